@@ -1,0 +1,1 @@
+"""The processes of Pumice, one package each; they meet only in shared.contracts."""

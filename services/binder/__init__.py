@@ -1,0 +1,1 @@
+"""The only writer of bindings, evictions and scheduling statuses."""

@@ -1,0 +1,1 @@
+"""The binder's edges: commands in, API server writes and outcomes out."""

@@ -1,0 +1,1 @@
+"""Pure part of the binder: what an intent means and how it ends."""

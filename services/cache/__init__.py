@@ -1,0 +1,1 @@
+"""The only watcher of the API server: publishes facts to the STATE stream."""

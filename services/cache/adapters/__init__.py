@@ -1,0 +1,1 @@
+"""The cache's edges: API server in, bus out."""

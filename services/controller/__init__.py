@@ -1,0 +1,1 @@
+"""Brings Jobs, PodGroups and Queues to their desired state."""

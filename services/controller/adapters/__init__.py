@@ -1,0 +1,1 @@
+"""The controller's edges: facts in, API server writes out."""

@@ -1,0 +1,1 @@
+"""Pure part of the Job controller: phases, policies, plans."""

@@ -1,0 +1,1 @@
+"""Job plugins: edits of pod templates and the objects beside them."""

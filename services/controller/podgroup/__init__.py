@@ -1,0 +1,1 @@
+"""Pure part of the PodGroup controller: groups for bare pods."""

@@ -1,0 +1,1 @@
+"""Pure part of the Queue controller: states and default queues."""

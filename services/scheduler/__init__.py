@@ -1,0 +1,1 @@
+"""Chooses who runs where; never talks to the API server."""

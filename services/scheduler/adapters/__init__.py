@@ -1,0 +1,1 @@
+"""The scheduler's edges: facts in, plans out."""

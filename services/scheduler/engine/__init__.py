@@ -1,0 +1,1 @@
+"""Mechanism: ledger, session, journal, hooks, tiers, explanation."""

@@ -1,0 +1,1 @@
+"""Policy: actions and plugins under their Volcano names."""

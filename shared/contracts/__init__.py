@@ -1,0 +1,1 @@
+"""Every message, subject and stream that crosses a process border."""

@@ -1,0 +1,1 @@
+"""Values of scheduling: quantities, resources, tasks, jobs, nodes, queues."""
