@@ -1,0 +1,127 @@
+"""Messages to bytes and back.
+
+A payload is JSON; one larger than `COMPRESS_FROM` bytes is deflated when that makes it smaller.
+The two are told apart by their first byte (`{` or zlib's `x`), so that the `nats` command line
+shows ordinary messages as text.
+"""
+
+import zlib
+from typing import Final, TypeVar
+
+import msgspec
+
+from shared.contracts import messages as m
+from shared.contracts.versions import ACCEPTED, ContractError, UnknownVersion
+
+COMPRESS_FROM: Final = 16 * 1024
+"""Bytes from which compression pays for its time (a pod's fact has one to four KiB)."""
+INFLATED_MAX: Final = 64 * 1024 * 1024
+"""Upper bound of an inflated payload: a message that claims more is refused."""
+
+_encoder: Final = msgspec.json.Encoder()
+_M = TypeVar("_M")
+
+
+class _Envelope(msgspec.Struct, frozen=True):
+    v: int
+
+
+_envelope: Final = msgspec.json.Decoder(_Envelope)
+_fact: Final = msgspec.json.Decoder(m.Fact)
+_marker: Final = msgspec.json.Decoder(m.Marker)
+_leader: Final = msgspec.json.Decoder(m.Leader)
+_command: Final[msgspec.json.Decoder[m.Command]] = msgspec.json.Decoder(m.Command)
+_desired: Final[msgspec.json.Decoder[m.Desired]] = msgspec.json.Decoder(m.Desired)
+_outcome: Final = msgspec.json.Decoder(m.Outcome)
+_lease: Final = msgspec.json.Decoder(m.LeaseRecord)
+_member: Final = msgspec.json.Decoder(m.Member)
+
+
+def encode(message: msgspec.Struct) -> bytes:
+    """Return the payload of any message of `shared.contracts.messages`."""
+    return pack(_encoder.encode(message))
+
+
+def pack(raw: bytes) -> bytes:
+    """Return `raw` deflated if it is large and becomes smaller, else as it is."""
+    if len(raw) < COMPRESS_FROM:
+        return raw
+    deflated = zlib.compress(raw, 1)
+    return deflated if len(deflated) < len(raw) else raw
+
+
+def unpack(payload: bytes) -> bytes:
+    """Return the JSON of a payload. Raises ContractError when it cannot be inflated."""
+    if not payload.startswith(b"x"):
+        return payload
+    inflater = zlib.decompressobj()
+    try:
+        raw = inflater.decompress(payload, INFLATED_MAX)
+    except zlib.error as exc:
+        raise ContractError(f"payload cannot be inflated: {exc}") from exc
+    if inflater.unconsumed_tail or not inflater.eof:
+        raise ContractError(f"payload inflates to more than {INFLATED_MAX} bytes or is cut off")
+    return raw
+
+
+def _decode(decoder: "msgspec.json.Decoder[_M]", payload: bytes) -> _M:
+    raw = unpack(payload)
+    try:
+        message = decoder.decode(raw)
+    except msgspec.DecodeError as exc:
+        _refuse_unknown_version(raw)
+        raise ContractError(str(exc)) from exc
+    version: int = message.v  # type: ignore[attr-defined]
+    if version not in ACCEPTED:
+        raise UnknownVersion(version)
+    return message
+
+
+def _refuse_unknown_version(raw: bytes) -> None:
+    """Raise UnknownVersion when the version explains why a payload cannot be decoded."""
+    try:
+        version = _envelope.decode(raw).v
+    except msgspec.DecodeError:
+        return
+    if version not in ACCEPTED:
+        raise UnknownVersion(version)
+
+
+def decode_fact(payload: bytes) -> m.Fact:
+    """Decode a fact; raises ContractError or UnknownVersion, as all functions here do."""
+    return _decode(_fact, payload)
+
+
+def decode_marker(payload: bytes) -> m.Marker:
+    """Decode the cache's marker."""
+    return _decode(_marker, payload)
+
+
+def decode_leader(payload: bytes) -> m.Leader:
+    """Decode a leader's announcement."""
+    return _decode(_leader, payload)
+
+
+def decode_command(payload: bytes) -> m.Command:
+    """Decode an intent for the binder; unknown fields are refused."""
+    return _decode(_command, payload)
+
+
+def decode_desired(payload: bytes) -> m.Desired:
+    """Decode a wanted status; unknown fields are refused."""
+    return _decode(_desired, payload)
+
+
+def decode_outcome(payload: bytes) -> m.Outcome:
+    """Decode the end of a command."""
+    return _decode(_outcome, payload)
+
+
+def decode_lease(payload: bytes) -> m.LeaseRecord:
+    """Decode a lease record."""
+    return _decode(_lease, payload)
+
+
+def decode_member(payload: bytes) -> m.Member:
+    """Decode a process's announcement."""
+    return _decode(_member, payload)

@@ -1,0 +1,273 @@
+"""What the services say to each other.
+
+Facts are in the past tense of the world (`Fact`: an object is so), commands in the imperative
+(`BindGang`, `Evict`), desires name what scheduling wants (`DesiredPodGroup`, …) and outcomes tell
+how a command ended. A message holds its version `v`; facts tolerate unknown fields, commands and
+desires refuse them, because a field that is silently ignored there would be an order that is
+silently ignored.
+"""
+
+import enum
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from shared.contracts.versions import CURRENT
+
+Key = Annotated[str, Meta(description="namespace/name, or name for a cluster-scoped object")]
+Uid = Annotated[str, Meta(description="metadata.uid of the object that was decided on")]
+
+
+class Op(enum.Enum):
+    """What happened to an object."""
+
+    PUT = "put"
+    DELETE = "delete"
+    OVERSIZED = "oversized"
+    """The object is there, but its body is beyond the payload limit and was left out."""
+
+
+class Fact(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of one object as the cache saw it last (stream STATE)."""
+
+    v: int = CURRENT
+    kind: str
+    """Token of the kind, see `shared.api.kinds.KINDS`."""
+    key: Key
+    uid: Uid
+    rv: str
+    """metadata.resourceVersion; compared as a number, and for one uid only."""
+    op: Op = Op.PUT
+    body: msgspec.Raw = msgspec.Raw(b"null")
+    """The projected object (the fields of its view type), `null` unless `op` is put."""
+
+
+class Marker(msgspec.Struct, frozen=True, kw_only=True):
+    """The cache's statement that everything up to here is published (stream STATE)."""
+
+    v: int = CURRENT
+    complete: tuple[str, ...]
+    """Kinds whose list is wholly published, sorted."""
+    bookmarks: dict[str, str]
+    """Last resourceVersion seen per kind."""
+    time: float
+    """Unix seconds at the cache when it was written."""
+    instance: str
+
+
+class Leader(msgspec.Struct, frozen=True, kw_only=True):
+    """The start of a leader's reign; its sequence on STATE or COMMAND is the fencing token."""
+
+    v: int = CURRENT
+    service: str
+    instance: str
+    time: float
+
+
+class Bind(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One pod of a gang and its node."""
+
+    pod: Key
+    uid: Uid
+    node: str
+    annotations: dict[str, str] = {}
+    """Merged into the pod by the binding (CA06)."""
+
+
+class BindGang(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    tag="bind",
+    forbid_unknown_fields=True,
+):
+    """Bind these pods; they were decided together and travel together."""
+
+    v: int = CURRENT
+    id: str
+    """Unique per decision: `<leader token>-<cycle>-<index>`; only a re-send uses one again."""
+    cycle: int
+    job: Key
+    """Key of the PodGroup."""
+    job_uid: Uid
+    binds: tuple[Bind, ...]
+
+
+class Victim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One pod to evict."""
+
+    pod: Key
+    uid: Uid
+    job: Key = ""
+    node: str = ""
+
+
+class Preemptor(msgspec.Struct, frozen=True, kw_only=True):
+    """The pod that an eviction makes room for, and the node that it is nominated to."""
+
+    pod: Key
+    uid: Uid
+    node: str
+
+
+class Evict(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    tag="evict",
+    forbid_unknown_fields=True,
+):
+    """Nominate the preemptor (if there is one), then evict the victims in order."""
+
+    v: int = CURRENT
+    id: str
+    cycle: int
+    reason: str
+    """The action that wants it: `preempt`, `reclaim`, `shuffle`, …"""
+    preemptor: Preemptor | None = None
+    victims: tuple[Victim, ...]
+
+
+Command = BindGang | Evict
+
+
+class Condition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """A condition of a pod or PodGroup; the binder adds times and the transition id."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+
+
+class DesiredPodGroup(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    tag="podgroup",
+    forbid_unknown_fields=True,
+):
+    """Phase, counts and conditions that scheduling wants of a PodGroup (SS04, D01)."""
+
+    v: int = CURRENT
+    key: Key
+    uid: Uid
+    phase: str
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    conditions: tuple[Condition, ...] = ()
+    cycle: int = 0
+
+
+class DesiredPod(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    tag="pod",
+    forbid_unknown_fields=True,
+):
+    """Why a pod is not scheduled: its PodScheduled condition (D02)."""
+
+    v: int = CURRENT
+    key: Key
+    uid: Uid
+    conditions: tuple[Condition, ...] = ()
+    cycle: int = 0
+
+
+class DesiredQueue(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    tag="queue",
+    forbid_unknown_fields=True,
+):
+    """Resources that a queue's jobs hold, as Kubernetes quantities (SS03)."""
+
+    v: int = CURRENT
+    key: Key
+    uid: Uid
+    allocated: dict[str, str]
+    cycle: int = 0
+
+
+Desired = DesiredPodGroup | DesiredPod | DesiredQueue
+
+
+class Result(enum.Enum):
+    """How one item of a command ended."""
+
+    BOUND = "bound"
+    EVICTED = "evicted"
+    CONFLICT = "conflict"
+    """The pod is bound to another node; `node` says which."""
+    GONE = "gone"
+    """No object with that uid exists any more."""
+    SPARED = "spared"
+    """A victim that was not evicted because its preemptor is gone."""
+    FAILED = "failed"
+
+
+class Retry(enum.Enum):
+    """What a failed item is worth."""
+
+    NEVER = "never"
+    """The API server refused it: the same again would be refused again."""
+    LATER = "later"
+    """The API server could not be reached or was too busy for too long."""
+
+
+class ItemOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How one pod of a command ended."""
+
+    pod: Key
+    uid: Uid
+    result: Result
+    node: str = ""
+    rv: str = ""
+    retry: Retry | None = None
+    message: str = ""
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """How a command ended; every command has exactly one (stream OUTCOME)."""
+
+    v: int = CURRENT
+    intent: str
+    job: Key = ""
+    items: tuple[ItemOutcome, ...]
+    instance: str
+    time: float
+
+
+class Poison(msgspec.Struct, frozen=True, kw_only=True):
+    """A command that could not be read and was set aside with its reason."""
+
+    v: int = CURRENT
+    subject: str
+    sequence: int
+    reason: str
+    payload: bytes
+    time: float
+
+
+class LeaseRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """Who holds a lease; renewed by compare-and-set."""
+
+    v: int = CURRENT
+    holder: str
+    """Instance name, or empty when released."""
+    renewals: int
+    time: float
+
+
+class Member(msgspec.Struct, frozen=True, kw_only=True):
+    """A live process and the versions that it reads."""
+
+    v: int = CURRENT
+    service: str
+    instance: str
+    accepts: tuple[int, ...]
+    time: float

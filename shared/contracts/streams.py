@@ -1,0 +1,174 @@
+"""Streams and durable consumers: one declaration each, applied by every process that needs them.
+
+A stream is created or updated, never deleted and made anew: its `created` time is the epoch that
+readers compare (design section 3).
+"""
+
+import enum
+from typing import Final
+
+import msgspec
+
+from shared.contracts.subjects import Subjects
+
+
+class Storage(enum.Enum):
+    """Where a stream keeps its messages."""
+
+    MEMORY = "memory"
+    FILE = "file"
+
+
+class Retention(enum.Enum):
+    """When a message leaves a stream."""
+
+    LIMITS = "limits"
+    WORK_QUEUE = "workqueue"
+
+
+class Discard(enum.Enum):
+    """What a full stream refuses: the new message or the oldest."""
+
+    NEW = "new"
+    OLD = "old"
+
+
+class StreamSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """Declaration of one stream."""
+
+    name: str
+    """Name on the server: letters, digits, `_` and `-` only."""
+    subjects: tuple[str, ...]
+    storage: Storage
+    retention: Retention = Retention.LIMITS
+    discard: Discard = Discard.OLD
+    max_msgs_per_subject: int = -1
+    max_bytes: int = -1
+    max_age_s: float = 0.0
+    """0 keeps messages until another limit removes them."""
+    duplicate_window_s: float = 120.0
+    allow_msg_ttl: bool = False
+    """Whether a message may carry its own time to live (tombstones, leases)."""
+
+
+class ConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """Declaration of one durable pull consumer."""
+
+    stream: str
+    durable: str
+    filter_subject: str
+    ack_wait_s: float = 30.0
+    max_deliver: int = 10
+    max_ack_pending: int = 256
+
+
+MIB: Final = 1024 * 1024
+OUTCOME_AGE_S: Final = 3600.0
+"""Outcomes are kept for an hour; a restarting scheduler needs a quarter of it."""
+TOMBSTONE_TTL_S: Final = 3600
+"""Time to live of the fact that an object is gone; who was away longer replays from the start."""
+
+
+class Streams(msgspec.Struct, frozen=True, kw_only=True):
+    """All streams of one cluster."""
+
+    state: StreamSpec
+    command: StreamSpec
+    desired: StreamSpec
+    outcome: StreamSpec
+    events: StreamSpec
+    lease: StreamSpec
+
+
+def streams(
+    cluster: str,
+    *,
+    state_storage: Storage = Storage.MEMORY,
+    state_bytes: int = 2048 * MIB,
+    events_age_s: float = 7 * 86400.0,
+    events_bytes: int = 1024 * MIB,
+) -> Streams:
+    """Return the declarations of all streams of `cluster`."""
+    s = Subjects(cluster=cluster)
+    safe = "".join(c if c.isalnum() or c in "-_" else "_" for c in cluster)
+
+    def name(stream: str) -> str:
+        return f"PUMICE_{safe}_{stream}"
+
+    return Streams(
+        state=StreamSpec(
+            name=name("STATE"),
+            subjects=(f"{s.prefix}.state.>",),
+            storage=state_storage,
+            discard=Discard.NEW,
+            max_msgs_per_subject=1,
+            max_bytes=state_bytes,
+            allow_msg_ttl=True,
+        ),
+        command=StreamSpec(
+            name=name("COMMAND"),
+            subjects=(f"{s.prefix}.command.*",),
+            storage=Storage.FILE,
+            retention=Retention.WORK_QUEUE,
+            discard=Discard.NEW,
+            max_bytes=256 * MIB,
+        ),
+        desired=StreamSpec(
+            name=name("DESIRED"),
+            subjects=(f"{s.prefix}.desired.>",),
+            storage=Storage.FILE,
+            discard=Discard.NEW,
+            max_msgs_per_subject=1,
+            max_bytes=512 * MIB,
+            allow_msg_ttl=True,
+        ),
+        outcome=StreamSpec(
+            name=name("OUTCOME"),
+            subjects=(f"{s.prefix}.outcome.*",),
+            storage=Storage.FILE,
+            max_age_s=OUTCOME_AGE_S,
+            max_bytes=512 * MIB,
+        ),
+        events=StreamSpec(
+            name=name("EVENTS"),
+            subjects=(f"{s.prefix}.events.>",),
+            storage=Storage.FILE,
+            max_age_s=events_age_s,
+            max_bytes=events_bytes,
+        ),
+        lease=StreamSpec(
+            name=name("LEASE"),
+            subjects=(f"{s.prefix}.lease.>", f"{s.prefix}.member.>"),
+            storage=Storage.FILE,
+            max_msgs_per_subject=1,
+            max_bytes=16 * MIB,
+            allow_msg_ttl=True,
+        ),
+    )
+
+
+PARTITIONS: Final = 4
+"""Partitions of COMMAND and DESIRED: enough for the binders of one cluster to share the work."""
+
+
+def command_consumer(cluster: str, partition: int) -> ConsumerSpec:
+    """Return the durable consumer that all binders share for one partition of COMMAND."""
+    return ConsumerSpec(
+        stream=streams(cluster).command.name,
+        durable=f"binder-command-p{partition}",
+        filter_subject=Subjects(cluster=cluster).command(partition),
+    )
+
+
+def desired_consumer(cluster: str, partition: int) -> ConsumerSpec:
+    """Return the durable consumer that all binders share for one partition of DESIRED.
+
+    Deliveries have no upper count: a status that the world does not show yet is wanted for ever.
+    """
+    return ConsumerSpec(
+        stream=streams(cluster).desired.name,
+        durable=f"binder-desired-p{partition}",
+        filter_subject=Subjects(cluster=cluster).desired_partition(partition),
+        max_deliver=-1,
+        max_ack_pending=1024,
+    )

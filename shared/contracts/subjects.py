@@ -1,0 +1,124 @@
+"""Subjects: where each message goes. Built here and nowhere else.
+
+All subjects of one cluster share the prefix `pumice.<cluster>`. Names of Kubernetes objects
+become one subject token each; characters that NATS gives a meaning to are escaped (`%2E` for a
+dot), so that `node-1.example.com` stays one token and `*` can be used to select.
+"""
+
+from typing import Final
+from zlib import crc32
+
+import msgspec
+
+NO_NAMESPACE: Final = "_"
+"""Token in place of a namespace for a cluster-scoped object (no namespace is called so)."""
+
+_RESERVED: Final = frozenset(".*>% \t\r\n")
+
+
+def escape(name: str) -> str:
+    """Return `name` as one subject token; `unescape` gives it back."""
+    if name == "":
+        return NO_NAMESPACE
+    if _RESERVED.isdisjoint(name):
+        return name
+    return "".join(f"%{ord(c):02X}" if c in _RESERVED else c for c in name)
+
+
+def unescape(token: str) -> str:
+    """Return the name that `escape` made `token` of."""
+    if token == NO_NAMESPACE:
+        return ""
+    head, *rest = token.split("%")
+    return head + "".join(chr(int(part[:2], 16)) + part[2:] for part in rest)
+
+
+def key_of(namespace: str, name: str) -> str:
+    """Return the key `namespace/name`, or `name` for a cluster-scoped object."""
+    return f"{namespace}/{name}" if namespace else name
+
+
+def split_key(key: str) -> tuple[str, str]:
+    """Return (namespace, name) of a key; the namespace of a cluster-scoped object is empty."""
+    namespace, slash, name = key.rpartition("/")
+    return (namespace, name) if slash else ("", key)
+
+
+class Subjects(msgspec.Struct, frozen=True, kw_only=True):
+    """The subjects of one cluster."""
+
+    cluster: str
+    """Name of the cluster: one token, also part of the stream names."""
+
+    @property
+    def prefix(self) -> str:
+        """Return the common prefix of all subjects."""
+        return f"pumice.{escape(self.cluster)}"
+
+    def state(self, kind: str, key: str) -> str:
+        """Return the subject of one object's fact; `kind` is a token of `shared.api.kinds`."""
+        namespace, name = split_key(key)
+        return f"{self.prefix}.state.{kind}.{escape(namespace)}.{escape(name)}"
+
+    def state_kind(self, kind: str) -> str:
+        """Return the wildcard over all facts of one kind."""
+        return f"{self.prefix}.state.{kind}.>"
+
+    @property
+    def marker(self) -> str:
+        """Return the subject of the cache's synced marker (on the STATE stream)."""
+        return f"{self.prefix}.state.marker"
+
+    def leader(self, stream: str) -> str:
+        """Return the subject whose last sequence fences `stream` (`state` or `command`)."""
+        return f"{self.prefix}.{stream}.leader"
+
+    def command(self, partition: int) -> str:
+        """Return the subject of the intents of one partition."""
+        return f"{self.prefix}.command.p{partition}"
+
+    def desired(self, partition: int, kind: str, key: str) -> str:
+        """Return the subject of what scheduling wants of one object."""
+        namespace, name = split_key(key)
+        return f"{self.prefix}.desired.p{partition}.{kind}.{escape(namespace)}.{escape(name)}"
+
+    def desired_partition(self, partition: int) -> str:
+        """Return the wildcard over one partition of DESIRED."""
+        return f"{self.prefix}.desired.p{partition}.>"
+
+    def outcome(self, partition: int) -> str:
+        """Return the subject of the outcomes of one command partition."""
+        return f"{self.prefix}.outcome.p{partition}"
+
+    @property
+    def poison(self) -> str:
+        """Return the subject of commands that were set aside (on the OUTCOME stream)."""
+        return f"{self.prefix}.outcome.poison"
+
+    def lease(self, name: str) -> str:
+        """Return the subject of one lease."""
+        return f"{self.prefix}.lease.{escape(name)}"
+
+    def member(self, service: str, instance: str) -> str:
+        """Return the subject on which one process announces itself."""
+        return f"{self.prefix}.member.{service}.{escape(instance)}"
+
+    @property
+    def members(self) -> str:
+        """Return the wildcard over all announcements."""
+        return f"{self.prefix}.member.>"
+
+    def event(self, event_type: str, key: str) -> str:
+        """Return the subject of one CloudEvent about the object `key`."""
+        namespace, name = split_key(key)
+        return f"{self.prefix}.events.{event_type}.{escape(namespace)}.{escape(name)}"
+
+    @property
+    def everything(self) -> str:
+        """Return the wildcard over the whole cluster."""
+        return f"{self.prefix}.>"
+
+
+def partition_of(key: str, partitions: int) -> int:
+    """Return the partition of a key: stable over processes, hash seeds and versions of Python."""
+    return crc32(key.encode()) % partitions
