@@ -1,0 +1,41 @@
+"""The four kinds of failure that cross a seam, so that callers decide by kind and not by library.
+
+Adapters (`shared.bus`, `shared.kube`) translate what their library raises once, with
+`raise ... from`; nobody above them sees an aiohttp or nats exception. A "no" is never one of
+these: it is a value (conventions §4, rule 13).
+"""
+
+
+class PumiceError(Exception):
+    """Base of every failure that Pumice raises on purpose; its text is one line for a person."""
+
+
+class Retryable(PumiceError):  # noqa: N818 - named by what the caller does, as is each below
+    """The same request may succeed later: overload, time-out, lost connection.
+
+    `retry_after_s` is what the other side asked for (for example Retry-After), or None.
+    """
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class Conflict(PumiceError):  # noqa: N818
+    """The world has moved on: look again before deciding what to do."""
+
+
+class Gone(Conflict):
+    """The object with that uid no longer exists; another may have its name."""
+
+
+class Rejected(PumiceError):  # noqa: N818
+    """The input is wrong and stays wrong; `field` names the offending part ("" if it is all)."""
+
+    def __init__(self, message: str, *, field: str = "") -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class Broken(PumiceError):  # noqa: N818
+    """A promise between our own parts does not hold; retrying or re-reading cannot help."""

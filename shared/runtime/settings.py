@@ -1,0 +1,350 @@
+"""Settings of a service: one frozen struct from flags, environment and a file.
+
+Who wins: a flag, then `PUMICE_<SERVICE>_<FIELD>`, then `PUMICE_<FIELD>` (fields of
+`CommonSettings` only), then `--settings-file` (YAML), then the default. What nobody knows is
+refused with the nearest known name, so that a slip never becomes a silent default. A field of
+type `Secret` is never taken from argv, where every user of the machine can read it: it has
+`--<field>-file` and its environment variables.
+
+Called by `shared.runtime.service.main`; `fields_of` serves `pumice run`, which routes flags.
+"""
+
+import difflib
+import math
+import pathlib
+import re
+import types
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+import yaml
+
+from shared.runtime.common import CommonSettings
+from shared.runtime.errors import Rejected
+from shared.runtime.values import Seconds, Secret, seconds, show_seconds
+
+__all__ = ["CommonSettings", "Field", "HelpAsked", "Seconds", "Secret", "fields_of", "load"]
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+_TRUE: Final = {"true", "t", "1", "yes", "on"}
+_FALSE: Final = {"false", "f", "0", "no", "off"}
+_FILE_FLAG: Final = "settings-file"
+_CREDENTIALS: Final = re.compile(r"://[^/@\s]*:[^/@\s]*@")
+
+
+class HelpAsked(Exception):  # noqa: N818 - not an error: the person asked for it
+    """`--help` was given; the text is the page to print."""
+
+
+class Field(msgspec.Struct, frozen=True, kw_only=True):
+    """One setting as the command line sees it.
+
+    `flag` has no dashes in front. `kind` is the scalar type; `many` says that the field is a
+    list (the flag may be repeated and each value may hold several, separated by commas).
+    """
+
+    name: str
+    flag: str
+    kind: Any
+    many: bool
+    choices: tuple[str, ...]
+    default: object
+    description: str
+    common: bool
+
+    @property
+    def is_bool(self) -> bool:
+        """Return whether the bare flag, without a value, means true."""
+        return self.kind is bool and not self.many
+
+    @property
+    def is_secret(self) -> bool:
+        """Return whether the flag names a file that holds the value."""
+        return self.kind is Secret
+
+
+def fields_of(cls: type[msgspec.Struct]) -> tuple[Field, ...]:
+    """Return the settings of `cls` in the order of declaration, common ones first."""
+    hints = typing.get_type_hints(cls, include_extras=True)
+    common = set(CommonSettings.__struct_fields__)
+    return tuple(
+        _field(field, hints[field.name], common=field.name in common)
+        for field in msgspec.structs.fields(cls)
+    )
+
+
+def _field(field: msgspec.structs.FieldInfo, hint: Any, *, common: bool) -> Field:  # noqa: ANN401
+    description, flag = "", field.name.replace("_", "-")
+    while typing.get_origin(hint) is typing.Annotated:
+        hint, *metas = typing.get_args(hint)
+        for meta in metas:
+            description = meta.description or description
+            flag = (meta.extra or {}).get("flag", flag)
+    kind, many, choices = _shape(hint)
+    if kind is Secret:
+        flag = f"{flag}-file"
+    default = field.default
+    if field.default_factory is not msgspec.NODEFAULT:
+        default = field.default_factory()
+    return Field(
+        name=field.name,
+        flag=flag,
+        kind=kind,
+        many=many,
+        choices=choices,
+        default=default,
+        description=description,
+        common=common,
+    )
+
+
+def _shape(hint: Any) -> tuple[Any, bool, tuple[str, ...]]:  # noqa: ANN401 - a type of any form
+    """Return (scalar type, whether a list, choices) of a field's type."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (list, tuple):
+        kind, _, choices = _shape(args[0])
+        return kind, True, choices
+    if origin in (typing.Union, types.UnionType):
+        return _shape(next(arg for arg in args if arg is not type(None)))
+    if origin is typing.Literal:
+        return str, False, tuple(str(arg) for arg in args)
+    if origin is typing.Annotated:
+        return _shape(args[0])
+    return hint, False, ()
+
+
+def load(cls: type[S], *, service: str, argv: Sequence[str], environ: Mapping[str, str]) -> S:
+    """Return the settings of `service` from `argv` (without the program) and `environ`.
+
+    Raises `Rejected` (one clear line that names the flag, variable or key) or `HelpAsked`.
+    """
+    fields = fields_of(cls)
+    if "--help" in argv or "-h" in argv:
+        raise HelpAsked(help_text(fields, service=service))
+    flags, file_name = _from_flags(fields, argv)
+    file_name = file_name or environ.get(_variable(service, "settings_file"), "")
+    values: dict[str, object] = {}
+    sources: dict[str, str] = {}
+    for origin in (
+        _from_file(fields, file_name),
+        _from_environment(fields, service, environ),
+        flags,
+    ):
+        for name, (source, value) in origin.items():
+            values[name], sources[name] = value, source
+    return _build(cls, values, sources)
+
+
+Given = dict[str, tuple[str, object]]
+"""Field name → (what to call its source in a message, value)."""
+
+
+def _from_flags(fields: tuple[Field, ...], argv: Sequence[str]) -> tuple[Given, str]:
+    by_flag = {field.flag: field for field in fields}
+    given: dict[str, list[str]] = {}
+    file_name = ""
+    words = iter(argv)
+    for word in words:
+        if not word.startswith("--") or word == "--":
+            raise Rejected(f"unexpected argument {word!r}: settings are given as --name=value")
+        flag, equals, text = word[2:].partition("=")
+        field = by_flag.get(flag)
+        if field is None and flag != _FILE_FLAG:
+            raise _unknown_flag(flag, fields)
+        if not equals:
+            text = "true" if field is not None and field.is_bool else next(words, "")
+            if not text:
+                raise Rejected(f"--{flag} needs a value", field=flag)
+        if _CREDENTIALS.search(text):
+            raise Rejected(
+                f"--{flag}: no credentials in a URL on the command line, where others can read "
+                "them: use the settings for user and password",
+                field=flag,
+            )
+        if field is None:
+            file_name = text
+        else:
+            given.setdefault(flag, []).append(text)
+    return {
+        by_flag[flag].name: (f"--{flag}", _from_text(by_flag[flag], texts, f"--{flag}"))
+        for flag, texts in given.items()
+    }, file_name
+
+
+def _unknown_flag(flag: str, fields: tuple[Field, ...]) -> Rejected:
+    for field in fields:
+        if field.is_secret and flag == field.flag.removesuffix("-file"):
+            return Rejected(
+                f"--{flag} is not taken from the command line, where others can read it: "
+                f"use --{field.flag} or the environment",
+                field=flag,
+            )
+    hint = _nearest(flag, [field.flag for field in fields] + [_FILE_FLAG], form="--{}")
+    return Rejected(f"unknown flag --{flag}{hint}", field=flag)
+
+
+def _from_environment(fields: tuple[Field, ...], service: str, environ: Mapping[str, str]) -> Given:
+    known = {_variable(service, "settings_file")}
+    found: Given = {}
+    for field in fields:
+        names = [_variable("", field.name)] if field.common else []
+        names.append(_variable(service, field.name))
+        for name in names:
+            if field.is_secret and f"{name}_FILE" in environ:
+                found[field.name] = (name, _secret_from(environ[f"{name}_FILE"], f"{name}_FILE"))
+            if name in environ:
+                value = Secret(environ[name]) if field.is_secret else None
+                found[field.name] = (name, value or _from_text(field, [environ[name]], name))
+        known |= {*names, *(f"{name}_FILE" for name in names if field.is_secret)}
+    own = _variable(service, "")
+    for name in sorted(environ):
+        if name.startswith(own) and name not in known:
+            hint = _nearest(name, sorted(known), form="{}")
+            raise Rejected(f"unknown environment variable {name}{hint}", field=name)
+    return found
+
+
+def _variable(service: str, name: str) -> str:
+    return "_".join(("PUMICE", service, name) if service else ("PUMICE", name)).upper()
+
+
+def _from_file(fields: tuple[Field, ...], file_name: str) -> Given:
+    if not file_name:
+        return {}
+    try:
+        document = yaml.safe_load(pathlib.Path(file_name).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise Rejected(f"settings file {file_name}: {error.strerror}", field=_FILE_FLAG) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        reason = " ".join(str(error).split())
+        raise Rejected(
+            f"settings file {file_name}: not YAML: {reason}", field=_FILE_FLAG
+        ) from error
+    if not isinstance(document or {}, dict):
+        raise Rejected(f"settings file {file_name}: not a mapping", field=_FILE_FLAG)
+    by_key = {f"{f.name}_file" if f.is_secret else f.name: f for f in fields}
+    found: Given = {}
+    for key, value in (document or {}).items():
+        field = by_key.get(str(key).replace("-", "_"))
+        where = f"settings file {file_name}: {key}"
+        if field is None:
+            hint = _nearest(str(key), sorted(by_key), form="{}")
+            raise Rejected(f"settings file {file_name}: unknown key {key}{hint}", field=str(key))
+        texts = [_plain(item) for item in (value if isinstance(value, list) else [value])]
+        found[field.name] = (where, _from_text(field, texts, where))
+    return found
+
+
+def _plain(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _nearest(name: str, known: Iterable[str], *, form: str) -> str:
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f" (did you mean {form.format(close[0])}?)" if close else ""
+
+
+def _from_text(field: Field, texts: Sequence[str], source: str) -> object:
+    """Return the value of `field` for what was written; of several scalars the last one counts."""
+    if field.many:
+        items = [part.strip() for text in texts for part in text.split(",")]
+        return [_scalar(field, item, source) for item in items if item]
+    return _scalar(field, texts[-1], source)
+
+
+def _scalar(field: Field, text: str, source: str) -> object:
+    try:
+        if field.kind is bool:
+            return _flag_value(text)
+        if field.kind is Seconds:
+            return seconds(text)
+        if field.kind is int:
+            return int(text)
+        if field.kind is float:
+            return _finite(text)
+    except ValueError as error:
+        wanted = {int: "a whole number", float: "a number"}.get(field.kind, "a value")
+        raise Rejected(f"{source}: {text!r} is not {wanted}", field=field.name) from error
+    except Rejected as error:
+        raise Rejected(f"{source}: {error}", field=field.name) from error
+    if field.is_secret:
+        return _secret_from(text, source)
+    if field.choices and text not in field.choices:
+        raise Rejected(
+            f"{source}: {text!r} is not one of {', '.join(field.choices)}", field=field.name
+        )
+    return text
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(text)
+    return number
+
+
+def _flag_value(text: str) -> bool:
+    if text.lower() in _TRUE:
+        return True
+    if text.lower() in _FALSE:
+        return False
+    raise Rejected(f"{text!r} is neither true nor false")
+
+
+def _secret_from(file_name: str, source: str) -> Secret:
+    try:
+        return Secret(pathlib.Path(file_name).read_text(encoding="utf-8").strip())
+    except OSError as error:
+        raise Rejected(f"{source}: {file_name}: {error.strerror}") from error
+
+
+def _build(cls: type[S], values: Mapping[str, object], sources: Mapping[str, str]) -> S:
+    try:
+        return msgspec.convert(dict(values), cls, dec_hook=lambda _type, value: value)
+    except msgspec.ValidationError as error:
+        reason, _, path = str(error).partition(" - at `$.")
+        name = path.rstrip("`").partition("[")[0]
+        raise Rejected(f"{sources.get(name, cls.__name__)}: {reason}", field=name) from error
+
+
+def help_text(fields: tuple[Field, ...], *, service: str) -> str:
+    """Return the page for `--help`: own settings first, then the common ones."""
+    lines = [f"usage: python -m services.{service} [--name=value ...]", ""]
+    for title, common in ((f"settings of the {service}", False), ("common settings", True)):
+        lines.append(f"{title}:")
+        for field in fields:
+            if field.common is common:
+                lines += [f"  --{field.flag}{_operand(field)}", f"        {_describe(field)}"]
+        lines.append("")
+    lines += [
+        f"Each setting is also read from the environment (PUMICE_{service.upper()}_<NAME>, common",
+        "ones from PUMICE_<NAME> too) and from the YAML file named by --settings-file.",
+    ]
+    return "\n".join(lines)
+
+
+def _operand(field: Field) -> str:
+    if field.is_bool:
+        return ""
+    if field.choices:
+        return " " + "|".join(field.choices)
+    word = {int: "NUMBER", float: "NUMBER", Seconds: "DURATION", Secret: "FILE"}
+    return f" {word.get(field.kind, 'TEXT')}{'[,...]' if field.many else ''}"
+
+
+def _describe(field: Field) -> str:
+    if field.is_secret:
+        return f"{field.description} (this file holds it)"
+    default = field.default
+    if default is msgspec.NODEFAULT:
+        return f"{field.description} (required)"
+    if field.kind is Seconds and isinstance(default, float):
+        shown = show_seconds(default)
+    elif isinstance(default, list | tuple):
+        shown = ",".join(str(item) for item in default)
+    else:
+        shown = _plain(default)
+    return f"{field.description} (default {shown})" if shown else field.description
