@@ -1,0 +1,180 @@
+"""Golden bytes and refusals of the wire contract: a changed byte needs a new version."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.contracts import codec
+from shared.contracts import messages as m
+from shared.contracts.versions import ContractError, UnknownVersion, version_to_write
+
+GOLDEN = {
+    "fact": (
+        m.Fact(kind="pods", key="ns/p", uid="u1", rv="7", body=msgspec.Raw(b'{"spec":{}}')),
+        codec.decode_fact,
+        b'{"v":1,"kind":"pods","key":"ns/p","uid":"u1","rv":"7","op":"put","body":{"spec":{}}}',
+    ),
+    "tombstone": (
+        m.Fact(kind="nodes", key="n1", uid="u1", rv="9", op=m.Op.DELETE),
+        codec.decode_fact,
+        b'{"v":1,"kind":"nodes","key":"n1","uid":"u1","rv":"9","op":"delete","body":null}',
+    ),
+    "marker": (
+        m.Marker(complete=("jobs", "pods"), bookmarks={"pods": "12"}, time=1.5, instance="c-1"),
+        codec.decode_marker,
+        b'{"v":1,"complete":["jobs","pods"],"bookmarks":{"pods":"12"},"time":1.5,"instance":"c-1"}',
+    ),
+    "leader": (
+        m.Leader(service="cache", instance="c-1", time=2.0),
+        codec.decode_leader,
+        b'{"v":1,"service":"cache","instance":"c-1","time":2.0}',
+    ),
+    "bind": (
+        m.BindGang(
+            id="4-2-0",
+            cycle=2,
+            job="ns/g",
+            job_uid="u0",
+            binds=(m.Bind(pod="ns/p", uid="u1", node="n1"),),
+        ),
+        codec.decode_command,
+        b'{"type":"bind","v":1,"id":"4-2-0","cycle":2,"job":"ns/g","job_uid":"u0",'
+        b'"binds":[{"pod":"ns/p","uid":"u1","node":"n1"}]}',
+    ),
+    "evict": (
+        m.Evict(
+            id="4-2-1",
+            cycle=2,
+            reason="preempt",
+            preemptor=m.Preemptor(pod="ns/a", uid="u2", node="n1"),
+            victims=(m.Victim(pod="ns/b", uid="u3", job="ns/g", node="n1"),),
+        ),
+        codec.decode_command,
+        b'{"type":"evict","v":1,"id":"4-2-1","cycle":2,"reason":"preempt",'
+        b'"preemptor":{"pod":"ns/a","uid":"u2","node":"n1"},'
+        b'"victims":[{"pod":"ns/b","uid":"u3","job":"ns/g","node":"n1"}]}',
+    ),
+    "desired podgroup": (
+        m.DesiredPodGroup(
+            key="ns/g",
+            uid="u0",
+            phase="Running",
+            running=2,
+            conditions=(m.Condition(type="Scheduled", status="True", reason="ok"),),
+        ),
+        codec.decode_desired,
+        b'{"type":"podgroup","v":1,"key":"ns/g","uid":"u0","phase":"Running","running":2,'
+        b'"succeeded":0,"failed":0,'
+        b'"conditions":[{"type":"Scheduled","status":"True","reason":"ok"}],"cycle":0}',
+    ),
+    "desired pod": (
+        m.DesiredPod(
+            key="ns/p", uid="u1", conditions=(m.Condition(type="PodScheduled", status="False"),)
+        ),
+        codec.decode_desired,
+        b'{"type":"pod","v":1,"key":"ns/p","uid":"u1",'
+        b'"conditions":[{"type":"PodScheduled","status":"False"}],"cycle":0}',
+    ),
+    "desired queue": (
+        m.DesiredQueue(key="default", uid="u9", allocated={"cpu": "2"}, cycle=3),
+        codec.decode_desired,
+        b'{"type":"queue","v":1,"key":"default","uid":"u9","allocated":{"cpu":"2"},"cycle":3}',
+    ),
+    "outcome": (
+        m.Outcome(
+            intent="4-2-0",
+            job="ns/g",
+            items=(
+                m.ItemOutcome(pod="ns/p", uid="u1", result=m.Result.BOUND, node="n1"),
+                m.ItemOutcome(pod="ns/q", uid="u2", result=m.Result.FAILED, retry=m.Retry.LATER),
+            ),
+            instance="b-1",
+            time=3.0,
+        ),
+        codec.decode_outcome,
+        b'{"v":1,"intent":"4-2-0","job":"ns/g","items":['
+        b'{"pod":"ns/p","uid":"u1","result":"bound","node":"n1"},'
+        b'{"pod":"ns/q","uid":"u2","result":"failed","retry":"later"}],'
+        b'"instance":"b-1","time":3.0}',
+    ),
+    "lease": (
+        m.LeaseRecord(holder="c-1", renewals=5, time=4.0),
+        codec.decode_lease,
+        b'{"v":1,"holder":"c-1","renewals":5,"time":4.0}',
+    ),
+    "member": (
+        m.Member(service="binder", instance="b-1", accepts=(1,), time=4.0),
+        codec.decode_member,
+        b'{"v":1,"service":"binder","instance":"b-1","accepts":[1],"time":4.0}',
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_every_message_has_the_golden_bytes_and_decodes_to_itself(name):
+    message, decode, golden = GOLDEN[name]
+    assert codec.encode(message) == golden
+    assert decode(golden) == message
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_a_message_of_an_unknown_version_is_told_apart_from_a_broken_one(name):
+    _, decode, golden = GOLDEN[name]
+    newer = golden.replace(b'"v":1', b'"v":9')
+    with pytest.raises(UnknownVersion, match="version 9") as caught:
+        decode(newer)
+    assert caught.value.version == 9
+    with pytest.raises(ContractError, match="truncated|malformed"):
+        decode(golden[:-3])
+
+
+def test_a_newer_command_with_new_fields_counts_as_unknown_version_not_as_broken():
+    golden = GOLDEN["bind"][2]
+    newer = golden.replace(b'"v":1', b'"v":2,"shard":4')
+    with pytest.raises(UnknownVersion):
+        codec.decode_command(newer)
+
+
+def test_a_command_with_an_unknown_field_is_refused_and_named():
+    golden = GOLDEN["bind"][2]
+    with pytest.raises(ContractError, match="dryRun"):
+        codec.decode_command(golden.replace(b'"v":1', b'"v":1,"dryRun":true'))
+
+
+def test_a_fact_with_an_unknown_field_is_accepted():
+    golden = GOLDEN["fact"][2]
+    assert codec.decode_fact(golden.replace(b'"v":1', b'"v":1,"shard":3')).key == "ns/p"
+
+
+def test_large_payloads_are_deflated_and_small_ones_stay_readable():
+    body = msgspec.Raw(msgspec.json.encode({"data": "x" * 100_000}))
+    large = m.Fact(kind="jobs", key="ns/j", uid="u", rv="1", body=body)
+    payload = codec.encode(large)
+    assert len(payload) < 2_000
+    assert codec.decode_fact(payload) == large
+    assert codec.encode(GOLDEN["fact"][0]).startswith(b"{")
+
+
+def test_a_bomb_and_a_torn_payload_are_refused():
+    packed = codec.pack(b'{"v":1}' + b" " * 200_000)
+    with pytest.raises(ContractError, match="cut off"):
+        codec.unpack(packed[:-10])
+    with pytest.raises(ContractError, match="inflated"):
+        codec.unpack(b"x not zlib")
+
+
+@given(st.binary(max_size=400))
+def test_no_payload_whatever_raises_anything_but_a_contract_error(payload):
+    for decode in (codec.decode_fact, codec.decode_command, codec.decode_outcome):
+        try:
+            decode(payload)
+        except ContractError:
+            pass
+
+
+def test_a_writer_writes_what_every_live_reader_accepts():
+    assert version_to_write([]) == 1
+    assert version_to_write([frozenset({1}), frozenset({1, 2})]) == 1
+    with pytest.raises(ContractError, match="none of the versions"):
+        version_to_write([frozenset({7})])

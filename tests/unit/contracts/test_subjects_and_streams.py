@@ -1,0 +1,91 @@
+"""Subjects, streams and permissions fit together: every subject has one stream and one writer."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.contracts.permissions import permissions
+from shared.contracts.streams import Retention, streams
+from shared.contracts.subjects import Subjects, escape, key_of, partition_of, split_key, unescape
+
+SUBJECTS = Subjects(cluster="c1")
+WRITTEN = {
+    "cache": [SUBJECTS.state("pods", "ns/p"), SUBJECTS.marker, SUBJECTS.leader("state")],
+    "scheduler": [
+        SUBJECTS.command(0),
+        SUBJECTS.leader("command"),
+        SUBJECTS.desired(1, "pods", "ns/p"),
+    ],
+    "binder": [SUBJECTS.outcome(0), SUBJECTS.poison],
+}
+SHARED = [SUBJECTS.lease("x"), SUBJECTS.member("cache", "c-1")]
+EVENT = SUBJECTS.event("gang.placed", "ns/j")
+
+
+def matches(pattern, subject):
+    wanted, tokens = pattern.split("."), subject.split(".")
+    for i, token in enumerate(wanted):
+        if token == ">":
+            return len(tokens) > i
+        if i >= len(tokens) or token not in ("*", tokens[i]):
+            return False
+    return len(wanted) == len(tokens)
+
+
+def all_streams():
+    declared = streams("c1")
+    return [getattr(declared, name) for name in declared.__struct_fields__]
+
+
+@pytest.mark.parametrize("subject", [*sum(WRITTEN.values(), []), *SHARED, EVENT])
+def test_every_subject_belongs_to_exactly_one_stream(subject):
+    owners = [s.name for s in all_streams() if any(matches(p, subject) for p in s.subjects)]
+    assert len(owners) == 1, owners
+
+
+@pytest.mark.parametrize(("service", "subjects"), WRITTEN.items(), ids=WRITTEN)
+def test_only_its_writer_may_publish_a_subject(service, subjects):
+    for subject in subjects:
+        allowed = [
+            user
+            for user, granted in permissions("c1").items()
+            if any(matches(pattern, subject) for pattern in granted.publish)
+        ]
+        assert allowed == [service], subject
+
+
+def test_nobody_may_publish_into_another_cluster_or_subscribe_to_anothers_inbox():
+    for user, granted in permissions("c1").items():
+        for pattern in granted.publish:
+            assert pattern.startswith(("pumice.c1.", "$JS.")), (user, pattern)
+        assert granted.subscribe == (f"_INBOX_{user}.>",)
+
+
+def test_nobody_may_delete_a_stream():
+    for user, granted in permissions("c1").items():
+        for pattern in granted.publish:
+            assert not matches(pattern, "$JS.API.STREAM.DELETE.PUMICE_c1_STATE"), user
+
+
+def test_every_stream_is_bounded():
+    for spec in all_streams():
+        assert spec.max_bytes > 0, spec.name
+    assert streams("c1").command.retention is Retention.WORK_QUEUE
+
+
+@given(st.text(max_size=40))
+def test_any_name_becomes_one_token_and_comes_back(name):
+    token = escape(name)
+    if name != "_":
+        assert unescape(token) == name
+    assert token
+    assert not set(token) & set(".*> \t\r\n")
+
+
+def test_keys_split_and_join():
+    assert split_key(key_of("ns", "a.b")) == ("ns", "a.b")
+    assert split_key(key_of("", "node-1")) == ("", "node-1")
+
+
+def test_a_key_keeps_its_partition_for_ever():
+    assert [partition_of(f"ns/job-{i}", 4) for i in range(8)] == [1, 3, 1, 3, 0, 2, 0, 2]
