@@ -1,5 +1,7 @@
 """Golden bytes and refusals of the wire contract: a changed byte needs a new version."""
 
+import contextlib
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -39,8 +41,10 @@ GOLDEN = {
             binds=(m.Bind(pod="ns/p", uid="u1", node="n1"),),
         ),
         codec.decode_command,
-        b'{"type":"bind","v":1,"id":"4-2-0","cycle":2,"job":"ns/g","job_uid":"u0",'
-        b'"binds":[{"pod":"ns/p","uid":"u1","node":"n1"}]}',
+        (
+            b'{"type":"bind","v":1,"id":"4-2-0","cycle":2,"job":"ns/g","job_uid":"u0",'
+            b'"binds":[{"pod":"ns/p","uid":"u1","node":"n1"}]}'
+        ),
     ),
     "evict": (
         m.Evict(
@@ -51,9 +55,11 @@ GOLDEN = {
             victims=(m.Victim(pod="ns/b", uid="u3", job="ns/g", node="n1"),),
         ),
         codec.decode_command,
-        b'{"type":"evict","v":1,"id":"4-2-1","cycle":2,"reason":"preempt",'
-        b'"preemptor":{"pod":"ns/a","uid":"u2","node":"n1"},'
-        b'"victims":[{"pod":"ns/b","uid":"u3","job":"ns/g","node":"n1"}]}',
+        (
+            b'{"type":"evict","v":1,"id":"4-2-1","cycle":2,"reason":"preempt",'
+            b'"preemptor":{"pod":"ns/a","uid":"u2","node":"n1"},'
+            b'"victims":[{"pod":"ns/b","uid":"u3","job":"ns/g","node":"n1"}]}'
+        ),
     ),
     "desired podgroup": (
         m.DesiredPodGroup(
@@ -64,17 +70,21 @@ GOLDEN = {
             conditions=(m.Condition(type="Scheduled", status="True", reason="ok"),),
         ),
         codec.decode_desired,
-        b'{"type":"podgroup","v":1,"key":"ns/g","uid":"u0","phase":"Running","running":2,'
-        b'"succeeded":0,"failed":0,'
-        b'"conditions":[{"type":"Scheduled","status":"True","reason":"ok"}],"cycle":0}',
+        (
+            b'{"type":"podgroup","v":1,"key":"ns/g","uid":"u0","phase":"Running","running":2,'
+            b'"succeeded":0,"failed":0,'
+            b'"conditions":[{"type":"Scheduled","status":"True","reason":"ok"}],"cycle":0}'
+        ),
     ),
     "desired pod": (
         m.DesiredPod(
             key="ns/p", uid="u1", conditions=(m.Condition(type="PodScheduled", status="False"),)
         ),
         codec.decode_desired,
-        b'{"type":"pod","v":1,"key":"ns/p","uid":"u1",'
-        b'"conditions":[{"type":"PodScheduled","status":"False"}],"cycle":0}',
+        (
+            b'{"type":"pod","v":1,"key":"ns/p","uid":"u1",'
+            b'"conditions":[{"type":"PodScheduled","status":"False"}],"cycle":0}'
+        ),
     ),
     "desired queue": (
         m.DesiredQueue(key="default", uid="u9", allocated={"cpu": "2"}, cycle=3),
@@ -93,10 +103,12 @@ GOLDEN = {
             time=3.0,
         ),
         codec.decode_outcome,
-        b'{"v":1,"intent":"4-2-0","job":"ns/g","items":['
-        b'{"pod":"ns/p","uid":"u1","result":"bound","node":"n1"},'
-        b'{"pod":"ns/q","uid":"u2","result":"failed","retry":"later"}],'
-        b'"instance":"b-1","time":3.0}',
+        (
+            b'{"v":1,"intent":"4-2-0","job":"ns/g","items":['
+            b'{"pod":"ns/p","uid":"u1","result":"bound","node":"n1"},'
+            b'{"pod":"ns/q","uid":"u2","result":"failed","retry":"later"}],'
+            b'"instance":"b-1","time":3.0}'
+        ),
     ),
     "lease": (
         m.LeaseRecord(holder="c-1", renewals=5, time=4.0),
@@ -125,7 +137,7 @@ def test_a_message_of_an_unknown_version_is_told_apart_from_a_broken_one(name):
     with pytest.raises(UnknownVersion, match="version 9") as caught:
         decode(newer)
     assert caught.value.version == 9
-    with pytest.raises(ContractError, match="truncated|malformed"):
+    with pytest.raises(ContractError, match=r"truncated|malformed"):
         decode(golden[:-3])
 
 
@@ -167,10 +179,8 @@ def test_a_bomb_and_a_torn_payload_are_refused():
 @given(st.binary(max_size=400))
 def test_no_payload_whatever_raises_anything_but_a_contract_error(payload):
     for decode in (codec.decode_fact, codec.decode_command, codec.decode_outcome):
-        try:
+        with contextlib.suppress(ContractError):
             decode(payload)
-        except ContractError:
-            pass
 
 
 def test_a_writer_writes_what_every_live_reader_accepts():

@@ -1,5 +1,7 @@
 """Subjects, streams and permissions fit together: every subject has one stream and one writer."""
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,7 +39,7 @@ def all_streams():
     return [getattr(declared, name) for name in declared.__struct_fields__]
 
 
-@pytest.mark.parametrize("subject", [*sum(WRITTEN.values(), []), *SHARED, EVENT])
+@pytest.mark.parametrize("subject", [*itertools.chain(*WRITTEN.values()), *SHARED, EVENT])
 def test_every_subject_belongs_to_exactly_one_stream(subject):
     owners = [s.name for s in all_streams() if any(matches(p, subject) for p in s.subjects)]
     assert len(owners) == 1, owners

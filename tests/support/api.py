@@ -1,0 +1,154 @@
+"""A plain client of the API server for tests: no code of the services, so that it can judge them."""
+
+import base64
+import json
+import ssl
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import yaml
+
+PATHS = {
+    "nodes": "/api/v1",
+    "namespaces": "/api/v1",
+    "pods": "/api/v1",
+    "services": "/api/v1",
+    "configmaps": "/api/v1",
+    "events": "/api/v1",
+    "serviceaccounts": "/api/v1",
+    "resourcequotas": "/api/v1",
+    "priorityclasses": "/apis/scheduling.k8s.io/v1",
+    "networkpolicies": "/apis/networking.k8s.io/v1",
+    "jobs": "/apis/batch.volcano.sh/v1alpha1",
+    "commands": "/apis/bus.volcano.sh/v1alpha1",
+    "podgroups": "/apis/scheduling.volcano.sh/v1beta1",
+    "queues": "/apis/scheduling.volcano.sh/v1beta1",
+    "customresourcedefinitions": "/apis/apiextensions.k8s.io/v1",
+}
+CLUSTER_SCOPED = {
+    "nodes",
+    "namespaces",
+    "queues",
+    "priorityclasses",
+    "customresourcedefinitions",
+}
+
+
+class ApiError(RuntimeError):
+    """An answer that is not 2xx."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(f"{status}: {text[:600]}")
+        self.status = status
+
+
+def path(plural: str, namespace: str = "", name: str = "", sub: str = "") -> str:
+    """Return the path of a collection, an object or a subresource."""
+    parts = [PATHS[plural]]
+    if namespace and plural not in CLUSTER_SCOPED:
+        parts += ["namespaces", namespace]
+    parts.append(plural)
+    parts += [part for part in (name, sub) if part]
+    return "/".join(parts)
+
+
+class Api:
+    """One session to the API server, as the user of a kubeconfig."""
+
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self._session = session
+
+    async def request(self, method: str, url: str, body: object = None, **kwargs) -> dict:
+        """Send one request; return the decoded answer. Raises ApiError."""
+        content_type = kwargs.pop("content_type", "application/json")
+        data = None if body is None else json.dumps(body)
+        async with self._session.request(
+            method, url, data=data, headers={"Content-Type": content_type}, **kwargs
+        ) as answer:
+            text = await answer.text()
+            if answer.status >= 300:
+                raise ApiError(answer.status, text)
+            return json.loads(text)
+
+    async def get(self, plural: str, namespace: str = "", name: str = "", **params) -> dict:
+        """Get one object, or list a collection when no name is given."""
+        return await self.request("GET", path(plural, namespace, name), params=params)
+
+    async def items(self, plural: str, namespace: str = "", **params) -> list[dict]:
+        """List the items of a collection."""
+        return (await self.get(plural, namespace, **params))["items"]
+
+    async def create(self, plural: str, body: dict, namespace: str = "") -> dict:
+        """Create an object."""
+        return await self.request("POST", path(plural, namespace), body)
+
+    async def patch(self, plural: str, namespace: str, name: str, body: dict, sub="") -> dict:
+        """Merge-patch an object."""
+        return await self.request(
+            "PATCH",
+            path(plural, namespace, name, sub),
+            body,
+            content_type="application/merge-patch+json",
+        )
+
+    async def delete(self, plural: str, namespace: str, name: str, grace_s: int | None = None):
+        """Delete an object."""
+        params = {} if grace_s is None else {"gracePeriodSeconds": str(grace_s)}
+        return await self.request("DELETE", path(plural, namespace, name), params=params)
+
+    async def watch(self, plural: str, namespace: str = "", rv: str = "") -> AsyncIterator[dict]:
+        """Yield watch events from `rv` until the server ends the watch."""
+        params = {"watch": "1", "resourceVersion": rv, "allowWatchBookmarks": "true"}
+        async with self._session.get(path(plural, namespace), params=params) as answer:
+            if answer.status >= 300:
+                raise ApiError(answer.status, await answer.text())
+            rest = b""
+            async for chunk in answer.content.iter_any():
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    yield json.loads(line)
+
+
+@asynccontextmanager
+async def connect(kubeconfig: str | Path) -> AsyncIterator[Api]:
+    """Open an `Api` for the current context of a kubeconfig."""
+    server, headers, context = _credentials(Path(kubeconfig))
+    async with aiohttp.ClientSession(
+        server,
+        headers=headers,
+        connector=aiohttp.TCPConnector(ssl=context, limit=64),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=10),
+    ) as session:
+        yield Api(session)
+
+
+def _credentials(kubeconfig: Path) -> tuple[str, dict[str, str], ssl.SSLContext | bool]:
+    doc = yaml.safe_load(kubeconfig.read_text())
+
+    def named(kind: str, name: str) -> dict:
+        return next(entry for entry in doc[kind] if entry["name"] == name)
+
+    context = named("contexts", doc["current-context"])["context"]
+    cluster = named("clusters", context["cluster"])["cluster"]
+    user = named("users", context["user"])["user"]
+    headers = {"Authorization": f"Bearer {user['token']}"} if "token" in user else {}
+    if not cluster["server"].startswith("https"):
+        return cluster["server"], headers, True
+    with tempfile.TemporaryDirectory() as folder:
+
+        def file_of(holder: dict, key: str) -> str | None:
+            if key in holder:
+                return holder[key]
+            if f"{key}-data" not in holder:
+                return None
+            target = Path(folder) / key
+            target.write_bytes(base64.b64decode(holder[f"{key}-data"]))
+            return str(target)
+
+        tls = ssl.create_default_context(cafile=file_of(cluster, "certificate-authority"))
+        if certificate := file_of(user, "client-certificate"):
+            tls.load_cert_chain(certificate, file_of(user, "client-key"))
+    return cluster["server"], headers, tls

@@ -1,0 +1,68 @@
+"""Objects for tests: nodes that KWOK keeps, jobs, queues. Plain dicts, as a user's YAML would give them."""
+
+from tests.support.api import Api
+
+
+def node(name: str, cpu: str = "8", memory: str = "32Gi", pods: str = "110") -> dict:
+    """Return a fake node that KWOK keeps ready."""
+    amounts = {"cpu": cpu, "memory": memory, "pods": pods}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "annotations": {
+                "kwok.x-k8s.io/node": "fake",
+                "node.alpha.kubernetes.io/ttl": "0",
+            },
+            "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "type": "kwok"},
+        },
+        "status": {"allocatable": amounts, "capacity": amounts, "phase": "Running"},
+    }
+
+
+def task(name: str, replicas: int, *, cpu="1", memory="1Gi", annotations=None, **extra) -> dict:
+    """Return one task of a job; `extra` goes into the task (policies, minAvailable, …)."""
+    return {
+        "name": name,
+        "replicas": replicas,
+        "template": {
+            "metadata": {"annotations": annotations or {}},
+            "spec": {
+                "restartPolicy": "Never",
+                "tolerations": [{"operator": "Exists"}],
+                "containers": [
+                    {
+                        "name": "main",
+                        "image": "busybox",
+                        "resources": {"requests": {"cpu": cpu, "memory": memory}},
+                    }
+                ],
+            },
+        },
+        **extra,
+    }
+
+
+def job(name: str, *tasks: dict, min_available: int | None = None, **extra) -> dict:
+    """Return a Job; `extra` goes into its spec (policies, plugins, queue, …)."""
+    total = sum(t["replicas"] for t in tasks)
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {
+            "schedulerName": "volcano",
+            "minAvailable": total if min_available is None else min_available,
+            "tasks": list(tasks),
+            **extra,
+        },
+    }
+
+
+async def add_nodes(api: Api, count: int, *, prefix: str = "node", **kwargs) -> list[str]:
+    """Create nodes `<prefix>-0…`; return their names."""
+    names = [f"{prefix}-{i}" for i in range(count)]
+    for name in names:
+        await api.create("nodes", node(name, **kwargs))
+    return names
