@@ -1,4 +1,4 @@
-"""A plain client of the API server for tests: no code of the services, so that it can judge them."""
+"""A plain client of the API server for tests; shares no code with the services it judges."""
 
 import base64
 import json

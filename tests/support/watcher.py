@@ -1,7 +1,7 @@
 """The judge of the restart tests: watches the API server alone and checks every event.
 
-It holds the promises of the design's section 8 that can be seen from outside: no node carries more than it has,
-no pod (uid) is ever on two nodes, no gang stays partly placed. It shares no code with the services.
+It holds the promises that can be seen from outside: no node carries more than it has, no pod (uid) is
+ever on two nodes, no gang stays partly placed. It shares no code with the services.
 """
 
 import asyncio
@@ -59,9 +59,9 @@ class Watcher:
         while True:
             try:
                 await self._list_and_watch()
-            except (ApiError, OSError, asyncio.TimeoutError):
+            except (ApiError, OSError, TimeoutError):
                 await asyncio.sleep(0.1)
-            except Exception as exc:  # noqa: BLE001 - aiohttp's errors when the server is killed
+            except Exception as exc:
                 if type(exc).__module__.split(".")[0] != "aiohttp":
                     raise
                 await asyncio.sleep(0.1)
@@ -145,7 +145,7 @@ class Watcher:
         ]
 
     def partial_gangs(self, minimum: dict[str, int]) -> dict[str, int]:
-        """Return the gangs (`namespace/group` → pods with a node) that are placed, but not whole."""
+        """Return the gangs (`namespace/group` to pods with a node) placed, but not whole."""
         placed: dict[str, int] = defaultdict(int)
         for pod in self.pods.values():
             group = pod["metadata"].get("annotations", {}).get(GROUP)

@@ -1,4 +1,4 @@
-"""Objects for tests: nodes that KWOK keeps, jobs, queues. Plain dicts, as a user's YAML would give them."""
+"""Objects for tests: nodes that KWOK keeps, jobs, queues, as plain dicts of a user's YAML."""
 
 from tests.support.api import Api
 
