@@ -1,0 +1,39 @@
+"""Free and taken TCP ports on the loopback."""
+
+import socket
+from typing import Final
+
+from pumice.local.errors import LocalError
+
+LOOPBACK: Final = "127.0.0.1"
+
+
+def free_port() -> int:
+    """Return a port that was free just now; the kernel hands them out in no fixed order."""
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def claim(port: int, *, owner: str, flag: str) -> int:
+    """Return `port`, or a free one for 0.
+
+    Raises LocalError when another program listens there; `flag` is what the message tells to use.
+    """
+    if port == 0:
+        return free_port()
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except PermissionError as exc:
+            raise LocalError(
+                f"port {port} for {owner} needs root; give one above 1023 with {flag}"
+            ) from exc
+        except OSError as exc:
+            raise LocalError(
+                f"port {port} for {owner} is taken by another program; "
+                f"give another one with {flag}, or none to get a free one"
+            ) from exc
+    return port

@@ -1,0 +1,181 @@
+"""One program of the local stack: started in a process group of its own, logged, killed at the end.
+
+Everything that the stack runs goes through `Process`. It polls instead of using asyncio's child
+watchers: a poll every few hundredths of a second is nothing beside an API server, and the object
+can then be used from any event loop (the tests start it in one loop and kill it from another).
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from pumice.local.errors import LocalError
+
+GUARD: Final = Path(__file__).with_name("guard.py")
+POLL_S: Final = 0.02
+_TAIL_BYTES: Final = 8192
+
+Probe = Callable[[], Awaitable[str]]
+"""Asks a program whether it is ready: "" when it is, else what is missing."""
+
+
+class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What to run."""
+
+    name: str
+    argv: tuple[str, ...]
+    """Program (an absolute path) and arguments; never a credential, `ps` shows them."""
+    log: Path
+    """File that gets stdout and stderr; a restart appends."""
+    environ: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """Added to this process's own environment."""
+    cwd: Path | None = None
+
+
+class Process:
+    """A program that may be started, awaited, stopped, killed, suspended and started again."""
+
+    def __init__(self, spec: ProcessSpec) -> None:
+        self.spec = spec
+        self._child: subprocess.Popen[bytes] | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the program in messages."""
+        return self.spec.name
+
+    @property
+    def pid(self) -> int:
+        """Process id of the running program, 0 when there is none."""
+        return self._child.pid if self._child and self._child.poll() is None else 0
+
+    @property
+    def exit_code(self) -> int | None:
+        """Exit code (negative: killed by that signal), None while it runs or was never started."""
+        return self._child.poll() if self._child else None
+
+    def start(self) -> None:
+        """Start the program. Raises LocalError when it is running already or cannot be run."""
+        if self.pid:
+            raise LocalError(f"{self.name} is running already (pid {self.pid})")
+        program = Path(self.spec.argv[0])
+        if not os.access(program, os.X_OK):
+            raise LocalError(f"{self.name}: {program} is missing or cannot be executed")
+        guard = (sys.executable, "-I", "-S", str(GUARD), str(os.getpid()))
+        self.spec.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.spec.log.open("ab") as log:
+            self._child = subprocess.Popen(
+                (*guard, *self.spec.argv),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.spec.cwd,
+                env={**os.environ, **self.spec.environ},
+                start_new_session=True,
+            )
+
+    async def ready(self, probe: Probe, *, deadline_s: float) -> None:
+        """Wait until `probe` answers "".
+
+        Raises LocalError when the program exits first or the deadline passes; the message holds
+        its last log line and the path of the log.
+        """
+        end = time.monotonic() + deadline_s
+        missing = "it was not asked yet"
+        while True:
+            if not self.pid:
+                raise LocalError(self.obituary())
+            try:
+                async with asyncio.timeout(2.0):
+                    missing = await probe()
+            except (OSError, TimeoutError) as exc:
+                missing = str(exc) or type(exc).__name__
+            if not missing:
+                return
+            if time.monotonic() > end:
+                raise LocalError(
+                    f"{self.name} is not ready after {deadline_s:.0f} s: {missing}; "
+                    f"log: {self.spec.log}"
+                )
+            await asyncio.sleep(POLL_S)
+
+    async def exited(self) -> int:
+        """Wait until the program ends by itself; returns its exit code."""
+        while (code := self.exit_code) is None:  # noqa: ASYNC110 - polling is the choice here
+            await asyncio.sleep(POLL_S)
+        return code
+
+    async def stop(self, *, grace_s: float = 10.0) -> None:
+        """Send SIGTERM, after `grace_s` SIGKILL, to the whole process group. Never raises."""
+        if self._child is None:
+            return
+        self.signal(signal.SIGCONT)
+        self.signal(signal.SIGTERM)
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(grace_s):
+                    await self.exited()
+        finally:  # cancelled or not: nothing is left behind
+            self.kill()
+
+    def kill(self) -> None:
+        """Kill the program and what it has started, and wait for the kernel to be done with it."""
+        if self._child is None:
+            return
+        self.signal(signal.SIGKILL)
+        self._child.wait()
+
+    def suspend(self) -> None:
+        """Freeze the program (SIGSTOP) until `resume`."""
+        self.signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a frozen program go on (SIGCONT)."""
+        self.signal(signal.SIGCONT)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the program's process group; a program that is gone gets none."""
+        if self._child is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._child.pid, number)
+
+    def obituary(self) -> str:
+        """Return one line that says how the program ended, with its last words."""
+        code = self.exit_code
+        if code is None:
+            return f"{self.name} is running"
+        how = f"exited with {code}" if code >= 0 else f"was killed by {_signal_name(-code)}"
+        return f"{self.name} {how}: {self.last_words()}; log: {self.spec.log}"
+
+    def last_words(self) -> str:
+        """Return the last line of the log that is not empty."""
+        lines = tail(self.spec.log, lines=1)
+        return lines[0] if lines else "it wrote nothing"
+
+
+def tail(log: Path, *, lines: int) -> list[str]:
+    """Return the last non-empty lines of a file, oldest first; an absent file has none."""
+    try:
+        with log.open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - _TAIL_BYTES))
+            text = file.read().decode(errors="replace")
+    except FileNotFoundError:
+        return []
+    return [line.strip() for line in text.splitlines() if line.strip()][-lines:]
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,40 @@
+"""Waiting for a condition instead of sleeping: the only clock that tests on real servers use."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+_T = TypeVar("_T")
+
+
+async def until(
+    probe: Callable[[], Awaitable[_T] | _T],
+    *,
+    deadline_s: float = 10.0,
+    describe: str = "the condition",
+    every_s: float = 0.02,
+) -> _T:
+    """Return the first truthy answer of `probe`, which may be a plain or an async function.
+
+    Fails with `describe` and the last answer seen when `deadline_s` passes. An exception of the
+    probe is an answer like any other: what is asked may not be there yet.
+    """
+    end = time.monotonic() + deadline_s
+    last: object = None
+    while True:
+        try:
+            answer = probe()
+            if isinstance(answer, Awaitable):
+                async with asyncio.timeout(max(0.1, end - time.monotonic())):
+                    answer = await answer
+            if answer:
+                return answer
+            last = answer
+        except AssertionError:
+            raise
+        except Exception as exc:  # noqa: BLE001 - shown when the deadline passes
+            last = exc
+        if time.monotonic() > end:
+            raise AssertionError(f"{describe}: not within {deadline_s:g} s; last seen: {last!r}")
+        await asyncio.sleep(every_s)
