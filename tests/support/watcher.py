@@ -1,7 +1,7 @@
 """The judge of the restart tests: watches the API server alone and checks every event.
 
-It holds the promises that can be seen from outside: no node carries more than it has, no pod (uid) is
-ever on two nodes, no gang stays partly placed. It shares no code with the services.
+It holds the promises that can be seen from outside: no node carries more than it has, no pod (uid)
+is ever on two nodes, no gang stays partly placed. It shares no code with the services.
 """
 
 import asyncio

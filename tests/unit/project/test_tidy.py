@@ -1,4 +1,4 @@
-"""What the linters cannot check: file length, marks left for later, words that do not belong here."""
+"""What linters cannot check: file length, marks left for later, words that do not belong here."""
 
 import ast
 import re
