@@ -1,0 +1,168 @@
+"""Whether a service lives, whether it is ready, and its metrics, over HTTP.
+
+`/healthz` answers 200 as long as the loop turns and no part has failed: a blocked loop shows as
+a probe that times out. `/readyz` answers 503 with the gates that are shut and why; a gate is
+anything a service needs before others may count on it (streams, first sync, leadership).
+"""
+
+import asyncio
+import errno
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+from aiohttp import web
+
+from shared.runtime.clock import Clock
+from shared.runtime.errors import Rejected
+from shared.runtime.metrics import CONTENT_TYPE, Metrics
+
+_LAG_EVERY_S: Final = 0.25
+_SHUTDOWN_S: Final = 1.0
+
+
+class Gate:
+    """One condition for being ready; shut until it is first set."""
+
+    def __init__(self, name: str, changed: Callable[[], None]) -> None:
+        self.name = name
+        self.ok = False
+        self.reason = "not started"
+        self._changed = changed
+
+    def set(self, ok: bool, reason: str = "") -> None:
+        """Open or shut the gate; `reason` is one line for a person, needed when it is shut."""
+        self.ok, self.reason = ok, reason
+        self._changed()
+
+
+class Readiness:
+    """All gates of one service; ready when each is open."""
+
+    def __init__(self) -> None:
+        self._gates: dict[str, Gate] = {}
+        self._ready = asyncio.Event()
+        self._unready = asyncio.Event()
+
+    def gate(self, name: str) -> Gate:
+        """Return the gate `name`, made shut if it is new."""
+        if name not in self._gates:
+            self._gates[name] = Gate(name, self._look)
+            self._look()
+        return self._gates[name]
+
+    def shut(self) -> list[dict[str, str]]:
+        """Return the gates that are shut, by name, as `{"gate": ..., "reason": ...}`."""
+        return [
+            {"gate": gate.name, "reason": gate.reason}
+            for _, gate in sorted(self._gates.items())
+            if not gate.ok
+        ]
+
+    async def wait(self) -> None:
+        """Return when every gate is open; with no gate at all that is never."""
+        await self._ready.wait()
+
+    async def wait_shut(self) -> None:
+        """Return when some gate is shut."""
+        await self._unready.wait()
+
+    def _look(self) -> None:
+        now, before = self._ready, self._unready
+        if self.shut():
+            now, before = before, now
+        now.set()
+        before.clear()
+
+
+def parse_address(text: str, *, flag: str) -> tuple[str | None, int]:
+    """Split `host:port`; an empty host is every interface, as in Volcano (K10 `:8080`).
+
+    Raises `Rejected`.
+    """
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:  # noqa: PLR2004 - largest port
+        raise Rejected(f"--{flag}: {text!r} is not host:port", field=flag)
+    return host.strip("[]") or None, int(port)
+
+
+class HealthServer:
+    """Serves the three pages on one address; a part that runs until it is cancelled.
+
+    `start` must come first: it takes the port, so that a taken one stops the start-up with a
+    clear `Rejected`.
+    """
+
+    def __init__(
+        self,
+        *,
+        readiness: Readiness,
+        metrics: Metrics | None,
+        healthz: bool = True,
+        clock: Clock,
+        flag: str = "listen-address",
+    ) -> None:
+        self.name = f"health:{flag}"
+        self.address = ""
+        self._readiness = readiness
+        self._metrics = metrics
+        self._clock = clock
+        self._flag = flag
+        application = web.Application()
+        if healthz:
+            application.router.add_get("/healthz", self._healthz)
+            application.router.add_get("/readyz", self._readyz)
+        if metrics is not None:
+            application.router.add_get("/metrics", self._metrics_page)
+            self._lag = metrics.gauge(
+                "pumice_loop_lag_seconds", "How late the event loop ran a timer, last look"
+            )
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_S)
+
+    async def start(self, address: str) -> None:
+        """Listen at `address`; `self.address` is then the real one (`host:port`)."""
+        host, port = parse_address(address, flag=self._flag)
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, host, port).start()
+        except OSError as error:
+            await self._runner.cleanup()
+            raise Rejected(self._refusal(address, error), field=self._flag) from error
+        bound = self._runner.addresses[0]
+        self.address = f"{host or '127.0.0.1'}:{bound[1]}"
+
+    async def run(self) -> None:
+        """Measure the loop's lag until cancelled, then stop listening."""
+        try:
+            while True:
+                before = self._clock.monotonic()
+                await self._clock.sleep(_LAG_EVERY_S)
+                late_s = self._clock.monotonic() - before - _LAG_EVERY_S
+                if self._metrics is not None:
+                    self._lag.set(max(late_s, 0.0))
+        finally:
+            async with asyncio.timeout(2 * _SHUTDOWN_S):
+                await self._runner.cleanup()
+
+    def _refusal(self, address: str, error: OSError) -> str:
+        if error.errno == errno.EADDRINUSE:
+            return (
+                f"listen address {address} is taken: choose another with --{self._flag} "
+                "(':0' picks a free one)"
+            )
+        return f"--{self._flag}: cannot listen at {address}: {error.strerror or error}"
+
+    async def _healthz(self, _request: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    async def _readyz(self, _request: web.Request) -> web.Response:
+        shut = self._readiness.shut()
+        return web.Response(
+            status=503 if shut else 200,
+            body=msgspec.json.encode(shut),
+            content_type="application/json",
+        )
+
+    async def _metrics_page(self, _request: web.Request) -> web.Response:
+        assert self._metrics is not None, "the page is routed only with metrics"
+        return web.Response(body=self._metrics.render(), headers={"Content-Type": CONTENT_TYPE})

@@ -1,0 +1,184 @@
+"""A queue of keys that need a look: deduplicated, fair, one worker per key at a time.
+
+A mailbox holds keys, not events (conventions §4, rule 16): the handler reads the present state
+itself, so a second poke of a waiting key merges and nothing is lost by merging. Keys are served
+in the order in which they came; a key poked while its handler runs is served once more after it.
+
+Failures stay with their key: `Retryable` backs off (by the ladder, or as long as the other side
+asked), any other exception is logged with the key, counted and backed off the same way, so that
+one broken object neither stops the others nor spins. Success resets the ladder.
+
+Bounded by `capacity` distinct keys. `poke` of a new key waits at capacity (and counts it): the
+reader upstream slows down, nothing is dropped. `poke_later` never waits, so that a handler may
+use it on any key. A handler may `poke` its own key (known, hence free), never others.
+"""
+
+import asyncio
+import heapq
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, TypeVar
+
+from shared.runtime.backoff import Backoff
+from shared.runtime.clock import Clock
+from shared.runtime.errors import Retryable
+from shared.runtime.logs import Logger
+from shared.runtime.metrics import Metrics
+from shared.runtime.tasks import sleep_or_event
+
+K = TypeVar("K", bound=Hashable)
+
+_IDLE_S = 3600.0
+
+
+class MailboxMetrics:
+    """The metrics that all mailboxes of a process share, labelled by mailbox; make it once."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        labels = ("mailbox",)
+        self.waiting = metrics.gauge("pumice_mailbox_waiting", "Keys that wait for a look", labels)
+        self.overflows = metrics.counter(
+            "pumice_mailbox_overflows", "Pokes that met a full mailbox", labels
+        )
+        self.retries = metrics.counter(
+            "pumice_mailbox_retries", "Looks that failed and will be repeated", labels
+        )
+        self.failures = metrics.counter(
+            "pumice_mailbox_failures", "Looks that failed with an unexpected exception", labels
+        )
+
+
+class Mailbox(Generic[K]):
+    """See the module. `backoff` is only read (`delay_s`); attempts are counted per key."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        capacity: int,
+        clock: Clock,
+        backoff: Backoff,
+        log: Logger,
+        metrics: MailboxMetrics,
+    ) -> None:
+        self._name = name
+        self._capacity = capacity
+        self._clock = clock
+        self._backoff = backoff
+        self._log = log
+        self._metrics = metrics
+        self._ready: dict[K, None] = {}
+        self._running: set[K] = set()
+        self._again: set[K] = set()
+        self._due: dict[K, float] = {}
+        self._timers: list[tuple[float, int, K]] = []
+        self._sequence = 0
+        self._attempts: dict[K, int] = {}
+        self._work = asyncio.Condition()
+        self._timer_set = asyncio.Event()
+
+    def __len__(self) -> int:
+        """Return how many distinct keys are waiting, delayed or being handled."""
+        return len(self._ready.keys() | self._running | self._due.keys())
+
+    async def poke(self, key: K) -> None:
+        """Have `key` looked at soon; waits while the mailbox is full and `key` is new to it.
+
+        A key that backs off after a failure keeps its delay: the reason to wait has not gone.
+        """
+        if not self._knows(key) and len(self) >= self._capacity:
+            self._metrics.overflows.labels(self._name).inc()
+        async with self._work:
+            await self._work.wait_for(lambda: self._knows(key) or len(self) < self._capacity)
+            if key not in self._attempts or key in self._running:
+                self._enqueue(key)
+            self._work.notify_all()
+
+    def poke_later(self, key: K, delay_s: float) -> None:
+        """Have `key` looked at after `delay_s`, or earlier if it was due earlier.
+
+        Like `poke`, it does not shorten the delay of a key that backs off.
+        """
+        if key not in self._attempts or key not in self._due:
+            self._delay(key, delay_s)
+
+    def _delay(self, key: K, delay_s: float) -> None:
+        due = self._clock.monotonic() + delay_s
+        if key in self._ready or due >= self._due.get(key, float("inf")):
+            return
+        if not self._knows(key) and len(self) >= self._capacity:
+            self._metrics.overflows.labels(self._name).inc()
+        self._due[key] = due
+        self._sequence += 1
+        heapq.heappush(self._timers, (due, self._sequence, key))
+        self._timer_set.set()
+
+    async def run(self, handler: Callable[[K], Awaitable[None]], workers: int) -> None:
+        """Serve keys with `workers` at a time until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._serve_timers(), name=f"{self._name}-timers")
+            for number in range(workers):
+                group.create_task(self._serve(handler), name=f"{self._name}-{number}")
+
+    def _knows(self, key: K) -> bool:
+        return key in self._ready or key in self._running or key in self._due
+
+    def _enqueue(self, key: K) -> None:
+        self._due.pop(key, None)
+        if key in self._running:
+            self._again.add(key)
+        else:
+            self._ready[key] = None
+        self._metrics.waiting.labels(self._name).set(len(self._ready))
+
+    async def _serve_timers(self) -> None:
+        while True:
+            self._timer_set.clear()
+            now = self._clock.monotonic()
+            async with self._work:
+                while self._timers and self._timers[0][0] <= now:
+                    due, _, key = heapq.heappop(self._timers)
+                    if self._due.get(key) == due:
+                        self._enqueue(key)
+                self._work.notify_all()
+            wait_s = self._timers[0][0] - now if self._timers else _IDLE_S
+            await sleep_or_event(self._clock, wait_s, self._timer_set)
+
+    async def _serve(self, handler: Callable[[K], Awaitable[None]]) -> None:
+        while True:
+            async with self._work:
+                await self._work.wait_for(lambda: bool(self._ready))
+                key = next(iter(self._ready))
+                del self._ready[key]
+                self._running.add(key)
+                self._metrics.waiting.labels(self._name).set(len(self._ready))
+            try:
+                await self._handle(handler, key)
+            finally:
+                self._running.discard(key)
+            async with self._work:
+                if key in self._again:
+                    self._again.discard(key)
+                    if key not in self._attempts:
+                        self._enqueue(key)
+                self._work.notify_all()
+
+    async def _handle(self, handler: Callable[[K], Awaitable[None]], key: K) -> None:
+        try:
+            await handler(key)
+        except Retryable as error:
+            self._log.info("look_postponed", mailbox=self._name, key=str(key), reason=str(error))
+            self._retry(key, error.retry_after_s)
+        except Exception:  # noqa: BLE001 - one broken key must not stop the others
+            self._metrics.failures.labels(self._name).inc()
+            self._log.exception("look_failed", mailbox=self._name, key=str(key))
+            self._retry(key, None)
+        else:
+            self._attempts.pop(key, None)
+
+    def _retry(self, key: K, after_s: float | None) -> None:
+        attempt = self._attempts.get(key, 0)
+        self._attempts[key] = attempt + 1
+        self._metrics.retries.labels(self._name).inc()
+        delay_s = self._backoff.delay_s(attempt) if after_s is None else after_s
+        self._due.pop(key, None)
+        self._delay(key, delay_s)

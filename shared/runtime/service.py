@@ -1,0 +1,216 @@
+"""The frame of every service process: `main` is all that a `__main__.py` calls.
+
+It loads the settings, sets up logs, takes the port for health pages, turns SIGTERM and SIGINT
+into an orderly end, and runs the parts that `build` makes under the supervisor. Exit codes:
+0 after a signal, 1 when the service failed, 2 when the settings are wrong, 3 when parts were
+stuck beyond the grace. Whatever stops a service is one line `error: ...` on stderr; a traceback
+appears, in the log, only for what nobody expected.
+"""
+
+import asyncio
+import os
+import random
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, NoReturn, TypeVar
+
+import msgspec
+
+from shared.runtime.clock import Clock, SystemClock
+from shared.runtime.common import CommonSettings
+from shared.runtime.errors import PumiceError, Rejected
+from shared.runtime.faults import Faults
+from shared.runtime.health import HealthServer, Readiness
+from shared.runtime.logs import Logger, configure, stderr
+from shared.runtime.mailbox import MailboxMetrics
+from shared.runtime.metrics import Metrics
+from shared.runtime.settings import HelpAsked, load
+from shared.runtime.supervise import Part, PartFailed, supervise
+
+S = TypeVar("S", bound=CommonSettings)
+
+_FAILED: Final = 1
+_WRONG_SETTINGS: Final = 2
+_STUCK: Final = 3
+_LAST_RESORT_S: Final = 2.0
+"""How long after the grace a process that cannot even name what is stuck is ended."""
+
+
+class Context(msgspec.Struct, frozen=True, kw_only=True):
+    """What a composition root gets from the frame besides its settings."""
+
+    service: str
+    instance: str
+    clock: Clock
+    rng: random.Random
+    log: Logger
+    readiness: Readiness
+    metrics: Metrics
+    mailboxes: MailboxMetrics
+    faults: Faults
+
+
+Build = Callable[[S, Context], Awaitable[Sequence[Part]]]
+"""`async def build(settings, ctx) -> parts`: makes everything, and returns what has to run."""
+
+
+def main(service: str, settings_type: type[S], build: Build[S]) -> NoReturn:
+    """Run `service` until a signal or a failure, then exit the process."""
+    if sys.flags.optimize:
+        _end(_WRONG_SETTINGS, "python -O removes the asserts that guard our promises: run without")
+    try:
+        settings = load(settings_type, service=service, argv=sys.argv[1:], environ=os.environ)
+    except HelpAsked as page:
+        sys.stdout.write(f"{page}\n")
+        sys.exit(0)
+    except Rejected as error:
+        _end(_WRONG_SETTINGS, str(error))
+    rng = random.Random()  # noqa: S311 - jitter and names, no secrets
+    instance = settings.instance or f"{service}-{socket.gethostname()}-{rng.randrange(16**6):06x}"
+    log, writer = configure(
+        service=service,
+        instance=instance,
+        level=settings.log_level,
+        form=settings.log_format,
+        stream=stderr(),
+    )
+    code, message = asyncio.run(
+        _serve(service=service, instance=instance, settings=settings, build=build, rng=rng, log=log)
+    )
+    writer.close()
+    _end(code, message)
+
+
+def _end(code: int, message: str = "") -> NoReturn:
+    if message:
+        sys.stderr.write(f"error: {message}\n")
+    sys.exit(code)
+
+
+async def _serve(
+    *,
+    service: str,
+    instance: str,
+    settings: S,
+    build: Build[S],
+    rng: random.Random,
+    log: Logger,
+) -> tuple[int, str]:
+    """Return the exit code and the line for a person."""
+    metrics = Metrics()
+    try:
+        context = Context(
+            service=service,
+            instance=instance,
+            clock=SystemClock(),
+            rng=rng,
+            log=log,
+            readiness=Readiness(),
+            metrics=metrics,
+            mailboxes=MailboxMetrics(metrics),
+            faults=Faults(settings.fault, settings.fault_dir),
+        )
+        servers = await _listen(settings, context)
+    except Rejected as error:
+        return _WRONG_SETTINGS, str(error)
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    started = context.readiness.gate("started")
+
+    async def start() -> Sequence[Part]:
+        parts = await build(settings, context)
+        started.set(True)
+        return parts
+
+    try:
+        await supervise(
+            start,
+            first=[*servers, _Announcer(context, servers[0]), _LastResort(settings.grace)],
+            stop=stop,
+            clock=context.clock,
+            grace_s=settings.grace,
+            on_stuck=lambda names: _abandon(f"still running after the grace: {', '.join(names)}"),
+        )
+    except PartFailed as failure:
+        return _explain(failure, log)
+    log.info("service_stopped")
+    return 0, ""
+
+
+async def _listen(settings: CommonSettings, context: Context) -> list[HealthServer]:
+    server = HealthServer(
+        readiness=context.readiness,
+        metrics=context.metrics if settings.enable_metrics else None,
+        healthz=settings.enable_healthz,
+        clock=context.clock,
+    )
+    await server.start(settings.listen_address)
+    if not settings.healthz_address:
+        return [server]
+    second = HealthServer(
+        readiness=context.readiness,
+        metrics=None,
+        healthz=True,
+        clock=context.clock,
+        flag="healthz-address",
+    )
+    await second.start(settings.healthz_address)
+    return [server, second]
+
+
+def _explain(failure: PartFailed, log: Logger) -> tuple[int, str]:
+    cause = failure.__cause__
+    while isinstance(cause, BaseExceptionGroup):
+        cause = cause.exceptions[0]
+    if isinstance(cause, PumiceError):
+        log.error("service_failed", part=failure.part, reason=str(cause))
+        return (_WRONG_SETTINGS if isinstance(cause, Rejected) else _FAILED), str(cause)
+    log.error("service_failed", part=failure.part, exc_info=failure.__cause__)
+    kind = type(cause).__name__
+    return _FAILED, f"part {failure.part} failed unexpectedly: {kind}: {cause}"
+
+
+def _abandon(message: str) -> None:
+    sys.stderr.write(f"error: {message}\n")
+    sys.stderr.flush()
+    os._exit(_STUCK)
+
+
+class _Announcer:
+    """Logs when the service becomes ready, and when it stops being so with the reasons."""
+
+    name = "announcer"
+
+    def __init__(self, context: Context, server: HealthServer) -> None:
+        self._context = context
+        self._server = server
+
+    async def run(self) -> None:
+        readiness, log = self._context.readiness, self._context.log
+        log.info("service_started", listen=self._server.address)
+        while True:
+            await readiness.wait()
+            log.info("service_ready", listen=self._server.address)
+            await readiness.wait_shut()
+            log.warning("service_became_unready", gates=readiness.shut())
+
+
+class _LastResort:
+    """Arms, when the service stops, a thread that ends a process whose loop is itself stuck."""
+
+    name = "last-resort"
+
+    def __init__(self, grace_s: float) -> None:
+        self._wait_s = grace_s + _LAST_RESORT_S
+
+    async def run(self) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            timer = threading.Timer(self._wait_s, _abandon, ["a thread is stuck after the grace"])
+            timer.daemon = True
+            timer.start()
