@@ -1,0 +1,73 @@
+"""Annotations and labels that Volcano's users and tools know (KY1 to KY4, J31, J32, P02).
+
+They are a contract with the outside, so each has one constant and no code spells one out.
+"""
+
+from typing import Final
+
+# --- pods: membership and place in a job (J31, J32, KY1) ---
+GROUP_NAME: Final = "scheduling.k8s.io/group-name"
+"""Annotation of a pod: its PodGroup."""
+GROUP_NAME_VOLCANO: Final = "scheduling.volcano.sh/group-name"
+"""The newer spelling; read by vGPU code only (KY1 ⚠)."""
+TASK_SPEC: Final = "volcano.sh/task-spec"
+TASK_INDEX: Final = "volcano.sh/task-index"
+JOB_NAME: Final = "volcano.sh/job-name"
+JOB_NAMESPACE: Final = "volcano.sh/job-namespace"
+JOB_VERSION: Final = "volcano.sh/job-version"
+JOB_RETRY_COUNT: Final = "volcano.sh/job-retry-count"
+TEMPLATE_UID: Final = "volcano.sh/template-uid"
+QUEUE_NAME: Final = "volcano.sh/queue-name"
+PARTITION_ID: Final = "volcano.sh/partition-id"
+JOB_FORWARDING: Final = "volcano.sh/job-forwarding"
+FORWARD_CLUSTER: Final = "volcano.sh/forward-cluster"
+OUT_OF_SYNC: Final = "volcano.sh/controller-out-of-sync"
+"""Annotation of a pod that the controller itself is about to delete (J06, J21)."""
+
+# --- pods and groups: how they may be scheduled and evicted (KY1, KY2) ---
+PREEMPTABLE: Final = "volcano.sh/preemptable"
+COOLDOWN_TIME: Final = "volcano.sh/cooldown-time"
+REVOCABLE_ZONE: Final = "volcano.sh/revocable-zone"
+JDB_MIN_AVAILABLE: Final = "volcano.sh/jdb-min-available"
+JDB_MAX_UNAVAILABLE: Final = "volcano.sh/jdb-max-unavailable"
+NUMA_TOPOLOGY_POLICY: Final = "volcano.sh/numa-topology-policy"
+TASK_PRIORITY: Final = "volcano.sh/task-priority"
+QOS_LEVEL: Final = "volcano.sh/qos-level"
+SLA_WAITING_TIME: Final = "volcano.sh/sla-waiting-time"
+JOB_ALLOCATED_HYPERNODE: Final = "volcano.sh/job-allocated-hypernode"
+TASK_TOPOLOGY_AFFINITY: Final = "volcano.sh/task-topology-affinity"
+TASK_TOPOLOGY_ANTI_AFFINITY: Final = "volcano.sh/task-topology-anti-affinity"
+TASK_TOPOLOGY_TASK_ORDER: Final = "volcano.sh/task-topology-task-order"
+QUEUE_ALLOCATION_GATE: Final = "scheduling.volcano.sh/queue-allocation-gate"
+
+# --- workloads and namespaces that lead to a PodGroup (P02, P03, W40) ---
+GROUP_MIN_MEMBER: Final = "scheduling.volcano.sh/group-min-member"
+SCHEDULING_QUEUE_NAME: Final = "scheduling.volcano.sh/queue-name"
+NETWORK_TOPOLOGY_MODE: Final = "volcano.sh/network-topology-mode"
+NETWORK_TOPOLOGY_HIGHEST_TIER: Final = "volcano.sh/network-topology-highest-tier"
+INHERITED_PREFIX: Final = "volcano.sh/"
+"""Annotations of an owner that a PodGroup inherits begin so (P03)."""
+
+# --- queues (KY3) ---
+HIERARCHY: Final = "volcano.sh/hierarchy"
+HIERARCHY_WEIGHTS: Final = "volcano.sh/hierarchy-weights"
+NODEGROUP_RESOURCE_LIMITS: Final = "volcano.sh/nodegroup-resource-limits"
+CLOSED_BY_PARENT: Final = "volcano.sh/closed-by-parent"
+
+# --- nodes (KY4) ---
+OVERSUBSCRIPTION: Final = "volcano.sh/oversubscription"
+OVERSUBSCRIPTION_CPU: Final = "volcano.sh/oversubscription-cpu"
+OVERSUBSCRIPTION_MEMORY: Final = "volcano.sh/oversubscription-memory"
+OFFLINE_JOB_EVICTING: Final = "volcano.sh/offline-job-evicting"
+NODEGROUP_NAME: Final = "volcano.sh/nodegroup-name"
+COLOCATION: Final = "volcano.sh/colocation"
+
+# --- marks in a job's status.controlledResources (J30, §2.2) ---
+PLUGIN_MARK: Final = "plugin-"
+VOLUME_MARK: Final = "volume-pvc-"
+
+# --- well-known keys of Kubernetes that scheduling reads ---
+HOSTNAME: Final = "kubernetes.io/hostname"
+ZONE: Final = "topology.kubernetes.io/zone"
+REGION: Final = "topology.kubernetes.io/region"
+DEFAULT_STORAGE_CLASS: Final = "storageclass.kubernetes.io/is-default-class"

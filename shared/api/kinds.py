@@ -1,0 +1,196 @@
+"""The catalogue of kinds: where objects live on the API server, and how they are read and written.
+
+`KINDS` maps the token that bus subjects and facts use to the kind; a token is the plural, which is
+unique among the kinds that the services know. Adding a kind is one constant; if somebody reads it,
+with a view as its `type`.
+"""
+
+from functools import cache
+from typing import Any, Final
+
+import msgspec
+
+from shared.api import batch, bus, core, policy, scheduling, storage
+from shared.api.base import View
+
+ViewType = type[View]
+
+
+class Kind(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind of object."""
+
+    kind: str
+    group: str = ""
+    version: str = "v1"
+    plural: str
+    namespaced: bool = True
+    type: ViewType | None = None
+    """View that its objects are read with; None for kinds that are only written."""
+
+    @property
+    def token(self) -> str:
+        """Return the name of the kind in subjects, facts and `KINDS`."""
+        return self.plural
+
+    @property
+    def api_version(self) -> str:
+        """Return `group/version`, or the version alone for the core group."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """Return the path of the collection, one object or one of its subresources.
+
+        An empty namespace of a namespaced kind means all namespaces. The arguments are names that
+        the API server gave out or checks; they are put in as they are.
+        """
+        root = f"/apis/{self.api_version}" if self.group else f"/api/{self.version}"
+        parts = [root]
+        if self.namespaced and namespace:
+            parts += ["namespaces", namespace]
+        parts += [part for part in (self.plural, name, subresource) if part]
+        return "/".join(parts)
+
+
+POD: Final = Kind(kind="Pod", plural="pods", type=core.Pod)
+NODE: Final = Kind(kind="Node", plural="nodes", namespaced=False, type=core.Node)
+NAMESPACE: Final = Kind(
+    kind="Namespace", plural="namespaces", namespaced=False, type=core.Namespace
+)
+RESOURCEQUOTA: Final = Kind(kind="ResourceQuota", plural="resourcequotas", type=core.ResourceQuota)
+PVC: Final = Kind(
+    kind="PersistentVolumeClaim",
+    plural="persistentvolumeclaims",
+    type=storage.PersistentVolumeClaim,
+)
+PV: Final = Kind(
+    kind="PersistentVolume",
+    plural="persistentvolumes",
+    namespaced=False,
+    type=storage.PersistentVolume,
+)
+STORAGECLASS: Final = Kind(
+    kind="StorageClass",
+    group="storage.k8s.io",
+    plural="storageclasses",
+    namespaced=False,
+    type=storage.StorageClass,
+)
+CSINODE: Final = Kind(
+    kind="CSINode",
+    group="storage.k8s.io",
+    plural="csinodes",
+    namespaced=False,
+    type=storage.CSINode,
+)
+PDB: Final = Kind(
+    kind="PodDisruptionBudget",
+    group="policy",
+    plural="poddisruptionbudgets",
+    type=policy.PodDisruptionBudget,
+)
+PRIORITYCLASS: Final = Kind(
+    kind="PriorityClass",
+    group="scheduling.k8s.io",
+    plural="priorityclasses",
+    namespaced=False,
+    type=scheduling.PriorityClass,
+)
+JOB: Final = Kind(
+    kind="Job", group="batch.volcano.sh", version="v1alpha1", plural="jobs", type=batch.Job
+)
+COMMAND: Final = Kind(
+    kind="Command", group="bus.volcano.sh", version="v1alpha1", plural="commands", type=bus.Command
+)
+PODGROUP: Final = Kind(
+    kind="PodGroup",
+    group="scheduling.volcano.sh",
+    version="v1beta1",
+    plural="podgroups",
+    type=scheduling.PodGroup,
+)
+QUEUE: Final = Kind(
+    kind="Queue",
+    group="scheduling.volcano.sh",
+    version="v1beta1",
+    plural="queues",
+    namespaced=False,
+    type=scheduling.Queue,
+)
+
+KINDS: Final[dict[str, Kind]] = {
+    kind.token: kind
+    for kind in (
+        POD,
+        NODE,
+        NAMESPACE,
+        RESOURCEQUOTA,
+        PVC,
+        PV,
+        STORAGECLASS,
+        CSINODE,
+        PDB,
+        PRIORITYCLASS,
+        JOB,
+        COMMAND,
+        PODGROUP,
+        QUEUE,
+    )
+}
+"""Kinds that the cache publishes and others read, by token."""
+
+SERVICE: Final = Kind(kind="Service", plural="services")
+CONFIGMAP: Final = Kind(kind="ConfigMap", plural="configmaps")
+SECRET: Final = Kind(kind="Secret", plural="secrets")
+SERVICEACCOUNT: Final = Kind(kind="ServiceAccount", plural="serviceaccounts")
+EVENT: Final = Kind(kind="Event", plural="events")
+NETWORKPOLICY: Final = Kind(
+    kind="NetworkPolicy", group="networking.k8s.io", plural="networkpolicies"
+)
+CRD: Final = Kind(
+    kind="CustomResourceDefinition",
+    group="apiextensions.k8s.io",
+    plural="customresourcedefinitions",
+    namespaced=False,
+)
+
+
+@cache
+def _decoder(view: ViewType) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(view)
+
+
+def decode(kind: Kind, data: bytes | msgspec.Raw) -> Any:  # noqa: ANN401 - the view of `kind`
+    """Return the object in `data` as `kind.type`.
+
+    Go writes an empty list or map as `null` here and there (a CSINode without drivers, times of
+    other controllers); such members count as absent. They are looked for only when plain decoding
+    fails, so they cost the others nothing.
+
+    Raises `msgspec.ValidationError` (see `shared.api.errors.describe`), and `msgspec.DecodeError`
+    for what is no JSON at all.
+    """
+    assert kind.type is not None, f"{kind.kind} is only written"
+    decoder = _decoder(kind.type)
+    try:
+        return decoder.decode(data)
+    except msgspec.ValidationError:
+        untyped = msgspec.json.decode(data)
+        without = _without_nulls(untyped)
+        if without == untyped:
+            raise
+        return decoder.decode(msgspec.json.encode(without))
+
+
+def encode(kind: Kind, obj: View) -> bytes:
+    """Return `obj` as JSON with `apiVersion` and `kind`, as a create wants it."""
+    head = msgspec.json.encode({"apiVersion": kind.api_version, "kind": kind.kind})
+    body = msgspec.json.encode(obj)
+    return head if body == b"{}" else head[:-1] + b"," + body[1:]
+
+
+def _without_nulls(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    if isinstance(value, dict):
+        return {k: _without_nulls(v) for k, v in value.items() if v is not None}
+    if isinstance(value, list):
+        return [_without_nulls(v) for v in value]
+    return value

@@ -1,0 +1,54 @@
+"""Object metadata: the part that every Kubernetes object has."""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from msgspec import field
+
+from shared.api.base import View, doc
+
+
+class OwnerReference(View, frozen=True, kw_only=True):
+    """Who an object belongs to; the garbage collector deletes it with its owner."""
+
+    api_version: Annotated[str, doc("API version of the referent.")]
+    kind: Annotated[str, doc("Kind of the referent.")]
+    name: Annotated[str, doc("Name of the referent.")]
+    uid: Annotated[str, doc("UID of the referent.")]
+    controller: Annotated[
+        bool | None, doc("True when the referent is the managing controller.")
+    ] = None
+    block_owner_deletion: Annotated[
+        bool | None,
+        doc("True when foreground deletion of the referent waits for this object."),
+    ] = None
+
+
+class ObjectMeta(View, frozen=True, kw_only=True):
+    """Identity, labels and life span of an object."""
+
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    """Empty for a cluster-scoped object."""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    """Set once deletion was asked for; the object lives on until its grace and finalizers end."""
+    deletion_grace_period_seconds: int | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    owner_references: tuple[OwnerReference, ...] = ()
+    finalizers: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """Return `namespace/name`, or `name` for a cluster-scoped object."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    @property
+    def controller(self) -> OwnerReference | None:
+        """Return the owner that manages this object, if there is one."""
+        return next((ref for ref in self.owner_references if ref.controller), None)

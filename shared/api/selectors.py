@@ -1,0 +1,166 @@
+"""Selectors, affinity, taints and spreading: the vocabulary in which pods say where they may run.
+
+Operators, effects and policies are plain text here, not enums: a new Kubernetes version may add
+one, and a pod that cannot be decoded would be a pod whose usage nobody counts. Whoever interprets
+them decides what an unknown word means. The words known today are the constants of the `StrEnum`s
+below.
+"""
+
+import enum
+from collections.abc import Mapping
+from typing import Annotated
+
+from msgspec import field
+
+from shared.api.base import View, doc
+
+
+class SelectorOperator(enum.StrEnum):
+    """Operators of label and node selectors (`Gt` and `Lt` for nodes only)."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+    GT = "Gt"
+    LT = "Lt"
+
+
+class TolerationOperator(enum.StrEnum):
+    """Operators of tolerations; an absent one means `Equal`."""
+
+    EQUAL = "Equal"
+    EXISTS = "Exists"
+
+
+class TaintEffect(enum.StrEnum):
+    """What a taint does to pods that do not tolerate it."""
+
+    NO_SCHEDULE = "NoSchedule"
+    PREFER_NO_SCHEDULE = "PreferNoSchedule"
+    NO_EXECUTE = "NoExecute"
+
+
+class WhenUnsatisfiable(enum.StrEnum):
+    """Whether a spread constraint is hard or soft."""
+
+    DO_NOT_SCHEDULE = "DoNotSchedule"
+    SCHEDULE_ANYWAY = "ScheduleAnyway"
+
+
+class LabelSelectorRequirement(View, frozen=True, kw_only=True):
+    """One expression of a label selector."""
+
+    key: Annotated[str, doc("Label that the selector applies to.")]
+    operator: Annotated[str, doc("In, NotIn, Exists or DoesNotExist.")]
+    values: Annotated[tuple[str, ...], doc("Values for In and NotIn; empty for the others.")] = ()
+
+
+class LabelSelector(View, frozen=True, kw_only=True):
+    """All expressions must hold; an empty selector matches everything, an absent one nothing."""
+
+    match_labels: Annotated[
+        Mapping[str, str], doc("Labels that must have exactly these values.")
+    ] = field(default_factory=dict)
+    match_expressions: Annotated[
+        tuple[LabelSelectorRequirement, ...], doc("Expressions that must hold.")
+    ] = ()
+
+
+class NodeSelectorRequirement(View, frozen=True, kw_only=True):
+    """One expression over a node's labels or fields."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class NodeSelectorTerm(View, frozen=True, kw_only=True):
+    """All expressions must hold; an empty term matches no node."""
+
+    match_expressions: tuple[NodeSelectorRequirement, ...] = ()
+    match_fields: tuple[NodeSelectorRequirement, ...] = ()
+
+
+class NodeSelector(View, frozen=True, kw_only=True):
+    """At least one term must hold."""
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class PreferredSchedulingTerm(View, frozen=True, kw_only=True):
+    """A node selector term that adds `weight` (1 to 100) to the score of nodes that match."""
+
+    weight: int
+    preference: NodeSelectorTerm
+
+
+class NodeAffinity(View, frozen=True, kw_only=True):
+    """Nodes that a pod must or would like to run on."""
+
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: tuple[PreferredSchedulingTerm, ...] = ()
+
+
+class PodAffinityTerm(View, frozen=True, kw_only=True):
+    """Pods that decide about a topology domain, and the node label that names the domain."""
+
+    topology_key: str
+    label_selector: LabelSelector | None = None
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: LabelSelector | None = None
+    match_label_keys: tuple[str, ...] = ()
+    mismatch_label_keys: tuple[str, ...] = ()
+
+
+class WeightedPodAffinityTerm(View, frozen=True, kw_only=True):
+    """A pod affinity term that adds or takes `weight` (1 to 100)."""
+
+    weight: int
+    pod_affinity_term: PodAffinityTerm
+
+
+class PodAffinity(View, frozen=True, kw_only=True):
+    """Terms for running beside (affinity) or apart from (anti-affinity) other pods."""
+
+    required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] = ()
+    preferred_during_scheduling_ignored_during_execution: tuple[WeightedPodAffinityTerm, ...] = ()
+
+
+class Affinity(View, frozen=True, kw_only=True):
+    """All affinity of a pod."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class Toleration(View, frozen=True, kw_only=True):
+    """A taint that the pod puts up with; an empty key or effect matches all of them."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class Taint(View, frozen=True, kw_only=True):
+    """What keeps pods away from a node."""
+
+    key: str
+    value: str = ""
+    effect: str
+
+
+class TopologySpreadConstraint(View, frozen=True, kw_only=True):
+    """How evenly pods that match the selector spread over the domains of `topology_key`."""
+
+    max_skew: int
+    topology_key: str
+    when_unsatisfiable: str
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: tuple[str, ...] = ()
