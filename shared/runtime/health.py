@@ -7,6 +7,7 @@ anything a service needs before others may count on it (streams, first sync, lea
 
 import asyncio
 import errno
+import os
 from collections.abc import Callable
 from typing import Final
 
@@ -150,7 +151,7 @@ class HealthServer:
                 f"listen address {address} is taken: choose another with --{self._flag} "
                 "(':0' picks a free one)"
             )
-        return f"--{self._flag}: cannot listen at {address}: {error.strerror or error}"
+        return f"--{self._flag}: cannot listen at {address}: {_reason(error)}"
 
     async def _healthz(self, _request: web.Request) -> web.Response:
         return web.Response(text="ok")
@@ -166,3 +167,9 @@ class HealthServer:
     async def _metrics_page(self, _request: web.Request) -> web.Response:
         assert self._metrics is not None, "the page is routed only with metrics"
         return web.Response(body=self._metrics.render(), headers={"Content-Type": CONTENT_TYPE})
+
+
+def _reason(error: OSError) -> str:
+    """Return the system's words; asyncio wraps them into a sentence of its own."""
+    number = error.errno
+    return os.strerror(number) if number is not None and number > 0 else str(error)

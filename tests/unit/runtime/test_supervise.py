@@ -1,0 +1,142 @@
+"""Parts live and end as one."""
+
+import asyncio
+
+import pytest
+
+from shared.runtime.errors import Broken
+from shared.runtime.supervise import PartFailed, supervise
+from shared.runtime.tasks import sleep_or_event
+from tests.support.clock import VirtualClock, settle
+
+
+class Scripted:
+    """A part that waits for `go` and then does what `end` says."""
+
+    def __init__(self, name: str, end=None, *, deaf: asyncio.Event | None = None) -> None:
+        self.name = name
+        self.go = asyncio.Event()
+        self.cancelled = False
+        self._end = end
+        self._deaf = deaf
+
+    async def run(self) -> None:
+        try:
+            await self.go.wait()
+        except asyncio.CancelledError:
+            self.cancelled = True
+            if self._deaf is None:
+                raise
+            await self._deaf.wait()
+        if self._end is not None:
+            raise self._end
+
+
+async def supervised(parts, stop, *, clock=None, first=(), on_stuck=lambda names: None):
+    async def start():
+        return parts
+
+    await supervise(
+        start,
+        first=first,
+        stop=stop,
+        clock=clock or VirtualClock(),
+        grace_s=10,
+        on_stuck=on_stuck,
+    )
+
+
+async def test_a_signal_ends_every_part_and_is_no_failure() -> None:
+    stop = asyncio.Event()
+    parts = [Scripted("a"), Scripted("b")]
+    async with asyncio.TaskGroup() as group:
+        group.create_task(supervised(parts, stop, first=[first := Scripted("first")]))
+        await settle()
+        stop.set()
+    assert all(part.cancelled for part in [*parts, first])
+
+
+@pytest.mark.parametrize(
+    ("end", "kind"),
+    [
+        (ValueError("boom"), ValueError),
+        (None, Broken),
+        (asyncio.CancelledError(), asyncio.CancelledError),
+    ],
+    ids=["raises", "ends early", "is cancelled from within"],
+)
+async def test_the_first_part_that_fails_stops_the_others_and_is_named(end, kind) -> None:
+    bad, other = Scripted("bad", end), Scripted("other")
+    bad.go.set()
+    with pytest.raises(PartFailed, match="part bad failed") as caught:
+        await supervised([other, bad], asyncio.Event())
+    assert isinstance(caught.value.__cause__, kind)
+    assert other.cancelled
+
+
+async def test_a_failing_start_up_is_a_failure_of_its_own() -> None:
+    async def start():
+        raise ValueError("no")
+
+    with pytest.raises(PartFailed, match="part start-up failed"):
+        await supervise(
+            start,
+            first=[],
+            stop=asyncio.Event(),
+            clock=VirtualClock(),
+            grace_s=1,
+            on_stuck=lambda names: None,
+        )
+
+
+async def test_a_signal_interrupts_a_start_up_that_hangs() -> None:
+    stop = asyncio.Event()
+
+    async def start():
+        await asyncio.Event().wait()
+        return []
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(
+            supervise(
+                start,
+                first=[],
+                stop=stop,
+                clock=VirtualClock(),
+                grace_s=1,
+                on_stuck=lambda names: None,
+            )
+        )
+        await settle()
+        stop.set()
+
+
+async def test_parts_that_ignore_the_signal_are_named_after_the_grace() -> None:
+    stop, clock, release = asyncio.Event(), VirtualClock(), asyncio.Event()
+    stuck: list[list[str]] = []
+    parts = [Scripted("deaf", deaf=release), Scripted("quick")]
+    async with asyncio.TaskGroup() as group:
+        group.create_task(
+            supervised(parts, stop, clock=clock, on_stuck=lambda names: stuck.append(list(names)))
+        )
+        await settle()
+        stop.set()
+        await clock.advance(9)
+        assert stuck == []
+        await clock.advance(1)
+        assert stuck == [["deaf"]]
+        release.set()
+
+
+async def test_a_sleep_ends_early_for_its_event() -> None:
+    clock, event = VirtualClock(), asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(sleep_or_event(clock, 10, event))
+        await clock.advance(3)
+        assert not task.done()
+        event.set()
+        assert await task is True
+        event.clear()
+        task = group.create_task(sleep_or_event(clock, 10, event))
+        await clock.advance(10)
+        assert await task is False
