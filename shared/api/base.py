@@ -19,13 +19,7 @@ QUANTITY = (
 Quantity = str | int | float
 """A quantity of a built-in kind: the API server writes strings; templates may hold bare numbers."""
 
-CrQuantity = (
-    int
-    | Annotated[
-        str,
-        Meta(pattern=QUANTITY, extra_json_schema={"x-kubernetes-int-or-string": True}),
-    ]
-)
+CrQuantity = int | Annotated[str, Meta(pattern=QUANTITY)]
 """A quantity in a Volcano kind: `cpu: 2` and `cpu: "2"` are both legal, `cpu: 0.5` is not."""
 
 ResourceList = Mapping[str, Quantity]

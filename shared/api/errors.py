@@ -19,5 +19,6 @@ def describe(exc: BaseException) -> str:
         if found["key"]:
             path = f"{path} (a key)" if path else "(a key)"
     fault = text.replace("`", "")
-    fault = fault[:1].lower() + fault[1:]
+    if fault[1:2].islower():
+        fault = fault[0].lower() + fault[1:]
     return f"{path}: {fault}" if path else fault

@@ -1,0 +1,77 @@
+"""The table of CRDs: names, short names, columns and subresources of the kinds that Pumice brings.
+
+`crdgen` adds the schema from the kind's type. A new kind is a `Kind` with a type in `kinds.py` and
+one row here. Printer columns are what `kubectl get` shows and are Volcano's (C01 to C05).
+"""
+
+from typing import Final
+
+import msgspec
+
+from shared.api import kinds
+from shared.api.kinds import Kind
+
+
+class Column(msgspec.Struct, frozen=True):
+    """One column of `kubectl get`."""
+
+    name: str
+    type: str
+    path: str
+    priority: int = 0
+    """0 is always shown, 1 with `-o wide`."""
+
+
+class Crd(msgspec.Struct, frozen=True, kw_only=True):
+    """What a CRD says about its kind beyond the schema."""
+
+    kind: Kind
+    description: str
+    short_names: tuple[str, ...] = ()
+    columns: tuple[Column, ...] = ()
+    subresources: tuple[str, ...] | None = ("status",)
+    """None leaves the member out, `()` writes it empty; both mean that there are none."""
+
+
+_AGE: Final = Column("AGE", "date", ".metadata.creationTimestamp")
+_QUEUE: Final = Column("QUEUE", "string", ".spec.queue", 1)
+
+CRDS: Final = (
+    Crd(
+        kind=kinds.JOB,
+        description="Job is a set of pods of several kinds that run as one.",
+        short_names=("vcjob", "vj"),
+        columns=(
+            Column("STATUS", "string", ".status.state.phase"),
+            Column("minAvailable", "integer", ".status.minAvailable"),
+            Column("RUNNINGS", "integer", ".status.running"),
+            _AGE,
+            _QUEUE,
+        ),
+    ),
+    Crd(
+        kind=kinds.COMMAND,
+        description="Command is an order to a job or a queue.",
+        subresources=None,
+    ),
+    Crd(
+        kind=kinds.PODGROUP,
+        description="PodGroup is a set of pods that are scheduled together.",
+        short_names=("pg", "podgroup-v1beta1"),
+        columns=(
+            Column("STATUS", "string", ".status.phase"),
+            Column("minMember", "integer", ".spec.minMember"),
+            Column("RUNNINGS", "integer", ".status.running"),
+            _AGE,
+            _QUEUE,
+        ),
+        # Volcano's has none (C03): tools write its status through the object, and must go on to.
+        subresources=(),
+    ),
+    Crd(
+        kind=kinds.QUEUE,
+        description="Queue is a share of the cluster that jobs draw resources from.",
+        short_names=("q", "queue-v1beta1"),
+        columns=(Column("PARENT", "string", ".spec.parent"),),
+    ),
+)

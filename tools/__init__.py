@@ -1,0 +1,1 @@
+"""Programs for those who work on Pumice; nothing here is part of the distribution."""
