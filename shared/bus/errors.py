@@ -1,0 +1,35 @@
+"""What the bus raises: each class says by its base what a caller should do.
+
+The texts name the subject or stream and repeat the server's own words, since they end up in logs
+and readiness reasons.
+"""
+
+from shared.runtime.errors import Conflict, Rejected, Retryable
+
+
+class WrongSequence(Conflict):
+    """The server refused a publish: the expected last sequence of a subject is not the last.
+
+    For a fenced publish it means that another leader has begun its term, or that the stream was
+    made anew; for a compare-and-set, that somebody else wrote first.
+    """
+
+
+class StreamFull(Retryable):
+    """The stream has reached its declared limit and discards what is new."""
+
+
+class StreamMissing(Retryable):
+    """No stream takes this subject, or the stream does not exist (yet, or any more)."""
+
+
+class NoAnswer(Retryable):
+    """Nothing came back in time, or the connection broke: whether it was done is unknown."""
+
+
+class TooLarge(Rejected):
+    """The message is beyond the server's max_payload; it was not sent."""
+
+
+class NotPermitted(Rejected):
+    """The server does not allow this user to publish or subscribe to that subject."""

@@ -1,0 +1,225 @@
+"""Following a stream: what is stored, then what comes, in order, through every kind of trouble.
+
+Each interruption opens a new consumer. If the stream is the same one (its `created` time) and
+holds what we have read, reading goes on behind the last message; otherwise, or when we were away
+longer than tombstones live, a `Reset` tells the reader to forget what it knows.
+
+The replay asks without waiting until the server answers that there is nothing left. That moment
+is `CaughtUp`, taken from the server's own reading position: the pending counter in messages, and a
+sequence noted beforehand, cannot tell it, because an object that is updated during the replay is
+skipped at its old place and comes again at the end.
+"""
+
+import datetime as dt
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+from nats.aio.msg import Msg
+
+from shared.bus.api import Api
+from shared.bus.connection import Connection
+from shared.bus.feed import EXPIRES_S, NANO, Feed, FeedLost, position
+from shared.bus.port import (
+    Batch,
+    CaughtUp,
+    FollowItem,
+    FromSequence,
+    FromTime,
+    LastPerSubject,
+    Message,
+    OnlyNew,
+    Reset,
+    Start,
+    Started,
+)
+from shared.runtime.clock import Clock
+from shared.runtime.errors import Retryable
+from shared.runtime.logs import Logger
+
+BATCH: Final = 512
+RETRY_S: Final = 0.2
+AWAY_S: Final = 1800.0
+"""After this long without contact a resume could miss a tombstone (they live for an hour)."""
+FORGOTTEN_S: Final = 2 * EXPIRES_S
+"""After this long without a reader the server removes the consumer."""
+
+
+class _Place(msgspec.Struct, kw_only=True):
+    """How far the reader has come, in which stream."""
+
+    created: str
+    sequence: int
+    seen_at: float
+    """When the server was heard last, monotonic."""
+
+
+class Follower:
+    """Follows some subjects of one stream for one reader."""
+
+    def __init__(
+        self,
+        stream: str,
+        subjects: Sequence[str],
+        *,
+        start: Start,
+        connection: Connection,
+        api: Api,
+        names: Callable[[str], str],
+        inboxes: Callable[[], str],
+        clock: Clock,
+        log: Logger,
+    ) -> None:
+        self._stream = stream
+        self._subjects = list(subjects)
+        self._start = start
+        self._connection = connection
+        self._api = api
+        self._names = names
+        self._inboxes = inboxes
+        self._clock = clock
+        self._log = log
+        self._place: _Place | None = None
+
+    async def items(self) -> AsyncGenerator[FollowItem, None]:
+        """Yield for ever; see `port.Reading.follow`."""
+        while True:
+            name = self._names("follow")
+            try:
+                session = await self._connection.session()
+                feed = Feed(session, stream=self._stream, consumer=name, inbox=self._inboxes())
+                await feed.open()
+                try:
+                    reason = await self._begin(name)
+                    if reason:
+                        self._log.warning("follower_reset", stream=self._stream, reason=reason)
+                        self._place = None
+                        yield Reset(reason)
+                        continue
+                    yield self._started
+                    async for item in self._read(feed):
+                        yield item
+                finally:
+                    await feed.close()
+            except FeedLost as lost:
+                self._log.info("follower_interrupted", stream=self._stream, reason=str(lost))
+            except Retryable as exc:
+                self._log.debug("follower_delayed", stream=self._stream, reason=str(exc))
+                await self._clock.sleep(RETRY_S)
+
+    async def _begin(self, name: str) -> str:
+        """Make the consumer; return why reading cannot go on where it was, or ""."""
+        place = self._place
+        await self._api.make_consumer(self._stream, name, self._config(place))
+        # Asked after the consumer was made: a stream made anew in between has lost the consumer.
+        info = (await self._api.stream(self._stream)).info
+        now = self._clock.monotonic()
+        if place is None:
+            self._place = _Place(
+                created=info.created, sequence=self._base(info.last_seq), seen_at=now
+            )
+        elif reason := self._broken(place, created=info.created, last=info.last_seq, now=now):
+            await self._api.drop_consumer(self._stream, name)
+            return reason
+        elif not isinstance(self._start, LastPerSubject) and place.sequence + 1 < info.first_seq:
+            await self._api.drop_consumer(self._stream, name)
+            return f"messages {place.sequence + 1} to {info.first_seq - 1} are gone"
+        self._started = Started(
+            last_seq=info.last_seq,
+            first_seq=info.first_seq,
+            created=info.created,
+            resumed=place is not None,
+        )
+        return ""
+
+    def _base(self, last_seq: int) -> int:
+        """Return the sequence behind which a resume goes on before anything was read."""
+        match self._start:
+            case OnlyNew():
+                return last_seq
+            case FromSequence(sequence):
+                return sequence - 1
+            case _:
+                return 0
+
+    def _broken(self, place: _Place, *, created: str, last: int, now: float) -> str:
+        if created != place.created:
+            return f"stream was made anew (created {created}, before {place.created})"
+        if last < place.sequence:
+            return f"stream went back from {place.sequence} to {last}"
+        if now - place.seen_at > AWAY_S:
+            return f"away for {now - place.seen_at:.0f} s"
+        return ""
+
+    def _config(self, place: _Place | None) -> dict[str, Any]:
+        config: dict[str, Any] = {
+            "ack_policy": "none",
+            "filter_subjects": self._subjects,
+            "inactive_threshold": int(FORGOTTEN_S * NANO),
+            "mem_storage": True,
+            "num_replicas": 1,
+        }
+        if place is not None and place.sequence > 0:
+            return {
+                **config,
+                "deliver_policy": "by_start_sequence",
+                "opt_start_seq": place.sequence + 1,
+            }
+        return {**config, **_policy(self._start)}
+
+    async def _read(self, feed: Feed) -> AsyncGenerator[Batch | CaughtUp, None]:
+        """Yield messages; ends by FeedLost only."""
+        place = self._place
+        assert place is not None, "_begin has set it"
+        caught_up = False
+        expected = 1
+        await feed.ask(BATCH, wait=False)
+        while True:
+            chunk = await feed.take()
+            place.seen_at = self._clock.monotonic()
+            messages: list[Message] = []
+            gap = ""
+            for msg in chunk.messages:
+                at = position(msg)
+                if at.consumer_seq != expected:
+                    gap = f"expected delivery {expected}, got {at.consumer_seq}"
+                    break
+                expected += 1
+                messages.append(_message(msg, at.stream_seq, at.time))
+            if messages:
+                place.sequence = messages[-1].sequence
+                yield Batch(messages)
+            if gap:
+                raise FeedLost(gap)
+            if chunk.empty and not caught_up:
+                caught_up = True
+                yield CaughtUp()
+            if chunk.ended:
+                await feed.ask(BATCH, wait=caught_up)
+
+
+def _policy(start: Start) -> dict[str, Any]:
+    match start:
+        case LastPerSubject():
+            return {"deliver_policy": "last_per_subject"}
+        case FromSequence(sequence):
+            return {"deliver_policy": "by_start_sequence", "opt_start_seq": max(sequence, 1)}
+        case FromTime(unix_s):
+            return {
+                "deliver_policy": "by_start_time",
+                "opt_start_time": _stamp(unix_s),
+            }
+        case OnlyNew():
+            return {"deliver_policy": "new"}
+
+
+def _stamp(unix_s: float) -> str:
+    """Return an RFC 3339 stamp in UTC."""
+    when = dt.datetime.fromtimestamp(unix_s, tz=dt.UTC)
+    return when.isoformat().replace("+00:00", "Z")
+
+
+def _message(msg: Msg, sequence: int, time: float) -> Message:
+    return Message(
+        subject=msg.subject, sequence=sequence, payload=msg.data, time=time, headers=msg.headers
+    )

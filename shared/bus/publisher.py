@@ -1,0 +1,131 @@
+"""Publishing with a known end for every message: acknowledged, refused, or unanswered.
+
+Many messages may be in flight (`Replies.room` bounds them by count and bytes over the whole
+connection); each has its own future. See `port.Publisher` for what is raised when.
+"""
+
+from asyncio import Future
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import msgspec
+
+from shared.bus.api import ApiError, failure
+from shared.bus.errors import StreamMissing
+from shared.bus.port import Ack, Token
+from shared.bus.replies import Replies, Reply
+from shared.runtime.errors import Retryable
+
+ONCE_S: Final = 2.0
+"""Time for the answer to a message that is sent once."""
+REPEATED_S: Final = 10.0
+"""Time for the answer to a message with an id, over all its repetitions."""
+
+_MSG_ID: Final = "Nats-Msg-Id"
+_LAST: Final = "Nats-Expected-Last-Subject-Sequence"
+_LAST_OF: Final = "Nats-Expected-Last-Subject-Sequence-Subject"
+_TTL: Final = "Nats-TTL"
+
+
+class _PubAck(msgspec.Struct, frozen=True, gc=False):
+    seq: int = 0
+    duplicate: bool = False
+    error: ApiError | None = None
+
+
+_puback: Final = msgspec.json.Decoder(_PubAck)
+
+
+class NatsPublisher:
+    """Publishes to one stream."""
+
+    def __init__(
+        self,
+        stream: str,
+        replies: Replies,
+        *,
+        on_missing: Callable[[], None],
+        once_s: float = ONCE_S,
+        repeated_s: float = REPEATED_S,
+    ) -> None:
+        self._stream = stream
+        self._replies = replies
+        self._on_missing = on_missing
+        self._once_s = once_s
+        self._repeated_s = repeated_s
+
+    async def publish(
+        self,
+        subject: str,
+        payload: bytes,
+        *,
+        msg_id: str | None = None,
+        fence: Token | None = None,
+        expect_last: int | None = None,
+        ttl_s: int | None = None,
+    ) -> Ack:
+        """See `port.Publisher.publish`."""
+        pending = await self.submit(
+            subject, payload, msg_id=msg_id, fence=fence, expect_last=expect_last, ttl_s=ttl_s
+        )
+        return await pending
+
+    async def submit(
+        self,
+        subject: str,
+        payload: bytes,
+        *,
+        msg_id: str | None = None,
+        fence: Token | None = None,
+        expect_last: int | None = None,
+        ttl_s: int | None = None,
+    ) -> Awaitable[Ack]:
+        """See `port.Publisher.submit`."""
+        headers = _headers(msg_id=msg_id, fence=fence, expect_last=expect_last, ttl_s=ttl_s)
+        repeatable = msg_id is not None and expect_last is None
+        room = self._replies.room
+        await room.take(len(payload))
+        try:
+            answer = await self._replies.ask(
+                subject,
+                payload,
+                headers=headers,
+                timeout_s=self._repeated_s if repeatable else self._once_s,
+                repeatable=repeatable,
+            )
+        except BaseException:
+            room.give(len(payload))
+            raise
+        answer.add_done_callback(lambda _: room.give(len(payload)))
+        return self._ack(subject, answer)
+
+    async def _ack(self, subject: str, answer: "Future[Reply]") -> Ack:
+        try:
+            reply = await answer
+        except StreamMissing:
+            self._on_missing()
+            raise
+        try:
+            ack = _puback.decode(reply.payload)
+        except msgspec.DecodeError as exc:
+            raise Retryable(f"{subject}: the answer to a publish cannot be read: {exc}") from exc
+        if ack.error is not None:
+            raise failure(ack.error, about=f"publish to {subject} on {self._stream}")
+        return Ack(sequence=ack.seq, duplicate=ack.duplicate)
+
+
+def _headers(
+    *, msg_id: str | None, fence: Token | None, expect_last: int | None, ttl_s: int | None
+) -> dict[str, str] | None:
+    assert fence is None or expect_last is None, "a publish is fenced or compared, not both"
+    headers: dict[str, str] = {}
+    if msg_id is not None:
+        headers[_MSG_ID] = msg_id
+    if fence is not None:
+        headers[_LAST] = str(fence.sequence)
+        headers[_LAST_OF] = fence.subject
+    if expect_last is not None:
+        headers[_LAST] = str(expect_last)
+    if ttl_s is not None:
+        headers[_TTL] = str(ttl_s)
+    return headers or None

@@ -1,0 +1,159 @@
+"""Reading a work queue through a durable consumer that several processes share.
+
+The declared `max_deliver` is counted by the reader (`Delivery.exhausted`) and is unlimited at the
+server: beyond the server's own limit a message would stay in the queue, given to nobody, and only
+an advisory that nobody may have heard would tell of it.
+"""
+
+from collections.abc import AsyncGenerator, Callable
+from typing import Any, Final
+
+import msgspec
+from nats.aio.msg import Msg
+
+from shared.bus.api import Api
+from shared.bus.connection import Connection, Session
+from shared.bus.feed import NANO, Feed, FeedLost, position
+from shared.bus.port import Backlog, Message, PullItem, Reset, Started
+from shared.contracts.streams import ConsumerSpec
+from shared.runtime.clock import Clock
+from shared.runtime.errors import Retryable
+from shared.runtime.logs import Logger
+
+RETRY_S: Final = 0.2
+
+
+class NatsDelivery:
+    """A message of a work queue in the hands of this process."""
+
+    def __init__(self, msg: Msg, session: Session, *, max_deliver: int) -> None:
+        at = position(msg)
+        self._reply = msg.reply
+        self._session = session
+        self.message: Final = Message(
+            subject=msg.subject,
+            sequence=at.stream_seq,
+            payload=msg.data,
+            time=at.time,
+            headers=msg.headers,
+        )
+        self.attempt: Final = at.attempt
+        self.exhausted: Final = 0 < max_deliver < at.attempt
+
+    async def ack(self) -> None:
+        """See `port.Delivery`."""
+        await self._answer(b"+ACK")
+
+    async def nak(self, delay_s: float = 0.0) -> None:
+        """See `port.Delivery`."""
+        delay = msgspec.json.encode({"delay": int(delay_s * NANO)}) if delay_s > 0 else b""
+        await self._answer(b"-NAK " + delay if delay else b"-NAK")
+
+    async def in_progress(self) -> None:
+        """See `port.Delivery`."""
+        await self._answer(b"+WPI")
+
+    async def term(self, reason: str) -> None:
+        """See `port.Delivery`."""
+        await self._answer(b"+TERM " + reason.encode())
+
+    async def _answer(self, word: bytes) -> None:
+        await self._session.send(self._reply, word, headers=None)
+
+
+class NatsPuller:
+    """Pulls one durable consumer, made on first use and again when it is missing."""
+
+    def __init__(
+        self,
+        spec: ConsumerSpec,
+        *,
+        batch: int,
+        connection: Connection,
+        api: Api,
+        inboxes: Callable[[], str],
+        clock: Clock,
+        log: Logger,
+    ) -> None:
+        self._spec = spec
+        self._batch = batch
+        self._connection = connection
+        self._api = api
+        self._inboxes = inboxes
+        self._clock = clock
+        self._log = log
+        self._created = ""
+
+    async def backlog(self) -> Backlog:
+        """See `port.Puller`."""
+        state = await self._api.consumer(self._spec.stream, self._spec.durable)
+        return Backlog(
+            waiting=state.num_pending,
+            in_progress=state.num_ack_pending,
+            redelivered=state.num_redelivered,
+        )
+
+    async def deliveries(self) -> AsyncGenerator[PullItem, None]:
+        """See `port.Puller`."""
+        while True:
+            try:
+                session = await self._connection.session()
+                feed = Feed(
+                    session,
+                    stream=self._spec.stream,
+                    consumer=self._spec.durable,
+                    inbox=self._inboxes(),
+                )
+                await feed.open()
+                try:
+                    for item in await self._begin():
+                        yield item
+                    async for delivery in self._read(feed, session):
+                        yield delivery
+                finally:
+                    await feed.close()
+            except FeedLost as lost:
+                self._log.info("puller_interrupted", consumer=self._spec.durable, reason=str(lost))
+            except Retryable as exc:
+                self._log.debug("puller_delayed", consumer=self._spec.durable, reason=str(exc))
+                await self._clock.sleep(RETRY_S)
+
+    async def _begin(self) -> list[PullItem]:
+        spec = self._spec
+        await self._api.make_consumer(spec.stream, spec.durable, _config(spec))
+        info = (await self._api.stream(spec.stream)).info
+        before, self._created = self._created, info.created
+        items: list[PullItem] = []
+        if before and before != info.created:
+            reason = f"stream was made anew (created {info.created}, before {before})"
+            self._log.warning("puller_reset", consumer=spec.durable, reason=reason)
+            items.append(Reset(reason))
+        started = Started(
+            last_seq=info.last_seq,
+            first_seq=info.first_seq,
+            created=info.created,
+            resumed=before == info.created,
+        )
+        return [*items, started]
+
+    async def _read(self, feed: Feed, session: Session) -> AsyncGenerator[NatsDelivery, None]:
+        await feed.ask(self._batch, wait=True)
+        while True:
+            chunk = await feed.take()
+            for msg in chunk.messages:
+                yield NatsDelivery(msg, session, max_deliver=self._spec.max_deliver)
+            if chunk.ended:
+                await feed.ask(self._batch, wait=True)
+
+
+def _config(spec: ConsumerSpec) -> dict[str, Any]:
+    return {
+        "durable_name": spec.durable,
+        "deliver_policy": "all",
+        "ack_policy": "explicit",
+        "ack_wait": int(spec.ack_wait_s * NANO),
+        "max_deliver": -1,
+        "max_ack_pending": spec.max_ack_pending,
+        "filter_subjects": [spec.filter_subject],
+        "num_replicas": 1,
+    }

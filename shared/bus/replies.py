@@ -1,0 +1,236 @@
+"""The owned inbox: every answer of the server finds its question here, or the question times out.
+
+One wildcard subscription per connection takes publish acknowledgements and answers of the
+JetStream API; futures are keyed by the last token of the reply subject. This replaces nats-py's
+`publish_async`, whose futures never resolve when the server refuses or dies [M]. Questions with a
+message id are asked again under the same id, after a time-out and after a reconnect.
+"""
+
+import asyncio
+from collections import deque
+from typing import Final
+
+import msgspec
+from nats.aio.msg import Msg
+
+from shared.bus.connection import Session
+from shared.bus.errors import NoAnswer, NotPermitted, StreamMissing, TooLarge
+from shared.runtime.clock import Clock
+from shared.runtime.errors import PumiceError
+
+ATTEMPT_S: Final = 2.0
+"""After this long without an answer a question that may be repeated is asked again."""
+SWEEP_S: Final = 0.05
+IN_FLIGHT: Final = 4096
+"""Unanswered publishes of one connection."""
+IN_FLIGHT_BYTES: Final = 8 * 1024 * 1024
+HEADER_ROOM: Final = 512
+"""Headers count towards max_payload; ours stay below this."""
+
+
+class Reply(msgspec.Struct, frozen=True, gc=False):
+    """One answer."""
+
+    payload: bytes
+    headers: dict[str, str] | None
+    parts: "list[Reply]" = []
+    """What came before, when the answer to a `many` question has several messages."""
+
+
+class Question(msgspec.Struct, kw_only=True, eq=False):
+    """One unanswered message."""
+
+    subject: str
+    payload: bytes
+    headers: dict[str, str] | None
+    answer: "asyncio.Future[Reply]"
+    deadline: float
+    """When to give up, monotonic."""
+    ask_again_at: float
+    """When to ask again; not before `deadline` if it may be asked once only."""
+    repeatable: bool
+    parts: list[Reply] | None = None
+    """Collects the parts of an answer that has several."""
+
+
+class Room:
+    """Bounds what is in flight by count and bytes; waiters are served in order."""
+
+    def __init__(self, *, messages: int, size: int) -> None:
+        self._messages = messages
+        self._bytes = size
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    async def take(self, size: int) -> None:
+        """Wait until there is room for a message of `size` bytes, and take it."""
+        if not self._waiting and self._fits(size):
+            self._grab(size)
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((size, turn))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.give(size)
+            raise
+
+    def give(self, size: int) -> None:
+        """Give room back."""
+        self._messages += 1
+        self._bytes += size
+        while self._waiting:
+            needed, turn = self._waiting[0]
+            if not turn.cancelled():
+                if not self._fits(needed):
+                    return
+                self._grab(needed)
+                turn.set_result(None)
+            self._waiting.popleft()
+
+    def _fits(self, size: int) -> bool:
+        return self._messages > 0 and self._bytes >= min(size, IN_FLIGHT_BYTES)
+
+    def _grab(self, size: int) -> None:
+        self._messages -= 1
+        self._bytes -= size
+
+
+class Replies:
+    """Asks questions and pairs the answers."""
+
+    def __init__(self, *, inbox: str, clock: Clock) -> None:
+        self._prefix = f"{inbox}."
+        self._clock = clock
+        self._session: Session | None = None
+        self._questions: dict[str, Question] = {}
+        self._next = 0
+        self.room: Final = Room(messages=IN_FLIGHT, size=IN_FLIGHT_BYTES)
+        self.asked_again = 0
+        """Questions that were asked more than once, for metrics."""
+
+    @property
+    def unanswered(self) -> int:
+        """Return how many questions are open."""
+        return len(self._questions)
+
+    async def attach(self, session: Session) -> None:
+        """Listen on a new session and ask again there what may be asked again."""
+        await session.client.subscribe(f"{self._prefix}*", cb=self._on_message)
+        self._session = session
+        session.watch(self._on_down)
+        for token, question in list(self._questions.items()):
+            await self._ask(token, question)
+
+    async def ask(
+        self,
+        subject: str,
+        payload: bytes,
+        *,
+        headers: dict[str, str] | None = None,
+        timeout_s: float,
+        repeatable: bool = False,
+        many: bool = False,
+    ) -> "asyncio.Future[Reply]":
+        """Send a question and return the future of its answer.
+
+        Raises TooLarge, and NoAnswer at once when there is no connection and it may not be asked
+        again. The future ends with a Reply, NoAnswer, StreamMissing or NotPermitted.
+        """
+        session = self._session
+        usable = session is not None and session.alive
+        if not usable and not repeatable:
+            raise NoAnswer(f"no connection to NATS for {subject}")
+        if session is not None and len(payload) + HEADER_ROOM > session.client.max_payload:
+            raise TooLarge(
+                f"message for {subject} has {len(payload)} bytes; "
+                f"the server takes {session.client.max_payload - HEADER_ROOM}"
+            )
+        now = self._clock.monotonic()
+        self._next += 1
+        token = f"{self._next:x}"
+        question = Question(
+            subject=subject,
+            payload=payload,
+            headers=headers,
+            answer=asyncio.get_running_loop().create_future(),
+            deadline=now + timeout_s,
+            ask_again_at=now + (min(ATTEMPT_S, timeout_s) if repeatable else timeout_s),
+            repeatable=repeatable,
+            parts=[] if many else None,
+        )
+        self._questions[token] = question
+        await self._ask(token, question)
+        return question.answer
+
+    async def run(self) -> None:
+        """Watch over time-outs for ever."""
+        while True:
+            await self._clock.sleep(SWEEP_S)
+            now = self._clock.monotonic()
+            due = [(t, q) for t, q in self._questions.items() if q.ask_again_at <= now]
+            for token, question in due:
+                if question.deadline <= now:
+                    self._end(token, NoAnswer(f"no answer from NATS for {question.subject}"))
+                else:
+                    question.ask_again_at = min(now + ATTEMPT_S, question.deadline)
+                    self.asked_again += 1
+                    await self._ask(token, question)
+
+    def refused(self, error: str) -> None:
+        """Fail the questions that a permissions error of the server (in lower case) is about."""
+        if "permissions violation for publish to" not in error:
+            return
+        subject = error.partition('"')[2].partition('"')[0]
+        for token, question in list(self._questions.items()):
+            if question.subject.lower() == subject:
+                self._end(token, NotPermitted(f"this user may not publish to {question.subject}"))
+
+    async def _ask(self, token: str, question: Question) -> None:
+        session = self._session
+        if question.answer.done():
+            self._questions.pop(token, None)  # whoever asked was cancelled
+            return
+        if session is None or not session.alive:
+            return
+        if question.parts is not None:
+            question.parts.clear()
+        try:
+            await session.send(
+                question.subject,
+                question.payload,
+                reply=self._prefix + token,
+                headers=question.headers,
+            )
+        except NoAnswer as exc:
+            if not question.repeatable:
+                self._end(token, exc)
+
+    async def _on_message(self, msg: Msg) -> None:
+        token = msg.subject[len(self._prefix) :]
+        question = self._questions.get(token)
+        if question is None:
+            return
+        headers = msg.headers
+        status = headers.get("Status") if headers else None
+        if status == "503":
+            self._end(token, StreamMissing(f"no stream takes {question.subject}"))
+            return
+        reply = Reply(msg.data, headers, question.parts or [])
+        if question.parts is not None and status is None:
+            question.parts.append(reply)
+            return
+        del self._questions[token]
+        if not question.answer.done():
+            question.answer.set_result(reply)
+
+    def _on_down(self) -> None:
+        self._session = None
+        for token, question in list(self._questions.items()):
+            if not question.repeatable:
+                self._end(token, NoAnswer(f"connection lost while waiting for {question.subject}"))
+
+    def _end(self, token: str, error: PumiceError) -> None:
+        question = self._questions.pop(token, None)
+        if question is not None and not question.answer.done():
+            question.answer.set_exception(error)
