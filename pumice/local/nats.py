@@ -7,11 +7,11 @@ directory and live in files of mode 0600, never in an argument list.
 
 import asyncio
 import json
-import os
 import secrets
 from pathlib import Path
 from typing import Final
 
+from pumice.local.files import write_private
 from pumice.local.ports import LOOPBACK, claim
 from pumice.local.process import Process, ProcessSpec
 from shared.contracts.permissions import permissions
@@ -26,7 +26,13 @@ class NatsServer:
     """One server with its data below `directory`; a restart keeps port, passwords and files."""
 
     def __init__(
-        self, *, binary: Path, directory: Path, port: int = 0, cluster: str = "local"
+        self,
+        *,
+        binary: Path,
+        directory: Path,
+        log: Path | None = None,
+        port: int = 0,
+        cluster: str = "local",
     ) -> None:
         self.cluster = cluster
         self.directory = directory
@@ -37,7 +43,7 @@ class NatsServer:
             ProcessSpec(
                 name="nats-server",
                 argv=(str(binary), "-c", str(self._config)),
-                log=directory / "nats-server.log",
+                log=log or directory / "nats-server.log",
             )
         )
 
@@ -108,11 +114,3 @@ def _passwords(path: Path, cluster: str) -> dict[str, str]:
     if passwords != known:
         write_private(path, json.dumps(passwords, indent=2))
     return passwords
-
-
-def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner may read, from its first byte on."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(text)

@@ -1,0 +1,197 @@
+"""The few requests that the local stack itself sends to its API server, as its administrator.
+
+Probing readiness, applying the CRDs, adding fake nodes. The services use `shared.kube`; this stays
+apart from it so that a fault there cannot keep the stack from starting.
+"""
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import msgspec
+import yaml
+
+from pumice.local.errors import LocalError
+from pumice.local.pki import Pki
+
+_PARALLEL: Final = 16
+_REQUEST_S: Final = 30.0
+_MANAGER: Final = {"fieldManager": "pumice-local", "force": "true"}
+CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+class NodeShape(msgspec.Struct, frozen=True, kw_only=True):
+    """Fake nodes to add: how many, and what each offers (Kubernetes quantities)."""
+
+    count: int = 3
+    cpu: str = "8"
+    memory: str = "32Gi"
+    pods: str = "110"
+    prefix: str = "node"
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What the API server said: the HTTP status, and the object (or the text of a probe)."""
+
+    status: int
+    body: Any
+
+    @property
+    def ok(self) -> bool:
+        """Whether the request was carried out."""
+        return HTTPStatus.OK <= self.status < HTTPStatus.MULTIPLE_CHOICES
+
+    def words(self) -> str:
+        """Return the server's message, for a refusal."""
+        body = self.body
+        return str(body.get("message", body)) if isinstance(body, dict) else str(body)
+
+
+class Admin:
+    """One session to the API server."""
+
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self._session = session
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        params: dict[str, str] | None = None,
+    ) -> Answer:
+        """Send one request and read its answer whole; aiohttp's errors pass through."""
+        async with self._session.request(
+            method, path, data=body, params=params, headers={"Content-Type": content_type}
+        ) as answer:
+            text = await answer.text()
+            body_read = json.loads(text) if text.startswith("{") else text
+            return Answer(status=answer.status, body=body_read)
+
+    async def probe(self) -> str:
+        """Return "" when the API server says that it is ready, else what it lacks."""
+        try:
+            answer = await self.request("GET", "/readyz")
+        except aiohttp.ClientError as exc:
+            return str(exc)
+        return "" if answer.ok else f"/readyz answers {answer.status}: {answer.words()}"
+
+    async def accounts_ready(self, namespace: str = "default") -> str:
+        """Return "" when pods can be created in a namespace: its account has been made."""
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
+        try:
+            answer = await self.request("GET", path)
+        except aiohttp.ClientError as exc:
+            return str(exc)
+        return "" if answer.ok else f"the account of namespace {namespace} is not made yet"
+
+    async def apply_crds(self, manifests: Iterable[dict[str, Any]]) -> list[str]:
+        """Apply CRDs and wait until they are served; returns their names.
+
+        Raises LocalError with the server's words when it refuses one.
+        """
+        names: list[str] = []
+        for manifest in manifests:
+            name = manifest["metadata"]["name"]
+            answer = await self.request(
+                "PATCH",
+                f"{CRDS}/{name}",
+                body=msgspec.json.encode(manifest),
+                content_type="application/apply-patch+yaml",
+                params=_MANAGER,
+            )
+            if not answer.ok:
+                raise LocalError(f"the API server refuses the CRD {name}: {answer.words()}")
+            names.append(name)
+        for name in names:
+            await self._established(name)
+        return names
+
+    async def _established(self, name: str) -> None:
+        async with asyncio.timeout(_REQUEST_S):
+            while True:
+                crd = (await self.request("GET", f"{CRDS}/{name}")).body
+                states = {c["type"]: c["status"] for c in crd["status"].get("conditions", [])}
+                if states.get("Established") == "True":
+                    return
+                await asyncio.sleep(0.05)
+
+    async def add_nodes(self, shape: NodeShape) -> int:
+        """Create the fake nodes that are not there yet; returns how many were created."""
+        slots = asyncio.Semaphore(_PARALLEL)
+        created = 0
+
+        async def add(number: int) -> None:
+            nonlocal created
+            async with slots:
+                body = msgspec.json.encode(_node(shape, number))
+                answer = await self.request("POST", "/api/v1/nodes", body=body)
+            if not answer.ok and answer.status != HTTPStatus.CONFLICT:
+                raise LocalError(f"the API server refuses a fake node: {answer.words()}")
+            created += answer.ok
+
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(shape.count):
+                tasks.create_task(add(number), name=f"node-{number}")
+        return created
+
+    async def ready_nodes(self) -> int:
+        """Return the number of nodes that are Ready and take pods."""
+        answer = await self.request("GET", "/api/v1/nodes", params={"resourceVersion": "0"})
+        return sum(_takes_pods(node) for node in answer.body["items"])
+
+
+@asynccontextmanager
+async def connect(url: str, pki: Pki) -> AsyncIterator[Admin]:
+    """Open a session as the administrator of `pki`."""
+    tls = ssl.create_default_context(cafile=str(pki.ca))
+    tls.load_cert_chain(pki.admin.cert, pki.admin.key)
+    async with aiohttp.ClientSession(
+        url,
+        connector=aiohttp.TCPConnector(ssl=tls),
+        timeout=aiohttp.ClientTimeout(total=_REQUEST_S),
+    ) as session:
+        yield Admin(session)
+
+
+def _node(shape: NodeShape, number: int) -> dict[str, object]:
+    name = f"{shape.prefix}-{number}"
+    offers = {"cpu": shape.cpu, "memory": shape.memory, "pods": shape.pods}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "annotations": {"kwok.x-k8s.io/node": "fake"},
+            "labels": {
+                "kubernetes.io/hostname": name,
+                "kubernetes.io/os": "linux",
+                "kubernetes.io/arch": "amd64",
+                "type": "kwok",
+            },
+        },
+        "status": {"allocatable": offers, "capacity": offers},
+    }
+
+
+def _takes_pods(node: dict[str, Any]) -> bool:
+    conditions = {c["type"]: c["status"] for c in node["status"].get("conditions", [])}
+    return conditions.get("Ready") == "True" and not node["spec"].get("taints")
+
+
+def crd_manifests(directory: Path) -> list[dict[str, Any]]:
+    """Return the CRDs in a directory's YAML files, by file name; other kinds are left out."""
+    documents = [yaml.safe_load(file.read_text(encoding="utf-8")) for file in _yaml_in(directory)]
+    return [document for document in documents if document["kind"] == "CustomResourceDefinition"]
+
+
+def _yaml_in(directory: Path) -> list[Path]:
+    return sorted(directory.glob("*.yaml"))

@@ -1,0 +1,318 @@
+"""The API server's side of the local stack: etcd, kube-apiserver, its controllers, KWOK and NATS.
+
+Real programs with what a real cluster has switched on (TLS, RBAC, admission, service accounts,
+priority and fairness); what differs from one is listed here with its reason:
+- etcd does not sync its files (`--unsafe-no-fsync`): a power loss may cost the local data, and
+  nothing else is slow on a laptop's disk. A killed process loses nothing.
+- Nodes need no heartbeat (`--node-monitor-grace-period`): KWOK's fake ones send none.
+- No controllers for endpoints, certificates, volumes attached to machines or cloud matters.
+- The administrator's token and certificate are in the data directory, which only its owner reads.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Final, Self
+
+import msgspec
+
+from pumice.local import admin, pki
+from pumice.local.admin import NodeShape
+from pumice.local.errors import LocalError
+from pumice.local.files import write_private
+from pumice.local.kubeconfig import Entry, write_kubeconfig
+from pumice.local.nats import NatsServer
+from pumice.local.ports import LOOPBACK, claim, free_port
+from pumice.local.process import Process, ProcessSpec
+
+START_S: Final = 90.0
+STAGES: Final = Path(__file__).with_name("stages.yaml")
+CONTROLLERS: Final = (
+    "clusterrole-aggregation-controller",
+    "deployment-controller",
+    "disruption-controller",
+    "ephemeral-volume-controller",
+    "garbage-collector-controller",
+    "job-controller",
+    "namespace-controller",
+    "node-lifecycle-controller",
+    "persistentvolume-binder-controller",
+    "persistentvolumeclaim-protection-controller",
+    "pod-garbage-collector-controller",
+    "replicaset-controller",
+    "resourcequota-controller",
+    "serviceaccount-controller",
+    "statefulset-controller",
+    "taint-eviction-controller",
+    "ttl-after-finished-controller",
+)
+_NO_HEARTBEAT: Final = "87600h"
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What a caller may choose."""
+
+    directory: Path
+    """Everything that is kept: data, certificates, logs, kubeconfig."""
+    port: int = 0
+    """Port of the API server; 0 picks a free one, as in the next field."""
+    nats_port: int = 0
+    cluster: str = "local"
+    audit_log: bool = False
+    """Write `audit.log` (metadata of each request), for measurements."""
+    apiserver_flags: tuple[str, ...] = ()
+    """Further flags of kube-apiserver, for tests and measurements."""
+
+
+class ControlPlane:
+    """Starts and stops the programs; `processes` gives access to each by its name.
+
+    Use it as an async context manager, or call `start` and `stop`. `start` on a directory that
+    was used before goes on with its data.
+    """
+
+    def __init__(self, options: Options, binaries: Mapping[str, Path]) -> None:
+        directory = options.directory
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.options = options
+        self.directory = directory
+        self.logs = directory / "logs"
+        self.kubeconfig = directory / "kubeconfig"
+        self.pki = pki.ensure(directory / "pki")
+        self.token = _token(directory / "pki" / "tokens.csv")
+        self.port = claim(options.port, owner="kube-apiserver", flag="--port")
+        self.url = f"https://{LOOPBACK}:{self.port}"
+        self._binaries = binaries
+        self._etcd_port = free_port()
+        self._kwok_port = free_port()
+        self.nats = NatsServer(
+            binary=binaries["nats-server"],
+            directory=directory / "nats",
+            log=self.logs / "nats-server.log",
+            port=options.nats_port,
+            cluster=options.cluster,
+        )
+        self.processes: dict[str, Process] = {
+            "etcd": self._process("etcd", self._etcd_flags()),
+            "kube-apiserver": self._process("kube-apiserver", self._apiserver_flags()),
+            "kube-controller-manager": self._process(
+                "kube-controller-manager", self._controllers_flags()
+            ),
+            "kwok": self._process("kwok", self._kwok_flags()),
+            "nats-server": self.nats.process,
+        }
+
+    async def start(self) -> None:
+        """Start everything and wait until pods can be created.
+
+        Raises LocalError with the last log line of a program that does not come up; what had been
+        started is stopped again.
+        """
+        async with AsyncExitStack() as on_failure:
+            on_failure.push_async_callback(self.stop)
+            self._write_kubeconfig()
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(self.nats.start(), name="nats-server")
+                    tasks.create_task(self._start_kubernetes(), name="kubernetes")
+            except* LocalError as group:
+                raise _first(group) from None
+            on_failure.pop_all()
+
+    async def _start_kubernetes(self) -> None:
+        await self.start_etcd()
+        await self.start_apiserver()
+        for name in ("kube-controller-manager", "kwok"):
+            self.processes[name].start()
+        async with admin.connect(self.url, self.pki) as client:
+            await self.processes["kube-controller-manager"].ready(
+                client.accounts_ready, deadline_s=START_S
+            )
+        await self.processes["kwok"].ready(self._kwok_probe, deadline_s=START_S)
+
+    async def start_etcd(self) -> None:
+        """Start etcd alone, for example after a test has killed it."""
+        self.processes["etcd"].start()
+        await self.processes["etcd"].ready(lambda: _listens(self._etcd_port), deadline_s=START_S)
+
+    async def start_apiserver(self) -> None:
+        """Start the API server alone and wait until it says that it is ready."""
+        self.processes["kube-apiserver"].start()
+        async with admin.connect(self.url, self.pki) as client:
+            await self.processes["kube-apiserver"].ready(client.probe, deadline_s=START_S)
+
+    async def restart(self, name: str, *, kill: bool = False) -> None:
+        """Stop (or kill -9) one program and start it again on its port and data."""
+        if name == "nats-server":
+            await self.nats.restart(kill=kill)
+            return
+        process = self.processes[name]
+        if kill:
+            process.kill()
+        else:
+            await process.stop()
+        match name:
+            case "etcd":
+                await self.start_etcd()
+            case "kube-apiserver":
+                await self.start_apiserver()
+            case _:
+                process.start()
+
+    async def stop(self) -> None:
+        """Stop everything, clients first; what is not gone after its grace is killed."""
+        order = ("kwok", "kube-controller-manager", "nats-server")
+        async with asyncio.TaskGroup() as tasks:
+            for name in order:
+                tasks.create_task(self.processes[name].stop(grace_s=5.0), name=name)
+        # An API server waits a minute for open watches; nobody is left to care.
+        await self.processes["kube-apiserver"].stop(grace_s=1.0)
+        await self.processes["etcd"].stop(grace_s=5.0)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def add_nodes(self, shape: NodeShape) -> None:
+        """Add fake nodes and wait until all of them take pods."""
+        async with admin.connect(self.url, self.pki) as client:
+            await client.add_nodes(shape)
+
+            async def ready() -> str:
+                count = await client.ready_nodes()
+                return "" if count >= shape.count else f"{count} of {shape.count} nodes are ready"
+
+            await self.processes["kwok"].ready(ready, deadline_s=START_S)
+
+    async def apply_crds(self, directory: Path) -> list[str]:
+        """Apply the CRDs of a directory; returns their names."""
+        async with admin.connect(self.url, self.pki) as client:
+            return await client.apply_crds(admin.crd_manifests(directory))
+
+    def write_kubeconfig(self, path: Path) -> None:
+        """Write a kubeconfig of the administrator for `kubectl` and the services."""
+        write_kubeconfig(path, Entry(server=self.url, ca=self.pki.ca, token=self.token))
+
+    def _write_kubeconfig(self) -> None:
+        self.write_kubeconfig(self.kubeconfig)
+        write_kubeconfig(
+            self.directory / "pki" / "parts.kubeconfig",
+            Entry(server=self.url, ca=self.pki.ca, client=self.pki.admin, user="pumice-parts"),
+        )
+
+    def _process(self, name: str, flags: list[str]) -> Process:
+        return Process(
+            ProcessSpec(
+                name=name,
+                argv=(str(self._binaries[name]), *flags),
+                log=self.logs / f"{name}.log",
+            )
+        )
+
+    def _etcd_flags(self) -> list[str]:
+        client = f"https://{LOOPBACK}:{self._etcd_port}"
+        peer = f"https://{LOOPBACK}:{free_port()}"
+        flags = [
+            f"--data-dir={self.directory / 'etcd'}",
+            "--name=pumice",
+            f"--listen-client-urls={client}",
+            f"--advertise-client-urls={client}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=pumice={peer}",
+            "--unsafe-no-fsync",
+            f"--quota-backend-bytes={8 * 1024**3}",
+            "--log-level=warn",
+        ]
+        for kind in ("", "peer-"):
+            flags += [
+                f"--{kind}client-cert-auth",
+                f"--{kind}trusted-ca-file={self.pki.ca}",
+                f"--{kind}cert-file={self.pki.server.cert}",
+                f"--{kind}key-file={self.pki.server.key}",
+            ]
+        return flags
+
+    def _apiserver_flags(self) -> list[str]:
+        flags = [
+            f"--bind-address={LOOPBACK}",
+            f"--secure-port={self.port}",
+            f"--tls-cert-file={self.pki.server.cert}",
+            f"--tls-private-key-file={self.pki.server.key}",
+            f"--client-ca-file={self.pki.ca}",
+            f"--token-auth-file={self.directory / 'pki' / 'tokens.csv'}",
+            f"--etcd-servers=https://{LOOPBACK}:{self._etcd_port}",
+            f"--etcd-cafile={self.pki.ca}",
+            f"--etcd-certfile={self.pki.etcd_client.cert}",
+            f"--etcd-keyfile={self.pki.etcd_client.key}",
+            "--authorization-mode=Node,RBAC",
+            "--allow-privileged=true",
+            "--endpoint-reconciler-type=none",
+            "--service-cluster-ip-range=10.96.0.0/16",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={self.pki.service_account_key}",
+            f"--service-account-signing-key-file={self.pki.service_account_key}",
+        ]
+        if self.options.audit_log:
+            policy = self.directory / "audit-policy.yaml"
+            policy.write_text(
+                "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\n"
+                "rules: [{level: Metadata}]\n",
+                encoding="utf-8",
+            )
+            flags += [
+                f"--audit-policy-file={policy}",
+                f"--audit-log-path={self.logs / 'audit.log'}",
+                "--audit-log-mode=batch",
+            ]
+        return [*flags, *self.options.apiserver_flags]
+
+    def _controllers_flags(self) -> list[str]:
+        return [
+            f"--kubeconfig={self.directory / 'pki' / 'parts.kubeconfig'}",
+            f"--controllers={','.join(CONTROLLERS)}",
+            f"--service-account-private-key-file={self.pki.service_account_key}",
+            f"--root-ca-file={self.pki.ca}",
+            f"--node-monitor-grace-period={_NO_HEARTBEAT}",
+            "--leader-elect=false",
+            "--secure-port=0",
+            "--kube-api-qps=500",
+            "--kube-api-burst=1000",
+        ]
+
+    def _kwok_flags(self) -> list[str]:
+        return [
+            f"--kubeconfig={self.directory / 'pki' / 'parts.kubeconfig'}",
+            f"--config={STAGES}",
+            f"--server-address={LOOPBACK}:{self._kwok_port}",
+            "--v=WARN",
+        ]
+
+    async def _kwok_probe(self) -> str:
+        return await _listens(self._kwok_port)
+
+
+async def _listens(port: int) -> str:
+    """Return "" when something accepts connections at a port; OSError says why not."""
+    _, writer = await asyncio.open_connection(LOOPBACK, port)
+    writer.close()
+    return ""
+
+
+def _token(path: Path) -> str:
+    """Return the administrator's token, kept in the form that kube-apiserver reads."""
+    if path.exists():
+        return path.read_text(encoding="utf-8").split(",", 1)[0]
+    token = secrets.token_urlsafe(32)
+    write_private(path, f'{token},pumice-admin,pumice-admin,"system:masters"\n')
+    return token
+
+
+def _first(group: BaseExceptionGroup[LocalError]) -> LocalError:
+    inner = group.exceptions[0]
+    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner
