@@ -1,0 +1,192 @@
+"""The real API server takes our CRDs and enforces what they say (C01 to C05).
+
+The CRDs are those that the fixture `control_plane` applied from k8s/crds/.
+"""
+
+import copy
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from shared.api import kinds
+from shared.api.crds import CRDS, Crd
+from tests.support.api import Api, ApiError, connect
+
+each_crd = pytest.mark.parametrize("crd", CRDS, ids=lambda crd: crd.kind.kind)
+
+TEMPLATE = {
+    "metadata": {"labels": {"app": "x"}, "creationTimestamp": None},
+    "spec": {
+        "containers": [{"name": "c", "image": "i", "resources": {"limits": {"cpu": 2}}}],
+        "aFieldOfTomorrow": {"deep": [1, None]},
+    },
+}
+
+
+@pytest_asyncio.fixture
+async def api(kubeconfig: Path) -> AsyncIterator[Api]:
+    async with connect(kubeconfig) as session:
+        yield session
+
+
+def job(**spec: object) -> dict:
+    return {
+        "apiVersion": kinds.JOB.api_version,
+        "kind": "Job",
+        "metadata": {"name": "j"},
+        "spec": {"tasks": [{"name": "w", "replicas": 1, "template": TEMPLATE}], **spec},
+    }
+
+
+def pod_group(**spec: object) -> dict:
+    return {
+        "apiVersion": kinds.PODGROUP.api_version,
+        "kind": "PodGroup",
+        "metadata": {"name": "g"},
+        "spec": spec,
+    }
+
+
+def queue(name: str, **spec: object) -> dict:
+    return {
+        "apiVersion": kinds.QUEUE.api_version,
+        "kind": "Queue",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+@each_crd
+async def test_a_crd_is_established_without_complaint_about_its_schema(api: Api, crd: Crd) -> None:
+    name = f"{crd.kind.plural}.{crd.kind.group}"
+    status = (await api.get("customresourcedefinitions", name=name))["status"]
+    conditions = {c["type"]: (c["status"], c.get("message")) for c in status["conditions"]}
+    assert conditions["Established"][0] == "True"
+    assert "NonStructuralSchema" not in conditions
+    assert status["acceptedNames"].get("shortNames", []) == list(crd.short_names)
+
+
+async def test_the_server_fills_in_volcanos_defaults(api: Api, namespace: str) -> None:
+    made = (await api.create("jobs", job(networkTopology={}), namespace))["spec"]
+    assert made["queue"] == "default"
+    assert made["maxRetry"] == 3
+    assert made["networkTopology"]["mode"] == "hard"
+
+    group = await api.create("podgroups", pod_group(minMember=1, subGroupPolicy=[{}]), namespace)
+    assert group["spec"]["queue"] == "default"
+    assert group["spec"]["subGroupPolicy"] == [{"minSubGroups": 0, "subGroupSize": 1}]
+
+    made = (await api.create("queues", queue(f"{namespace}-defaults")))["spec"]
+    assert made == {"weight": 1, "dequeueStrategy": "traverse"}
+
+
+async def test_what_the_server_filled_in_is_what_our_types_assume(api: Api, namespace: str) -> None:
+    stored = await api.create("jobs", job(), namespace)
+    view = kinds.decode(kinds.JOB, msgspec.json.encode(stored))
+    bare = kinds.decode(kinds.JOB, msgspec.json.encode(job()))
+    assert msgspec.structs.replace(view.spec, tasks=()) == msgspec.structs.replace(
+        bare.spec, tasks=()
+    )
+
+
+async def test_a_pod_template_is_stored_verbatim(api: Api, namespace: str) -> None:
+    await api.create("jobs", job(), namespace)
+    stored = await api.get("jobs", namespace, "j")
+    assert stored["spec"]["tasks"][0]["template"] == TEMPLATE
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"minAvailable": -1}, "spec.minAvailable"),
+        ({"minAvailable": "three"}, "spec.minAvailable"),
+        ({"maxRetry": -1}, "spec.maxRetry"),
+        ({"minSuccess": 0}, "spec.minSuccess"),
+        ({"tasks": []}, "spec.tasks"),
+        ({"tasks": [{"name": "Not_A_Label"}]}, "spec.tasks[0].name"),
+        ({"tasks": [{"replicas": -1}]}, "spec.tasks[0].replicas"),
+        ({"tasks": [{"partitionPolicy": {}}]}, "spec.tasks[0].partitionPolicy.totalPartitions"),
+        ({"policies": [{"event": "PodDied"}]}, "spec.policies[0].event"),
+        ({"volumes": [{}]}, "spec.volumes[0].mountPath"),
+        ({"volumes": [{"mountPath": "/a:b"}]}, "spec.volumes[0].mountPath"),
+        ({"queue": "Not A Queue"}, "spec.queue"),
+        ({"schedulerName": "s" * 64}, "spec.schedulerName"),
+        ({"plugins": {"svc": "yes"}}, "spec.plugins.svc"),
+    ],
+    ids=str,
+)
+async def test_a_malformed_job_is_refused_by_the_name_of_its_field(
+    api: Api, namespace: str, spec: dict, field: str
+) -> None:
+    with pytest.raises(ApiError, match="422") as caught:
+        await api.create("jobs", job(**spec), namespace)
+    assert field in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"weight": 0}, "spec.weight"),
+        ({"weight": 65536}, "spec.weight"),
+        ({"priority": -1}, "spec.priority"),
+        ({"dequeueStrategy": "lifo"}, "spec.dequeueStrategy"),
+        ({"capability": {"cpu": "a lot"}}, "spec.capability.cpu"),
+        ({"capability": {"cpu": 0.5}}, "spec.capability.cpu"),
+        ({"reclaimable": "no"}, "spec.reclaimable"),
+    ],
+    ids=str,
+)
+async def test_a_malformed_queue_is_refused_by_the_name_of_its_field(
+    api: Api, namespace: str, spec: dict, field: str
+) -> None:
+    with pytest.raises(ApiError, match="422") as caught:
+        await api.create("queues", queue(f"{namespace}-bad", **spec))
+    assert field in str(caught.value)
+
+
+async def test_numbers_are_quantities_too(api: Api, namespace: str) -> None:
+    made = await api.create("queues", queue(f"{namespace}-sum", capability={"cpu": 2, "x/y": "3"}))
+    assert made["spec"]["capability"] == {"cpu": 2, "x/y": "3"}
+
+
+async def test_a_command_needs_a_whole_target(api: Api, namespace: str) -> None:
+    target = {"apiVersion": kinds.JOB.api_version, "kind": "Job", "name": "j", "uid": "1-2"}
+    command = {
+        "apiVersion": kinds.COMMAND.api_version,
+        "kind": "Command",
+        "metadata": {"name": "c"},
+        "action": "AbortJob",
+        "target": target,
+    }
+    lame = copy.deepcopy(command)
+    del lame["target"]["uid"]
+    with pytest.raises(ApiError, match=r"target\.uid"):
+        await api.create("commands", lame, namespace)
+    assert (await api.create("commands", command, namespace))["target"] == target
+
+
+async def test_a_pod_groups_status_is_written_through_the_object(api: Api, namespace: str) -> None:
+    """C03: there is no status subresource, and tools write the status with a plain update."""
+    await api.create("podgroups", pod_group(minMember=1), namespace)
+    with pytest.raises(ApiError, match="404"):
+        await api.patch("podgroups", namespace, "g", {"status": {"phase": "Running"}}, "status")
+    await api.patch("podgroups", namespace, "g", {"status": {"phase": "Running"}})
+    assert (await api.get("podgroups", namespace, "g"))["status"]["phase"] == "Running"
+    with pytest.raises(ApiError, match=r"status\.phase"):
+        await api.patch("podgroups", namespace, "g", {"status": {"phase": "Asleep"}})
+
+
+@pytest.mark.parametrize(("plural", "name"), [("jobs", "j"), ("queues", "")])
+async def test_a_status_is_written_apart_where_volcano_has_it_so(
+    api: Api, namespace: str, plural: str, name: str
+) -> None:
+    body = job() if plural == "jobs" else queue(f"{namespace}-apart")
+    name = name or body["metadata"]["name"]
+    await api.create(plural, body, namespace)
+    await api.patch(plural, namespace, name, {"status": {"pending": 1}})
+    assert "pending" not in (await api.get(plural, namespace, name)).get("status", {})
+    await api.patch(plural, namespace, name, {"status": {"pending": 1}}, "status")
+    assert (await api.get(plural, namespace, name))["status"]["pending"] == 1
