@@ -12,13 +12,14 @@ async def until(
     probe: Callable[[], Awaitable[_T] | _T],
     *,
     deadline_s: float = 10.0,
-    describe: str = "the condition",
+    describe: str | Callable[[], str] = "the condition",
     every_s: float = 0.02,
 ) -> _T:
     """Return the first truthy answer of `probe`, which may be a plain or an async function.
 
-    Fails with `describe` and the last answer seen when `deadline_s` passes. An exception of the
-    probe is an answer like any other: what is asked may not be there yet.
+    Fails with `describe` (text, or a function that makes it then) and the last answer seen when
+    `deadline_s` passes. An exception of the probe is an answer like any other: what is asked may
+    not be there yet.
     """
     end = time.monotonic() + deadline_s
     last: object = None
@@ -36,5 +37,6 @@ async def until(
         except Exception as exc:  # noqa: BLE001 - shown when the deadline passes
             last = exc
         if time.monotonic() > end:
-            raise AssertionError(f"{describe}: not within {deadline_s:g} s; last seen: {last!r}")
+            what = describe if isinstance(describe, str) else describe()
+            raise AssertionError(f"{what}: not within {deadline_s:g} s; last seen: {last!r}")
         await asyncio.sleep(every_s)

@@ -1,0 +1,150 @@
+"""The services as processes of their own, one per instance, for tests that break them.
+
+Nothing is handed over but what a deployment hands over: a kubeconfig, the URL of NATS, a user.
+"""
+
+import re
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+
+from pumice.local.control_plane import ControlPlane
+from pumice.local.ports import free_port
+from pumice.local.process import Process, ProcessSpec, tail
+from tests.support.wait import until
+
+SERVICES = ("cache", "scheduler", "binder", "controller")
+
+
+class Service:
+    """One service process: start, wait, kill, freeze, thaw."""
+
+    def __init__(self, process: Process, address: str, fault: Path | None) -> None:
+        self.process = process
+        self.address = address
+        self._fault = fault
+
+    @property
+    def log(self) -> str:
+        """Return everything that the process wrote."""
+        return self.process.spec.log.read_text(errors="replace")
+
+    async def unready(self) -> str:
+        """Return "" when /readyz says so, else what is missing."""
+        timeout = aiohttp.ClientTimeout(total=2)
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=timeout) as session,
+                session.get(f"http://{self.address}/readyz") as answer,
+            ):
+                return "" if answer.status == 200 else await answer.text()
+        except (aiohttp.ClientError, TimeoutError) as exc:
+            return f"{type(exc).__name__} {exc}"
+
+    async def ready(self, *, deadline_s: float = 20) -> None:
+        """Wait until the process is ready; fails at once when it ends."""
+        await self.process.ready(self.unready, deadline_s=deadline_s)
+
+    async def metric(self, name: str) -> float:
+        """Return the sum of a metric's samples (0 when there is none yet)."""
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://{self.address}/metrics") as answer,
+        ):
+            text = await answer.text()
+        found = re.findall(rf"^{re.escape(name)}(?:\{{[^}}]*\}})? (\S+)$", text, re.MULTILINE)
+        return sum(float(value) for value in found)
+
+    async def died_at_its_fault(self, *, deadline_s: float = 30) -> None:
+        """Wait until the process has killed itself at the fault point that it was given."""
+        fault = self._fault
+        assert fault is not None, "started without a fault"
+
+        async def reached() -> bool:
+            return fault.exists() and not self.process.pid
+
+        def seen() -> str:
+            return "\n".join(["fault point not reached", *tail(self.process.spec.log, lines=5)])
+
+        await until(reached, deadline_s=deadline_s, describe=seen)
+
+    def kill(self) -> None:
+        """Kill -9."""
+        self.process.kill()
+
+
+class Fleet:
+    """The services of one control plane; all are killed at the end."""
+
+    def __init__(self, plane: ControlPlane, directory: Path) -> None:
+        self._plane = plane
+        self._directory = directory
+        self._all: list[Process] = []
+
+    async def start(
+        self, name: str, *, instance: str = "a", fault: str = "", wait: bool = True, **flags: str
+    ) -> Service:
+        """Start one instance; with `wait` it is ready on return."""
+        port = free_port()
+        log = self._directory / f"{name}-{instance}.log"
+        address = f"127.0.0.1:{port}"
+        argv = [
+            sys.executable,
+            "-P",
+            "-m",
+            f"services.{name}",
+            f"--kubeconfig={self._plane.kubeconfig}",
+            f"--nats={self._plane.nats.url}",
+            f"--instance={name}-{instance}",
+            f"--listen-address={address}",
+            "--log-format=json",
+            *(f"--{key.replace('_', '-')}={value}" for key, value in flags.items()),
+        ]
+        marks = self._directory / f"faults-{name}-{instance}-{len(self._all)}"
+        if fault:
+            argv += [f"--fault={fault}", f"--fault-dir={marks}"]
+        spec = ProcessSpec(
+            name=f"{name}-{instance}",
+            argv=tuple(argv),
+            log=log,
+            environ=self._plane.nats.environ(name),
+        )
+        process = Process(spec)
+        self._all.append(process)
+        process.start()
+        service = Service(process, address, marks / fault.partition("@")[0] if fault else None)
+        if wait:
+            await service.ready()
+        return service
+
+    async def start_all(self, *names: str) -> dict[str, Service]:
+        """Start one instance of each service (all four without names), ready on return."""
+        services = {name: await self.start(name, wait=False) for name in names or SERVICES}
+        for service in services.values():
+            await service.ready(deadline_s=30)
+        return services
+
+    async def stop(self) -> None:
+        """Stop everything that was started."""
+        for process in self._all:
+            await process.stop(grace_s=3)
+
+    def logs(self, lines: int = 12) -> str:
+        """Return the ends of all logs, for a failure's message."""
+        parts = []
+        for log in sorted({process.spec.log for process in self._all}):
+            parts += [f"--- {log.name}", *tail(log, lines=lines)]
+        return "\n".join(parts)
+
+
+@asynccontextmanager
+async def fleet(plane: ControlPlane, directory: Path) -> AsyncIterator[Fleet]:
+    """Open a fleet against `plane`, with logs in `directory`."""
+    services = Fleet(plane, directory)
+    try:
+        yield services
+    finally:
+        await services.stop()
