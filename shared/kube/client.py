@@ -1,0 +1,258 @@
+"""`Kube`: the verbs that the services use on Kubernetes objects, bytes in and bytes out.
+
+Every write that was decided on an object carries that object's uid, so that a namesake that came
+after it is never touched (design section 2); a uid that does not hold any more is `Gone`. Retries
+are the caller's: it knows whether the request still makes sense, and gets `Retryable`
+with the wait that the server asked for.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final, Literal, Self
+from urllib.parse import quote
+
+import aiohttp
+import msgspec
+from kubernetes_asyncio.client import ApiClient
+
+from shared.api.kinds import POD, Kind
+from shared.kube.decode import KindDecoder, Malformed, Page
+from shared.kube.errors import Expired
+from shared.kube.transport import (
+    MERGE_PATCH,
+    STRATEGIC_PATCH,
+    Query,
+    Request,
+    Stream,
+    Transport,
+)
+from shared.runtime.errors import Broken
+
+Body = bytes | msgspec.Struct | Mapping[str, Any]
+Propagation = Literal["Background", "Foreground", "Orphan"]
+PatchType = Literal["merge", "strategic"]
+
+PAGE_LIMIT: Final = 500
+_RESTARTS: Final = 3
+_PATCHES: Final = {"merge": MERGE_PATCH, "strategic": STRATEGIC_PATCH}
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
+    """Which objects of a kind: selectors in the API server's notation, empty for all."""
+
+    namespace: str = ""
+    field_selector: str = ""
+    label_selector: str = ""
+
+    def query(self) -> list[tuple[str, str]]:
+        """Return the query parameters."""
+        pairs = [("fieldSelector", self.field_selector), ("labelSelector", self.label_selector)]
+        return [(name, value) for name, value in pairs if value]
+
+
+ALL: Final = Selection()
+
+
+class Listing(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole list, consistent as of `resource_version`."""
+
+    items: list[Any]
+    malformed: list[Malformed]
+    resource_version: str
+
+
+class Kube:
+    """One API server. Get it from `shared.kube.config.connect` and use it in `async with`."""
+
+    def __init__(
+        self, *, transport: Transport, session: aiohttp.ClientSession, library: ApiClient
+    ) -> None:
+        self._transport = transport
+        self._session = session
+        self._decoders: dict[str, KindDecoder] = {}
+        self.library = library
+        """kubernetes-asyncio's client on the same session and credentials, for plain requests."""
+
+    @property
+    def host(self) -> str:
+        """Return the API server's address, for messages."""
+        return self._transport.host
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._session.close()
+
+    def decoder(self, kind: Kind) -> KindDecoder:
+        """Return the decoder of a kind, built once."""
+        if kind.token not in self._decoders:
+            self._decoders[kind.token] = KindDecoder(kind)
+        return self._decoders[kind.token]
+
+    async def request(
+        self, method: str, path: str, *, query: Query = (), body: Body | None = None
+    ) -> bytes:
+        """Send any request, for what has no verb here (`/version`, reviews, scale)."""
+        data = None if body is None else encode(body)
+        return await self._transport.exchange(
+            Request(method=method, path=path, query=query, body=data)
+        )
+
+    async def get(self, kind: Kind, namespace: str, name: str, subresource: str = "") -> bytes:
+        """Return an object. Raises Gone when there is none of that name."""
+        return await self.request("GET", address(kind, namespace, name, subresource))
+
+    async def list(self, kind: Kind, selection: Selection = ALL) -> Listing:
+        """Return the views of all selected objects, in pages of `PAGE_LIMIT`.
+
+        Starts again when the list's version expires between two pages (410), and asks for one
+        whole answer when that happens again and again.
+        """
+        for _ in range(_RESTARTS):
+            try:
+                return await self._collect(kind, selection, PAGE_LIMIT)
+            except Expired:
+                continue
+        return await self._collect(kind, selection, 0)
+
+    async def pages(self, kind: Kind, selection: Selection, limit: int) -> AsyncIterator[Page]:
+        """Yield the pages of one consistent list. Raises Expired (410) when it got too old."""
+        token = ""
+        while True:
+            query = [*selection.query(), ("limit", str(limit))]
+            if token:
+                query.append(("continue", token))
+            path = kind.path(_segment(selection.namespace))
+            page = self.decoder(kind).page(await self.request("GET", path, query=query))
+            yield page
+            token = page.continue_token
+            if not token:
+                return
+
+    async def watch(self, kind: Kind, selection: Selection, query: Query) -> Stream:
+        """Open a watch; `query` says from where. The caller reads and closes the stream."""
+        return await self._transport.open(
+            Request(
+                method="GET",
+                path=kind.path(_segment(selection.namespace)),
+                query=[*selection.query(), ("watch", "true"), *query],
+            )
+        )
+
+    async def create(self, kind: Kind, namespace: str, body: Body, subresource: str = "") -> bytes:
+        """Create an object and return it. Raises AlreadyExists (a Conflict) for a taken name."""
+        path = kind.path(_segment(namespace), "", subresource)
+        return await self.request("POST", path, body=body)
+
+    async def patch(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        body: Mapping[str, Any],
+        *,
+        uid: str,
+        subresource: str = "",
+        patch_type: PatchType = "merge",
+    ) -> bytes:
+        """Change the fields in `body` of the object with `uid` and return the object.
+
+        The uid travels in the patch's metadata. Raises Gone when the name is free or another's.
+        `strategic` merges lists by key (pod conditions) and exists for built-in kinds only.
+        """
+        metadata = {**body.get("metadata", {}), "uid": uid}
+        return await self._transport.exchange(
+            Request(
+                method="PATCH",
+                path=address(kind, namespace, name, subresource),
+                body=encode({**body, "metadata": metadata}),
+                content_type=_PATCHES[patch_type],
+            )
+        )
+
+    async def delete(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        *,
+        uid: str,
+        grace_s: int | None = None,
+        propagation: Propagation | None = None,
+    ) -> bytes:
+        """Delete the object with `uid`. Raises Gone when the name is free or another's.
+
+        Without `grace_s` the object's own grace period holds.
+        """
+        options: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {"uid": uid},
+        }
+        if grace_s is not None:
+            options["gracePeriodSeconds"] = grace_s
+        if propagation is not None:
+            options["propagationPolicy"] = propagation
+        return await self.request("DELETE", address(kind, namespace, name), body=options)
+
+    async def bind(
+        self,
+        namespace: str,
+        name: str,
+        *,
+        uid: str,
+        node: str,
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
+        """Bind the pod with `uid` to `node` and merge `annotations` into it (CA06).
+
+        Raises Gone when that pod is no more, and Conflict (409) when it is bound already, to
+        this node or another, or is being deleted: which of them a GET tells, not the message.
+        """
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {
+                "name": name,
+                "namespace": namespace,
+                "uid": uid,
+                "annotations": annotations or {},
+            },
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        await self.request("POST", address(POD, namespace, name, "binding"), body=binding)
+
+    async def _collect(self, kind: Kind, selection: Selection, limit: int) -> Listing:
+        items: list[Any] = []
+        malformed: list[Malformed] = []
+        version = ""
+        async for page in self.pages(kind, selection, limit):
+            items += page.items
+            malformed += page.malformed
+            version = page.resource_version
+        return Listing(items=items, malformed=malformed, resource_version=version)
+
+
+def address(kind: Kind, namespace: str, name: str, subresource: str = "") -> str:
+    """Return the path of one object; names are quoted, so none leads out of its collection.
+
+    Raises Broken without a name, or without the namespace that the kind needs.
+    """
+    if not name or (kind.namespaced and not namespace):
+        raise Broken(f"no address for {kind.kind} {namespace!r}/{name!r}")
+    return kind.path(_segment(namespace), _segment(name), subresource)
+
+
+def encode(body: Body) -> bytes:
+    """Return the JSON of a body."""
+    return body if isinstance(body, bytes) else msgspec.json.encode(body)
+
+
+def _segment(name: str) -> str:
+    if name in (".", ".."):
+        raise Broken(f"{name!r} is no name of an object")
+    return quote(name, safe="")

@@ -1,0 +1,81 @@
+"""`connect`: from settings to a `Kube`, the only place that wires this package together."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from kubernetes_asyncio.client import ApiClient
+
+from shared.kube.client import Kube
+from shared.kube.credentials import Credentials, Source
+from shared.kube.limiter import RateLimiter
+from shared.kube.sources import InClusterSource, KubeconfigSource
+from shared.kube.transport import Transport, open_session
+from shared.runtime.clock import Clock, SystemClock
+from shared.runtime.errors import Rejected
+
+_HOME_KUBECONFIG: Final = "~/.kube/config"
+
+
+async def connect(
+    kubeconfig: str | None = None,
+    *,
+    user_agent: str,
+    source: Source | None = None,
+    context: str | None = None,
+    qps: float = 0.0,
+    burst: int = 0,
+    max_connections: int = 100,
+    request_timeout_s: float = 30.0,
+    clock: Clock | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> Kube:
+    """Return a client of the cluster that `kubeconfig` (or the environment) names.
+
+    Looked for in this order: `source`, `kubeconfig`, `$KUBECONFIG`, the pod's own account,
+    `~/.kube/config`.
+    `qps` ≤ 0 sets no bound on requests per second. A watch holds one of `max_connections`.
+
+    Loads credentials, which may run a plugin, but sends nothing: a server that is away shows in
+    the first request. Raises Rejected for a configuration that cannot work, naming the file.
+    """
+    clock = clock or SystemClock()
+    if source is None:
+        source = find_source(kubeconfig, context=context, clock=clock, environ=environ)
+    credentials = await Credentials.open(source, clock=clock)
+    session = open_session(credentials, max_connections=max_connections)
+    library = ApiClient(credentials.configuration)
+    library.user_agent = user_agent
+    await library.rest_client.pool_manager.close()
+    library.rest_client.pool_manager = session
+    transport = Transport(
+        credentials=credentials,
+        session=session,
+        limiter=RateLimiter(qps=qps, burst=burst),
+        user_agent=user_agent,
+        timeout_s=request_timeout_s,
+    )
+    return Kube(transport=transport, session=session, library=library)
+
+
+def find_source(
+    kubeconfig: str | None,
+    *,
+    context: str | None,
+    clock: Clock,
+    environ: Mapping[str, str],
+) -> Source:
+    """Return where the credentials are to come from; raises Rejected when there is no place."""
+    named = kubeconfig or environ.get("KUBECONFIG")
+    if named:
+        return KubeconfigSource(named, context=context, clock=clock)
+    if InClusterSource.is_offered(environ):
+        return InClusterSource(environ=environ)
+    if Path(_HOME_KUBECONFIG).expanduser().exists():
+        return KubeconfigSource(_HOME_KUBECONFIG, context=context, clock=clock)
+    raise Rejected(
+        "no cluster to talk to: give --kubeconfig or set KUBECONFIG "
+        f"(there is no {_HOME_KUBECONFIG}, and this is no pod of a cluster)",
+        field="kubeconfig",
+    )

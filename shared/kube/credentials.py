@@ -1,0 +1,171 @@
+"""Who we are at the API server, asked anew for each request.
+
+`Credentials` holds the library's `Configuration` and a TLS context and keeps both true while
+tokens and certificates rotate, without a new session: the Authorization header is computed per
+request, and new certificates are loaded into the TLS context that the session already uses (a new
+connection presents them). What is loaded, and when to load again, comes from a source
+(`shared.kube.sources`); the reading of kubeconfigs and the running of plugins is
+kubernetes-asyncio's.
+"""
+
+import asyncio
+import contextlib
+import os
+import ssl
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+import msgspec
+import structlog
+from kubernetes_asyncio.client import Configuration
+
+from shared.runtime.clock import Clock
+from shared.runtime.errors import PumiceError, Rejected
+
+_RETRY_LOAD_S: Final = 5.0
+"""Least time between two loads that a failure or a 401 asked for: plugins are slow processes."""
+
+_log = structlog.get_logger(__name__)
+
+
+class Loaded(msgspec.Struct, frozen=True, kw_only=True):
+    """What a source found."""
+
+    configuration: Configuration
+    authorization: str | None
+    """Value of the Authorization header, None for certificates alone or for nobody."""
+    files: tuple[Path, ...] = ()
+    """Files whose change means: load again."""
+    reload_at: float | None = None
+    """Unix seconds from which the credential is to be renewed, None if it does not age."""
+    forget: Callable[[], None] = lambda: None
+    """Removes the temporary files that the configuration names; called once they are read."""
+
+
+class Source(Protocol):
+    """Where credentials come from."""
+
+    async def load(self) -> Loaded:
+        """Read everything anew. Raises Rejected for a wrong file, Retryable for a failed plugin."""
+        ...
+
+
+class Credentials:
+    """The current credential; every request asks `authorization()` for it."""
+
+    def __init__(self, source: Source, loaded: Loaded, *, clock: Clock) -> None:
+        """Use `Credentials.open`, which loads the first time."""
+        self._source = source
+        self._clock = clock
+        self._lock = asyncio.Lock()
+        self._loaded = loaded
+        self._stamps = _stamps(loaded.files)
+        self._next_load = 0.0
+        self.configuration: Configuration = loaded.configuration
+        try:
+            self.tls = _tls_context(loaded.configuration)
+        finally:
+            loaded.forget()
+        # The library shall take our session and its TLS context, not look for files again.
+        self.configuration.ssl_ca_cert = None
+        self.configuration.cert_file = self.configuration.key_file = None
+        self.configuration.refresh_api_key_hook = self._refresh_library
+
+    @classmethod
+    async def open(cls, source: Source, *, clock: Clock) -> "Credentials":
+        """Load for the first time; raises what the source raises."""
+        return cls(source, await source.load(), clock=clock)
+
+    @property
+    def host(self) -> str:
+        """Return the API server's address, scheme included, without a slash at the end."""
+        return str(self.configuration.host).rstrip("/")
+
+    async def authorization(self) -> str | None:
+        """Return the header's value for the next request, renewed if it has aged.
+
+        A renewal that fails keeps the old value, which the server may still accept.
+        """
+        if self._is_stale():
+            async with self._lock:
+                if self._is_stale():
+                    await self._renew()
+        return self._loaded.authorization
+
+    async def refused(self, authorization: str | None) -> bool:
+        """Load again because the server answered 401; says whether trying again makes sense."""
+        async with self._lock:
+            if self._loaded.authorization != authorization:
+                return True
+            if self._clock.now() >= self._next_load:
+                self._next_load = self._clock.now() + _RETRY_LOAD_S
+                await self._renew()
+            return self._loaded.authorization != authorization
+
+    def _is_stale(self) -> bool:
+        reload_at = self._loaded.reload_at
+        aged = reload_at is not None and self._clock.now() >= reload_at
+        changed = _stamps(self._loaded.files) != self._stamps
+        return (aged or changed) and self._clock.now() >= self._next_load
+
+    async def _renew(self) -> None:
+        stamps = _stamps(self._loaded.files)
+        try:
+            loaded = await self._source.load()
+            try:
+                _load_material(self.tls, loaded.configuration)
+            finally:
+                loaded.forget()
+        except (PumiceError, ssl.SSLError, OSError) as exc:
+            self._next_load = self._clock.now() + _RETRY_LOAD_S
+            _log.warning("credential_renewal_failed", error=str(exc))
+            return
+        # The stamps from before the load: a file that changed during it is read once more.
+        self._stamps = stamps if loaded.files == self._loaded.files else _stamps(loaded.files)
+        self._loaded = loaded
+        self.configuration.host = loaded.configuration.host
+        self.configuration.api_key = dict(loaded.configuration.api_key)
+
+    async def _refresh_library(self, configuration: Configuration) -> None:
+        """Serve kubernetes-asyncio's own requests the same header (its hook, per request)."""
+        authorization = await self.authorization()
+        if authorization is not None:
+            configuration.api_key["BearerToken"] = authorization
+
+
+def _tls_context(configuration: Configuration) -> ssl.SSLContext:
+    """Return a TLS context with the configuration's CA, client certificate and strictness.
+
+    Python 3.13's strict X.509 checks are off, as they are in Go's client: many cluster CAs lack
+    the extensions that it asks for. Raises Rejected when a file cannot be read or used.
+    """
+    try:
+        context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+        _load_material(context, configuration)
+    except (ssl.SSLError, OSError) as exc:
+        raise Rejected(f"TLS material for {configuration.host} cannot be used: {exc}") from exc
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if not configuration.verify_ssl:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _load_material(context: ssl.SSLContext, configuration: Configuration) -> None:
+    if configuration.ssl_ca_cert:
+        context.load_verify_locations(cafile=configuration.ssl_ca_cert)
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
+
+
+def _stamps(files: Sequence[Path]) -> tuple[tuple[int, int, int], ...]:
+    """Return what changes when a file is written or replaced (two microseconds per file)."""
+    stamps = []
+    for file in files:
+        stamp = (0, 0, 0)
+        with contextlib.suppress(OSError):  # a file that is being replaced: looked at again soon
+            found = os.stat(file)  # noqa: PTH116 - half the time of Path.stat, per request
+            stamp = (found.st_mtime_ns, found.st_ino, found.st_size)
+        stamps.append(stamp)
+    return tuple(stamps)

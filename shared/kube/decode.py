@@ -1,0 +1,173 @@
+"""Bytes of lists and watches to views, fast where all is well and patient where it is not.
+
+The usual case is one call into msgspec per page or block of lines, straight into the views
+(`benchmarks/kube_decode.py` has the figures). When that call fails, each object is decoded by
+itself, so that one object with an impossible field is reported by name (`Malformed`) and hides
+no other.
+"""
+
+import enum
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from shared.api import kinds
+from shared.api.base import View
+from shared.api.kinds import Kind
+from shared.api.meta import ObjectMeta
+from shared.kube.errors import Status, Unreachable
+
+INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
+
+
+class ChangeOp(enum.Enum):
+    """What happened to an object; ADDED may also be news of an old one."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+
+
+class Changed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One object changed; `object` is its view, the last one for a deletion."""
+
+    op: ChangeOp
+    object: Any
+
+
+class Malformed(msgspec.Struct, frozen=True, kw_only=True):
+    """An object that does not fit its view: it exists, but cannot be read."""
+
+    metadata: ObjectMeta
+    error: str
+    """What is wrong, with the path of the field."""
+    op: ChangeOp = ChangeOp.ADDED
+
+
+class Bookmark(msgspec.Struct, frozen=True, kw_only=True):
+    """All changes up to `resource_version` have been delivered."""
+
+    resource_version: str
+    initial_end: bool = False
+    """This one ends the initial state of a streamed list."""
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """The server ends the watch for a reason."""
+
+    status: Status
+
+
+WatchEvent = Changed | Malformed | Bookmark | Failure
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of a list."""
+
+    items: Sequence[Any]
+    malformed: Sequence[Malformed] = ()
+    resource_version: str
+    continue_token: str = ""
+
+
+class _ListMeta(msgspec.Struct, frozen=True, rename="camel"):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _RawPage(msgspec.Struct, frozen=True):
+    metadata: _ListMeta
+    items: list[msgspec.Raw] | None = None
+
+
+class _RawEvent(msgspec.Struct, frozen=True):
+    type: str
+    object: msgspec.Raw
+
+
+class _Headed(msgspec.Struct, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+
+
+_raw_page: Final = msgspec.json.Decoder(_RawPage)
+_raw_event: Final = msgspec.json.Decoder(_RawEvent)
+_headed: Final = msgspec.json.Decoder(_Headed)
+_status: Final = msgspec.json.Decoder(Status)
+_OPS: Final = {op.value: op for op in ChangeOp}
+
+
+class KindDecoder:
+    """The decoders of one kind; build one and keep it."""
+
+    def __init__(self, kind: Kind) -> None:
+        view = kind.type or View
+        self._kind = kind
+        page = msgspec.defstruct("_Page", [("metadata", _ListMeta), ("items", list[view] | None)])  # type: ignore[valid-type]
+        event = msgspec.defstruct("_Event", [("type", str), ("object", view)], gc=False)
+        self._page: msgspec.json.Decoder[Any] = msgspec.json.Decoder(page)
+        self._event: msgspec.json.Decoder[Any] = msgspec.json.Decoder(event)
+
+    def page(self, body: bytes) -> Page:
+        """Decode one answer to a list. Raises Unreachable when it is not a list at all."""
+        try:
+            page = self._page.decode(body)
+        except msgspec.ValidationError:
+            return self._page_one_by_one(body)
+        except msgspec.DecodeError as exc:
+            raise Unreachable(f"the list of {self._kind.plural} is no JSON: {exc}") from exc
+        return Page(
+            items=page.items or (),
+            resource_version=page.metadata.resource_version,
+            continue_token=page.metadata.continue_,
+        )
+
+    def events(self, lines: bytes) -> Sequence[WatchEvent]:
+        """Decode whole lines of a watch. Raises Unreachable when they are not events."""
+        try:
+            decoded = self._event.decode_lines(lines)
+            return [Changed(op=_OPS[event.type], object=event.object) for event in decoded]
+        except (msgspec.DecodeError, KeyError):  # a bookmark, an error, or an odd object among them
+            return [self._event_alone(line) for line in lines.splitlines() if line]
+
+    def _page_one_by_one(self, body: bytes) -> Page:
+        try:
+            page = _raw_page.decode(body)
+        except msgspec.DecodeError as exc:
+            raise Unreachable(f"the list of {self._kind.plural} is no list: {exc}") from exc
+        items: list[Any] = []
+        malformed: list[Malformed] = []
+        for raw in page.items or ():
+            match self._object(raw, ChangeOp.ADDED):
+                case Malformed() as odd:
+                    malformed.append(odd)
+                case item:
+                    items.append(item.object)
+        return Page(
+            items=items,
+            malformed=malformed,
+            resource_version=page.metadata.resource_version,
+            continue_token=page.metadata.continue_,
+        )
+
+    def _event_alone(self, line: bytes) -> WatchEvent:
+        try:
+            event = _raw_event.decode(line)
+            if event.type == "BOOKMARK":
+                meta = _headed.decode(event.object).metadata
+                return Bookmark(
+                    resource_version=meta.resource_version,
+                    initial_end=meta.annotations.get(INITIAL_EVENTS_END) == "true",
+                )
+            if event.type == "ERROR":
+                return Failure(status=_status.decode(event.object))
+            return self._object(event.object, _OPS[event.type])
+        except (msgspec.DecodeError, KeyError) as exc:
+            start = line[:120].decode(errors="replace")
+            raise Unreachable(f"no watch event of {self._kind.plural}: {start!r} ({exc})") from exc
+
+    def _object(self, raw: msgspec.Raw, op: ChangeOp) -> Changed | Malformed:
+        try:
+            return Changed(op=op, object=kinds.decode(self._kind, raw))
+        except msgspec.ValidationError as exc:
+            return Malformed(metadata=_headed.decode(raw).metadata, error=str(exc), op=op)

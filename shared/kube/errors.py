@@ -1,0 +1,150 @@
+"""What the API server's refusals become: one of the runtime's error kinds, with its own words.
+
+Callers above catch the kinds of `shared.runtime.errors`; who needs the detail (the reason, the
+fields that were refused) finds it in `refusal`. Nobody above this package sees aiohttp.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from shared.runtime.errors import Conflict, Gone, PumiceError, Rejected, Retryable
+
+BAD_REQUEST = 400
+UNAUTHORIZED = 401
+FORBIDDEN = 403
+NOT_FOUND = 404
+CONFLICT = 409
+GONE = 410
+UNPROCESSABLE = 422
+TOO_MANY = 429
+_SERVER_ERROR = 500
+
+
+class Cause(msgspec.Struct, frozen=True, kw_only=True):
+    """One reason of several, mostly a field and what is wrong with it."""
+
+    reason: str = ""
+    message: str = ""
+    field: str = ""
+
+
+class _Details(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    causes: tuple[Cause, ...] | None = None
+    retry_after_seconds: int = 0
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """The API server's `Status` object, as answered or as sent in a watch."""
+
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+    details: _Details | None = None
+
+    @property
+    def causes(self) -> tuple[Cause, ...]:
+        """Return the causes, often none."""
+        return (self.details.causes or ()) if self.details else ()
+
+    @property
+    def asked_wait_s(self) -> float | None:
+        """Return how long the server asks us to wait, None if it does not say."""
+        seconds = self.details.retry_after_seconds if self.details else 0
+        return float(seconds) if seconds else None
+
+
+class Refusal(PumiceError):  # noqa: N818 - a mix-in: its users are named by what the caller does
+    """An answer that says no; `status` is the API server's own explanation."""
+
+    def __init__(self, doing: str, status: Status) -> None:
+        said = status.message or f"HTTP {status.code}"
+        Exception.__init__(self, f"{doing}: {said}")
+        self.status = status
+
+
+class Busy(Refusal, Retryable):
+    """429, 5xx or 401: the server is overloaded, ill, or does not know us at the moment.
+
+    401 is here because credentials rotate: it says something about us, nothing about the request.
+    """
+
+    def __init__(self, doing: str, status: Status, retry_after_s: float | None = None) -> None:
+        Refusal.__init__(self, doing, status)
+        self.retry_after_s = retry_after_s
+
+
+class WriteConflict(Refusal, Conflict):
+    """409: the object is not (any more) as the request supposes."""
+
+
+class AlreadyExists(WriteConflict):
+    """409 on a create: an object of that name is there."""
+
+
+class Expired(Refusal, Conflict):
+    """410: that resourceVersion or page is too old, list again."""
+
+
+class Vanished(Refusal, Gone):
+    """404, or the name belongs to an object with another uid."""
+
+
+class Refused(Refusal, Rejected):
+    """4xx: the same request would be refused again; `field` is the first field to blame."""
+
+    def __init__(self, doing: str, status: Status) -> None:
+        Refusal.__init__(self, doing, status)
+        self.field = status.causes[0].field if status.causes else ""
+
+
+class Denied(Refused):
+    """403: our role lacks a right, or a quota or policy forbids it."""
+
+
+class Unreachable(Retryable):
+    """No answer: refused, reset, timed out, or the certificates do not match."""
+
+
+_status_decoder = msgspec.json.Decoder(Status)
+
+
+def read_status(code: int, body: bytes) -> Status:
+    """Return the `Status` in an answer's body; a body of another form becomes its message."""
+    try:
+        status = _status_decoder.decode(body)
+    except msgspec.DecodeError:
+        text = body[:200].decode(errors="replace").strip()
+        return Status(code=code, message=f"HTTP {code} {text}".strip())
+    return msgspec.structs.replace(status, code=code)
+
+
+def refusal(doing: str, status: Status, headers: Mapping[str, str] | None = None) -> Refusal:
+    """Return the error for a `status` with code ≥ 400; `doing` says what was tried.
+
+    429 and 5xx carry the Retry-After of the header or of the status. A uid that does not hold is
+    Vanished, not a conflict: the API server answers 409 with "Precondition failed" to deletes and
+    bindings, and to patches what `tests/integration/kube` holds it to.
+    """
+    code = status.code
+    if code in (UNAUTHORIZED, TOO_MANY) or code >= _SERVER_ERROR:
+        return Busy(doing, status, _retry_after_s(status, headers or {}))
+    if code == NOT_FOUND or _is_other_uid(status):
+        return Vanished(doing, status)
+    if code == CONFLICT:
+        kind = AlreadyExists if status.reason == "AlreadyExists" else WriteConflict
+        return kind(doing, status)
+    if code == GONE:
+        return Expired(doing, status)
+    return Denied(doing, status) if code == FORBIDDEN else Refused(doing, status)
+
+
+def _is_other_uid(status: Status) -> bool:
+    if status.code == CONFLICT:
+        return "Precondition failed: UID" in status.message
+    return status.code == UNPROCESSABLE and any(c.field == "metadata.uid" for c in status.causes)
+
+
+def _retry_after_s(status: Status, headers: Mapping[str, str]) -> float | None:
+    text = headers.get("Retry-After", "")
+    return float(text) if text.isdecimal() else status.asked_wait_s

@@ -1,0 +1,303 @@
+"""An informer without its cache: the state of a kind first, then its changes, for ever.
+
+`ListWatch.items()` yields, in order: `Listed` (the whole state, replacing all before it), then
+`Changed`, `Malformed` and `Bookmark`; `Unavailable` whenever it is cut off, after which a `Listed`
+follows if changes may have been missed, else the changes go on after a `Bookmark`. It never ends
+and never raises for anything the server or the network does: what went wrong is in `Unavailable`,
+and back-off grows with it.
+
+The state is streamed (WatchList, KEP-3157: `sendInitialEvents`) and, from a server that
+cannot, listed in pages. Both start from the newest state, never from a watch cache's
+past.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Any, Final
+
+import msgspec
+
+from shared.api.kinds import Kind
+from shared.api.meta import ObjectMeta
+from shared.kube.client import Kube, Selection
+from shared.kube.decode import (
+    Bookmark,
+    Changed,
+    ChangeOp,
+    Failure,
+    KindDecoder,
+    Malformed,
+    WatchEvent,
+)
+from shared.kube.errors import (
+    BAD_REQUEST,
+    FORBIDDEN,
+    NOT_FOUND,
+    UNPROCESSABLE,
+    Expired,
+    Refusal,
+    Refused,
+    Unreachable,
+    refusal,
+)
+from shared.kube.lines import Lines
+from shared.kube.transport import Stream
+from shared.runtime.backoff import Backoff
+from shared.runtime.errors import PumiceError, Retryable
+
+__all__ = ["Bookmark", "ChangeOp", "Changed", "ListWatch", "Listed", "Malformed", "Unavailable"]
+
+
+class Pace(msgspec.Struct, frozen=True, kw_only=True):
+    """Waiting times in seconds; tests make them short."""
+
+    silence_s: float = 90.0
+    """A watch without a byte for so long is taken for dead: bookmarks come each minute."""
+    initial_silence_s: float = 15.0
+    """The same while the initial state is streamed."""
+    watch_least_s: int = 300
+    watch_most_s: int = 480
+    """The server ends a watch after a random time between the two, so that load spreads."""
+    first_retry_s: float = 0.1
+    last_retry_s: float = 5.0
+    longest_asked_s: float = 30.0
+    """Upper bound of a wait that the server asks for."""
+    absent_retry_s: float = 3.0
+    """How often a kind is looked for that the server does not know or lets nobody see."""
+
+
+class Listed(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole state as of `resource_version`; what is not in it does not exist."""
+
+    items: list[Any]
+    malformed: list[Malformed]
+    resource_version: str
+
+
+class Unavailable(msgspec.Struct, frozen=True, kw_only=True):
+    """The kind cannot be watched now; tried again in `retry_in_s`."""
+
+    status: int
+    """HTTP status: 404 the kind is not installed, 403 no right to see it; 0 without an answer."""
+    message: str
+    retry_in_s: float
+
+    @property
+    def is_absent(self) -> bool:
+        """Tell whether the server says that it does not know the kind."""
+        return self.status == NOT_FOUND
+
+    @property
+    def is_forbidden(self) -> bool:
+        """Tell whether our role lacks the right to list or watch the kind."""
+        return self.status == FORBIDDEN
+
+
+Item = Listed | Changed | Malformed | Bookmark | Unavailable
+
+_NO_STREAMING: Final = frozenset({BAD_REQUEST, UNPROCESSABLE})
+"""Answers of a server that cannot stream a list."""
+_PAGED_AFTER: Final = 2
+"""Streamed lists that broke off in a row, after which the next one is paged."""
+_RELIST_AFTER: Final = 6
+"""Watches that the server ended with an error in a row, after which the state is listed anew."""
+_BRIEF_S: Final = 1.0
+"""A watch that ends in order but sooner and with nothing in it counts as a failure."""
+
+
+class _Reader:
+    """The events of one connection, block by block."""
+
+    def __init__(self, stream: Stream, decoder: KindDecoder) -> None:
+        self._stream = stream
+        self._decoder = decoder
+        self._lines = Lines()
+
+    async def block(self, silence_s: float) -> Sequence[WatchEvent] | None:
+        """Return the next events (perhaps none yet), or None at the end of the stream."""
+        chunk = await self._stream.read(silence_s=silence_s)
+        if not chunk:
+            return None
+        lines = self._lines.feed(chunk)
+        return self._decoder.events(lines) if lines else ()
+
+
+class ListWatch:
+    """The list and watch of one kind and selection."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        kind: Kind,
+        *,
+        namespace: str = "",
+        field_selector: str = "",
+        label_selector: str = "",
+        pace: Pace | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._kube = kube
+        self._kind = kind
+        self._selection = Selection(
+            namespace=namespace, field_selector=field_selector, label_selector=label_selector
+        )
+        self._pace = pace or Pace()
+        self._rng = rng or random.Random()  # noqa: S311 - spreads load, guards nothing
+        self._backoff = Backoff(
+            first_s=self._pace.first_retry_s,
+            cap_s=self._pace.last_retry_s,
+            jitter=0.5,
+            rng=self._rng,
+        )
+        self._version = ""
+        """Last version delivered; empty: the state has to be listed."""
+        self._can_stream = True
+        self._broken_lists = 0
+        self._cut_off = False
+
+    async def items(self) -> AsyncGenerator[Item, None]:
+        """Yield for ever; close the iterator (`contextlib.aclosing`) to end the watch."""
+        while True:
+            try:
+                async with aclosing(self._connection()) as connection:
+                    async for item in connection:
+                        yield item
+            except Expired:
+                self._version = ""
+                wait_s = self._backoff.next_s()
+            except PumiceError as exc:
+                unavailable = self._explain(exc)
+                wait_s = unavailable.retry_in_s
+                if wait_s:
+                    self._cut_off = True
+                    yield unavailable
+            else:
+                wait_s = self._backoff.next_s() if self._backoff.attempts else 0.0
+            await asyncio.sleep(wait_s)
+
+    async def _connection(self) -> AsyncGenerator[Item, None]:
+        """Yield what one connection delivers; returns at its orderly end, raises at any other."""
+        if not self._version and not self._streams_list:
+            listing = await self._kube.list(self._kind, self._selection)
+            yield self._listed(listing.items, listing.malformed, listing.resource_version)
+        opened_at = asyncio.get_running_loop().time()
+        stream = await self._kube.watch(self._kind, self._selection, self._query())
+        try:
+            reader = _Reader(stream, self._kube.decoder(self._kind))
+            early: Sequence[WatchEvent] = ()
+            if not self._version:
+                listed, early = await self._initial(reader)
+                yield listed
+            elif self._cut_off:
+                yield Bookmark(resource_version=self._version)
+            self._cut_off = False
+            async for item in self._changes(reader, early):
+                yield item
+        finally:
+            stream.close()
+        if asyncio.get_running_loop().time() - opened_at < _BRIEF_S:
+            self._backoff.attempts += 1
+
+    @property
+    def _streams_list(self) -> bool:
+        return self._can_stream and self._broken_lists < _PAGED_AFTER
+
+    def _query(self) -> list[tuple[str, str]]:
+        pace = self._pace
+        query = [
+            ("allowWatchBookmarks", "true"),
+            ("timeoutSeconds", str(self._rng.randint(pace.watch_least_s, pace.watch_most_s))),
+        ]
+        if self._version:
+            return [*query, ("resourceVersion", self._version)]
+        return [
+            *query,
+            ("sendInitialEvents", "true"),
+            ("resourceVersionMatch", "NotOlderThan"),
+        ]
+
+    async def _initial(self, reader: _Reader) -> tuple[Listed, Sequence[WatchEvent]]:
+        """Collect the streamed state; returns it and the events that came right behind its end."""
+        items: dict[str, Any] = {}
+        malformed: dict[str, Malformed] = {}
+        self._broken_lists += 1
+        while True:
+            block = await reader.block(self._pace.initial_silence_s)
+            if block is None:
+                raise Unreachable(f"the streamed list of {self._kind.plural} broke off")
+            for index, event in enumerate(block):
+                match event:
+                    case Bookmark(resource_version=version, initial_end=True):
+                        listed = self._listed(
+                            list(items.values()), list(malformed.values()), version
+                        )
+                        return listed, block[index + 1 :]
+                    case Bookmark():
+                        pass
+                    case Failure(status=status):
+                        raise refusal(f"list of {self._kind.plural}", status)
+                    case Changed(op=op, object=obj):
+                        _apply(items, obj.metadata, obj, op)
+                    case Malformed(metadata=metadata, op=op):
+                        _apply(malformed, metadata, event, op)
+
+    async def _changes(
+        self, reader: _Reader, early: Sequence[WatchEvent]
+    ) -> AsyncGenerator[Changed | Malformed | Bookmark, None]:
+        block: Sequence[WatchEvent] | None = early
+        while block is not None:
+            for event in block:
+                match event:
+                    case Failure(status=status):
+                        raise refusal(f"watch of {self._kind.plural}", status)
+                    case Bookmark(resource_version=version):
+                        self._delivered(version)
+                    case Changed(object=obj):
+                        self._delivered(obj.metadata.resource_version)
+                    case Malformed(metadata=metadata):
+                        self._delivered(metadata.resource_version)
+                yield event
+            block = await reader.block(self._pace.silence_s)
+
+    def _listed(self, items: list[Any], malformed: list[Malformed], version: str) -> Listed:
+        self._broken_lists = 0
+        self._cut_off = False
+        self._delivered(version)
+        return Listed(items=items, malformed=malformed, resource_version=version)
+
+    def _delivered(self, version: str) -> None:
+        self._version = version or self._version
+        self._backoff.reset()
+
+    def _explain(self, exc: PumiceError) -> Unavailable:
+        """Turn a failure into what is told, and remember what it says about the server.
+
+        A retry after 0 s is told to nobody: a server that refuses `sendInitialEvents` (400, 422)
+        is simply listed in pages.
+        """
+        status = exc.status.code if isinstance(exc, Refusal) else 0
+        if isinstance(exc, Refused) and status in _NO_STREAMING and self._streams_list:
+            if not self._version:
+                self._can_stream = False
+                return Unavailable(status=status, message=str(exc), retry_in_s=0.0)
+            self._version = ""
+        if status == NOT_FOUND:
+            self._version = ""
+        if status in (NOT_FOUND, FORBIDDEN):
+            wait_s = self._pace.absent_retry_s * self._rng.uniform(0.8, 1.2)
+            return Unavailable(status=status, message=str(exc), retry_in_s=wait_s)
+        wait_s = self._backoff.next_s()
+        if status and self._backoff.attempts > _RELIST_AFTER:
+            self._version = ""
+        if isinstance(exc, Retryable) and exc.retry_after_s is not None:
+            wait_s = max(wait_s, min(exc.retry_after_s, self._pace.longest_asked_s))
+        return Unavailable(status=status, message=str(exc), retry_in_s=wait_s)
+
+
+def _apply(state: dict[str, Any], metadata: ObjectMeta, value: object, op: ChangeOp) -> None:
+    if op is ChangeOp.DELETED:
+        state.pop(metadata.key, None)
+    else:
+        state[metadata.key] = value

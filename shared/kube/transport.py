@@ -1,0 +1,200 @@
+"""One HTTP exchange with the API server: session, header, time-out, translation of failures.
+
+Used by `client` (whole answers) and by `listwatch` (answers that never end). A request is sent
+once; the only repetition is after a 401, with a credential that was renewed for it, because the
+caller cannot know about credentials. aiohttp itself repeats an idempotent request once when a
+kept-alive connection turns out to be closed.
+"""
+
+import asyncio
+import ipaddress
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import urlsplit
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from shared.kube.credentials import Credentials
+from shared.kube.errors import UNAUTHORIZED, Refusal, Unreachable, read_status, refusal
+from shared.kube.limiter import RateLimiter
+from shared.runtime.errors import Broken, Retryable
+
+JSON: Final = "application/json"
+MERGE_PATCH: Final = "application/merge-patch+json"
+STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
+
+_READ_BUFFER: Final = 1 << 18
+_KEEP_ALIVE_S: Final = 30.0
+"""Below the API server's own idle limit, so that we close an idle connection first."""
+_CLIENT_ERROR: Final = 400
+
+Query = Sequence[tuple[str, str]]
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """One request; `path` is already quoted."""
+
+    method: str
+    path: str
+    query: Query = ()
+    body: bytes | None = None
+    content_type: str = JSON
+
+    @property
+    def doing(self) -> str:
+        """Return what an error message says was tried."""
+        return f"{self.method} {self.path}"
+
+
+class Stream:
+    """An answer that is read while it arrives (a watch)."""
+
+    def __init__(self, answer: aiohttp.ClientResponse, doing: str) -> None:
+        self._answer = answer
+        self._doing = doing
+
+    async def read(self, *, silence_s: float) -> bytes:
+        """Return the next bytes, b"" at the orderly end.
+
+        Raises Unreachable when the connection breaks or nothing comes for `silence_s` seconds.
+        """
+        try:
+            async with asyncio.timeout(silence_s):
+                return await self._answer.content.readany()
+        except TimeoutError as exc:
+            raise Unreachable(f"{self._doing}: no byte for {silence_s:g} s") from exc
+        except (aiohttp.ClientError, OSError) as exc:
+            raise Unreachable(f"{self._doing}: {_text(exc)}") from exc
+
+    def close(self) -> None:
+        """Drop the connection: an unfinished answer cannot be reused."""
+        self._answer.close()
+
+
+class Transport:
+    """The session to one API server, with its credentials and limits."""
+
+    def __init__(
+        self,
+        *,
+        credentials: Credentials,
+        session: aiohttp.ClientSession,
+        limiter: RateLimiter,
+        user_agent: str,
+        timeout_s: float,
+    ) -> None:
+        self._credentials = credentials
+        self._session = session
+        self._limiter = limiter
+        self._timeout_s = timeout_s
+        # No compression: the server spends more time on gzip than a cluster network on bytes.
+        self._headers = {"User-Agent": user_agent, "Accept": JSON, "Accept-Encoding": "identity"}
+
+    @property
+    def host(self) -> str:
+        """Return the API server's address, for messages."""
+        return self._credentials.host
+
+    async def exchange(self, request: Request) -> bytes:
+        """Send a request and return the body of its answer.
+
+        Raises the errors of `shared.kube.errors`; Unreachable also after `timeout_s`, when the
+        server may or may not have done what was asked.
+        """
+        await self._limiter.admit()
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                answer = await self._send(request)
+                async with answer:
+                    return await answer.read()
+        except TimeoutError as exc:
+            raise Unreachable(f"{request.doing}: no answer in {self._timeout_s:g} s") from exc
+        except (aiohttp.ClientError, OSError) as exc:
+            raise self._unreachable(request, exc) from exc
+
+    async def open(self, request: Request) -> Stream:
+        """Send a request and return its answer as a stream, which the caller closes.
+
+        Raises what `exchange` raises; the time-out covers the headers only.
+        """
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return Stream(await self._send(request), request.doing)
+        except TimeoutError as exc:
+            raise Unreachable(f"{request.doing}: no answer in {self._timeout_s:g} s") from exc
+        except (aiohttp.ClientError, OSError) as exc:
+            raise self._unreachable(request, exc) from exc
+
+    async def _send(self, request: Request) -> aiohttp.ClientResponse:
+        authorization = await self._credentials.authorization()
+        try:
+            return await self._send_as(authorization, request)
+        except Refusal as exc:
+            if exc.status.code != UNAUTHORIZED or not await self._credentials.refused(
+                authorization
+            ):
+                raise
+        return await self._send_as(await self._credentials.authorization(), request)
+
+    async def _send_as(self, authorization: str | None, request: Request) -> aiohttp.ClientResponse:
+        headers = dict(self._headers)
+        if authorization is not None:
+            headers["Authorization"] = authorization
+        if request.body is not None:
+            headers["Content-Type"] = request.content_type
+        configuration = self._credentials.configuration
+        answer = await self._session.request(
+            request.method,
+            self._url(request),
+            headers=headers,
+            data=request.body,
+            proxy=configuration.proxy,
+            server_hostname=configuration.tls_server_name,
+            allow_redirects=False,
+        )
+        if answer.status < _CLIENT_ERROR:
+            return answer
+        async with answer:
+            body = await answer.read()
+        raise refusal(request.doing, read_status(answer.status, body), answer.headers)
+
+    def _url(self, request: Request) -> URL:
+        url = URL(self._credentials.host + request.path, encoded=True)
+        return url.with_query(request.query) if request.query else url
+
+    def _unreachable(self, request: Request, exc: Exception) -> Retryable:
+        if isinstance(exc, aiohttp.InvalidURL):
+            raise Broken(f"{request.doing}: {exc}") from exc
+        return Unreachable(f"{request.doing} at {self.host}: {_text(exc)}")
+
+
+def open_session(credentials: Credentials, *, max_connections: int) -> aiohttp.ClientSession:
+    """Return a session with a bounded pool of kept-alive connections.
+
+    Proxies of the environment are used, as Go's client does, but never for a loopback address.
+    """
+    connector = aiohttp.TCPConnector(
+        limit=max_connections, keepalive_timeout=_KEEP_ALIVE_S, ssl=credentials.tls
+    )
+    return aiohttp.ClientSession(
+        connector=connector,
+        trust_env=not _is_loopback(credentials.host),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=10.0),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        read_bufsize=_READ_BUFFER,
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    name = urlsplit(host).hostname or ""
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return name == "localhost"
+
+
+def _text(exc: Exception) -> str:
+    """Return a library's message, or its name where it has none (a reset connection)."""
+    return str(exc) or type(exc).__name__

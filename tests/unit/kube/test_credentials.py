@@ -1,0 +1,328 @@
+"""Credentials from every kind of kubeconfig, and their rotation while we run."""
+
+import base64
+import datetime as dt
+import json as stdjson
+import ssl
+import stat
+import tempfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+from shared.api.kinds import POD
+from shared.kube.config import connect, find_source
+from shared.kube.errors import Unreachable
+from shared.kube.sources import InClusterSource, KubeconfigSource
+from shared.runtime.clock import SystemClock
+from shared.runtime.errors import Rejected, Retryable
+from tests.support.certificates import Authority
+from tests.support.scripted_api import ScriptedApi, json, status
+
+PLUGIN = """#!/bin/sh
+n=$(cat "{dir}/n"); n=$((n + 1)); echo $n > "{dir}/n"
+cat <<EOF
+{{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
+  "status": {{"token": "t$n"{expiry}}}}}
+EOF
+"""
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path / "ca")
+
+
+def write_plugin(directory: Path, expires_in_s: float | None = None) -> Path:
+    """A plugin that hands out t1, t2, … and counts its runs in the file `n`."""
+    (directory / "n").write_text("0\n")
+    expiry = ""
+    if expires_in_s is not None:
+        at = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=expires_in_s)
+        expiry = f', "expirationTimestamp": "{at:%Y-%m-%dT%H:%M:%SZ}"'
+    file = directory / "plugin"
+    file.write_text(PLUGIN.format(dir=directory, expiry=expiry))
+    file.chmod(file.stat().st_mode | stat.S_IXUSR)
+    return file
+
+
+def exec_section(command: str, **more: str) -> dict[str, object]:
+    return {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": command,
+        "interactiveMode": "Never",
+        **more,
+    }
+
+
+def tokens(api: ScriptedApi) -> list[str | None]:
+    return [seen.headers.get("Authorization") for seen in api.seen]
+
+
+async def ask(api: ScriptedApi, kubeconfig: Path, times: int = 1) -> None:
+    async with await connect(str(kubeconfig), user_agent="t") as kube:
+        for _ in range(times):
+            await kube.get(POD, "ns", "p")
+
+
+async def test_a_token_file_is_read_again_when_it_is_replaced(
+    api: ScriptedApi, tmp_path: Path
+) -> None:
+    (tmp_path / "token").write_text("first\n")
+    file = tmp_path / "kubeconfig"
+    file.write_text(api.kubeconfig(tokenFile="token", token="stale"))
+    api.then(*[json({})] * 3)
+    async with await connect(str(file), user_agent="t") as kube:
+        await kube.get(POD, "ns", "p")
+        (tmp_path / "new").write_text("second\n")
+        (tmp_path / "new").rename(tmp_path / "token")
+        await kube.get(POD, "ns", "p")
+        (tmp_path / "token").unlink()  # being replaced, not gone
+        await kube.get(POD, "ns", "p")
+    assert tokens(api) == ["Bearer first", "Bearer second", "Bearer second"]
+
+
+async def test_a_plugin_without_expiry_runs_once_and_again_after_a_401(
+    api: ScriptedApi, tmp_path: Path
+) -> None:
+    write_plugin(tmp_path)
+    file = tmp_path / "kubeconfig"
+    file.write_text(api.kubeconfig(exec=exec_section("./plugin")))
+    api.then(json({}), json({}), status(401), json({}))
+    await ask(api, file, times=3)
+    assert tokens(api) == ["Bearer t1", "Bearer t1", "Bearer t1", "Bearer t2"]
+
+
+async def test_a_plugin_that_helps_no_more_is_not_run_for_each_401(
+    api: ScriptedApi, tmp_path: Path
+) -> None:
+    write_plugin(tmp_path)
+    file = tmp_path / "kubeconfig"
+    file.write_text(api.kubeconfig(exec=exec_section("./plugin")))
+    api.then(*[status(401, "Unauthorized")] * 10)
+    async with await connect(str(file), user_agent="t") as kube:
+        for _ in range(4):
+            with pytest.raises(Retryable, match="Unauthorized"):
+                await kube.get(POD, "ns", "p")
+    assert (tmp_path / "n").read_text().strip() == "2"
+
+
+async def test_a_plugin_token_is_renewed_before_it_expires(
+    api: ScriptedApi, tmp_path: Path
+) -> None:
+    clock = SteppedClock()
+    write_plugin(tmp_path, expires_in_s=100)
+    file = tmp_path / "kubeconfig"
+    file.write_text(api.kubeconfig(exec=exec_section("./plugin")))
+    api.then(*[json({})] * 3)
+    async with await connect(str(file), user_agent="t", clock=clock) as kube:
+        await kube.get(POD, "ns", "p")
+        clock.ahead_s = 70
+        await kube.get(POD, "ns", "p")
+        clock.ahead_s = 85
+        await kube.get(POD, "ns", "p")
+    assert tokens(api) == ["Bearer t1", "Bearer t1", "Bearer t2"]
+
+
+class SteppedClock(SystemClock):
+    """The system's clock, moved ahead by a test."""
+
+    ahead_s = 0.0
+
+    def now(self) -> float:
+        return super().now() + self.ahead_s
+
+
+async def test_a_plugin_that_fails_later_leaves_the_old_token_in_use(
+    api: ScriptedApi, tmp_path: Path
+) -> None:
+    clock = SteppedClock()
+    plugin = write_plugin(tmp_path, expires_in_s=100)
+    file = tmp_path / "kubeconfig"
+    file.write_text(api.kubeconfig(exec=exec_section("./plugin")))
+    api.then(*[json({})] * 2)
+    async with await connect(str(file), user_agent="t", clock=clock) as kube:
+        await kube.get(POD, "ns", "p")
+        plugin.write_text("#!/bin/sh\necho no network >&2\nexit 1\n")
+        clock.ahead_s = 99
+        await kube.get(POD, "ns", "p")
+    assert tokens(api) == ["Bearer t1", "Bearer t1"]
+
+
+async def test_a_plugin_that_fails_at_the_start_says_what_it_said(
+    api: ScriptedApi, tmp_path: Path
+) -> None:
+    plugin = write_plugin(tmp_path)
+    plugin.write_text("#!/bin/sh\necho please log in >&2\nexit 1\n")
+    file = tmp_path / "kubeconfig"
+    file.write_text(api.kubeconfig(exec=exec_section("./plugin")))
+    with pytest.raises(Retryable, match="please log in"):
+        await ask(api, file)
+
+
+async def test_a_plugin_that_is_not_installed_gives_its_hint(
+    api: ScriptedApi, tmp_path: Path
+) -> None:
+    file = tmp_path / "kubeconfig"
+    section = exec_section("no-such-plugin", installHint="get it from\nexample.com")
+    file.write_text(api.kubeconfig(exec=section))
+    with pytest.raises(Rejected, match=r"no-such-plugin: No such file.*get it from example\.com"):
+        await ask(api, file)
+
+
+async def test_basic_authentication_still_works(api: ScriptedApi, tmp_path: Path) -> None:
+    file = tmp_path / "kubeconfig"
+    file.write_text(api.kubeconfig(username="u", password="p"))
+    api.then(json({}))
+    await ask(api, file)
+    assert tokens(api) == ["Basic " + base64.b64encode(b"u:p").decode()]
+
+
+@pytest.mark.parametrize("inline", [True, False], ids=["inline data", "files"])
+async def test_client_certificates_are_presented_and_the_server_is_checked(
+    tmp_path: Path, authority: Authority, inline: bool
+) -> None:
+    client = authority.issue("someone")
+
+    def named(name: str, path: Path) -> dict[str, str]:
+        data = base64.b64encode(path.read_bytes()).decode()
+        return {f"{name}-data": data} if inline else {name: str(path)}
+
+    async with ScriptedApi().serving(authority.server_context()) as api:
+        api.cluster = named("certificate-authority", authority.ca_file)
+        file = tmp_path / "kubeconfig"
+        user = named("client-certificate", client.cert) | named("client-key", client.key)
+        file.write_text(api.kubeconfig(**user))
+        api.then(json({}))
+        await ask(api, file)
+        assert [seen.client for seen in api.seen] == ["someone"]
+
+
+async def test_no_key_is_left_in_temporary_files(
+    tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    client = authority.issue("someone")
+    async with ScriptedApi().serving(authority.server_context()) as api:
+        api.cluster = {"certificate-authority": str(authority.ca_file)}
+        file = tmp_path / "kubeconfig"
+        encoded = {
+            "client-certificate-data": base64.b64encode(client.cert.read_bytes()).decode(),
+            "client-key-data": base64.b64encode(client.key.read_bytes()).decode(),
+        }
+        file.write_text(api.kubeconfig(**encoded))
+        async with await connect(str(file), user_agent="t"):
+            assert list(scratch.iterdir()) == []
+
+
+async def test_a_new_certificate_is_presented_without_a_new_session(
+    tmp_path: Path, authority: Authority
+) -> None:
+    client = authority.issue("before")
+    async with ScriptedApi().serving(authority.server_context()) as api:
+        api.cluster = {"certificate-authority": str(authority.ca_file)}
+        file = tmp_path / "kubeconfig"
+        file.write_text(
+            api.kubeconfig(
+                **{"client-certificate": str(client.cert), "client-key": str(client.key)}
+            )
+        )
+        api.then(json({}, Connection="close"), json({}))
+        async with await connect(str(file), user_agent="t") as kube:
+            await kube.get(POD, "ns", "p")
+            renewed = authority.issue("after")
+            renewed.key.replace(client.key)
+            renewed.cert.replace(client.cert)
+            await kube.get(POD, "ns", "p")
+        assert [seen.client for seen in api.seen] == ["before", "after"]
+
+
+async def test_a_server_of_another_authority_is_refused(
+    tmp_path: Path, authority: Authority
+) -> None:
+    stranger = Authority(tmp_path / "stranger")
+    async with ScriptedApi().serving(authority.server_context(verify=ssl.CERT_NONE)) as api:
+        api.cluster = {"certificate-authority": str(stranger.ca_file)}
+        file = tmp_path / "kubeconfig"
+        file.write_text(api.kubeconfig(token="t"))
+        with pytest.raises(Unreachable, match="certificate"):
+            await ask(api, file)
+        api.cluster = {"insecure-skip-tls-verify": True}
+        file.write_text(api.kubeconfig(token="t"))
+        api.then(json({}))
+        await ask(api, file)
+
+
+async def test_the_account_of_a_pod_is_used_and_its_token_rotates(
+    tmp_path: Path, authority: Authority
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("pod-1")
+    context = authority.server_context(verify=ssl.CERT_NONE)
+    async with ScriptedApi().serving(context) as api:
+        api.then(json({}), json({}))
+        port = api.url.rpartition(":")[2]
+        environ = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": port}
+        source = InClusterSource(
+            environ=environ, token_file=str(token), ca_file=str(authority.ca_file)
+        )
+        async with await connect(source=source, user_agent="t") as kube:
+            await kube.get(POD, "ns", "p")
+            token.write_text("pod-two")
+            await kube.get(POD, "ns", "p")
+        assert tokens(api) == ["Bearer pod-1", "Bearer pod-two"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "no such file"),
+        ("", "is empty"),
+        ("{", "while parsing"),
+        ("apiVersion: v1\nkind: Config\n", "current-context"),
+        (
+            "current-context: x\ncontexts: [{name: y, context: {cluster: c}}]\nclusters: []\n",
+            "name x",
+        ),
+    ],
+    ids=["missing", "empty", "no YAML", "no context", "unknown context"],
+)
+async def test_a_kubeconfig_that_cannot_work_is_named_with_its_fault(
+    tmp_path: Path, text: str | None, said: str
+) -> None:
+    file = tmp_path / "kubeconfig"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(Rejected, match=said) as caught:
+        await connect(str(file), user_agent="t")
+    assert str(file) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+async def test_the_context_can_be_chosen(api: ScriptedApi, tmp_path: Path) -> None:
+    config = yaml.safe_load(api.kubeconfig(token="a"))
+    config["users"].append({"name": "v", "user": {"token": "b"}})
+    config["contexts"].append({"name": "other", "context": {"cluster": "c", "user": "v"}})
+    file = tmp_path / "kubeconfig"
+    file.write_text(stdjson.dumps(config))
+    api.then(json({}))
+    async with await connect(str(file), context="other", user_agent="t") as kube:
+        await kube.get(POD, "ns", "p")
+    assert tokens(api) == ["Bearer b"]
+
+
+def test_without_any_configuration_the_message_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(Rejected, match="--kubeconfig"):
+        find_source(None, context=None, clock=SystemClock(), environ={})
+
+
+def test_the_environment_is_used_before_the_account_of_the_pod() -> None:
+    environ = {"KUBECONFIG": "/somewhere", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+    source = find_source(None, context=None, clock=SystemClock(), environ=environ)
+    assert isinstance(source, KubeconfigSource)
