@@ -1,1 +1,4 @@
-"""Values of scheduling: quantities, resources, tasks, jobs, nodes, queues."""
+"""Scheduling's vocabulary without its machinery: quantities, resources, requests of pods, statuses.
+
+Owned by the engine, read by every service that has to count resources as scheduling does.
+"""

@@ -1,1 +1,62 @@
-"""Mechanism: ledger, session, journal, hooks, tiers, explanation."""
+"""Mechanism of scheduling: replica, session, journal, hooks, placement, plan.
+
+Pure: no clock, no I/O, no log; `now`, `seed` and the configuration come in, a plan goes out. The engine
+never imports policy (actions and plugins), policy imports the engine.
+
+What the scheduler's shell uses
+-------------------------------
+>>> replica = Replica(scheduler_names=("volcano",))
+>>> replica.apply(kind, op, key, uid, obj)          # doctest: +SKIP
+    One fact: `kind` a token of `shared.api.kinds.KINDS` ("pods", "nodes", …), `op` "put" or "delete",
+    `obj` the decoded view or None. Other kinds are ignored (`replica.kinds` lists those that are not).
+    Raises `BadFact` for an object that cannot be read; it then counts as absent. Log it, go on.
+>>> plan = decide(replica, config, now=…, seed=…, cycle=…)   # services.scheduler.decide
+    One cycle. The replica is the same before and after. No facts may be applied meanwhile.
+>>> replica.assume(intent, [(pod key, uid, node), …])
+>>> replica.assume_evictions(intent, [(pod key, uid), …])
+    After publishing an intent under its id, one call per intent.
+>>> replica.adopt(plan)
+    After publishing the plan's statuses (podgroups, pods, queues): they are gone by, and not wanted
+    again, until the objects show them. Not adopting means that the next plan wants them again.
+>>> replica.outcome(intent, [(uid, result), …])
+    `result` is the value of `shared.contracts.messages.Result`. Only conflict, gone, failed and
+    spared end an assumption; facts end the others.
+>>> replica.audit()
+    Repairs node usage from the pods and returns the drifts, which should be none.
+
+After a restart: apply STATE, `assume` what COMMAND holds, `outcome` what OUTCOME says, in this order or
+any other, then decide.
+"""
+
+from services.scheduler.engine.nodes import Drift
+from services.scheduler.engine.plan import (
+    Eviction,
+    Explanation,
+    GangBinds,
+    Nomination,
+    Plan,
+    PlannedBind,
+    PodConditionWanted,
+    PodGroupStatusWanted,
+    QueueAllocated,
+    Shortage,
+)
+from services.scheduler.engine.records import Condition
+from services.scheduler.engine.replica import BadFact, Replica
+
+__all__ = [
+    "BadFact",
+    "Condition",
+    "Drift",
+    "Eviction",
+    "Explanation",
+    "GangBinds",
+    "Nomination",
+    "Plan",
+    "PlannedBind",
+    "PodConditionWanted",
+    "PodGroupStatusWanted",
+    "QueueAllocated",
+    "Replica",
+    "Shortage",
+]

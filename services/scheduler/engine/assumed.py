@@ -1,0 +1,79 @@
+"""Assumptions: what was asked of the binder and is not yet seen on the API server (design §3).
+
+A pod counts on its node from the moment its intent is published until STATE shows this uid bound,
+terminal or gone, or another uid under its name, or OUTCOME says conflict, gone or failed for that very
+intent. `bound` alone does not end it, nor does time. A victim stays Releasing by the same rule.
+"""
+
+import enum
+from typing import Final
+
+from msgspec import Struct
+
+from shared.model.status import PREEMPTABLE, TERMINAL, TaskStatus
+
+_ENDING_RESULTS: Final = frozenset({"conflict", "gone", "failed", "spared"})
+
+
+class Purpose(enum.Enum):
+    """What the binder was asked to do with a pod."""
+
+    BIND = "bind"
+    EVICT = "evict"
+
+
+class Assumption(Struct, frozen=True, kw_only=True):
+    """One pod of one intent."""
+
+    intent: str
+    purpose: Purpose
+    pod: str
+    """Key of the pod."""
+    node: str = ""
+    """Node that it is bound to; empty for an eviction."""
+
+
+class Assumptions:
+    """The assumptions by pod uid. Those for pods that no fact has shown yet wait here."""
+
+    def __init__(self) -> None:
+        self._by_uid: dict[str, Assumption] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_uid)
+
+    def get(self, uid: str) -> Assumption | None:
+        """Return what is assumed of a pod."""
+        return self._by_uid.get(uid)
+
+    def add(self, uid: str, assumption: Assumption) -> None:
+        """Assume; a later intent for the same pod takes the place of an earlier one."""
+        self._by_uid[uid] = assumption
+
+    def drop(self, uid: str) -> None:
+        """Forget: the pod is gone or has become another one."""
+        self._by_uid.pop(uid, None)
+
+    def outcome(self, intent: str, uid: str, result: str) -> bool:
+        """Take an item of an outcome in; return whether an assumption ended by it."""
+        assumption = self._by_uid.get(uid)
+        if assumption is None or assumption.intent != intent or result not in _ENDING_RESULTS:
+            return False
+        del self._by_uid[uid]
+        return True
+
+    def overlay(self, uid: str, status: TaskStatus, node: str) -> tuple[TaskStatus, str]:
+        """Return the status and node to go by, given what the fact says; ends what it fulfils."""
+        assumption = self._by_uid.get(uid)
+        if assumption is None:
+            return status, node
+        if TERMINAL[status]:
+            del self._by_uid[uid]
+            return status, node
+        if assumption.purpose is Purpose.EVICT:
+            return (TaskStatus.RELEASING if PREEMPTABLE[status] else status), node
+        if node or status is not TaskStatus.PENDING:
+            # Bound, wherever: the object's word ends it. A pending pod being deleted holds nothing.
+            del self._by_uid[uid]
+            return status, node
+        return TaskStatus.BINDING, assumption.node

@@ -1,0 +1,192 @@
+"""Labels and taints of nodes, interned so that a selector is one comparison over all nodes.
+
+A label key that some class asks for gets a column of value numbers (-1 = absent), built when it is
+first asked for and kept up from then on. Taints are interned as whole sets, because clusters have few
+distinct ones.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pumice.plugins import BoolArray, IntArray
+from shared.api.selectors import (
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    Taint,
+)
+
+_NAME_FIELD = "metadata.name"
+
+
+class NodeAttributes:
+    """What node objects say that placement reads beside amounts, one entry per ledger column."""
+
+    def __init__(self) -> None:
+        self.generation = 0
+        """Grows with every change; masks are kept per generation."""
+        self.names: list[str] = []
+        self._labels: list[Mapping[str, str]] = []
+        self._keys: dict[str, _KeyColumn] = {}
+        self._taint_sets: dict[tuple[Taint, ...], int] = {}
+        self._taints: list[int] = []
+        self._unschedulable: list[bool] = []
+
+    def set(
+        self,
+        column: int,
+        name: str,
+        labels: Mapping[str, str],
+        taints: tuple[Taint, ...],
+        *,
+        unschedulable: bool,
+    ) -> None:
+        """Take over what a node object says; does nothing when it says the same as before."""
+        taint_set = self._taint_sets.setdefault(taints, len(self._taint_sets))
+        if column == len(self.names):
+            self.names.append("")
+            self._labels.append({})
+            self._taints.append(-1)
+            self._unschedulable.append(False)
+        elif (
+            self.names[column] == name
+            and self._taints[column] == taint_set
+            and self._unschedulable[column] == unschedulable
+            and self._labels[column] == labels
+        ):
+            return
+        self.generation += 1
+        self.names[column] = name
+        self._labels[column] = labels
+        self._taints[column] = taint_set
+        self._unschedulable[column] = unschedulable
+        for key, values in self._keys.items():
+            values.set(column, labels.get(key))
+
+    def unset(self, column: int) -> None:
+        """Forget a removed node."""
+        self.set(column, "", {}, (), unschedulable=False)
+
+    # --- questions over all nodes ------------------------------------------------------------
+
+    def values(self, key: str) -> NDArray[np.object_]:
+        """Return the value of a label on each node, None where it is absent."""
+        return np.array([labels.get(key) for labels in self._labels], dtype=np.object_)
+
+    def unschedulable(self) -> BoolArray:
+        """Return which nodes are cordoned."""
+        return np.array(self._unschedulable, dtype=np.bool_)
+
+    def taints(self, judge: Callable[[Sequence[Taint]], int]) -> IntArray:
+        """Return a judgement of each node's taints; asked once per distinct set."""
+        verdicts = np.array([judge(taints) for taints in self._taint_sets], dtype=np.int64)
+        return verdicts[np.array(self._taints, dtype=np.int64)] if self._taints else verdicts[:0]
+
+    def matching(self, selector: Mapping[str, str]) -> BoolArray:
+        """Return which nodes have all these labels."""
+        result = np.ones(len(self.names), dtype=np.bool_)
+        for key, value in selector.items():
+            result &= self._key(key).equal(value)
+        return result
+
+    def selected(self, selector: NodeSelector) -> BoolArray:
+        """Return which nodes at least one term of the selector matches."""
+        result = np.zeros(len(self.names), dtype=np.bool_)
+        for term in selector.node_selector_terms:
+            result |= self.term(term)
+        return result
+
+    def term(self, term: NodeSelectorTerm) -> BoolArray:
+        """Return which nodes a term matches; an empty term matches none."""
+        size = len(self.names)
+        if not term.match_expressions and not term.match_fields:
+            return np.zeros(size, dtype=np.bool_)
+        result = np.ones(size, dtype=np.bool_)
+        for expression in term.match_expressions:
+            result &= self._key(expression.key).match(expression)
+        for expression in term.match_fields:
+            result &= self._field(expression)
+        return result
+
+    def _field(self, expression: NodeSelectorRequirement) -> BoolArray:
+        # The API server admits only `metadata.name` here; anything else matches no node.
+        found = np.array([name in expression.values for name in self.names], dtype=np.bool_)
+        if expression.key != _NAME_FIELD or expression.operator not in {"In", "NotIn"}:
+            return np.zeros(len(self.names), dtype=np.bool_)
+        return found if expression.operator == "In" else ~found
+
+    def _key(self, key: str) -> "_KeyColumn":
+        column = self._keys.get(key)
+        if column is None:
+            column = self._keys[key] = _KeyColumn([labels.get(key) for labels in self._labels])
+        return column
+
+
+class _KeyColumn:
+    """The values of one label key over all nodes, as numbers."""
+
+    def __init__(self, values: Sequence[str | None]) -> None:
+        self._numbers: dict[str, int] = {}
+        self._per_node: list[int] = [self._number(value) for value in values]
+        self._array: IntArray | None = None
+
+    def _number(self, value: str | None) -> int:
+        return -1 if value is None else self._numbers.setdefault(value, len(self._numbers))
+
+    def set(self, column: int, value: str | None) -> None:
+        if column == len(self._per_node):
+            self._per_node.append(-1)
+        self._per_node[column] = self._number(value)
+        self._array = None
+
+    def _values(self) -> IntArray:
+        if self._array is None:
+            self._array = np.array(self._per_node, dtype=np.int64)
+        return self._array
+
+    def equal(self, value: str) -> BoolArray:
+        """Return where the label has this value."""
+        number = self._numbers.get(value, -2)
+        return self._values() == number
+
+    def match(self, expression: NodeSelectorRequirement) -> BoolArray:
+        """Return where the expression holds; an unknown operator holds nowhere."""
+        values = self._values()
+        match expression.operator:
+            case "Exists":
+                return values >= 0
+            case "DoesNotExist":
+                return values < 0
+            case "In":
+                return self._among(expression.values)
+            case "NotIn":
+                return ~self._among(expression.values)
+            case "Gt" | "Lt":
+                return self._beyond(expression)
+            case _:
+                return np.zeros(len(values), dtype=np.bool_)
+
+    def _among(self, wanted: Sequence[str]) -> BoolArray:
+        numbers = [self._numbers[value] for value in wanted if value in self._numbers]
+        return np.isin(self._values(), numbers)
+
+    def _beyond(self, expression: NodeSelectorRequirement) -> BoolArray:
+        values = self._values()
+        bound = _integer(expression.values[0]) if len(expression.values) == 1 else None
+        if bound is None:
+            return np.zeros(len(values), dtype=np.bool_)
+        holds = [False] * (len(self._numbers) + 1)  # the last entry answers for "absent" (-1)
+        for text, number in self._numbers.items():
+            value = _integer(text)
+            if value is not None:
+                holds[number] = value > bound if expression.operator == "Gt" else value < bound
+        return np.array(holds, dtype=np.bool_)[values]
+
+
+def _integer(text: str) -> int | None:
+    try:
+        return int(text)
+    except ValueError:
+        return None

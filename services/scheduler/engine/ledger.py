@@ -1,0 +1,149 @@
+"""The ledger: what every node has and holds, as integer arrays with one column per node.
+
+Arrays are resource-major (a row per resource), so that a test over all nodes reads only the rows of
+the resources that are asked for. Columns belong to nodes by index; a removed node's column is emptied
+and reused. The ledger knows amounts, not pods: the replica derives usage from the pods of a node, and
+`audit` of the replica holds the two together.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from pumice.plugins import BoolArray, IntArray
+from services.scheduler.engine.dimensions import PODS_DIM
+from services.scheduler.engine.shapes import TaskClass
+
+_FIRST_COLUMNS: Final = 64
+
+
+class Ledger:
+    """Amounts per resource and node. `used` includes what is being released (T08)."""
+
+    def __init__(self, capacity: int) -> None:
+        self.size = 0
+        """Columns in use, removed nodes included."""
+        self.allocatable = self._zeros(capacity)
+        self.used = self._zeros(capacity)
+        self.releasing = self._zeros(capacity)
+        self.pipelined = self._zeros(capacity)
+        self.evicted = self._zeros(capacity)
+        """What this session's evictions will free: still used, but no longer requested."""
+        self.scoring = np.zeros((2, _FIRST_COLUMNS), dtype=np.int64)
+        """Milli-CPU and bytes requested as scorers count them, pipelined included."""
+        self.alive: BoolArray = np.zeros(_FIRST_COLUMNS, dtype=np.bool_)
+        self.changes: list[IntArray] = []
+        """Columns that changed, in order; a reader remembers how far it has read."""
+
+    @staticmethod
+    def _zeros(capacity: int) -> IntArray:
+        return np.zeros((capacity, _FIRST_COLUMNS), dtype=np.int64)
+
+    # --- shape -------------------------------------------------------------------------------
+
+    def add_column(self) -> int:
+        """Return the index of a new, empty column."""
+        column = self.size
+        if column == self.alive.shape[0]:
+            self._resize(columns=column * 2)
+        self.size += 1
+        return column
+
+    def grow_rows(self, capacity: int) -> None:
+        """Make room for more resources."""
+        self._resize(rows=capacity)
+
+    def _resize(self, *, rows: int = 0, columns: int = 0) -> None:
+        for name in ("allocatable", "used", "releasing", "pipelined", "evicted"):
+            setattr(self, name, _padded(getattr(self, name), rows, columns))
+        self.scoring = _padded(self.scoring, 2, columns)
+        if columns:
+            self.alive = np.pad(self.alive, (0, columns - self.alive.shape[0]))
+
+    # --- nodes -------------------------------------------------------------------------------
+
+    def set_node(self, column: int, allocatable: IntArray) -> None:
+        """State what a node has."""
+        self.alive[column] = True
+        self.allocatable[:, column] = allocatable
+
+    def clear(self, column: int) -> None:
+        """Empty a column: the node is gone or its usage is about to be derived again."""
+        self.alive[column] = False
+        for array in (self.allocatable, self.used, self.releasing, self.pipelined, self.evicted):
+            array[:, column] = 0
+        self.scoring[:, column] = 0
+
+    # --- usage -------------------------------------------------------------------------------
+
+    def hold(self, column: int, shape: TaskClass, count: int, *, releasing: bool) -> None:
+        """Count `count` tasks of a class in on a node (out when negative), as facts say."""
+        self.used[:, column] += count * shape.request
+        cpu, memory = shape.scoring_request
+        self.scoring[0, column] += count * cpu
+        self.scoring[1, column] += count * memory
+        if releasing:
+            self.releasing[:, column] += count * shape.request
+
+    def place(
+        self, columns: IntArray, counts: IntArray, shape: TaskClass, *, waiting: bool
+    ) -> None:
+        """Count tasks in on distinct nodes by decision; negative counts take it back.
+
+        `waiting` tasks hold nothing yet but are promised what is being released (Pipelined).
+        """
+        target = self.pipelined if waiting else self.used
+        for dim in shape.dims:
+            amount = int(shape.request[dim])
+            if amount:
+                target[dim, columns] += counts * amount
+        self._score(columns, counts, shape)
+
+    def evict(self, columns: IntArray, counts: IntArray, shape: TaskClass) -> None:
+        """Count tasks as being released by decision; negative counts take it back."""
+        for dim in shape.dims:
+            amount = int(shape.request[dim])
+            if amount:
+                self.releasing[dim, columns] += counts * amount
+                self.evicted[dim, columns] += counts * amount
+        self._score(columns, -counts, shape)
+
+    def _score(self, columns: IntArray, counts: IntArray, shape: TaskClass) -> None:
+        cpu, memory = shape.scoring_request
+        self.scoring[0, columns] += counts * cpu
+        self.scoring[1, columns] += counts * memory
+        self.changes.append(columns)
+
+    # --- questions ---------------------------------------------------------------------------
+
+    def idle(self, dim: int) -> IntArray:
+        """Return what is free now, per node."""
+        return self.allocatable[dim, : self.size] - self.used[dim, : self.size]
+
+    def future_idle(self, dim: int) -> IntArray:
+        """Return what is free once releases have happened and promises are kept (T08)."""
+        upto = self.size
+        return (
+            self.allocatable[dim, :upto]
+            - self.used[dim, :upto]
+            + self.releasing[dim, :upto]
+            - self.pipelined[dim, :upto]
+        )
+
+    def total(self) -> IntArray:
+        """Return the allocatable amounts of all nodes together."""
+        return self.allocatable[:, : self.size].sum(axis=1)
+
+    def total_used(self) -> IntArray:
+        """Return the used amounts of all nodes together."""
+        return self.used[:, : self.size].sum(axis=1)
+
+    def pods(self, column: int) -> int:
+        """Return the number of pods that a node holds."""
+        return int(self.used[PODS_DIM, column])
+
+
+def _padded(array: IntArray, rows: int, columns: int) -> IntArray:
+    more_rows = max(0, rows - array.shape[0])
+    more_columns = max(0, columns - array.shape[1])
+    return np.pad(array, ((0, more_rows), (0, more_columns)))

@@ -1,0 +1,181 @@
+"""Nodes and the pods on them: the only place that turns pods into usage of the ledger.
+
+A pod's usage is counted in once and counted out exactly as it was counted in, keyed by uid, so that
+facts may come twice or in any order. Pods on a node whose object is not known yet are kept and count
+as soon as it is (field notes §2, 6).
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from services.scheduler.engine.dimensions import Dimensions
+from services.scheduler.engine.labels import NodeAttributes
+from services.scheduler.engine.ledger import Ledger
+from services.scheduler.engine.records import NOWHERE, Task
+from services.scheduler.engine.shapes import TaskClass
+from shared.api import keys
+from shared.api.core import Node
+from shared.model.quantity import BadQuantity, units
+from shared.model.resources import CPU, MEMORY
+from shared.model.status import TERMINAL, TaskStatus
+
+
+class Held(NamedTuple):
+    """How a pod was counted on its node."""
+
+    shape: TaskClass
+    releasing: bool
+    task: Task
+
+
+class NodeRecord:
+    """A node by name: its column, or NOWHERE while only pods have spoken of it."""
+
+    __slots__ = ("column", "held")
+
+    def __init__(self) -> None:
+        self.column = NOWHERE
+        self.held: dict[str, Held] = {}
+
+
+class Drift(NamedTuple):
+    """A node whose ledger column is not the sum of its pods; the audit has repaired it."""
+
+    node: str
+    resource: str
+    ledger: int
+    derived: int
+
+
+class Nodes:
+    """All nodes, their ledger columns, labels and pods."""
+
+    def __init__(self, dimensions: Dimensions) -> None:
+        self._dimensions = dimensions
+        self.ledger = Ledger(dimensions.capacity)
+        self.attributes = NodeAttributes()
+        self._by_name: dict[str, NodeRecord] = {}
+        self._free: list[int] = []
+
+    # --- facts about nodes -------------------------------------------------------------------
+
+    def put(self, name: str, node: Node) -> None:
+        """Take over a node object. Raises `BadQuantity`."""
+        allocatable = self._dimensions.parse(node.status.allocatable)
+        for resource, amount in _oversubscription(node.metadata.annotations).items():
+            allocatable[self._dimensions.index(resource)] += amount
+        record = self._by_name.setdefault(name, NodeRecord())
+        fresh = record.column == NOWHERE
+        if fresh:
+            record.column = self._free.pop() if self._free else self.ledger.add_column()
+        self.ledger.set_node(record.column, self._dimensions.fitted(allocatable))
+        self.attributes.set(
+            record.column,
+            name,
+            node.metadata.labels,
+            node.spec.taints,
+            unschedulable=node.spec.unschedulable,
+        )
+        if fresh:
+            for held in record.held.values():
+                self.ledger.hold(record.column, held.shape, 1, releasing=held.releasing)
+
+    def remove(self, name: str) -> None:
+        """Forget a node object; its pods stay known."""
+        record = self._by_name.get(name)
+        if record is None or record.column == NOWHERE:
+            return
+        self.ledger.clear(record.column)
+        self.attributes.unset(record.column)
+        self._free.append(record.column)
+        record.column = NOWHERE
+        if not record.held:
+            del self._by_name[name]
+
+    # --- facts about pods --------------------------------------------------------------------
+
+    def hold(self, task: Task) -> None:
+        """Count a task in where it is; terminal tasks hold nothing."""
+        if not task.node or TERMINAL[task.status]:
+            return
+        record = self._by_name.setdefault(task.node, NodeRecord())
+        held = Held(task.shape, task.status == TaskStatus.RELEASING, task)
+        record.held[task.uid] = held
+        if record.column != NOWHERE:
+            self.ledger.hold(record.column, held.shape, 1, releasing=held.releasing)
+
+    def release(self, task: Task) -> None:
+        """Count a task out exactly as it was counted in."""
+        record = self._by_name.get(task.node) if task.node else None
+        held = record.held.pop(task.uid, None) if record else None
+        if record is None or held is None:
+            return
+        if record.column != NOWHERE:
+            self.ledger.hold(record.column, held.shape, -1, releasing=held.releasing)
+        elif not record.held:
+            del self._by_name[task.node]
+
+    # --- questions ---------------------------------------------------------------------------
+
+    def column(self, name: str) -> int:
+        """Return a node's column, NOWHERE when it has no object."""
+        record = self._by_name.get(name)
+        return record.column if record else NOWHERE
+
+    def name(self, column: int) -> str:
+        """Return the name of the node in a column."""
+        return self.attributes.names[column]
+
+    def tasks_on(self, name: str) -> Iterator[Task]:
+        """Return the tasks that a node holds."""
+        record = self._by_name.get(name)
+        return iter([held.task for held in record.held.values()] if record else [])
+
+    def count(self) -> int:
+        """Return the number of nodes that have an object."""
+        return int(self.ledger.alive[: self.ledger.size].sum())
+
+    def audit(self) -> list[Drift]:
+        """Derive every column from the pods again; repair and report what differs."""
+        ledger, capacity = self.ledger, self._dimensions.capacity
+        used = np.zeros((capacity, ledger.size), dtype=np.int64)
+        releasing = np.zeros_like(used)
+        scoring = np.zeros((2, ledger.size), dtype=np.int64)
+        for record in self._by_name.values():
+            if record.column == NOWHERE:
+                continue
+            for held in record.held.values():
+                used[:, record.column] += held.shape.request
+                scoring[:, record.column] += held.shape.scoring_request
+                if held.releasing:
+                    releasing[:, record.column] += held.shape.request
+        drifts = [
+            Drift(self.name(column), self._dimensions.names[dim], int(kept), int(derived))
+            for array, truth in ((ledger.used, used), (ledger.releasing, releasing))
+            for dim, column, kept, derived in _differences(array[:, : ledger.size], truth)
+        ]
+        ledger.used[:, : ledger.size] = used
+        ledger.releasing[:, : ledger.size] = releasing
+        ledger.scoring[:, : ledger.size] = scoring
+        return drifts
+
+
+def _differences(
+    kept: np.ndarray, truth: np.ndarray
+) -> Iterator[tuple[int, int, int, int]]:
+    for dim, column in np.argwhere(kept != truth):
+        yield int(dim), int(column), int(kept[dim, column]), int(truth[dim, column])
+
+
+def _oversubscription(annotations: Mapping[str, str]) -> dict[str, int]:
+    """Return what a node may be oversubscribed by (KY4); unreadable amounts count as none."""
+    found = {}
+    for key, resource in ((keys.OVERSUBSCRIPTION_CPU, CPU), (keys.OVERSUBSCRIPTION_MEMORY, MEMORY)):
+        if key in annotations:
+            try:
+                found[resource] = units(annotations[key])
+            except BadQuantity:
+                continue
+    return found

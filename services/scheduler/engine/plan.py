@@ -1,0 +1,119 @@
+"""The plan: what one cycle wants of the world, as values. The shell publishes it."""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from services.scheduler.engine.records import Condition
+
+
+class PlannedBind(Struct, frozen=True, kw_only=True):
+    """One pod and its node."""
+
+    pod: str
+    uid: str
+    node: str
+
+
+class GangBinds(Struct, frozen=True, kw_only=True):
+    """Pods of one job that were placed together."""
+
+    job: str
+    """Key of the PodGroup."""
+    job_uid: str
+    queue: str
+    binds: tuple[PlannedBind, ...]
+
+
+class Eviction(Struct, frozen=True, kw_only=True):
+    """One pod that has to go, and for whom."""
+
+    pod: str
+    uid: str
+    node: str
+    job: str
+    reason: str
+    """The action that wants it."""
+    preemptor: str = ""
+    """Key of the pod that it makes room for."""
+    preemptor_uid: str = ""
+
+
+class Nomination(Struct, frozen=True, kw_only=True):
+    """A pod that waits on a node for evictions to happen (SS11 ⚠)."""
+
+    pod: str
+    uid: str
+    node: str
+
+
+class PodGroupStatusWanted(Struct, frozen=True, kw_only=True):
+    """Phase, counts and conditions that a PodGroup should show; sent only when they change."""
+
+    key: str
+    uid: str
+    phase: str
+    running: int
+    succeeded: int
+    failed: int
+    conditions: tuple[Condition, ...]
+
+
+class PodConditionWanted(Struct, frozen=True, kw_only=True):
+    """The PodScheduled condition that a pod should show (D02)."""
+
+    key: str
+    uid: str
+    condition: Condition
+
+
+class QueueAllocated(Struct, frozen=True, kw_only=True):
+    """What a queue's jobs hold, as Kubernetes quantities (SS03)."""
+
+    name: str
+    uid: str
+    allocated: Mapping[str, str]
+
+
+class Shortage(Struct, frozen=True, kw_only=True):
+    """A resource that is short for one more task of the class that failed."""
+
+    resource: str
+    requested: int
+    largest_free: int
+    """What the node with the most of it has left."""
+
+
+class Explanation(Struct, frozen=True, kw_only=True):
+    """Why a job is not (wholly) placed: the first gate that stopped it."""
+
+    job: str
+    queue: str
+    gate: str
+    """`queue`, `enqueue`, `quota`, `gang`, `predicate`, `order`."""
+    message: str
+    position: int = 0
+    """Place among the jobs of its queue in this cycle, from 1; 0 when it was not its turn."""
+    nodes: int = 0
+    """Nodes that were looked at."""
+    reasons: Mapping[str, int] = {}
+    """Reason → number of nodes."""
+    shortages: tuple[Shortage, ...] = ()
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """Everything that a cycle decided. Objects that are as they should be do not appear."""
+
+    cycle: int
+    binds: tuple[GangBinds, ...] = ()
+    evictions: tuple[Eviction, ...] = ()
+    nominations: tuple[Nomination, ...] = ()
+    podgroups: tuple[PodGroupStatusWanted, ...] = ()
+    pods: tuple[PodConditionWanted, ...] = ()
+    queues: tuple[QueueAllocated, ...] = ()
+    explanations: tuple[Explanation, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether nothing has to be published."""
+        return not (self.binds or self.evictions or self.podgroups or self.pods or self.queues)

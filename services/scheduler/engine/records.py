@@ -1,0 +1,327 @@
+"""The records that facts fold into: task, job, queue. Mutable, owned by the replica.
+
+A session changes them in place and its journal puts every change back, so nothing is copied per
+cycle. What a job knows about its tasks (statuses, roles, sums) is kept up by `Job.take` and
+`Job.drop` alone.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from pumice.plugins import IntArray
+from services.scheduler.engine.shapes import TaskClass
+from shared.model.status import HOLDS_RESOURCES, READY, TaskStatus
+
+_STATUSES: Final = len(TaskStatus)
+_PENDING: Final = TaskStatus.PENDING
+NOWHERE: Final = -1
+
+
+class Condition(NamedTuple):
+    """What scheduling says about an object; times and ids are the writer's (D01, D02)."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+
+
+class GroupStatus(NamedTuple):
+    """What a PodGroup's status says of scheduling."""
+
+    phase: str = ""
+    counters: tuple[int, int, int] = (0, 0, 0)
+    """Running, succeeded, failed."""
+    conditions: tuple[Condition, ...] = ()
+
+
+class Task:
+    """One pod as scheduling sees it."""
+
+    __slots__ = (
+        "created",
+        "deleting",
+        "fact_node",
+        "fact_status",
+        "gated",
+        "index",
+        "job_key",
+        "key",
+        "labels",
+        "name",
+        "namespace",
+        "node",
+        "nominated",
+        "ours",
+        "preemptable",
+        "priority",
+        "priority_class",
+        "role",
+        "said",
+        "shape",
+        "status",
+        "uid",
+    )
+
+    uid: str
+    key: str
+    name: str
+    namespace: str
+    job_key: str
+    """Key of the PodGroup; empty for a pod of nobody's group (KY1)."""
+    role: str
+    """Name of the job's task it is a replica of; empty when unknown."""
+    priority: int
+    priority_class: str
+    index: int
+    """Trailing number of the name, -1 when there is none (SS09)."""
+    created: str
+    labels: Mapping[str, str]
+    ours: bool
+    """Whether this scheduler is asked to place it."""
+    gated: bool
+    preemptable: bool
+    shape: TaskClass
+    nominated: str
+    deleting: bool
+    fact_status: TaskStatus
+    """What the API server's object says."""
+    fact_node: str
+    status: TaskStatus
+    """What scheduling goes by: the fact, overlaid by what was assumed or decided."""
+    node: str
+    said: Condition | None
+    """PodScheduled as last written or wanted."""
+
+    def order(self) -> tuple[int, str, str]:
+        """Return the default order within a job: index, age, uid (SS09)."""
+        return self.index, self.created, self.uid
+
+
+class Job:
+    """One PodGroup with its tasks; a group of tasks whose PodGroup has not been seen is one too."""
+
+    __slots__ = (
+        "allocated",
+        "annotations",
+        "by_status",
+        "conditions",
+        "created",
+        "decided",
+        "gated",
+        "has_group",
+        "key",
+        "min_available",
+        "min_resources",
+        "min_task_member",
+        "min_task_total",
+        "name",
+        "namespace",
+        "pending_best_effort",
+        "phase",
+        "priority",
+        "priority_class",
+        "queue",
+        "requested",
+        "roles",
+        "said",
+        "tasks",
+        "uid",
+    )
+
+    def __init__(self, key: str, capacity: int) -> None:
+        self.key = key
+        self.namespace, _, self.name = key.partition("/")
+        self.uid = ""
+        self.queue = ""
+        self.priority = 0
+        self.priority_class = ""
+        self.min_available = 0
+        self.min_task_member: Mapping[str, int] = {}
+        self.min_task_total = 0
+        self.min_resources: IntArray | None = None
+        self.created = ""
+        self.phase = ""
+        """Phase that scheduling goes by; actions change it within a session."""
+        self.conditions: tuple[Condition, ...] = ()
+        self.said = GroupStatus()
+        """Status as last written or wanted."""
+        self.decided: GroupStatus | None = None
+        """A status that was wanted and has not been seen on the object yet."""
+        self.annotations: Mapping[str, str] = {}
+        self.has_group = False
+        self.tasks: dict[str, Task] = {}
+        self.by_status: list[dict[str, Task]] = [{} for _ in range(_STATUSES)]
+        self.roles: dict[str, list[int]] = {}
+        """Role → number of tasks per status; best-effort pending ones in one more entry."""
+        self.pending_best_effort = 0
+        self.gated = 0
+        self.allocated: IntArray = np.zeros(capacity, dtype=np.int64)
+        self.requested: IntArray = np.zeros(capacity, dtype=np.int64)
+        """Amounts of tasks that hold or want resources: allocated and pending ones."""
+
+    # --- membership --------------------------------------------------------------------------
+
+    def take(self, task: Task) -> None:
+        """Count a task in, under its present status."""
+        self.tasks[task.uid] = task
+        self.by_status[task.status][task.uid] = task
+        self._count(task, 1)
+
+    def drop(self, task: Task) -> None:
+        """Count a task out."""
+        del self.tasks[task.uid]
+        del self.by_status[task.status][task.uid]
+        self._count(task, -1)
+
+    def _count(self, task: Task, sign: int) -> None:
+        status = task.status
+        if task.shape.best_effort and status == _PENDING:
+            self.pending_best_effort += sign
+        if task.gated:
+            self.gated += sign
+        self._count_role(task.role, status, sign, best_effort=task.shape.best_effort)
+        if HOLDS_RESOURCES[status]:
+            self.allocated += sign * task.shape.request
+            self.requested += sign * task.shape.request
+        elif status == _PENDING:
+            self.requested += sign * task.shape.request
+
+    def _count_role(self, role: str, status: int, count: int, *, best_effort: bool) -> None:
+        if not role:
+            return
+        counts = self.roles.get(role)
+        if counts is None:
+            counts = self.roles[role] = [0] * (_STATUSES + 1)
+        counts[status] += count
+        if best_effort and status == _PENDING:
+            counts[_STATUSES] += count
+
+    def move(self, tasks: list[Task], status: TaskStatus) -> None:
+        """Give tasks that share class, role and present status another status.
+
+        One call for the run of a gang: sums change once, not once per task.
+        """
+        first = tasks[0]
+        count, before, shape = len(tasks), first.status, first.shape
+        source, target = self.by_status[before], self.by_status[status]
+        for task in tasks:
+            del source[task.uid]
+            task.status = status
+            target[task.uid] = task
+        if shape.best_effort:
+            self.pending_best_effort += count * ((status == _PENDING) - (before == _PENDING))
+        self._count_role(first.role, before, -count, best_effort=shape.best_effort)
+        self._count_role(first.role, status, count, best_effort=shape.best_effort)
+        held = int(HOLDS_RESOURCES[status]) - int(HOLDS_RESOURCES[before])
+        if held:
+            self.allocated += (held * count) * shape.request
+        wanted = int(HOLDS_RESOURCES[status] or status == _PENDING) - int(
+            HOLDS_RESOURCES[before] or before == _PENDING
+        )
+        if wanted:
+            self.requested += (wanted * count) * shape.request
+
+    # --- figures that rules speak of (T02, T03) -----------------------------------------------
+
+    @property
+    def task_count(self) -> int:
+        """Number of tasks."""
+        return len(self.tasks)
+
+    @property
+    def ready_count(self) -> int:
+        """Tasks that count towards the gang."""
+        by_status = self.by_status
+        return sum(len(by_status[status]) for status in READY)
+
+    @property
+    def waiting_count(self) -> int:
+        """Tasks that wait on a node for a release."""
+        return len(self.by_status[TaskStatus.PIPELINED])
+
+    @property
+    def allocated_count(self) -> int:
+        """Tasks that hold resources."""
+        return sum(
+            len(tasks)
+            for tasks, holds in zip(self.by_status, HOLDS_RESOURCES, strict=True)
+            if holds
+        )
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the gang's minimum is reached, pending best-effort tasks included."""
+        return self.ready_count + self.pending_best_effort >= self.min_available
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether the PodGroup has not entered its queue (an absent phase counts as Pending)."""
+        return self.phase in {"", "Pending"}
+
+    def role_count(self, role: str, *statuses: int) -> int:
+        """Number of tasks of a role in these statuses."""
+        counts = self.roles.get(role)
+        return sum(counts[status] for status in statuses) if counts else 0
+
+    def role_best_effort(self, role: str) -> int:
+        """Number of pending best-effort tasks of a role."""
+        counts = self.roles.get(role)
+        return counts[_STATUSES] if counts else 0
+
+    @property
+    def role_minima_count(self) -> bool:
+        """Whether minima per role are looked at: not when they add up to more than the job's (T03 ⚠)."""
+        return bool(self.min_task_member) and self.min_available >= self.min_task_total
+
+    def roles_short_of(self, *statuses: int, best_effort: bool) -> dict[str, int]:
+        """Return role → tasks missing to its minimum, counting tasks in these statuses."""
+        missing = {}
+        if self.role_minima_count:
+            for role, minimum in self.min_task_member.items():
+                have = self.role_count(role, *statuses)
+                if best_effort:
+                    have += self.role_best_effort(role)
+                if have < minimum:
+                    missing[role] = minimum - have
+        return missing
+
+
+class Queue:
+    """One queue as scheduling sees it."""
+
+    __slots__ = (
+        "annotations",
+        "capability",
+        "created",
+        "deserved",
+        "guarantee",
+        "is_open",
+        "name",
+        "parent",
+        "priority",
+        "reclaimable",
+        "said_allocated",
+        "state",
+        "uid",
+        "weight",
+    )
+
+    name: str
+    uid: str
+    weight: int
+    priority: int
+    created: str
+    state: str
+    is_open: bool
+    reclaimable: bool
+    parent: str
+    capability: Mapping[str, int]
+    """Resource → amount; absent names are unlimited."""
+    guarantee: IntArray
+    deserved: IntArray
+    annotations: Mapping[str, str]
+    said_allocated: Mapping[str, str]
+    """status.allocated as last written or wanted."""

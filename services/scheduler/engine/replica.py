@@ -1,0 +1,274 @@
+"""The replica: the cluster as scheduling sees it, folded from facts and kept between cycles.
+
+Facts come in any order, twice, late or early; each is applied so that the result depends on the last
+fact per object only. Sessions change the replica in place and put everything back, so that between
+cycles it states facts and assumptions and nothing else.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from services.scheduler.engine.assumed import Assumption, Assumptions, Purpose
+from services.scheduler.engine.dimensions import Dimensions
+from services.scheduler.engine.jobs import Jobs
+from services.scheduler.engine.nodes import Drift, Nodes
+from services.scheduler.engine.plan import Plan
+from services.scheduler.engine.records import Condition, GroupStatus, Task
+from services.scheduler.engine.shapes import Shapes
+from shared.api import keys, kinds
+from shared.api.core import Pod
+from shared.model.quantity import BadQuantity
+from shared.model.status import TERMINAL, from_pod
+
+_TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+
+
+class BadFact(ValueError):
+    """A fact that cannot be scheduled by: names the object and what is wrong with it."""
+
+
+class Replica:
+    """The model that facts fold into. Everything below is one thread's; the shell sees to that."""
+
+    def __init__(self, scheduler_names: Iterable[str] = ("volcano",)) -> None:
+        self._names = frozenset(scheduler_names)
+        self.dimensions = Dimensions()
+        self.shapes = Shapes(self.dimensions)
+        self.nodes = Nodes(self.dimensions)
+        self.jobs = Jobs(self.dimensions)
+        self._capacity = self.dimensions.capacity
+        self._tasks: dict[str, Task] = {}
+        self._uid_by_key: dict[str, str] = {}
+        self._assumptions = Assumptions()
+        self._put: Mapping[str, Callable[[str, Any], None]] = {
+            kinds.POD.token: self._put_pod,
+            kinds.NODE.token: self.nodes.put,
+            kinds.PODGROUP.token: self.jobs.put_group,
+            kinds.QUEUE.token: self.jobs.put_queue,
+            kinds.PRIORITYCLASS.token: self.jobs.put_priority_class,
+        }
+        self._remove: Mapping[str, Callable[[str], None]] = {
+            kinds.POD.token: self._remove_pod,
+            kinds.NODE.token: self.nodes.remove,
+            kinds.PODGROUP.token: self.jobs.remove_group,
+            kinds.QUEUE.token: self.jobs.remove_queue,
+            kinds.PRIORITYCLASS.token: self.jobs.remove_priority_class,
+        }
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """Tokens of the kinds that are folded; facts of others may be spared."""
+        return frozenset(self._put)
+
+    # --- facts -------------------------------------------------------------------------------
+
+    def apply(self, kind: str, op: str, key: str, uid: str, obj: Any) -> None:  # noqa: ANN401
+        """Fold one fact in.
+
+        `kind` is a token of `shared.api.kinds.KINDS`, `op` is `put` or `delete`, `obj` the decoded
+        view (None for a delete). Facts of kinds that scheduling does not read are ignored. Raises
+        `BadFact`, leaving the replica as if the object did not exist.
+        """
+        if kind not in self._put:
+            return
+        if op == "delete":
+            self._delete(kind, key, uid)
+            return
+        try:
+            self._put[kind](key, obj)
+        except BadQuantity as error:
+            self._remove[kind](key)
+            raise BadFact(f"{kind} {key} (uid {uid}): {error}") from error
+        finally:
+            self._stretch()
+
+    def _delete(self, kind: str, key: str, uid: str) -> None:
+        if kind == kinds.POD.token and self._uid_by_key.get(key, uid) != uid:
+            self._assumptions.drop(uid)  # a late word about an earlier pod of that name
+            return
+        if kind == kinds.PODGROUP.token:
+            job = self.jobs.get(key)
+            if job is not None and uid and job.uid not in {uid, ""}:
+                return
+        self._remove[kind](key)
+
+    def _stretch(self) -> None:
+        capacity = self.dimensions.capacity
+        if capacity == self._capacity:
+            return
+        self._capacity = capacity
+        for shape in self.shapes.all():
+            shape.request = self.dimensions.fitted(shape.request)
+        self.nodes.ledger.grow_rows(capacity)
+        self.jobs.stretch(capacity)
+
+    def _put_pod(self, key: str, pod: Pod) -> None:
+        task = self._read(key, pod)
+        before = self._uid_by_key.get(key)
+        if before is not None:
+            old = self._tasks[before]
+            self._forget(old)
+            if before == task.uid:
+                task.said = old.said
+            else:
+                self._assumptions.drop(before)
+        if self._concerns_us(task):
+            self._tasks[task.uid] = task
+            self._uid_by_key[key] = task.uid
+            self._settle(task)
+
+    def _remove_pod(self, key: str) -> None:
+        uid = self._uid_by_key.get(key)
+        if uid is not None:
+            self._forget(self._tasks[uid])
+            self._assumptions.drop(uid)
+
+    def _read(self, key: str, pod: Pod) -> Task:
+        meta, spec, status = pod.metadata, pod.spec, pod.status
+        task = Task()
+        task.shape = self.shapes.of(pod)
+        self._stretch()
+        group = meta.annotations.get(keys.GROUP_NAME)
+        task.uid = meta.uid
+        task.key = key
+        task.name = meta.name
+        task.namespace = meta.namespace
+        task.job_key = f"{meta.namespace}/{group}" if group else ""
+        task.role = meta.annotations.get(keys.TASK_SPEC) or meta.labels.get(keys.TASK_SPEC, "")
+        task.priority = _priority(pod)
+        task.priority_class = spec.priority_class_name
+        task.index = _trailing_index(meta.name)
+        task.created = meta.creation_timestamp or ""
+        task.labels = meta.labels
+        task.ours = spec.scheduler_name in self._names
+        task.gated = bool(spec.scheduling_gates)
+        task.preemptable = _preemptable(pod)
+        task.nominated = status.nominated_node_name
+        task.deleting = meta.deletion_timestamp is not None
+        task.fact_node = spec.node_name
+        task.fact_status = from_pod(
+            status.phase, deleting=task.deleting, has_node=bool(spec.node_name)
+        )
+        task.said = _pod_scheduled(pod)
+        return task
+
+    @staticmethod
+    def _concerns_us(task: Task) -> bool:
+        """Tell whether a pod matters: it is ours to place, or it occupies a node (CA01)."""
+        return task.ours or (bool(task.fact_node) and not TERMINAL[task.fact_status])
+
+    def _settle(self, task: Task) -> None:
+        """Count a task in with the status that fact and assumption give together."""
+        task.status, task.node = self._assumptions.overlay(
+            task.uid, task.fact_status, task.fact_node
+        )
+        self.nodes.hold(task)
+        if task.job_key:
+            self.jobs.take(task)
+
+    def _unsettle(self, task: Task) -> None:
+        self.nodes.release(task)
+        if task.job_key:
+            self.jobs.drop(task)
+
+    def _forget(self, task: Task) -> None:
+        self._unsettle(task)
+        del self._tasks[task.uid]
+        del self._uid_by_key[task.key]
+
+    # --- assumptions -------------------------------------------------------------------------
+
+    def assume(self, intent: str, binds: Iterable[tuple[str, str, str]]) -> None:
+        """Count these pods on their nodes: (pod key, uid, node), published as `intent`."""
+        for key, uid, node in binds:
+            self._assume(
+                uid, Assumption(intent=intent, purpose=Purpose.BIND, pod=key, node=node)
+            )
+
+    def assume_evictions(self, intent: str, victims: Iterable[tuple[str, str]]) -> None:
+        """Count these pods as leaving: (pod key, uid), published as `intent`."""
+        for key, uid in victims:
+            self._assume(uid, Assumption(intent=intent, purpose=Purpose.EVICT, pod=key))
+
+    def _assume(self, uid: str, assumption: Assumption) -> None:
+        self._assumptions.add(uid, assumption)
+        self._resettle(uid)
+
+    def outcome(self, intent: str, items: Iterable[tuple[str, str]]) -> None:
+        """Take an outcome in: (uid, result); what failed or is gone is no longer assumed."""
+        for uid, result in items:
+            if self._assumptions.outcome(intent, uid, result):
+                self._resettle(uid)
+
+    def _resettle(self, uid: str) -> None:
+        task = self._tasks.get(uid)
+        if task is not None:
+            self._unsettle(task)
+            self._settle(task)
+
+    def adopt(self, plan: Plan) -> None:
+        """Go by the statuses of a plan that was published until the objects show them."""
+        for group in plan.podgroups:
+            counters = (group.running, group.succeeded, group.failed)
+            self.jobs.adopt(group.key, group.uid, GroupStatus(group.phase, counters, group.conditions))
+        for wanted in plan.pods:
+            task = self._tasks.get(wanted.uid)
+            if task is not None:
+                task.said = wanted.condition
+        for allocated in plan.queues:
+            queue = self.jobs.queues.get(allocated.name)
+            if queue is not None and queue.uid == allocated.uid:
+                queue.said_allocated = allocated.allocated
+        self.jobs.unjudged = {}
+
+    # --- questions ---------------------------------------------------------------------------
+
+    def task(self, uid: str) -> Task | None:
+        """Return a task."""
+        return self._tasks.get(uid)
+
+    def tasks(self) -> Iterable[Task]:
+        """Return all tasks."""
+        return self._tasks.values()
+
+    @property
+    def assumed(self) -> int:
+        """Number of pods that something is assumed of."""
+        return len(self._assumptions)
+
+    def audit(self) -> list[Drift]:
+        """Derive all node usage from the pods again; repair and report what differs."""
+        return self.nodes.audit()
+
+
+def _priority(pod: Pod) -> int:
+    """Return the task's priority: annotation, else the pod's own, else 1 (T04)."""
+    text = pod.metadata.annotations.get(keys.TASK_PRIORITY)
+    if text is not None:
+        try:
+            return int(text)
+        except ValueError:
+            pass  # an unreadable annotation counts as absent, as upstream
+    return 1 if pod.spec.priority is None else pod.spec.priority
+
+
+def _preemptable(pod: Pod) -> bool:
+    """Return whether a pod may be a victim: true unless it says otherwise (T05 ⚠)."""
+    for said in (pod.metadata.annotations, pod.metadata.labels):
+        if keys.PREEMPTABLE in said:
+            return said[keys.PREEMPTABLE] in _TRUE
+    return True
+
+
+def _trailing_index(name: str) -> int:
+    tail = name.rpartition("-")[2]
+    return int(tail) if tail.isascii() and tail.isdecimal() else -1
+
+
+def _pod_scheduled(pod: Pod) -> Condition | None:
+    for condition in pod.status.conditions:
+        if condition.type == "PodScheduled":
+            return Condition(
+                condition.type, condition.status, condition.reason, condition.message
+            )
+    return None
