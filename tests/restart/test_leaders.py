@@ -1,0 +1,113 @@
+"""Two of each: one leads and the other takes over, a zombie is refused, replicas share the work."""
+
+import time
+
+import pytest
+
+from shared.contracts.codec import decode_lease
+from shared.contracts.streams import streams
+from shared.contracts.subjects import Subjects
+from tests.restart.scene import Scene
+from tests.support.bus import admin_bus
+from tests.support.wait import until
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
+TAKE_OVER_S = 2.0
+
+
+async def leader(scene: Scene, service: str) -> str:
+    """Return the instance that holds a service's lease, read from the stream itself."""
+    cluster = scene.plane.options.cluster
+    async with admin_bus(scene.plane.nats) as bus:
+        found = await bus.last(
+            streams(cluster).lease.name, Subjects(cluster=cluster).lease(service)
+        )
+    return decode_lease(found.payload).holder if found else ""
+
+
+@pytest.mark.parametrize("service", ["cache", "scheduler"])
+async def test_a_standby_takes_over_within_two_seconds_of_a_kill(service, scene: Scene):
+    others = [name for name in ("cache", "scheduler", "binder", "controller") if name != service]
+    await scene.services.start_all(*others)
+    first = await scene.services.start(service, instance="first")
+    await until(lambda: _led_by(scene, service, "first"), describe="first leads")
+    await scene.services.start(service, instance="second")
+    await scene.burst()
+    await scene.some_bound()
+    first.kill()
+    killed = time.monotonic()
+    await until(lambda: _led_by(scene, service, "second"), deadline_s=5, describe="second leads")
+    assert time.monotonic() - killed < TAKE_OVER_S
+    await scene.all_running()
+
+
+async def _led_by(scene: Scene, service: str, instance: str) -> bool:
+    return await leader(scene, service) == f"{service}-{instance}"
+
+
+@pytest.mark.parametrize("service", ["cache", "scheduler"])
+async def test_a_frozen_leader_that_wakes_up_is_refused(service, scene: Scene):
+    others = [name for name in ("cache", "scheduler", "binder", "controller") if name != service]
+    await scene.services.start_all(*others)
+    first = await scene.services.start(service, instance="first")
+    await until(lambda: _led_by(scene, service, "first"), describe="first leads")
+    await scene.services.start(service, instance="second")
+    await scene.burst()
+    await scene.some_bound()
+    first.process.suspend()
+    await until(lambda: _led_by(scene, service, "second"), deadline_s=5, describe="second leads")
+    await scene.submit("meanwhile", 10)
+    first.process.resume()
+    await scene.all_running()
+    assert await leader(scene, service) == f"{service}-second"
+    await first.ready()
+    assert "leadership_lost" in first.log
+
+
+async def test_a_scheduler_that_starts_knows_binds_that_the_frozen_cache_does_not(scene: Scene):
+    cache = await scene.services.start("cache")
+    running = await scene.services.start_all("scheduler", "binder", "controller")
+    capacity = 320
+    await scene.submit("first", capacity * 55 // 100)
+    await scene.submit("second", capacity * 55 // 100)
+    await scene.some_bound(5)
+    cache.process.suspend()
+    await until(
+        lambda: scene.bound() == capacity * 55 // 100, deadline_s=30, describe=scene.services.logs
+    )
+    running["scheduler"].kill()
+    again = await scene.services.start("scheduler", instance="again", wait=False)
+    await until(lambda: _is_not_ready(again), describe="the new scheduler waits for a marker")
+    cache.process.resume()
+    await again.ready()
+    settled = scene.judge.events
+    await scene.submit("small", 5)
+    await until(
+        lambda: len([p for p in scene.pods("small") if p["spec"].get("nodeName")]) == 5,
+        deadline_s=30,
+        describe=scene.services.logs,
+    )
+    assert scene.judge.events > settled
+    assert scene.bound() == capacity * 55 // 100 + 5
+    scene.expected.pop("second")
+
+
+async def _is_not_ready(service) -> bool:
+    missing = await service.unready()
+    return bool(missing) and "ClientConnectorError" not in missing
+
+
+async def test_two_binders_and_two_controllers_share_the_work(scene: Scene):
+    await scene.services.start_all("cache", "scheduler")
+    binders = [await scene.services.start("binder", instance=i) for i in "ab"]
+    controllers = [await scene.services.start("controller", instance=i) for i in "ab"]
+    await scene.burst()
+    await scene.all_running()
+    for binder in binders:
+        assert await binder.metric("pumice_binder_items_total") > 0, binder.log[-2000:]
+    for controller in controllers:
+        assert await controller.metric("pumice_controller_pods_created_total") > 0
+    binders[0].kill()
+    controllers[0].kill()
+    await scene.submit("after", 20)
+    await scene.all_running()

@@ -1,0 +1,29 @@
+"""A bus connection of the administrator, for tests that look into the streams."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import structlog
+
+from pumice.local.nats import ADMIN, NatsServer
+from shared.bus.connection import Credentials, Options
+from shared.bus.nats import NatsBus, running
+from shared.runtime.clock import SystemClock
+
+
+@asynccontextmanager
+async def admin_bus(server: NatsServer, user: str = ADMIN) -> AsyncIterator[NatsBus]:
+    """Open a bus to `server` as the administrator, or as another user of it."""
+    password = server.environ(user)["PUMICE_NATS_PASSWORD"]
+    options = Options(
+        url=server.url,
+        name=f"test-{user}",
+        inbox=f"_INBOX_{user}",
+        credentials=Credentials(user=lambda: user, password=lambda: password),
+        tls=None,
+    )
+    bus = NatsBus(
+        options, clock=SystemClock(), log=structlog.get_logger(), on_status=lambda *_: None
+    )
+    async with running(bus):
+        yield bus
