@@ -1,0 +1,357 @@
+"""What the demo has seen: watch events folded into a `Scene`, and the moments that they make.
+
+Called by `pumice.demo.story` for each event; read by the view. Pure: `at_s` says when an event was
+seen, in seconds since the demo began. Times are those of seeing, because objects carry whole
+seconds only.
+
+The watches of the four kinds are independent, so a pod may be seen before its job: a `Gang` begins
+with whatever comes first.
+"""
+
+import enum
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from shared.api import keys
+from shared.api.batch import Job, JobPhase
+from shared.api.core import Node, Pod, PodPhase
+from shared.api.meta import ObjectMeta
+from shared.api.scheduling import PodGroup, PodGroupConditionType, PodGroupPhase
+from shared.model.requests import pod_request
+from shared.model.resources import parse_list
+
+Seen = Job | PodGroup | Pod | Node
+
+ENDED: Final = frozenset(
+    {JobPhase.COMPLETED, JobPhase.FAILED, JobPhase.TERMINATED, JobPhase.ABORTED}
+)
+"""Phases in which a job stays unless somebody acts (J15)."""
+
+
+class Op(enum.StrEnum):
+    """What a watch says about an object."""
+
+    SEEN = "seen"
+    GONE = "gone"
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """One watch event: an object as it is now, or as it was when it went."""
+
+    op: Op
+    obj: Seen
+
+
+class Stage(enum.StrEnum):
+    """How far a pod has come, in the order in which that happens."""
+
+    WAITING = "waiting"
+    BOUND = "bound"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    REMOVED = "removed"
+    """Deleted before it ended by itself, as a completed job does with the rest of its pods."""
+
+
+ON_NODE: Final = (Stage.BOUND, Stage.RUNNING)
+"""Stages in which a pod holds resources of its node."""
+OVER: Final = (Stage.SUCCEEDED, Stage.FAILED, Stage.REMOVED)
+
+
+class What(enum.StrEnum):
+    """Kinds of moments."""
+
+    NODE_READY = "node ready"
+    NODE_LOST = "node lost"
+    JOB_CREATED = "job created"
+    JOB_PHASE = "job phase"
+    GANG_ADMITTED = "gang admitted"
+    GANG_WAITS = "gang waits"
+    POD_CREATED = "pod created"
+    POD_BOUND = "pod bound"
+    POD_RUNNING = "pod running"
+    POD_SUCCEEDED = "pod succeeded"
+    POD_FAILED = "pod failed"
+    POD_REMOVED = "pod removed"
+
+
+_OF_STAGE: Final = {
+    Stage.RUNNING: What.POD_RUNNING,
+    Stage.SUCCEEDED: What.POD_SUCCEEDED,
+    Stage.FAILED: What.POD_FAILED,
+    Stage.REMOVED: What.POD_REMOVED,
+}
+
+
+class Moment(Struct, frozen=True, kw_only=True):
+    """Something that has just become true."""
+
+    what: What
+    at_s: float
+    gang: str = ""
+    """Key of the gang, "" for nodes."""
+    subject: str = ""
+    """Name of the pod or node."""
+    detail: str = ""
+    """The node of a binding, the new phase of a job, the reason of a wait."""
+
+
+class Member(Struct, frozen=True, kw_only=True):
+    """One pod of a gang."""
+
+    name: str
+    uid: str
+    node: str
+    stage: Stage
+    cpu_milli: int
+    memory_bytes: int
+    bound_s: float | None = None
+    """When it was first seen with a node."""
+
+
+class Milestones(Struct, frozen=True, kw_only=True):
+    """When a gang got how far; None: not yet, or never."""
+
+    created_s: float | None = None
+    admitted_s: float | None = None
+    first_bound_s: float | None = None
+    last_bound_s: float | None = None
+    running_s: float | None = None
+    ended_s: float | None = None
+
+
+class Gang(Struct, frozen=True, kw_only=True):
+    """A job with its PodGroup and its pods: one row of the view."""
+
+    key: str
+    """`namespace/name` of the job."""
+    phase: JobPhase | None = None
+    minimum: int = 0
+    """Pods that are placed together or not at all."""
+    replicas: int = 0
+    group_phase: PodGroupPhase | None = None
+    why_waiting: str = ""
+    """What scheduling last said about the group, "" when it has what it needs."""
+    members: Mapping[str, Member] = {}
+    """By pod name."""
+    milestones: Milestones = Milestones()
+
+    @property
+    def name(self) -> str:
+        """Name of the job, without its namespace."""
+        return self.key.rpartition("/")[2]
+
+    def count(self, *stages: Stage) -> int:
+        """Return how many pods are in one of `stages`."""
+        return sum(member.stage in stages for member in self.members.values())
+
+    @property
+    def placed(self) -> int:
+        """Pods that have, or had, a node."""
+        return sum(bool(member.node) for member in self.members.values())
+
+    @property
+    def waits_for(self) -> str:
+        """Why its minimum has no place yet, "" when it has one or is over."""
+        return "" if self.phase in ENDED or self.placed >= self.minimum else self.why_waiting
+
+
+class Machine(Struct, frozen=True, kw_only=True):
+    """A node, as far as the view shows it."""
+
+    name: str
+    ready: bool
+    cpu_milli: int
+    memory_bytes: int
+
+
+class Load(Struct, frozen=True, kw_only=True):
+    """What the pods on one node hold."""
+
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    pods: int = 0
+    cpu_milli_by_gang: Mapping[str, int] = {}
+
+
+class Scene:
+    """Everything seen so far: gangs by key of the job, nodes by name."""
+
+    def __init__(self) -> None:
+        self.gangs: dict[str, Gang] = {}
+        self.nodes: dict[str, Machine] = {}
+
+    def fold(self, change: Change, at_s: float) -> list[Moment]:
+        """Take in one event and return what it made true, oldest first."""
+        gone = change.op is Op.GONE
+        match change.obj:
+            case Job() as job:
+                return [] if gone else list(self._job(job, at_s))
+            case PodGroup() as group:
+                return [] if gone else list(self._group(group, at_s))
+            case Pod() as pod:
+                return list(self._pod(pod, at_s, gone=gone))
+            case Node() as node:
+                return list(self._node(node, at_s, gone=gone))
+
+    def in_order(self) -> list[Gang]:
+        """Return the gangs by age, then key."""
+        return sorted(
+            self.gangs.values(),
+            key=lambda gang: (gang.milestones.created_s or 0.0, gang.key),
+        )
+
+    def unfinished(self, names: Iterable[str]) -> list[str]:
+        """Return those of the jobs `names` (keys) that have not ended."""
+        return [name for name in names if self.gangs.get(name, Gang(key=name)).phase not in ENDED]
+
+    def load(self, node: str) -> Load:
+        """Return what the pods on `node` hold, derived from the pods alone."""
+        held = [
+            (gang.key, member)
+            for gang in self.in_order()
+            for member in gang.members.values()
+            if member.node == node and member.stage in ON_NODE
+        ]
+        by_gang: dict[str, int] = {}
+        for key, member in held:
+            by_gang[key] = by_gang.get(key, 0) + member.cpu_milli
+        return Load(
+            cpu_milli=sum(by_gang.values()),
+            memory_bytes=sum(member.memory_bytes for _, member in held),
+            pods=len(held),
+            cpu_milli_by_gang=by_gang,
+        )
+
+    def _job(self, job: Job, at_s: float) -> Iterator[Moment]:
+        key = job.metadata.key
+        gang = self.gangs.get(key, Gang(key=key))
+        phase = job.status.state.phase
+        stones = gang.milestones
+        if stones.created_s is None:
+            stones = replace(stones, created_s=at_s)
+            yield Moment(what=What.JOB_CREATED, at_s=at_s, gang=key)
+        if phase is not gang.phase and phase is not None:
+            yield Moment(what=What.JOB_PHASE, at_s=at_s, gang=key, detail=phase.value)
+            if phase is JobPhase.RUNNING and stones.running_s is None:
+                stones = replace(stones, running_s=at_s)
+            stones = replace(stones, ended_s=at_s if phase in ENDED else None)
+        self.gangs[key] = replace(
+            gang,
+            phase=phase,
+            minimum=job.spec.min_available,
+            replicas=sum(task.replicas for task in job.spec.tasks),
+            milestones=stones,
+        )
+
+    def _group(self, group: PodGroup, at_s: float) -> Iterator[Moment]:
+        owner = group.metadata.controller
+        if owner is None or owner.kind != "Job":
+            return
+        key = f"{group.metadata.namespace}/{owner.name}"
+        gang = self.gangs.get(key, Gang(key=key))
+        phase = group.status.phase
+        stones = gang.milestones
+        if stones.admitted_s is None and phase not in (None, PodGroupPhase.PENDING):
+            stones = replace(stones, admitted_s=at_s)
+            yield Moment(what=What.GANG_ADMITTED, at_s=at_s, gang=key, detail=group.spec.queue)
+        after = replace(gang, group_phase=phase, why_waiting=_why_waiting(group), milestones=stones)
+        self.gangs[key] = after
+        if after.waits_for and after.waits_for != gang.waits_for:
+            yield Moment(what=What.GANG_WAITS, at_s=at_s, gang=key, detail=after.waits_for)
+
+    def _pod(self, pod: Pod, at_s: float, *, gone: bool) -> Iterator[Moment]:
+        job = _mark(pod.metadata, keys.JOB_NAME)
+        if not job:
+            return
+        key, name = f"{pod.metadata.namespace}/{job}", pod.metadata.name
+        gang = self.gangs.get(key, Gang(key=key))
+        before = gang.members.get(name)
+        if before is not None and before.uid != pod.metadata.uid:
+            if gone:  # its successor has been seen already
+                return
+            before = None
+        after = replace(_member(pod), bound_s=before.bound_s if before else None)
+        if gone and after.stage not in OVER:
+            after = replace(after, stage=Stage.REMOVED)
+        stones = gang.milestones
+        if before is None and not gone:
+            yield Moment(what=What.POD_CREATED, at_s=at_s, gang=key, subject=name)
+        if after.node and (before is None or not before.node):
+            first = at_s if stones.first_bound_s is None else stones.first_bound_s
+            stones = replace(stones, first_bound_s=first, last_bound_s=at_s)
+            after = replace(after, bound_s=at_s)
+            yield Moment(what=What.POD_BOUND, at_s=at_s, gang=key, subject=name, detail=after.node)
+        if after.stage in _OF_STAGE and (before is None or before.stage is not after.stage):
+            yield Moment(what=_OF_STAGE[after.stage], at_s=at_s, gang=key, subject=name)
+        members = {**gang.members, name: after}
+        self.gangs[key] = replace(gang, members=members, milestones=stones)
+
+    def _node(self, node: Node, at_s: float, *, gone: bool) -> Iterator[Moment]:
+        name = node.metadata.name
+        before = self.nodes.get(name)
+        was_ready = before is not None and before.ready
+        if gone:
+            self.nodes.pop(name, None)
+            ready = False
+        else:
+            ready = any(c.type == "Ready" and c.status == "True" for c in node.status.conditions)
+            allocatable = parse_list(node.status.allocatable)
+            self.nodes[name] = Machine(
+                name=name,
+                ready=ready,
+                cpu_milli=int(allocatable.cpu_milli),
+                memory_bytes=int(allocatable.memory_bytes),
+            )
+        if ready != was_ready:
+            what = What.NODE_READY if ready else What.NODE_LOST
+            yield Moment(what=what, at_s=at_s, subject=name)
+
+
+def _member(pod: Pod) -> Member:
+    request = pod_request(pod)
+    return Member(
+        name=pod.metadata.name,
+        uid=pod.metadata.uid,
+        node=pod.spec.node_name,
+        stage=_stage(pod),
+        cpu_milli=int(request.cpu_milli),
+        memory_bytes=int(request.memory_bytes),
+    )
+
+
+def _stage(pod: Pod) -> Stage:
+    match pod.status.phase:
+        case PodPhase.SUCCEEDED:
+            return Stage.SUCCEEDED
+        case PodPhase.FAILED:
+            return Stage.FAILED
+        case PodPhase.RUNNING:
+            return Stage.RUNNING
+        case _:
+            return Stage.BOUND if pod.spec.node_name else Stage.WAITING
+
+
+def _mark(metadata: ObjectMeta, key: str) -> str:
+    """Return what a pod says about its job: the controller writes label and annotation (J31)."""
+    return metadata.annotations.get(key, "") or metadata.labels.get(key, "")
+
+
+def _why_waiting(group: PodGroup) -> str:
+    """Return the message of the Unschedulable condition, unless Scheduled is the later one."""
+    latest = ""
+    newest = ""
+    for condition in group.status.conditions:
+        if condition.status != "True":
+            continue
+        time = condition.last_transition_time or ""
+        if time < newest:
+            continue
+        newest = time
+        is_no = condition.type == PodGroupConditionType.UNSCHEDULABLE
+        latest = (condition.message or condition.reason) if is_no else ""
+    return latest

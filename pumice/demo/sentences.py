@@ -1,0 +1,167 @@
+"""Moments in words: what happened within one glance, one sentence per gang and kind of moment.
+
+The view and the plain lines tell the same sentences. Twenty pods that are bound within a tenth of a
+second are one sentence with their nodes, not twenty. Pure; ASCII only, for logs of any encoding.
+"""
+
+import enum
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from pumice.demo.model import ENDED, OVER, Gang, Moment, Scene, Stage, What
+from shared.api.batch import JobPhase
+from shared.model.quantity import format_milli
+
+_NODES_NAMED: Final = 4
+"""So many nodes are named in a sentence; the rest are counted."""
+
+
+class Tone(enum.StrEnum):
+    """How a sentence is meant; the view gives it a colour."""
+
+    NEUTRAL = "neutral"
+    GOOD = "good"
+    WAITING = "waiting"
+    BAD = "bad"
+
+
+class Sentence(Struct, frozen=True, kw_only=True):
+    """One line for a person."""
+
+    at_s: float
+    gang: str
+    """Key of the gang it is about, "" for the cluster."""
+    text: str
+    """Without the gang's name."""
+    tone: Tone = Tone.NEUTRAL
+
+    @property
+    def subject(self) -> str:
+        """What the sentence is about, for its beginning."""
+        return self.gang.rpartition("/")[2] or "cluster"
+
+
+def tell(moments: Iterable[Moment], scene: Scene) -> list[Sentence]:
+    """Return the sentences of moments that belong to one glance, in the order of their first.
+
+    `scene` is the state after them: it has the totals.
+    """
+    groups: dict[tuple[What, str, str], list[Moment]] = {}
+    for moment in moments:
+        # a phase is told by itself, however many a job runs through in one glance
+        apart = moment.detail if moment.what is What.JOB_PHASE else ""
+        groups.setdefault((moment.what, moment.gang, apart), []).append(moment)
+    return [_sentence(group, scene) for group in groups.values()]
+
+
+def _sentence(group: Sequence[Moment], scene: Scene) -> Sentence:
+    last = group[-1]
+    gang = scene.gangs.get(last.gang, Gang(key=last.gang))
+    text, tone = _TOLD[last.what](group, gang, scene)
+    return Sentence(at_s=last.at_s, gang=last.gang, text=text, tone=tone)
+
+
+def plural(count: int, noun: str) -> str:
+    """Return `1 pod`, `2 pods`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+_Told = tuple[str, Tone]
+
+
+def _node_ready(group: Sequence[Moment], _: Gang, scene: Scene) -> _Told:
+    cpu = sum(node.cpu_milli for node in scene.nodes.values() if node.ready)
+    ready = sum(node.ready for node in scene.nodes.values())
+    who = group[0].subject if len(group) == 1 else plural(len(group), "node")
+    return f"{who} ready ({plural(ready, 'node')}, {format_milli(cpu)} cpu)", Tone.NEUTRAL
+
+
+def _node_lost(group: Sequence[Moment], _: Gang, __: Scene) -> _Told:
+    return f"lost {_names(moment.subject for moment in group)}", Tone.BAD
+
+
+def _job_created(_: Sequence[Moment], gang: Gang, __: Scene) -> _Told:
+    together = "all" if gang.minimum >= gang.replicas else f"at least {gang.minimum}"
+    return f"submitted: {plural(gang.replicas, 'pod')}, {together} together", Tone.NEUTRAL
+
+
+def _job_phase(group: Sequence[Moment], gang: Gang, _: Scene) -> _Told:
+    phase = JobPhase(group[-1].detail)
+    if phase not in ENDED:
+        return f"job {phase.value}", Tone.NEUTRAL
+    started = gang.milestones.created_s
+    after = "" if started is None else f" after {group[-1].at_s - started:.1f} s"
+    tone = Tone.GOOD if phase is JobPhase.COMPLETED else Tone.BAD
+    return f"job {phase.value}{after}", tone
+
+
+def _gang_admitted(group: Sequence[Moment], _: Gang, __: Scene) -> _Told:
+    return f"gang admitted by queue {group[-1].detail}", Tone.NEUTRAL
+
+
+def _gang_waits(group: Sequence[Moment], _: Gang, __: Scene) -> _Told:
+    return f"gang waits: {group[-1].detail}", Tone.WAITING
+
+
+def _pod_created(group: Sequence[Moment], gang: Gang, _: Scene) -> _Told:
+    return f"{_pods(group, gang)} created", Tone.NEUTRAL
+
+
+def _pod_bound(group: Sequence[Moment], gang: Gang, _: Scene) -> _Told:
+    nodes = _names(moment.detail for moment in group)
+    return f"{_pods(group, gang)} bound ({_of(gang.placed, gang)}): {nodes}", Tone.NEUTRAL
+
+
+def _pod_running(group: Sequence[Moment], gang: Gang, _: Scene) -> _Told:
+    started = gang.count(Stage.RUNNING, *OVER)
+    return f"{_pods(group, gang)} running ({_of(started, gang)})", Tone.NEUTRAL
+
+
+def _pod_succeeded(group: Sequence[Moment], gang: Gang, _: Scene) -> _Told:
+    done = gang.count(Stage.SUCCEEDED)
+    return f"{_pods(group, gang)} succeeded ({_of(done, gang)})", Tone.NEUTRAL
+
+
+def _pod_failed(group: Sequence[Moment], gang: Gang, _: Scene) -> _Told:
+    return f"{_pods(group, gang)} failed", Tone.BAD
+
+
+def _pod_removed(group: Sequence[Moment], gang: Gang, _: Scene) -> _Told:
+    return f"{_pods(group, gang)} removed", Tone.NEUTRAL
+
+
+_TOLD: Final[dict[What, Callable[[Sequence[Moment], Gang, Scene], _Told]]] = {
+    What.NODE_READY: _node_ready,
+    What.NODE_LOST: _node_lost,
+    What.JOB_CREATED: _job_created,
+    What.JOB_PHASE: _job_phase,
+    What.GANG_ADMITTED: _gang_admitted,
+    What.GANG_WAITS: _gang_waits,
+    What.POD_CREATED: _pod_created,
+    What.POD_BOUND: _pod_bound,
+    What.POD_RUNNING: _pod_running,
+    What.POD_SUCCEEDED: _pod_succeeded,
+    What.POD_FAILED: _pod_failed,
+    What.POD_REMOVED: _pod_removed,
+}
+
+
+def _pods(group: Sequence[Moment], gang: Gang) -> str:
+    if len(group) == 1:
+        return group[0].subject.removeprefix(f"{gang.name}-")
+    return plural(len(group), "pod")
+
+
+def _of(count: int, gang: Gang) -> str:
+    return f"{count} of {gang.replicas}" if gang.replicas else str(count)
+
+
+def _names(names: Iterable[str]) -> str:
+    """Return names with their counts, the most frequent first: `node-1 x3, node-0`."""
+    counts = sorted(Counter(names).items(), key=lambda item: (-item[1], item[0]))
+    shown = [name if count == 1 else f"{name} x{count}" for name, count in counts[:_NODES_NAMED]]
+    rest = len(counts) - len(shown)
+    return ", ".join(shown) + (f" and {rest} more" if rest else "")

@@ -1,0 +1,141 @@
+"""What the demo prints at its end: a timeline of the gangs and what it all came to.
+
+Pure functions from a scene to lines; `story` prints them, with colours on a terminal. ASCII only.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from rich.text import Text
+
+from pumice.demo.bars import FAINT, colours
+from pumice.demo.model import ENDED, Gang, Scene, Stage
+from pumice.demo.sentences import plural
+from shared.api.batch import JobPhase
+
+_NAME_MOST: Final = 26
+_NUMBER: Final = 9
+_BOUND: Final = 13
+_CHART_LEAST: Final = 20
+_CHART_MOST: Final = 60
+_WINDOW_S: Final = 1.0
+
+
+def timeline(scene: Scene, width: int) -> list[Text]:
+    """Return a line per gang with the seconds from the first job's creation to each step.
+
+    With room to spare, a bar follows: dots while it waits, lines while its pods start, blocks
+    while it runs.
+    """
+    gangs = scene.in_order()
+    begin = _begin(gangs)
+    end = max((gang.milestones.ended_s or begin for gang in gangs), default=begin)
+    names = min(max((len(gang.name) for gang in gangs), default=3), _NAME_MOST)
+    head = (
+        f" {'job':<{names}}{'created':>{_NUMBER}}{'admitted':>{_NUMBER}}{'pods bound':>{_BOUND}}"
+        f"{'running':>{_NUMBER}}{'ended':>{_NUMBER}}  phase"
+    )
+    chart = min(width - len(head) - 8, _CHART_MOST)
+    lines = [Text(head, FAINT)]
+    for key, colour in colours(gangs).items():
+        gang = scene.gangs[key]
+        line = _times(gang, begin, names, colour)
+        if chart >= _CHART_LEAST:
+            line.pad_right(len(head) + 7 - line.cell_len)
+            line.append_text(_bar(gang, colour, (begin, end), chart))
+        lines.append(line)
+    return lines
+
+
+def totals(scene: Scene) -> list[str]:
+    """Return what the jobs came to: how many ended how, how many pods, how fast they were bound."""
+    gangs = scene.in_order()
+    completed = sum(gang.phase is JobPhase.COMPLETED for gang in gangs)
+    members = [member for gang in gangs for member in gang.members.values()]
+    bound = sorted(member.bound_s for member in members if member.bound_s is not None)
+    succeeded = sum(gang.count(Stage.SUCCEEDED) for gang in gangs)
+    begin = _begin(gangs)
+    end = max((gang.milestones.ended_s or begin for gang in gangs), default=begin)
+    removed = sum(gang.count(Stage.REMOVED) for gang in gangs)
+    jobs = f"{completed} of {plural(len(gangs), 'job')} completed"
+    pods = f"{plural(len(bound), 'pod')} bound to {plural(len(scene.nodes), 'node')}"
+    lines = [
+        f"{jobs} {end - begin:.1f} s after the first was submitted",
+        f"{pods}, {succeeded} succeeded, {removed} removed with their completed job",
+    ]
+    if bound:
+        busiest = max(
+            sum(first <= at_s < first + _WINDOW_S for at_s in bound[i:])
+            for i, first in enumerate(bound)
+        )
+        lines.append(f"at best {busiest} pods/s bound (most within one second)")
+    return lines
+
+
+def what_is_missing(scene: Scene, expected: Sequence[str]) -> list[str]:
+    """Return one line per job that has not completed: how far it has come, and why if known."""
+    lines = []
+    for key in expected:
+        gang = scene.gangs.get(key)
+        if gang is None:
+            lines.append(f"{key}: never seen")
+        elif gang.phase is not JobPhase.COMPLETED:
+            group = gang.group_phase.value if gang.group_phase else "none"
+            phase = gang.phase.value if gang.phase else "none"
+            counts = ", ".join(
+                f"{gang.count(stage)} {stage.value}" for stage in Stage if gang.count(stage)
+            )
+            why = f"; {gang.waits_for}" if gang.waits_for else ""
+            lines.append(
+                f"{key}: job phase {phase}, group phase {group}, "
+                f"pods: {counts or 'none'} of {gang.replicas}{why}"
+            )
+    return lines
+
+
+def _begin(gangs: Sequence[Gang]) -> float:
+    created = [g.milestones.created_s for g in gangs if g.milestones.created_s is not None]
+    return min(created, default=0.0)
+
+
+def _times(gang: Gang, begin: float, names: int, colour: str) -> Text:
+    stones = gang.milestones
+    first, last = _since(stones.first_bound_s, begin), _since(stones.last_bound_s, begin)
+    bound = first if first == last else f"{first} - {last}"
+    name = Text(gang.name, colour)
+    name.truncate(names, overflow="ellipsis", pad=True)
+    good = "green" if gang.phase is JobPhase.COMPLETED else "bold red"
+    return Text.assemble(
+        " ",
+        name,
+        f"{_since(stones.created_s, begin):>{_NUMBER}}",
+        f"{_since(stones.admitted_s, begin):>{_NUMBER}}",
+        f"{bound:>{_BOUND}}",
+        f"{_since(stones.running_s, begin):>{_NUMBER}}",
+        f"{_since(stones.ended_s, begin):>{_NUMBER}}",
+        "  ",
+        (gang.phase.value if gang.phase else "-", good if gang.phase in ENDED else "yellow"),
+    )
+
+
+def _since(at_s: float | None, begin: float) -> str:
+    return "-" if at_s is None else f"{at_s - begin:.1f}"
+
+
+def _bar(gang: Gang, colour: str, span: tuple[float, float], width: int) -> Text:
+    begin, end = span
+    scale = width / max(end - begin, 0.1)
+
+    def cell(at_s: float | None, otherwise: int) -> int:
+        return otherwise if at_s is None else round((at_s - begin) * scale)
+
+    created = cell(gang.milestones.created_s, 0)
+    ended = cell(gang.milestones.ended_s, width)
+    bound = cell(gang.milestones.first_bound_s, ended)
+    running = max(cell(gang.milestones.running_s, ended), bound)
+    return Text.assemble(
+        " " * created,
+        ("." * (bound - created), "yellow"),
+        ("-" * (running - bound), colour),
+        ("#" * max(ended - running, 0), f"{colour} reverse" if colour else ""),
+    )
