@@ -22,6 +22,7 @@ from nats.aio.client import Client
 
 from shared.bus.errors import NoAnswer
 from shared.runtime.backoff import Backoff
+from shared.runtime.errors import PumiceError, Rejected
 from shared.runtime.logs import Logger
 
 OLDEST_SERVER: Final = (2, 11)
@@ -128,6 +129,12 @@ class Connection:
         self._last_error = ""
         self._number = 0
         self._servers = [part.strip() for part in options.url.split(",") if part.strip()]
+        for server in self._servers or [""]:
+            if urlsplit(server).scheme not in ("nats", "tls"):
+                raise Rejected(
+                    f"nats: {_redacted(server)!r} is not an address; write nats://host:4222",
+                    field="nats",
+                )
         self._shown = ", ".join(_redacted(server) for server in self._servers)
         self._backoff = Backoff(first_s=0.1, cap_s=1.0, rng=random.Random())  # noqa: S311
 
@@ -192,7 +199,7 @@ class Connection:
                 await self._open(client, session)
                 _check_version(client)
                 await self._prepare(session)
-        except (nats.errors.Error, OSError, NoAnswer, TimeoutError) as exc:
+        except (nats.errors.Error, OSError, PumiceError, TimeoutError) as exc:
             reason = self._explain(exc)
             self._on_status(ok=False, reason=reason)
             if self._backoff.attempts == 0:
@@ -242,7 +249,7 @@ class Connection:
             cause = self._last_error or f"no answer within {CONNECT_S:g} s"
         if "authorization" in cause.lower():
             return f"NATS at {self._shown} refuses our user or password: {cause}"
-        if isinstance(exc, NoAnswer):
+        if isinstance(exc, PumiceError):
             return f"NATS at {self._shown}: {cause}"
         return f"cannot reach NATS at {self._shown}: {cause}; retrying"
 

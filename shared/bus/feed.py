@@ -9,11 +9,14 @@ and loses messages on local overflow [M].
 """
 
 import asyncio
+import contextlib
 from collections import deque
 from typing import Final
 
 import msgspec
+import nats.errors
 from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 
 from shared.bus.connection import Session
 from shared.bus.errors import NoAnswer
@@ -60,16 +63,22 @@ class Feed:
         self._wake = asyncio.Event()
         self._unwatch = session.watch(self._wake.set)
         self._open = 0
+        self._subscription: Subscription | None = None
 
     async def open(self) -> None:
-        """Subscribe to the inbox that the messages come to."""
-        self._subscription = await self._session.client.subscribe(self._inbox, cb=self._on_message)
+        """Subscribe to the inbox that the messages come to. Raises FeedLost."""
+        try:
+            client = self._session.client
+            self._subscription = await client.subscribe(self._inbox, cb=self._on_message)
+        except (nats.errors.Error, OSError) as exc:
+            raise FeedLost(f"cannot subscribe: {exc}") from exc
 
     async def close(self) -> None:
         """Stop listening; the server drops what is left of the open request."""
         self._unwatch()
-        if self._session.alive:
-            await self._subscription.unsubscribe()
+        if self._subscription is not None and self._session.alive:
+            with contextlib.suppress(nats.errors.Error, OSError):
+                await self._subscription.unsubscribe()
 
     async def ask(self, batch: int, *, wait: bool) -> None:
         """Ask for up to `batch` messages; without `wait`, only for what is there already."""

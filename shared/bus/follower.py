@@ -26,6 +26,7 @@ from shared.bus.port import (
     FollowItem,
     FromSequence,
     FromTime,
+    Idle,
     LastPerSubject,
     Message,
     OnlyNew,
@@ -39,6 +40,7 @@ from shared.runtime.logs import Logger
 
 BATCH: Final = 512
 RETRY_S: Final = 0.2
+IDLE_S: Final = 1.0
 AWAY_S: Final = 1800.0
 """After this long without contact a resume could miss a tombstone (they live for an hour)."""
 FORGOTTEN_S: Final = 2 * EXPIRES_S
@@ -80,13 +82,14 @@ class Follower:
         self._clock = clock
         self._log = log
         self._place: _Place | None = None
+        self._started = Started(last_seq=0, first_seq=0, created="", resumed=False)
 
     async def items(self) -> AsyncGenerator[FollowItem, None]:
         """Yield for ever; see `port.Reading.follow`."""
         while True:
             name = self._names("follow")
             try:
-                session = await self._connection.session()
+                session = await self._connection.session(IDLE_S)
                 feed = Feed(session, stream=self._stream, consumer=name, inbox=self._inboxes())
                 await feed.open()
                 try:
@@ -103,9 +106,11 @@ class Follower:
                     await feed.close()
             except FeedLost as lost:
                 self._log.info("follower_interrupted", stream=self._stream, reason=str(lost))
+                yield Idle()
             except Retryable as exc:
                 self._log.debug("follower_delayed", stream=self._stream, reason=str(exc))
                 await self._clock.sleep(RETRY_S)
+                yield Idle()
 
     async def _begin(self, name: str) -> str:
         """Make the consumer; return why reading cannot go on where it was, or ""."""
@@ -167,7 +172,7 @@ class Follower:
             }
         return {**config, **_policy(self._start)}
 
-    async def _read(self, feed: Feed) -> AsyncGenerator[Batch | CaughtUp, None]:
+    async def _read(self, feed: Feed) -> AsyncGenerator[Batch | CaughtUp | Idle, None]:
         """Yield messages; ends by FeedLost only."""
         place = self._place
         assert place is not None, "_begin has set it"
@@ -186,6 +191,8 @@ class Follower:
                     break
                 expected += 1
                 messages.append(_message(msg, at.stream_seq, at.time))
+            if not chunk.messages and not chunk.ended:
+                yield Idle()
             if messages:
                 place.sequence = messages[-1].sequence
                 yield Batch(messages)

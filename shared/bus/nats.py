@@ -13,6 +13,7 @@ from typing import Final
 
 from shared.bus.api import Api
 from shared.bus.connection import Connection, Credentials, Options, Session, StatusHook
+from shared.bus.errors import NoAnswer, StreamMissing
 from shared.bus.follower import Follower
 from shared.bus.port import (
     LAST_PER_SUBJECT,
@@ -193,7 +194,10 @@ class NatsBus:
     async def _prepare(self, session: Session) -> None:
         """Make a new session usable before anybody sees it."""
         await self._replies.attach(session)
-        await self._api.jetstream()
+        try:
+            await self._api.jetstream()
+        except StreamMissing as exc:
+            raise NoAnswer("JetStream is off or not up yet (nats-server -js)") from exc
         self._keeper.poke()
 
     def _on_error(self, error: str) -> None:

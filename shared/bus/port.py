@@ -98,13 +98,17 @@ class CaughtUp(msgspec.Struct, frozen=True):
     """At one moment since `Started` the server had nothing more to send: the replay is whole."""
 
 
+class Idle(msgspec.Struct, frozen=True):
+    """Nothing came for about a second, or there is no connection: time to look at the clock."""
+
+
 class Reset(msgspec.Struct, frozen=True):
     """Continuity may be lost: forget what was read; `Started` and a full replay follow."""
 
     reason: str
 
 
-FollowItem = Started | Batch | CaughtUp | Reset
+FollowItem = Started | Batch | CaughtUp | Idle | Reset
 
 
 class Backlog(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,8 +5,8 @@ connection); each has its own future. See `port.Publisher` for what is raised wh
 """
 
 from asyncio import Future
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, Final
 
 import msgspec
 
@@ -97,9 +97,10 @@ class NatsPublisher:
             room.give(len(payload))
             raise
         answer.add_done_callback(lambda _: room.give(len(payload)))
-        return self._ack(subject, answer)
+        return _Pending(self, subject, answer)
 
-    async def _ack(self, subject: str, answer: "Future[Reply]") -> Ack:
+    async def acknowledged(self, subject: str, answer: "Future[Reply]") -> Ack:
+        """Wait for an answer and read it."""
         try:
             reply = await answer
         except StreamMissing:
@@ -112,6 +113,20 @@ class NatsPublisher:
         if ack.error is not None:
             raise failure(ack.error, about=f"publish to {subject} on {self._stream}")
         return Ack(sequence=ack.seq, duplicate=ack.duplicate)
+
+
+class _Pending:
+    """An answer to come; may be left alone by a caller that is cancelled."""
+
+    __slots__ = ("_answer", "_publisher", "_subject")
+
+    def __init__(self, publisher: NatsPublisher, subject: str, answer: "Future[Reply]") -> None:
+        self._publisher = publisher
+        self._subject = subject
+        self._answer = answer
+
+    def __await__(self) -> Generator[Any, None, Ack]:
+        return self._publisher.acknowledged(self._subject, self._answer).__await__()
 
 
 def _headers(

@@ -1,0 +1,147 @@
+"""Leadership: a lease, and with it the right to publish to fenced streams.
+
+A leader writes one message on `<stream>.leader` of each fenced stream; its sequence is the token
+that every publish of the term carries, and the server refuses whoever carries an older one. So a
+leader that was frozen and wakes up can do no harm, whatever it believes.
+
+The mark itself is written by compare-and-set, on what was read while the lease was valid: a
+process that was frozen between taking the lease and writing its mark cannot fence out its
+successor.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from shared.bus.errors import WrongSequence
+from shared.bus.lease import Lease, LeaseBus, LeaseLost
+from shared.bus.port import Token
+from shared.contracts import codec
+from shared.contracts.messages import Leader
+from shared.runtime.clock import Clock
+from shared.runtime.errors import Broken, Retryable
+from shared.runtime.logs import Logger
+
+RETRY_S: Final = 0.1
+
+
+class Fence(msgspec.Struct, frozen=True, kw_only=True):
+    """A stream that only the leader may publish to, and the subject that guards it."""
+
+    stream: str
+    subject: str
+
+
+class Term(msgspec.Struct, frozen=True, kw_only=True):
+    """One reign; a process that leads again has a new term."""
+
+    number: int
+    """Grows from term to term over all processes: the lease's sequence at the beginning."""
+    tokens: Mapping[str, Token]
+    """Per stream."""
+
+    def token(self, stream: str) -> Token:
+        """Return the fence for publishes to `stream`."""
+        token = self.tokens.get(stream)
+        if token is None:
+            raise Broken(f"this leader does not fence stream {stream}")
+        return token
+
+
+Body = Callable[[Term], Awaitable[None]]
+
+
+class Leadership:
+    """Runs a body while this process leads, and stands by while another does."""
+
+    def __init__(
+        self,
+        bus: LeaseBus,
+        lease: Lease,
+        *,
+        fences: Sequence[Fence],
+        service: str,
+        instance: str,
+        clock: Clock,
+        log: Logger,
+        on_change: Callable[[Term | None], None] = lambda _: None,
+    ) -> None:
+        self._bus = bus
+        self._lease = lease
+        self._fences = tuple(fences)
+        self._service = service
+        self._instance = instance
+        self._clock = clock
+        self._log = log.bind(lease=lease.subject)
+        self._on_change = on_change
+
+    async def run(self, body: Body) -> None:
+        """Lead whenever possible, for ever; returns when `body` does.
+
+        `body` is cancelled when the lease is lost, and ends by itself with the WrongSequence of a
+        refused publish; both end the term, not the service. Any other exception is raised.
+        """
+        while True:
+            await self._lease.acquire()
+            try:
+                if await self._reign(body):
+                    return
+            except* LeaseLost as lost:
+                self._log.warning("leadership_lost", reason=_first(lost))
+            except* WrongSequence as refused:
+                self._log.warning("leader_refused", reason=_first(refused))
+            await self._clock.sleep(RETRY_S)
+
+    async def _reign(self, body: Body) -> bool:
+        """Lead until the end of the term; return whether `body` ended of its own accord."""
+        ended = False
+
+        async def govern() -> None:
+            nonlocal ended
+            term = Term(number=self._lease.sequence, tokens=await self._mark_all())
+            self._log.info("leadership_begun", term=term.number, instance=self._instance)
+            self._on_change(term)
+            await body(term)
+            ended = True
+            keeping.cancel()
+
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                keeping = tasks.create_task(self._lease.keep(), name="lease-keep")
+                tasks.create_task(govern(), name="leader")
+        finally:
+            self._on_change(None)
+            await self._lease.release()  # does nothing when it is lost
+        return ended
+
+    async def _mark_all(self) -> dict[str, Token]:
+        return {fence.stream: await self._mark(fence) for fence in self._fences}
+
+    async def _mark(self, fence: Fence) -> Token:
+        """Write this leader's message on a fenced stream. Raises LeaseLost."""
+        publisher = self._bus.publisher(fence.stream)
+        while True:
+            try:
+                last = await self._bus.last(fence.stream, fence.subject)
+                if not self._lease.valid:
+                    raise LeaseLost(f"lease {self._lease.subject}: ended before the mark")
+                mark = Leader(
+                    service=self._service, instance=self._instance, time=self._clock.now()
+                )
+                ack = await publisher.publish(
+                    fence.subject, codec.encode(mark), expect_last=last.sequence if last else 0
+                )
+            except (WrongSequence, Retryable) as exc:
+                self._log.info("leader_mark_delayed", stream=fence.stream, reason=str(exc))
+                await self._clock.sleep(RETRY_S)
+            else:
+                return Token(stream=fence.stream, subject=fence.subject, sequence=ack.sequence)
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> str:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return str(error)

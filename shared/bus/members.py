@@ -1,0 +1,134 @@
+"""Who is alive: each process announces itself every second with what it can read.
+
+Announcements carry a time to live, so that a dead process disappears by itself; a process that
+ends in order says so. Used for the version rule (a writer produces version N once every live
+reader accepts it), for `pumice status`, and for spreading partitions.
+"""
+
+import asyncio
+from typing import Final, Protocol
+
+from shared.bus.errors import NotPermitted
+from shared.bus.port import Message, Publishing, Reading
+from shared.contracts import codec
+from shared.contracts.messages import Member
+from shared.contracts.subjects import Subjects
+from shared.contracts.versions import ACCEPTED, ContractError, version_to_write
+from shared.runtime.clock import Clock
+from shared.runtime.errors import Retryable
+from shared.runtime.logs import Logger
+
+EVERY_S: Final = 1.0
+TTL_S: Final = 4
+SILENT_S: Final = 3.0
+"""A member whose announcement did not change for this long is not counted as alive."""
+
+
+class MembersBus(Publishing, Reading, Protocol):
+    """What members need of the bus."""
+
+
+class Members:
+    """Announces this process and knows the others; `run` is a part of the service."""
+
+    name: Final = "members"
+
+    def __init__(
+        self,
+        bus: MembersBus,
+        *,
+        stream: str,
+        subjects: Subjects,
+        service: str,
+        instance: str,
+        clock: Clock,
+        log: Logger,
+        accepts: frozenset[int] = ACCEPTED,
+    ) -> None:
+        self._bus = bus
+        self._publisher = bus.publisher(stream)
+        self._stream = stream
+        self._all = subjects.members
+        self._subject = subjects.member(service, instance)
+        self._service = service
+        self._instance = instance
+        self._accepts = tuple(sorted(accepts))
+        self._clock = clock
+        self._log = log
+        self._seen: dict[str, tuple[int, float, Member]] = {}
+        self._known = asyncio.Event()
+
+    async def run(self) -> None:
+        """Announce and look around every second, for ever; say good-bye at the end."""
+        try:
+            while True:
+                await self._round()
+                await self._clock.sleep(EVERY_S)
+        finally:
+            await self._leave()
+
+    async def known(self) -> None:
+        """Return once the members have been read for the first time."""
+        await self._known.wait()
+
+    def live(self, service: str | None = None) -> list[Member]:
+        """Return the live members, of one service or all, sorted by service and instance."""
+        oldest = self._clock.monotonic() - SILENT_S
+        members = [member for _, seen_at, member in self._seen.values() if seen_at >= oldest]
+        chosen = [member for member in members if service in (None, member.service)]
+        return sorted(chosen, key=lambda member: (member.service, member.instance))
+
+    def version(self, *readers: str) -> int:
+        """Return the version to write for the live members of the services `readers`.
+
+        Raises ContractError when one of them reads no version that this process writes.
+        """
+        return version_to_write(
+            frozenset(member.accepts) for member in self.live() if member.service in readers
+        )
+
+    async def _round(self) -> None:
+        try:
+            await self._announce(TTL_S, self._accepts)
+            found = await self._bus.snapshot(self._stream, [self._all])
+        except NotPermitted:
+            raise
+        except Retryable as exc:
+            self._log.debug("members_delayed", reason=str(exc))
+            return
+        self._take(found)
+        self._known.set()
+
+    async def _announce(self, ttl_s: int, accepts: tuple[int, ...]) -> None:
+        member = Member(
+            service=self._service,
+            instance=self._instance,
+            accepts=accepts,
+            time=self._clock.now(),
+        )
+        await self._publisher.publish(self._subject, codec.encode(member), ttl_s=ttl_s)
+
+    def _take(self, found: list[Message]) -> None:
+        now = self._clock.monotonic()
+        seen: dict[str, tuple[int, float, Member]] = {}
+        for message in found:
+            before = self._seen.get(message.subject)
+            if before is not None and before[0] == message.sequence:
+                seen[message.subject] = before
+                continue
+            try:
+                member = codec.decode_member(message.payload)
+            except ContractError as exc:
+                self._log.warning("member_unreadable", subject=message.subject, reason=str(exc))
+                continue
+            if member.accepts:
+                seen[message.subject] = (message.sequence, now, member)
+        self._seen = seen
+
+    async def _leave(self) -> None:
+        """Say good-bye: a member that accepts nothing is gone."""
+        try:
+            async with asyncio.timeout(0.5):
+                await self._announce(1, ())
+        except (Retryable, TimeoutError):
+            return  # the time to live says it for us

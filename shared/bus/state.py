@@ -1,0 +1,181 @@
+"""Following STATE: facts as they are, and the moments from which they are the whole world.
+
+The scheduler, the controller and the binder read STATE through this one class. A reader is synced
+at the first marker of the cache that lies beyond the stream's last sequence noted when it
+subscribed, once the replay is whole (`CaughtUp`): a marker alone proves nothing, because an object
+that is updated after a marker moves behind it, also while the replay is under way. Without a marker
+for 10 s the world is stale: no cycle may start.
+"""
+
+from collections.abc import AsyncGenerator, Collection
+from typing import Final
+
+import msgspec
+
+from shared.bus.port import (
+    Batch,
+    CaughtUp,
+    FollowItem,
+    Message,
+    Reading,
+    Reset,
+    Started,
+)
+from shared.contracts import codec
+from shared.contracts.messages import Fact, Marker
+from shared.contracts.subjects import Subjects
+from shared.contracts.versions import ContractError, UnknownVersion
+from shared.runtime.clock import Clock
+from shared.runtime.logs import Logger
+
+STALE_S: Final = 10.0
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """Facts in the order of the stream; never empty."""
+
+    facts: list[Fact]
+    last_seq: int
+
+
+class Synced(msgspec.Struct, frozen=True):
+    """The facts so far are the whole world as of `marker`; comes again with every marker."""
+
+    marker: Marker
+
+
+class Stale(msgspec.Struct, frozen=True):
+    """The facts may be behind the world; comes once, and `Synced` ends it."""
+
+    reason: str
+
+
+StateItem = Facts | Synced | Stale | Reset
+
+
+class StateFollower:
+    """Follows the facts of some kinds."""
+
+    def __init__(
+        self,
+        bus: Reading,
+        *,
+        stream: str,
+        subjects: Subjects,
+        kinds: Collection[str],
+        clock: Clock,
+        log: Logger,
+    ) -> None:
+        self._bus = bus
+        self._stream = stream
+        self._marker = subjects.marker
+        self._filter = [*(subjects.state_kind(kind) for kind in sorted(kinds)), subjects.marker]
+        self._kinds = frozenset(kinds)
+        self._clock = clock
+        self._log = log
+        self._beyond = 0
+        self._caught_up = False
+        self._latest: tuple[int, Marker] | None = None
+        self._fresh_at = 0.0
+        self._fresh = False
+        self._delayed: dict[str, str] = {}
+        self.unreadable = 0
+        """Messages that break the contract and were left out, for metrics."""
+
+    @property
+    def delayed(self) -> int:
+        """Return how many objects wait for a version that this process cannot read."""
+        return len(self._delayed)
+
+    async def items(self) -> AsyncGenerator[StateItem, None]:
+        """Yield for ever. After `Reset` the reader forgets everything."""
+        self._fresh_at = self._clock.monotonic()
+        async for item in self._bus.follow(self._stream, self._filter):
+            for result in self._take(item):
+                yield result
+            if self._fresh and (silent_s := self._clock.monotonic() - self._fresh_at) > STALE_S:
+                self._fresh = False
+                yield Stale(f"no marker of the cache for {silent_s:.0f} s")
+
+    def why_not_synced(self) -> str:
+        """Return one line for readiness: what is waited for, or "" when synced."""
+        if self._fresh:
+            return ""
+        if not self._caught_up:
+            return "the state is being read"
+        if self._delayed:
+            subject, reason = next(iter(self._delayed.items()))
+            return f"{len(self._delayed)} objects cannot be read, first {subject}: {reason}"
+        if self._latest is None or self._latest[0] <= self._beyond:
+            return "no marker of the cache yet"
+        return f"the cache has not listed {', '.join(self._missing(self._latest[1]))}"
+
+    def _take(self, item: FollowItem) -> list[StateItem]:
+        match item:
+            case Started(last_seq=last_seq):
+                self._beyond, self._caught_up = last_seq, False
+                return []
+            case Batch(messages):
+                return self._read(messages)
+            case CaughtUp():
+                self._caught_up = True
+                return self._judge()
+            case Reset():
+                self._latest, self._fresh = None, False
+                self._delayed.clear()
+                return [item]
+            case _:
+                return []
+
+    def _read(self, messages: list[Message]) -> list[StateItem]:
+        """Decode; a marker among the facts ends the list before it."""
+        results: list[StateItem] = []
+        facts: list[Fact] = []
+        for message in messages:
+            if message.subject == self._marker:
+                if facts:
+                    results.append(Facts(facts, message.sequence))
+                    facts = []
+                results += self._mark(message)
+            elif (fact := self._fact(message)) is not None:
+                facts.append(fact)
+        if facts:
+            results.append(Facts(facts, messages[-1].sequence))
+        return results
+
+    def _fact(self, message: Message) -> Fact | None:
+        try:
+            fact = codec.decode_fact(message.payload)
+        except UnknownVersion as exc:
+            self._delayed[message.subject] = str(exc)
+            self._log.warning("fact_delayed", subject=message.subject, reason=str(exc))
+            return None
+        except ContractError as exc:
+            self.unreadable += 1
+            self._log.error("fact_unreadable", subject=message.subject, reason=str(exc))
+            return None
+        self._delayed.pop(message.subject, None)
+        return fact
+
+    def _mark(self, message: Message) -> list[StateItem]:
+        try:
+            marker = codec.decode_marker(message.payload)
+        except ContractError as exc:
+            self.unreadable += 1
+            self._log.error("marker_unreadable", reason=str(exc))
+            return []
+        self._latest = (message.sequence, marker)
+        return self._judge()
+
+    def _judge(self) -> list[StateItem]:
+        """Return Synced if the latest marker now proves it."""
+        if not self._caught_up or self._delayed or self._latest is None:
+            return []
+        sequence, marker = self._latest
+        if sequence <= self._beyond or self._missing(marker):
+            return []
+        self._fresh, self._fresh_at = True, self._clock.monotonic()
+        return [Synced(marker)]
+
+    def _missing(self, marker: Marker) -> list[str]:
+        return sorted(self._kinds.difference(marker.complete))
