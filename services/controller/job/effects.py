@@ -1,0 +1,105 @@
+"""What a pass over a job wants done, as values; `adapters` carry them out.
+
+A pass is a list of stages: the effects of one stage may run side by side, the next stage starts
+when all of them are done. Each effect can be repeated without harm, because a pass that fails
+half-way is repeated whole.
+"""
+
+import msgspec
+
+from services.controller.job.podtemplate import PodForge
+from services.controller.jobplugins.interface import Companion
+from shared.api.batch import JobPhase, JobStatus
+from shared.api.patch import Json
+
+
+class WriteStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Patch the job's status."""
+
+    patch: Json
+    """Merge patch of `status`."""
+    status: JobStatus
+    """The status after it."""
+    was: JobPhase | None
+    urgent: bool
+    """False for a mere change of counts, which may wait a little for the next (coalescing)."""
+
+
+class EnsureCompanions(msgspec.Struct, frozen=True, kw_only=True):
+    """Create the objects beside the pods, or bring those there to what they should be."""
+
+    companions: tuple[Companion, ...]
+    digest: int
+
+
+class DropCompanions(msgspec.Struct, frozen=True, kw_only=True):
+    """Delete the objects beside the pods."""
+
+    companions: tuple[Companion, ...]
+
+
+class CreateGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Create the job's PodGroup."""
+
+    body: Json
+
+
+class PatchGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Bring the job's PodGroup to what the job says now."""
+
+    name: str
+    uid: str
+    patch: Json
+
+
+class DeleteGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Delete the job's PodGroup."""
+
+    name: str
+    uid: str
+
+
+class CreatePods(msgspec.Struct, frozen=True, kw_only=True):
+    """Create pods of one task."""
+
+    forge: PodForge
+    indexes: tuple[int, ...]
+    version: int
+
+
+class DeletePod(msgspec.Struct, frozen=True, kw_only=True):
+    """Delete a pod."""
+
+    name: str
+    uid: str
+    mark: bool = False
+    """Mark it out of sync first, so that its end is never taken for an eviction (J21)."""
+
+
+class DeleteCommand(msgspec.Struct, frozen=True, kw_only=True):
+    """Delete a Command that the status has recorded."""
+
+    name: str
+    uid: str
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """Record a Kubernetes Event on the job (J34)."""
+
+    reason: str
+    message: str
+    warning: bool = False
+
+
+Effect = (
+    WriteStatus
+    | EnsureCompanions
+    | DropCompanions
+    | CreateGroup
+    | PatchGroup
+    | DeleteGroup
+    | CreatePods
+    | DeletePod
+    | DeleteCommand
+    | Record
+)

@@ -1,0 +1,102 @@
+"""What the job controller knows about one job when it decides: values only, made by the replica.
+
+`PodView` is the small part of a pod that a job's life depends on, taken once per fact, so that a
+pass over a job of thousands of pods touches no nested object. `JobFacts` is everything that one
+pass reads.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from shared.api import keys
+from shared.api.batch import Job
+from shared.api.bus import Command
+from shared.api.core import Pod, PodPhase
+from shared.api.scheduling import PodGroup, Queue
+
+
+class PodView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One pod of a job."""
+
+    name: str
+    uid: str
+    rv: int = 0
+    """resourceVersion as a number; compared for one uid only."""
+    task: str = ""
+    index: int = -1
+    """Position in the task; -1 when the pod carries none."""
+    partition: str = ""
+    version: int = 0
+    """The job's version at which the pod was made."""
+    phase: str = PodPhase.PENDING
+    deleting: bool = False
+    out_of_sync: bool = False
+    """Marked by a controller for deletion: its end is no eviction (J06, J08)."""
+    exit_code: int = 0
+    """Exit code of the first container, as Volcano reads it (J07)."""
+    restarts: int = 0
+    """Restarts summed over containers and init containers (J07)."""
+    ready: bool = False
+    """Running with all containers ready (J25)."""
+    created: str = ""
+    """creationTimestamp, for timeouts that are counted from it (J12)."""
+    ended: str = ""
+    """When the first container ended, likewise."""
+
+
+class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that one pass over a job reads."""
+
+    job: Job
+    """With its defaults filled in (`defaults`)."""
+    problems: tuple[str, ...] = ()
+    """What `validate` found in its spec."""
+    pods: Mapping[str, PodView]
+    """By name; only pods whose controller is this job (by uid)."""
+    group: PodGroup | None = None
+    queue: Queue | None = None
+    """The job's queue, None when no queue of that name is known."""
+    queue_is_leaf: bool = True
+    commands: tuple[Command, ...] = ()
+    """Commands for this job, oldest first."""
+    priorities: Mapping[str, int] = {}
+    """PriorityClass name → value (J28)."""
+    applied: int = 0
+    """Digest of the plugins' objects that this process wrote last; 0 when it wrote none."""
+
+
+def pod_view(pod: Pod) -> tuple[str, PodView] | None:
+    """Return (uid of the job, view) of a job's pod, or None when no job controls it (J08)."""
+    owner = pod.metadata.controller
+    annotations = pod.metadata.annotations
+    if owner is None or owner.kind != "Job" or keys.JOB_NAME not in annotations:
+        return None
+    if not owner.api_version.startswith("batch.volcano.sh/"):
+        return None
+    statuses = pod.status.container_statuses
+    ended = statuses[0].state.terminated if statuses else None
+    phase = pod.status.phase or PodPhase.PENDING
+    return owner.uid, PodView(
+        name=pod.metadata.name,
+        uid=pod.metadata.uid,
+        rv=_number(pod.metadata.resource_version, 0),
+        task=annotations.get(keys.TASK_SPEC, ""),
+        index=_number(annotations.get(keys.TASK_INDEX, ""), -1),
+        partition=pod.metadata.labels.get(keys.PARTITION_ID, ""),
+        version=_number(annotations.get(keys.JOB_VERSION, ""), 0),
+        phase=phase,
+        deleting=pod.metadata.deletion_timestamp is not None,
+        out_of_sync=keys.OUT_OF_SYNC in annotations,
+        exit_code=ended.exit_code if ended else 0,
+        restarts=sum(s.restart_count for s in statuses)
+        + sum(s.restart_count for s in pod.status.init_container_statuses),
+        ready=phase == PodPhase.RUNNING and all(s.ready for s in statuses),
+        created=pod.metadata.creation_timestamp or "",
+        ended=(ended.finished_at or "") if ended else "",
+    )
+
+
+def _number(text: str, otherwise: int) -> int:
+    """Return the decimal number that `text` is, or `otherwise`: anybody may write an annotation."""
+    return int(text) if text.isascii() and text.isdecimal() else otherwise

@@ -1,0 +1,109 @@
+"""The PodGroup that stands for a job before the scheduler (J27 to J29)."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from services.controller.job.minresources import min_resources, pod_usage
+from services.controller.job.podtemplate import group_name, owner_references
+from shared.api import keys, kinds
+from shared.api.batch import Job, TaskSpec
+from shared.api.core import PodTemplateSpec
+from shared.api.patch import merge_patch
+from shared.api.scheduling import NetworkTopology, PodGroup
+
+_TEMPLATE: Final = msgspec.json.Decoder(PodTemplateSpec)
+_INTERNAL: Final = "kubectl.kubernetes.io/last-applied-configuration"
+"""An annotation that describes the job's own manifest and would be a lie on any other object."""
+
+Json = dict[str, Any]
+
+
+def read_template(task: TaskSpec) -> PodTemplateSpec:
+    """Return what is counted of a task's template; msgspec.ValidationError names a bad field."""
+    return _TEMPLATE.decode(msgspec.json.encode(_without_nulls(msgspec.json.decode(task.template))))
+
+
+def _without_nulls(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    if isinstance(value, dict):
+        return {k: _without_nulls(v) for k, v in value.items() if v is not None}
+    if isinstance(value, list):
+        return [_without_nulls(v) for v in value]
+    return value
+
+
+def group_spec(job: Job, priorities: Mapping[str, int]) -> Json:
+    """Return the spec that the job's PodGroup should have; `job` has its defaults and is valid."""
+    spec = job.spec
+    templates = {task.name: read_template(task).spec for task in spec.tasks}
+    wanted: Json = {
+        "minMember": spec.min_available,
+        "minTaskMember": {task.name: task.min_available or 0 for task in spec.tasks},
+        "queue": spec.queue,
+        "minResources": min_resources(
+            spec,
+            {name: pod_usage(template) for name, template in templates.items()},
+            priorities,
+            {
+                name: template.priority_class_name or spec.priority_class_name
+                for name, template in templates.items()
+            },
+        ),
+    }
+    if spec.priority_class_name:
+        wanted["priorityClassName"] = spec.priority_class_name
+    if spec.network_topology is not None:
+        wanted["networkTopology"] = _topology(spec.network_topology)
+    if subgroups := [_subgroup(task) for task in spec.tasks if task.partition_policy is not None]:
+        wanted["subGroupPolicy"] = subgroups
+    return wanted
+
+
+def _subgroup(task: TaskSpec) -> Json:
+    """J29: the partitions of a task are placed together."""
+    policy = task.partition_policy
+    assert policy is not None, "only tasks with partitions have a subgroup"
+    wanted: Json = {
+        "name": task.name,
+        "subGroupSize": policy.partition_size,
+        "minSubGroups": policy.min_partitions,
+        "labelSelector": {"matchLabels": {keys.TASK_SPEC: task.name}},
+        "matchLabelKeys": [keys.PARTITION_ID],
+    }
+    if policy.network_topology is not None:
+        wanted["networkTopology"] = _topology(policy.network_topology)
+    return wanted
+
+
+def _topology(wanted: NetworkTopology) -> Json:
+    """Return a topology with its mode spelt out, which a view leaves out when it is the default."""
+    return {"mode": wanted.mode.value, **msgspec.to_builtins(wanted)}
+
+
+def group_body(job: Job, priorities: Mapping[str, int]) -> Json:
+    """Return the PodGroup to create: the job's labels and annotations go with it (J27)."""
+    annotations = {k: v for k, v in job.metadata.annotations.items() if k != _INTERNAL}
+    return {
+        "apiVersion": kinds.PODGROUP.api_version,
+        "kind": kinds.PODGROUP.kind,
+        "metadata": {
+            "name": group_name(job),
+            "namespace": job.metadata.namespace,
+            **({"labels": dict(job.metadata.labels)} if job.metadata.labels else {}),
+            **({"annotations": annotations} if annotations else {}),
+            "ownerReferences": owner_references(job),
+        },
+        "spec": group_spec(job, priorities),
+    }
+
+
+def group_patch(group: PodGroup, job: Job, priorities: Mapping[str, int]) -> Json:
+    """Return the merge patch that the job's PodGroup needs, empty when it is as it should be.
+
+    Compared as typed views, so that `500m` as text and a default that the API server filled in are
+    no difference.
+    """
+    wanted = msgspec.convert(group_spec(job, priorities), type=type(group.spec))
+    difference = merge_patch(group.spec, wanted)
+    return {"spec": difference} if difference else {}

@@ -1,0 +1,68 @@
+"""Which pods a move dooms: the part of the table that speaks about pods (J16 to J21).
+
+Two forms. `of_move` is asked once, when an action is carried out. `still` follows from the recorded
+phase and version alone, so that a process that starts between a decision and its effect finds the
+rest of the work.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from services.controller.job.facts import PodView
+from services.controller.job.phases import ALIVE, Move, Retain, Target
+from services.controller.job.requests import Request, pod_name
+from shared.api.batch import Job, JobPhase
+from shared.api.core import PodPhase
+
+FINISHED_PODS = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED})
+
+
+def of_move(
+    job: Job, pods: Iterable[PodView], move: Move, request: Request | None
+) -> tuple[PodView, ...]:
+    """Return the pods that carrying out `move` deletes, in order of name."""
+    if move.target is Target.JOB:
+        retain = Retain.FINISHED if _is_last_try(job) else move.retain
+        return _sorted(p for p in pods if not (p.deleting or _kept(p, retain)))
+    assert request is not None, "a kill of a part is about some pod"
+    return _sorted(p for p in pods if not p.deleting and _is_meant(p, move.target, request))
+
+
+def _is_last_try(job: Job) -> bool:
+    """J21: pods that ended are kept for a look at them when no further try is left."""
+    return job.status.retry_count >= job.spec.max_retry - 1
+
+
+def _kept(pod: PodView, retain: Retain) -> bool:
+    return retain is Retain.FINISHED and pod.phase in FINISHED_PODS
+
+
+def _is_meant(pod: PodView, target: Target, request: Request) -> bool:
+    if target is Target.POD:
+        return pod.name == request.pod
+    if pod.task != request.task:
+        return False
+    return target is Target.TASK or (pod.partition != "" and pod.partition == request.partition)
+
+
+def still(job: Job, pods: Mapping[str, PodView]) -> tuple[PodView, ...]:
+    """Return the pods that have to go, by the recorded status alone, in order of name."""
+    phase = job.status.state.phase
+    alive = (p for p in pods.values() if not p.deleting)
+    if phase in ALIVE or phase is None:
+        wanted = {pod_name(job, t, i) for t in job.spec.tasks for i in range(t.replicas)}
+        return _sorted(p for p in alive if is_stale(job, p) or p.name not in wanted)
+    if phase == JobPhase.RESTARTING:
+        # Counted after the restart was recorded, the last try shows one later than in `of_move`.
+        spent = job.status.retry_count >= job.spec.max_retry
+        retain = Retain.FINISHED if spent else Retain.NONE
+        return _sorted(p for p in alive if is_stale(job, p) and not _kept(p, retain))
+    return _sorted(p for p in alive if p.phase not in FINISHED_PODS)
+
+
+def is_stale(job: Job, pod: PodView) -> bool:
+    """Whether a pod is left over from before a restart, or marked for deletion (J24)."""
+    return pod.out_of_sync or pod.version < job.status.version
+
+
+def _sorted(pods: Iterable[PodView]) -> tuple[PodView, ...]:
+    return tuple(sorted(pods, key=lambda p: p.name))

@@ -1,0 +1,173 @@
+"""The life of a Job as one table: (phase, action) → what to do, and which phase follows.
+
+Read a row as: in this phase, on this action, SYNC (bring pods to what the spec says) or KILL
+(delete pods), then either enter a phase outright (`enters`), or ask a rule whether the counts call
+for another (`then`). A phase without a row for an action uses its `None` row; a phase without any
+row raises. The rules are pure functions of the spec, the recorded status and the fresh counts. Used
+by `plan` (J15 to J20, J37, J39).
+"""
+
+import enum
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from services.controller.job.counts import Counts
+from shared.api.batch import Action, JobPhase, JobSpec, JobStatus
+
+
+class Do(enum.Enum):
+    """What a move does to the pods."""
+
+    SYNC = "sync"
+    KILL = "kill"
+
+
+class Target(enum.Enum):
+    """Which pods a kill is about."""
+
+    JOB = "job"
+    TASK = "task"
+    POD = "pod"
+    PARTITION = "partition"
+
+
+class Retain(enum.Enum):
+    """Which pods a kill leaves."""
+
+    NONE = "none"
+    FINISHED = "finished"
+    """Succeeded and Failed pods stay for a look at their logs (J16, J21)."""
+
+
+Rule = Callable[[JobSpec, JobStatus, Counts], JobPhase | None]
+
+
+class Move(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of the table."""
+
+    do: Do
+    target: Target = Target.JOB
+    retain: Retain = Retain.NONE
+    enters: JobPhase | None = None
+    retry: bool = False
+    """Whether this is another try: retryCount rises on entering Restarting (J37)."""
+    then: Rule | None = None
+
+
+def _enough_started(spec: JobSpec, _status: JobStatus, counts: Counts) -> JobPhase | None:
+    """Enter Running when minAvailable pods run or have ended (J16)."""
+    started = counts.running + counts.succeeded + counts.failed
+    return JobPhase.RUNNING if spec.min_available <= started else None
+
+
+def _finished_or_short(spec: JobSpec, _status: JobStatus, counts: Counts) -> JobPhase | None:
+    """Enter Completed or Failed, or go back to Pending, in Volcano's order (J17)."""
+    replicas = sum(task.replicas for task in spec.tasks)
+    if replicas == 0:
+        return None
+    if spec.min_success is not None and counts.succeeded >= spec.min_success:
+        return JobPhase.COMPLETED
+    if counts.succeeded + counts.failed == replicas:
+        return _verdict(spec, counts)
+    if counts.pending > replicas - spec.min_available:
+        return JobPhase.PENDING
+    return None
+
+
+def _verdict(spec: JobSpec, counts: Counts) -> JobPhase:
+    """Completed or Failed, once every pod has ended (J17)."""
+    minima = {
+        t.name: t.replicas if t.min_available is None else t.min_available for t in spec.tasks
+    }
+    if spec.min_available >= sum(minima.values()):
+        for task in spec.tasks:
+            if (
+                task.min_available is not None
+                and counts.succeeded_of(task.name) < minima[task.name]
+            ):
+                return JobPhase.FAILED
+    if spec.min_success is not None:
+        return JobPhase.FAILED
+    return JobPhase.COMPLETED if counts.succeeded >= spec.min_available else JobPhase.FAILED
+
+
+def _tried_enough_or_again(spec: JobSpec, status: JobStatus, counts: Counts) -> JobPhase | None:
+    """Enter Failed when the tries are used up, else Pending once there is room (J18, J37)."""
+    if status.retry_count >= spec.max_retry:
+        return JobPhase.FAILED
+    replicas = sum(task.replicas for task in spec.tasks)
+    return JobPhase.PENDING if replicas - counts.terminating >= spec.min_available else None
+
+
+def _settles_as(final: JobPhase) -> Rule:
+    """→ `final` when no pod lives any more (J19)."""
+
+    def rule(_spec: JobSpec, _status: JobStatus, counts: Counts) -> JobPhase | None:
+        alive = counts.pending + counts.running + counts.terminating
+        return final if alive == 0 else None
+
+    return rule
+
+
+def _kill(enters: JobPhase) -> Move:
+    return Move(do=Do.KILL, retain=Retain.FINISHED, enters=enters)
+
+
+def _again(target: Target) -> Move:
+    return Move(do=Do.KILL, target=target, enters=JobPhase.RESTARTING, retry=True)
+
+
+_ON_ACTION: Final[Mapping[Action | None, Move]] = {
+    Action.RESTART_JOB: _again(Target.JOB),
+    Action.RESTART_TASK: _again(Target.TASK),
+    Action.RESTART_POD: _again(Target.POD),
+    Action.RESTART_PARTITION: _again(Target.PARTITION),
+    Action.ABORT_JOB: _kill(JobPhase.ABORTING),
+    Action.COMPLETE_JOB: _kill(JobPhase.COMPLETING),
+    Action.TERMINATE_JOB: _kill(JobPhase.TERMINATING),
+}
+"""What an action does to a job that is alive (J16, J17)."""
+
+_STILL_KILLING: Final = Move(do=Do.KILL, then=_tried_enough_or_again)
+_STAY_DOWN: Final[Mapping[Action | None, Move]] = {None: Move(do=Do.KILL, retain=Retain.FINISHED)}
+
+
+def _settling(final: JobPhase) -> Mapping[Action | None, Move]:
+    return {None: Move(do=Do.KILL, retain=Retain.FINISHED, then=_settles_as(final))}
+
+
+TABLE: Final[Mapping[JobPhase, Mapping[Action | None, Move]]] = {
+    JobPhase.PENDING: {**_ON_ACTION, None: Move(do=Do.SYNC, then=_enough_started)},
+    JobPhase.RUNNING: {**_ON_ACTION, None: Move(do=Do.SYNC, then=_finished_or_short)},
+    JobPhase.RESTARTING: {
+        Action.SYNC_JOB: Move(do=Do.SYNC, then=_tried_enough_or_again),
+        Action.RESTART_TASK: msgspec.structs.replace(_STILL_KILLING, target=Target.TASK),
+        Action.RESTART_POD: msgspec.structs.replace(_STILL_KILLING, target=Target.POD),
+        Action.RESTART_PARTITION: msgspec.structs.replace(_STILL_KILLING, target=Target.PARTITION),
+        None: _STILL_KILLING,
+    },
+    JobPhase.ABORTING: {
+        Action.RESUME_JOB: _again(Target.JOB),
+        **_settling(JobPhase.ABORTED),
+    },
+    JobPhase.ABORTED: {Action.RESUME_JOB: _again(Target.JOB), **_STAY_DOWN},
+    JobPhase.COMPLETING: _settling(JobPhase.COMPLETED),
+    JobPhase.TERMINATING: _settling(JobPhase.TERMINATED),
+    JobPhase.COMPLETED: _STAY_DOWN,
+    JobPhase.TERMINATED: _STAY_DOWN,
+    JobPhase.FAILED: _STAY_DOWN,
+}
+
+FINISHED: Final = frozenset({JobPhase.COMPLETED, JobPhase.FAILED, JobPhase.TERMINATED})
+"""Phases that nothing leaves (J20)."""
+
+ALIVE: Final = frozenset({JobPhase.PENDING, JobPhase.RUNNING})
+"""Phases in which pods are made."""
+
+
+def move_for(phase: JobPhase, action: Action) -> Move:
+    """Return the row for `action` in `phase`; KeyError when the table has no such phase."""
+    rows = TABLE[phase]
+    return rows[action] if action in rows else rows[None]

@@ -1,0 +1,300 @@
+"""One pass over a job: facts and waiting requests → effects and the next status.
+
+A pass answers requests in order until one of them changes the phase, or none is left; then it does
+what the phase asks for (sync, or the rest of a kill). The order of effects is what makes a crash
+harmless (design §6):
+
+- Entering a phase is written *before* its effects. Which pods have to go follows from the recorded
+  phase and version (`kills.still`), or from a mark on the pod, so a new process carries on where
+  the old one died; requests of an older version ask for nothing, so no restart counts twice.
+- Leaving a phase comes *after* its effects: Restarting ends only when nothing is left to kill.
+- A Command is deleted after the status holds its uid (in `state.message`); a recorded one is only
+  deleted.
+
+Requests are forgotten by the shell once every stage has been carried out, else the pass is
+repeated.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from services.controller.job import effects, kills, status, sync
+from services.controller.job.counts import Counts, count
+from services.controller.job.delays import Delayed, after_action, arrivals
+from services.controller.job.facts import JobFacts, PodView
+from services.controller.job.phases import ALIVE, Do, Move, Target, move_for
+from services.controller.job.requests import Request
+from services.controller.job.validate import queue_problem
+from shared.api.batch import Action, Job, JobEvent, JobPhase, JobStatus
+from shared.api.bus import Command
+from shared.api.keys import PLUGIN_MARK
+from shared.api.patch import merge_patch
+
+Stage = tuple[effects.Effect, ...]
+
+
+class Pass(msgspec.Struct, frozen=True, kw_only=True):
+    """What one pass wants."""
+
+    stages: tuple[Stage, ...] = ()
+    answered: frozenset[tuple[str, str, int]] = frozenset()
+    """Keys of requests to forget when all stages are done."""
+    delayed: tuple[Delayed, ...] = ()
+    """Actions that wait for their policies' timeouts (J12)."""
+    again: bool = False
+    """Whether another pass is due at once."""
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """What carrying out one action gives: Volcano's `Execute`, without its side effects."""
+
+    status: JobStatus
+    doomed: tuple[PodView, ...] = ()
+    move: Move
+
+
+def execute(
+    job: Job, pods: Iterable[PodView], action: Action, request: Request | None, *, now: float
+) -> Step:
+    """Carry out `action` by the table; `job` has its defaults filled in (J16 to J21)."""
+    phase = job.status.state.phase or JobPhase.PENDING
+    move = move_for(phase, action)
+    views = tuple(pods)
+    if move.do is Do.KILL:
+        doomed = kills.of_move(job, views, move, request)
+    else:
+        doomed = kills.still(job, {p.name: p for p in views})
+    counts = count(views, doomed=frozenset(p.name for p in doomed))
+    after = status.with_counts(job.status, counts)
+    if move.do is Do.KILL and move.target is Target.JOB:
+        after = msgspec.structs.replace(after, version=after.version + 1)
+    if move.enters is not None:
+        after = msgspec.structs.replace(after, retry_count=after.retry_count + move.retry)
+        reason, message = _cause(request)
+        after = status.entered(job, after, move.enters, now=now, reason=reason, message=message)
+    elif (then := _by_rule(move, job, after, counts)) is not None:
+        after = status.entered(job, after, then, now=now)
+    return Step(status=after, doomed=doomed, move=move)
+
+
+def _by_rule(move: Move, job: Job, after: JobStatus, counts: Counts) -> JobPhase | None:
+    return move.then(job.spec, after, counts) if move.then is not None else None
+
+
+def _cause(request: Request | None) -> tuple[str, str]:
+    """Return reason and message of a phase that a request brought about."""
+    if request is None:
+        return "", ""
+    if request.command_uid:
+        return status.COMMAND_ISSUED, f"{request.action} by command {request.command_uid}"
+    about = f"pod {request.pod}" if request.pod else "the job"
+    code = f", exit code {request.exit_code}" if request.exit_code else ""
+    return request.event.value, f"{request.event.value} of {about}{code}"
+
+
+def advance(
+    facts: JobFacts, waiting: Sequence[Request], delayed: tuple[Delayed, ...], *, now: float
+) -> Pass:
+    """Return what to do about a job now."""
+    job = facts.job
+    if job.metadata.deletion_timestamp is not None:
+        # The garbage collector has it (J22).
+        return Pass(answered=frozenset(r.key for r in waiting))
+    if recorded := [c for c in facts.commands if _is_recorded(job, c)]:
+        return Pass(stages=(tuple(_delete(c) for c in recorded),), delayed=delayed, again=True)
+    orders = tuple(_order(job, command) for command in facts.commands)
+    ready, delayed = arrivals(job, (*orders, *waiting), delayed, now=now)
+    seen: set[tuple[str, str, int]] = {r.key for r in waiting} - {r.key for r, _ in ready}
+    for request, action in ready:
+        seen.add(request.key)
+        step = execute(job, facts.pods.values(), action, request, now=now)
+        delayed = after_action(delayed, step.move, request, action)
+        if step.move.enters is None:
+            step = _staying(job, step)
+        if step.move.enters is not None or _restarts_more(job, step):
+            return Pass(
+                stages=_entering(facts, step),
+                answered=frozenset(seen),
+                delayed=delayed,
+                again=True,
+            )
+        kept = msgspec.structs.replace(job.status, version=step.status.version)
+        job = msgspec.structs.replace(job, status=kept)
+    stages = _level(msgspec.structs.replace(facts, job=job), facts.job.status, now=now)
+    if facts.commands:
+        stages = (*stages, tuple(_delete(c) for c in facts.commands))
+    return Pass(
+        stages=stages,
+        answered=frozenset(seen),
+        delayed=delayed,
+        again=any(_leaves(effect) for stage in stages for effect in stage),
+    )
+
+
+def _restarts_more(job: Job, step: Step) -> bool:
+    """Whether an action dooms further pods of a job that restarts already."""
+    return job.status.state.phase == JobPhase.RESTARTING and step.move.do is Do.KILL
+
+
+def _staying(job: Job, step: Step) -> Step:
+    """Take back what a rule said: only `_level` leaves a phase, when nothing is left to kill."""
+    was = job.status
+    stays = msgspec.structs.replace(
+        step.status,
+        state=was.state,
+        conditions=was.conditions,
+        running_duration=was.running_duration,
+    )
+    return msgspec.structs.replace(step, status=stays)
+
+
+def _leaves(effect: effects.Effect) -> bool:
+    return isinstance(effect, effects.WriteStatus) and effect.status.state.phase != effect.was
+
+
+def _is_recorded(job: Job, command: Command) -> bool:
+    uid = command.metadata.uid
+    return job.status.state.reason == status.COMMAND_ISSUED and uid in job.status.state.message
+
+
+def _delete(command: Command) -> effects.DeleteCommand:
+    return effects.DeleteCommand(name=command.metadata.name, uid=command.metadata.uid)
+
+
+def _order(job: Job, command: Command) -> Request:
+    known = command.action in frozenset(Action)
+    return Request(
+        event=JobEvent.COMMAND_ISSUED,
+        job_uid=job.metadata.uid,
+        version=job.status.version,
+        action=Action(command.action) if known else Action.SYNC_JOB,
+        command_uid=command.metadata.uid,
+    )
+
+
+def _entering(facts: JobFacts, step: Step) -> tuple[Stage, ...]:
+    """Write the phase, then kill: the order that survives a crash between the two."""
+    first: list[effects.Effect] = []
+    if written := _write(facts.job.status, step.status):
+        first.append(written)
+    if step.move.enters is not None:
+        state = step.status.state
+        reason = state.reason if state.reason == status.COMMAND_ISSUED else "ExecuteAction"
+        message = f"{facts.job.status.state.phase} → {state.phase}: {state.message}"
+        first.append(effects.Record(reason=reason, message=message))
+    whole = step.move.target is Target.JOB
+    kill: list[effects.Effect] = _without_group(facts) if whole else []
+    kill += [effects.DeletePod(name=p.name, uid=p.uid, mark=not whole) for p in step.doomed]
+    return tuple(stage for stage in (tuple(first), tuple(kill)) if stage)
+
+
+def _without_group(facts: JobFacts) -> list[effects.Effect]:
+    if facts.group is None:
+        return []
+    meta = facts.group.metadata
+    return [effects.DeleteGroup(name=meta.name, uid=meta.uid)]
+
+
+def _level(facts: JobFacts, before: JobStatus, *, now: float) -> tuple[Stage, ...]:
+    """Return what the present phase asks for, whatever led to it."""
+    phase = facts.job.status.state.phase
+    if phase is None:
+        opened = status.entered(facts.job, facts.job.status, JobPhase.PENDING, now=now)
+        job = msgspec.structs.replace(facts.job, status=opened)
+        return _alive(msgspec.structs.replace(facts, job=job), before, now=now)
+    if phase in ALIVE:
+        return _alive(facts, before, now=now)
+    return _down(facts, before, now=now)
+
+
+def _alive(facts: JobFacts, before: JobStatus, *, now: float) -> tuple[Stage, ...]:
+    job = facts.job
+    reason, why = _held_by(facts)
+    if why:
+        held = status.explained(job.status, reason=reason, message=why)
+        write = _write(before, held)
+        news = held.state.message != before.state.message
+        told = effects.Record(reason=reason, message=why, warning=True)
+        return tuple(s for s in (((write,) if write else ()), ((told,) if news else ())) if s)
+    step = execute(job, facts.pods.values(), Action.SYNC_JOB, None, now=now)
+    after = msgspec.structs.replace(
+        step.status,
+        min_available=job.spec.min_available,
+        controlled_resources=sync.marks(job),
+    )
+    if after.state.reason in {status.INVALID_SPEC, status.QUEUE_NOT_OPEN}:
+        after = status.explained(after, reason="", message="")
+    write = _write(before, after)
+    if write is not None and after.state.phase not in ALIVE:
+        return ((write,),)
+    stages = sync.bring_about(facts)
+    if write is None:
+        return stages
+    return ((write,), *stages) if before.state.phase is None else (*stages, (write,))
+
+
+def _held_by(facts: JobFacts) -> tuple[str, str]:
+    """Return (reason, why) a job is not synced, or two empty texts."""
+    if facts.problems:
+        return status.INVALID_SPEC, "; ".join(facts.problems)
+    if facts.group is None and not facts.pods:
+        queue = facts.job.spec.queue
+        problem = queue_problem(queue, facts.queue, is_leaf=facts.queue_is_leaf)
+        return status.QUEUE_NOT_OPEN if problem else "", problem
+    return "", ""
+
+
+def _down(facts: JobFacts, before: JobStatus, *, now: float) -> tuple[Stage, ...]:
+    """Finish a kill, then see whether the phase can be left (J18 to J20)."""
+    job = facts.job
+    doomed = kills.still(job, facts.pods)
+    counts = count(facts.pods.values(), doomed=frozenset(p.name for p in doomed))
+    after = status.with_counts(job.status, counts)
+    phase = job.status.state.phase
+    assert phase is not None, "a job without a phase is alive"
+    move = move_for(phase, Action.SYNC_JOB)
+    gone: list[effects.Effect] = []
+    if phase != JobPhase.RESTARTING:
+        gone += _without_group(facts)
+        gone += _without_companions(facts)
+        after = msgspec.structs.replace(after, controlled_resources=_kept_marks(job))
+    elif any(not p.out_of_sync for p in doomed):
+        gone += _without_group(facts)
+    gone += [effects.DeletePod(name=p.name, uid=p.uid) for p in doomed]
+    next_phase = None if doomed else _by_rule(move, job, after, counts)
+    if next_phase is not None:
+        after = status.entered(job, after, next_phase, now=now)
+    write = _write(before, after)
+    return tuple(stage for stage in (tuple(gone), (write,) if write else ()) if stage)
+
+
+def _without_companions(facts: JobFacts) -> list[effects.Effect]:
+    """Drop what the plugins made, once (J21): the marks in the status say what is there."""
+    if facts.problems or _kept_marks(facts.job) == facts.job.status.controlled_resources:
+        return []
+    made = tuple(c for c in sync.companions(facts.job) if not c.keep)
+    return [effects.DropCompanions(companions=made)] if made else []
+
+
+def _kept_marks(job: Job) -> dict[str, str]:
+    kept = job.status.controlled_resources.items()
+    return {mark: name for mark, name in kept if not mark.startswith(PLUGIN_MARK)}
+
+
+def _write(before: JobStatus, after: JobStatus) -> effects.WriteStatus | None:
+    """Return the write that turns one status into the other, None when they say the same."""
+    patch = merge_patch(before, after)
+    if not patch:
+        return None
+    urgent = not patch.keys() <= _COUNTS
+    return effects.WriteStatus(patch=patch, status=after, was=before.state.phase, urgent=urgent)
+
+
+_COUNTS = frozenset(
+    {
+        "pending", "running", "succeeded", "failed", "terminating", "unknown", "taskStatusCount",
+        "version",
+    }
+)  # fmt: skip
+"""Fields whose change alone may wait a little."""

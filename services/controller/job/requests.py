@@ -1,0 +1,201 @@
+"""Requests to a job: what happened to its pods, in order and each only once.
+
+A request is derived by comparing what was known of a pod with what is known now (J06 to J09), so it
+does not matter how many watch events lie between the two. It is known by (pod uid, event, job
+version); adding it again changes nothing, and no exit code or eviction is merged with another's.
+`at_start` derives again what a process that died may have left unanswered. Called by the replica on
+each fact; `plan` answers them.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from services.controller.job.facts import PodView
+from shared.api.batch import Action, Job, JobEvent, JobPhase, JobSpec, TaskSpec
+from shared.api.core import PodPhase
+
+DEFAULT_TASK_RETRIES = 3
+_ONLY_A_LOOK = frozenset({JobEvent.OUT_OF_SYNC, JobEvent.POD_RUNNING})
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened to a job (J03)."""
+
+    event: JobEvent
+    job_uid: str
+    version: int = 0
+    """Job version of the pod that it is about."""
+    task: str = ""
+    pod: str = ""
+    pod_uid: str = ""
+    partition: str = ""
+    exit_code: int = 0
+    action: Action | None = None
+    """Given outright by a command; else policies decide."""
+    command_uid: str = ""
+    since: str = ""
+    """RFC 3339 time that a policy's timeout counts from; empty: from now (J12)."""
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """Return what makes two requests the same."""
+        return (self.command_uid or self.pod_uid or self.pod, self.event, self.version)
+
+
+Requests = Mapping[tuple[str, str, int], Request]
+"""Requests that wait for an answer, oldest first."""
+
+
+def merged(waiting: Requests, new: Iterable[Request]) -> Requests:
+    """Return `waiting` with those of `new` that it does not hold yet, in order."""
+    return {**waiting, **{r.key: r for r in new if r.key not in waiting}}
+
+
+def compare(
+    job: Job,
+    before: PodView | None,
+    after: PodView | None,
+    pods: Mapping[str, PodView],
+    *,
+    deleted_by_us: bool = False,
+) -> tuple[Request, ...]:
+    """Return what the change of one pod (one uid) from `before` to `after` asks for.
+
+    `pods` holds the job's pods as they are now, the changed one included. None stands for "is not
+    there".
+    """
+    if after is None:
+        return () if before is None else (_ended(job, before, deleted_by_us=deleted_by_us),)
+    if after.out_of_sync:
+        known = before is not None and before.out_of_sync
+        return () if known else (_request(job, after, JobEvent.OUT_OF_SYNC),)
+    found = []
+    if before is None and after.phase == PodPhase.PENDING:
+        found.append(_request(job, after, JobEvent.POD_PENDING))
+    if before is None or before.restarts != after.restarts:
+        found += _worn_out(job, after, pods)
+    if after.phase != (before.phase if before else PodPhase.PENDING):
+        found += _new_phase(job, after, pods)
+    elif before is not None and before.deleting != after.deleting:
+        found.append(_request(job, after, JobEvent.OUT_OF_SYNC))
+    return tuple(found)
+
+
+def at_start(job: Job, pods: Mapping[str, PodView]) -> tuple[Request, ...]:
+    """Return the requests that a process which knows nothing yet must assume unanswered.
+
+    Pods of the current version that ended, and pods that the recorded counts hold but that are no
+    longer there (evicted meanwhile). A pod of an older version was answered by what raised the
+    version; a finished or aborting job has nothing to answer.
+    """
+    if job.status.state.phase not in {JobPhase.PENDING, JobPhase.RUNNING, JobPhase.RESTARTING}:
+        return ()
+    order = {task.name: n for n, task in enumerate(job.spec.tasks)}
+    mine = sorted(
+        (p for p in pods.values() if p.version >= job.status.version and not p.deleting),
+        key=lambda p: (order.get(p.task, len(order)), p.index, p.name),
+    )
+    found: list[Request] = []
+    for pod in mine:
+        for request in compare(job, None, pod, pods):
+            again = any(
+                r.event == request.event == JobEvent.TASK_COMPLETED and r.task == request.task
+                for r in found
+            )
+            if request.event not in _ONLY_A_LOOK and not again:
+                found.append(request)
+    return (*found, *_missing(job, pods))
+
+
+def _missing(job: Job, pods: Mapping[str, PodView]) -> tuple[Request, ...]:
+    """Return evictions that nobody saw: the status counts more pods of a task than there are."""
+    if job.status.state.phase == JobPhase.RESTARTING:
+        return ()
+    found = []
+    for task in job.spec.tasks:
+        recorded = job.status.task_status_count.get(task.name)
+        if recorded is None:
+            continue
+        here = sum(1 for p in pods.values() if p.task == task.name)
+        absent = [i for i in range(task.replicas) if pod_name(job, task, i) not in pods]
+        for index in absent[: max(0, sum(recorded.phase.values()) - here)]:
+            lost = PodView(
+                name=pod_name(job, task, index),
+                uid="",
+                task=task.name,
+                index=index,
+                version=job.status.version,
+            )
+            found.append(_request(job, lost, JobEvent.POD_EVICTED))
+    return tuple(found)
+
+
+def pod_name(job: Job, task: TaskSpec, index: int) -> str:
+    """Return the name of a pod of a job (J24)."""
+    return f"{job.metadata.name}-{task.name}-{index}"
+
+
+def _request(job: Job, pod: PodView, event: JobEvent, *, exit_code: int = 0) -> Request:
+    return Request(
+        event=event,
+        job_uid=job.metadata.uid,
+        version=pod.version,
+        task=pod.task,
+        pod=pod.name,
+        pod_uid=pod.uid,
+        partition=pod.partition,
+        exit_code=exit_code,
+        since=pod.created if event == JobEvent.POD_PENDING else pod.ended,
+    )
+
+
+def _ended(job: Job, pod: PodView, *, deleted_by_us: bool) -> Request:
+    """Say why a pod is gone: evicted, unless a controller wanted it or it was surplus (J08)."""
+    task = _task(job.spec, pod.task)
+    surplus = task is None or pod.index >= task.replicas
+    ours = deleted_by_us or pod.out_of_sync or surplus
+    return _request(job, pod, JobEvent.OUT_OF_SYNC if ours else JobEvent.POD_EVICTED)
+
+
+def _new_phase(job: Job, pod: PodView, pods: Mapping[str, PodView]) -> tuple[Request, ...]:
+    match pod.phase:
+        case PodPhase.FAILED:
+            return (_request(job, pod, JobEvent.POD_FAILED, exit_code=pod.exit_code),)
+        case PodPhase.SUCCEEDED if _task_completed(job.spec, pod, pods):
+            return (_request(job, pod, JobEvent.TASK_COMPLETED),)
+        case PodPhase.RUNNING:
+            return (_request(job, pod, JobEvent.POD_RUNNING),)
+        case PodPhase.PENDING:
+            return (_request(job, pod, JobEvent.POD_PENDING),)
+        case _:
+            return (_request(job, pod, JobEvent.OUT_OF_SYNC),)
+
+
+def _task_completed(spec: JobSpec, pod: PodView, pods: Mapping[str, PodView]) -> bool:
+    """Whether all replicas of the pod's task have succeeded (J07)."""
+    task = _task(spec, pod.task)
+    if task is None or task.replicas == 0:
+        return False
+    done = sum(1 for p in pods.values() if p.task == pod.task and p.phase == PodPhase.SUCCEEDED)
+    return done >= task.replicas
+
+
+def _worn_out(job: Job, pod: PodView, pods: Mapping[str, PodView]) -> tuple[Request, ...]:
+    """TaskFailed when the containers of a task have restarted too often (J07).
+
+    Unlike in Volcano the event is not lost when the phase changed in the same update: facts are
+    coalesced here, so that would happen far more often.
+    """
+    task = _task(job.spec, pod.task)
+    if task is None or task.replicas == 0 or task.max_retry < 0:
+        return ()
+    alive = {PodPhase.PENDING, PodPhase.RUNNING}
+    restarts = sum(p.restarts for p in pods.values() if p.task == pod.task and p.phase in alive)
+    if restarts < (task.max_retry or DEFAULT_TASK_RETRIES):
+        return ()
+    return (_request(job, pod, JobEvent.TASK_FAILED),)
+
+
+def _task(spec: JobSpec, name: str) -> TaskSpec | None:
+    return next((task for task in spec.tasks if task.name == name), None)

@@ -1,0 +1,68 @@
+"""A job's next status: counts, phase, conditions (J26), compared before it is written.
+
+The status is the controller's own field: `plan` makes the next one here, the shell writes the
+difference.
+"""
+
+import msgspec
+
+from services.controller.job import durations
+from services.controller.job.counts import Counts
+from shared.api import time
+from shared.api.batch import (
+    Job,
+    JobCondition,
+    JobPhase,
+    JobState,
+    JobStatus,
+    TaskState,
+)
+
+INVALID_SPEC = "InvalidSpec"
+QUEUE_NOT_OPEN = "QueueNotOpen"
+COMMAND_ISSUED = "CommandIssued"
+
+
+def with_counts(status: JobStatus, counts: Counts) -> JobStatus:
+    """Return `status` with fresh counts."""
+    return msgspec.structs.replace(
+        status,
+        pending=counts.pending,
+        running=counts.running,
+        succeeded=counts.succeeded,
+        failed=counts.failed,
+        unknown=counts.unknown,
+        terminating=counts.terminating,
+        task_status_count={
+            task: TaskState(phase=dict(sorted(phases.items())))
+            for task, phases in sorted(counts.by_task.items())
+        },
+    )
+
+
+def entered(
+    job: Job, status: JobStatus, phase: JobPhase, *, now: float, reason: str = "", message: str = ""
+) -> JobStatus:
+    """Return `status` in `phase`: transition time, condition moved to the end, running duration."""
+    at = time.format_seconds(now)
+    kept = tuple(c for c in status.conditions if c.status != phase)
+    return msgspec.structs.replace(
+        status,
+        state=JobState(phase=phase, reason=reason, message=message, last_transition_time=at),
+        conditions=(*kept, JobCondition(status=phase, last_transition_time=at)),
+        running_duration=_since_creation(job, now),
+    )
+
+
+def explained(status: JobStatus, *, reason: str, message: str) -> JobStatus:
+    """Return `status` with why the job does not get on, its phase unchanged."""
+    state = msgspec.structs.replace(status.state, reason=reason, message=message)
+    return msgspec.structs.replace(status, state=state)
+
+
+def _since_creation(job: Job, now: float) -> str:
+    """J21: from the job's creation to its last transition."""
+    if not job.metadata.creation_timestamp:
+        return ""
+    created = time.parse(job.metadata.creation_timestamp)
+    return durations.text(max(0, int(now) - int(created)))

@@ -1,0 +1,111 @@
+"""Bringing a job that is alive to what its spec says: companions, PodGroup, pods (J22 to J25, J27).
+
+Called by `plan` for the phases in which pods are made. Everything follows from the facts of this
+moment; what is there already is left alone, so the pass may be repeated at any time.
+"""
+
+import zlib
+
+import msgspec
+
+from services.controller.job import effects, group, kills
+from services.controller.job.facts import JobFacts, PodView
+from services.controller.job.podtemplate import PodForge, claims
+from services.controller.job.requests import pod_name
+from services.controller.jobplugins.catalogue import plugins_of
+from services.controller.jobplugins.interface import Companion
+from shared.api.batch import Job, TaskSpec
+from shared.api.core import PodPhase
+from shared.api.keys import PLUGIN_MARK, VOLUME_MARK
+from shared.api.scheduling import PodGroup, PodGroupPhase
+
+Stage = tuple[effects.Effect, ...]
+
+
+def bring_about(facts: JobFacts) -> tuple[Stage, ...]:
+    """Return what has to be made, changed and deleted, in stages; empty when all is well."""
+    job = facts.job
+    doomed = kills.still(job, facts.pods)
+    creates = tuple(_creates(facts)) if gate_is_open(facts.group) else ()
+    beside: list[effects.Effect] = []
+    if facts.group is None:
+        beside.append(effects.CreateGroup(body=group.group_body(job, facts.priorities)))
+    elif patch := group.group_patch(facts.group, job, facts.priorities):
+        meta = facts.group.metadata
+        beside.append(effects.PatchGroup(name=meta.name, uid=meta.uid, patch=patch))
+    wanted = companions(job)
+    mark = digest(wanted)
+    touched = bool(creates or doomed or beside)
+    if wanted and facts.applied != mark and (touched or not _marked(job)):
+        beside.append(effects.EnsureCompanions(companions=wanted, digest=mark))
+    deletes = (effects.DeletePod(name=p.name, uid=p.uid) for p in doomed)
+    stages: tuple[Stage, ...] = (tuple(beside), (*deletes, *creates))
+    return tuple(stage for stage in stages if stage)
+
+
+def gate_is_open(group_now: PodGroup | None) -> bool:
+    """Whether pods may be made: scheduling has let the group into its queue (J23)."""
+    if group_now is None:
+        return False
+    return group_now.status.phase not in {None, PodGroupPhase.PENDING}
+
+
+def companions(job: Job) -> tuple[Companion, ...]:
+    """Return the objects beside the pods of a valid job: of its plugins, then the claims."""
+    made = [c for _, plugin, args in plugins_of(job) for c in plugin.companions(job, args)]
+    return (*made, *claims(job))
+
+
+def digest(wanted: tuple[Companion, ...]) -> int:
+    """Return a number that changes with the content of `wanted`; never 0."""
+    return zlib.crc32(msgspec.json.encode([c.body for c in wanted])) | 1 << 32
+
+
+def marks(job: Job) -> dict[str, str]:
+    """Return what status.controlledResources says of a job that is alive (§2.2, J30)."""
+    made = {f"{PLUGIN_MARK}{name}": name for name, _, _ in plugins_of(job)}
+    made.update({f"{VOLUME_MARK}{c.name}": c.name for c in claims(job)})
+    return dict(sorted(made.items()))
+
+
+def _marked(job: Job) -> bool:
+    return marks(job).items() <= dict(job.status.controlled_resources).items()
+
+
+def _creates(facts: JobFacts) -> list[effects.CreatePods]:
+    """Return the missing pods per task; one that is still being deleted holds its name."""
+    made = []
+    for task in facts.job.spec.tasks:
+        missing = tuple(
+            i for i in range(task.replicas) if pod_name(facts.job, task, i) not in facts.pods
+        )
+        if missing and _may_start(facts, task):
+            forge = PodForge(facts.job, task, forwarding=_is_forwarded(facts))
+            made.append(
+                effects.CreatePods(forge=forge, indexes=missing, version=facts.job.status.version)
+            )
+    return made
+
+
+def _is_forwarded(facts: JobFacts) -> bool:
+    """J33."""
+    return facts.queue is not None and bool(facts.queue.spec.extend_clusters)
+
+
+def _may_start(facts: JobFacts, task: TaskSpec) -> bool:
+    """Whether the tasks that `task` waits for are ready: any of them, or all (J25)."""
+    depends = task.depends_on
+    if depends is None or not depends.name:
+        return True
+    by_name = {t.name: t for t in facts.job.spec.tasks}
+    ready = [_is_ready(facts, by_name[name]) for name in depends.name if name in by_name]
+    return all(ready) if depends.iteration == "all" else any(ready)
+
+
+def _is_ready(facts: JobFacts, task: TaskSpec) -> bool:
+    ready = sum(1 for pod in facts.pods.values() if pod.task == task.name and _counts(pod))
+    return ready >= (task.min_available or 0)
+
+
+def _counts(pod: PodView) -> bool:
+    return not pod.deleting and (pod.ready or pod.phase == PodPhase.SUCCEEDED)

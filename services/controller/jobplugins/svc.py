@@ -1,0 +1,116 @@
+"""Job plugin svc: the pods of a job find each other by name (JP2).
+
+A headless Service gives each pod the host name `<pod>.<job>`; a ConfigMap lists the names per task,
+as files under /etc/volcano (`ps.host`) and as environment (`VC_PS_HOSTS`); a NetworkPolicy keeps
+other jobs out.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from services.controller.jobplugins.arguments import BadArgument, parse
+from services.controller.jobplugins.interface import Companion, PodBody, add, containers
+from shared.api import keys, kinds
+from shared.api.batch import Job, TaskSpec
+
+MOUNT_PATH: Final = "/etc/volcano"
+_FLAGS: Final[Mapping[str, bool | str]] = {
+    "publish-not-ready-addresses": False,
+    "disable-network-policy": False,
+    "inject-hosts-env": True,
+}
+
+
+class Svc:
+    """See the module."""
+
+    def problems(self, job: Job, arguments: Sequence[str]) -> Iterable[str]:
+        """Return what is wrong with the arguments."""
+        del job
+        try:
+            parse(arguments, _FLAGS)
+        except BadArgument as error:
+            return (f"spec.plugins.svc: {error}",)
+        return ()
+
+    def companions(self, job: Job, arguments: Sequence[str]) -> Sequence[Companion]:
+        """Return Service, ConfigMap and NetworkPolicy."""
+        flags = parse(arguments, _FLAGS)
+        name = job.metadata.name
+        selector = {keys.JOB_NAME: name, keys.JOB_NAMESPACE: job.metadata.namespace}
+        service: dict[str, Any] = {"clusterIP": "None", "selector": selector}
+        if flags["publish-not-ready-addresses"]:
+            service["publishNotReadyAddresses"] = True
+        found = [
+            Companion(kind=kinds.SERVICE, name=name, body={"spec": service}),
+            Companion(kind=kinds.CONFIGMAP, name=_config(job), body={"data": _hosts_data(job)}),
+        ]
+        if not flags["disable-network-policy"]:
+            found.append(
+                Companion(kind=kinds.NETWORKPOLICY, name=name, body={"spec": _fence(selector)})
+            )
+        return found
+
+    def edit_task(self, pod: PodBody, job: Job, task: TaskSpec, arguments: Sequence[str]) -> None:
+        """Mount the lists of hosts into every container, and name them in its environment."""
+        del task
+        name = _config(job)
+        add(pod["spec"], "volumes", {"name": name, "configMap": {"name": name}})
+        in_env = [
+            {"name": key, "valueFrom": {"configMapKeyRef": {"name": name, "key": key}}}
+            for key in _env_keys(job)
+        ]
+        for container in containers(pod):
+            add(container, "volumeMounts", {"name": name, "mountPath": MOUNT_PATH})
+            if parse(arguments, _FLAGS)["inject-hosts-env"]:
+                add(container, "env", *in_env)
+
+    def edit_pod(self, pod: PodBody, job: Job, task: TaskSpec, index: int) -> None:
+        """Give the pod its host name, unless its template has one."""
+        del task, index
+        spec = pod["spec"]
+        if not spec.get("hostname"):
+            spec["hostname"] = pod["metadata"]["name"]
+        if not spec.get("subdomain"):
+            spec["subdomain"] = job.metadata.name
+
+
+def _config(job: Job) -> str:
+    return f"{job.metadata.name}-svc"
+
+
+def _fence(selector: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "podSelector": {"matchLabels": selector},
+        "ingress": [{"from": [{"podSelector": {"matchLabels": selector}}]}],
+        "policyTypes": ["Ingress"],
+    }
+
+
+def _variable(task: TaskSpec, suffix: str) -> str:
+    return f"VC_{task.name.replace('-', '_').upper()}_{suffix}"
+
+
+def _env_keys(job: Job) -> list[str]:
+    return [_variable(task, suffix) for task in job.spec.tasks for suffix in ("HOSTS", "NUM")]
+
+
+def _hosts_data(job: Job) -> dict[str, str]:
+    data: dict[str, str] = {}
+    for task in job.spec.tasks:
+        hosts = _hosts(job, task)
+        data[f"{task.name}.host"] = "\n".join(hosts)
+        data[_variable(task, "HOSTS")] = ",".join(hosts)
+        data[_variable(task, "NUM")] = str(len(hosts))
+    return dict(sorted(data.items()))
+
+
+def _hosts(job: Job, task: TaskSpec) -> list[str]:
+    """Return a task's host names; one in the template is the same for all of its pods."""
+    spec = msgspec.json.decode(task.template).get("spec") or {}
+    domain = spec.get("subdomain") or job.metadata.name
+    if hostname := spec.get("hostname"):
+        return [f"{hostname}.{domain}"] if task.replicas else []
+    return [f"{job.metadata.name}-{task.name}-{i}.{domain}" for i in range(task.replicas)]
