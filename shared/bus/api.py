@@ -204,10 +204,13 @@ class Api:
             raise Retryable(f"last messages of {stream}: {_described(reply)}")
         return [_direct(part) for part in reply.parts]
 
-    async def purge(self, stream: str, subject: str) -> int:
-        """Remove the messages of a subject."""
+    async def purge(self, stream: str, subject: str, *, before_seq: int) -> int:
+        """Remove the messages of a subject, those below `before_seq` if it is not 0."""
+        body: dict[str, Any] = {"filter": subject}
+        if before_seq:
+            body["seq"] = before_seq
         purged = await self._must(
-            f"STREAM.PURGE.{stream}", {"filter": subject}, _Purged, about=f"purge of {subject}"
+            f"STREAM.PURGE.{stream}", body, _Purged, about=f"purge of {subject}"
         )
         return purged.purged
 

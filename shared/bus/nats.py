@@ -129,9 +129,9 @@ class NatsBus:
         """See `port.Declaring`."""
         return (await self._api.stream(stream)).info
 
-    async def purge(self, stream: str, subject: str) -> int:
+    async def purge(self, stream: str, subject: str, *, before_seq: int = 0) -> int:
         """See `port.Declaring`."""
-        return await self._api.purge(stream, subject)
+        return await self._api.purge(stream, subject, before_seq=before_seq)
 
     def publisher(self, stream: str) -> NatsPublisher:
         """See `port.Publishing`."""

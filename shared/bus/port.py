@@ -225,8 +225,12 @@ class Declaring(Protocol):
         """Return a stream's state. Raises StreamMissing."""
         ...
 
-    async def purge(self, stream: str, subject: str) -> int:
-        """Remove the messages of a subject (wildcards allowed); return how many."""
+    async def purge(self, stream: str, subject: str, *, before_seq: int = 0) -> int:
+        """Remove the messages of a subject (wildcards allowed); return how many.
+
+        With `before_seq` only those with a lower sequence, so that one which comes in the very
+        moment stays.
+        """
         ...
 
 
