@@ -1,1 +1,7 @@
-"""The only writer of bindings, evictions and scheduling statuses."""
+"""The binder: makes true on the API server what scheduling decided (design §5).
+
+Read in this order: `intents` (what an answer means, pure), `adapters.execute` (one intent from
+request to result), `adapters.commands` (one delivery from message to acknowledgement),
+`adapters.desired` (statuses), `app` (the wiring). Any number of replicas work at once:
+correctness rests on uid preconditions, never on who handles a message.
+"""

@@ -1,1 +1,1 @@
-"""The binder's edges: commands in, API server writes and outcomes out."""
+"""The binder's seams: the API server on one side, the bus on the other."""

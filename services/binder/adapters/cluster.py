@@ -1,0 +1,110 @@
+"""The requests of intents, with every refusal turned into a `Reply` that the steps can judge.
+
+Each request waits for its slot, is timed, and tells the pace how the API server is doing.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from services.binder.adapters.throttle import Throttle
+from services.binder.intents.replies import Answer, Reply, Seen
+from services.binder.metrics import BinderMetrics
+from shared.api.kinds import POD, decode
+from shared.contracts.messages import Bind
+from shared.contracts.subjects import split_key
+from shared.kube.client import Kube
+from shared.runtime.clock import Clock
+from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
+
+
+class Cluster:
+    """The API server as intents see it; methods never raise the four error kinds but Broken."""
+
+    def __init__(
+        self, kube: Kube, *, throttle: Throttle, clock: Clock, metrics: BinderMetrics
+    ) -> None:
+        self._kube = kube
+        self._throttle = throttle
+        self._clock = clock
+        self._metrics = metrics
+
+    async def bind(self, wanted: Bind) -> Reply:
+        """Post the binding with the pod's uid and the annotations to merge (CA06)."""
+        namespace, name = split_key(wanted.pod)
+
+        async def post() -> bytes:
+            await self._kube.bind(
+                namespace,
+                name,
+                uid=wanted.uid,
+                node=wanted.node,
+                annotations=wanted.annotations,
+            )
+            return b""
+
+        return await self._ask("bind", post, node=wanted.node)
+
+    async def look(self, pod: str) -> Reply:
+        """Get the pod."""
+        namespace, name = split_key(pod)
+        return await self._ask("look", lambda: self._kube.get(POD, namespace, name))
+
+    async def patch_status(self, verb: str, pod: str, uid: str, patch: dict[str, Any]) -> Reply:
+        """Patch a pod's status; lists merge by key."""
+        namespace, name = split_key(pod)
+        return await self._ask(
+            verb,
+            lambda: self._kube.patch(
+                POD, namespace, name, patch, uid=uid, subresource="status", patch_type="strategic"
+            ),
+        )
+
+    async def delete(self, pod: str, uid: str) -> Reply:
+        """Delete the pod with its own grace period (D03)."""
+        namespace, name = split_key(pod)
+
+        async def delete() -> bytes:
+            await self._kube.delete(POD, namespace, name, uid=uid)
+            return b""
+
+        return await self._ask("delete", delete)
+
+    async def _ask(
+        self, verb: str, request: Callable[[], Awaitable[bytes]], *, node: str = ""
+    ) -> Reply:
+        async with self._throttle.slot(node):
+            start = self._clock.monotonic()
+            reply = await _reply(request)
+            end = self._clock.monotonic()
+        overloaded = reply.answer is Answer.BUSY
+        self._throttle.pace.answered(latency_s=end - start, overloaded=overloaded, now_s=end)
+        self._metrics.request_seconds.labels(verb).observe(end - start)
+        if overloaded:
+            self._metrics.retries.labels(verb).inc()
+        return reply
+
+
+async def _reply(request: Callable[[], Awaitable[bytes]]) -> Reply:
+    try:
+        body = await request()
+    except Gone as error:
+        return Reply(answer=Answer.GONE, message=str(error))
+    except Conflict as error:
+        return Reply(answer=Answer.CONFLICT, message=str(error))
+    except Rejected as error:
+        return Reply(answer=Answer.REFUSED, message=str(error))
+    except Retryable as error:
+        return Reply(answer=Answer.BUSY, message=str(error), retry_after_s=error.retry_after_s)
+    return Reply(answer=Answer.DONE, seen=seen(body) if body else None)
+
+
+def seen(body: bytes) -> Seen:
+    """Return what of a pod matters to intents."""
+    pod = decode(POD, body)
+    return Seen(
+        uid=pod.metadata.uid,
+        node=pod.spec.node_name,
+        rv=pod.metadata.resource_version,
+        phase=pod.status.phase,
+        deleting=pod.metadata.deletion_timestamp is not None,
+    )

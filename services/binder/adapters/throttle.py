@@ -1,0 +1,84 @@
+"""Who may send a request now: so many in all (the pace), so many per node.
+
+First come, first served in all; those that wait for a busy node do not hold up the others, since
+they queue at their node first.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from services.binder.intents.pace import Pace
+from services.binder.metrics import BinderMetrics
+
+
+class Throttle:
+    """Hands out slots; `per_node` is how many binds may be under way to one node."""
+
+    def __init__(self, pace: Pace, *, per_node: int, metrics: BinderMetrics) -> None:
+        self.pace = pace
+        self._per_node = per_node
+        self._metrics = metrics
+        self._busy = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._nodes: dict[str, tuple[asyncio.Semaphore, int]] = {}
+
+    @property
+    def calm(self) -> bool:
+        """Return whether less than half of the slots are taken: work of low rank may pass."""
+        return self._busy * 2 < self.pace.limit
+
+    @asynccontextmanager
+    async def slot(self, node: str = "") -> AsyncGenerator[None, None]:
+        """Hold a slot for the length of a block; `node` as well when it names one."""
+        if not node:
+            async with self._any_slot():
+                yield
+            return
+        semaphore, users = self._nodes.get(node, (asyncio.Semaphore(self._per_node), 0))
+        self._nodes[node] = (semaphore, users + 1)
+        try:
+            async with semaphore, self._any_slot():
+                yield
+        finally:
+            _, users = self._nodes[node]
+            if users == 1:
+                del self._nodes[node]
+            else:
+                self._nodes[node] = (semaphore, users - 1)
+
+    @asynccontextmanager
+    async def _any_slot(self) -> AsyncGenerator[None, None]:
+        await self._enter()
+        try:
+            yield
+        finally:
+            self._leave()
+
+    async def _enter(self) -> None:
+        if self._busy < self.pace.limit and not self._waiting:
+            self._take()
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._leave()
+            raise
+
+    def _take(self) -> None:
+        self._busy += 1
+        self._metrics.in_flight.set(self._busy)
+
+    def _leave(self) -> None:
+        self._busy -= 1
+        while self._waiting and self._busy < self.pace.limit:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                self._take()
+                turn.set_result(None)
+        self._metrics.in_flight.set(self._busy)
+        self._metrics.limit.set(self.pace.limit)

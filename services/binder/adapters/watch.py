@@ -1,0 +1,105 @@
+"""Parts that watch over what the binder stands on: the API server, the streams, the backlog."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from services.binder.metrics import BinderMetrics
+from shared.bus.port import Declaring, Puller
+from shared.contracts.streams import StreamSpec
+from shared.kube.client import Kube
+from shared.runtime.clock import Clock
+from shared.runtime.errors import Rejected, Retryable
+from shared.runtime.health import Gate
+from shared.runtime.logs import Logger
+
+_PROBE_S: Final = 2.0
+_BACKLOG_S: Final = 5.0
+_DECLARE_S: Final = 0.5
+_FOREVER_S: Final = 86400.0
+
+
+class ApiServerProbe:
+    """Says in a gate whether the API server answers; closes the client at the end."""
+
+    name: Final = "api-server"
+
+    def __init__(self, kube: Kube, *, clock: Clock, gate: Gate, log: Logger) -> None:
+        self._kube = kube
+        self._clock = clock
+        self._gate = gate
+        self._log = log
+
+    async def run(self) -> None:
+        """Ask for the version every other second, for ever."""
+        try:
+            while True:
+                await self._probe()
+                await self._clock.sleep(_PROBE_S)
+        finally:
+            await self._kube.close()
+
+    async def _probe(self) -> None:
+        try:
+            await self._kube.request("GET", "/version")
+        except (Retryable, Rejected) as error:
+            if self._gate.ok:
+                self._log.warning("api_server_lost", reason=str(error))
+            self._gate.set(ok=False, reason=str(error))
+        else:
+            self._gate.set(ok=True)
+
+
+class StreamDeclarer:
+    """Declares the streams that this service needs; the bus keeps them from then on."""
+
+    name: Final = "streams"
+
+    def __init__(
+        self, bus: Declaring, specs: Sequence[StreamSpec], *, clock: Clock, gate: Gate
+    ) -> None:
+        self._bus = bus
+        self._specs = tuple(specs)
+        self._clock = clock
+        self._gate = gate
+
+    async def run(self) -> None:
+        """Declare until it works, then rest. Raises Rejected for streams that do not fit."""
+        while not self._gate.ok:
+            try:
+                await self._bus.ensure_streams(self._specs)
+            except Retryable as error:
+                self._gate.set(ok=False, reason=str(error))
+                await self._clock.sleep(_DECLARE_S)
+            else:
+                self._gate.set(ok=True)
+        while True:
+            await self._clock.sleep(_FOREVER_S)
+
+
+class Backlogs:
+    """Shows as metrics what waits for any binder; keys are (stream, partition)."""
+
+    name: Final = "backlogs"
+
+    def __init__(
+        self,
+        pullers: Mapping[tuple[str, int], Puller],
+        *,
+        clock: Clock,
+        metrics: BinderMetrics,
+    ) -> None:
+        self._pullers = dict(pullers)
+        self._clock = clock
+        self._metrics = metrics
+
+    async def run(self) -> None:
+        """Ask every few seconds, for ever; without an answer the last figures stay."""
+        while True:
+            await self._clock.sleep(_BACKLOG_S)
+            for (stream, partition), puller in self._pullers.items():
+                try:
+                    backlog = await puller.backlog()
+                except Retryable:
+                    break
+                gauge = self._metrics.backlog.labels(stream, str(partition))
+                gauge.set(backlog.waiting + backlog.in_progress)

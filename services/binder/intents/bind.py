@@ -1,0 +1,84 @@
+"""Binding one pod: post, and when the answer leaves a doubt, look (CA05, CA06, CA08).
+
+Exactly once in effect: a pod that already is on the wanted node counts as bound, whoever put it
+there. Giving up needs certainty: an unanswered post may have been executed, so an intent only
+ends as failed after a look that shows the pod unbound. While the API server does not answer at
+all, the intent waits.
+"""
+
+from services.binder.intents.replies import Answer, Reply, Seen
+from services.binder.intents.retry import Ladder, Look, Wait
+from shared.contracts.messages import Bind, ItemOutcome, Result, Retry
+
+
+def after_post(
+    wanted: Bind, reply: Reply, *, attempt: int, ladder: Ladder
+) -> ItemOutcome | Look | Wait:
+    """Return what follows the answer to the `attempt`-th post (from 1)."""
+    if reply.answer is Answer.DONE:
+        return ended(wanted, Result.BOUND, node=wanted.node)
+    if reply.answer is Answer.GONE:
+        return ended(wanted, Result.GONE, message=reply.message)
+    if reply.answer is Answer.REFUSED:
+        return ended(wanted, Result.FAILED, retry=Retry.NEVER, message=reply.message)
+    if reply.answer is Answer.CONFLICT or ladder.ends(attempt):
+        return Look()
+    return Wait(ladder.wait_s(attempt, reply.retry_after_s))
+
+
+def after_look(wanted: Bind, reply: Reply, *, attempt: int, ladder: Ladder) -> ItemOutcome | Wait:
+    """Return what follows a look; after `Wait` comes the next post."""
+    if reply.answer is Answer.GONE:
+        return ended(wanted, Result.GONE, message=reply.message)
+    if reply.answer is Answer.REFUSED:
+        return ended(wanted, Result.FAILED, retry=Retry.NEVER, message=reply.message)
+    if reply.seen is None:
+        return Wait(ladder.wait_s(attempt, reply.retry_after_s))
+    result = judge(wanted, reply.seen)
+    if result is None and ladder.ends(attempt):
+        return ended(
+            wanted,
+            Result.FAILED,
+            retry=Retry.LATER,
+            message=f"not bound after {attempt} attempts",
+        )
+    return result or Wait(ladder.wait_s(attempt, None))
+
+
+def judge(wanted: Bind, seen: Seen) -> ItemOutcome | None:
+    """Return how the wish ended given the pod as it is; None: it can still be bound."""
+    if seen.uid != wanted.uid:
+        return ended(wanted, Result.GONE, message=f"the name belongs to uid {seen.uid}")
+    if seen.node == wanted.node:
+        return ended(wanted, Result.BOUND, node=seen.node, rv=seen.rv)
+    if seen.node:
+        return ended(wanted, Result.CONFLICT, node=seen.node, rv=seen.rv)
+    if seen.deleting:
+        message = "the pod is being deleted"
+        return ended(wanted, Result.FAILED, retry=Retry.NEVER, message=message)
+    return None
+
+
+def ended(
+    wanted: Bind,
+    result: Result,
+    *,
+    node: str = "",
+    rv: str = "",
+    retry: Retry | None = None,
+    message: str = "",
+) -> ItemOutcome:
+    """Return the outcome of one pod; messages are cut so that an outcome fits its command."""
+    return ItemOutcome(
+        pod=wanted.pod,
+        uid=wanted.uid,
+        result=result,
+        node=node,
+        rv=rv,
+        retry=retry,
+        message=message[:MESSAGE_MAX],
+    )
+
+
+MESSAGE_MAX = 200
+"""Characters of the API server's words that an outcome repeats."""

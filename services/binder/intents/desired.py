@@ -1,0 +1,109 @@
+"""The difference between a status that scheduling wants and the one that an object has.
+
+Statuses are written on a change of meaning only: times and transition ids do not count. What is
+wanted is whole: a PodGroup condition that is not wanted any more is removed, since scheduling is
+their only author. A pod's conditions have other authors too; only the wanted types are touched.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from shared.api.core import Pod, PodCondition
+from shared.api.scheduling import PodGroup, PodGroupCondition, Queue
+from shared.contracts.messages import Condition, DesiredPod, DesiredPodGroup, DesiredQueue
+
+Patch = dict[str, Any]
+"""The `status` part of a merge patch; empty: nothing to write."""
+
+
+def podgroup_patch(wanted: DesiredPodGroup, present: PodGroup, *, now: str) -> Patch:
+    """Return what to write into a PodGroup's status (SS03, SS04, D01, CA09); `now` is RFC 3339.
+
+    A condition whose meaning stays keeps its time and transition id.
+    """
+    status = present.status
+    patch: Patch = {}
+    if wanted.phase != (status.phase.value if status.phase else ""):
+        patch["phase"] = wanted.phase
+    for name in ("running", "succeeded", "failed"):
+        if getattr(wanted, name) != getattr(status, name):
+            patch[name] = getattr(wanted, name)
+    before = {condition.type: condition for condition in status.conditions}
+    conditions = [
+        _podgroup_condition(condition, before.get(condition.type), wanted.cycle, now)
+        for condition in wanted.conditions
+    ]
+    if [_meaning(c) for c in wanted.conditions] != [_meaning(c) for c in status.conditions]:
+        patch["conditions"] = conditions
+    return patch
+
+
+def _podgroup_condition(
+    wanted: Condition, before: PodGroupCondition | None, cycle: int, now: str
+) -> dict[str, str]:
+    same = before is not None and _meaning(before) == _meaning(wanted)
+    kept = before if same else None
+    return {
+        "type": wanted.type,
+        "status": wanted.status,
+        "reason": wanted.reason,
+        "message": wanted.message,
+        "transitionID": kept.transition_id if kept else str(cycle),
+        "lastTransitionTime": (kept.last_transition_time if kept else None) or now,
+    }
+
+
+def changed_conditions(
+    wanted: Sequence[Condition], present: Sequence[PodGroupCondition | PodCondition]
+) -> list[Condition]:
+    """Return the wanted conditions that say something new: each is worth a Kubernetes Event."""
+    known = {_meaning(condition) for condition in present}
+    return [condition for condition in wanted if _meaning(condition) not in known]
+
+
+def pod_patch(wanted: DesiredPod, present: Pod, *, now: str) -> Patch:
+    """Return what to write into a pod's status (D02): conditions, merged by type.
+
+    Nothing for a pod that has a node: why it was not scheduled is history, and the API server has
+    set PodScheduled itself. A condition whose status stays keeps its time.
+    """
+    if present.spec.node_name or present.metadata.deletion_timestamp:
+        return {}
+    before = {condition.type: condition for condition in present.status.conditions}
+    conditions = [
+        _pod_condition(condition, before.get(condition.type), now)
+        for condition in changed_conditions(wanted.conditions, present.status.conditions)
+    ]
+    return {"conditions": conditions} if conditions else {}
+
+
+def _pod_condition(wanted: Condition, before: PodCondition | None, now: str) -> dict[str, str]:
+    since = before.last_transition_time if before and before.status == wanted.status else None
+    return {
+        "type": wanted.type,
+        "status": wanted.status,
+        "reason": wanted.reason,
+        "message": wanted.message,
+        "lastTransitionTime": since or now,
+    }
+
+
+def queue_patch(wanted: DesiredQueue, present: Queue) -> Patch:
+    """Return what to write into a queue's status: `allocated` only (SS03, CA09).
+
+    A resource that nobody holds any more is removed by null, as merge patches do.
+    """
+    before = {name: str(amount) for name, amount in present.status.allocated.items()}
+    if dict(wanted.allocated) == before:
+        return {}
+    return {"allocated": {**dict.fromkeys(before), **_plain(wanted.allocated)}}
+
+
+def _plain(amounts: Mapping[str, str]) -> dict[str, str | None]:
+    return dict(sorted(amounts.items()))
+
+
+def _meaning(
+    condition: Condition | PodGroupCondition | PodCondition,
+) -> tuple[str, str, str, str]:
+    return (condition.type, condition.status, condition.reason, condition.message)

@@ -1,0 +1,38 @@
+"""What the API server said, in the five kinds that the steps of an intent tell apart."""
+
+import enum
+
+import msgspec
+
+
+class Answer(enum.Enum):
+    """Kind of an answer."""
+
+    DONE = "done"
+    CONFLICT = "conflict"
+    """The object is not as the request supposes (409)."""
+    GONE = "gone"
+    """No object with that uid (404, or another uid under the name)."""
+    REFUSED = "refused"
+    """The same request would be refused again (400, 403, 422)."""
+    BUSY = "busy"
+    """Overload, time-out or no connection: whether it was done is unknown."""
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """What of a pod decides about intents."""
+
+    uid: str
+    node: str = ""
+    rv: str = ""
+    phase: str = "Pending"
+    deleting: bool = False
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer; `seen` is the pod if the answer shows one (get, patch)."""
+
+    answer: Answer
+    message: str = ""
+    retry_after_s: float | None = None
+    seen: Seen | None = None

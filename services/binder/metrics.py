@@ -1,0 +1,49 @@
+"""The binder's metrics, all in one place."""
+
+from shared.runtime.metrics import Metrics
+
+
+class BinderMetrics:
+    """Counters and gauges of one binder process."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.items = metrics.counter(
+            "pumice_binder_items",
+            "Pods of intents that ended, by intent and result",
+            ("intent", "result"),
+        )
+        self.request_seconds = metrics.histogram(
+            "pumice_binder_request_seconds", "Time of API requests for intents", ("verb",)
+        )
+        self.intent_seconds = metrics.histogram(
+            "pumice_binder_intent_seconds",
+            "From the publish of an intent to its outcome",
+            ("intent",),
+        )
+        self.retries = metrics.counter(
+            "pumice_binder_retries", "API requests that will be repeated", ("verb",)
+        )
+        self.in_flight = metrics.gauge("pumice_binder_in_flight", "API requests under way")
+        self.limit = metrics.gauge(
+            "pumice_binder_in_flight_limit", "How many requests the pace allows at present"
+        )
+        self.backlog = metrics.gauge(
+            "pumice_binder_backlog", "Messages that wait for a binder", ("stream", "partition")
+        )
+        self.set_aside = metrics.counter(
+            "pumice_binder_messages_set_aside", "Messages that could not be read", ("stream",)
+        )
+        self.newer = metrics.counter(
+            "pumice_binder_messages_newer",
+            "Deliveries delayed because their version is not known here",
+            ("stream",),
+        )
+        self.statuses = metrics.counter(
+            "pumice_binder_statuses", "Wanted statuses handled", ("kind", "result")
+        )
+        self.events = metrics.counter(
+            "pumice_binder_events", "Kubernetes Events, by what became of them", ("result",)
+        )
+        self.announcements = metrics.counter(
+            "pumice_binder_announcements", "Scheduling events for subscribers", ("result",)
+        )

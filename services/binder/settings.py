@@ -1,0 +1,51 @@
+"""What can be set about the binder."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from shared.contracts.streams import PARTITIONS
+from shared.runtime.common import CommonSettings
+from shared.runtime.values import Seconds
+
+
+class BinderSettings(CommonSettings, frozen=True, kw_only=True):
+    """Settings of one binder process."""
+
+    kube_api_qps: Annotated[
+        float, Meta(description="most API requests per second (K10); 0: no bound", ge=0)
+    ] = 2000.0
+    kube_api_burst: Annotated[
+        int, Meta(description="API requests that may go out at once (K10)", ge=1)
+    ] = 2000
+    request_timeout: Annotated[
+        Seconds, Meta(description="time for one answer of the API server", gt=0)
+    ] = Seconds(10.0)
+    requests_start: Annotated[
+        int, Meta(description="API requests under way at first; adapts to the API server", ge=1)
+    ] = 32
+    requests_most: Annotated[
+        int, Meta(description="most API requests for intents under way", ge=1)
+    ] = 128
+    requests_per_node: Annotated[
+        int, Meta(description="most binds to one node under way", ge=1)
+    ] = 16
+    slow_answer: Annotated[
+        Seconds, Meta(description="an answer slower than this halves the pace", gt=0)
+    ] = Seconds(1.0)
+    intents_held: Annotated[int, Meta(description="most intents in this replica's hands", ge=1)] = (
+        256
+    )
+    intents_active: Annotated[int, Meta(description="most intents worked on at once", ge=1)] = 64
+    statuses_active: Annotated[
+        int, Meta(description="most wanted statuses worked on at once", ge=1)
+    ] = 16
+    attempts: Annotated[
+        int, Meta(description="tries of one bind or eviction before it counts as failed", ge=1)
+    ] = 8
+    partitions: Annotated[
+        int, Meta(description="partitions of COMMAND and DESIRED; as the scheduler has it", ge=1)
+    ] = PARTITIONS
+    event_component: Annotated[
+        str, Meta(description="component that Kubernetes Events name as their source")
+    ] = "volcano"
