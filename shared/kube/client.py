@@ -15,8 +15,8 @@ import msgspec
 from kubernetes_asyncio.client import ApiClient
 
 from shared.api.kinds import POD, Kind
-from shared.kube.decode import KindDecoder, Malformed, Page
-from shared.kube.errors import Expired
+from shared.kube.decode import KindDecoder, Malformed, Page, headed
+from shared.kube.errors import Expired, WriteConflict
 from shared.kube.transport import (
     MERGE_PATCH,
     STRATEGIC_PATCH,
@@ -25,7 +25,7 @@ from shared.kube.transport import (
     Stream,
     Transport,
 )
-from shared.runtime.errors import Broken
+from shared.runtime.errors import Broken, Gone
 
 Body = bytes | msgspec.Struct | Mapping[str, Any]
 Propagation = Literal["Background", "Foreground", "Orphan"]
@@ -156,15 +156,28 @@ class Kube:
         body: Mapping[str, Any],
         *,
         uid: str,
+        resource_version: str = "",
         subresource: str = "",
         patch_type: PatchType = "merge",
     ) -> bytes:
         """Change the fields in `body` of the object with `uid` and return the object.
 
-        The uid travels in the patch's metadata. Raises Gone when the name is free or another's.
-        `strategic` merges lists by key (pod conditions) and exists for built-in kinds only.
+        Raises Gone when the name is free or another's, and Conflict when `resource_version` is
+        given and not the newest. `strategic` merges lists by key (pod conditions) and exists for
+        built-in kinds only.
+
+        ⚠ The uid travels in the patch's metadata, which the API server throws away before it looks
+        when a subresource of a custom kind is patched (a Queue's or Job's status). There the
+        version stands in for the uid: the one given, or the one of a GET made for it.
         """
+        guarded = subresource and not is_built_in(kind)
+        if guarded and not resource_version:
+            return await self._patch_after_get(
+                kind, namespace, name, body, uid=uid, subresource=subresource
+            )
         metadata = {**body.get("metadata", {}), "uid": uid}
+        if resource_version:
+            metadata["resourceVersion"] = resource_version
         return await self._transport.exchange(
             Request(
                 method="PATCH",
@@ -226,6 +239,37 @@ class Kube:
         }
         await self.request("POST", address(POD, namespace, name, "binding"), body=binding)
 
+    async def _patch_after_get(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        body: Mapping[str, Any],
+        *,
+        uid: str,
+        subresource: str,
+    ) -> bytes:
+        """Patch the version that a GET shows to be of `uid`; again if it changes in between."""
+        attempts = _RESTARTS
+        while True:
+            found = headed(await self.get(kind, namespace, name)).metadata
+            if found.uid != uid:
+                raise Gone(f"{kind.kind} {namespace}/{name} is another by now: {found.uid}")
+            attempts -= 1
+            try:
+                return await self.patch(
+                    kind,
+                    namespace,
+                    name,
+                    body,
+                    uid=uid,
+                    resource_version=found.resource_version,
+                    subresource=subresource,
+                )
+            except WriteConflict:
+                if not attempts:
+                    raise
+
     async def _collect(self, kind: Kind, selection: Selection, limit: int) -> Listing:
         items: list[Any] = []
         malformed: list[Malformed] = []
@@ -245,6 +289,11 @@ def address(kind: Kind, namespace: str, name: str, subresource: str = "") -> str
     if not name or (kind.namespaced and not namespace):
         raise Broken(f"no address for {kind.kind} {namespace!r}/{name!r}")
     return kind.path(_segment(namespace), _segment(name), subresource)
+
+
+def is_built_in(kind: Kind) -> bool:
+    """Tell whether Kubernetes itself serves the kind, by the form of its group's name."""
+    return "." not in kind.group or kind.group.endswith(".k8s.io")
 
 
 def encode(body: Body) -> bytes:

@@ -105,9 +105,8 @@ class Credentials:
 
     def _is_stale(self) -> bool:
         reload_at = self._loaded.reload_at
-        aged = reload_at is not None and self._clock.now() >= reload_at
-        changed = _stamps(self._loaded.files) != self._stamps
-        return (aged or changed) and self._clock.now() >= self._next_load
+        aged = reload_at is not None and self._clock.now() >= max(reload_at, self._next_load)
+        return aged or _stamps(self._loaded.files) != self._stamps
 
     async def _renew(self) -> None:
         stamps = _stamps(self._loaded.files)
@@ -119,6 +118,7 @@ class Credentials:
                 loaded.forget()
         except (PumiceError, ssl.SSLError, OSError) as exc:
             self._next_load = self._clock.now() + _RETRY_LOAD_S
+            self._stamps = stamps  # what is half written is read again when it is whole
             _log.warning("credential_renewal_failed", error=str(exc))
             return
         # The stamps from before the load: a file that changed during it is read once more.

@@ -86,15 +86,25 @@ class _RawEvent(msgspec.Struct, frozen=True):
     object: msgspec.Raw
 
 
-class _Headed(msgspec.Struct, frozen=True):
+class Headed(msgspec.Struct, frozen=True):
+    """Any object, of which only the metadata are looked at."""
+
     metadata: ObjectMeta = ObjectMeta()
 
 
 _raw_page: Final = msgspec.json.Decoder(_RawPage)
 _raw_event: Final = msgspec.json.Decoder(_RawEvent)
-_headed: Final = msgspec.json.Decoder(_Headed)
+_headed: Final = msgspec.json.Decoder(Headed)
 _status: Final = msgspec.json.Decoder(Status)
 _OPS: Final = {op.value: op for op in ChangeOp}
+
+
+def headed(body: bytes) -> Headed:
+    """Return the metadata of an answer. Raises Unreachable when it is no object."""
+    try:
+        return _headed.decode(body)
+    except msgspec.DecodeError as exc:
+        raise Unreachable(f"the answer is no object: {exc}") from exc
 
 
 class KindDecoder:

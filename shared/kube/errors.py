@@ -4,7 +4,9 @@ Callers above catch the kinds of `shared.runtime.errors`; who needs the detail (
 fields that were refused) finds it in `refusal`. Nobody above this package sees aiohttp.
 """
 
+import re
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
@@ -106,6 +108,7 @@ class Unreachable(Retryable):
     """No answer: refused, reset, timed out, or the certificates do not match."""
 
 
+_OTHER_UID: Final = re.compile(r"UID in (the )?precondition")
 _status_decoder = msgspec.json.Decoder(Status)
 
 
@@ -123,8 +126,9 @@ def refusal(doing: str, status: Status, headers: Mapping[str, str] | None = None
     """Return the error for a `status` with code ≥ 400; `doing` says what was tried.
 
     429 and 5xx carry the Retry-After of the header or of the status. A uid that does not hold is
-    Vanished, not a conflict: the API server answers 409 with "Precondition failed" to deletes and
-    bindings, and to patches what `tests/integration/kube` holds it to.
+    Vanished, not a conflict. The API server has three ways to say so, and
+    `tests/integration/kube` holds it to them: 422 with the field `metadata.uid` to a patch, and
+    409 in two wordings to a delete and to a binding.
     """
     code = status.code
     if code in (UNAUTHORIZED, TOO_MANY) or code >= _SERVER_ERROR:
@@ -141,7 +145,7 @@ def refusal(doing: str, status: Status, headers: Mapping[str, str] | None = None
 
 def _is_other_uid(status: Status) -> bool:
     if status.code == CONFLICT:
-        return "Precondition failed: UID" in status.message
+        return _OTHER_UID.search(status.message) is not None
     return status.code == UNPROCESSABLE and any(c.field == "metadata.uid" for c in status.causes)
 
 

@@ -145,9 +145,10 @@ async def test_a_binding_carries_uid_node_and_annotations(api: ScriptedApi, kube
     [
         status(409, "Precondition failed: UID in precondition: a, UID in object meta: b"),
         status(422, details={"causes": [{"field": "metadata.uid", "message": "immutable"}]}),
+        status(409, "the UID in the precondition (a) does not match the UID in record (b)"),
         status(404),
     ],
-    ids=["precondition", "immutable field", "no such name"],
+    ids=["binding", "patch", "delete", "no such name"],
 )
 async def test_a_namesake_with_another_uid_is_gone_not_a_conflict(
     api: ScriptedApi, kube: Kube, answer: object
