@@ -80,8 +80,9 @@ class Leadership:
     async def run(self, body: Body) -> None:
         """Lead whenever possible, for ever; returns when `body` does.
 
-        `body` is cancelled when the lease is lost, and ends by itself with the WrongSequence of a
-        refused publish; both end the term, not the service. Any other exception is raised.
+        `body` is cancelled when the lease is lost. A WrongSequence (its publish was refused) or
+        Retryable (the bus is away) that it raises ends the term, not the service: the next term
+        begins from the start. Any other exception is raised.
         """
         while True:
             await self._lease.acquire()
@@ -92,6 +93,8 @@ class Leadership:
                 self._log.warning("leadership_lost", reason=_first(lost))
             except* WrongSequence as refused:
                 self._log.warning("leader_refused", reason=_first(refused))
+            except* Retryable as trouble:
+                self._log.warning("leadership_interrupted", reason=_first(trouble))
             await self._clock.sleep(RETRY_S)
 
     async def _reign(self, body: Body) -> bool:

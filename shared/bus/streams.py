@@ -22,6 +22,9 @@ RETRY_S: Final = 0.2
 
 def config_of(spec: StreamSpec) -> dict[str, Any]:
     """Return the server's configuration for a declaration."""
+    window_s = spec.duplicate_window_s
+    if spec.max_age_s > 0:
+        window_s = min(window_s, spec.max_age_s)  # the server refuses a longer window
     return {
         "name": spec.name,
         "subjects": list(spec.subjects),
@@ -31,7 +34,7 @@ def config_of(spec: StreamSpec) -> dict[str, Any]:
         "max_msgs_per_subject": spec.max_msgs_per_subject,
         "max_bytes": spec.max_bytes,
         "max_age": int(spec.max_age_s * NANO),
-        "duplicate_window": int(spec.duplicate_window_s * NANO),
+        "duplicate_window": int(window_s * NANO),
         "allow_msg_ttl": spec.allow_msg_ttl,
         "allow_direct": True,
         "num_replicas": 1,

@@ -104,3 +104,15 @@ def all_streams(declared: Streams) -> tuple:
 async def publishable(bus: NatsBus, stream: str) -> None:
     """Wait until a stream is back after trouble."""
     await until(lambda: bus.info(stream), describe=f"stream {stream}")
+
+
+@pytest_asyncio.fixture
+async def admin_api(bus: NatsBus) -> Callable[[str], Awaitable[dict]]:
+    """Return a function that calls JetStream's API behind the bus's back."""
+
+    async def call(operation: str) -> dict:
+        answer = await bus._api.call(operation, None, dict, about=operation)
+        assert isinstance(answer, dict), answer
+        return answer
+
+    return call

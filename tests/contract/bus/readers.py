@@ -1,9 +1,10 @@
 """Reads a follower or puller in a task, so that a test can wait for what has come."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Callable
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from shared.bus.port import Batch, CaughtUp, Idle, Message, Reset, Started
 from tests.support.wait import until
@@ -17,7 +18,7 @@ class Reader:
         self._each = each
         self.items: list[Any] = []
 
-    async def __aenter__(self) -> "Reader":
+    async def __aenter__(self) -> Self:
         self._task = asyncio.create_task(self._read())
         return self
 
@@ -25,10 +26,8 @@ class Reader:
         self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
         self._task.cancel()
-        try:
+        with contextlib.suppress(asyncio.CancelledError):
             await self._task
-        except asyncio.CancelledError:
-            pass
 
     async def _read(self) -> None:
         async for item in self._items:
@@ -53,7 +52,7 @@ class Reader:
         await until(
             lambda: len(self.of(kind)) >= count,
             deadline_s=deadline_s,
-            describe=f"{count} × {kind.__name__} (task {self._task})",
+            describe=f"{count} of {kind.__name__} (task {self._task})",
         )
         return self.of(kind)
 

@@ -1,0 +1,255 @@
+"""Leases and leadership: one holder, quick take-over, and no harm done by a zombie."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from shared.bus.errors import WrongSequence
+from shared.bus.lease import Lease, LeaseLost
+from shared.contracts import codec
+from shared.contracts.messages import LeaseRecord
+from shared.runtime.clock import SystemClock
+from tests.contract.bus import leader_process
+from tests.support.wait import until
+
+PROGRAM = Path(leader_process.__file__)
+
+
+@pytest.fixture
+def lease(declared, subjects):
+    def make(bus, holder, name="scheduler"):
+        return Lease(
+            bus,
+            stream=declared.lease.name,
+            subject=subjects.lease(name),
+            holder=holder,
+            clock=SystemClock(),
+        )
+
+    return make
+
+
+async def ended(task: asyncio.Task) -> None:
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+async def test_one_candidate_gets_the_lease_and_keeps_it(bus, open_bus, lease):
+    holder, candidate = lease(bus, "a"), lease(await open_bus(), "b")
+    await holder.acquire()
+    keeping = asyncio.create_task(holder.keep())
+    waiting = asyncio.create_task(candidate.acquire())
+    await asyncio.sleep(2.2)
+    assert not waiting.done()
+    assert holder.valid
+    await ended(waiting)
+    await ended(keeping)
+
+
+async def test_a_released_lease_is_taken_at_once(bus, open_bus, lease):
+    holder, candidate = lease(bus, "a"), lease(await open_bus(), "b")
+    await holder.acquire()
+    waiting = asyncio.create_task(candidate.acquire())
+    await asyncio.sleep(0.3)
+    await holder.release()
+    async with asyncio.timeout(0.5):
+        await waiting
+    assert candidate.valid
+    assert not holder.valid
+
+
+async def test_a_dead_holders_lease_is_taken_within_two_seconds(bus, open_bus, lease):
+    holder, candidate = lease(bus, "a"), lease(await open_bus(), "b")
+    await holder.acquire()
+    waiting = asyncio.create_task(candidate.acquire())
+    began = time.monotonic()
+    await waiting
+    assert 1.4 < time.monotonic() - began < 2.0
+    with pytest.raises(LeaseLost):
+        await holder.keep()
+
+
+async def test_a_holder_stops_itself_after_a_second_without_renewal(bus, lease, nats_server):
+    holder = lease(bus, "a")
+    await holder.acquire()
+    keeping = asyncio.create_task(holder.keep())
+    await asyncio.sleep(0.5)
+    nats_server.process.suspend()
+    began = time.monotonic()
+    try:
+        with pytest.raises(LeaseLost):
+            await keeping
+        assert time.monotonic() - began < 1.1
+        assert not holder.valid
+    finally:
+        nats_server.process.resume()
+
+
+async def test_a_holder_whose_record_was_overwritten_is_told(bus, declared, subjects, lease):
+    holder = lease(bus, "a")
+    await holder.acquire()
+    record = codec.encode(LeaseRecord(holder="b", renewals=1, time=0.0))
+    await bus.publisher(declared.lease.name).publish(holder.subject, record)
+    with pytest.raises(LeaseLost, match="held by b"):
+        await holder.keep()
+
+
+async def test_the_holder_goes_on_after_a_short_absence_of_the_server(bus, lease, nats_server):
+    holder = lease(bus, "a")
+    await holder.acquire()
+    keeping = asyncio.create_task(holder.keep())
+    await nats_server.restart(kill=True)
+    await asyncio.sleep(1.2)
+    if keeping.done():  # the restart took longer than the holder may wait: it takes it again
+        assert isinstance(keeping.exception(), LeaseLost)
+        await holder.acquire()
+    assert holder.valid
+    await ended(keeping)
+
+
+class Program:
+    """The leader program in a process of its own."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.lines: list[str] = []
+
+    async def read(self) -> None:
+        async for line in self.process.stdout:
+            self.lines.append(line.decode().strip())
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+
+@pytest_asyncio.fixture
+async def program(bus, nats_server):
+    """Start the leader program; killed with the test."""
+    root = PROGRAM.parents[3]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(PROGRAM),
+        nats_server.url,
+        "admin",
+        nats_server.passwords["admin"],
+        "frozen",
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": str(root)},
+    )
+    running = Program(process)
+    reading = asyncio.create_task(running.read())
+    yield running
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
+    await process.wait()
+    await reading
+
+
+async def test_a_frozen_leader_that_wakes_up_is_refused_and_stops(program, bus, declared, subjects):
+    await until(lambda: program.lines, describe="the first leader")
+    stream = declared.state.name
+
+    async def published() -> bool:
+        return (await bus.info(stream)).last_seq > 200
+
+    await until(published, describe="facts of the first leader")
+    program.signal(signal.SIGSTOP)
+    frozen_at = time.monotonic()
+
+    term = asyncio.get_running_loop().create_future()
+
+    async def lead(begun) -> None:
+        term.set_result(begun)
+        await leader_process.publish_for_ever(bus, "successor", begun)
+
+    leading = asyncio.create_task(leader_process.leadership(bus, "successor").run(lead))
+    begun = await term
+    assert time.monotonic() - frozen_at < 2.5
+    program.signal(signal.SIGCONT)
+    await until(lambda: "ended" in program.lines, deadline_s=3, describe="the zombie to stop")
+    mark = begun.token(stream).sequence
+    await asyncio.sleep(0.3)
+    messages = await bus.snapshot(stream, [subjects.state("pods", "ns/successor-1")])
+    assert messages
+    assert messages[0].sequence > mark
+    last = (await bus.info(stream)).last_seq
+    after = [await bus.get(stream, s) for s in range(mark + 1, last + 1)]
+    assert {m.payload.partition(b"/")[0] for m in after if m} == {b"successor"}
+    assert program.lines == [program.lines[0], "ended"]
+    await ended(leading)
+
+
+async def test_a_killed_leader_is_followed_within_two_seconds(program, bus):
+    await until(lambda: program.lines, describe="the first leader")
+    began = asyncio.Event()
+
+    async def lead(_) -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    leading = asyncio.create_task(leader_process.leadership(bus, "successor").run(lead))
+    await asyncio.sleep(0.5)
+    program.signal(signal.SIGKILL)
+    killed_at = time.monotonic()
+    await began.wait()
+    assert time.monotonic() - killed_at < 2.0
+    await ended(leading)
+
+
+async def test_a_leader_begins_a_new_term_when_its_stream_is_made_anew(bus, declared, nats_server):
+    terms = []
+
+    async def lead(term) -> None:
+        terms.append(term)
+        await leader_process.publish_for_ever(bus, "a", term)
+
+    leading = asyncio.create_task(leader_process.leadership(bus, "a").run(lead))
+    await until(lambda: terms, describe="the first term")
+    await nats_server.restart(kill=True)
+    await until(lambda: len(terms) > 1, describe="the second term")
+
+    async def published() -> bool:
+        return (await bus.info(declared.state.name)).last_seq > 50
+
+    await until(published, describe="facts of the new term")
+    assert terms[-1].number > terms[0].number
+    await ended(leading)
+
+
+async def test_a_leader_that_ends_in_order_hands_over_at_once(bus, open_bus):
+    changes = []
+    first = asyncio.create_task(
+        leader_process.leadership(bus, "a", changes.append).run(lambda _: asyncio.Event().wait())
+    )
+    await until(lambda: changes, describe="the first leader")
+    began = asyncio.Event()
+
+    async def lead(_) -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    second = asyncio.create_task(leader_process.leadership(await open_bus(), "b").run(lead))
+    await asyncio.sleep(0.3)
+    await ended(first)
+    async with asyncio.timeout(0.6):
+        await began.wait()
+    assert changes[-1] is None
+    await ended(second)
+
+
+async def test_a_mark_read_before_the_successors_cannot_fence_it_out(bus, declared, subjects):
+    publisher = bus.publisher(declared.state.name)
+    before = await bus.last(declared.state.name, subjects.leader("state"))
+    assert before is None
+    await publisher.publish(subjects.leader("state"), b"successor", expect_last=0)
+    with pytest.raises(WrongSequence):
+        await publisher.publish(subjects.leader("state"), b"zombie", expect_last=0)

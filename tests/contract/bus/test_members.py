@@ -1,0 +1,145 @@
+"""Members, versions and partitions: who is alive and who works on what."""
+
+import asyncio
+import contextlib
+
+import pytest
+import structlog
+
+from shared.bus.lease import Lease
+from shared.bus.members import Members
+from shared.bus.partitions import Partitions
+from shared.contracts.versions import ContractError
+from shared.runtime.clock import SystemClock
+from tests.support.wait import until
+
+PARTS = 5
+
+
+class Process:
+    """One member of the service `controller` with its partitions."""
+
+    def __init__(self, bus, declared, subjects, name):
+        clock, log = SystemClock(), structlog.get_logger()
+        self.members = Members(
+            bus,
+            stream=declared.lease.name,
+            subjects=subjects,
+            service="controller",
+            instance=name,
+            clock=clock,
+            log=log,
+        )
+        leases = [
+            Lease(
+                bus,
+                stream=declared.lease.name,
+                subject=subjects.lease(f"controller-{number}"),
+                holder=name,
+                clock=clock,
+            )
+            for number in range(PARTS)
+        ]
+        self.partitions = Partitions(
+            bus,
+            leases,
+            stream=declared.lease.name,
+            members=self.members,
+            service="controller",
+            instance=name,
+            clock=clock,
+            log=log,
+        )
+        self.working = set()
+        self.tasks = []
+
+    async def work(self, partition):
+        everywhere = Process.busy.setdefault(partition, [])
+        everywhere.append(self)
+        assert len(everywhere) == 1, f"partition {partition} has two owners"
+        self.working.add(partition)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.working.discard(partition)
+            everywhere.remove(self)
+
+    def start(self):
+        self.tasks = [
+            asyncio.create_task(self.members.run()),
+            asyncio.create_task(self.partitions.run(self.work)),
+        ]
+
+    async def stop(self):
+        for task in reversed(self.tasks):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+@pytest.fixture
+def process(bus, declared, subjects):
+    Process.busy = {}
+    return lambda name, on=bus: Process(on, declared, subjects, name)
+
+
+async def test_partitions_are_spread_evenly_and_move_when_members_come_and_go(process, open_bus):
+    one, two = process("a"), process("b", await open_bus())
+    one.start()
+    await until(lambda: len(one.working) == PARTS, describe="one owner of all")
+    two.start()
+    await until(lambda: (len(one.working), len(two.working)) == (3, 2), describe="an even spread")
+    assert one.working | two.working == set(range(PARTS))
+    await one.stop()
+    await until(lambda: len(two.working) == PARTS, deadline_s=5, describe="all of them back")
+    await two.stop()
+
+
+async def test_a_dead_members_partitions_move_to_the_living(process, open_bus):
+    one, two = process("a"), process("b", await open_bus())
+    one.start()
+    two.start()
+    await until(lambda: (len(one.working), len(two.working)) == (3, 2), describe="a spread")
+    for subject in one.partitions._leases:
+        subject.release = asyncio.Event().wait  # a killed process gives nothing back
+    for task in one.tasks:
+        task.cancel()
+    Process.busy.clear()
+    await until(lambda: len(two.working) == PARTS, deadline_s=8, describe="all at the living")
+    await two.stop()
+
+
+async def test_a_member_is_listed_while_it_lives_and_says_good_bye(process, open_bus):
+    one, two = process("a"), process("b", await open_bus())
+    running = [asyncio.create_task(p.members.run()) for p in (one, two)]
+    await until(lambda: len(one.members.live("controller")) == 2, describe="both members")
+    assert [m.instance for m in one.members.live()] == ["a", "b"]
+    assert one.members.live("scheduler") == []
+    running[1].cancel()
+    await until(lambda: len(one.members.live()) == 1, deadline_s=3, describe="the good-bye")
+    running[0].cancel()
+
+
+async def test_a_version_is_written_only_when_every_live_reader_accepts_it(bus, declared, subjects):
+    def member(service, accepts):
+        return Members(
+            bus,
+            stream=declared.lease.name,
+            subjects=subjects,
+            service=service,
+            instance=f"{service}-1",
+            clock=SystemClock(),
+            log=structlog.get_logger(),
+            accepts=accepts,
+        )
+
+    writer, reader = member("scheduler", frozenset({1})), member("binder", frozenset({1}))
+    stranger = member("cache", frozenset({7}))
+    tasks = [asyncio.create_task(m.run()) for m in (writer, reader, stranger)]
+    await until(lambda: len(writer.live()) == 3, describe="three members")
+    assert writer.version("binder") == 1
+    assert writer.version("nobody") == 1
+    with pytest.raises(ContractError):
+        writer.version("binder", "cache")
+    for task in tasks:
+        task.cancel()

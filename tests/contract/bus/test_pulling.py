@@ -1,0 +1,160 @@
+"""What a work queue promises: each message to one reader, again until it is answered."""
+
+import asyncio
+from contextlib import aclosing
+
+import msgspec
+
+from shared.bus.port import Started
+from shared.bus.puller import NatsDelivery
+from shared.contracts.streams import command_consumer
+from tests.contract.bus.readers import Reader
+from tests.contract.bus.test_following import fill
+from tests.support.wait import until
+
+
+def quick(**changes):
+    """The declared consumer with times that a test can wait for."""
+    return msgspec.structs.replace(command_consumer("local", 0), **{"ack_wait_s": 0.5, **changes})
+
+
+async def acknowledge(item):
+    if isinstance(item, NatsDelivery):
+        await item.ack()
+
+
+async def empty(bus, stream, messages=0):
+    async def is_empty() -> bool:
+        return (await bus.info(stream)).messages == messages
+
+    await until(is_empty, describe=f"{messages} messages in {stream}")
+
+
+async def test_every_message_goes_to_one_of_the_readers_and_leaves(
+    bus, open_bus, declared, subjects
+):
+    stream = declared.command.name
+    other = await open_bus()
+    async with (
+        Reader(bus.pull(quick(), batch=4).deliveries(), each=acknowledge) as one,
+        Reader(other.pull(quick(), batch=4).deliveries(), each=acknowledge) as two,
+    ):
+        await one.has(1, Started)
+        await two.has(1, Started)
+        await fill(bus, stream, lambda _: subjects.command(0), 400)
+        await empty(bus, stream)
+        got = [int(d.message.payload) for r in (one, two) for d in r.of(NatsDelivery)]
+        assert sorted(got) == list(range(400))
+        assert one.of(NatsDelivery)
+        assert two.of(NatsDelivery)
+
+
+async def test_what_is_not_answered_comes_again_to_another(bus, open_bus, declared, subjects):
+    stream = declared.command.name
+    await fill(bus, stream, lambda _: subjects.command(0), 3)
+    async with Reader(bus.pull(quick()).deliveries()) as silent:
+        await silent.has(3, NatsDelivery)
+    other = await open_bus()
+    async with Reader(other.pull(quick()).deliveries(), each=acknowledge) as reader:
+        again = await reader.has(3, NatsDelivery, deadline_s=3)
+        assert [d.attempt for d in again] == [2, 2, 2]
+        await empty(bus, stream)
+
+
+async def test_work_in_progress_is_not_given_to_another(bus, declared, subjects):
+    stream = declared.command.name
+    async with Reader(bus.pull(quick()).deliveries()) as reader:
+        await fill(bus, stream, lambda _: subjects.command(0), 1)
+        (delivery,) = await reader.has(1, NatsDelivery)
+        for _ in range(6):
+            await delivery.in_progress()
+            await asyncio.sleep(0.2)
+        assert len(reader.of(NatsDelivery)) == 1
+        await delivery.ack()
+        await empty(bus, stream)
+
+
+async def test_a_refused_delivery_comes_again_after_its_delay(bus, declared, subjects):
+    stream = declared.command.name
+    spec = quick(ack_wait_s=30.0)
+    async with Reader(bus.pull(spec).deliveries()) as reader:
+        await fill(bus, stream, lambda _: subjects.command(0), 2)
+        now, later = await reader.has(2, NatsDelivery)
+        await later.nak(delay_s=0.5)
+        await now.nak()
+        third, fourth = (await reader.has(4, NatsDelivery))[2:]
+        assert [third.message.sequence, fourth.message.sequence] == [1, 2]
+        assert fourth.attempt == 2
+
+
+async def test_a_message_delivered_too_often_is_marked_and_can_be_set_aside(
+    bus, declared, subjects
+):
+    stream = declared.command.name
+    spec = quick(max_deliver=2)
+    await fill(bus, stream, lambda _: subjects.command(0), 1)
+    async with Reader(bus.pull(spec).deliveries()) as reader:
+        deliveries = await reader.has(3, NatsDelivery, deadline_s=5)
+        assert [d.exhausted for d in deliveries[:3]] == [False, False, True]
+        await deliveries[2].term("cannot be read")
+        await empty(bus, stream)
+
+
+async def test_a_poison_message_does_not_hold_up_the_others(bus, declared, subjects):
+    async def handle(item):
+        if isinstance(item, NatsDelivery) and item.message.payload != b"0":
+            await item.ack()
+
+    stream = declared.command.name
+    async with Reader(bus.pull(quick()).deliveries(), each=handle):
+        await fill(bus, stream, lambda _: subjects.command(0), 50)
+        await empty(bus, stream, messages=1)
+
+
+async def test_partitions_are_read_apart(bus, declared, subjects):
+    stream = declared.command.name
+    await fill(bus, stream, lambda i: subjects.command(i % 2), 10)
+    other = command_consumer("local", 1)
+    async with (
+        Reader(bus.pull(quick()).deliveries()) as even,
+        Reader(bus.pull(other).deliveries()) as odd,
+    ):
+        await even.has(5, NatsDelivery)
+        await odd.has(5, NatsDelivery)
+        assert [int(d.message.payload) for d in odd.of(NatsDelivery)] == [1, 3, 5, 7, 9]
+
+
+async def test_a_queue_goes_on_after_a_restart_of_the_server(bus, declared, subjects, nats_server):
+    stream = declared.command.name
+    async with Reader(bus.pull(quick()).deliveries(), each=acknowledge) as reader:
+        await reader.has(1, Started)
+        for number in range(2):
+            await nats_server.restart(kill=True)
+            publisher = bus.publisher(stream)
+            await publisher.publish(subjects.command(0), b"%d" % number, msg_id=f"n{number}")
+            await reader.has(number + 1, NatsDelivery, deadline_s=2)
+        assert [s.resumed for s in reader.of(Started)] == [False, True, True]
+
+
+async def test_the_backlog_is_visible(bus, declared, subjects):
+    stream = declared.command.name
+    puller = bus.pull(quick(ack_wait_s=30.0), batch=2)
+    async with aclosing(puller.deliveries()) as items:
+        assert isinstance(await anext(items), Started)
+        await fill(bus, stream, lambda _: subjects.command(0), 5)
+        await anext(items)
+        backlog = await puller.backlog()
+        assert (backlog.waiting + backlog.in_progress, backlog.in_progress <= 2) == (5, True)
+
+
+async def test_a_work_queue_can_be_looked_through_without_consuming_it(bus, declared, subjects):
+    stream = declared.command.name
+    await fill(bus, stream, lambda i: subjects.command(i % 2), 10)
+    seen = [int(m.payload) async for m in bus.scan(stream, subjects.command(1))]
+    assert seen == [1, 3, 5, 7, 9]
+    assert [int(m.payload) async for m in bus.scan(stream, subjects.command(1), from_seq=6)] == [
+        5,
+        7,
+        9,
+    ]
+    assert (await bus.info(stream)).messages == 10
