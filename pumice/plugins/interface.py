@@ -38,6 +38,15 @@ PERMIT = Opinion(Vote.PERMIT)
 ABSTAIN = Opinion(Vote.ABSTAIN)
 
 
+class Condition(NamedTuple):
+    """What scheduling says about an object; times and ids are the writer's (D01, D02)."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+
+
 class Invalid(NamedTuple):
     """Why a job cannot be scheduled at all now; ends up in its PodGroup's condition (D04)."""
 
@@ -190,6 +199,12 @@ class Cluster(Protocol):
     def job_of(self, task: Task) -> Job | None:
         """Return the job that a task belongs to."""
 
+    def schedulable(self, job: Job) -> int:
+        """Return how many tasks are ready, or were before an attempt was given up."""
+
+    def fit_error(self, job: Job) -> str:
+        """Return why tasks of a job are not placed, as a text for people."""
+
 
 JobKey = Callable[[Any], Any]
 
@@ -271,6 +286,9 @@ class Hooks(Protocol):
         The engine scales it to 0…100 over the candidates (reversed when less is better), as
         Kubernetes normalises, and multiplies by `weight`.
         """
+
+    def judged(self, fn: Callable[[Any], Condition | None]) -> None:
+        """Say at the end of the cycle what a job's PodGroup should show; None says nothing."""
 
     def changed(self, fn: Callable[[Any, Any, int], None]) -> None:
         """Be told that `count` tasks of a class were placed for a job (taken back when negative)."""

@@ -41,7 +41,7 @@ from services.scheduler.engine.plan import (
     QueueAllocated,
     Shortage,
 )
-from services.scheduler.engine.records import Condition
+from pumice.plugins import Condition
 from services.scheduler.engine.replica import BadFact, Replica
 
 __all__ = [

@@ -50,6 +50,12 @@ class Assumptions:
         """Assume; a later intent for the same pod takes the place of an earlier one."""
         self._by_uid[uid] = assumption
 
+    def clear(self) -> list[str]:
+        """Forget everything; return the uids that something was assumed of."""
+        uids = list(self._by_uid)
+        self._by_uid.clear()
+        return uids
+
     def drop(self, uid: str) -> None:
         """Forget: the pod is gone or has become another one."""
         self._by_uid.pop(uid, None)

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from pumice.plugins import Condition
 from services.scheduler.engine.dimensions import Dimensions
-from services.scheduler.engine.records import Condition, GroupStatus, Job, Queue, Task
+from services.scheduler.engine.records import GroupStatus, Job, Queue, Task
 from services.scheduler.engine.rollup import Measure, Rollup, Rollups
 from shared.api.scheduling import PodGroup, PriorityClass, QueueState
 from shared.api.scheduling import Queue as QueueObject

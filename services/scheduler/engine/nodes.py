@@ -58,6 +58,8 @@ class Nodes:
         self.attributes = NodeAttributes()
         self._by_name: dict[str, NodeRecord] = {}
         self._free: list[int] = []
+        self.port_holders: dict[str, Task] = {}
+        """Placed tasks that take ports of their node, by uid; a session adds its own."""
 
     # --- facts about nodes -------------------------------------------------------------------
 
@@ -103,6 +105,8 @@ class Nodes:
         record = self._by_name.setdefault(task.node, NodeRecord())
         held = Held(task.shape, task.status == TaskStatus.RELEASING, task)
         record.held[task.uid] = held
+        if held.shape.host_ports:
+            self.port_holders[task.uid] = task
         if record.column != NOWHERE:
             self.ledger.hold(record.column, held.shape, 1, releasing=held.releasing)
 
@@ -112,6 +116,7 @@ class Nodes:
         held = record.held.pop(task.uid, None) if record else None
         if record is None or held is None:
             return
+        self.port_holders.pop(task.uid, None)
         if record.column != NOWHERE:
             self.ledger.hold(record.column, held.shape, -1, releasing=held.releasing)
         elif not record.held:
@@ -162,9 +167,7 @@ class Nodes:
         return drifts
 
 
-def _differences(
-    kept: np.ndarray, truth: np.ndarray
-) -> Iterator[tuple[int, int, int, int]]:
+def _differences(kept: np.ndarray, truth: np.ndarray) -> Iterator[tuple[int, int, int, int]]:
     for dim, column in np.argwhere(kept != truth):
         yield int(dim), int(column), int(kept[dim, column]), int(truth[dim, column])
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from services.scheduler.engine.records import Condition
+from pumice.plugins import Condition
 
 
 class PlannedBind(Struct, frozen=True, kw_only=True):

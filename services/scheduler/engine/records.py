@@ -10,22 +10,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from pumice.plugins import IntArray
+from pumice.plugins import Condition, IntArray
 from services.scheduler.engine.shapes import TaskClass
 from shared.model.status import HOLDS_RESOURCES, READY, TaskStatus
 
 _STATUSES: Final = len(TaskStatus)
 _PENDING: Final = TaskStatus.PENDING
 NOWHERE: Final = -1
-
-
-class Condition(NamedTuple):
-    """What scheduling says about an object; times and ids are the writer's (D01, D02)."""
-
-    type: str
-    status: str
-    reason: str = ""
-    message: str = ""
 
 
 class GroupStatus(NamedTuple):
@@ -190,8 +181,6 @@ class Job:
             self.requested += sign * task.shape.request
 
     def _count_role(self, role: str, status: int, count: int, *, best_effort: bool) -> None:
-        if not role:
-            return
         counts = self.roles.get(role)
         if counts is None:
             counts = self.roles[role] = [0] * (_STATUSES + 1)

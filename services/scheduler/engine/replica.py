@@ -8,12 +8,14 @@ cycles it states facts and assumptions and nothing else.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from pumice.plugins import Condition
 from services.scheduler.engine.assumed import Assumption, Assumptions, Purpose
+from services.scheduler.engine.candidates import StaticCache
 from services.scheduler.engine.dimensions import Dimensions
 from services.scheduler.engine.jobs import Jobs
 from services.scheduler.engine.nodes import Drift, Nodes
 from services.scheduler.engine.plan import Plan
-from services.scheduler.engine.records import Condition, GroupStatus, Task
+from services.scheduler.engine.records import GroupStatus, Task
 from services.scheduler.engine.shapes import Shapes
 from shared.api import keys, kinds
 from shared.api.core import Pod
@@ -36,6 +38,7 @@ class Replica:
         self.shapes = Shapes(self.dimensions)
         self.nodes = Nodes(self.dimensions)
         self.jobs = Jobs(self.dimensions)
+        self.static_cache = StaticCache()
         self._capacity = self.dimensions.capacity
         self._tasks: dict[str, Task] = {}
         self._uid_by_key: dict[str, str] = {}
@@ -181,9 +184,7 @@ class Replica:
     def assume(self, intent: str, binds: Iterable[tuple[str, str, str]]) -> None:
         """Count these pods on their nodes: (pod key, uid, node), published as `intent`."""
         for key, uid, node in binds:
-            self._assume(
-                uid, Assumption(intent=intent, purpose=Purpose.BIND, pod=key, node=node)
-            )
+            self._assume(uid, Assumption(intent=intent, purpose=Purpose.BIND, pod=key, node=node))
 
     def assume_evictions(self, intent: str, victims: Iterable[tuple[str, str]]) -> None:
         """Count these pods as leaving: (pod key, uid), published as `intent`."""
@@ -200,6 +201,11 @@ class Replica:
             if self._assumptions.outcome(intent, uid, result):
                 self._resettle(uid)
 
+    def drop_assumptions(self) -> None:
+        """Assume nothing any more: whoever leads next rebuilds it from what the bus holds."""
+        for uid in self._assumptions.clear():
+            self._resettle(uid)
+
     def _resettle(self, uid: str) -> None:
         task = self._tasks.get(uid)
         if task is not None:
@@ -210,7 +216,9 @@ class Replica:
         """Go by the statuses of a plan that was published until the objects show them."""
         for group in plan.podgroups:
             counters = (group.running, group.succeeded, group.failed)
-            self.jobs.adopt(group.key, group.uid, GroupStatus(group.phase, counters, group.conditions))
+            self.jobs.adopt(
+                group.key, group.uid, GroupStatus(group.phase, counters, group.conditions)
+            )
         for wanted in plan.pods:
             task = self._tasks.get(wanted.uid)
             if task is not None:
@@ -268,7 +276,5 @@ def _trailing_index(name: str) -> int:
 def _pod_scheduled(pod: Pod) -> Condition | None:
     for condition in pod.status.conditions:
         if condition.type == "PodScheduled":
-            return Condition(
-                condition.type, condition.status, condition.reason, condition.message
-            )
+            return Condition(condition.type, condition.status, condition.reason, condition.message)
     return None

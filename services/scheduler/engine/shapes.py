@@ -16,6 +16,16 @@ from shared.api.selectors import NodeAffinity, Toleration
 from shared.model.requests import pod_request, resize_is_infeasible, scoring_request
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
+NOT_HONOURED: Final = (
+    "required pod affinity",
+    "required pod anti-affinity",
+    "hard topology spread",
+)
+"""Hard constraints that this version does not implement.
+
+A pod with one of them is not placed, with this text as the reason: placing it against its owner's word
+would be worse.
+"""
 _NO_LABELS: Final[Mapping[str, str]] = {}
 
 
@@ -107,19 +117,13 @@ def _host_ports(spec: PodSpec) -> tuple[tuple[str, str, int], ...]:
 
 
 def _not_honoured(spec: PodSpec) -> tuple[str, ...]:
-    """Return the hard constraints that this version does not implement.
-
-    A pod with one of them is not placed, with this text as the reason: placing it against its
-    owner's word would be worse.
-    """
-    found = []
+    """Return which of `NOT_HONOURED` a pod states."""
     affinity = spec.affinity
-    if affinity and affinity.pod_affinity:
-        if affinity.pod_affinity.required_during_scheduling_ignored_during_execution:
-            found.append("required pod affinity")
-    if affinity and affinity.pod_anti_affinity:
-        if affinity.pod_anti_affinity.required_during_scheduling_ignored_during_execution:
-            found.append("required pod anti-affinity")
-    if any(c.when_unsatisfiable == "DoNotSchedule" for c in spec.topology_spread_constraints):
-        found.append("hard topology spread")
-    return tuple(found)
+    beside = affinity.pod_affinity if affinity else None
+    apart = affinity.pod_anti_affinity if affinity else None
+    stated = (
+        beside is not None and beside.required_during_scheduling_ignored_during_execution,
+        apart is not None and apart.required_during_scheduling_ignored_during_execution,
+        any(c.when_unsatisfiable == "DoNotSchedule" for c in spec.topology_spread_constraints),
+    )
+    return tuple(text for text, is_stated in zip(NOT_HONOURED, stated, strict=True) if is_stated)

@@ -1,0 +1,248 @@
+"""The scheduler's configuration file, of Volcano's form (K01 to K05, K07).
+
+Pure parser: text in, `SchedulerConfig` out; the shell reads the file and keeps the old
+configuration when this one raises `BadConfig`. Every message names the place in the file. Unknown
+keys are refused, with one exception that Volcano's users rely on: an unknown plugin is skipped
+with a warning (K04).
+"""
+
+import difflib
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+import yaml
+from msgspec import Struct, field
+
+FLAG_DEFAULTS: Final[Mapping[str, bool]] = {
+    "enableJobOrder": True,
+    "enableHierarchy": False,
+    "enableJobReady": True,
+    "enableJobPipelined": True,
+    "enableTaskOrder": True,
+    "enablePreemptable": True,
+    "enableReclaimable": True,
+    "enablePreemptive": True,
+    "enableQueueOrder": True,
+    "enabledClusterOrder": False,
+    "enablePredicate": True,
+    "enableBestNode": True,
+    "enableNodeOrder": True,
+    "enableTargetJob": True,
+    "enableReservedNodes": True,
+    "enableJobEnqueued": True,
+    "enabledVictim": True,
+    "enableJobStarving": True,
+    "enabledOverused": True,
+    "enabledAllocatable": True,
+    "enabledHyperNodeOrder": True,
+    "enabledSubJobReady": True,
+    "enabledSubJobPipelined": True,
+    "enabledSubJobOrder": True,
+    "enabledHyperNodeGradient": True,
+}
+"""Plugin flags with their defaults. ⚠ The mixed `enable`/`enabled` is part of the contract (K02)."""
+
+DEFAULT_TEXT: Final = """\
+actions: "enqueue, allocate, backfill"
+tiers:
+- plugins:
+  - name: priority
+  - name: gang
+  - name: conformance
+- plugins:
+  - name: overcommit
+  - name: drf
+  - name: predicates
+  - name: proportion
+  - name: nodeorder
+"""
+"""What is used when no file is given (K05)."""
+
+
+class BadConfig(ValueError):
+    """The configuration cannot be used; the message names the place and what to do."""
+
+
+class PluginOption(Struct, frozen=True, kw_only=True):
+    """One plugin in a tier."""
+
+    name: str
+    flags: Mapping[str, bool]
+    """All of `FLAG_DEFAULTS`, as set or by default."""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Tier(Struct, frozen=True, kw_only=True):
+    """Plugins that are asked together."""
+
+    plugins: tuple[PluginOption, ...] = ()
+
+
+class MetricsOption(Struct, frozen=True, kw_only=True):
+    """Where node usage comes from (K03)."""
+
+    type: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+class SchedulerConfig(Struct, frozen=True, kw_only=True):
+    """A checked configuration."""
+
+    actions: tuple[str, ...]
+    tiers: tuple[Tier, ...]
+    arguments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Action → its arguments (`configurations` in the file, K07)."""
+    metrics: MetricsOption = MetricsOption()
+    warnings: tuple[str, ...] = ()
+    """What was skipped; the shell logs it."""
+
+
+_METRICS_KEYS: Final = frozenset(
+    {
+        "type",
+        "address",
+        "interval",
+        "tls.insecureSkipVerify",
+        "elasticsearch.index",
+        "elasticsearch.username",
+        "elasticsearch.password",
+    }
+)
+
+
+def parse(text: str, *, actions: Collection[str], plugins: Collection[str]) -> SchedulerConfig:
+    """Return the configuration that the text states.
+
+    `actions` and `plugins` are the names that are known. Raises `BadConfig`.
+    """
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise BadConfig(f"the scheduler configuration is no YAML: {error}") from error
+    root = _mapping(document, "the scheduler configuration")
+    _known(root, {"actions", "tiers", "configurations", "metrics"}, "")
+    warnings: list[str] = []
+    return SchedulerConfig(
+        actions=_actions(root.get("actions"), actions),
+        tiers=_tiers(root.get("tiers"), plugins, warnings),
+        arguments=_configurations(root.get("configurations"), actions),
+        metrics=_metrics(root.get("metrics")),
+        warnings=tuple(warnings),
+    )
+
+
+def _actions(value: object, known: Collection[str]) -> tuple[str, ...]:
+    if not isinstance(value, str) or not value.strip():
+        raise BadConfig(
+            'actions: give a comma separated list such as "enqueue, allocate, backfill"'
+        )
+    names = tuple(name.strip() for name in value.split(",") if name.strip())
+    for name in names:
+        if name not in known:
+            raise BadConfig(f"actions: there is no action {name!r}{_hint(name, known)}")
+    return names
+
+
+def _tiers(value: object, known: Collection[str], warnings: list[str]) -> tuple[Tier, ...]:
+    tiers = []
+    for number, item in enumerate(_sequence(value, "tiers")):
+        path = f"tiers[{number}]"
+        tier = _mapping(item, path)
+        _known(tier, {"plugins"}, path)
+        options = []
+        for at, entry in enumerate(_sequence(tier.get("plugins"), f"{path}.plugins")):
+            option = _plugin(entry, f"{path}.plugins[{at}]")
+            if option.name in known:
+                options.append(option)
+            else:
+                hint = _hint(option.name, known)
+                warnings.append(
+                    f"{path}.plugins[{at}].name: there is no plugin {option.name!r}{hint}; skipped"
+                )
+        _check_hierarchy(options, path)
+        tiers.append(Tier(plugins=tuple(options)))
+    return tuple(tiers)
+
+
+def _plugin(entry: object, path: str) -> PluginOption:
+    given = _mapping(entry, path)
+    _known(given, {"name", "arguments", *FLAG_DEFAULTS}, path)
+    name = given.get("name")
+    if not isinstance(name, str) or not name:
+        raise BadConfig(f"{path}.name: a plugin needs a name")
+    flags = dict(FLAG_DEFAULTS)
+    for flag in FLAG_DEFAULTS:
+        if flag in given:
+            value = given[flag]
+            if not isinstance(value, bool):
+                raise BadConfig(f"{path}.{flag}: must be true or false, is {value!r}")
+            flags[flag] = value
+    arguments = given.get("arguments")
+    return PluginOption(
+        name=name,
+        flags=flags,
+        arguments={} if arguments is None else _mapping(arguments, f"{path}.arguments"),
+    )
+
+
+def _check_hierarchy(options: list[PluginOption], path: str) -> None:
+    names = {option.name for option in options}
+    hierarchical = any(o.name == "drf" and o.flags["enableHierarchy"] for o in options)
+    if hierarchical and "proportion" in names:
+        raise BadConfig(
+            f"{path}: drf with enableHierarchy and proportion contradict each other in one tier; "
+            "move one of them to another tier (K04)"
+        )
+
+
+def _configurations(value: object, known: Collection[str]) -> dict[str, Mapping[str, Any]]:
+    found: dict[str, Mapping[str, Any]] = {}
+    for at, item in enumerate(_sequence(value, "configurations")):
+        path = f"configurations[{at}]"
+        entry = _mapping(item, path)
+        _known(entry, {"name", "arguments"}, path)
+        name = entry.get("name")
+        if not isinstance(name, str) or name not in known:
+            raise BadConfig(f"{path}.name: there is no action {name!r}{_hint(str(name), known)}")
+        found[name] = _mapping(entry.get("arguments") or {}, f"{path}.arguments")
+    return found
+
+
+def _metrics(value: object) -> MetricsOption:
+    if value is None:
+        return MetricsOption()
+    given = _mapping(value, "metrics")
+    _known(given, _METRICS_KEYS, "metrics")
+    kind = str(given.get("type", ""))
+    if kind not in {"", "prometheus", "prometheus_adaptor", "elasticsearch"}:
+        raise BadConfig(
+            f"metrics.type: {kind!r} is not prometheus, prometheus_adaptor or elasticsearch"
+        )
+    options = {key: str(text) for key, text in given.items() if key != "type"}
+    return MetricsOption(type=kind, options=options)
+
+
+def _mapping(value: object, path: str) -> dict[str, Any]:
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+        raise BadConfig(f"{path}: must be a mapping, is {type(value).__name__}")
+    return value
+
+
+def _sequence(value: object, path: str) -> list[Any]:
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise BadConfig(f"{path}: must be a list, is {type(value).__name__}")
+    return value
+
+
+def _known(given: Mapping[str, Any], known: Collection[str], path: str) -> None:
+    for key in given:
+        if key not in known:
+            place = f"{path}.{key}" if path else key
+            raise BadConfig(f"{place}: there is no such key{_hint(key, known)}")
+
+
+def _hint(name: str, known: Collection[str]) -> str:
+    near = difflib.get_close_matches(name, sorted(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else f" (known: {', '.join(sorted(known))})"

@@ -1,0 +1,80 @@
+"""`decide`: one scheduling cycle from replica and configuration to plan.
+
+The composition of engine and policy: the only module that knows both a session and the catalogue.
+Pure and synchronous; the shell runs it in a worker thread and publishes the plan.
+"""
+
+from services.scheduler.config import DEFAULT_TEXT, BadConfig, SchedulerConfig, parse
+from services.scheduler.engine.hooks import Registrar
+from services.scheduler.engine.judge import (
+    judge_group,
+    judge_pods,
+    judge_queues,
+    judge_reason,
+)
+from services.scheduler.engine.plan import Plan
+from services.scheduler.engine.replica import Replica
+from services.scheduler.engine.session import Session
+from services.scheduler.policy.arguments import BadArgument
+from services.scheduler.policy.catalog import ACTIONS, PLUGINS
+
+
+def configure(text: str = DEFAULT_TEXT) -> SchedulerConfig:
+    """Return a configuration that `decide` accepts. Raises `BadConfig` naming the place."""
+    config = parse(text, actions=ACTIONS.keys(), plugins=PLUGINS.keys())
+    for number, tier in enumerate(config.tiers):
+        for option in tier.plugins:
+            try:
+                PLUGINS[option.name](option.arguments)
+            except BadArgument as error:
+                raise BadConfig(f"tiers[{number}], plugin {option.name}: {error}") from error
+    return config
+
+
+def open_session(
+    replica: Replica, config: SchedulerConfig, *, now: float, seed: int = 0, cycle: int = 0
+) -> Session:
+    """Return a session with all plugins' contributions. The caller closes it."""
+    session = Session(replica, now=now, seed=seed, cycle=cycle, actions=config.actions)
+    for number, tier in enumerate(config.tiers):
+        for option in tier.plugins:
+            identity = f"{option.name}{sorted(option.arguments.items(), key=str)}"
+            registrar = Registrar(session.hooks, tier=number, flags=option.flags, identity=identity)
+            PLUGINS[option.name](option.arguments).contribute(registrar, session)
+    return session
+
+
+def run_actions(session: Session, config: SchedulerConfig) -> None:
+    """Run the configured actions in order (SS01)."""
+    for action in config.actions:
+        ACTIONS[action](session, config.arguments.get(action, {}))
+
+
+def decide(
+    replica: Replica, config: SchedulerConfig, *, now: float, seed: int = 0, cycle: int = 0
+) -> Plan:
+    """Return what this cycle wants. The replica is the same before and after.
+
+    `now` is unix seconds; `seed` turns ties between equal nodes; the same arguments give the same plan.
+    """
+    session = open_session(replica, config, now=now, seed=seed, cycle=cycle)
+    try:
+        run_actions(session, config)
+        return conclude(session)
+    finally:
+        session.close()
+
+
+def conclude(session: Session) -> Plan:
+    """Return the plan of a session whose actions have run."""
+    visited = session.visited()
+    groups = [wanted for job in visited if (wanted := judge_group(session, job))]
+    reasons = [reason for job in visited if (reason := judge_reason(session, job))]
+    return Plan(
+        cycle=session.cycle,
+        binds=session.binds,
+        podgroups=tuple(groups),
+        pods=tuple(wanted for job in visited for wanted in judge_pods(session, job)),
+        queues=tuple(judge_queues(session)),
+        explanations=tuple(reasons),
+    )

@@ -1,0 +1,207 @@
+"""Which nodes can take a task of a class, and how good they are; kept up while a session places.
+
+Everything is computed for all nodes once per class and session, and after placements only at the nodes
+that changed since. What depends on node objects alone (static predicates, ranks) is kept between
+cycles, per node generation.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Hashable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pumice.plugins import BoolArray, CodeArray, FloatArray, IntArray
+from services.scheduler.engine.dimensions import Dimensions
+from services.scheduler.engine.hooks import Hooks, Predicate
+from services.scheduler.engine.nodes import Nodes
+from services.scheduler.engine.plan import Shortage
+from services.scheduler.engine.rows import Rows
+from services.scheduler.engine.shapes import TaskClass
+
+_MAX_NODE_SCORE = 100
+_CACHE_LIMIT = 8192
+
+
+class Failure(NamedTuple):
+    """Why no node takes a task: counts of nodes per reason, and what is short."""
+
+    nodes: int
+    reasons: dict[str, int]
+    shortages: tuple[Shortage, ...]
+
+    def text(self) -> str:
+        """Return Volcano's message: `0/3 nodes are unavailable: 3 Insufficient cpu.` (T11)."""
+        if not self.nodes:
+            return "0/0 nodes are unavailable"
+        listed = ", ".join(sorted(f"{count} {reason}" for reason, count in self.reasons.items()))
+        return f"0/{self.nodes} nodes are unavailable: {listed}."
+
+
+class StaticCache:
+    """Arrays over all nodes that stay right until a node object changes."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Hashable, tuple[int, NDArray[np.generic]]] = {}
+
+    def get(
+        self, key: Hashable, generation: int, compute: Callable[[], NDArray[np.generic]]
+    ) -> NDArray[np.generic]:
+        """Return the array of this node generation."""
+        kept = self._kept.get(key)
+        if kept is None or kept[0] != generation:
+            if len(self._kept) > _CACHE_LIMIT:
+                self._kept.clear()
+            kept = self._kept[key] = (generation, compute())
+        return kept[1]
+
+
+class Candidates:
+    """Fit and score of one task class on all nodes."""
+
+    def __init__(
+        self,
+        nodes: Nodes,
+        dimensions: Dimensions,
+        hooks: Hooks,
+        cache: StaticCache,
+        shape: TaskClass,
+    ) -> None:
+        self.nodes = nodes
+        self.shape = shape
+        self._dimensions = dimensions
+        self._hooks = hooks
+        self._size = nodes.ledger.size
+        self._seen = len(nodes.ledger.changes)
+        predicates = list(hooks.predicate.all())
+        self._static = [p for p in predicates if p.static]
+        self._dynamic = [p for p in predicates if not p.static]
+        self._refused = ~nodes.ledger.alive[: self._size]
+        self._verdicts: list[tuple[Predicate, CodeArray]] = []
+        rows = Rows(nodes, shape)
+        generation = nodes.attributes.generation
+        for predicate in self._static:
+            codes = cache.get(
+                (predicate.identity, shape.id), generation, lambda p=predicate: p.fn(shape, rows)
+            )
+            self._verdicts.append((predicate, codes.astype(np.uint8, copy=False)))
+            self._refused = self._refused | (codes != 0)
+        self.ranks = [
+            (
+                rank,
+                cache.get((rank.identity, shape.id), generation, lambda r=rank: r.fn(shape, rows)),
+            )
+            for rank in hooks.node_rank.all()
+        ]
+        self.idle, self.future, self.score = self._evaluate(rows)
+        self.idle &= ~self._refused
+        self.future &= ~self._refused
+
+    # --- keeping up --------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Recompute the nodes that changed since the last call."""
+        changes = self.nodes.ledger.changes
+        if self._seen == len(changes):
+            return
+        columns = np.unique(np.concatenate(changes[self._seen :]))
+        self._seen = len(changes)
+        idle, future, score = self._evaluate(Rows(self.nodes, self.shape, columns))
+        free = ~self._refused[columns]
+        self.idle[columns] = idle & free
+        self.future[columns] = future & free
+        self.score[columns] = score
+
+    def _evaluate(self, rows: Rows) -> tuple[BoolArray, BoolArray, FloatArray]:
+        admitted = self.admitted(rows)
+        return (
+            admitted & self.fits(rows, waiting=False),
+            admitted & self.fits(rows, waiting=True),
+            self.scored(rows),
+        )
+
+    # --- functions of rows -------------------------------------------------------------------
+
+    def admitted(self, rows: Rows) -> BoolArray:
+        """Return which rows the dynamic predicates admit."""
+        result = np.ones(len(rows), dtype=np.bool_)
+        for predicate in self._dynamic:
+            result &= predicate.fn(self.shape, rows) == 0
+        return result
+
+    def fits(self, rows: Rows, *, waiting: bool) -> BoolArray:
+        """Return which rows have room, now or (waiting) once releases have happened.
+
+        A best-effort task needs none (A04). ⚠ CPU and memory are compared even when not asked for:
+        an overcommitted node takes nobody (T07).
+        """
+        result = np.ones(len(rows), dtype=np.bool_)
+        if self.shape.best_effort:
+            return result
+        for dim in self.shape.dims:
+            result &= self.room(rows, dim, waiting=waiting) >= self.shape.request[dim]
+        return result
+
+    @staticmethod
+    def room(rows: Rows, dim: int, *, waiting: bool) -> IntArray:
+        """Return what is free per row, now or in future."""
+        idle = rows.allocatable(dim) - rows.used(dim)
+        return idle + rows.releasing(dim) - rows.pipelined(dim) if waiting else idle
+
+    def scored(self, rows: Rows) -> FloatArray:
+        """Return the sum of all scores that depend on the row alone (SS08)."""
+        result = np.zeros(len(rows), dtype=np.float64)
+        for fn in self._hooks.node_score.all():
+            result += fn(self.shape, rows)
+        return result
+
+    def ranked(self, mask: BoolArray) -> FloatArray | None:
+        """Return the normalised part of the score over these candidates, None when it is flat."""
+        result: FloatArray | None = None
+        for rank, raw in self.ranks:
+            among = raw[mask]
+            if not len(among) or among.min() == among.max():
+                continue
+            scaled = _MAX_NODE_SCORE * raw // among.max()
+            if rank.reverse:
+                scaled = _MAX_NODE_SCORE - scaled
+            part = rank.weight * scaled
+            result = part if result is None else result + part
+        return result
+
+    # --- explanation -------------------------------------------------------------------------
+
+    def failure(self) -> Failure:
+        """Return why no node takes a task now."""
+        self.refresh()
+        rows = Rows(self.nodes, self.shape)
+        open_rows = self.nodes.ledger.alive[: self._size].copy()
+        total = int(open_rows.sum())
+        reasons: Counter[str] = Counter()
+        shortages = []
+        if not self.shape.best_effort:
+            for dim in self.shape.dims:
+                room = self.room(rows, dim, waiting=True)
+                short = open_rows & (room < self.shape.request[dim])
+                if short.any():
+                    name = self._dimensions.names[dim]
+                    reasons[f"Insufficient {name}"] += int(short.sum())
+                    shortages.append(self._shortage(name, dim, room))
+                    open_rows &= ~short
+        dynamic = [(p, p.fn(self.shape, rows)) for p in self._dynamic]
+        for predicate, codes in (*self._verdicts, *dynamic):
+            counts = np.bincount(codes[open_rows], minlength=len(predicate.reasons) + 1)
+            for number, reason in enumerate(predicate.reasons, start=1):
+                if counts[number]:
+                    reasons[reason.text] += int(counts[number])
+            open_rows &= codes == 0
+        return Failure(total, dict(reasons), tuple(shortages))
+
+    def _shortage(self, name: str, dim: int, room: IntArray) -> Shortage:
+        alive = self.nodes.ledger.alive[: self._size]
+        return Shortage(
+            resource=name,
+            requested=int(self.shape.request[dim]),
+            largest_free=int(room[alive].max()),
+        )

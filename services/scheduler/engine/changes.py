@@ -1,0 +1,91 @@
+"""The changes that a session makes, each with its reverse; see `journal`."""
+
+from typing import TYPE_CHECKING
+
+from services.scheduler.engine.failures import Attempt
+from services.scheduler.engine.records import Job, Task
+from shared.model.status import TaskStatus
+
+if TYPE_CHECKING:
+    from services.scheduler.engine.session import Session
+
+
+class Placed:
+    """Tasks of one class and role were put on nodes."""
+
+    def __init__(
+        self,
+        session: "Session",
+        job: Job,
+        tasks: list[Task],
+        columns: list[int],
+        *,
+        waiting: bool,
+    ) -> None:
+        self._session = session
+        self.job = job
+        self.tasks = tasks
+        self.waiting = waiting
+        self._names = [session.replica.nodes.name(column) for column in columns]
+        self._columns, self._counts = session.spread(columns)
+
+    def do(self) -> None:
+        """Count the tasks in at job, nodes and plugins."""
+        shape = self.tasks[0].shape
+        self.job.move(self.tasks, TaskStatus.PIPELINED if self.waiting else TaskStatus.ALLOCATED)
+        for task, name in zip(self.tasks, self._names, strict=True):
+            task.node = name
+        if shape.host_ports:
+            holders = self._session.replica.nodes.port_holders
+            holders.update((task.uid, task) for task in self.tasks)
+        self._session.ledger.place(self._columns, self._counts, shape, waiting=self.waiting)
+        for fn in self._session.hooks.changed.all():
+            fn(self.job, shape, len(self.tasks))
+
+    def undo(self, *, final: bool) -> None:
+        """Count them out again; remember that it was tried."""
+        shape = self.tasks[0].shape
+        self._session.ledger.place(self._columns, -self._counts, shape, waiting=self.waiting)
+        if not final:
+            attempts = self._session.failures(self.job).attempts
+            for task in self.tasks:
+                attempts[task.uid] = Attempt(task.status, task.node)
+            for fn in self._session.hooks.changed.all():
+                fn(self.job, shape, -len(self.tasks))
+        for task in self.tasks:
+            task.node = ""
+            self._session.replica.nodes.port_holders.pop(task.uid, None)
+        self.job.move(self.tasks, TaskStatus.PENDING)
+
+
+class Promoted:
+    """Allocated tasks of one class and role became binds."""
+
+    def __init__(self, job: Job, tasks: list[Task]) -> None:
+        self._job = job
+        self._tasks = tasks
+
+    def do(self) -> None:
+        """Allocated → Binding: the amounts stay as they are."""
+        self._job.move(self._tasks, TaskStatus.BINDING)
+
+    def undo(self, *, final: bool) -> None:  # noqa: ARG002 - plugins never hear of it
+        """Binding → Allocated."""
+        self._job.move(self._tasks, TaskStatus.ALLOCATED)
+
+
+class Rephased:
+    """A PodGroup got another phase."""
+
+    def __init__(self, job: Job, phase: str) -> None:
+        self._job = job
+        self._before = job.phase
+        self._after = phase
+
+    def do(self) -> None:
+        """Set the phase."""
+        self._job.phase = self._after
+
+    def undo(self, *, final: bool) -> None:  # noqa: ARG002 - plugins never hear of it
+        """Set the phase back."""
+        self._job.phase = self._before

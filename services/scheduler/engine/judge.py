@@ -1,0 +1,171 @@
+"""The end of a round: what PodGroups, pods and queues should show (SS03, SS04, D01, D02).
+
+Computed for the jobs that a session visited only, and wanted only where it differs from what was said
+before: a status is written on change of meaning, never to refresh a time (field notes §2, 8).
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pumice.plugins import Condition, IntArray
+from services.scheduler.engine.dimensions import CPU_DIM, MEMORY_DIM, PODS_DIM
+from services.scheduler.engine.plan import (
+    Explanation,
+    PodConditionWanted,
+    PodGroupStatusWanted,
+    QueueAllocated,
+)
+from services.scheduler.engine.records import GroupStatus, Job, Queue, Task
+from services.scheduler.engine.session import Session
+from shared.model.quantity import format_bytes, format_milli
+from shared.model.resources import parse_list
+from shared.model.status import SCHEDULED, TaskStatus
+
+_ROOT = "root"
+_NO_NODE = "all nodes are unavailable"
+
+
+def judge_group(session: Session, job: Job) -> PodGroupStatusWanted | None:
+    """Return the status that a PodGroup should show, None when it shows it already."""
+    raised = [c for fn in session.hooks.judged.all() if (c := fn(job)) is not None]
+    conditions = _merged(job.conditions, raised)
+    unschedulable = any(c.type == "Unschedulable" and c.status == "True" for c in raised)
+    wanted = GroupStatus(
+        phase=phase_of(job, unschedulable=unschedulable),
+        counters=(
+            len(job.by_status[TaskStatus.RUNNING]),
+            len(job.by_status[TaskStatus.SUCCEEDED]),
+            len(job.by_status[TaskStatus.FAILED]),
+        ),
+        conditions=conditions,
+    )
+    if wanted == job.said:
+        return None
+    running, succeeded, failed = wanted.counters
+    return PodGroupStatusWanted(
+        key=job.key,
+        uid=job.uid,
+        phase=wanted.phase,
+        running=running,
+        succeeded=succeeded,
+        failed=failed,
+        conditions=conditions,
+    )
+
+
+def phase_of(job: Job, *, unschedulable: bool) -> str:
+    """Return the phase of a PodGroup (SS04 ⚠).
+
+    A binding task does not count as scheduled yet, so that a group stays Inqueue in the round that
+    places it; a leaving one still does. Below its minimum a group is Pending again unless Inqueue.
+    """
+    if job.by_status[TaskStatus.RUNNING] and unschedulable:
+        return "Unknown"
+    scheduled = sum(len(job.by_status[status]) for status in SCHEDULED)
+    completed = len(job.by_status[TaskStatus.SUCCEEDED]) + len(job.by_status[TaskStatus.FAILED])
+    scheduled += sum(bool(task.node) for task in job.by_status[TaskStatus.RELEASING].values())
+    if scheduled >= job.min_available:
+        return "Completed" if scheduled == completed else "Running"
+    return "Inqueue" if job.phase == "Inqueue" else "Pending"
+
+
+def _merged(shown: tuple[Condition, ...], raised: list[Condition]) -> tuple[Condition, ...]:
+    by_type = {condition.type: condition for condition in shown}
+    by_type.update((condition.type, condition) for condition in raised)
+    return tuple(by_type.values())
+
+
+def judge_pods(session: Session, job: Job) -> Iterator[PodConditionWanted]:
+    """Return the PodScheduled conditions of tasks that could not be bound, where they change."""
+    explanation = session.explanations.get(job.key)
+    general = explanation.message if explanation else _NO_NODE
+    for status in (TaskStatus.ALLOCATED, TaskStatus.PENDING, TaskStatus.PIPELINED):
+        for task in job.by_status[status].values():
+            if task.gated or not task.ours:
+                continue  # the API server itself says SchedulingGated
+            reason, message = _pod_reason(session, job, task, general)
+            condition = Condition("PodScheduled", "False", reason, message)
+            if task.said != condition:
+                yield PodConditionWanted(key=task.key, uid=task.uid, condition=condition)
+
+
+def _pod_reason(session: Session, job: Job, task: Task, general: str) -> tuple[str, str]:
+    failures = session.failures(job)
+    attempt = failures.attempts.get(task.uid)
+    status = attempt.status if attempt else task.status
+    node = attempt.node if attempt else task.node
+    if status is TaskStatus.ALLOCATED:
+        return "Schedulable", (
+            f"Pod {task.key} can possibly be assigned to {node}, once minAvailable is satisfied"
+        )
+    if status is TaskStatus.PIPELINED:
+        return "Unschedulable", (
+            f"Pod {task.key} can possibly be assigned to {node}, "
+            "once resource is released and minAvailable is satisfied"
+        )
+    failure = failures.by_task.get(task.uid)
+    return "Unschedulable", failure.text() if failure else general
+
+
+def judge_queues(session: Session) -> Iterator[QueueAllocated]:
+    """Return what queues hold, parents including their children, where it changed (SS03)."""
+    queues = session.replica.jobs.queues
+    sums = session.rollup(_allocated).sums()
+    totals = {name: np.zeros_like(session.total) for name in queues}
+    for name, amounts in sums.items():
+        for holder in _lineage(queues, name):
+            totals[holder] += amounts
+    for name, queue in sorted(queues.items()):
+        if not _same(session, queue, totals[name]):
+            yield QueueAllocated(
+                name=name, uid=queue.uid, allocated=_quantities(session, totals[name])
+            )
+
+
+def _allocated(job: Job) -> IntArray:
+    return job.allocated
+
+
+def _lineage(queues: dict[str, Queue], name: str) -> list[str]:
+    """Return a queue and its ancestors; a parent that is unknown or in a cycle ends the line."""
+    line = [name]
+    while line[-1] != _ROOT:
+        parent = queues[line[-1]].parent or _ROOT
+        if parent not in queues or parent in line:
+            break
+        line.append(parent)
+    return line
+
+
+def _same(session: Session, queue: Queue, amounts: IntArray) -> bool:
+    said = session.replica.dimensions.vector(parse_list(queue.said_allocated))
+    return bool((said[: len(amounts)] == amounts).all())
+
+
+def _quantities(session: Session, amounts: IntArray) -> dict[str, str]:
+    result = {}
+    for dim, name in enumerate(session.resources):
+        amount = int(amounts[dim])
+        if dim == MEMORY_DIM:
+            result[name] = format_bytes(amount)
+        elif dim == PODS_DIM:
+            result[name] = str(amount)
+        elif amount or dim == CPU_DIM:
+            result[name] = format_milli(amount)
+    return result
+
+
+def judge_reason(session: Session, job: Job) -> Explanation | None:
+    """Return why a job is not wholly placed, with a gate even when no action named one."""
+    if job.is_ready and not job.by_status[TaskStatus.PENDING]:
+        return None
+    if job.key not in session.explanations:
+        invalid = session.hooks.invalidity(job)
+        if invalid is not None:
+            session.explain(job, "gang", invalid.message)
+        elif job.waiting_count:
+            session.explain(job, "gang", "waits for resources that are being released")
+        else:
+            return None
+    return session.explanations[job.key]

@@ -1,0 +1,125 @@
+"""`Rows`: the view of nodes that predicates and scores compute on (`pumice.plugins.NodeRows`)."""
+
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pumice.plugins import BoolArray, IntArray
+from services.scheduler.engine.labels import NodeAttributes
+from services.scheduler.engine.ledger import Ledger
+from services.scheduler.engine.nodes import Nodes
+from services.scheduler.engine.shapes import TaskClass
+
+
+class Rows:
+    """Nodes by column, each with `extra` further tasks of a class imagined on it.
+
+    Imagined tasks hold resources, or wait for them (`waiting`). Over all nodes (`columns` None) the arrays are views of the ledger; nothing is copied.
+    """
+
+    def __init__(
+        self,
+        nodes: Nodes,
+        shape: TaskClass,
+        columns: IntArray | None = None,
+        extra: IntArray | None = None,
+        *,
+        waiting: bool = False,
+    ) -> None:
+        self._nodes = nodes
+        self._ledger: Ledger = nodes.ledger
+        self.attributes: NodeAttributes = nodes.attributes
+        self._shape = shape
+        self._columns = columns
+        self._extra = extra
+        self._waiting = waiting
+        self._size = nodes.ledger.size if columns is None else len(columns)
+
+    def __len__(self) -> int:
+        return self._size
+
+    @cached_property
+    def index(self) -> IntArray:
+        """Column of each row."""
+        return np.arange(self._size) if self._columns is None else self._columns
+
+    @cached_property
+    def extra(self) -> IntArray:
+        """Tasks imagined per row."""
+        return np.zeros(self._size, dtype=np.int64) if self._extra is None else self._extra
+
+    def pick(self, per_node: NDArray[np.generic]) -> NDArray[np.generic]:
+        """Return an array over all nodes as one over the rows."""
+        return per_node[: self._size] if self._columns is None else per_node[self._columns]
+
+    def _of(self, array: IntArray, resource: int) -> IntArray:
+        row = array[resource]
+        return row[: self._size] if self._columns is None else row[self._columns]
+
+    def allocatable(self, resource: int) -> IntArray:
+        """What the nodes have."""
+        return self._of(self._ledger.allocatable, resource)
+
+    def used(self, resource: int) -> IntArray:
+        """What placed tasks hold."""
+        held = self._of(self._ledger.used, resource)
+        return held if self._extra is None or self._waiting else held + self._imagined(resource)
+
+    def releasing(self, resource: int) -> IntArray:
+        """What is being released."""
+        return self._of(self._ledger.releasing, resource)
+
+    def pipelined(self, resource: int) -> IntArray:
+        """What waiting tasks were promised."""
+        promised = self._of(self._ledger.pipelined, resource)
+        return promised + self._imagined(resource) if self._waiting else promised
+
+    def _imagined(self, resource: int) -> IntArray:
+        amounts: IntArray = self.extra * self._shape.request[resource]
+        return amounts
+
+    def requested(self, resource: int) -> IntArray:
+        """What all pods ask for, waiting ones included, evicted ones not."""
+        return (
+            self.used(resource)
+            + self.pipelined(resource)
+            - self._of(self._ledger.evicted, resource)
+        )
+
+    def scoring_requested(self) -> tuple[IntArray, IntArray]:
+        """Milli-CPU and bytes asked for, as scorers count."""
+        cpu, memory = self._of(self._ledger.scoring, 0), self._of(self._ledger.scoring, 1)
+        if self._extra is None:
+            return cpu, memory
+        more_cpu, more_memory = self._shape.scoring_request
+        return cpu + self._extra * more_cpu, memory + self._extra * more_memory
+
+    def label(self, key: str) -> NDArray[np.object_]:
+        """Value of a label per row."""
+        values: NDArray[np.object_] = self.pick(self.attributes.values(key))  # type: ignore[assignment]
+        return values
+
+    def ports_taken(self) -> BoolArray:
+        """Which rows' nodes have a port in use that the class asks for."""
+        taken = np.zeros(self._ledger.size, dtype=np.bool_)
+        for task in self._nodes.port_holders.values():
+            column = self._nodes.column(task.node)
+            if column >= 0 and _ports_clash(self._shape.host_ports, task.shape.host_ports):
+                taken[column] = True
+        picked: BoolArray = self.pick(taken)  # type: ignore[assignment]
+        return picked
+
+
+Ports = tuple[tuple[str, str, int], ...]
+
+
+def _ports_clash(mine: Ports, theirs: Ports) -> bool:
+    """Tell whether two tasks cannot share a node: a port on the same address, or on all of them."""
+    every = "0.0.0.0"  # noqa: S104 - the wildcard address of Kubernetes
+    return any(
+        (protocol, port) == (other_protocol, other_port)
+        and (address == other_address or every in {address, other_address})
+        for address, protocol, port in mine
+        for other_address, other_protocol, other_port in theirs
+    )

@@ -1,0 +1,228 @@
+"""A session: one decision round over the replica.
+
+Actions ask it for candidates, place tasks, commit or let a trial undo, and note why jobs were stopped.
+It changes the replica's records in place through the journal; `close` puts everything back and hands
+out what was committed.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+
+import numpy as np
+
+from pumice.plugins import IntArray
+from services.scheduler.engine.candidates import Candidates, Failure, StaticCache
+from services.scheduler.engine.changes import Placed, Promoted, Rephased
+from services.scheduler.engine.failures import JobFailures, fit_error
+from services.scheduler.engine.fill import fill
+from services.scheduler.engine.hooks import Hooks
+from services.scheduler.engine.journal import Journal
+from services.scheduler.engine.plan import Explanation, GangBinds, PlannedBind
+from services.scheduler.engine.records import Job, Queue, Task
+from services.scheduler.engine.replica import Replica
+from services.scheduler.engine.rollup import Measure, Rollup
+from services.scheduler.engine.shapes import TaskClass
+from shared.model.status import TaskStatus
+
+
+class Session:
+    """One round. Implements `pumice.plugins.Cluster` for the plugins."""
+
+    def __init__(
+        self,
+        replica: Replica,
+        *,
+        now: float,
+        seed: int = 0,
+        cycle: int = 0,
+        actions: Sequence[str] = (),
+    ) -> None:
+        self.replica = replica
+        self.actions = actions
+        """Names of the actions of this round; some ask what others will do."""
+        self.hooks = Hooks()
+        self.now = now
+        self.cycle = cycle
+        self.journal = Journal()
+        self.ledger = replica.nodes.ledger
+        self._first = seed % max(1, self.ledger.size)
+        self._candidates: dict[int, Candidates] = {}
+        self._failures: dict[str, JobFailures] = {}
+        self._binds: list[GangBinds] = []
+        self._touched: dict[str, Job] = {}
+        self.explanations: dict[str, Explanation] = {}
+        self.jobs: list[Job] = replica.jobs.unsettled()
+        """Jobs that may need something; settled ones count in sums only."""
+        self.total: IntArray = self.ledger.total()
+
+    # --- pumice.plugins.Cluster --------------------------------------------------------------
+
+    @property
+    def resources(self) -> Sequence[str]:
+        """Names of the resources, in the order of amounts arrays."""
+        return self.replica.dimensions.names
+
+    def queue(self, name: str) -> Queue | None:
+        """Return a queue."""
+        return self.replica.jobs.queues.get(name)
+
+    def job_of(self, task: Task) -> Job | None:
+        """Return the job of a task."""
+        return self.replica.jobs.get(task.job_key)
+
+    def schedulable(self, job: Job) -> int:
+        """Return how many tasks are ready, or were before an attempt was given up."""
+        return self.failures(job).schedulable(job)
+
+    def fit_error(self, job: Job) -> str:
+        """Return why tasks of a job are not placed, as a text for people."""
+        return fit_error(job, self.failures(job))
+
+    def rollup(self, measure: Measure) -> Rollup:
+        """Return the sums per queue of a measure over jobs, kept between cycles."""
+        return self.replica.jobs.rollup(measure)
+
+    # --- candidates --------------------------------------------------------------------------
+
+    def candidates(self, shape: TaskClass) -> Candidates:
+        """Return the fit of a class on all nodes, brought up to date."""
+        found = self._candidates.get(shape.id)
+        if found is None:
+            found = self._candidates[shape.id] = Candidates(
+                self.replica.nodes,
+                self.replica.dimensions,
+                self.hooks,
+                self.replica.static_cache,
+                shape,
+            )
+        else:
+            found.refresh()
+        return found
+
+    def choose(self, shape: TaskClass, count: int, *, waiting: bool) -> list[int]:
+        """Return the columns that up to `count` tasks of a class should go to, in order."""
+        return fill(self.candidates(shape), count, waiting=waiting, first=self._first)
+
+    # --- placing -----------------------------------------------------------------------------
+
+    def trial(self) -> AbstractContextManager[Callable[[], None]]:
+        """Undo what happens in the block unless it is kept (SS10)."""
+        return self.journal.trial()
+
+    def place(self, job: Job, tasks: list[Task], columns: list[int], *, waiting: bool) -> None:
+        """Put tasks of one class and role on nodes, one column each.
+
+        They hold resources at once (Allocated), or wait for a release (Pipelined).
+        """
+        change = Placed(self, job, tasks, columns, waiting=waiting)
+        change.do()
+        self.journal.record(change)
+        self._touched[job.key] = job
+
+    def commit(self, job: Job, position: int) -> None:
+        """Turn what was allocated for a job since `position` into binds (SS10: Commit)."""
+        tasks = [
+            task
+            for change in self.journal.since(position)
+            if isinstance(change, Placed) and not change.waiting and change.job is job
+            for task in change.tasks
+        ]
+        self._bind(job, tasks)
+
+    def dispatch(self, job: Job) -> None:
+        """Bind everything that is allocated for a job, from whichever statement (SS11)."""
+        self._bind(job, list(job.by_status[TaskStatus.ALLOCATED].values()))
+
+    def _bind(self, job: Job, tasks: list[Task]) -> None:
+        if not tasks:
+            return
+        for run in _runs(tasks):
+            change = Promoted(job, run)
+            change.do()
+            self.journal.record(change)
+        failures = self.failures(job)
+        for task in tasks:
+            failures.attempts.pop(task.uid, None)
+        self._binds.append(
+            GangBinds(
+                job=job.key,
+                job_uid=job.uid,
+                queue=job.queue,
+                binds=tuple(
+                    PlannedBind(pod=task.key, uid=task.uid, node=task.node) for task in tasks
+                ),
+            )
+        )
+        self._touched[job.key] = job
+
+    def rephase(self, job: Job, phase: str) -> None:
+        """Give a PodGroup another phase for the rest of the session and in the plan."""
+        change = Rephased(job, phase)
+        change.do()
+        self.journal.record(change)
+        self._touched[job.key] = job
+
+    # --- why not -----------------------------------------------------------------------------
+
+    def failures(self, job: Job) -> JobFailures:
+        """Return what went wrong for a job in this session so far."""
+        found = self._failures.get(job.key)
+        if found is None:
+            found = self._failures[job.key] = JobFailures()
+        return found
+
+    def fail(self, job: Job, tasks: Sequence[Task]) -> Failure:
+        """Note that no node takes these tasks, which share a class; return why."""
+        failure = self.candidates(tasks[0].shape).failure()
+        failures = self.failures(job)
+        for task in tasks:
+            failures.by_task[task.uid] = failure
+            failures.roles.add(task.role)
+        return failure
+
+    def explain(self, job: Job, gate: str, message: str, failure: Failure | None = None) -> None:
+        """Note the gate that stopped a job; the first one stands."""
+        if job.key not in self.explanations:
+            self.explanations[job.key] = Explanation(
+                job=job.key,
+                queue=job.queue,
+                gate=gate,
+                message=message,
+                nodes=failure.nodes if failure else 0,
+                reasons=failure.reasons if failure else {},
+                shortages=failure.shortages if failure else (),
+            )
+
+    # --- end ---------------------------------------------------------------------------------
+
+    @property
+    def binds(self) -> tuple[GangBinds, ...]:
+        """What was committed."""
+        return tuple(self._binds)
+
+    def visited(self) -> list[Job]:
+        """Return the jobs whose status has to be computed, in order of their keys."""
+        found = {job.key: job for job in self.jobs}
+        found.update(self._touched)
+        for key, job in self.replica.jobs.unjudged.items():
+            if self.replica.jobs.takes_part(job):
+                found[key] = job
+        return [job for _, job in sorted(found.items())]
+
+    def close(self) -> None:
+        """Put the replica back as it was."""
+        self.journal.undo_to(0, final=True)
+        self.ledger.changes.clear()
+
+    def spread(self, columns: list[int]) -> tuple[IntArray, IntArray]:
+        """Return distinct columns and how often each occurs."""
+        distinct, counts = np.unique(np.array(columns, dtype=np.int64), return_counts=True)
+        return distinct, counts.astype(np.int64)
+
+
+def _runs(tasks: Sequence[Task]) -> Iterator[list[Task]]:
+    """Split tasks into lists that share class and role."""
+    groups: dict[tuple[int, str], list[Task]] = {}
+    for task in tasks:
+        groups.setdefault((task.shape.id, task.role), []).append(task)
+    return iter(groups.values())

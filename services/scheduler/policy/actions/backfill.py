@@ -1,0 +1,59 @@
+"""backfill (A04): tasks that ask for nothing go wherever predicates and scores say.
+
+There is no trial: a task placed here is bound as soon as its job is ready, together with what else is
+allocated for the job (SS11).
+"""
+
+import heapq
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from services.scheduler.engine.records import Job, Task
+from services.scheduler.engine.session import Session
+from services.scheduler.policy.actions.queues import by_queue
+from shared.model.status import TaskStatus
+
+
+def execute(session: Session, arguments: Mapping[str, Any]) -> None:  # noqa: ARG001 - not read here
+    """Place pending best-effort tasks of valid jobs, in the order queue, job, task."""
+    for job in _in_order(session):
+        for run in _runs(sorted(_wanting(job), key=session.hooks.task_key)):
+            columns = session.choose(run[0].shape, len(run), waiting=False)
+            if columns:
+                session.place(job, run[: len(columns)], columns, waiting=False)
+                if session.hooks.missing(job) == 0:
+                    session.dispatch(job)
+            if len(columns) < len(run):
+                failure = session.fail(job, run[len(columns) :])
+                session.explain(job, "predicate", failure.text(), failure)
+
+
+def _in_order(session: Session) -> Iterator[Job]:
+    wanting = [
+        job
+        for job in session.jobs
+        if not job.is_pending and _wanting(job) and session.hooks.invalidity(job) is None
+    ]
+    queues, jobs = by_queue(session, wanting)
+    while queues:
+        _, queue = heapq.heappop(queues)
+        heap = jobs[queue.name]
+        while heap:
+            yield heapq.heappop(heap)[1]
+
+
+def _wanting(job: Job) -> list[Task]:
+    pending = job.by_status[TaskStatus.PENDING].values()
+    return [task for task in pending if task.shape.best_effort and not task.gated]
+
+
+def _runs(tasks: list[Task]) -> Iterator[list[Task]]:
+    """Split tasks into stretches that share class and role."""
+    run: list[Task] = []
+    for task in tasks:
+        if run and (task.shape is not run[0].shape or task.role != run[0].role):
+            yield run
+            run = []
+        run.append(task)
+    if run:
+        yield run

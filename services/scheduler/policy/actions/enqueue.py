@@ -1,0 +1,32 @@
+"""enqueue (A01): pending PodGroups enter their queues while there is a prospect of resources.
+
+Only then does the job controller create their pods. A refused job does not block those behind it.
+"""
+
+import heapq
+from collections.abc import Mapping
+from typing import Any
+
+from pumice.plugins import Vote
+from services.scheduler.engine.session import Session
+from services.scheduler.policy.actions.queues import by_queue
+
+
+def execute(session: Session, arguments: Mapping[str, Any]) -> None:  # noqa: ARG001 - it has none
+    """Move every pending job that may enter to phase Inqueue, best queue and job first."""
+    hooks = session.hooks
+    queues, jobs = by_queue(session, (job for job in session.jobs if job.is_pending))
+    while queues:
+        _, queue = heapq.heappop(queues)
+        waiting = jobs[queue.name]
+        if not waiting:
+            continue
+        _, job = heapq.heappop(waiting)
+        opinion = None if job.min_resources is None else hooks.enqueueable(job)
+        if opinion is not None and opinion.vote is Vote.REJECT:
+            session.explain(job, "enqueue", opinion.reason or "not admitted to its queue")
+        else:
+            for fn in hooks.job_enqueued.all():
+                fn(job)
+            session.rephase(job, "Inqueue")
+        heapq.heappush(queues, (hooks.queue_key(queue), queue))

@@ -1,0 +1,29 @@
+"""What the actions share: jobs in the order of their queues, and queues in theirs."""
+
+import heapq
+from collections.abc import Iterable
+
+from services.scheduler.engine.hooks import OrderKey
+from services.scheduler.engine.records import Job, Queue
+from services.scheduler.engine.session import Session
+
+QueueHeap = list[tuple[OrderKey, Queue]]
+JobHeap = list[tuple[OrderKey, Job]]
+
+
+def by_queue(session: Session, jobs: Iterable[Job]) -> tuple[QueueHeap, dict[str, JobHeap]]:
+    """Return a heap of the queues that own these jobs, and a heap of jobs per queue name.
+
+    Keys are total (they end in a unique name), so that heaps never compare records.
+    """
+    heaps: dict[str, JobHeap] = {}
+    for job in jobs:
+        heaps.setdefault(job.queue, []).append((session.hooks.job_key(job), job))
+    queues: QueueHeap = []
+    for name, heap in heaps.items():
+        heapq.heapify(heap)
+        queue = session.queue(name)
+        if queue is not None:
+            queues.append((session.hooks.queue_key(queue), queue))
+    heapq.heapify(queues)
+    return queues, heaps

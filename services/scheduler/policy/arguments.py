@@ -1,0 +1,55 @@
+"""Reading a plugin's or action's arguments.
+
+A value of the wrong kind is refused when the configuration is loaded (upstream takes the default and
+logs); numbers and booleans may be quoted, as users of Volcano write them.
+"""
+
+from typing import Any
+
+from pumice.plugins import Arguments
+
+_TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+_FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
+
+
+class BadArgument(ValueError):
+    """An argument that cannot be used; the message names it."""
+
+
+def integer(arguments: Arguments, key: str, default: int) -> int:
+    """Return an integer argument."""
+    value = _given(arguments, key, default)
+    try:
+        return int(str(value))
+    except ValueError as error:
+        raise BadArgument(f"{key}: {value!r} is no integer") from error
+
+
+def number(arguments: Arguments, key: str, default: float) -> float:
+    """Return a numeric argument."""
+    value = _given(arguments, key, default)
+    try:
+        return float(str(value))
+    except ValueError as error:
+        raise BadArgument(f"{key}: {value!r} is no number") from error
+
+
+def boolean(arguments: Arguments, key: str, *, default: bool) -> bool:
+    """Return a true or false argument."""
+    value = str(_given(arguments, key, default))
+    if value not in _TRUE | _FALSE:
+        raise BadArgument(f"{key}: {value!r} is neither true nor false")
+    return value in _TRUE
+
+
+def names(arguments: Arguments, key: str) -> list[str]:
+    """Return a comma separated list."""
+    value = arguments.get(key)
+    if value is None:
+        return []
+    return [name.strip() for name in str(value).split(",") if name.strip()]
+
+
+def _given(arguments: Arguments, key: str, default: object) -> Any:  # noqa: ANN401 - free YAML
+    value = arguments.get(key)
+    return default if value is None or value == "" else value

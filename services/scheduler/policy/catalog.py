@@ -1,0 +1,38 @@
+"""The catalogue: every action and plugin by its Volcano name. A list to read, not a registry to run."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from pumice.plugins import Arguments
+from services.scheduler.engine.session import Session
+from services.scheduler.policy.actions import allocate, backfill, enqueue
+from services.scheduler.policy.plugins.binpack import Binpack
+from services.scheduler.policy.plugins.conformance import Conformance
+from services.scheduler.policy.plugins.drf import Drf
+from services.scheduler.policy.plugins.gang import Gang
+from services.scheduler.policy.plugins.nodeorder import NodeOrder
+from services.scheduler.policy.plugins.overcommit import Overcommit
+from services.scheduler.policy.plugins.predicates import Predicates
+from services.scheduler.policy.plugins.priority import Priority
+from services.scheduler.policy.plugins.proportion import Proportion
+
+Action = Callable[[Session, Mapping[str, Any]], None]
+"""An action: a session and the action's arguments (K07)."""
+
+ACTIONS: Final[Mapping[str, Action]] = {
+    "enqueue": enqueue.execute,
+    "allocate": allocate.execute,
+    "backfill": backfill.execute,
+}
+
+PLUGINS: Final[Mapping[str, Callable[[Arguments], Any]]] = {
+    "priority": Priority,
+    "gang": Gang,
+    "conformance": Conformance,
+    "overcommit": Overcommit,
+    "drf": Drf,
+    "predicates": Predicates,
+    "proportion": Proportion,
+    "nodeorder": NodeOrder,
+    "binpack": Binpack,
+}

@@ -1,0 +1,30 @@
+"""conformance (PL03): pods that the cluster itself needs are never victims."""
+
+from collections.abc import Sequence
+
+from pumice.plugins import Arguments, Cluster, Hooks
+from services.scheduler.engine.records import Task
+
+_CRITICAL = frozenset({"system-cluster-critical", "system-node-critical"})
+
+
+class Conformance:
+    """Protects critical pods and the namespace kube-system."""
+
+    name = "conformance"
+
+    def __init__(self, arguments: Arguments) -> None:
+        """Take no arguments."""
+
+    def contribute(self, hooks: Hooks, cluster: Cluster) -> None:  # noqa: ARG002 - asks nothing
+        """Add the protection."""
+        hooks.preemptable(_not_critical)
+        hooks.reclaimable(_not_critical)
+
+
+def _not_critical(_: Task, candidates: Sequence[Task]) -> list[Task]:
+    return [
+        task
+        for task in candidates
+        if task.priority_class not in _CRITICAL and task.namespace != "kube-system"
+    ]

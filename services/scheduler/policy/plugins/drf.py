@@ -1,0 +1,46 @@
+"""drf (PL04): the job with the smallest dominant share is served first."""
+
+from collections.abc import Sequence
+
+from pumice.plugins import Arguments, Cluster, Hooks
+from services.scheduler.engine.records import Job, Task
+from services.scheduler.policy.shares import dominant_share
+
+_DELTA = 1e-6
+"""Shares nearer than this are equal."""
+
+
+class Drf:
+    """Dominant resource fairness between jobs, flat."""
+
+    name = "drf"
+
+    def __init__(self, arguments: Arguments) -> None:
+        """Take no arguments."""
+
+    def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
+        """Add the order and the victims; shares are computed from what a job holds when asked."""
+        total = cluster.total
+
+        def share(job: Job) -> float:
+            return dominant_share(job.allocated, total)
+
+        def keeps_lower(preemptor: Task, candidates: Sequence[Task]) -> list[Task]:
+            own = cluster.job_of(preemptor)
+            if own is None:
+                return []
+            mine = dominant_share(own.allocated + preemptor.shape.request, total)
+            left = {}
+            victims = []
+            for task in candidates:
+                job = cluster.job_of(task)
+                if job is None:
+                    continue
+                left[job.key] = left.get(job.key, job.allocated) - task.shape.request
+                theirs = dominant_share(left[job.key], total)
+                if mine < theirs or abs(mine - theirs) <= _DELTA:
+                    victims.append(task)
+            return victims
+
+        hooks.job_order(share)
+        hooks.preemptable(keeps_lower)

@@ -1,0 +1,104 @@
+"""gang (PL01): a job starts with all of its minimum or not at all, and is not cut below it."""
+
+from collections.abc import Sequence
+
+from pumice.plugins import Arguments, Cluster, Condition, Hooks, Invalid, Vote
+from services.scheduler.engine.records import Job, Task
+from shared.model.status import READY, SCHEDULED, VALID, TaskStatus
+
+_PIPELINED = (*READY, TaskStatus.PIPELINED)
+
+
+class Gang:
+    """Validity, readiness and order of gangs; victims only from the surplus."""
+
+    name = "gang"
+
+    def __init__(self, arguments: Arguments) -> None:
+        """Take no arguments."""
+
+    def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
+        """Add the gang's rules."""
+
+        def from_surplus(_: Task, candidates: Sequence[Task]) -> list[Task]:
+            left: dict[str, int] = {}
+            victims = []
+            for task in candidates:
+                job = cluster.job_of(task)
+                if job is None:
+                    continue
+                spare = left.setdefault(job.key, job.ready_count - job.min_available)
+                if spare > 0:
+                    left[job.key] = spare - 1
+                    victims.append(task)
+            return victims
+
+        hooks.job_valid(_invalidity)
+        hooks.job_order(_ready_last)
+        hooks.job_ready(_missing)
+        hooks.job_pipelined(_pipelined)
+        hooks.job_starving(_starving)
+        hooks.preemptable(from_surplus)
+        hooks.reclaimable(from_surplus)
+        hooks.judged(lambda job: _condition(job, cluster))
+
+
+def _invalidity(job: Job) -> Invalid | None:
+    if job.roles_short_of(*VALID, best_effort=False):
+        return Invalid(
+            "NotEnoughPodsOfTask", "Not enough valid pods of each task for gang-scheduling"
+        )
+    valid = sum(len(job.by_status[status]) for status in VALID)
+    if valid < job.min_available:
+        return Invalid(
+            "NotEnoughTasks",
+            f"Not enough valid tasks for gang-scheduling, valid: {valid}, min: {job.min_available}",
+        )
+    return None
+
+
+def _ready_last(job: Job) -> bool:
+    return job.is_ready
+
+
+def _missing(job: Job) -> int:
+    counted = job.ready_count + job.pending_best_effort
+    of_roles = sum(job.roles_short_of(*READY, best_effort=True).values())
+    return max(0, job.min_available - counted, of_roles)
+
+
+def _pipelined(job: Job) -> Vote:
+    counted = job.waiting_count + job.ready_count + job.pending_best_effort
+    if counted < job.min_available or job.roles_short_of(*_PIPELINED, best_effort=True):
+        return Vote.REJECT
+    return Vote.PERMIT
+
+
+def _condition(job: Job, cluster: Cluster) -> Condition | None:
+    """Return what the PodGroup should show of its gang (D01); nothing while it has no tasks."""
+    if not job.tasks:
+        return None
+    if job.is_ready:
+        return Condition("Scheduled", "True", "tasks in gang are ready to be scheduled")
+    if _only_waits_for_the_end(job):
+        return None
+    missing = job.min_available - cluster.schedulable(job)
+    return Condition(
+        "Unschedulable",
+        "True",
+        "NotEnoughResources",
+        f"{missing}/{job.task_count} tasks in gang unschedulable: {cluster.fit_error(job)}",
+    )
+
+
+def _only_waits_for_the_end(job: Job) -> bool:
+    """Tell whether the gang is whole but for tasks that are leaving their nodes."""
+    leaving = sum(bool(task.node) for task in job.by_status[TaskStatus.RELEASING].values())
+    if not leaving or job.by_status[TaskStatus.PENDING] or job.waiting_count:
+        return False
+    scheduled = sum(len(job.by_status[status]) for status in SCHEDULED)
+    return scheduled + leaving >= job.min_available
+
+
+def _starving(job: Job) -> bool:
+    return job.waiting_count + job.ready_count < job.min_available

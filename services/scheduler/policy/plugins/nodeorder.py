@@ -1,0 +1,124 @@
+"""nodeorder (PL08): Kubernetes' scorers, with Volcano's weights.
+
+Here: least and most requested, balanced use, preferred node affinity, taints to be avoided. The
+integer divisions are Kubernetes' own and decide ties, so they are kept to the digit.
+"""
+
+import numpy as np
+
+from pumice.plugins import Arguments, FloatArray, Hooks, IntArray
+from services.scheduler.engine.dimensions import CPU_DIM, MEMORY_DIM
+from services.scheduler.engine.rows import Rows
+from services.scheduler.engine.session import Session
+from services.scheduler.engine.shapes import TaskClass
+from services.scheduler.policy.arguments import integer
+from services.scheduler.policy.tolerating import tolerates
+
+_MAX = 100
+_GPU = "nvidia.com/gpu"
+
+
+class NodeOrder:
+    """Scores nodes by resources, affinity and taints."""
+
+    name = "nodeorder"
+
+    def __init__(self, arguments: Arguments) -> None:
+        """Take the weights; 0 switches a scorer off."""
+        self._least = integer(arguments, "leastrequested.weight", 1)
+        self._most = integer(arguments, "mostrequested.weight", 0)
+        self._balanced = integer(arguments, "balancedresource.weight", 1)
+        self._affinity = integer(arguments, "nodeaffinity.weight", 2)
+        self._taints = integer(arguments, "tainttoleration.weight", 3)
+        self._gpu_dim: int | None = None
+
+    def contribute(self, hooks: Hooks, cluster: Session) -> None:
+        """Add the scorers that have a weight."""
+        self._gpu_dim = cluster.replica.dimensions.find(_GPU)
+        if self._least or self._most or self._balanced:
+            hooks.node_score(self._score)
+        if self._affinity:
+            hooks.node_rank(preferred_affinity, weight=self._affinity)
+        if self._taints:
+            hooks.node_rank(avoided_taints, weight=self._taints, reverse=True)
+
+    def _score(self, shape: TaskClass, rows: Rows) -> FloatArray:
+        result = np.zeros(len(rows), dtype=np.float64)
+        if self._least or self._most:
+            cpu, memory = rows.scoring_requested()
+            more_cpu, more_memory = shape.scoring_request
+            asked = (
+                (cpu + more_cpu, rows.allocatable(CPU_DIM)),
+                (memory + more_memory, rows.allocatable(MEMORY_DIM)),
+            )
+            if self._least:
+                result += self._least * _mean([_least(*pair) for pair in asked], asked)
+            if self._most:
+                result += self._most * _mean([_most(*pair) for pair in asked], asked)
+        if self._balanced:
+            result += self._balanced * self._balance(shape, rows)
+        return result
+
+    def _balance(self, shape: TaskClass, rows: Rows) -> IntArray:
+        dims = [CPU_DIM, MEMORY_DIM]
+        if self._gpu_dim is not None and shape.request[self._gpu_dim]:
+            dims.append(self._gpu_dim)
+        elif not shape.request[CPU_DIM] and not shape.request[MEMORY_DIM]:
+            return np.zeros(len(rows), dtype=np.int64)
+        have = np.stack([rows.allocatable(dim) for dim in dims])
+        want = np.stack([rows.requested(dim) + shape.request[dim] for dim in dims])
+        return balance(want, have)
+
+
+def balance(want: IntArray, have: IntArray) -> IntArray:
+    """Return 0…100: how evenly the resources of a node would be used. Rows are resources.
+
+    100 less the standard deviation of the used fractions; resources that a node lacks do not count.
+    """
+    present = have > 0
+    fraction = np.where(present, np.minimum(want / np.where(present, have, 1), 1.0), 0.0)
+    number = present.sum(axis=0)
+    if len(have) == 2:  # noqa: PLR2004 - CPU and memory, the common case, without a root
+        deviation = np.abs(fraction[0] - fraction[1]) / 2
+    else:
+        mean = fraction.sum(axis=0) / np.maximum(number, 1)
+        squares = np.where(present, (fraction - mean) ** 2, 0.0).sum(axis=0)
+        deviation = np.sqrt(squares / np.maximum(number, 1))
+    deviation = np.where(number > 1, deviation, 0.0)
+    return ((1 - deviation) * _MAX).astype(np.int64)
+
+
+def _least(want: IntArray, have: IntArray) -> IntArray:
+    free = np.maximum(have - want, 0)
+    return free * _MAX // np.maximum(have, 1)
+
+
+def _most(want: IntArray, have: IntArray) -> IntArray:
+    return np.minimum(want, have) * _MAX // np.maximum(have, 1)
+
+
+def _mean(scores: list[IntArray], asked: tuple[tuple[IntArray, IntArray], ...]) -> IntArray:
+    """Return the integer mean over the resources that a node has."""
+    number = sum((have > 0).astype(np.int64) for _, have in asked)
+    return sum(scores) // np.maximum(number, 1)
+
+
+def preferred_affinity(shape: TaskClass, rows: Rows) -> IntArray:
+    """Return the sum of the weights of the preferred terms that a node matches."""
+    result = np.zeros(len(rows), dtype=np.int64)
+    affinity = shape.node_affinity
+    if affinity is not None:
+        for term in affinity.preferred_during_scheduling_ignored_during_execution:
+            result += term.weight * rows.pick(rows.attributes.term(term.preference))
+    return result
+
+
+def avoided_taints(shape: TaskClass, rows: Rows) -> IntArray:
+    """Return the number of PreferNoSchedule taints that a pod does not tolerate."""
+    soft = [t for t in shape.tolerations if t.effect in {"", "PreferNoSchedule"}]
+    counts = rows.attributes.taints(
+        lambda taints: sum(
+            taint.effect == "PreferNoSchedule" and not tolerates(soft, taint) for taint in taints
+        )
+    )
+    return rows.pick(counts).astype(np.int64)

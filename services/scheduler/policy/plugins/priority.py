@@ -1,0 +1,41 @@
+"""priority (PL02): higher priority first, and higher may take from lower."""
+
+from collections.abc import Sequence
+
+from pumice.plugins import Arguments, Cluster, Hooks
+from services.scheduler.engine.records import Job, Task
+
+
+class Priority:
+    """Order by PriorityClass for jobs, by pod priority for tasks."""
+
+    name = "priority"
+
+    def __init__(self, arguments: Arguments) -> None:
+        """Take no arguments."""
+
+    def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
+        """Add the orders and the victims."""
+
+        def lower(preemptor: Task, candidates: Sequence[Task]) -> list[Task]:
+            own = cluster.job_of(preemptor)
+            if own is None:
+                return []
+            victims = []
+            for task in candidates:
+                job = cluster.job_of(task)
+                if job is None:
+                    continue
+                same = job.key == own.key
+                if task.priority < preemptor.priority if same else job.priority < own.priority:
+                    victims.append(task)
+            return victims
+
+        hooks.task_order(lambda task: -task.priority)
+        hooks.job_order(lambda job: -job.priority)
+        hooks.preemptable(lower)
+        hooks.job_starving(_wants_more)
+
+
+def _wants_more(job: Job) -> bool:
+    return job.ready_count + job.waiting_count < job.task_count

@@ -1,0 +1,148 @@
+"""proportion (PL05): queues share the cluster by weight, as far as they want and may.
+
+⚠ Only queues that own jobs take part. A queue is overused when it holds what it deserves in every
+dimension.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pumice.plugins import PERMIT, Arguments, FloatArray, Hooks, IntArray, Opinion, Vote
+from services.scheduler.engine.records import Job, Queue, Task
+from services.scheduler.engine.session import Session
+from services.scheduler.engine.shapes import TaskClass
+from services.scheduler.policy.reservations import elastic, unallocated_minimum, without_gated
+from services.scheduler.policy.shares import (
+    dominant_share,
+    exceeded,
+    exceeding_of,
+    fits,
+    room_for,
+    water_fill,
+)
+
+
+class _Account:
+    """What one queue has, wants and may have in this session."""
+
+    __slots__ = ("allocated", "deserved", "elastic", "inqueue", "limit", "request")
+
+    def __init__(self, sums: IntArray, limit: FloatArray) -> None:
+        self.allocated, self.request, self.inqueue, self.elastic = sums
+        self.limit = limit
+        """The queue's capability and the cluster less others' guarantees, whichever is smaller."""
+        self.deserved: FloatArray = np.zeros(len(limit))
+
+    def share(self) -> float:
+        """Return the largest allocated/deserved."""
+        return dominant_share(self.allocated, self.deserved)
+
+
+class Proportion:
+    """Weighted fair sharing between queues."""
+
+    name = "proportion"
+
+    def __init__(self, arguments: Arguments) -> None:
+        """Take no arguments."""
+        self._accounts: dict[str, _Account] = {}
+
+    def contribute(self, hooks: Hooks, cluster: Session) -> None:
+        """Add the sharing rules."""
+        self._cluster = cluster
+        self._accounts = _open_accounts(cluster)
+        hooks.queue_order(self._place)
+        hooks.overused(self._overused)
+        hooks.allocatable(self._allocatable)
+        hooks.preemptive(self._preemptive)
+        hooks.reclaimable(self._beyond_deserved)
+        hooks.job_enqueueable(self._enqueueable)
+        hooks.job_enqueued(self._enqueued)
+        hooks.changed(self._changed)
+
+    def _place(self, queue: Queue) -> tuple[int, float]:
+        account = self._accounts.get(queue.name)
+        return -queue.priority, account.share() if account else 0.0
+
+    def _overused(self, queue: Queue) -> bool:
+        account = self._accounts[queue.name]
+        return fits(account.deserved, account.allocated)
+
+    def _allocatable(self, queue: Queue, shape: TaskClass, count: int) -> int:
+        if not queue.is_open:
+            return 0
+        account = self._accounts[queue.name]
+        return room_for(account.deserved, account.allocated, shape.request, count)
+
+    def _preemptive(self, queue: Queue, tasks: Sequence[Task]) -> bool:
+        account = self._accounts.get(queue.name)
+        if account is None or not queue.is_open:
+            return False
+        request = sum((t.shape.request for t in tasks), start=np.zeros_like(account.allocated))
+        return not exceeding_of(account.allocated + request, account.deserved, request)
+
+    def _beyond_deserved(self, _: Task, candidates: Sequence[Task]) -> list[Task]:
+        left: dict[str, IntArray] = {}
+        victims = []
+        for task in candidates:
+            job = self._cluster.job_of(task)
+            account = self._accounts.get(job.queue) if job else None
+            if job is None or account is None:
+                continue
+            held = left.get(job.queue, account.allocated)
+            if not fits(held, account.deserved):
+                left[job.queue] = held - task.shape.request
+                victims.append(task)
+        return victims
+
+    def _enqueueable(self, job: Job) -> Opinion:
+        queue, account = self._cluster.queue(job.queue), self._accounts[job.queue]
+        if queue is None or not queue.is_open:
+            return Opinion(Vote.REJECT, f"queue {job.queue} is not open")
+        if job.min_resources is None:
+            return PERMIT
+        then = job.min_resources + account.allocated + account.inqueue - account.elastic
+        short = exceeding_of(then, account.limit, job.min_resources)
+        if not short:
+            return PERMIT
+        names = ", ".join(f"insufficient {self._cluster.resources[dim]}" for dim in short)
+        return Opinion(Vote.REJECT, f"queue resource quota insufficient: {names}")
+
+    def _enqueued(self, job: Job) -> None:
+        if job.min_resources is not None:
+            account = self._accounts[job.queue]
+            account.inqueue = account.inqueue + without_gated(job, job.min_resources)
+
+    def _changed(self, job: Job, shape: TaskClass, count: int) -> None:
+        account = self._accounts[job.queue]
+        account.allocated = account.allocated + count * shape.request
+
+
+def measure(job: Job) -> IntArray:
+    """Return what a job adds to its queue: allocated, request, inqueue, elastic."""
+    return np.stack([job.allocated, job.requested, unallocated_minimum(job), elastic(job)])
+
+
+def _open_accounts(cluster: Session) -> dict[str, _Account]:
+    total = cluster.total
+    queues = cluster.replica.jobs.queues
+    guaranteed = sum((q.guarantee for q in queues.values()), start=np.zeros_like(total))
+    accounts = {}
+    for name, sums in cluster.rollup(measure).sums().items():
+        limit = (exceeded(total, guaranteed) + queues[name].guarantee).astype(np.float64)
+        for resource, amount in queues[name].capability.items():
+            dim = cluster.replica.dimensions.index(resource)
+            limit[dim] = min(limit[dim], amount)
+        accounts[name] = _Account(sums, limit)
+    if accounts:
+        deserved = water_fill(
+            total.astype(np.float64),
+            np.array([queues[name].weight for name in accounts], dtype=np.float64),
+            np.stack([a.request for a in accounts.values()]).astype(np.float64),
+            np.stack([a.limit for a in accounts.values()]),
+            np.stack([queues[name].guarantee for name in accounts]).astype(np.float64),
+        )
+        for account, row in zip(accounts.values(), deserved, strict=True):
+            account.deserved = row
+    return accounts

@@ -1,0 +1,41 @@
+"""What jobs that entered a queue hold in reserve: pure measures over jobs, summed by rollups.
+
+A reservation stands in for pods that are not there yet; it shrinks as they are allocated.
+"""
+
+import numpy as np
+
+from pumice.plugins import IntArray
+from services.scheduler.engine.records import Job
+
+
+def unallocated_minimum(job: Job) -> IntArray:
+    """Return what a job's minResources exceed what it holds, scheduling-gated pods deducted.
+
+    Counts for Inqueue jobs and for running ones whose minimum is allocated (a job that lost pods
+    for good does not reserve again).
+    """
+    if job.min_resources is None:
+        return np.zeros_like(job.allocated)
+    running = job.phase == "Running" and job.allocated_count >= job.min_available
+    if job.phase != "Inqueue" and not running:
+        return np.zeros_like(job.allocated)
+    return without_gated(job, np.maximum(job.min_resources - job.allocated, 0))
+
+
+def without_gated(job: Job, amounts: IntArray) -> IntArray:
+    """Return amounts less what the job's gated pods ask for: those may come much later."""
+    if not job.gated:
+        return amounts
+    gated = sum(
+        (task.shape.request for task in job.tasks.values() if task.gated),
+        start=np.zeros_like(amounts),
+    )
+    return np.maximum(amounts - gated, 0)
+
+
+def elastic(job: Job) -> IntArray:
+    """Return what a job holds beyond its minResources."""
+    if job.min_resources is None:
+        return job.allocated
+    return np.maximum(job.allocated - job.min_resources, 0)
