@@ -192,7 +192,7 @@ class Scene:
             case Job() as job:
                 return [] if gone else list(self._job(job, at_s))
             case PodGroup() as group:
-                return [] if gone else list(self._group(group, at_s))
+                return list(self._group(group, at_s, gone=gone))
             case Pod() as pod:
                 return list(self._pod(pod, at_s, gone=gone))
             case Node() as node:
@@ -248,12 +248,15 @@ class Scene:
             milestones=stones,
         )
 
-    def _group(self, group: PodGroup, at_s: float) -> Iterator[Moment]:
+    def _group(self, group: PodGroup, at_s: float, *, gone: bool) -> Iterator[Moment]:
         owner = group.metadata.controller
         if owner is None or owner.kind != "Job":
             return
         key = f"{group.metadata.namespace}/{owner.name}"
         gang = self.gangs.get(key, Gang(key=key))
+        if gone:  # it goes with its job's pods (J21), or a new one follows
+            self.gangs[key] = replace(gang, group_phase=None, why_waiting="")
+            return
         phase = group.status.phase
         stones = gang.milestones
         if stones.admitted_s is None and phase not in (None, PodGroupPhase.PENDING):

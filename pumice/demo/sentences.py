@@ -32,16 +32,12 @@ class Sentence(Struct, frozen=True, kw_only=True):
     """One line for a person."""
 
     at_s: float
-    gang: str
-    """Key of the gang it is about, "" for the cluster."""
+    subject: str
+    """What it is about, for its beginning: the name of a job, `cluster`, `setup`."""
     text: str
-    """Without the gang's name."""
     tone: Tone = Tone.NEUTRAL
-
-    @property
-    def subject(self) -> str:
-        """What the sentence is about, for its beginning."""
-        return self.gang.rpartition("/")[2] or "cluster"
+    gang: str = ""
+    """Key of the gang it is about, if it is about one."""
 
 
 def tell(moments: Iterable[Moment], scene: Scene) -> list[Sentence]:
@@ -61,7 +57,8 @@ def _sentence(group: Sequence[Moment], scene: Scene) -> Sentence:
     last = group[-1]
     gang = scene.gangs.get(last.gang, Gang(key=last.gang))
     text, tone = _TOLD[last.what](group, gang, scene)
-    return Sentence(at_s=last.at_s, gang=last.gang, text=text, tone=tone)
+    subject = gang.name or "cluster"
+    return Sentence(at_s=group[0].at_s, subject=subject, text=text, tone=tone, gang=last.gang)
 
 
 def plural(count: int, noun: str) -> str:

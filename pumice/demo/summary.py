@@ -13,9 +13,14 @@ from pumice.demo.model import ENDED, Gang, Scene, Stage
 from pumice.demo.sentences import plural
 from shared.api.batch import JobPhase
 
-_NAME_MOST: Final = 26
-_NUMBER: Final = 9
+_CREATED: Final = 8
+_ADMITTED: Final = 9
 _BOUND: Final = 13
+_RUNNING: Final = 8
+_ENDED: Final = 7
+_PHASE: Final = 11
+_FIXED: Final = _CREATED + _ADMITTED + _BOUND + _RUNNING + _ENDED + _PHASE + 3
+_NAME_LEAST: Final = 12
 _CHART_LEAST: Final = 20
 _CHART_MOST: Final = 60
 _WINDOW_S: Final = 1.0
@@ -30,18 +35,20 @@ def timeline(scene: Scene, width: int) -> list[Text]:
     gangs = scene.in_order()
     begin = _begin(gangs)
     end = max((gang.milestones.ended_s or begin for gang in gangs), default=begin)
-    names = min(max((len(gang.name) for gang in gangs), default=3), _NAME_MOST)
-    head = (
-        f" {'job':<{names}}{'created':>{_NUMBER}}{'admitted':>{_NUMBER}}{'pods bound':>{_BOUND}}"
-        f"{'running':>{_NUMBER}}{'ended':>{_NUMBER}}  phase"
+    names = max((len(gang.name) for gang in gangs), default=3)
+    names = min(names, max(width - _FIXED, _NAME_LEAST))
+    head = Text(
+        f" {'job':<{names}}{'created':>{_CREATED}}{'admitted':>{_ADMITTED}}"
+        f"{'pods bound':>{_BOUND}}{'running':>{_RUNNING}}{'ended':>{_ENDED}}  {'phase':<{_PHASE}}",
+        FAINT,
     )
-    chart = min(width - len(head) - 8, _CHART_MOST)
-    lines = [Text(head, FAINT)]
+    chart = min(width - head.cell_len - 1, _CHART_MOST)
+    has_chart = chart >= _CHART_LEAST
+    lines = [head.append(". waits - starts # runs") if has_chart else head]
     for key, colour in colours(gangs).items():
         gang = scene.gangs[key]
         line = _times(gang, begin, names, colour)
-        if chart >= _CHART_LEAST:
-            line.pad_right(len(head) + 7 - line.cell_len)
+        if has_chart:
             line.append_text(_bar(gang, colour, (begin, end), chart))
         lines.append(line)
     return lines
@@ -104,17 +111,18 @@ def _times(gang: Gang, begin: float, names: int, colour: str) -> Text:
     bound = first if first == last else f"{first} - {last}"
     name = Text(gang.name, colour)
     name.truncate(names, overflow="ellipsis", pad=True)
+    phase = gang.phase.value if gang.phase else "-"
     good = "green" if gang.phase is JobPhase.COMPLETED else "bold red"
     return Text.assemble(
         " ",
         name,
-        f"{_since(stones.created_s, begin):>{_NUMBER}}",
-        f"{_since(stones.admitted_s, begin):>{_NUMBER}}",
+        f"{_since(stones.created_s, begin):>{_CREATED}}",
+        f"{_since(stones.admitted_s, begin):>{_ADMITTED}}",
         f"{bound:>{_BOUND}}",
-        f"{_since(stones.running_s, begin):>{_NUMBER}}",
-        f"{_since(stones.ended_s, begin):>{_NUMBER}}",
+        f"{_since(stones.running_s, begin):>{_RUNNING}}",
+        f"{_since(stones.ended_s, begin):>{_ENDED}}",
         "  ",
-        (gang.phase.value if gang.phase else "-", good if gang.phase in ENDED else "yellow"),
+        (f"{phase:<{_PHASE}}", good if gang.phase in ENDED else "yellow"),
     )
 
 
