@@ -184,9 +184,10 @@ class Connection:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(0.2):
                     await session.down.wait()
-        reason = f"connection to NATS at {self._shown} lost: {self._last_error or 'closed'}"
+        cause = self._last_error or "no sign of life"
+        reason = f"connection to NATS at {self._shown} lost: {cause}"
         self._on_status(ok=False, reason=reason)
-        self._log.warning("nats_disconnected", url=self._shown, reason=self._last_error or "closed")
+        self._log.warning("nats_disconnected", url=self._shown, reason=reason)
 
     async def _connect(self) -> Session | None:
         """Make one attempt; the reason of a failure becomes the readiness reason."""
@@ -255,6 +256,8 @@ class Connection:
 
 
 def _words(exc: BaseException) -> str:
+    if isinstance(exc, TimeoutError):
+        return "no answer in time"
     return str(exc) or type(exc).__name__
 
 

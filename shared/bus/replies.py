@@ -174,8 +174,7 @@ class Replies:
                     self._end(token, NoAnswer(f"no answer from NATS for {question.subject}"))
                 else:
                     question.ask_again_at = min(now + ATTEMPT_S, question.deadline)
-                    self.asked_again += 1
-                    await self._ask(token, question)
+                    await self._ask_again(token, question)
 
     def refused(self, error: str) -> None:
         """Fail the questions that a permissions error of the server (in lower case) is about."""
@@ -185,6 +184,13 @@ class Replies:
         for token, question in list(self._questions.items()):
             if question.subject.lower() == subject:
                 self._end(token, NotPermitted(f"this user may not publish to {question.subject}"))
+
+    async def _ask_again(self, token: str, question: Question) -> None:
+        session = self._session
+        if session is not None and session.client.pending_data_size > IN_FLIGHT_BYTES:
+            return  # the server takes nothing: more of the same would only pile up here
+        self.asked_again += 1
+        await self._ask(token, question)
 
     async def _ask(self, token: str, question: Question) -> None:
         session = self._session
