@@ -108,6 +108,10 @@ class Unreachable(Retryable):
     """No answer: refused, reset, timed out, or the certificates do not match."""
 
 
+class Silence(Unreachable):
+    """No byte for too long on an open stream: perhaps nothing happened, perhaps it is dead."""
+
+
 _OTHER_UID: Final = re.compile(r"UID in (the )?precondition")
 _status_decoder = msgspec.json.Decoder(Status)
 

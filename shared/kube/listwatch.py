@@ -39,6 +39,7 @@ from shared.kube.errors import (
     Expired,
     Refusal,
     Refused,
+    Silence,
     Unreachable,
     refusal,
 )
@@ -54,7 +55,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     """Waiting times in seconds; tests make them short."""
 
     silence_s: float = 90.0
-    """A watch without a byte for so long is taken for dead: bookmarks come each minute."""
+    """A watch without a byte for so long is opened anew: bookmarks come each minute."""
     initial_silence_s: float = 15.0
     """The same while the initial state is streamed."""
     watch_least_s: int = 300
@@ -259,7 +260,10 @@ class ListWatch:
                     case Malformed(metadata=metadata):
                         self._delivered(metadata.resource_version)
                 yield event
-            block = await reader.block(self._pace.silence_s)
+            try:
+                block = await reader.block(self._pace.silence_s)
+            except Silence:
+                return  # a quiet kind has no bookmarks: whether the server lives, a new watch tells
 
     def _listed(self, items: list[Any], malformed: list[Malformed], version: str) -> Listed:
         self._broken_lists = 0

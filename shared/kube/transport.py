@@ -17,7 +17,7 @@ import msgspec
 from yarl import URL
 
 from shared.kube.credentials import Credentials
-from shared.kube.errors import UNAUTHORIZED, Refusal, Unreachable, read_status, refusal
+from shared.kube.errors import UNAUTHORIZED, Refusal, Silence, Unreachable, read_status, refusal
 from shared.kube.limiter import RateLimiter
 from shared.runtime.errors import Broken, Retryable
 
@@ -58,13 +58,13 @@ class Stream:
     async def read(self, *, silence_s: float) -> bytes:
         """Return the next bytes, b"" at the orderly end.
 
-        Raises Unreachable when the connection breaks or nothing comes for `silence_s` seconds.
+        Raises Unreachable when the connection breaks, Silence when nothing comes for `silence_s`.
         """
         try:
             async with asyncio.timeout(silence_s):
                 return await self._answer.content.readany()
         except TimeoutError as exc:
-            raise Unreachable(f"{self._doing}: no byte for {silence_s:g} s") from exc
+            raise Silence(f"{self._doing}: no byte for {silence_s:g} s") from exc
         except (aiohttp.ClientError, OSError) as exc:
             raise Unreachable(f"{self._doing}: {_text(exc)}") from exc
 
