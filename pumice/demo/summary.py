@@ -6,6 +6,7 @@ Pure functions from a scene to lines; `story` prints them, with colours on a ter
 from collections.abc import Sequence
 from typing import Final
 
+from msgspec.structs import astuple
 from rich.text import Text
 
 from pumice.demo.bars import FAINT, colours
@@ -34,7 +35,7 @@ def timeline(scene: Scene, width: int) -> list[Text]:
     """
     gangs = scene.in_order()
     begin = _begin(gangs)
-    end = max((gang.milestones.ended_s or begin for gang in gangs), default=begin)
+    end = _end(gangs)
     names = max((len(gang.name) for gang in gangs), default=3)
     names = min(names, max(width - _FIXED, _NAME_LEAST))
     head = Text(
@@ -62,7 +63,7 @@ def totals(scene: Scene) -> list[str]:
     bound = sorted(member.bound_s for member in members if member.bound_s is not None)
     succeeded = sum(gang.count(Stage.SUCCEEDED) for gang in gangs)
     begin = _begin(gangs)
-    end = max((gang.milestones.ended_s or begin for gang in gangs), default=begin)
+    end = _end(gangs)
     removed = sum(gang.count(Stage.REMOVED) for gang in gangs)
     jobs = f"{completed} of {plural(len(gangs), 'job')} completed"
     pods = f"{plural(len(bound), 'pod')} bound to {plural(len(scene.nodes), 'node')}"
@@ -105,6 +106,12 @@ def _begin(gangs: Sequence[Gang]) -> float:
     return min(created, default=0.0)
 
 
+def _end(gangs: Sequence[Gang]) -> float:
+    """Return the last time that is known of any gang."""
+    times = [time for gang in gangs for time in astuple(gang.milestones) if time is not None]
+    return max(times, default=0.0)
+
+
 def _times(gang: Gang, begin: float, names: int, colour: str) -> Text:
     stones = gang.milestones
     first, last = _since(stones.first_bound_s, begin), _since(stones.last_bound_s, begin)
@@ -135,7 +142,7 @@ def _bar(gang: Gang, colour: str, span: tuple[float, float], width: int) -> Text
     scale = width / max(end - begin, 0.1)
 
     def cell(at_s: float | None, otherwise: int) -> int:
-        return otherwise if at_s is None else round((at_s - begin) * scale)
+        return otherwise if at_s is None else min(round((at_s - begin) * scale), width)
 
     created = cell(gang.milestones.created_s, 0)
     ended = cell(gang.milestones.ended_s, width)
