@@ -1,0 +1,81 @@
+"""Kind `scheduler-probe`: hooks of an open session called directly."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from pumice.plugins import Vote
+from services.scheduler.decide import open_session
+from services.scheduler.engine.records import Job, Task
+from services.scheduler.engine.rows import Rows
+from services.scheduler.engine.session import Session
+from tests.conformance.report import Mismatch, Unsupported, expect
+from tests.conformance.world import config_of, replica_of
+
+
+def run_probes(case: dict[str, Any]) -> None:
+    """Run a case of kind `scheduler-probe`; raises `Mismatch` or `Unsupported`."""
+    if "probes" not in case:
+        raise Unsupported("nondeterministic probes")
+    for probe in case["probes"]:
+        if probe["fn"] not in _PROBES:
+            raise Unsupported(f"probe {probe['fn']}")
+    replica = replica_of(case["given"])
+    config = config_of(case["conf"])
+    session = open_session(replica, config, now=0.0)
+    try:
+        for probe in case["probes"]:
+            _PROBES[probe["fn"]](session, probe)
+    finally:
+        session.close()
+
+
+def _job(session: Session, key: str) -> Job:
+    job = session.replica.jobs.get(key)
+    if job is None:
+        raise Unsupported(f"job {key} is not in the session")
+    return job
+
+
+def _task(session: Session, key: str) -> Task:
+    found = next((task for task in session.replica.tasks() if task.key == key), None)
+    if found is None:
+        raise Unsupported(f"task {key} is not in the session")
+    return found
+
+
+def _enqueueable(session: Session, probe: dict[str, Any]) -> None:
+    opinion = session.hooks.enqueueable(_job(session, probe["args"][0]["job"]))
+    expect("JobEnqueueable", opinion.vote is not Vote.REJECT, probe["result"])
+
+
+def _enqueued(session: Session, probe: dict[str, Any]) -> None:
+    for fn in session.hooks.job_enqueued.all():
+        fn(_job(session, probe["args"][0]["job"]))
+
+
+def _job_order(session: Session, probe: dict[str, Any]) -> None:
+    left, right = (
+        [fn(_job(session, arg["job"])) for fn in session.hooks.job_order.all()]
+        for arg in probe["args"]
+    )
+    expect("JobOrderCompareFn", (left > right) - (left < right), probe["result"])
+
+
+def _node_order(session: Session, probe: dict[str, Any]) -> None:
+    task = _task(session, probe["args"][0]["task"])
+    column = session.replica.nodes.column(probe["args"][1]["node"])
+    rows = Rows(session.replica.nodes, task.shape, np.array([column]))
+    score = sum(float(fn(task.shape, rows)[0]) for fn in session.hooks.node_score.all())
+    wanted = probe.get("result", 0)
+    if not math.isclose(score, wanted, abs_tol=1e-6):
+        raise Mismatch(f"score of {task.key} on {probe['args'][1]['node']}: {score}, not {wanted}")
+
+
+_PROBES = {
+    "JobEnqueueable": _enqueueable,
+    "JobEnqueued": _enqueued,
+    "JobOrderCompareFn": _job_order,
+    "NodeOrderFn": _node_order,
+}

@@ -1,0 +1,127 @@
+"""Kinds `scheduler` and `scheduler-probe`: one session, judged by what it decided."""
+
+from collections import Counter
+from typing import Any
+
+from services.scheduler.decide import conclude, open_session, run_actions
+from services.scheduler.engine.judge import phase_of
+from services.scheduler.engine.plan import Plan
+from services.scheduler.engine.replica import Replica
+from services.scheduler.engine.session import Session
+from shared.model.status import TaskStatus
+from tests.conformance.report import Unsupported, expect
+from tests.conformance.world import config_of, replica_of
+
+_LATER = {"allocatedHyperNodes", "subJobHyperNodes", "bindsPerLowestTierHyperNode"}
+
+
+class Outcome:
+    """What a session decided, in the words of the cases."""
+
+    def __init__(self, replica: Replica, session: Session, plan: Plan) -> None:
+        jobs = [job for job in replica.jobs.all() if replica.jobs.takes_part(job)]
+        self.binds = {bind.pod: bind.node for gang in plan.binds for bind in gang.binds}
+        self.evicted = sorted(eviction.pod for eviction in plan.evictions)
+        self.tasks = {
+            task.key: {"status": task.status.label, "node": task.node}
+            for job in jobs
+            for task in job.tasks.values()
+        }
+        self.pipelined = {
+            job.key: {t.key: t.node for t in job.by_status[TaskStatus.PIPELINED].values()}
+            for job in jobs
+            if job.waiting_count
+        }
+        self.phases = {job.key: phase_of(job, unschedulable=False) for job in jobs}
+        wanted = {group.key: group for group in plan.podgroups}
+        self.after_close = {
+            job.key: {
+                "phase": wanted[job.key].phase if job.key in wanted else job.said.phase,
+                "conditions": [
+                    {"type": c.type, "status": c.status, "reason": c.reason}
+                    for c in (wanted[job.key].conditions if job.key in wanted else job.conditions)
+                ],
+            }
+            for job in jobs
+        }
+
+
+def run_scheduler(case: dict[str, Any]) -> None:
+    """Run a case of kind `scheduler`; raises `Mismatch` or `Unsupported`."""
+    if case.get("options", {}).get("shardingMode"):
+        raise Unsupported("sharding")
+    replica = replica_of(case["given"])
+    config = config_of(case["conf"])
+    session = open_session(replica, config, now=0.0)
+    try:
+        run_actions(session, config)
+        outcome = Outcome(replica, session, conclude(session))
+    finally:
+        session.close()
+    if "expect" in case:
+        _check_expectation(case["expect"], outcome)
+    if case.get("deterministic"):
+        _check_actual(case["actual"][0], outcome)
+    else:
+        _check_invariants(case.get("invariants", {}), outcome)
+
+
+def _check_expectation(wanted: dict[str, Any], outcome: Outcome) -> None:
+    if wanted.get("check") == "CheckBindInHyperNode":
+        raise Unsupported("hyperNodes")
+    expect("number of binds", len(outcome.binds), wanted["bindsNum"])
+    if "binds" in wanted and not wanted.get("minimalBindCheck"):
+        expect("binds", outcome.binds, wanted["binds"])
+    expect("evicted", outcome.evicted, sorted(wanted.get("evicted", [])))
+    for job, nodes in wanted.get("pipelined", {}).items():
+        places = outcome.pipelined.get(job, {})
+        expect(f"pipelined tasks of {job}", bool(places) and set(places.values()) <= set(nodes), True)
+    for job, phase in wanted.get("podgroupPhases", {}).items():
+        expect(f"phase of {job}", outcome.phases.get(job), phase)
+    for job, counts in wanted.get("taskStatusNums", {}).items():
+        have = Counter(
+            task["status"] for key, task in outcome.tasks.items() if key.startswith(f"{job}-")
+        )
+        expect(f"tasks of {job}", dict(have), counts)
+
+
+def _check_actual(actual: dict[str, Any], outcome: Outcome) -> None:
+    expect("binds", outcome.binds, actual.get("binds", {}))
+    expect("evicted", outcome.evicted, actual.get("evicted", []))
+    for key, task in actual.get("tasks", {}).items():
+        expect(f"task {key}", outcome.tasks.get(key), task)
+    expect("pipelined", outcome.pipelined, actual.get("pipelined", {}))
+    expect("phases", outcome.phases, actual.get("podgroupPhases", {}))
+    for key, after in actual.get("afterClose", {}).items():
+        have = outcome.after_close.get(key, {"phase": None, "conditions": []})
+        expect(f"{key} after close", have["phase"], after["phase"])
+        expect(
+            f"conditions of {key} after close",
+            {c["type"]: (c["status"], c["reason"]) for c in have["conditions"]},
+            {c["type"]: (c["status"], c["reason"]) for c in after.get("conditions", [])},
+        )
+
+
+def _check_invariants(wanted: dict[str, Any], outcome: Outcome) -> None:
+    nodes = Counter(outcome.binds.values())
+    for key, value in wanted.items():
+        if key in _LATER or key == "jobAllocated":
+            continue
+        if key == "boundPods":
+            expect(key, sorted(outcome.binds), sorted(value))
+        elif key == "taskStatuses":
+            expect(key, {name: task["status"] for name, task in outcome.tasks.items()}, value)
+        elif key == "nodesUsedByBinds":
+            expect(key, sorted(nodes), sorted(value))
+        elif key == "bindsPerNodeSorted":
+            expect(key, sorted(nodes.values()), sorted(value))
+        elif key == "podgroupPhases":
+            expect(key, outcome.phases, value)
+        elif key == "binds":
+            expect(key, outcome.binds, value)
+        elif key == "evicted":
+            expect(key, outcome.evicted, sorted(value))
+        elif key == "pipelined":
+            expect(key, outcome.pipelined, value)
+        elif key not in {"afterClose", "tasks"}:
+            raise Unsupported(f"invariant {key}")

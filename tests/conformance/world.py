@@ -1,0 +1,122 @@
+"""Translates the cluster state of a case into facts for the production fold.
+
+Only what a real object always has is filled in: uids, our scheduler's name, names of containers; and
+what an absent Go field means where the API's default would be another (an empty phase, a weight of 0).
+"""
+
+import copy
+from typing import Any
+
+import msgspec
+
+from services.scheduler.config import PluginOption, SchedulerConfig, Tier
+from services.scheduler.engine import Replica
+from services.scheduler.policy.catalog import ACTIONS, PLUGINS
+from shared.api import kinds
+from tests.conformance.report import Unsupported
+
+_NOT_READ = {
+    "nodesInShard": "sharding",
+    "resourceClaims": "dynamic resource allocation",
+    "resourceSlices": "dynamic resource allocation",
+    "deviceClasses": "dynamic resource allocation",
+    "resourceQuotas": "resource quotas",
+    "pvcs": "volumes",
+    "pvs": "volumes",
+    "nodeUsage": "node usage",
+    "hyperNodes": "hyperNodes",
+    "nominatedHyperNodes": "hyperNodes",
+}
+
+
+def replica_of(given: dict[str, Any]) -> Replica:
+    """Return a replica that holds the state, applied in the order of the README."""
+    for key, what in _NOT_READ.items():
+        if given.get(key):
+            raise Unsupported(what)
+    replica = Replica(scheduler_names=("volcano",))
+    for kind, objects in (
+        (kinds.NODE, given.get("nodes", [])),
+        (kinds.POD, [_pod(obj) for obj in given.get("pods", [])]),
+        (kinds.PODGROUP, [_group(obj) for obj in given.get("podgroups", [])]),
+        (kinds.QUEUE, [_queue(obj) for obj in given.get("queues", [])]),
+        (kinds.PRIORITYCLASS, given.get("priorityClasses", [])),
+    ):
+        for obj in objects:
+            view = msgspec.convert(_with_uid(obj), kind.type, strict=False)
+            replica.apply(kind.token, "put", view.metadata.key, view.metadata.uid, view)
+    return replica
+
+
+def config_of(conf: dict[str, Any]) -> SchedulerConfig:
+    """Return the configuration; all flags are explicit, absent ones are off (README)."""
+    for name in conf.get("actions", []):
+        if name not in ACTIONS:
+            raise Unsupported(f"action {name}")
+    if conf.get("customPlugins"):
+        raise Unsupported("test-only plugins")
+    tiers = []
+    for tier in conf.get("tiers", []):
+        options = []
+        for plugin in tier.get("plugins", []):
+            if plugin["name"] not in PLUGINS:
+                raise Unsupported(f"plugin {plugin['name']}")
+            flags = {key: value for key, value in plugin.items() if key.startswith("enable")}
+            if plugin["name"] == "drf" and flags.get("enableHierarchy"):
+                raise Unsupported("hierarchical drf")
+            options.append(
+                PluginOption(
+                    name=plugin["name"], flags=flags, arguments=plugin.get("arguments") or {}
+                )
+            )
+        tiers.append(Tier(plugins=tuple(options)))
+    arguments = {entry["name"]: entry["arguments"] for entry in conf.get("configurations") or []}
+    return SchedulerConfig(
+        actions=tuple(conf.get("actions", [])), tiers=tuple(tiers), arguments=arguments
+    )
+
+
+def _with_uid(obj: dict[str, Any]) -> dict[str, Any]:
+    obj = copy.deepcopy(obj)
+    meta = obj.setdefault("metadata", {})
+    meta.setdefault("uid", f"{meta.get('namespace', '')}/{meta.get('name', '')}")
+    return obj
+
+
+def _pod(obj: dict[str, Any]) -> dict[str, Any]:
+    obj = copy.deepcopy(obj)
+    spec = obj.setdefault("spec", {})
+    spec.setdefault("schedulerName", "volcano")
+    obj.setdefault("status", {}).setdefault("phase", "")
+    for container in (*spec.get("containers", []), *spec.get("initContainers", [])):
+        container.setdefault("name", "c")
+    _refuse_what_is_not_read(spec)
+    return obj
+
+
+def _refuse_what_is_not_read(spec: dict[str, Any]) -> None:
+    affinity = spec.get("affinity") or {}
+    if affinity.get("podAffinity") or affinity.get("podAntiAffinity"):
+        raise Unsupported("pod affinity")
+    if spec.get("topologySpreadConstraints"):
+        raise Unsupported("topology spread")
+    if spec.get("resourceClaims"):
+        raise Unsupported("dynamic resource allocation")
+    if any(v.get("persistentVolumeClaim") or v.get("ephemeral") for v in spec.get("volumes", [])):
+        raise Unsupported("volumes")
+
+
+def _group(obj: dict[str, Any]) -> dict[str, Any]:
+    obj = copy.deepcopy(obj)
+    spec = obj.setdefault("spec", {})
+    spec.setdefault("queue", "")
+    if spec.get("networkTopology") or spec.get("subGroupPolicy"):
+        raise Unsupported("network topology")
+    return obj
+
+
+def _queue(obj: dict[str, Any]) -> dict[str, Any]:
+    obj = copy.deepcopy(obj)
+    if "weight" not in obj.get("spec", {}):
+        raise Unsupported("a queue without weight, which the API cannot hold")
+    return obj
