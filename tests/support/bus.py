@@ -23,7 +23,7 @@ async def admin_bus(server: NatsServer, user: str = ADMIN) -> AsyncIterator[Nats
         tls=None,
     )
     bus = NatsBus(
-        options, clock=SystemClock(), log=structlog.get_logger(), on_status=lambda *_: None
+        options, clock=SystemClock(), log=structlog.get_logger(), on_status=lambda **_: None
     )
     async with running(bus):
         yield bus

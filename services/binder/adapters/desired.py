@@ -1,31 +1,27 @@
 """DESIRED: one shared durable consumer per partition; each wanted status until the world has it.
 
 Last finisher wins: a message may be superseded while it is applied, by another binder even. Who
-has written asks for the subject's last message afterwards and applies that too, so that whoever
-finishes last leaves the newest status. Nothing is given up: trouble means a later redelivery.
+writes asks for the subject's last message before and after, and goes on with that one, so that
+whoever finishes last leaves the newest status. (Before, because who dies in between leaves a
+superseded status that no redelivery repairs.) Nothing is given up: trouble means a later
+redelivery.
 """
 
 import asyncio
 from contextlib import aclosing
-from typing import Final, Protocol
+from typing import Protocol
 
 from services.binder.adapters.commands import NEWER_DELAY_S
-from services.binder.adapters.statuses import Applied, Statuses
+from services.binder.adapters.statuses import KIND_OF, Change, Nothing, Statuses
 from services.binder.metrics import BinderMetrics
 from shared.bus.port import Delivery, Message, Puller, Reset, Started
 from shared.contracts.codec import decode_desired
-from shared.contracts.messages import Desired, DesiredPod, DesiredPodGroup, DesiredQueue
+from shared.contracts.messages import Desired
 from shared.contracts.versions import CURRENT, ContractError, UnknownVersion
 from shared.runtime.backoff import Backoff
 from shared.runtime.errors import Conflict, PumiceError, Rejected, Retryable
 from shared.runtime.health import Gate
 from shared.runtime.logs import Logger
-
-_KINDS: Final[dict[type, str]] = {
-    DesiredPodGroup: "podgroup",
-    DesiredPod: "pod",
-    DesiredQueue: "queue",
-}
 
 
 class DesiredBus(Protocol):
@@ -95,13 +91,31 @@ class DesiredStatuses:
             wanted = await self._read(message, delivery)
             if wanted is None:
                 return
-            applied = await self._apply(wanted)
-            if applied is Applied.OVER:
-                await self._bus.purge(
-                    self._stream, message.subject, before_seq=message.sequence + 1
-                )
-            message = await self._newer(message) if applied is Applied.WRITTEN else None
+            message = await self._apply(message, wanted)
         await delivery.ack()
+
+    async def _apply(self, message: Message, wanted: Desired) -> Message | None:
+        """Make the world so, and return the message that supersedes this one if there is one."""
+        kind = KIND_OF[type(wanted)].token
+        try:
+            change = await self._statuses.compare(wanted)
+            if isinstance(change, Change):
+                if newer := await self._newer(message):
+                    return newer
+                await self._statuses.write(change)
+        except Rejected as error:
+            self._metrics.statuses.labels(kind, "refused").inc()
+            self._log.error("status_refused", kind=kind, object=wanted.key, reason=str(error))
+            return None
+        if isinstance(change, Change):
+            self._metrics.statuses.labels(kind, "written").inc()
+            self._log.info("status_written", kind=kind, object=wanted.key, cycle=wanted.cycle)
+            return await self._newer(message)
+        self._metrics.statuses.labels(kind, change.value).inc()
+        if change is Nothing.OVER:
+            subject, end = message.subject, message.sequence + 1
+            await self._bus.purge(self._stream, subject, before_seq=end)
+        return None
 
     async def _newer(self, than: Message) -> Message | None:
         last = await self._bus.last(self._stream, than.subject)
@@ -128,20 +142,6 @@ class DesiredStatuses:
         )
         await delivery.term(reason)
         return None
-
-    async def _apply(self, wanted: Desired) -> Applied | None:
-        """Return what was done; None: the API server refuses this status for good."""
-        kind = _KINDS[type(wanted)]
-        try:
-            applied = await self._statuses.apply(wanted)
-        except Rejected as error:
-            self._metrics.statuses.labels(kind, "refused").inc()
-            self._log.error("status_refused", kind=kind, object=wanted.key, reason=str(error))
-            return None
-        self._metrics.statuses.labels(kind, applied.value).inc()
-        if applied is Applied.WRITTEN:
-            self._log.info("status_written", kind=kind, object=wanted.key, cycle=wanted.cycle)
-        return applied
 
     async def _later(self, delivery: Delivery, error: PumiceError) -> None:
         self._log.info("status_postponed", subject=delivery.message.subject, reason=str(error))

@@ -161,7 +161,14 @@ class Executor:
             reply = await self._cluster.patch_status(
                 "nominate", preemptor.pod, preemptor.uid, evict_steps.nomination(preemptor)
             )
-            step = evict_steps.after_nomination(reply, attempt=attempt, ladder=self._ladder)
+            step: Verdict | Look | Wait = evict_steps.after_nomination(
+                reply, attempt=attempt, ladder=self._ladder
+            )
+            if isinstance(step, Look):
+                reply = await self._cluster.look(preemptor.pod)
+                step = evict_steps.after_preemptor_look(
+                    preemptor, reply, attempt=attempt, ladder=self._ladder
+                )
             if isinstance(step, Verdict):
                 return step
             await self._clock.sleep(step.seconds)

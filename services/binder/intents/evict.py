@@ -9,7 +9,7 @@ import enum
 from typing import Any
 
 from services.binder.intents.bind import MESSAGE_MAX
-from services.binder.intents.replies import Answer, Reply
+from services.binder.intents.replies import Answer, Reply, Seen
 from services.binder.intents.retry import Ladder, Look, Wait
 from shared.contracts.messages import ItemOutcome, Preemptor, Result, Retry, Victim
 
@@ -37,20 +37,37 @@ def nomination(preemptor: Preemptor) -> dict[str, Any]:
     return {"status": {"nominatedNodeName": preemptor.node}}
 
 
-def after_nomination(reply: Reply, *, attempt: int, ladder: Ladder) -> Verdict | Wait:
+def after_nomination(reply: Reply, *, attempt: int, ladder: Ladder) -> Verdict | Look | Wait:
     """Return what the answer to the nomination means.
 
-    A preemptor that is bound or being deleted needs no room: its victims are spared, as if gone.
+    A preemptor that is bound or being deleted needs no room: its victims are spared, as if it were
+    gone. The API server refuses to nominate a bound pod, so a refusal needs a look.
     """
     if reply.answer is Answer.GONE:
         return Verdict.SPARE
     if reply.answer is Answer.REFUSED:
-        return Verdict.FAIL
+        return Look()
     if reply.answer is not Answer.DONE:
         return Wait(ladder.wait_s(attempt, reply.retry_after_s))
-    if reply.seen is not None and (reply.seen.deleting or reply.seen.node):
+    return Verdict.SPARE if _needs_no_room(reply.seen) else Verdict.PROCEED
+
+
+def after_preemptor_look(
+    preemptor: Preemptor, reply: Reply, *, attempt: int, ladder: Ladder
+) -> Verdict | Wait:
+    """Return what a preemptor looks like that cannot be nominated."""
+    if reply.answer is Answer.GONE:
         return Verdict.SPARE
-    return Verdict.PROCEED
+    if reply.answer is Answer.REFUSED:
+        return Verdict.FAIL
+    if reply.seen is None:
+        return Wait(ladder.wait_s(attempt, reply.retry_after_s))
+    other = reply.seen.uid != preemptor.uid
+    return Verdict.SPARE if other or _needs_no_room(reply.seen) else Verdict.FAIL
+
+
+def _needs_no_room(seen: Seen | None) -> bool:
+    return seen is not None and (seen.deleting or bool(seen.node))
 
 
 def marks(reason: str, *, now: str) -> dict[str, Any]:

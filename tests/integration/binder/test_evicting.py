@@ -1,0 +1,107 @@
+"""Evict intents on the real API server (D03, CA07, SS11)."""
+
+import pytest
+
+from shared.contracts.messages import Preemptor
+from tests.integration.binder.conftest import NODES, key, results
+from tests.support.wait import until
+
+
+async def running(desk, count: int, **spec) -> list[dict]:
+    pods = [await desk.pod(f"v-{n}", nodeName=NODES[0], **spec) for n in range(count)]
+
+    async def all_run() -> bool:
+        found = await desk.api.items("pods", desk.namespace)
+        return all(pod["status"]["phase"] == "Running" for pod in found)
+
+    await until(all_run, describe="the victims run")
+    return pods
+
+
+def conditions(pod: dict) -> dict[str, tuple[str, str]]:
+    found = pod["status"].get("conditions", [])
+    return {c["type"]: (c["status"], c.get("reason", "")) for c in found}
+
+
+async def finalized(desk, pod: dict) -> None:
+    """Give a pod a finalizer, so that it can be looked at after its delete."""
+    body = {"metadata": {"finalizers": ["example.com/hold"]}}
+    await desk.api.patch("pods", desk.namespace, pod["metadata"]["name"], body)
+
+
+async def test_a_victim_gets_its_conditions_its_events_and_its_own_grace_d03(desk) -> None:
+    await desk.binder()
+    victim = await desk.pod("v-0", nodeName="no-kubelet", terminationGracePeriodSeconds=25)
+    intent = desk.eviction([victim])
+    await desk.send(intent)
+    assert results(await desk.outcome(intent)) == ["evicted"]
+    left = await desk.read("v-0")
+    assert left["metadata"]["deletionTimestamp"]
+    assert left["metadata"]["deletionGracePeriodSeconds"] == 25
+    assert conditions(left)["DisruptionTarget"] == ("True", "PreemptionByScheduler")
+    assert conditions(left)["Ready"] == ("False", "Evict")
+    event = await desk.event("v-0", "Evict")
+    assert event["type"] == "Warning"
+
+
+async def test_a_victim_whose_conditions_are_there_already_is_deleted_all_the_same(desk) -> None:
+    await desk.binder()
+    (victim,) = await running(desk, 1)
+    present = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "PreemptionByScheduler",
+        "message": "evicted to make room (preempt)",
+    }
+    found = await desk.read("v-0")
+    others = [c for c in found["status"]["conditions"] if c["type"] != "Ready"]
+    ready = {"type": "Ready", "status": "False", "reason": "Evict"}
+    body = {"status": {"conditions": [*others, present, ready]}}
+    await desk.api.patch("pods", desk.namespace, "v-0", body, sub="status")
+    intent = desk.eviction([victim])
+    await desk.send(intent)
+    assert results(await desk.outcome(intent)) == ["evicted"]
+    await until(lambda: desk.absent("v-0"), describe="v-0 is gone")
+
+
+async def test_a_preemptor_is_nominated_before_its_victims_go_ss11(desk) -> None:
+    await desk.binder()
+    victims = await running(desk, 3)
+    waiting = await desk.pod("waiting")
+    preemptor = Preemptor(pod=key(waiting), uid=waiting["metadata"]["uid"], node=NODES[0])
+    intent = desk.eviction(victims, preemptor=preemptor)
+    await desk.send(intent)
+    assert results(await desk.outcome(intent)) == ["evicted"] * 3
+    assert (await desk.read("waiting"))["status"]["nominatedNodeName"] == NODES[0]
+
+
+@pytest.mark.parametrize("fate", ["gone", "bound"])
+async def test_victims_are_spared_when_their_preemptor_needs_no_room(desk, fate) -> None:
+    await desk.binder()
+    victims = await running(desk, 2)
+    where = {"nodeName": NODES[1]} if fate == "bound" else {}
+    waiting = await desk.pod("waiting", **where)
+    if fate == "gone":
+        await desk.api.delete("pods", desk.namespace, "waiting", grace_s=0)
+        await until(lambda: desk.absent("waiting"), describe="the preemptor is gone")
+    preemptor = Preemptor(pod=key(waiting), uid=waiting["metadata"]["uid"], node=NODES[0])
+    intent = desk.eviction(victims, preemptor=preemptor)
+    await desk.send(intent)
+    assert results(await desk.outcome(intent)) == ["spared"] * 2
+    for victim in victims:
+        found = await desk.read(victim["metadata"]["name"])
+        assert "deletionTimestamp" not in found["metadata"]
+        assert "DisruptionTarget" not in conditions(found)
+
+
+async def test_a_victim_that_is_gone_or_leaving_is_told_as_such(desk) -> None:
+    await desk.binder()
+    gone, leaving = await running(desk, 2)
+    await finalized(desk, leaving)
+    for pod in (gone, leaving):
+        await desk.api.delete("pods", desk.namespace, pod["metadata"]["name"], grace_s=0)
+    await until(lambda: desk.absent("v-0"), describe="v-0 is gone")
+    intent = desk.eviction([gone, leaving])
+    await desk.send(intent)
+    assert results(await desk.outcome(intent)) == ["gone", "evicted"]
+    await desk.api.patch("pods", desk.namespace, "v-1", {"metadata": {"finalizers": None}})

@@ -1,0 +1,182 @@
+"""Wanted statuses on the real API server: written when they mean something new (CA09, D01, D02)."""
+
+import pytest
+
+from shared.contracts.messages import Condition, DesiredPod, DesiredPodGroup, DesiredQueue
+from shared.contracts.streams import desired_consumer
+from tests.integration.binder.conftest import NODES, key
+from tests.support.wait import until
+
+UNSCHEDULABLE = Condition(
+    type="Unschedulable", status="True", reason="NotEnoughResources", message="2/3 tasks"
+)
+
+
+async def made_podgroup(desk, name: str = "gang") -> dict:
+    body = {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": name},
+        "spec": {"minMember": 3},
+    }
+    return await desk.api.create("podgroups", body, desk.namespace)
+
+
+def podgroup_wish(found: dict, phase: str, *conditions: Condition, **counts) -> DesiredPodGroup:
+    return DesiredPodGroup(
+        key=key(found),
+        uid=found["metadata"]["uid"],
+        phase=phase,
+        conditions=conditions,
+        cycle=4,
+        **counts,
+    )
+
+
+async def status(desk, plural: str, name: str) -> dict:
+    return (await desk.read(name, plural)).get("status", {})
+
+
+async def reached(desk, name: str, phase: str) -> dict:
+    async def probe() -> dict | None:
+        found = await desk.read(name, "podgroups")
+        return found if found.get("status", {}).get("phase") == phase else None
+
+    return await until(probe, describe=f"{name} is {phase}\n{desk.services.logs()}")
+
+
+async def test_a_podgroup_gets_phase_counts_conditions_and_an_event_d01(desk) -> None:
+    await desk.binder()
+    found = await made_podgroup(desk)
+    await desk.wish(podgroup_wish(found, "Pending", UNSCHEDULABLE, failed=1), "podgroup")
+    written = (await reached(desk, "gang", "Pending"))["status"]
+    assert written["failed"] == 1
+    (condition,) = written["conditions"]
+    assert condition["reason"] == "NotEnoughResources"
+    assert condition["transitionID"] == "4"
+    assert condition["lastTransitionTime"]
+    event = await desk.event("gang", "Unschedulable")
+    assert (event["type"], event["involvedObject"]["kind"]) == ("Warning", "PodGroup")
+    assert event["involvedObject"]["uid"] == found["metadata"]["uid"]
+
+
+async def test_a_status_that_means_the_same_is_not_written_again_ca09(desk) -> None:
+    binder = await desk.binder()
+    found = await made_podgroup(desk)
+    await desk.wish(podgroup_wish(found, "Inqueue", UNSCHEDULABLE), "podgroup")
+    before = await reached(desk, "gang", "Inqueue")
+    handled = await binder.metric("pumice_binder_statuses_total")
+    await desk.wish(podgroup_wish(found, "Inqueue", UNSCHEDULABLE), "podgroup")
+
+    async def handled_again() -> bool:
+        return await binder.metric("pumice_binder_statuses_total") > handled
+
+    await until(handled_again, describe="the second wish is handled")
+    after = await desk.read("gang", "podgroups")
+    assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
+
+
+async def test_the_last_of_many_wishes_stands_with_two_binders(desk) -> None:
+    await desk.binder(instance="one")
+    await desk.binder(instance="two")
+    found = await made_podgroup(desk)
+    for number in range(60):
+        phase = "Running" if number % 2 else "Inqueue"
+        await desk.wish(podgroup_wish(found, phase, running=number), "podgroup")
+    await desk.wish(podgroup_wish(found, "Completed", succeeded=3), "podgroup")
+
+    async def settled() -> bool:
+        found = await status(desk, "podgroups", "gang")
+        backlog = await desk.bus.pull(desired_consumer("local", 0)).backlog()
+        return (
+            found.get("phase") == "Completed"
+            and found.get("succeeded") == 3
+            and not found.get("running")
+            and backlog.waiting == backlog.in_progress == 0
+        )
+
+    await until(settled, describe="the last wish stands")
+
+
+async def test_a_wish_for_a_namesake_is_dropped_and_its_message_removed(desk) -> None:
+    await desk.binder()
+    found = await made_podgroup(desk)
+    old = podgroup_wish(found, "Running")
+    await desk.api.delete("podgroups", desk.namespace, "gang")
+    await made_podgroup(desk)
+    subject = await desk.wish(old, "podgroup")
+
+    async def removed() -> bool:
+        return await desk.bus.last(desk.streams.desired.name, subject) is None
+
+    await until(removed, describe="the wish is removed")
+    assert "phase" not in await status(desk, "podgroups", "gang")
+
+
+async def test_a_queue_gets_what_its_jobs_hold_and_keeps_its_state_ss03(desk) -> None:
+    await desk.binder()
+    name = f"q-{desk.namespace}"
+    body = {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "Queue",
+        "metadata": {"name": name},
+        "spec": {"weight": 1},
+    }
+    queue = await desk.api.create("queues", body)
+    await desk.api.patch("queues", "", name, {"status": {"state": "Open"}}, sub="status")
+    for allocated in ({"cpu": "4", "nvidia.com/gpu": "2"}, {"cpu": "1500m"}):
+        wish = DesiredQueue(key=name, uid=queue["metadata"]["uid"], allocated=allocated)
+        await desk.wish(wish, "queue")
+
+        async def written(wanted=allocated) -> bool:
+            found = (await desk.api.get("queues", "", name))["status"]
+            return found.get("allocated") == wanted and found["state"] == "Open"
+
+        await until(written, describe=f"allocated is {allocated}")
+    await desk.api.delete("queues", "", name)
+
+
+async def test_a_pod_is_told_why_it_waits_d02(desk) -> None:
+    await desk.binder()
+    (pod,) = await desk.pods(1)
+    reason = Condition(
+        type="PodScheduled", status="False", reason="Unschedulable", message="0/2 nodes fit"
+    )
+    await desk.wish(
+        DesiredPod(key=key(pod), uid=pod["metadata"]["uid"], conditions=(reason,)), "pod"
+    )
+    event = await desk.event("p-0", "FailedScheduling")
+    assert event["message"] == "0/2 nodes fit"
+    found = (await status(desk, "pods", "p-0"))["conditions"]
+    (condition,) = [c for c in found if c["type"] == "PodScheduled"]
+    assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
+
+
+async def test_a_bound_pod_is_not_told_why_it_waited(desk) -> None:
+    await desk.binder()
+    pod = await desk.pod("bound", nodeName=NODES[0])
+    reason = Condition(type="PodScheduled", status="False", reason="Unschedulable", message="m")
+    wish = DesiredPod(key=key(pod), uid=pod["metadata"]["uid"], conditions=(reason,))
+    subject = await desk.wish(wish, "pod")
+
+    async def removed() -> bool:
+        return await desk.bus.last(desk.streams.desired.name, subject) is None
+
+    await until(removed, describe="the wish is removed")
+    found = (await status(desk, "pods", "bound")).get("conditions", [])
+    assert "False" not in [c["status"] for c in found if c["type"] == "PodScheduled"]
+
+
+@pytest.mark.parametrize("payload", [b"garbage", b'{"type":"podgroup","v":1,"key":"a/b"}'])
+async def test_an_unreadable_wish_blocks_nobody(desk, payload) -> None:
+    binder = await desk.binder()
+    publisher = desk.bus.publisher(desk.streams.desired.name)
+    await publisher.publish(desk.subjects.desired(0, "podgroup", "a/b"), payload)
+    found = await made_podgroup(desk)
+    await desk.wish(podgroup_wish(found, "Running"), "podgroup")
+    await reached(desk, "gang", "Running")
+
+    async def counted() -> bool:
+        return await binder.metric("pumice_binder_messages_set_aside_total") >= 1
+
+    await until(counted, describe="the unreadable wish is counted")

@@ -1,0 +1,140 @@
+"""Statuses are written when their meaning changes, and only the fields that are ours."""
+
+import pytest
+
+from services.binder.intents.desired import (
+    changed_conditions,
+    pod_patch,
+    podgroup_patch,
+    queue_patch,
+)
+from shared.api.core import Pod, PodCondition, PodSpec, PodStatus
+from shared.api.meta import ObjectMeta
+from shared.api.scheduling import (
+    PodGroup,
+    PodGroupCondition,
+    PodGroupPhase,
+    PodGroupStatus,
+    Queue,
+    QueueStatus,
+)
+from shared.contracts.messages import Condition, DesiredPod, DesiredPodGroup, DesiredQueue
+
+NOW, BEFORE = "2026-02-02T00:00:00Z", "2026-01-01T00:00:00Z"
+UNSCHEDULABLE = Condition(
+    type="Unschedulable", status="True", reason="NotEnoughResources", message="2/3 tasks"
+)
+
+
+def podgroup(phase: str | None, *conditions: PodGroupCondition, **counts: int) -> PodGroup:
+    status = PodGroupStatus(
+        phase=PodGroupPhase(phase) if phase else None, conditions=conditions, **counts
+    )
+    return PodGroup(status=status)
+
+
+def wanted(phase: str, *conditions: Condition, **counts: int) -> DesiredPodGroup:
+    return DesiredPodGroup(
+        key="ns/g", uid="u", phase=phase, conditions=conditions, cycle=9, **counts
+    )
+
+
+def written(condition: Condition, *, at: str = BEFORE, cycle: str = "1") -> PodGroupCondition:
+    return PodGroupCondition(
+        type=condition.type,
+        status=condition.status,
+        reason=condition.reason,
+        message=condition.message,
+        last_transition_time=at,
+        transition_id=cycle,
+    )
+
+
+@pytest.mark.parametrize(
+    ("present", "desired"),
+    [
+        (podgroup("Running", running=3), wanted("Running", running=3)),
+        (podgroup("Pending", written(UNSCHEDULABLE)), wanted("Pending", UNSCHEDULABLE)),
+    ],
+    ids=["phase and counts", "condition with another time and id"],
+)
+def test_an_equal_status_is_not_written_ca09(present, desired) -> None:
+    assert podgroup_patch(desired, present, now=NOW) == {}
+
+
+def test_only_what_differs_is_written_and_zero_is_written_too() -> None:
+    present = podgroup("Running", running=3, failed=1)
+    assert podgroup_patch(wanted("Running", running=2), present, now=NOW) == {
+        "running": 2,
+        "failed": 0,
+    }
+    assert podgroup_patch(wanted("Pending"), podgroup(None), now=NOW) == {"phase": "Pending"}
+
+
+def test_a_new_condition_gets_time_and_cycle_and_an_old_one_keeps_its_own_d01() -> None:
+    scheduled = Condition(type="Scheduled", status="True", reason="tasks in gang are ready")
+    present = podgroup("Pending", written(UNSCHEDULABLE))
+    patch = podgroup_patch(wanted("Pending", UNSCHEDULABLE, scheduled), present, now=NOW)
+    kept, new = patch["conditions"]
+    assert (kept["lastTransitionTime"], kept["transitionID"]) == (BEFORE, "1")
+    assert (new["lastTransitionTime"], new["transitionID"]) == (NOW, "9")
+    assert new["reason"] == "tasks in gang are ready"
+
+
+def test_a_condition_that_is_not_wanted_any_more_goes() -> None:
+    present = podgroup("Running", written(UNSCHEDULABLE))
+    assert podgroup_patch(wanted("Running"), present, now=NOW) == {"conditions": []}
+
+
+def test_only_a_condition_that_says_something_new_is_worth_an_event_d02() -> None:
+    other = Condition(type="Unschedulable", status="True", reason="x", message="3/3 tasks")
+    assert changed_conditions([UNSCHEDULABLE], [written(UNSCHEDULABLE)]) == []
+    assert changed_conditions([other], [written(UNSCHEDULABLE)]) == [other]
+
+
+POD_REASON = Condition(
+    type="PodScheduled", status="False", reason="Unschedulable", message="0/3 nodes fit"
+)
+
+
+def pod(*conditions: PodCondition, node: str = "", deleted: str | None = None) -> Pod:
+    return Pod(
+        metadata=ObjectMeta(deletion_timestamp=deleted),
+        spec=PodSpec(node_name=node),
+        status=PodStatus(conditions=conditions),
+    )
+
+
+def pod_wanted(*conditions: Condition) -> DesiredPod:
+    return DesiredPod(key="ns/p", uid="u", conditions=conditions)
+
+
+def test_why_a_pod_is_not_scheduled_is_written_once_d02() -> None:
+    patch = pod_patch(pod_wanted(POD_REASON), pod(), now=NOW)
+    (condition,) = patch["conditions"]
+    assert condition["lastTransitionTime"] == NOW
+    present = PodCondition(
+        type="PodScheduled", status="False", reason="Unschedulable", message="0/3 nodes fit"
+    )
+    assert pod_patch(pod_wanted(POD_REASON), pod(present), now=NOW) == {}
+
+
+def test_another_message_keeps_the_time_of_the_transition() -> None:
+    present = PodCondition(
+        type="PodScheduled", status="False", message="other", last_transition_time=BEFORE
+    )
+    patch = pod_patch(pod_wanted(POD_REASON), pod(present), now=NOW)
+    assert patch["conditions"][0]["lastTransitionTime"] == BEFORE
+
+
+@pytest.mark.parametrize("present", [pod(node="n1"), pod(deleted=NOW)], ids=["bound", "deleting"])
+def test_a_pod_that_was_bound_or_deleted_since_is_left_alone(present) -> None:
+    assert pod_patch(pod_wanted(POD_REASON), present, now=NOW) == {}
+
+
+def test_a_queue_gets_its_allocated_resources_and_loses_those_nobody_holds_ss03() -> None:
+    present = Queue(status=QueueStatus(allocated={"cpu": 4, "gpu": "1"}))
+    same = DesiredQueue(key="q", uid="u", allocated={"cpu": "4", "gpu": "1"})
+    assert queue_patch(same, present) == {}
+    less = DesiredQueue(key="q", uid="u", allocated={"cpu": "2"})
+    assert queue_patch(less, present) == {"allocated": {"cpu": "2", "gpu": None}}

@@ -1,0 +1,258 @@
+"""What an answer of the API server means for an intent (CA05 to CA08, D03, SS11)."""
+
+import msgspec
+import pytest
+
+from services.binder.adapters.commands import salvage
+from services.binder.intents import bind as bind_steps
+from services.binder.intents import evict as evict_steps
+from services.binder.intents.evict import Delete, Verdict
+from services.binder.intents.ledger import Ledger
+from services.binder.intents.pace import Pace, PaceLimits
+from services.binder.intents.replies import Answer, Reply, Seen
+from services.binder.intents.retry import Ladder, Look, Wait
+from shared.contracts.messages import (
+    Bind,
+    BindGang,
+    Evict,
+    Preemptor,
+    Result,
+    Retry,
+    Victim,
+)
+
+WANTED = Bind(pod="ns/p", uid="u1", node="n1")
+VICTIM = Victim(pod="ns/v", uid="u2", job="ns/j", node="n2")
+LADDER = Ladder(first_s=1, factor=2, cap_s=5, attempts=3)
+
+
+def said(answer: str, **kwargs) -> Reply:
+    return Reply(answer=Answer(answer), **kwargs)
+
+
+def shown(**kwargs) -> Reply:
+    return said("done", seen=Seen(**{"uid": "u1", "rv": "7", **kwargs}))
+
+
+@pytest.mark.parametrize(
+    ("reply", "attempt", "result", "retry"),
+    [
+        (said("done"), 1, Result.BOUND, None),
+        (said("gone"), 1, Result.GONE, None),
+        (said("refused"), 1, Result.FAILED, Retry.NEVER),
+    ],
+    ids=lambda value: value.answer.value if isinstance(value, Reply) else None,
+)
+def test_a_clear_answer_to_a_bind_ends_it(reply, attempt, result, retry) -> None:
+    outcome = bind_steps.after_post(WANTED, reply, attempt=attempt, ladder=LADDER)
+    assert (outcome.result, outcome.retry) == (result, retry)
+    assert (outcome.pod, outcome.uid) == ("ns/p", "u1")
+
+
+def test_a_conflict_is_resolved_by_a_look() -> None:
+    assert bind_steps.after_post(WANTED, said("conflict"), attempt=1, ladder=LADDER) == Look()
+
+
+@pytest.mark.parametrize(
+    ("seen", "result", "node", "retry"),
+    [
+        (shown(node="n1"), Result.BOUND, "n1", None),
+        (shown(node="n9"), Result.CONFLICT, "n9", None),
+        (shown(uid="other", node="n1"), Result.GONE, "", None),
+        (said("gone"), Result.GONE, "", None),
+        (shown(deleting=True), Result.FAILED, "", Retry.NEVER),
+        (shown(node="n1", deleting=True), Result.BOUND, "n1", None),
+    ],
+    ids=["there", "elsewhere", "namesake", "gone", "deleting", "there and deleting"],
+)
+def test_a_look_says_how_a_bind_ended(seen, result, node, retry) -> None:
+    outcome = bind_steps.after_look(WANTED, seen, attempt=1, ladder=LADDER)
+    assert (outcome.result, outcome.node, outcome.retry) == (result, node, retry)
+
+
+def test_a_conflict_outcome_carries_what_was_observed() -> None:
+    outcome = bind_steps.after_look(WANTED, shown(node="n9"), attempt=1, ladder=LADDER)
+    assert (outcome.node, outcome.rv) == ("n9", "7")
+
+
+def test_a_busy_server_is_waited_for_along_the_ladder_and_as_long_as_it_asks() -> None:
+    def wait(attempt: int, **kwargs) -> float:
+        step = bind_steps.after_post(WANTED, said("busy", **kwargs), attempt=attempt, ladder=LADDER)
+        assert isinstance(step, Wait)
+        return step.seconds
+
+    assert [wait(1), wait(2)] == [1, 2]
+    assert wait(1, retry_after_s=4) == 4
+    assert wait(1, retry_after_s=3600) == 60
+
+
+def test_an_intent_only_fails_after_a_look_that_shows_the_pod_unbound() -> None:
+    last = {"attempt": 3, "ladder": LADDER}
+    assert bind_steps.after_post(WANTED, said("busy"), **last) == Look()
+    assert isinstance(bind_steps.after_look(WANTED, said("busy"), **last), Wait)
+    outcome = bind_steps.after_look(WANTED, shown(), **last)
+    assert (outcome.result, outcome.retry) == (Result.FAILED, Retry.LATER)
+    assert bind_steps.after_look(WANTED, shown(node="n1"), **last).result is Result.BOUND
+
+
+def test_an_unbound_pod_is_posted_again_before_the_last_attempt() -> None:
+    assert isinstance(bind_steps.after_look(WANTED, shown(), attempt=1, ladder=LADDER), Wait)
+
+
+def after_marks(reply: Reply, **kwargs):
+    arguments = {"attempt": 1, "tried": False, "ladder": LADDER, **kwargs}
+    return evict_steps.after_marks(VICTIM, reply, **arguments)
+
+
+def after_delete(reply: Reply, **kwargs):
+    arguments = {"attempt": 1, "tried": False, "ladder": LADDER, **kwargs}
+    return evict_steps.after_delete(VICTIM, reply, **arguments)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [said("done", seen=Seen(uid="u2")), said("refused")],
+    ids=["conditions written or there before", "conditions refused"],
+)
+def test_a_living_victim_is_always_deleted_whatever_became_of_its_conditions_d03(reply) -> None:
+    assert after_marks(reply) is Delete.NOW
+
+
+def test_a_victim_that_is_leaving_already_counts_as_evicted() -> None:
+    leaving = said("done", seen=Seen(uid="u2", deleting=True))
+    assert after_marks(leaving).result is Result.EVICTED
+
+
+def test_a_delete_without_an_answer_is_tried_again_and_gone_is_then_our_doing() -> None:
+    assert after_delete(said("done")).result is Result.EVICTED
+    assert isinstance(after_delete(said("busy")), Wait)
+    assert after_marks(said("gone"), tried=True).result is Result.EVICTED
+    assert after_marks(said("gone")).result is Result.GONE
+    assert after_delete(said("refused")).retry is Retry.NEVER
+
+
+@pytest.mark.parametrize(
+    ("reply", "result"),
+    [
+        (said("gone"), Result.GONE),
+        (said("done", seen=Seen(uid="u2", deleting=True)), Result.EVICTED),
+        (said("done", seen=Seen(uid="other")), Result.GONE),
+        (said("done", seen=Seen(uid="u2")), Result.FAILED),
+    ],
+    ids=["gone", "deleting", "namesake", "alive"],
+)
+def test_after_the_last_attempt_a_look_decides_an_eviction(reply, result) -> None:
+    assert after_delete(said("busy"), attempt=3) == Look()
+    outcome = evict_steps.after_look(VICTIM, reply, attempt=3, ladder=LADDER)
+    assert outcome.result is result
+    assert isinstance(evict_steps.after_look(VICTIM, said("busy"), attempt=3, ladder=LADDER), Wait)
+
+
+def test_the_conditions_of_an_eviction_are_those_of_d03() -> None:
+    conditions = evict_steps.marks("preempt", now="2026-01-01T00:00:00Z")["status"]["conditions"]
+    assert [(c["type"], c["status"], c["reason"]) for c in conditions] == [
+        ("DisruptionTarget", "True", "PreemptionByScheduler"),
+        ("Ready", "False", "Evict"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reply", "verdict"),
+    [
+        (said("done", seen=Seen(uid="p")), Verdict.PROCEED),
+        (said("gone"), Verdict.SPARE),
+        (said("done", seen=Seen(uid="p", deleting=True)), Verdict.SPARE),
+        (said("done", seen=Seen(uid="p", node="n5")), Verdict.SPARE),
+        (said("refused"), Look()),
+    ],
+    ids=["needs room", "gone", "deleting", "bound", "refused"],
+)
+def test_victims_are_spared_unless_the_preemptor_still_needs_their_room(reply, verdict) -> None:
+    assert evict_steps.after_nomination(reply, attempt=1, ladder=LADDER) == verdict
+
+
+@pytest.mark.parametrize(
+    ("reply", "verdict"),
+    [
+        (said("done", seen=Seen(uid="p", node="n5")), Verdict.SPARE),
+        (said("done", seen=Seen(uid="other")), Verdict.SPARE),
+        (said("gone"), Verdict.SPARE),
+        (said("done", seen=Seen(uid="p")), Verdict.FAIL),
+        (said("busy"), Wait(1)),
+    ],
+    ids=["bound", "namesake", "gone", "waiting", "no answer"],
+)
+def test_a_preemptor_that_cannot_be_nominated_is_looked_at(reply, verdict) -> None:
+    preemptor = Preemptor(pod="ns/p", uid="p", node="n3")
+    step = evict_steps.after_preemptor_look(preemptor, reply, attempt=1, ladder=LADDER)
+    assert step == verdict
+
+
+def test_a_nomination_names_the_node_ss11() -> None:
+    preemptor = Preemptor(pod="ns/p", uid="u", node="n3")
+    assert evict_steps.nomination(preemptor) == {"status": {"nominatedNodeName": "n3"}}
+
+
+def test_an_intent_ends_once_all_its_items_have_in_the_order_of_the_intent() -> None:
+    gang = BindGang(
+        id="i", cycle=1, job="ns/j", job_uid="j", binds=(WANTED, Bind(pod="b", uid="u3", node="n"))
+    )
+    ledger = Ledger(gang)
+    ledger.record(1, bind_steps.ended(gang.binds[1], Result.GONE))
+    with pytest.raises(AssertionError):
+        ledger.outcome(instance="b", now=1)
+    ledger.record(0, bind_steps.ended(gang.binds[0], Result.BOUND))
+    outcome = ledger.outcome(instance="b", now=1)
+    assert [item.uid for item in outcome.items] == ["u1", "u3"]
+    assert (outcome.intent, outcome.job) == ("i", "ns/j")
+    with pytest.raises(AssertionError):
+        ledger.record(0, bind_steps.ended(gang.binds[0], Result.GONE))
+
+
+def test_messages_of_the_api_server_are_cut_so_that_an_outcome_fits_its_command() -> None:
+    reply = said("refused", message="x" * 10_000)
+    assert len(bind_steps.after_post(WANTED, reply, attempt=1, ladder=LADDER).message) == 200
+
+
+def test_a_pace_grows_slowly_and_halves_once_per_overload() -> None:
+    pace = Pace(PaceLimits(start=10, least=2, most=12, slow_s=1, hold_s=0.5))
+    for number in range(200):
+        pace.answered(latency_s=0.01, overloaded=False, now_s=float(number))
+    assert pace.limit == 12
+    for _ in range(5):
+        pace.answered(latency_s=0.01, overloaded=True, now_s=300)
+    assert pace.limit == 6
+    pace.answered(latency_s=3, overloaded=False, now_s=301)
+    assert pace.limit == 3
+    for number in range(10):
+        pace.answered(latency_s=0, overloaded=True, now_s=400.0 + number)
+    assert pace.limit == 2
+
+
+@pytest.mark.parametrize(
+    ("payload", "items"),
+    [
+        ({"type": "bind", "v": 1, "id": "i7", "binds": [{"pod": "ns/p", "uid": "u"}]}, 1),
+        ({"type": "evict", "v": 1, "id": "i7", "victims": [{"pod": "a"}, {"pod": "b"}]}, 2),
+        ({"type": "dance", "id": "i7"}, 0),
+    ],
+    ids=["bind", "evict", "unknown"],
+)
+def test_an_unreadable_command_fails_if_its_id_can_be_read(payload, items) -> None:
+    outcome = salvage(msgspec.json.encode(payload), "field missing", instance="b", now=1)
+    assert outcome is not None
+    assert outcome.intent == "i7"
+    assert len(outcome.items) == items
+    assert all(item.retry is Retry.NEVER for item in outcome.items)
+
+
+@pytest.mark.parametrize("payload", [b"", b"{", b"x\x9c", b'{"id": 5}', b"[]"])
+def test_a_command_without_a_readable_id_has_no_outcome(payload) -> None:
+    assert salvage(payload, "broken", instance="b", now=1) is None
+
+
+def test_an_eviction_has_no_job_of_its_own() -> None:
+    intent = Evict(id="e", cycle=1, reason="preempt", victims=(VICTIM,))
+    ledger = Ledger(intent)
+    ledger.record(0, evict_steps.ended(VICTIM, Result.EVICTED))
+    assert ledger.outcome(instance="b", now=1).job == ""
