@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 import yaml
 
+from pumice.local.authority import Pair
 from pumice.local.files import write_private
-from pumice.local.pki import Pair
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):

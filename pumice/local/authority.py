@@ -1,0 +1,119 @@
+"""A certificate authority for one installation: it signs what is asked for and is then forgotten.
+
+Its key is kept nowhere, so that nobody can sign further identities later. Keys are elliptic
+(P-256), which are made in no time; every file that holds a key has mode 0600. Certificates outlive
+any reasonable data directory (ten years).
+"""
+
+import datetime as dt
+import ipaddress
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from pumice.local.files import write_private
+
+_LIFE: Final = dt.timedelta(days=3650)
+_BEGIN: Final = dt.timedelta(hours=1)
+
+
+class Pair(msgspec.Struct, frozen=True, kw_only=True):
+    """Files of one certificate and its key."""
+
+    cert: Path
+    key: Path
+
+
+def pair(directory: Path, name: str) -> Pair:
+    """Return the files of the certificate `name` in a directory."""
+    return Pair(cert=directory / f"{name}.crt", key=directory / f"{name}.key")
+
+
+class Authority:
+    """Signs certificates of one installation."""
+
+    def __init__(self, name: str) -> None:
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        certificate = (
+            self._builder(self._name, self._key)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .sign(self._key, hashes.SHA256())
+        )
+        self.certificate = _pem(certificate)
+
+    def issue(
+        self,
+        files: Pair,
+        name: str,
+        *,
+        groups: Sequence[str] = (),
+        hosts: Sequence[str] = (),
+    ) -> None:
+        """Write a certificate for the user `name` of `groups`; with `hosts` it serves them too.
+
+        `hosts` are names or IP addresses. The API server takes the name and the groups for the
+        user's.
+        """
+        key = ec.generate_private_key(ec.SECP256R1())
+        usages = [ExtendedKeyUsageOID.CLIENT_AUTH]
+        builder = self._builder(_subject(name, groups), key)
+        if hosts:
+            usages.append(ExtendedKeyUsageOID.SERVER_AUTH)
+            builder = builder.add_extension(
+                x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False
+            )
+        certificate = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False).sign(
+            self._key, hashes.SHA256()
+        )
+        write_private(files.cert, _pem(certificate))
+        write_private(files.key, _key_pem(key))
+
+    def _builder(
+        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey
+    ) -> x509.CertificateBuilder:
+        now = dt.datetime.now(dt.UTC)
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - _BEGIN)
+            .not_valid_after(now + _LIFE)
+        )
+
+
+def write_signing_key(path: Path) -> None:
+    """Write a private key with which an API server signs the tokens of service accounts."""
+    write_private(path, _key_pem(ec.generate_private_key(ec.SECP256R1())))
+
+
+def _subject(name: str, groups: Sequence[str]) -> x509.Name:
+    parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
+    return x509.Name([*parts, x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def _host(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _pem(certificate: x509.Certificate) -> str:
+    return certificate.public_bytes(serialization.Encoding.PEM).decode()
+
+
+def _key_pem(key: ec.EllipticCurvePrivateKey) -> str:
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.TraditionalOpenSSL,  # kube-apiserver reads no other
+        serialization.NoEncryption(),
+    ).decode()
