@@ -1,0 +1,216 @@
+"""Looks at jobs: one key at a time per job, facts in, pure pass, effects out (design §6).
+
+A look that fails leaves its requests waiting and is repeated by the mailbox. What the API server
+refuses for good counts towards `--max-requeue-num`, after which the job is terminated (J13); an API
+server that is away does not count, however long it takes.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from services.controller.adapters.announcer import Announcer
+from services.controller.adapters.ownership import Ownership
+from services.controller.adapters.recorder import Recorder
+from services.controller.adapters.records import JobRecord
+from services.controller.adapters.replica import Replica, Touched
+from services.controller.adapters.writer import Writer
+from services.controller.job import effects
+from services.controller.job.plan import Pass, advance
+from services.controller.job.requests import Request
+from services.controller.metrics import ControllerMetrics
+from shared.api import time
+from shared.api.batch import Action, JobEvent, JobPhase
+from shared.runtime.clock import Clock
+from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
+from shared.runtime.faults import Faults
+from shared.runtime.logs import Logger
+from shared.runtime.mailbox import Mailbox
+
+COALESCE_S: Final = 0.25
+"""A mere change of counts is written at most this often per job."""
+GLANCE_S: Final = 1e-4
+"""Wait per pod of a job before a look that no policy waits for: looks cost in proportion."""
+GLANCE_MOST_S: Final = 0.25
+
+
+class JobWorker:
+    """The handler of the jobs' mailbox."""
+
+    name: Final = "jobs"
+
+    def __init__(
+        self,
+        *,
+        replica: Replica,
+        ownership: Ownership,
+        writer: Writer,
+        mailbox: Mailbox[str],
+        recorder: Recorder,
+        announcer: Announcer,
+        is_synced: Callable[[], bool],
+        max_refusals: int,
+        workers: int,
+        clock: Clock,
+        faults: Faults,
+        metrics: ControllerMetrics,
+        log: Logger,
+    ) -> None:
+        self._replica = replica
+        self._ownership = ownership
+        self._writer = writer
+        self._mailbox = mailbox
+        self._recorder = recorder
+        self._announcer = announcer
+        self._is_synced = is_synced
+        self._max_refusals = max_refusals
+        self._workers = workers
+        self._clock = clock
+        self._faults = faults
+        self._metrics = metrics
+        self._log = log
+        ownership.on_change(self._partition_changed)
+
+    async def run(self) -> None:
+        """Look at jobs for ever."""
+        await self._mailbox.run(self.look, self._workers)
+
+    def touch(self, touched: Touched) -> None:
+        """Have jobs looked at, at once or after a wait in proportion to their size."""
+        for key, urgent in touched.jobs.items():
+            record = self._replica.jobs.get(key)
+            if record is not None and self._ownership.owns(key):
+                wait_s = 0.0 if urgent else min(GLANCE_S * len(record.pods), GLANCE_MOST_S)
+                self._mailbox.poke_later(key, wait_s)
+
+    def touch_all(self) -> None:
+        """Have every job that this replica owns looked at (first sync, new partition)."""
+        for key in self._replica.jobs:
+            if self._ownership.owns(key):
+                self._mailbox.poke_later(key, 0.0)
+
+    def _partition_changed(self, partition: int) -> None:
+        for key, record in self._replica.jobs.items():
+            if self._ownership.partition(key) != partition:
+                continue
+            if self._ownership.owns(key):
+                self._mailbox.poke_later(key, 0.0)
+            else:
+                record.rest()
+
+    async def look(self, key: str) -> None:
+        """Look at one job and do what it needs. Raises Retryable to be called again later."""
+        record = self._replica.jobs.get(key)
+        if record is None or not self._ownership.owns(key):
+            return
+        if not self._is_synced():
+            self._mailbox.poke_later(key, COALESCE_S)
+            return
+        with self._ownership.looking(key), self._metrics.looks.time():
+            record.prime()
+            await self._pass(record)
+
+    async def _pass(self, record: JobRecord) -> None:
+        found = advance(
+            self._replica.facts_of(record),
+            tuple(record.requests.values()),
+            record.delayed,
+            now=self._clock.now(),
+        )
+        try:
+            postponed = await self._carry_out(record, found)
+        except Gone:
+            return
+        except Conflict as error:
+            self._log.info("job_changed_meanwhile", job=record.key, reason=str(error))
+            self._mailbox.poke_later(record.key, 0.0)
+            return
+        except Rejected as error:
+            self._refused(record, error)
+            raise Retryable(str(error)) from error
+        record.refusals = 0
+        record.forget(found.answered)
+        record.delayed = found.delayed
+        self._next_look(record, found, postponed=postponed)
+
+    def _next_look(self, record: JobRecord, found: Pass, *, postponed: bool) -> None:
+        if found.again:
+            self._mailbox.poke_later(record.key, 0.0)
+        if postponed:
+            self._mailbox.poke_later(record.key, COALESCE_S)
+        if found.delayed:
+            due = min(delayed.due for delayed in found.delayed)
+            self._mailbox.poke_later(record.key, max(0.0, due - self._clock.now()))
+
+    async def _carry_out(self, record: JobRecord, found: Pass) -> bool:
+        """Carry out all stages; returns whether a write of counts was put off."""
+        postponed = False
+        for stage in found.stages:
+            kept = []
+            for effect in stage:
+                if self._may_wait(record, effect):
+                    postponed = True
+                else:
+                    kept.append(effect)
+            await self._writer.stage(record, kept)
+            self._after(record, kept)
+        return postponed
+
+    def _may_wait(self, record: JobRecord, effect: effects.Effect) -> bool:
+        if not isinstance(effect, effects.WriteStatus) or effect.urgent:
+            return False
+        return self._clock.monotonic() - record.status_written_at < COALESCE_S
+
+    def _after(self, record: JobRecord, stage: list[effects.Effect]) -> None:
+        if any(isinstance(effect, effects.DeletePod) for effect in stage):
+            self._faults.point("controller.after-kill")
+        for effect in stage:
+            if isinstance(effect, effects.WriteStatus) and effect.status.state.phase != effect.was:
+                self._phase_changed(record, effect)
+            elif isinstance(effect, effects.CreatePods) and effect.version == 0:
+                self._first_pods(record)
+
+    def _phase_changed(self, record: JobRecord, effect: effects.WriteStatus) -> None:
+        phase = effect.status.state.phase
+        assert phase is not None, "a status is written with a phase"
+        was = effect.was.value if effect.was is not None else ""
+        labels = (record.job.metadata.name, record.job.spec.queue)
+        if phase == JobPhase.COMPLETED:
+            self._metrics.completed.labels(*labels).inc()
+        elif phase == JobPhase.FAILED:
+            self._metrics.failed.labels(*labels).inc()
+        self._log.info(
+            "job_phase_changed",
+            job=record.key,
+            was=was,
+            phase=phase.value,
+            reason=effect.status.state.message,
+            version=effect.status.version,
+            retries=effect.status.retry_count,
+        )
+        self._announcer.phase(record.job, was=was, status=effect.status)
+
+    def _first_pods(self, record: JobRecord) -> None:
+        created = record.job.metadata.creation_timestamp
+        if created is not None:
+            millis = max(0.0, self._clock.now() - time.parse(created)) * 1000.0
+            labels = (record.job.metadata.name, record.job.spec.queue)
+            self._metrics.to_first_pods.labels(*labels).observe(millis)
+
+    def _refused(self, record: JobRecord, error: Rejected) -> None:
+        """Count what will not succeed by trying again; in the end give the job up (J13)."""
+        record.refusals += 1
+        self._log.warning("job_refused", job=record.key, times=record.refusals, reason=str(error))
+        if self._max_refusals < 0 or record.refusals <= self._max_refusals:
+            return
+        message = f"Given up after {record.refusals} refusals: {error}"
+        self._recorder.tell(record.job, "ExecuteAction", message, warning=True)
+        record.add(
+            [
+                Request(
+                    event=JobEvent.COMMAND_ISSUED,
+                    job_uid=record.uid,
+                    version=record.job.status.version,
+                    action=Action.TERMINATE_JOB,
+                )
+            ]
+        )

@@ -1,0 +1,89 @@
+"""What the controller remembers of one job between two looks.
+
+Two kinds of owner keep state that changes (conventions §4, rule 5); this is the controller's. A
+record is changed by the replica (facts, own writes) and by the worker that looks at its job, all on
+one event loop and never across an `await`, so it needs no lock.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from services.controller.job.defaults import defaulted
+from services.controller.job.delays import Delayed
+from services.controller.job.facts import PodView
+from services.controller.job.requests import Request, at_start, compare, merged
+from services.controller.job.validate import problems
+from shared.api.batch import Job
+from shared.api.scheduling import PodGroup
+
+
+class JobRecord:
+    """One job by uid: its object, its pods, its group, and what waits for an answer."""
+
+    def __init__(self, job: Job, pods: dict[str, PodView], *, scheduler_name: str) -> None:
+        self.uid = job.metadata.uid
+        self.key = job.metadata.key
+        self.rv = 0
+        self.pods = pods
+        self.group: PodGroup | None = None
+        self.requests: dict[tuple[str, str, int], Request] = {}
+        self.delayed: tuple[Delayed, ...] = ()
+        self.primed = False
+        """Whether requests are kept up to date: only where this replica owns the job."""
+        self.applied = 0
+        """Digest of the plugins' objects that this process wrote last."""
+        self.status_written_at = float("-inf")
+        """Monotonic time of the last status write, for coalescing."""
+        self.refusals = 0
+        """Looks in a row that the API server refused for good (J13)."""
+        self._scheduler_name = scheduler_name
+        self._generation = -1
+        self.job = job
+        self.problems: tuple[str, ...] = ()
+        self.take(job)
+
+    def take(self, job: Job) -> bool:
+        """Take a newer version of the job; returns whether it is newer."""
+        rv = int(job.metadata.resource_version or 0)
+        if rv <= self.rv:
+            return False
+        self.rv = rv
+        self.job = defaulted(job, scheduler_name=self._scheduler_name)
+        if job.metadata.generation != self._generation or job.metadata.generation == 0:
+            self._generation = job.metadata.generation
+            self.problems = problems(self.job)
+        return True
+
+    def prime(self) -> None:
+        """Begin to own the job: ask again for everything that may be unanswered."""
+        if not self.primed:
+            self.primed = True
+            self.add(at_start(self.job, self.pods))
+
+    def rest(self) -> None:
+        """Cease to own the job: whoever owns it next derives its requests from the facts."""
+        self.primed = False
+        self.requests = {}
+        self.delayed = ()
+
+    def changed(
+        self, before: PodView | None, after: PodView | None, *, ours: bool = False
+    ) -> tuple[Request, ...]:
+        """Note the change of a pod (already made in `pods`); returns the requests it led to."""
+        if not self.primed:
+            return ()
+        found = compare(self.job, before, after, self.pods, deleted_by_us=ours)
+        self.add(found)
+        return found
+
+    def add(self, requests: Iterable[Request]) -> None:
+        """Add requests that are not waiting yet."""
+        self.requests = dict(merged(self.requests, requests))
+
+    def forget(self, answered: Iterable[tuple[str, str, int]]) -> None:
+        """Drop requests whose answers have been carried out."""
+        for key in answered:
+            self.requests.pop(key, None)
+
+
+Records = Mapping[str, JobRecord]
+"""Jobs by key `namespace/name`."""

@@ -1,0 +1,312 @@
+"""The controller's copy of the world: STATE and the answers to own writes, folded by three rules.
+
+For one uid the higher resourceVersion wins; another uid under a name is a deletion and an addition;
+a uid whose deletion was confirmed to us exists no more, whatever STATE still says (design §6). So a
+look that follows a write sees the write, although its fact comes later, and never acts on what it
+has changed itself.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+import msgspec
+
+from services.controller.adapters.records import JobRecord
+from services.controller.job.facts import JobFacts, PodView, pod_view
+from services.controller.podgroup.groups import needs_group
+from shared.api import kinds
+from shared.api.batch import Job, JobEvent
+from shared.api.bus import Command
+from shared.api.core import Pod
+from shared.api.kinds import Kind
+from shared.api.scheduling import PodGroup, PriorityClass, Queue
+from shared.contracts.messages import Fact, Op
+
+KINDS = (
+    kinds.JOB, kinds.POD, kinds.PODGROUP, kinds.QUEUE, kinds.COMMAND, kinds.PRIORITYCLASS,
+)  # fmt: skip
+"""What the controller reads of STATE."""
+
+_URGENT = frozenset(
+    {JobEvent.POD_FAILED, JobEvent.POD_EVICTED, JobEvent.TASK_COMPLETED, JobEvent.TASK_FAILED}
+)
+
+
+class Touched(msgspec.Struct):
+    """What deserves a look after some facts."""
+
+    jobs: dict[str, bool] = msgspec.field(default_factory=dict)
+    """Job key → whether a policy may have an answer to it (else a short wait does no harm)."""
+    bare_pods: dict[str, None] = msgspec.field(default_factory=dict)
+    queues: bool = False
+
+    def job(self, key: str, *, urgent: bool) -> None:
+        """Add a job."""
+        self.jobs[key] = self.jobs.get(key, False) or urgent
+
+
+class Replica:
+    """Objects by kind, and the jobs put together from them."""
+
+    def __init__(self, *, scheduler_names: Collection[str]) -> None:
+        self.jobs: dict[str, JobRecord] = {}
+        self.queues: dict[str, Queue] = {}
+        self.bare_pods: dict[str, Pod] = {}
+        self.groups: dict[str, PodGroup] = {}
+        self._scheduler_names = tuple(scheduler_names)
+        self._by_uid: dict[str, JobRecord] = {}
+        self._pods_of: dict[str, dict[str, PodView]] = defaultdict(dict)
+        self._pod_at: dict[str, tuple[str, str]] = {}
+        self._commands: dict[str, Command] = {}
+        self._priorities: dict[str, int] = {}
+        self._gone: dict[str, None] = {}
+        self._unseen: dict[tuple[str, str], str] | None = None
+        self._put: dict[str, Callable[[Any, Touched], None]] = {
+            kinds.JOB.token: self._put_job,
+            kinds.POD.token: self._put_pod,
+            kinds.PODGROUP.token: self._put_group,
+            kinds.QUEUE.token: self._put_queue,
+            kinds.COMMAND.token: self._put_command,
+            kinds.PRIORITYCLASS.token: self._put_priority,
+        }
+        self._drop: dict[str, Callable[[str, str, Touched], None]] = {
+            kinds.JOB.token: self._drop_job,
+            kinds.POD.token: self._drop_pod,
+            kinds.PODGROUP.token: self._drop_group,
+            kinds.QUEUE.token: self._drop_queue,
+            kinds.COMMAND.token: self._drop_command,
+            kinds.PRIORITYCLASS.token: self._drop_priority,
+        }
+
+    def fold(self, facts: Iterable[Fact]) -> Touched:
+        """Take facts; ValidationError names an object that the cache should not have published."""
+        touched = Touched()
+        for fact in facts:
+            if self._unseen is not None:
+                self._unseen.pop((fact.kind, fact.key), None)
+            if fact.op is Op.PUT:
+                self._put[fact.kind](kinds.decode(kinds.KINDS[fact.kind], fact.body), touched)
+            elif fact.op is Op.DELETE:
+                self._drop[fact.kind](fact.key, fact.uid, touched)
+                self._gone.pop(fact.uid, None)
+        return touched
+
+    def written(self, kind: Kind, answer: bytes) -> Touched:
+        """Take the API server's answer to an own write."""
+        touched = Touched()
+        self._put[kind.token](kinds.decode(kind, answer), touched)
+        return touched
+
+    def deleted(self, kind: Kind, key: str, uid: str) -> Touched:
+        """Take the confirmation that an own delete has removed an object."""
+        touched = Touched()
+        self._gone[uid] = None
+        self._drop[kind.token](key, uid, touched)
+        return touched
+
+    def lost_touch(self) -> None:
+        """STATE starts anew: what it does not name again until `complete` is gone."""
+        self._unseen = dict(self._everything())
+
+    def complete(self) -> Touched:
+        """STATE is whole again: drop what it no longer holds."""
+        touched = Touched()
+        for (kind, key), uid in (self._unseen or {}).items():
+            self._drop[kind](key, uid, touched)
+        self._unseen = None
+        return touched
+
+    def facts_of(self, record: JobRecord) -> JobFacts:
+        """Return what a pass over a job reads."""
+        queue = record.job.spec.queue
+        return JobFacts(
+            job=record.job,
+            problems=record.problems,
+            pods=record.pods,
+            group=record.group,
+            queue=self.queues.get(queue),
+            queue_is_leaf=all(q.spec.parent != queue for q in self.queues.values()),
+            commands=tuple(self._commands_for(record)),
+            priorities=self._priorities,
+            applied=record.applied,
+        )
+
+    def _commands_for(self, record: JobRecord) -> list[Command]:
+        if not self._commands:
+            return []
+        found = [c for c in self._commands.values() if _targets(c, record)]
+        return sorted(found, key=lambda c: (c.metadata.creation_timestamp or "", c.metadata.name))
+
+    def _everything(self) -> Iterable[tuple[tuple[str, str], str]]:
+        for key, record in self.jobs.items():
+            yield (kinds.JOB.token, key), record.uid
+        for key, (uid, _) in self._pod_at.items():
+            yield (kinds.POD.token, key), uid
+        for key, pod in self.bare_pods.items():
+            yield (kinds.POD.token, key), pod.metadata.uid
+        for token, objects in (
+            (kinds.PODGROUP.token, self.groups),
+            (kinds.QUEUE.token, self.queues),
+            (kinds.COMMAND.token, self._commands),
+        ):
+            for key, found in objects.items():
+                yield (token, key), found.metadata.uid
+        for name in self._priorities:
+            yield (kinds.PRIORITYCLASS.token, name), ""
+
+    # Jobs
+
+    def _put_job(self, job: Job, touched: Touched) -> None:
+        key, uid = job.metadata.key, job.metadata.uid
+        if uid in self._gone:
+            return
+        record = self.jobs.get(key)
+        if record is None or record.uid != uid:
+            record = JobRecord(job, self._pods_of[uid], scheduler_name=self._scheduler_names[0])
+            record.group = self._group_of(uid, job.metadata.namespace, job.metadata.name)
+            if key in self.jobs:
+                self._by_uid.pop(self.jobs[key].uid, None)
+            self.jobs[key] = self._by_uid[uid] = record
+        elif not record.take(job):
+            return
+        touched.job(key, urgent=True)
+
+    def _drop_job(self, key: str, uid: str, touched: Touched) -> None:
+        del touched
+        if key in self.jobs and self.jobs[key].uid == uid:
+            del self.jobs[key]
+            self._by_uid.pop(uid, None)
+
+    # Pods
+
+    def _put_pod(self, pod: Pod, touched: Touched) -> None:
+        key, uid = pod.metadata.key, pod.metadata.uid
+        if uid in self._gone:
+            return
+        if needs_group(pod, self._scheduler_names):
+            self.bare_pods[key] = pod
+            touched.bare_pods[key] = None
+        else:
+            self.bare_pods.pop(key, None)
+        found = pod_view(pod)
+        known = self._pod_at.get(key)
+        if known is not None and known[0] != uid:
+            self._drop_pod(key, known[0], touched)
+        if found is None:
+            return
+        owner, view = found
+        before = self._pods_of[owner].get(view.name)
+        if before is not None and before.rv >= view.rv:
+            return
+        self._pods_of[owner][view.name] = view
+        self._pod_at[key] = (uid, owner)
+        self._note(owner, before, view, touched)
+
+    def _drop_pod(self, key: str, uid: str, touched: Touched) -> None:
+        if key in self.bare_pods and self.bare_pods[key].metadata.uid == uid:
+            del self.bare_pods[key]
+        if self._pod_at.get(key, ("", ""))[0] != uid:
+            return
+        _, owner = self._pod_at.pop(key)
+        pods = self._pods_of[owner]
+        before = pods.pop(key.rpartition("/")[2])
+        if not pods and owner not in self._by_uid:
+            del self._pods_of[owner]
+        self._note(owner, before, None, touched)
+
+    def _note(
+        self, owner: str, before: PodView | None, after: PodView | None, touched: Touched
+    ) -> None:
+        record = self._by_uid.get(owner)
+        if record is None:
+            return
+        ours = before is not None and before.uid in self._gone
+        requests = record.changed(before, after, ours=ours)
+        touched.job(record.key, urgent=any(r.event in _URGENT for r in requests))
+
+    # PodGroups
+
+    def _put_group(self, group: PodGroup, touched: Touched) -> None:
+        key, uid = group.metadata.key, group.metadata.uid
+        if uid in self._gone:
+            return
+        known = self.groups.get(key)
+        if known is not None and known.metadata.uid == uid and _rv(known) >= _rv(group):
+            return
+        self.groups[key] = group
+        self._attach(group, group, touched)
+
+    def _drop_group(self, key: str, uid: str, touched: Touched) -> None:
+        known = self.groups.get(key)
+        if known is not None and known.metadata.uid == uid:
+            del self.groups[key]
+            self._attach(known, None, touched)
+
+    def _attach(self, named: PodGroup, now: PodGroup | None, touched: Touched) -> None:
+        owner = named.metadata.controller
+        record = self._by_uid.get(owner.uid) if owner is not None else None
+        if record is not None:
+            record.group = now
+            touched.job(record.key, urgent=True)
+
+    def _group_of(self, uid: str, namespace: str, name: str) -> PodGroup | None:
+        return self.groups.get(f"{namespace}/{name}-{uid}")
+
+    # Queues, commands, priority classes
+
+    def _put_queue(self, queue: Queue, touched: Touched) -> None:
+        name = queue.metadata.name
+        known = self.queues.get(name)
+        if known is not None and known.metadata.uid == queue.metadata.uid:
+            if _rv(known) >= _rv(queue):
+                return
+            same = known.status.state == queue.status.state
+            if same and known.metadata.generation == queue.metadata.generation:
+                self.queues[name] = queue
+                return
+        self.queues[name] = queue
+        touched.queues = True
+        self._touch_jobs_of(name, touched)
+
+    def _drop_queue(self, key: str, uid: str, touched: Touched) -> None:
+        if key in self.queues and self.queues[key].metadata.uid == uid:
+            del self.queues[key]
+            touched.queues = True
+
+    def _touch_jobs_of(self, queue: str, touched: Touched) -> None:
+        """Touch jobs without a PodGroup: they may wait for their queue."""
+        for key, record in self.jobs.items():
+            if record.group is None and record.job.spec.queue == queue:
+                touched.job(key, urgent=False)
+
+    def _put_command(self, command: Command, touched: Touched) -> None:
+        if command.metadata.uid in self._gone or command.target is None:
+            return
+        if command.target.kind == kinds.JOB.kind:
+            self._commands[command.metadata.key] = command
+            touched.job(f"{command.metadata.namespace}/{command.target.name}", urgent=True)
+
+    def _drop_command(self, key: str, uid: str, touched: Touched) -> None:
+        del touched
+        if key in self._commands and self._commands[key].metadata.uid == uid:
+            del self._commands[key]
+
+    def _put_priority(self, found: PriorityClass, touched: Touched) -> None:
+        del touched
+        self._priorities[found.metadata.name] = found.value
+
+    def _drop_priority(self, key: str, uid: str, touched: Touched) -> None:
+        del uid, touched
+        self._priorities.pop(key, None)
+
+
+def _rv(found: PodGroup | Queue) -> int:
+    return int(found.metadata.resource_version or 0)
+
+
+def _targets(command: Command, record: JobRecord) -> bool:
+    target = command.target
+    if target is None or command.metadata.namespace != record.job.metadata.namespace:
+        return False
+    return target.name == record.job.metadata.name and target.uid in {"", record.uid}

@@ -1,0 +1,246 @@
+"""Puts the controller together: the one place where its parts are made and wired."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from services.controller.adapters.announcer import Announcer
+from services.controller.adapters.bare import BarePods
+from services.controller.adapters.cloudevents import job_phase
+from services.controller.adapters.feed import Feed
+from services.controller.adapters.jobs import JobWorker
+from services.controller.adapters.ownership import PARTITIONS, Ownership
+from services.controller.adapters.queues import QueueKeeper
+from services.controller.adapters.recorder import Recorder
+from services.controller.adapters.replica import KINDS, Replica, Touched
+from services.controller.adapters.shares import Shares, StreamDeclarer
+from services.controller.adapters.writer import Writer
+from services.controller.metrics import ControllerMetrics
+from services.controller.settings import ControllerSettings
+from shared.bus.lease import Lease
+from shared.bus.members import Members
+from shared.bus.nats import NatsBus, from_settings
+from shared.bus.partitions import Partitions
+from shared.bus.state import StateFollower
+from shared.contracts.streams import Streams, streams
+from shared.contracts.subjects import Subjects
+from shared.kube.client import Kube
+from shared.kube.config import connect
+from shared.runtime.backoff import Backoff
+from shared.runtime.mailbox import Mailbox
+from shared.runtime.service import Context
+from shared.runtime.supervise import Part
+
+SERVICE: Final = "controller"
+_EVENT_CONNECTIONS: Final = 8
+
+
+async def build(settings: ControllerSettings, context: Context) -> Sequence[Part]:
+    """Return the parts of a controller; connections come up, and back, while they run."""
+    kube = await connect(
+        settings.kubeconfig or None,
+        user_agent=f"pumice-{SERVICE}",
+        qps=settings.kube_api_qps,
+        burst=settings.kube_api_burst,
+        max_connections=settings.requests_most + _EVENT_CONNECTIONS,
+        request_timeout_s=settings.request_timeout,
+        clock=context.clock,
+    )
+    bus = from_settings(
+        settings,
+        service=SERVICE,
+        instance=context.instance,
+        clock=context.clock,
+        log=context.log,
+        on_status=context.readiness.gate("nats").set,
+    )
+    return _Wiring(settings, context, kube, bus).parts()
+
+
+class _Wiring:
+    """Makes the parts; lives only during `build`."""
+
+    def __init__(
+        self, settings: ControllerSettings, context: Context, kube: Kube, bus: NatsBus
+    ) -> None:
+        self._settings = settings
+        self._context = context
+        self._kube = kube
+        self._bus = bus
+        self._streams: Streams = streams(settings.cluster)
+        self._subjects = Subjects(cluster=settings.cluster)
+        self._metrics = ControllerMetrics(context.metrics)
+        self._replica = Replica(scheduler_names=settings.scheduler_name)
+        self._ownership = Ownership(clock=context.clock)
+        self._recorder = Recorder(
+            kube,
+            instance=context.instance,
+            clock=context.clock,
+            metrics=self._metrics,
+            log=context.log,
+        )
+        self._announcer = Announcer(
+            bus.publisher(self._streams.events.name),
+            subjects=self._subjects,
+            encode=job_phase,
+            clock=context.clock,
+            log=context.log,
+        )
+        self._feed = self._make_feed()
+        self._jobs = self._make_jobs()
+        self._bare = self._make_bare()
+        self._queues = self._make_queues()
+
+    def parts(self) -> Sequence[Part]:
+        """Return everything that has to run."""
+        context = self._context
+        members = Members(
+            self._bus,
+            stream=self._streams.lease.name,
+            subjects=self._subjects,
+            service=SERVICE,
+            instance=context.instance,
+            clock=context.clock,
+            log=context.log,
+        )
+        return [
+            self._bus,
+            StreamDeclarer(
+                self._bus,
+                (self._streams.lease, self._streams.events),
+                clock=context.clock,
+                gate=context.readiness.gate("streams"),
+            ),
+            members,
+            self._shares(members),
+            self._feed,
+            self._jobs,
+            self._bare,
+            self._queues,
+            self._recorder,
+            self._announcer,
+        ]
+
+    def _touch(self, touched: Touched) -> None:
+        """Tell every worker what deserves a look."""
+        self._jobs.touch(touched)
+        self._bare.touch(touched)
+        self._queues.touch(touched)
+
+    def _synced(self) -> None:
+        self._jobs.touch_all()
+        self._bare.touch_all()
+        self._queues.poke()
+
+    def _is_synced(self) -> bool:
+        return self._feed.synced
+
+    def _mailbox(self, name: str) -> Mailbox[str]:
+        context = self._context
+        return Mailbox(
+            name,
+            capacity=self._settings.jobs_most,
+            clock=context.clock,
+            backoff=Backoff(first_s=0.1, cap_s=10.0, rng=context.rng),
+            log=context.log,
+            metrics=context.mailboxes,
+        )
+
+    def _make_feed(self) -> Feed:
+        context = self._context
+        follower = StateFollower(
+            self._bus,
+            stream=self._streams.state.name,
+            subjects=self._subjects,
+            kinds=[kind.token for kind in KINDS],
+            clock=context.clock,
+            log=context.log,
+        )
+        return Feed(
+            follower,
+            self._replica,
+            touch=self._touch,
+            on_synced=self._synced,
+            gate=context.readiness.gate("state"),
+            metrics=self._metrics,
+            log=context.log,
+        )
+
+    def _make_jobs(self) -> JobWorker:
+        context, settings = self._context, self._settings
+        writer = Writer(
+            self._kube,
+            self._replica,
+            recorder=self._recorder,
+            touch=self._touch,
+            under_way=asyncio.Semaphore(settings.requests_most),
+            clock=context.clock,
+            metrics=self._metrics,
+        )
+        return JobWorker(
+            replica=self._replica,
+            ownership=self._ownership,
+            writer=writer,
+            mailbox=self._mailbox("jobs"),
+            recorder=self._recorder,
+            announcer=self._announcer,
+            is_synced=self._is_synced,
+            max_refusals=settings.max_requeue_num,
+            workers=settings.worker_threads,
+            clock=context.clock,
+            faults=context.faults,
+            metrics=self._metrics,
+            log=context.log,
+        )
+
+    def _make_bare(self) -> BarePods:
+        context, settings = self._context, self._settings
+        return BarePods(
+            self._kube,
+            self._replica,
+            ownership=self._ownership,
+            mailbox=self._mailbox("bare-pods"),
+            is_synced=self._is_synced,
+            touch=self._touch,
+            inherit=settings.inherit_owner_annotations,
+            workers=settings.worker_threads_for_podgroup,
+            metrics=self._metrics,
+            log=context.log,
+        )
+
+    def _make_queues(self) -> QueueKeeper:
+        context = self._context
+        return QueueKeeper(
+            self._kube,
+            self._replica,
+            ownership=self._ownership,
+            is_synced=self._is_synced,
+            touch=self._touch,
+            clock=context.clock,
+            metrics=self._metrics,
+            log=context.log,
+        )
+
+    def _shares(self, members: Members) -> Shares:
+        context = self._context
+        leases = [
+            Lease(
+                self._bus,
+                stream=self._streams.lease.name,
+                subject=self._subjects.lease(f"{SERVICE}-p{number}"),
+                holder=f"{context.instance}-{context.rng.randrange(16**8):08x}",
+                clock=context.clock,
+            )
+            for number in range(PARTITIONS)
+        ]
+        partitions = Partitions(
+            self._bus,
+            leases,
+            stream=self._streams.lease.name,
+            members=members,
+            service=SERVICE,
+            instance=context.instance,
+            clock=context.clock,
+            log=context.log,
+        )
+        return Shares(partitions, self._ownership)

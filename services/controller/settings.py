@@ -1,0 +1,45 @@
+"""What can be set about the controller; flags bear Volcano's names (M04)."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from shared.runtime.common import CommonSettings
+from shared.runtime.values import Seconds
+
+
+class ControllerSettings(CommonSettings, frozen=True, kw_only=True):
+    """Settings of one controller process."""
+
+    scheduler_name: Annotated[
+        tuple[str, ...],
+        Meta(description="schedulers whose pods get groups; jobs without one get the first"),
+    ] = ("volcano",)
+    worker_threads: Annotated[int, Meta(description="jobs looked at at once", ge=1)] = 50
+    worker_threads_for_podgroup: Annotated[
+        int, Meta(description="bare pods looked at at once", ge=1)
+    ] = 5
+    max_requeue_num: Annotated[
+        int,
+        Meta(description="refusals in a row after which a job is terminated; -1: never", ge=-1),
+    ] = 15
+    inherit_owner_annotations: Annotated[
+        bool, Meta(description="groups of bare pods inherit volcano.sh/ annotations of the owner")
+    ] = True
+    kube_api_qps: Annotated[
+        float, Meta(description="most API requests per second; 0: no bound", ge=0)
+    ] = 2000.0
+    kube_api_burst: Annotated[
+        int, Meta(description="API requests that may go out at once", ge=1)
+    ] = 2000
+    requests_most: Annotated[int, Meta(description="most API requests under way", ge=1)] = 64
+    request_timeout: Annotated[
+        Seconds, Meta(description="time for one answer of the API server", gt=0)
+    ] = Seconds(10.0)
+    jobs_most: Annotated[
+        int, Meta(description="jobs that may wait for a look before readers wait", ge=1)
+    ] = 200_000
+    leader_elect: Annotated[
+        bool,
+        Meta(description="accepted for Volcano's sake: replicas share the work, none leads (M02)"),
+    ] = True
