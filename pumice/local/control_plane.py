@@ -25,7 +25,7 @@ from pumice.local.files import write_private
 from pumice.local.kubeconfig import Entry, write_kubeconfig
 from pumice.local.nats import NatsServer
 from pumice.local.ports import LOOPBACK, claim, free_port
-from pumice.local.process import Process, ProcessSpec
+from pumice.local.process import Probe, Process, ProcessSpec
 
 START_S: Final = 90.0
 STAGES: Final = Path(__file__).with_name("stages.yaml")
@@ -122,44 +122,35 @@ class ControlPlane:
             on_failure.pop_all()
 
     async def _start_kubernetes(self) -> None:
-        await self.start_etcd()
-        await self.start_apiserver()
-        for name in ("kube-controller-manager", "kwok"):
-            self.processes[name].start()
-        async with admin.connect(self.url, self.pki) as client:
-            await self.processes["kube-controller-manager"].ready(
-                client.accounts_ready, deadline_s=START_S
-            )
-        await self.processes["kwok"].ready(self._kwok_probe, deadline_s=START_S)
+        await self.start_program("etcd")
+        await self.start_program("kube-apiserver")
+        async with asyncio.TaskGroup() as tasks:
+            for name in ("kube-controller-manager", "kwok"):
+                tasks.create_task(self.start_program(name), name=name)
 
-    async def start_etcd(self) -> None:
-        """Start etcd alone, for example after a test has killed it."""
-        self.processes["etcd"].start()
-        await self.processes["etcd"].ready(lambda: _listens(self._etcd_port), deadline_s=START_S)
-
-    async def start_apiserver(self) -> None:
-        """Start the API server alone and wait until it says that it is ready."""
-        self.processes["kube-apiserver"].start()
+    async def start_program(self, name: str) -> None:
+        """Start one program and wait until it does its work."""
+        process = self.processes[name]
+        if name == "nats-server":
+            await self.nats.start()
+            return
+        process.start()
         async with admin.connect(self.url, self.pki) as client:
-            await self.processes["kube-apiserver"].ready(client.probe, deadline_s=START_S)
+            probes: dict[str, Probe] = {
+                "etcd": lambda: _listens(self._etcd_port),
+                "kube-apiserver": client.probe,
+                "kube-controller-manager": client.accounts_ready,
+                "kwok": lambda: _listens(self._kwok_port),
+            }
+            await process.ready(probes[name], deadline_s=START_S)
 
     async def restart(self, name: str, *, kill: bool = False) -> None:
         """Stop (or kill -9) one program and start it again on its port and data."""
-        if name == "nats-server":
-            await self.nats.restart(kill=kill)
-            return
-        process = self.processes[name]
         if kill:
-            process.kill()
+            self.processes[name].kill()
         else:
-            await process.stop()
-        match name:
-            case "etcd":
-                await self.start_etcd()
-            case "kube-apiserver":
-                await self.start_apiserver()
-            case _:
-                process.start()
+            await self.processes[name].stop()
+        await self.start_program(name)
 
     async def stop(self) -> None:
         """Stop everything, clients first; what is not gone after its grace is killed."""
@@ -292,9 +283,6 @@ class ControlPlane:
             f"--server-address={LOOPBACK}:{self._kwok_port}",
             "--v=WARN",
         ]
-
-    async def _kwok_probe(self) -> str:
-        return await _listens(self._kwok_port)
 
 
 async def _listens(port: int) -> str:

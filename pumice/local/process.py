@@ -11,10 +11,12 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 import msgspec
 
@@ -23,6 +25,7 @@ from pumice.local.errors import LocalError
 GUARD: Final = Path(__file__).with_name("guard.py")
 POLL_S: Final = 0.02
 _TAIL_BYTES: Final = 8192
+_RELAYED_KEPT: Final = 20
 
 Probe = Callable[[], Awaitable[str]]
 """Asks a program whether it is ready: "" when it is, else what is missing."""
@@ -34,8 +37,9 @@ class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     argv: tuple[str, ...]
     """Program (an absolute path) and arguments; never a credential, `ps` shows them."""
-    log: Path
-    """File that gets stdout and stderr; a restart appends."""
+    log: Path | None
+    """File that gets stdout and stderr; a restart appends. None: lines go to our own stderr, with
+    the name in front."""
     environ: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Added to this process's own environment."""
     cwd: Path | None = None
@@ -47,6 +51,7 @@ class Process:
     def __init__(self, spec: ProcessSpec) -> None:
         self.spec = spec
         self._child: subprocess.Popen[bytes] | None = None
+        self._relayed: deque[str] = deque(maxlen=_RELAYED_KEPT)
 
     @property
     def name(self) -> str:
@@ -70,18 +75,33 @@ class Process:
         program = Path(self.spec.argv[0])
         if not os.access(program, os.X_OK):
             raise LocalError(f"{self.name}: {program} is missing or cannot be executed")
-        guard = (sys.executable, "-I", "-S", str(GUARD), str(os.getpid()))
+        if self.spec.log is None:
+            self._child = self._spawn(subprocess.PIPE)
+            reader = threading.Thread(target=self._relay, args=(self._child.stdout,), daemon=True)
+            reader.start()
+            return
         self.spec.log.parent.mkdir(parents=True, exist_ok=True)
         with self.spec.log.open("ab") as log:
-            self._child = subprocess.Popen(
-                (*guard, *self.spec.argv),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=self.spec.cwd,
-                env={**os.environ, **self.spec.environ},
-                start_new_session=True,
-            )
+            self._child = self._spawn(log.fileno())
+
+    def _spawn(self, output: int) -> "subprocess.Popen[bytes]":
+        guard = (sys.executable, "-I", "-S", str(GUARD), str(os.getpid()))
+        return subprocess.Popen(
+            (*guard, *self.spec.argv),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=self.spec.cwd,
+            env={**os.environ, **self.spec.environ},
+            start_new_session=True,
+        )
+
+    def _relay(self, output: IO[bytes]) -> None:
+        with output:
+            for raw in output:
+                line = raw.decode(errors="replace").rstrip()
+                self._relayed.append(line)
+                sys.stderr.write(f"{self.name:<10} | {line}\n")
 
     async def ready(self, probe: Probe, *, deadline_s: float) -> None:
         """Wait until `probe` answers "".
@@ -103,8 +123,7 @@ class Process:
                 return
             if time.monotonic() > end:
                 raise LocalError(
-                    f"{self.name} is not ready after {deadline_s:.0f} s: {missing}; "
-                    f"log: {self.spec.log}"
+                    f"{self.name} is not ready after {deadline_s:.0f} s: {missing}{self._where()}"
                 )
             await asyncio.sleep(POLL_S)
 
@@ -154,12 +173,15 @@ class Process:
         if code is None:
             return f"{self.name} is running"
         how = f"exited with {code}" if code >= 0 else f"was killed by {_signal_name(-code)}"
-        return f"{self.name} {how}: {self.last_words()}; log: {self.spec.log}"
+        return f"{self.name} {how}: {self.last_words()}{self._where()}"
+
+    def _where(self) -> str:
+        return f"; log: {self.spec.log}" if self.spec.log else ""
 
     def last_words(self) -> str:
-        """Return the last line of the log that is not empty."""
-        lines = tail(self.spec.log, lines=1)
-        return lines[0] if lines else "it wrote nothing"
+        """Return the last line that the program has written."""
+        lines = tail(self.spec.log, lines=1) if self.spec.log else list(self._relayed)
+        return lines[-1] if lines else "it wrote nothing"
 
 
 def tail(log: Path, *, lines: int) -> list[str]:

@@ -1,0 +1,215 @@
+"""Builds the parts that are nowhere to be found from their pinned Go modules, once per user.
+
+Called by `pumice parts build`, `pumice up` and the demo. Each folder below `gomods` is one module:
+`go.mod` and `go.sum` pin every source by its hash, and come from wherever the person's Go is set
+up to fetch modules. What Go has compiled is kept in a build cache of ours until everything is
+there, so that a build which was cut off goes on where it was; then it is removed, because it
+is several times the size of the result. A second build waits for the first one and finds its work.
+"""
+
+import asyncio
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from pumice.local.errors import LocalError
+from pumice.local.golang import Go, find_go
+from pumice.local.lock import exclusive
+from pumice.local.parts import PARTS, Found, cache_dir, find_all, parts_dir, require
+from pumice.local.process import Process, ProcessSpec
+from pumice.local.versions import versions
+
+GOMODS: Final = Path(__file__).with_name("gomods")
+DISK_BYTES: Final = 6 * 1024**3
+"""Free disk that a complete build needs: 1.3 GB of sources, 3.5 GB of build cache, the result."""
+PROGRESS_S: Final = 5.0
+_LOOK_S: Final = 0.1
+
+Report = Callable[[str], None]
+
+
+class Module(msgspec.Struct, frozen=True, kw_only=True):
+    """How one Go module is built."""
+
+    name: str
+    packages: tuple[str, ...]
+    """Go packages, one program each, named after its last element."""
+    count: int
+    """About how many packages are compiled when nothing is cached, for the progress line."""
+    minutes: int
+    """About how long that takes on two cores."""
+
+
+MODULES: Final = (  # the largest first: the others then find much of theirs compiled
+    Module(
+        name="kubernetes",
+        packages=(
+            "k8s.io/kubernetes/cmd/kube-apiserver",
+            "k8s.io/kubernetes/cmd/kube-controller-manager",
+        ),
+        count=2420,
+        minutes=5,
+    ),
+    Module(name="etcd", packages=(".",), count=350, minutes=1),
+    Module(name="kwok", packages=("sigs.k8s.io/kwok/cmd/kwok",), count=545, minutes=1),
+)
+
+
+async def ensure(
+    report: Report,
+    *,
+    names: Iterable[str] = tuple(PARTS),
+    environ: Mapping[str, str] = os.environ,
+) -> dict[str, Path]:
+    """Return the path per part, after building what is missing; `report` gets lines for a person.
+
+    Raises LocalError: no Go, too little disk, a failed build (with Go's last line), or a part
+    that only a wheel brings.
+    """
+    names = tuple(names)
+    if not _to_build(find_all(names, environ)):
+        return require(names, environ)
+    lock = cache_dir(environ) / "build.lock"
+    async with exclusive(lock, purpose="builds the parts", report=report):
+        modules = _to_build(find_all(names, environ))  # the holder before us may have built them
+        if modules:
+            await _build(modules, find_go(environ), report, environ)
+    return require(names, environ)
+
+
+def _to_build(found: Mapping[str, Found]) -> list[Module]:
+    missing = {entry.part.module for entry in found.values() if entry.path is None}
+    return [module for module in MODULES if module.name in missing]
+
+
+async def _build(
+    modules: Sequence[Module], go: Go, report: Report, environ: Mapping[str, str]
+) -> None:
+    home = cache_dir(environ)
+    go_cache = home / "go-build"
+    _check_disk(home, go_cache)
+    names = ", ".join(f"{module.name} {versions().parts[module.name]}" for module in modules)
+    report(
+        f"building {names} with Go {go.version}: about {sum(m.minutes for m in modules)} min on two"
+        " cores (only once), up to 5 GB of disk while it builds, 350 MB afterwards;"
+        " it can be interrupted and goes on where it was"
+    )
+    for module in modules:
+        await _build_module(module, go, go_cache, report, environ)
+    await asyncio.to_thread(shutil.rmtree, go_cache, ignore_errors=True)
+
+
+def _check_disk(home: Path, go_cache: Path) -> None:
+    free = shutil.disk_usage(home).free
+    if free < DISK_BYTES and not go_cache.exists():
+        raise LocalError(
+            f"building the parts needs {DISK_BYTES / 1e9:.0f} GB of disk and {home} has only"
+            f" {free / 1e9:.1f} GB free; make room, or set XDG_CACHE_HOME to another disk"
+        )
+
+
+async def _build_module(
+    module: Module, go: Go, go_cache: Path, report: Report, environ: Mapping[str, str]
+) -> None:
+    target = parts_dir(module.name, environ)
+    draft = target.with_name(f".{target.name}.draft")
+    await asyncio.to_thread(shutil.rmtree, draft, ignore_errors=True)
+    draft.mkdir(parents=True)
+    log = cache_dir(environ) / f"build-{module.name}.log"
+    log.unlink(missing_ok=True)
+    process = Process(
+        ProcessSpec(
+            name=f"go build ({module.name})",
+            argv=_go_build(module, go, draft),
+            log=log,
+            cwd=GOMODS / module.name,
+            environ={
+                "CGO_ENABLED": "0",
+                "GOCACHE": str(go_cache),
+                "GOTOOLCHAIN": "local",
+                "GOWORK": "off",
+            },
+        )
+    )
+    begin = time.monotonic()
+    try:
+        process.start()
+        await _follow(process, module, log, report)
+    finally:
+        process.kill()
+    if process.exit_code:
+        raise LocalError(process.obituary())
+    await asyncio.to_thread(_move_into_place, draft, target)
+    report(f"{module.name}: built in {_duration(time.monotonic() - begin)}")
+
+
+def _go_build(module: Module, go: Go, draft: Path) -> tuple[str, ...]:
+    nice = shutil.which("nice")
+    return (
+        *((nice, "-n", "10") if nice else ()),
+        str(go.path),
+        "build",
+        "-mod=readonly",
+        "-buildvcs=false",
+        "-trimpath",
+        "-v",
+        "-ldflags",
+        f"-s -w {_stamps(module.name)}",
+        "-o",
+        f"{draft}{os.sep}",
+        *module.packages,
+    )
+
+
+def _stamps(module: str) -> str:
+    """Return the linker flags that tell a program its release; Kubernetes' default is 0.0.0."""
+    if module != "kubernetes":
+        return ""
+    version = versions().parts["kubernetes"]
+    major, minor, _ = version.split(".")
+    values = {
+        "gitVersion": f"v{version}",
+        "gitMajor": major,
+        "gitMinor": minor,
+        "gitTreeState": "archive",
+    }
+    package = "k8s.io/component-base/version"
+    return " ".join(f"-X {package}.{key}={value}" for key, value in values.items())
+
+
+async def _follow(process: Process, module: Module, log: Path, report: Report) -> None:
+    """Wait for the build; tell every few seconds how far it is."""
+    begin = told = time.monotonic()
+    while process.exit_code is None:
+        await asyncio.sleep(_LOOK_S)
+        if time.monotonic() - told >= PROGRESS_S:
+            told = time.monotonic()
+            report(f"{module.name}: {_progress(log, module)}, {_duration(told - begin)}")
+
+
+def _progress(log: Path, module: Module) -> str:
+    """Say how far a build is, from what `go build -v` has written so far."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    fetched = sum(line.startswith("go: downloading") for line in lines)
+    compiled = len(lines) - fetched
+    if compiled == 0:
+        return f"{fetched} modules fetched" if fetched else "looking for what changed"
+    if compiled >= module.count:
+        return f"{compiled} packages compiled, nearly there"
+    return f"{compiled} of about {module.count} packages compiled"
+
+
+def _move_into_place(draft: Path, target: Path) -> None:
+    """Rename a complete folder to its final name, so that nobody ever sees half of it."""
+    shutil.rmtree(target, ignore_errors=True)
+    draft.rename(target)
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

@@ -1,0 +1,194 @@
+"""Our services as processes: how each is started, when it is ready, and that it comes back.
+
+Used by the local stack and by `pumice run`. A service is always `python -P -m services.<name>`
+with a listen address that was chosen here, so that its `/readyz` can be asked. Whoever dies is
+started again after a growing delay; whoever ends before it was ready once will not get better by
+itself, and that is an error.
+"""
+
+import asyncio
+import random
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+import msgspec
+
+from pumice.local.errors import LocalError
+from pumice.local.nats import NatsServer
+from pumice.local.ports import LOOPBACK, claim
+from pumice.local.process import Process, ProcessSpec
+from shared.runtime.backoff import Backoff
+
+SERVICES: Final = ("cache", "scheduler", "binder", "controller")
+READY_S: Final = 60.0
+_TELL_S: Final = 10.0
+_STABLE_S: Final = 60.0
+"""A program that ran this long starts its back-off from the beginning."""
+
+Report = Callable[[str], None]
+
+
+class Wiring(msgspec.Struct, frozen=True, kw_only=True):
+    """What the services of one stack have in common."""
+
+    kubeconfig: Path | None
+    """None: each finds its cluster itself ($KUBECONFIG, or its own account in a pod)."""
+    nats_url: str
+    nats: NatsServer | None = None
+    """Our own server, which gives each service its user; None: the environment has credentials."""
+    cluster: str = "local"
+    logs: Path | None = None
+    """Directory of the logs; None: to our own stderr."""
+    log_format: str = "json"
+
+
+class Service:
+    """One process of one service."""
+
+    def __init__(
+        self,
+        service: str,
+        wiring: Wiring,
+        *,
+        instance: str = "",
+        flags: Iterable[str] = (),
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        """`instance` tells replicas apart; `flags` come last, so that they win."""
+        self.service = service
+        self.name = instance or service
+        flags = tuple(flags)
+        self.address = _given(flags, "listen-address") or f"{LOOPBACK}:0"
+        host, _, port = self.address.rpartition(":")
+        self.port = claim(int(port or 0), owner=self.name, flag=f"--{service}.listen-address")
+        self.address = f"{host or '0.0.0.0'}:{self.port}"  # noqa: S104 - what an empty host means
+        given = dict(environ or {})
+        if wiring.nats is not None:
+            given = {**wiring.nats.environ(service), **given}
+        self.process = Process(
+            ProcessSpec(
+                name=self.name,
+                argv=(*_program(service), *self._common(wiring), *flags, self._listen()),
+                log=wiring.logs / f"{self.name}.log" if wiring.logs else None,
+                environ=given,
+            )
+        )
+
+    def _common(self, wiring: Wiring) -> list[str]:
+        flags = [
+            f"--nats={wiring.nats_url}",
+            f"--cluster={wiring.cluster}",
+            f"--log-format={wiring.log_format}",
+        ]
+        if wiring.kubeconfig is not None:
+            flags.append(f"--kubeconfig={wiring.kubeconfig}")
+        return flags
+
+    def _listen(self) -> str:
+        return f"--listen-address={self.address}"
+
+    async def start(self) -> None:
+        """Start the process and wait until it is ready. Raises LocalError when it is not."""
+        self.process.start()
+        await self.ready()
+
+    async def ready(self, *, deadline_s: float = READY_S) -> None:
+        """Wait until `/readyz` says so; LocalError when the process ends or the time passes."""
+        await self.process.ready(self.probe, deadline_s=deadline_s)
+
+    async def probe(self) -> str:
+        """Return "" when the service is ready, else its own words about what it waits for."""
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2.0)) as session,
+                session.get(f"http://{LOOPBACK}:{self.port}/readyz") as answer,
+            ):
+                text = " ".join((await answer.text()).split())
+                return "" if answer.ok else text or f"/readyz answers {answer.status}"
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            return str(error) or type(error).__name__
+
+
+def _program(service: str) -> tuple[str, ...]:
+    return (sys.executable, "-P", "-m", f"services.{service}")
+
+
+def _given(flags: Iterable[str], name: str) -> str:
+    """Return the value that `--name=value` has among flags; the last one counts."""
+    values = [flag.partition("=")[2] for flag in flags if flag.startswith(f"--{name}=")]
+    return values[-1] if values else ""
+
+
+async def all_ready(services: Iterable[Service], *, report: Report, patient: bool) -> None:
+    """Wait until every service is ready, and tell from time to time who is not, and why.
+
+    Raises LocalError when a process ends, or, unless `patient`, when READY_S pass.
+    """
+    waiting = {service.name: service for service in services}
+    begin = told = time.monotonic()
+    while waiting:
+        missing = {}
+        for name, service in list(waiting.items()):
+            if not service.process.pid:
+                raise LocalError(service.process.obituary())
+            if text := await service.probe():
+                missing[name] = text
+            else:
+                del waiting[name]
+        now = time.monotonic()
+        if missing and not patient and now - begin > READY_S:
+            raise LocalError(f"not ready after {READY_S:.0f} s: {_list(missing)}")
+        if missing and now - told >= _TELL_S:
+            told = now
+            report(f"waiting for {_list(missing)}")
+        if missing:
+            await asyncio.sleep(0.05)
+
+
+def _list(missing: Mapping[str, str]) -> str:
+    return "; ".join(f"{name} ({text})" for name, text in missing.items())
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """A program that the keeper starts again when it dies."""
+
+    process: Process
+    start: Callable[[], Awaitable[None]]
+    """Starts it and waits until it does its work."""
+
+
+class Keeper:
+    """Starts programs again when they die: after a growing, jittered delay, and says so."""
+
+    def __init__(self, kept: Iterable[Kept], *, report: Report) -> None:
+        self._kept = list(kept)
+        self._report = report
+        self._rng = random.Random()  # noqa: S311 - jitter
+
+    async def run(self) -> None:
+        """Look after the programs until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for entry in self._kept:
+                tasks.create_task(self._keep(entry), name=f"keep-{entry.process.name}")
+
+    async def _keep(self, entry: Kept) -> None:
+        backoff = Backoff(first_s=0.2, cap_s=10.0, rng=self._rng)
+        while True:
+            begin = time.monotonic()
+            await entry.process.exited()
+            if time.monotonic() - begin > _STABLE_S:
+                backoff.reset()
+            delay_s = backoff.next_s()
+            self._report(f"{entry.process.obituary()}; starting it again in {delay_s:.1f} s")
+            await asyncio.sleep(delay_s)
+            try:
+                await entry.start()
+            except LocalError as error:
+                self._report(str(error))
+                entry.process.kill()
+            else:
+                self._report(f"{entry.process.name} is back (pid {entry.process.pid})")

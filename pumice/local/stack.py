@@ -1,0 +1,133 @@
+"""The whole local stack in one object: the control plane, fake nodes and our services.
+
+The demo, `pumice up` (through `holder`) and the restart tests use it as an async context manager:
+
+    async with LocalStack(StackOptions(plane=Options(directory=d)), await ensure(print)) as stack:
+        ...  # stack.plane.kubeconfig, stack.services["cache"].process.kill(), stack.keeper().run()
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Final, Self
+
+import msgspec
+
+from pumice.local.admin import NodeShape
+from pumice.local.control_plane import ControlPlane, Options
+from pumice.local.errors import LocalError
+from pumice.local.services import SERVICES, Keeper, Kept, Service, Wiring, all_ready
+
+CRDS: Final = Path(__file__).parents[2] / "k8s" / "crds"
+_STOP_S: Final = 12.0
+
+
+class StackOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a caller may choose."""
+
+    plane: Options
+    nodes: NodeShape = NodeShape()
+    services: tuple[str, ...] = SERVICES
+    """Services to start; repeat a name for replicas. Empty: the control plane alone."""
+    flags: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    """Further flags per service."""
+    crds: Path = CRDS
+
+
+def _quiet(_: str) -> None:
+    """Take a line of progress and keep it."""
+
+
+class LocalStack:
+    """Starts everything in order and leaves nothing running, however it ends."""
+
+    def __init__(
+        self,
+        options: StackOptions,
+        binaries: Mapping[str, Path],
+        *,
+        report: Callable[[str], None] = _quiet,
+    ) -> None:
+        if options.services and not options.crds.is_dir():
+            raise LocalError(f"the CRDs are not at {options.crds}: run from a checkout of Pumice")
+        self.options = options
+        self.plane = ControlPlane(options.plane, binaries)
+        self.services: dict[str, Service] = {}
+        self._report = report
+        wiring = Wiring(
+            kubeconfig=self.plane.kubeconfig,
+            nats_url=self.plane.nats.url,
+            nats=self.plane.nats,
+            cluster=options.plane.cluster,
+            logs=self.plane.logs,
+        )
+        for service in options.services:
+            instance = _next_name(service, self.services)
+            self.services[instance] = Service(
+                service, wiring, instance=instance, flags=options.flags.get(service, ())
+            )
+
+    async def start(self) -> None:
+        """Start everything and wait until it is ready.
+
+        Raises LocalError that names who is not and why, after stopping what had been started.
+        """
+        async with AsyncExitStack() as on_failure:
+            on_failure.push_async_callback(self.stop)
+            await self.plane.start()
+            self._report(f"the API server answers at {self.plane.url}")
+            if self.options.crds.is_dir():
+                await self.plane.apply_crds(self.options.crds)
+            for service in self.services.values():
+                service.process.start()
+            if self.options.nodes.count:
+                await self.plane.add_nodes(self.options.nodes)
+                self._report(f"{self.options.nodes.count} fake nodes are ready")
+            if self.services:
+                await all_ready(self.services.values(), report=self._report, patient=False)
+                self._report(f"ready: {', '.join(self.services)}")
+            on_failure.pop_all()
+
+    async def stop(self) -> None:
+        """Stop the services, then the control plane."""
+        async with AsyncExitStack() as finally_:
+            finally_.push_async_callback(self.plane.stop)
+            async with asyncio.TaskGroup() as tasks:
+                for service in self.services.values():
+                    tasks.create_task(service.process.stop(grace_s=_STOP_S), name=service.name)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    def keeper(self, *, report: Callable[[str], None] | None = None) -> Keeper:
+        """Return what starts again whoever dies; run it while the stack is up."""
+
+        def kept(name: str) -> Kept:
+            return Kept(
+                process=self.plane.processes[name],
+                start=lambda: self.plane.start_program(name),
+            )
+
+        parts = [kept(name) for name in self.plane.processes]
+        own = [Kept(process=s.process, start=s.start) for s in self.services.values()]
+        return Keeper([*parts, *own], report=report or self._report)
+
+    def deaths(self) -> list[str]:
+        """Return one line per program that has ended and not been started again."""
+        processes = [
+            *self.plane.processes.values(),
+            *(service.process for service in self.services.values()),
+        ]
+        return [process.obituary() for process in processes if process.exit_code is not None]
+
+
+def _next_name(service: str, taken: Mapping[str, object]) -> str:
+    number = 1
+    while (name := service if number == 1 else f"{service}-{number}") in taken:
+        number += 1
+    return name
