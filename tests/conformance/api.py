@@ -30,8 +30,9 @@ def _check_pod(case: dict[str, Any], function: Callable[[Pod], Resource]) -> Non
     if not case.get("featureGates", {}).get("PodLevelResources", True):
         if (pod.get("spec") or {}).get("resources"):
             raise Unsupported("the feature gate PodLevelResources off")
-    for status in (pod.get("status") or {}).get("containerStatuses", []):
-        status.setdefault("name", "c")
+    spec = pod.get("spec") or {}
+    for container in (*spec.get("containers", []), *spec.get("initContainers", [])):
+        container.setdefault("name", "c")
     _compare(case["function"], [function(msgspec.convert(pod, Pod, strict=False))], case["results"])
 
 

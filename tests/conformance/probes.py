@@ -18,11 +18,11 @@ def run_probes(case: dict[str, Any]) -> None:
     """Run a case of kind `scheduler-probe`; raises `Mismatch` or `Unsupported`."""
     if "probes" not in case:
         raise Unsupported("nondeterministic probes")
+    config = config_of(case["conf"])
     for probe in case["probes"]:
         if probe["fn"] not in _PROBES:
             raise Unsupported(f"probe {probe['fn']}")
     replica = replica_of(case["given"])
-    config = config_of(case["conf"])
     session = open_session(replica, config, now=0.0)
     try:
         for probe in case["probes"]:

@@ -50,8 +50,8 @@ def run_scheduler(case: dict[str, Any]) -> None:
     """Run a case of kind `scheduler`; raises `Mismatch` or `Unsupported`."""
     if case.get("options", {}).get("shardingMode"):
         raise Unsupported("sharding")
-    replica = replica_of(case["given"])
     config = config_of(case["conf"])
+    replica = replica_of(case["given"])
     session = open_session(replica, config, now=0.0)
     try:
         run_actions(session, config)

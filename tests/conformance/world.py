@@ -110,6 +110,8 @@ def _group(obj: dict[str, Any]) -> dict[str, Any]:
     obj = copy.deepcopy(obj)
     spec = obj.setdefault("spec", {})
     spec.setdefault("queue", "")
+    if spec["queue"] == "":
+        raise Unsupported("a PodGroup without a queue, which the API cannot hold")
     if spec.get("networkTopology") or spec.get("subGroupPolicy"):
         raise Unsupported("network topology")
     return obj

@@ -66,12 +66,15 @@ class NodeOrder:
         elif not shape.request[CPU_DIM] and not shape.request[MEMORY_DIM]:
             return np.zeros(len(rows), dtype=np.int64)
         have = np.stack([rows.allocatable(dim) for dim in dims])
-        want = np.stack([rows.requested(dim) + shape.request[dim] for dim in dims])
-        return balance(want, have)
+        before = np.stack([rows.requested(dim) for dim in dims])
+        after = before + shape.request[dims][:, None]
+        # 50 … 100 by what the task does to the balance (Kubernetes 1.36).
+        half = _MAX // 2
+        return half + (half + balance(after, have) - balance(before, have)) // 2
 
 
 def balance(want: IntArray, have: IntArray) -> IntArray:
-    """Return 0…100: how evenly the resources of a node would be used. Rows are resources.
+    """Return 50…100: how evenly the resources of a node are used. Rows are resources.
 
     100 less the standard deviation of the used fractions; resources that a node lacks do not count.
     """
