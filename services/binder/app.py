@@ -8,6 +8,7 @@ from services.binder.adapters.cluster import Cluster
 from services.binder.adapters.commands import Commands, Hands
 from services.binder.adapters.desired import DesiredStatuses
 from services.binder.adapters.execute import Executor
+from services.binder.adapters.hold import Holder
 from services.binder.adapters.outcomes import Finished, Outcomes
 from services.binder.adapters.recorder import Recorder
 from services.binder.adapters.statuses import Statuses
@@ -21,6 +22,7 @@ from shared.bus.members import Members
 from shared.bus.nats import NatsBus, from_settings
 from shared.bus.port import Puller
 from shared.contracts.streams import (
+    ConsumerSpec,
     Streams,
     StreamSpec,
     command_consumer,
@@ -180,7 +182,7 @@ class _Wiring:
                 outcomes=outcomes,
                 finished=finished,
                 hands=hands,
-                ack_wait_s=command_consumer(settings.cluster, partition).ack_wait_s,
+                holder=self._holder(command_consumer(settings.cluster, partition)),
                 clock=context.clock,
                 faults=context.faults,
                 metrics=self._metrics,
@@ -190,6 +192,11 @@ class _Wiring:
             )
             for partition, puller in pullers.items()
         ]
+
+    def _holder(self, consumer: ConsumerSpec) -> Holder:
+        return Holder(
+            ack_wait_s=consumer.ack_wait_s, clock=self._context.clock, log=self._context.log
+        )
 
     def _executor(self) -> Executor:
         context = self._context
@@ -219,6 +226,7 @@ class _Wiring:
                 stream=self._streams.desired.name,
                 bus=self._bus,
                 statuses=statuses,
+                holder=self._holder(desired_consumer(self._settings.cluster, partition)),
                 hands=hands,
                 backoff=Backoff(first_s=0.2, cap_s=10.0, rng=context.rng),
                 metrics=self._metrics,

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from services.binder.adapters.execute import Executor
+from services.binder.adapters.hold import Holder
 from services.binder.adapters.outcomes import IntentFinished, Outcomes
 from services.binder.metrics import BinderMetrics
 from shared.bus.port import Delivery, Puller, Reset, Started
@@ -58,7 +59,7 @@ class Commands:
         outcomes: Outcomes,
         finished: IntentFinished,
         hands: Hands,
-        ack_wait_s: float,
+        holder: Holder,
         clock: Clock,
         faults: Faults,
         metrics: BinderMetrics,
@@ -74,7 +75,7 @@ class Commands:
         self._outcomes = outcomes
         self._finished = finished
         self._hands = hands
-        self._pulse_s = ack_wait_s / 3
+        self._holder = holder
         self._clock = clock
         self._faults = faults
         self._metrics = metrics
@@ -95,25 +96,14 @@ class Commands:
                 else:
                     await self._hands.held.acquire()
                     name = f"{self.name} {item.message.sequence}"
-                    group.create_task(self._hold(item, self._epoch), name=name)
+                    group.create_task(self._hold(group, item, self._epoch), name=name)
 
-    async def _hold(self, delivery: Delivery, epoch: int) -> None:
-        """Keep a delivery ours while it is worked on: a long gang outlasts the ack time."""
+    async def _hold(self, group: asyncio.TaskGroup, delivery: Delivery, epoch: int) -> None:
         try:
-            async with asyncio.TaskGroup() as group:
-                pulse = group.create_task(self._pulse(delivery), name="pulse")
+            async with self._holder.held(group, delivery):
                 await self._handle(delivery, epoch)
-                pulse.cancel()
         finally:
             self._hands.held.release()
-
-    async def _pulse(self, delivery: Delivery) -> None:
-        while True:
-            await self._clock.sleep(self._pulse_s)
-            try:
-                await delivery.in_progress()
-            except Retryable as error:
-                self._log.info("delivery_maybe_lost", reason=str(error))
 
     async def _handle(self, delivery: Delivery, epoch: int) -> None:
         try:

@@ -12,6 +12,7 @@ from contextlib import aclosing
 from typing import Protocol
 
 from services.binder.adapters.commands import NEWER_DELAY_S
+from services.binder.adapters.hold import Holder
 from services.binder.adapters.statuses import KIND_OF, Change, Nothing, Statuses
 from services.binder.metrics import BinderMetrics
 from shared.bus.port import Delivery, Message, Puller, Reset, Started
@@ -47,6 +48,7 @@ class DesiredStatuses:
         stream: str,
         bus: DesiredBus,
         statuses: Statuses,
+        holder: Holder,
         hands: asyncio.Semaphore,
         backoff: Backoff,
         metrics: BinderMetrics,
@@ -58,6 +60,7 @@ class DesiredStatuses:
         self._stream = stream
         self._bus = bus
         self._statuses = statuses
+        self._holder = holder
         self._hands = hands
         self._backoff = backoff
         self._metrics = metrics
@@ -75,11 +78,12 @@ class DesiredStatuses:
                 else:
                     await self._hands.acquire()
                     name = f"{self.name} {item.message.sequence}"
-                    group.create_task(self._hold(item), name=name)
+                    group.create_task(self._hold(group, item), name=name)
 
-    async def _hold(self, delivery: Delivery) -> None:
+    async def _hold(self, group: asyncio.TaskGroup, delivery: Delivery) -> None:
         try:
-            await self._handle(delivery)
+            async with self._holder.held(group, delivery):
+                await self._handle(delivery)
         except (Retryable, Conflict) as error:
             await self._later(delivery, error)
         finally:
