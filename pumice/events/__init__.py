@@ -1,0 +1,54 @@
+"""Scheduling events for programs and people: their types, their form on the wire, and a client.
+
+    from pumice.events import GangPlaced, subscribe
+
+    async for received in subscribe("nats://127.0.0.1:4222", types=[GangPlaced]):
+        print(received.sequence, received.event.data.gang)
+
+Events are CloudEvents 1.0 in JSON on a durable stream (design section 7); every program that speaks
+NATS can read them, and `docs/events/asyncapi.yaml` describes them. This package imports nothing of
+Pumice's services, so that it works in a repository that has folders of those names.
+"""
+
+from pumice.events.client import Received, Since, Start, subscribe
+from pumice.events.envelope import CloudEvent, Unknown, decode, encode, source, subject
+from pumice.events.errors import EventsError, NotAllowed, PositionGone, Unreachable
+from pumice.events.types import (
+    CATALOGUE,
+    Event,
+    GangAdmitted,
+    GangPlaced,
+    GangUnschedulable,
+    JobPhaseChanged,
+    LeaderChanged,
+    PodBound,
+    PodEvicted,
+    QueueStateChanged,
+)
+
+__all__ = [
+    "CATALOGUE",
+    "CloudEvent",
+    "Event",
+    "EventsError",
+    "GangAdmitted",
+    "GangPlaced",
+    "GangUnschedulable",
+    "JobPhaseChanged",
+    "LeaderChanged",
+    "NotAllowed",
+    "PodBound",
+    "PodEvicted",
+    "PositionGone",
+    "QueueStateChanged",
+    "Received",
+    "Since",
+    "Start",
+    "Unknown",
+    "Unreachable",
+    "decode",
+    "encode",
+    "source",
+    "subject",
+    "subscribe",
+]

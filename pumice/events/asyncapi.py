@@ -1,0 +1,116 @@
+"""The AsyncAPI document, made from the catalogue.
+
+`python -m pumice.events.asyncapi > docs/events/asyncapi.yaml` writes it; a test fails when the file
+differs.
+"""
+
+import inspect
+import re
+import sys
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from pumice.events.envelope import type_of
+from pumice.events.types import CATALOGUE, Event
+
+_REF: Final = "#/components/schemas/{name}"
+
+
+def schemas() -> dict[str, Any]:
+    """Return the JSON Schema of each event's data, by class name."""
+    _, components = msgspec.json.schema_components(CATALOGUE, ref_template=_REF)
+    return {name: components[name] for name in (each.__name__ for each in CATALOGUE)}
+
+
+def envelope_schema(each: type[Event]) -> dict[str, Any]:
+    """Return the JSON Schema of a whole CloudEvent of one type."""
+    return {
+        "type": "object",
+        "required": ["specversion", "id", "source", "type", "subject", "time", "data"],
+        "properties": {
+            "specversion": {"const": "1.0"},
+            "id": {"type": "string", "minLength": 1},
+            "source": {
+                "type": "string",
+                "description": "/pumice/<cluster>/<service>/<instance>",
+            },
+            "type": {"const": type_of(each)},
+            "subject": {"type": "string", "description": "key of the object it happened to"},
+            "time": {"type": "string", "format": "date-time"},
+            "datacontenttype": {"const": "application/json"},
+            "data": {"$ref": _REF.format(name=each.__name__)},
+        },
+    }
+
+
+def document() -> dict[str, Any]:
+    """Return the AsyncAPI 3.0 document."""
+    return {
+        "asyncapi": "3.0.0",
+        "info": {
+            "title": "Pumice scheduling events",
+            "version": "1.0.0",
+            "description": (
+                "CloudEvents 1.0 (structured JSON) on the JetStream stream "
+                "PUMICE_<cluster>_EVENTS. Kept for 7 days or 1 GiB; replayable by sequence or time."
+            ),
+            "license": {"name": "Apache-2.0"},
+        },
+        "defaultContentType": "application/cloudevents+json",
+        "channels": {_channel(each): _channel_of(each) for each in CATALOGUE},
+        "operations": {
+            f"receive{each.__name__}": {
+                "action": "receive",
+                "channel": {"$ref": f"#/channels/{_channel(each)}"},
+                "summary": _summary(each),
+            }
+            for each in CATALOGUE
+        },
+        "components": {
+            "messages": {each.__name__: _message(each) for each in CATALOGUE},
+            "schemas": schemas(),
+        },
+    }
+
+
+def text() -> str:
+    """Return the document as YAML."""
+    head = "# Made from pumice/events/types.py by python -m pumice.events.asyncapi: do not edit.\n"
+    return head + yaml.safe_dump(document(), sort_keys=False, width=100, allow_unicode=True)
+
+
+def _channel(each: type[Event]) -> str:
+    return re.sub(r"[^a-z]", "-", each.topic)
+
+
+def _summary(each: type[Event]) -> str:
+    return (inspect.getdoc(each) or "").partition("\n")[0]
+
+
+def _channel_of(each: type[Event]) -> dict[str, Any]:
+    return {
+        "address": f"pumice.{{cluster}}.events.{each.topic}.{{namespace}}.{{name}}",
+        "title": _summary(each),
+        "parameters": {
+            "cluster": {"description": "name of the cluster, `local` by default"},
+            "namespace": {"description": "namespace of the object; _ if it is cluster-scoped"},
+            "name": {"description": "name of the object; a dot in it is written %2E"},
+        },
+        "messages": {each.__name__: {"$ref": f"#/components/messages/{each.__name__}"}},
+    }
+
+
+def _message(each: type[Event]) -> dict[str, Any]:
+    return {
+        "name": type_of(each),
+        "title": each.__name__,
+        "summary": _summary(each),
+        "contentType": "application/cloudevents+json",
+        "payload": envelope_schema(each),
+    }
+
+
+if __name__ == "__main__":
+    sys.stdout.write(text())

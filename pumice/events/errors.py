@@ -1,0 +1,26 @@
+"""What a subscriber may have to deal with; each text is one line for a person."""
+
+
+class EventsError(Exception):
+    """Base of what the client raises."""
+
+
+class Unreachable(EventsError):  # noqa: N818 - named by what happened, as are all here
+    """The server, or its stream of events, cannot be reached (and a first contact was wanted)."""
+
+
+class NotAllowed(EventsError):  # noqa: N818
+    """The server refuses the user, or what the user may read."""
+
+
+class PositionGone(EventsError):  # noqa: N818
+    """Events between the wanted position and the oldest kept one are gone.
+
+    `oldest` is the sequence of the oldest event that is kept (0 when there is none), `oldest_time`
+    its time in Unix seconds: subscribe from there to go on with a known gap.
+    """
+
+    def __init__(self, message: str, *, oldest: int, oldest_time: float) -> None:
+        super().__init__(message)
+        self.oldest = oldest
+        self.oldest_time = oldest_time

@@ -1,0 +1,209 @@
+"""One connection to the stream of events: positions, a consumer, batches of messages.
+
+The client asks for batches (pull) and hears a heartbeat each second, so that it neither overflows
+nor waits for ever; a broken connection is for `client` to make anew.
+"""
+
+import asyncio
+import datetime as dt
+import secrets
+from collections.abc import AsyncGenerator
+from typing import Any, Final
+
+import msgspec
+import nats.errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from pumice.events.errors import EventsError, NotAllowed, Unreachable
+
+ANSWER_S: Final = 2.0
+SILENCE_S: Final = 3.0
+BATCH: Final = 256
+NANO: Final = 1_000_000_000
+INBOX: Final = "_INBOX_events"
+"""Replies come below this prefix; the server's user `events` may subscribe to it only."""
+NO_MESSAGE: Final = 10037
+
+
+class Broken(Exception):  # noqa: N818 - never seen outside this package
+    """The connection or the consumer is gone; the text says how."""
+
+
+class Position(msgspec.Struct, frozen=True):
+    """What the stream holds now."""
+
+    created: str
+    first_seq: int
+    last_seq: int
+    first_time: float
+
+
+class _State(msgspec.Struct, frozen=True):
+    first_seq: int
+    last_seq: int
+    first_ts: dt.datetime
+
+
+class _Error(msgspec.Struct, frozen=True):
+    code: int = 0
+    description: str = ""
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    error: _Error | None = None
+    created: str = ""
+    state: _State | None = None
+
+
+async def connect(servers: list[str], *, user: str, password: str) -> Client:
+    """Return a connected client. Raises NotAllowed or Unreachable."""
+    client = Client()
+    trouble: list[str] = []
+
+    async def note(exc: Exception) -> None:
+        trouble.append(str(exc) or type(exc).__name__)
+
+    shown = ", ".join(servers)
+    try:
+        async with asyncio.timeout(ANSWER_S + 1):
+            await client.connect(
+                servers,
+                name="pumice-events",
+                error_cb=note,
+                allow_reconnect=False,
+                max_reconnect_attempts=1,
+                reconnect_time_wait=0,
+                connect_timeout=2,
+                ping_interval=5,
+                max_outstanding_pings=1,
+                inbox_prefix=INBOX,
+                user=user or None,
+                password=password or None,
+            )
+    except (nats.errors.Error, OSError, TimeoutError) as exc:
+        cause = trouble[-1] if trouble else str(exc) or "no answer"
+        if "authorization" in f"{cause} {exc}".lower():
+            raise NotAllowed(f"NATS at {shown} refuses user {user!r} or its password") from exc
+        raise Unreachable(f"cannot reach NATS at {shown}: {cause}") from exc
+    return client
+
+
+class EventStream:
+    """The stream of events over one connected client."""
+
+    def __init__(self, client: Client, stream: str) -> None:
+        self._client = client
+        self._stream = stream
+
+    async def position(self) -> Position:
+        """Return what the stream holds. Raises Unreachable, NotAllowed or Broken."""
+        answer = await self._call(f"STREAM.INFO.{self._stream}", None)
+        if answer.error is not None or answer.state is None:
+            why = answer.error.description if answer.error else "no state"
+            raise Unreachable(f"stream {self._stream}: {why} (are Pumice's services running?)")
+        state = answer.state
+        return Position(
+            created=answer.created,
+            first_seq=state.first_seq,
+            last_seq=state.last_seq,
+            first_time=state.first_ts.timestamp(),
+        )
+
+    async def messages(
+        self, filters: list[str], start: dict[str, Any]
+    ) -> AsyncGenerator[list[tuple[int, bytes]], None]:
+        """Yield (sequence, payload) in batches; an empty batch says that nothing is left now.
+
+        Raises Broken when reading cannot go on over this connection.
+        """
+        name = f"events-{secrets.token_hex(6)}"
+        inbox = f"{INBOX}.{name}"
+        arrived: asyncio.Queue[Msg] = asyncio.Queue()
+
+        async def put(msg: Msg) -> None:
+            arrived.put_nowait(msg)
+
+        await self._client.subscribe(inbox, cb=put)
+        config = {
+            "name": name,
+            "ack_policy": "none",
+            "filter_subjects": filters,
+            "inactive_threshold": 60 * NANO,
+            "mem_storage": True,
+            "num_replicas": 1,
+            **start,
+        }
+        answer = await self._call(
+            f"CONSUMER.CREATE.{self._stream}.{name}",
+            {"stream_name": self._stream, "config": config},
+        )
+        if answer.error is not None:
+            raise EventsError(f"cannot read {self._stream}: {answer.error.description}")
+        live = False
+        while True:
+            await self._ask(name, inbox, wait=live)
+            async for batch, nothing_left in self._taken(arrived, inbox):
+                if batch:
+                    yield batch
+                if nothing_left:
+                    live = True
+                    yield []
+
+    async def _ask(self, name: str, inbox: str, *, wait: bool) -> None:
+        body: dict[str, Any] = {"batch": BATCH, "no_wait": True}
+        if wait:
+            body = {"batch": BATCH, "expires": 30 * NANO, "idle_heartbeat": NANO}
+        try:
+            await self._client.publish(
+                f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{name}",
+                msgspec.json.encode(body),
+                reply=inbox,
+            )
+        except (nats.errors.Error, OSError) as exc:
+            raise Broken(f"connection lost: {exc}") from exc
+
+    async def _taken(
+        self, arrived: asyncio.Queue[Msg], inbox: str
+    ) -> AsyncGenerator[tuple[list[tuple[int, bytes]], bool], None]:
+        """Yield what comes for one request until it is used up."""
+        left = BATCH
+        while left > 0:
+            try:
+                async with asyncio.timeout(SILENCE_S):
+                    pending = [await arrived.get()]
+            except TimeoutError as exc:
+                raise Broken("nothing heard of the server") from exc
+            while not arrived.empty():
+                pending.append(arrived.get_nowait())
+            batch: list[tuple[int, bytes]] = []
+            nothing_left = False
+            for msg in pending:
+                status = (msg.headers or {}).get("Status", "") if msg.subject == inbox else ""
+                if not status:
+                    batch.append((_sequence(msg), msg.data))
+                    left -= 1
+                elif status in ("404", "408"):
+                    nothing_left, left = status == "404", 0
+                elif status != "100":
+                    raise Broken(f"consumer lost: {status}")
+            yield batch, nothing_left
+
+    async def _call(self, operation: str, body: object) -> _Answer:
+        payload = msgspec.json.encode(body) if body is not None else b""
+        try:
+            answer = await self._client.request(f"$JS.API.{operation}", payload, timeout=ANSWER_S)
+        except nats.errors.NoRespondersError as exc:
+            raise Unreachable("JetStream is off, or the user may not use it") from exc
+        except nats.errors.TimeoutError as exc:
+            if self._client.is_connected and "permissions" in str(self._client.last_error).lower():
+                raise NotAllowed(f"this user may not read {self._stream}") from exc
+            raise Broken("no answer from the server") from exc
+        except (nats.errors.Error, OSError) as exc:
+            raise Broken(f"connection lost: {exc}") from exc
+        return msgspec.json.decode(answer.data, type=_Answer)
+
+
+def _sequence(msg: Msg) -> int:
+    tokens = msg.reply.split(".")
+    return int(tokens[-4])

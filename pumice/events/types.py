@@ -1,0 +1,188 @@
+"""The events: what happened, in the past tense, one type each.
+
+This is the catalogue: JSON Schemas, the AsyncAPI document and the command line are made from these
+classes. A field may be added with a default; nothing else about a published type changes.
+"""
+
+from typing import Annotated, ClassVar, Final
+
+import msgspec
+from msgspec import Meta
+from typing_extensions import override
+
+Key = Annotated[str, Meta(description="namespace/name; only the name if it is cluster-scoped")]
+Uid = Annotated[str, Meta(description="metadata.uid")]
+OwnerJob = Annotated[str, Meta(description="key of the Job behind it; empty if there is none")]
+QueueName = Annotated[str, Meta(description="name of the queue")]
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What happened to one object."""
+
+    topic: ClassVar[str]
+    """Two tokens of the NATS subject, and the end of the CloudEvent type."""
+
+    @property
+    def key(self) -> str:
+        """Return the key of the object that it happened to."""
+        raise NotImplementedError
+
+    @property
+    def about_job(self) -> str:
+        """Return the key of the Job that it concerns, or ""."""
+        return ""
+
+
+class JobPhaseChanged(Event, frozen=True, kw_only=True, rename="camel"):
+    """A Job has entered another phase."""
+
+    topic: ClassVar[str] = "job.phase"
+
+    job: Key
+    uid: Uid
+    phase: Annotated[str, Meta(description="the phase that it is in now, for example Running")]
+    previous: Annotated[str, Meta(description="the phase before; empty for a new Job")] = ""
+    queue: QueueName = ""
+    reason: Annotated[str, Meta(description="why, in one word")] = ""
+    message: Annotated[str, Meta(description="why, for a person")] = ""
+    version: Annotated[int, Meta(description="status.version: grows with each restart")] = 0
+    retry_count: Annotated[int, Meta(description="restarts that counted as retries")] = 0
+
+    @property
+    @override
+    def key(self) -> str:
+        """Return the Job's key."""
+        return self.job
+
+    @property
+    @override
+    def about_job(self) -> str:
+        """Return the Job's key."""
+        return self.job
+
+
+class _AboutGang(Event, frozen=True, kw_only=True, rename="camel"):
+    gang: Annotated[str, Meta(description="key of the PodGroup")]
+    uid: Uid = ""
+    queue: QueueName = ""
+    job: OwnerJob = ""
+
+    @property
+    @override
+    def key(self) -> str:
+        """Return the PodGroup's key."""
+        return self.gang
+
+    @property
+    @override
+    def about_job(self) -> str:
+        """Return the Job's key, or ""."""
+        return self.job
+
+
+class GangAdmitted(_AboutGang, frozen=True, kw_only=True, rename="camel"):
+    """A gang was admitted to its queue: its pods may be created and placed."""
+
+    topic: ClassVar[str] = "gang.admitted"
+
+
+class GangPlaced(_AboutGang, frozen=True, kw_only=True, rename="camel"):
+    """A gang, or more of its pods, was given nodes; the bindings follow."""
+
+    topic: ClassVar[str] = "gang.placed"
+
+    pods: Annotated[int, Meta(description="how many pods were placed together")] = 0
+    nodes: Annotated[tuple[str, ...], Meta(description="their nodes, sorted")] = ()
+
+
+class GangUnschedulable(_AboutGang, frozen=True, kw_only=True, rename="camel"):
+    """A gang waits; published when the answer to "why" changes."""
+
+    topic: ClassVar[str] = "gang.unschedulable"
+
+    gate: Annotated[str, Meta(description="the first gate that stops it, for example quota")] = ""
+    message: Annotated[str, Meta(description="why, for a person")] = ""
+    reasons: Annotated[dict[str, int], Meta(description="number of nodes per reason")] = {}
+    position: Annotated[int, Meta(description="place in its queue's order; 0: not its turn")] = 0
+
+
+class _AboutPod(Event, frozen=True, kw_only=True, rename="camel"):
+    pod: Key
+    uid: Uid
+    node: Annotated[str, Meta(description="the pod's node")] = ""
+    gang: Annotated[str, Meta(description="key of the pod's PodGroup")] = ""
+    job: OwnerJob = ""
+
+    @property
+    @override
+    def key(self) -> str:
+        """Return the pod's key."""
+        return self.pod
+
+    @property
+    @override
+    def about_job(self) -> str:
+        """Return the Job's key, or ""."""
+        return self.job
+
+
+class PodBound(_AboutPod, frozen=True, kw_only=True, rename="camel"):
+    """A pod was bound to its node at the API server."""
+
+    topic: ClassVar[str] = "pod.bound"
+
+
+class PodEvicted(_AboutPod, frozen=True, kw_only=True, rename="camel"):
+    """A pod was evicted for the sake of another."""
+
+    topic: ClassVar[str] = "pod.evicted"
+
+    by: Annotated[str, Meta(description="the action that wanted it, for example preempt")] = ""
+    preemptor: Annotated[str, Meta(description="key of the pod that it made room for")] = ""
+    reason: Annotated[str, Meta(description="why, for a person")] = ""
+
+
+class QueueStateChanged(Event, frozen=True, kw_only=True, rename="camel"):
+    """A queue was opened or closed."""
+
+    topic: ClassVar[str] = "queue.state"
+
+    queue: QueueName
+    uid: Uid = ""
+    state: Annotated[str, Meta(description="Open, Closed, Closing or Unknown")]
+    previous: Annotated[str, Meta(description="the state before; empty for a new queue")] = ""
+
+    @property
+    @override
+    def key(self) -> str:
+        """Return the queue's name."""
+        return self.queue
+
+
+class LeaderChanged(Event, frozen=True, kw_only=True, rename="camel"):
+    """A service has another leader."""
+
+    topic: ClassVar[str] = "leader.changed"
+
+    service: Annotated[str, Meta(description="for example scheduler")]
+    instance: Annotated[str, Meta(description="name of the process that leads now")]
+    term: Annotated[int, Meta(description="number of its term; grows")] = 0
+
+    @property
+    @override
+    def key(self) -> str:
+        """Return the service's name."""
+        return self.service
+
+
+CATALOGUE: Final[tuple[type[Event], ...]] = (
+    JobPhaseChanged,
+    GangAdmitted,
+    GangPlaced,
+    GangUnschedulable,
+    PodBound,
+    PodEvicted,
+    QueueStateChanged,
+    LeaderChanged,
+)
+"""All types of events, in the order of a job's life."""
