@@ -108,7 +108,9 @@ class StateFollower:
             return f"{len(self._delayed)} objects cannot be read, first {subject}: {reason}"
         if self._latest is None or self._latest[0] <= self._beyond:
             return "no marker of the cache yet"
-        return f"the cache has not listed {', '.join(self._missing(self._latest[1]))}"
+        if missing := self._missing(self._latest[1]):
+            return f"the cache has not listed {', '.join(missing)}"
+        return f"no marker of the cache for {self._clock.monotonic() - self._fresh_at:.0f} s"
 
     def _take(self, item: FollowItem) -> list[StateItem]:
         match item:

@@ -91,6 +91,11 @@ class Subjects(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.prefix}.outcome.p{partition}"
 
     @property
+    def outcomes(self) -> str:
+        """Return the wildcard over everything on OUTCOME, poison included."""
+        return f"{self.prefix}.outcome.*"
+
+    @property
     def poison(self) -> str:
         """Return the subject of commands that were set aside (on the OUTCOME stream)."""
         return f"{self.prefix}.outcome.poison"

@@ -1,8 +1,9 @@
 """Assumptions: what was asked of the binder and is not yet seen on the API server (design §3).
 
 A pod counts on its node from the moment its intent is published until STATE shows this uid bound,
-terminal or gone, or another uid under its name, or OUTCOME says conflict, gone or failed for that very
-intent. `bound` alone does not end it, nor does time. A victim stays Releasing by the same rule.
+terminal or gone, or another uid under its name, or OUTCOME says conflict, gone or failed for that
+very intent. `bound` alone does not end it, nor does time. A victim stays Releasing by the same
+rule.
 """
 
 import enum

@@ -1,8 +1,8 @@
 """The replica: the cluster as scheduling sees it, folded from facts and kept between cycles.
 
-Facts come in any order, twice, late or early; each is applied so that the result depends on the last
-fact per object only. Sessions change the replica in place and put everything back, so that between
-cycles it states facts and assumptions and nothing else.
+Facts come in any order, twice, late or early; each is applied so that the result depends on the
+last fact per object only. Sessions change the replica in place and put everything back, so that
+between cycles it states facts and assumptions and nothing else.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -19,13 +19,13 @@ from services.scheduler.engine.records import GroupStatus, Task
 from services.scheduler.engine.shapes import Shapes
 from shared.api import keys, kinds
 from shared.api.core import Pod
-from shared.model.quantity import BadQuantity
+from shared.model.quantity import QuantityError
 from shared.model.status import TERMINAL, from_pod
 
 _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 
 
-class BadFact(ValueError):
+class FactError(ValueError):
     """A fact that cannot be scheduled by: names the object and what is wrong with it."""
 
 
@@ -70,7 +70,7 @@ class Replica:
 
         `kind` is a token of `shared.api.kinds.KINDS`, `op` is `put` or `delete`, `obj` the decoded
         view (None for a delete). Facts of kinds that scheduling does not read are ignored. Raises
-        `BadFact`, leaving the replica as if the object did not exist.
+        `FactError`, leaving the replica as if the object did not exist.
         """
         if kind not in self._put:
             return
@@ -79,9 +79,9 @@ class Replica:
             return
         try:
             self._put[kind](key, obj)
-        except BadQuantity as error:
+        except QuantityError as error:
             self._remove[kind](key)
-            raise BadFact(f"{kind} {key} (uid {uid}): {error}") from error
+            raise FactError(f"{kind} {key} (uid {uid}): {error}") from error
         finally:
             self._stretch()
 

@@ -1,0 +1,141 @@
+"""Followers of STATE and OUTCOME: they fill the inbox and know whether it is the whole world."""
+
+import asyncio
+from collections import deque
+from contextlib import aclosing
+from typing import Final
+
+from services.scheduler.adapters.inbox import Inbox
+from shared.bus.port import Batch, CaughtUp, FromTime, Message, Reading, Reset, Started
+from shared.bus.state import Facts, Stale, StateFollower, Synced
+from shared.contracts import codec
+from shared.contracts.messages import Outcome
+from shared.contracts.subjects import Subjects
+from shared.contracts.versions import ContractError
+from shared.runtime.clock import Clock
+from shared.runtime.health import Gate
+from shared.runtime.logs import Logger
+
+RECENT_S: Final = 900.0
+"""How far back outcomes are kept for whoever has to rebuild assumptions."""
+
+
+class StateFeed:
+    """Reads STATE into the inbox; a part of the service, leader or not."""
+
+    name: Final = "state-feed"
+
+    def __init__(self, follower: StateFollower, inbox: Inbox, *, gate: Gate, log: Logger) -> None:
+        self._follower = follower
+        self._inbox = inbox
+        self._gate = gate
+        self._log = log
+        self.synced = asyncio.Event()
+        self.epoch = 0
+        """Grows each time STATE begins anew."""
+
+    async def run(self) -> None:
+        """Follow for ever."""
+        self._gate.set(ok=False, reason="the state is being read")
+        async with aclosing(self._follower.items()) as items:
+            async for item in items:
+                match item:
+                    case Facts(facts=facts):
+                        await self._inbox.facts(facts)
+                    case Synced():
+                        self._fresh()
+                    case Stale(reason=reason):
+                        self._stale(reason)
+                    case Reset(reason=reason):
+                        self.epoch += 1
+                        self._inbox.forget()
+                        self._stale(reason)
+                if not self.synced.is_set():
+                    self._gate.set(ok=False, reason=self._follower.why_not_synced())
+
+    def _fresh(self) -> None:
+        if not self.synced.is_set():
+            self._log.info("state_synced", epoch=self.epoch)
+            self.synced.set()
+            self._gate.set(ok=True)
+            self._inbox.changed.set()
+
+    def _stale(self, reason: str) -> None:
+        self._log.warning("state_not_synced", reason=reason)
+        self.synced.clear()
+        self._gate.set(ok=False, reason=reason)
+
+
+class OutcomeFeed:
+    """Reads OUTCOME into the inbox and keeps the last quarter of an hour of it."""
+
+    name: Final = "outcome-feed"
+
+    def __init__(
+        self,
+        bus: Reading,
+        *,
+        stream: str,
+        subjects: Subjects,
+        inbox: Inbox,
+        clock: Clock,
+        log: Logger,
+    ) -> None:
+        self._bus = bus
+        self._stream = stream
+        self._subject = subjects.outcomes
+        self._poison = subjects.poison
+        self._inbox = inbox
+        self._clock = clock
+        self._log = log
+        self._recent: deque[Outcome] = deque()
+        self._seen = asyncio.Condition()
+        self._last_seq = 0
+        self._beyond = 0
+        self.unreadable = 0
+
+    async def run(self) -> None:
+        """Follow for ever, from a quarter of an hour ago."""
+        start = FromTime(self._clock.now() - RECENT_S)
+        async with aclosing(self._bus.follow(self._stream, [self._subject], start=start)) as items:
+            async for item in items:
+                match item:
+                    case Started(last_seq=last_seq):
+                        self._beyond = last_seq
+                    case CaughtUp():
+                        await self._read_to(self._beyond)
+                    case Batch(messages):
+                        await self._take(messages)
+                    case Reset():
+                        self._recent.clear()
+                        self._last_seq = 0
+                    case _:
+                        pass
+
+    async def _take(self, messages: list[Message]) -> None:
+        outcomes = []
+        for message in messages:
+            if message.subject == self._poison:
+                continue
+            try:
+                outcomes.append(codec.decode_outcome(message.payload))
+            except ContractError as error:
+                self.unreadable += 1
+                self._log.error("outcome_unreadable", seq=message.sequence, reason=str(error))
+        self._recent.extend(outcomes)
+        oldest = self._clock.now() - RECENT_S
+        while self._recent and self._recent[0].time < oldest:
+            self._recent.popleft()
+        self._inbox.outcomes(outcomes)
+        await self._read_to(messages[-1].sequence)
+
+    async def _read_to(self, sequence: int) -> None:
+        async with self._seen:
+            self._last_seq = max(self._last_seq, sequence)
+            self._seen.notify_all()
+
+    async def read_up_to(self, sequence: int) -> list[Outcome]:
+        """Wait until everything up to `sequence` has been read; return the recent outcomes."""
+        async with self._seen:
+            await self._seen.wait_for(lambda: self._last_seq >= sequence)
+        return list(self._recent)

@@ -1,0 +1,114 @@
+"""What a cycle tells the outside: metrics under Volcano's names, log lines, scheduling events.
+
+A waiting job is told about when the answer to "why" changes, not once per cycle.
+"""
+
+from typing import Final, Protocol
+
+from services.scheduler.engine.plan import Explanation, Plan
+from shared.runtime.health import Gate
+from shared.runtime.logs import Logger
+from shared.runtime.metrics import Metrics
+
+_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
+
+
+class EventSink(Protocol):
+    """Takes scheduling events for subscribers; never waits."""
+
+    def admitted(self, *, key: str, uid: str, cycle: int) -> None:
+        """Take that a gang has entered its queue."""
+        ...
+
+    def placed(self, *, key: str, uid: str, cycle: int, queue: str, nodes: list[str]) -> None:
+        """Take that a gang was given nodes."""
+        ...
+
+    def unschedulable(self, explanation: Explanation, *, cycle: int) -> None:
+        """Take why a job waits."""
+        ...
+
+
+class Report:
+    """Metrics and events of one scheduler process."""
+
+    def __init__(self, *, metrics: Metrics, events: EventSink, gate: Gate, log: Logger) -> None:
+        self._events = events
+        self._gate = gate
+        self._log = log
+        self._why: dict[str, tuple[str, str]] = {}
+        self._leader = metrics.gauge("pumice_leader", "1 while this process leads")
+        self._e2e = metrics.histogram(
+            "volcano_e2e_scheduling_latency_milliseconds", "One whole cycle", buckets=_MS
+        )
+        self._decide = metrics.histogram("pumice_scheduler_decide_seconds", "Deciding one cycle")
+        self._publish = metrics.histogram(
+            "pumice_scheduler_publish_seconds", "Publishing one cycle's plan"
+        )
+        self._attempts = metrics.counter(
+            "volcano_schedule_attempts", "Tasks by how their cycle ended", ["result"]
+        )
+        self._victims = metrics.counter("volcano_pod_preemption_victims", "Pods chosen as victims")
+        self._waiting_jobs = metrics.gauge("volcano_unschedule_job_count", "Jobs that wait")
+        self._facts = metrics.counter("pumice_scheduler_facts", "Facts folded")
+        self._troubles = metrics.counter(
+            "pumice_scheduler_unusable_facts", "Facts that cannot be scheduled by"
+        )
+        self._assumed = metrics.gauge(
+            "pumice_scheduler_assumed_pods", "Pods asked of the binder and not yet seen"
+        )
+        self._gate.set(ok=True)
+
+    def leading(self, *, leads: bool) -> None:
+        """Note the beginning or end of a term."""
+        self._leader.set(1 if leads else 0)
+        if not leads:
+            self._why.clear()
+
+    def folded(self, facts: int, troubles: int, assumed: int) -> None:
+        """Note what was folded and how many pods are assumed now."""
+        self._facts.inc(facts)
+        self._troubles.inc(troubles)
+        self._assumed.set(assumed)
+
+    def cycle(self, plan: Plan, *, decide_s: float, publish_s: float) -> None:
+        """Note a finished cycle."""
+        self._decide.observe(decide_s)
+        self._publish.observe(publish_s)
+        self._e2e.observe((decide_s + publish_s) * 1000)
+        self._waiting_jobs.set(len(plan.explanations))
+        binds = sum(len(gang.binds) for gang in plan.binds)
+        self._attempts.labels("scheduled").inc(binds)
+        self._attempts.labels("unschedulable").inc(len(plan.explanations))
+        self._victims.inc(len(plan.evictions))
+        if binds or plan.evictions:
+            self._log.info(
+                "cycle_decided",
+                cycle=plan.cycle,
+                gangs=len(plan.binds),
+                binds=binds,
+                evictions=len(plan.evictions),
+                waiting=len(plan.explanations),
+                decide_ms=round(decide_s * 1000, 2),
+                publish_ms=round(publish_s * 1000, 2),
+            )
+
+    def events(self, plan: Plan) -> None:
+        """Hand over what subscribers may wait for."""
+        for group in plan.podgroups:
+            if group.phase == "Inqueue":
+                self._events.admitted(key=group.key, uid=group.uid, cycle=plan.cycle)
+        for gang in plan.binds:
+            self._events.placed(
+                key=gang.job,
+                uid=gang.job_uid,
+                cycle=plan.cycle,
+                queue=gang.queue,
+                nodes=sorted({bind.node for bind in gang.binds}),
+            )
+        before, self._why = self._why, {}
+        for explanation in plan.explanations:
+            why = (explanation.gate, explanation.message)
+            self._why[explanation.job] = why
+            if before.get(explanation.job) != why:
+                self._events.unschedulable(explanation, cycle=plan.cycle)

@@ -1,0 +1,122 @@
+"""Composition root of the scheduler: everything is built here and nowhere else."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from secrets import token_hex
+
+from services.scheduler.adapters.conf_file import ConfFile
+from services.scheduler.adapters.events import BusEvents
+from services.scheduler.adapters.feed import OutcomeFeed, StateFeed
+from services.scheduler.adapters.inbox import Inbox
+from services.scheduler.adapters.publish import PlanPublisher
+from services.scheduler.adapters.report import Report
+from services.scheduler.cycle import Scheduler
+from services.scheduler.settings import SchedulerSettings
+from services.scheduler.worker import Worker
+from shared.bus.declarer import StreamDeclarer
+from shared.bus.leader import Fence, Leadership
+from shared.bus.lease import Lease
+from shared.bus.members import Members
+from shared.bus.nats import from_settings
+from shared.bus.state import StateFollower
+from shared.contracts.streams import streams
+from shared.contracts.subjects import Subjects
+from shared.runtime.service import Context
+from shared.runtime.supervise import Part
+
+
+async def build(settings: SchedulerSettings, ctx: Context) -> Sequence[Part]:
+    """Return the parts of the scheduler."""
+    subjects = Subjects(cluster=settings.cluster)
+    declared = streams(settings.cluster)
+    bus = from_settings(
+        settings,
+        service=ctx.service,
+        instance=ctx.instance,
+        clock=ctx.clock,
+        log=ctx.log,
+        on_status=ctx.readiness.gate("nats").set,
+    )
+    worker = Worker(
+        scheduler_names=settings.scheduler_name,
+        seed=settings.seed,
+        gang_message=settings.gang_message,
+    )
+    inbox = Inbox()
+    conf = ConfFile(settings.scheduler_conf, clock=ctx.clock, log=ctx.log, changed=inbox.changed)
+    follower = StateFollower(
+        bus,
+        stream=declared.state.name,
+        subjects=subjects,
+        kinds=worker.kinds,
+        clock=ctx.clock,
+        log=ctx.log,
+    )
+    state = StateFeed(follower, inbox, gate=ctx.readiness.gate("state"), log=ctx.log)
+    outcomes = OutcomeFeed(
+        bus,
+        stream=declared.outcome.name,
+        subjects=subjects,
+        inbox=inbox,
+        clock=ctx.clock,
+        log=ctx.log,
+    )
+    lease = Lease(
+        bus,
+        stream=declared.lease.name,
+        subject=subjects.lease("scheduler"),
+        holder=f"{ctx.instance}.{token_hex(4)}",
+        clock=ctx.clock,
+    )
+    leadership = Leadership(
+        bus,
+        lease,
+        fences=[Fence(stream=declared.command.name, subject=subjects.leader("command"))],
+        service=ctx.service,
+        instance=ctx.instance,
+        clock=ctx.clock,
+        log=ctx.log,
+    )
+    members = Members(
+        bus,
+        stream=declared.lease.name,
+        subjects=subjects,
+        service=ctx.service,
+        instance=ctx.instance,
+        clock=ctx.clock,
+        log=ctx.log,
+    )
+    events = BusEvents(
+        bus, stream=declared.events.name, subjects=subjects, clock=ctx.clock, log=ctx.log
+    )
+    report = Report(
+        metrics=ctx.metrics, events=events, gate=ctx.readiness.gate("scheduler"), log=ctx.log
+    )
+    scheduler = Scheduler(
+        settings=settings,
+        worker=worker,
+        inbox=inbox,
+        state=state,
+        outcomes=outcomes,
+        conf=conf,
+        publisher=PlanPublisher(
+            bus,
+            streams=declared,
+            subjects=subjects,
+            partitions=settings.partitions,
+            log=ctx.log,
+        ),
+        leadership=leadership,
+        report=report,
+        executor=ThreadPoolExecutor(max_workers=1, thread_name_prefix="scheduler"),
+        faults=ctx.faults,
+        clock=ctx.clock,
+        log=ctx.log,
+    )
+    declarer = StreamDeclarer(
+        bus,
+        [declared.command, declared.desired, declared.outcome, declared.events, declared.lease],
+        clock=ctx.clock,
+        gate=ctx.readiness.gate("streams"),
+    )
+    return [bus, declarer, members, conf, state, outcomes, scheduler, events]
