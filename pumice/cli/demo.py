@@ -1,0 +1,53 @@
+"""`pumice demo` (`make demo`): a cluster for a minute, five gangs, and what becomes of them."""
+
+import argparse
+import sys
+
+from pumice.demo.interrupt import Interrupts, interruptible
+from pumice.demo.run import DemoOptions
+from pumice.demo.run import run as perform
+from pumice.demo.story import DEADLINE_S
+
+HELP = "start a temporary cluster, run five gangs on it and show what happens"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's flags."""
+    parser.add_argument(
+        "--api",
+        choices=("real",),
+        default="real",
+        help="API server to run on: real is a kube-apiserver with etcd",
+    )
+    parser.add_argument(
+        "--plain", action="store_true", help="plain lines, as when the output is no terminal"
+    )
+    parser.add_argument(
+        "--deadline",
+        type=_seconds,
+        default=DEADLINE_S,
+        metavar="SECONDS",
+        help="give up when not all jobs have completed so long after the cluster is up "
+        "(%(default)g)",
+    )
+
+
+async def run(args: argparse.Namespace) -> int:
+    """Run the demo; return 0, 1 after a message, or 128 + the signal that ended it."""
+    interrupts = Interrupts()
+    options = DemoOptions(plain=args.plain, deadline_s=args.deadline)
+    code = await interruptible(perform(options, interrupts), interrupts)
+    if interrupts.first is not None:
+        name = interrupts.first.name
+        print(f"pumice demo: stopped by {name}, nothing is left behind", file=sys.stderr)
+    return code
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+    return seconds

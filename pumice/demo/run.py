@@ -1,0 +1,161 @@
+"""Everything around the story: parts, a temporary local stack, the end, and clearing up.
+
+The composition root of `pumice demo`. Whatever happens, no program and no directory is left behind;
+only a demo that failed leaves its logs, and says where.
+"""
+
+import asyncio
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Final, TextIO
+
+import msgspec
+from rich.text import Text
+
+from pumice.demo import summary
+from pumice.demo.interrupt import Interrupts
+from pumice.demo.sentences import Sentence
+from pumice.demo.story import DEADLINE_S, Demo, DemoError
+from pumice.demo.teller import Teller, choose
+from pumice.local import parts
+from pumice.local.admin import NodeShape
+from pumice.local.build import ensure
+from pumice.local.control_plane import Options
+from pumice.local.errors import LocalError
+from pumice.local.stack import LocalStack, StackOptions
+from shared.kube.config import connect
+from shared.runtime.clock import Clock, SystemClock
+from shared.runtime.errors import PumiceError
+
+NODES: Final = NodeShape(count=8, cpu="8", memory="32Gi")
+_USER_AGENT: Final = "pumice-demo"
+_NEXT: Final = (
+    "",
+    "go on:",
+    "  pumice up                 keeps such a cluster for work (kubectl works on it)",
+    "  pumice events --follow    tells what happens on it",
+    "  examples/                 has the jobs of this demo",
+)
+
+
+class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a caller may choose."""
+
+    plain: bool = False
+    deadline_s: float = DEADLINE_S
+
+
+class Performance:
+    """One demo from nothing to nothing."""
+
+    def __init__(
+        self, options: DemoOptions, *, interrupts: Interrupts, out: TextIO, clock: Clock
+    ) -> None:
+        self._options = options
+        self._interrupts = interrupts
+        self._clock = clock
+        self._began_s = clock.monotonic()
+        self._teller: Teller = choose(out, plain=options.plain)
+        self._versions: Mapping[str, str] = {}
+        self._up_s = 0.0
+
+    async def run(self) -> None:
+        """Set up, play, tell how it went. Raises DemoError, LocalError, PumiceError."""
+        binaries = await ensure(self._setup)
+        found = await asyncio.to_thread(parts.find_all)
+        self._versions = {name: part.version for name, part in found.items()}
+        self._setup(", ".join(f"{name} {version}" for name, version in self._versions.items()))
+        directory = Path(tempfile.mkdtemp(prefix="pumice-demo-"))
+        logs: Path | None = None
+        try:
+            await self._perform(directory, binaries)
+        except (DemoError, LocalError, PumiceError):
+            logs = directory / "logs"
+            raise
+        finally:
+            _clear(directory, keep=logs)
+
+    async def _perform(self, directory: Path, binaries: Mapping[str, Path]) -> None:
+        options = StackOptions(plane=Options(directory=directory), nodes=NODES)
+        stack = LocalStack(options, binaries, report=self._setup)
+        try:
+            await stack.start()
+            self._up_s = self._now_s()
+            async with await connect(
+                str(stack.plane.kubeconfig), user_agent=_USER_AGENT, clock=self._clock
+            ) as kube:
+                demo = Demo(
+                    kube=kube,
+                    teller=self._teller,
+                    clock=self._clock,
+                    began_s=self._began_s,
+                    versions=self._ran_on("kube-apiserver", "nats-server"),
+                    deaths=stack.deaths,
+                )
+                await self._play(demo)
+        finally:
+            with self._interrupts.held():
+                self._teller.conclude()
+                await stack.stop()
+
+    async def _play(self, demo: Demo) -> None:
+        try:
+            await demo.play(deadline_s=self._options.deadline_s)
+        except DemoError:
+            self._write(*summary.timeline(demo.scene, self._teller.width))
+            raise
+        self._write(
+            *summary.timeline(demo.scene, self._teller.width),
+            "",
+            *summary.totals(demo.scene),
+            f"the cluster was up after {self._up_s:.1f} s, the jobs after {self._now_s():.1f} s",
+            "",
+            f"ran on {self._ran_on(*self._versions)}",
+            f"with Pumice {metadata.version('pumice')} on Python {platform.python_version()}: "
+            "cache, scheduler, binder and controller, each a process of its own",
+            *_NEXT,
+        )
+
+    def _write(self, *lines: Text | str) -> None:
+        """Write lines below everything else; the picture goes first."""
+        self._teller.conclude()
+        self._teller.write([Text(line) if isinstance(line, str) else line for line in lines])
+
+    def _setup(self, line: str) -> None:
+        self._teller.tell([Sentence(at_s=self._now_s(), subject="setup", text=line)])
+
+    def _now_s(self) -> float:
+        return self._clock.monotonic() - self._began_s
+
+    def _ran_on(self, *names: str) -> str:
+        return ", ".join(f"{name} {self._versions.get(name, '')}".rstrip() for name in names)
+
+
+async def run(options: DemoOptions, interrupts: Interrupts, out: TextIO = sys.stdout) -> int:
+    """Run the demo; return its exit code, after one clear message on stderr when it is not 0."""
+    performance = Performance(options, interrupts=interrupts, out=out, clock=SystemClock())
+    try:
+        await performance.run()
+    except (DemoError, LocalError, PumiceError) as exc:
+        sys.stderr.write(f"pumice demo: {exc}\n")
+        return 1
+    return 0
+
+
+def _clear(directory: Path, *, keep: Path | None = None) -> None:
+    """Remove the demo's directory, all but the logs in `keep`."""
+    if keep is None:
+        shutil.rmtree(directory, ignore_errors=True)
+        return
+    for entry in directory.iterdir():
+        if entry == keep:
+            continue
+        if entry.is_dir():
+            shutil.rmtree(entry, ignore_errors=True)
+        else:
+            entry.unlink(missing_ok=True)
