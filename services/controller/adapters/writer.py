@@ -61,6 +61,7 @@ class Writer:
         self._handlers: dict[type, Callable[[JobRecord, Any], Awaitable[None]]] = {
             effects.Record: self._record,
             effects.WriteStatus: self._write_status,
+            effects.MarkPod: self._mark_pod,
             effects.DeletePod: self._delete_pod,
             effects.CreateGroup: self._create_group,
             effects.PatchGroup: self._patch_group,
@@ -164,15 +165,16 @@ class Writer:
         raise Rejected(message, field="metadata.name")
 
     async def _delete_pod(self, record: JobRecord, effect: effects.DeletePod) -> None:
-        if effect.mark:
-            mark: Json = {"metadata": {"annotations": {keys.OUT_OF_SYNC: "true"}}}
-            try:
-                marked = await self._patch(record, kinds.POD, effect.name, mark, effect.uid)
-            except Gone:
-                self._folded_gone(kinds.POD, record, effect.name, effect.uid)
-                return
-            self._fold(kinds.POD, marked)
         await self._delete(record, kinds.POD, effect.name, effect.uid)
+
+    async def _mark_pod(self, record: JobRecord, effect: effects.MarkPod) -> None:
+        mark: Json = {"metadata": {"annotations": {keys.OUT_OF_SYNC: "true"}}}
+        try:
+            marked = await self._patch(record, kinds.POD, effect.name, mark, effect.uid)
+        except Gone:
+            self._folded_gone(kinds.POD, record, effect.name, effect.uid)
+        else:
+            self._fold(kinds.POD, marked)
 
     # PodGroup and companions
 

@@ -67,13 +67,18 @@ class CreatePods(msgspec.Struct, frozen=True, kw_only=True):
     version: int
 
 
+class MarkPod(msgspec.Struct, frozen=True, kw_only=True):
+    """Mark a pod out of sync: it will be deleted, and its end is no eviction (J21)."""
+
+    name: str
+    uid: str
+
+
 class DeletePod(msgspec.Struct, frozen=True, kw_only=True):
     """Delete a pod."""
 
     name: str
     uid: str
-    mark: bool = False
-    """Mark it out of sync first, so that its end is never taken for an eviction (J21)."""
 
 
 class DeleteCommand(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +104,7 @@ Effect = (
     | PatchGroup
     | DeleteGroup
     | CreatePods
+    | MarkPod
     | DeletePod
     | DeleteCommand
     | Record

@@ -11,7 +11,7 @@ from shared.api import keys, kinds
 from shared.api.batch import Job, TaskSpec
 from shared.api.core import PodTemplateSpec
 from shared.api.patch import merge_patch
-from shared.api.scheduling import NetworkTopology, PodGroup
+from shared.api.scheduling import NetworkTopology, PodGroup, PodGroupSpec
 
 _TEMPLATE: Final = msgspec.json.Decoder(PodTemplateSpec)
 _INTERNAL: Final = "kubectl.kubernetes.io/last-applied-configuration"
@@ -101,9 +101,19 @@ def group_body(job: Job, priorities: Mapping[str, int]) -> Json:
 def group_patch(group: PodGroup, job: Job, priorities: Mapping[str, int]) -> Json:
     """Return the merge patch that the job's PodGroup needs, empty when it is as it should be.
 
-    Compared as typed views, so that `500m` as text and a default that the API server filled in are
-    no difference.
+    Fields are compared as typed values, so that a default that the API server filled in is no
+    difference. ⚠ An encoded view cannot tell: it leaves out a default only when it is the very
+    same object.
     """
-    wanted = msgspec.convert(group_spec(job, priorities), type=type(group.spec))
-    difference = merge_patch(group.spec, wanted)
-    return {"spec": difference} if difference else {}
+    plain = group_spec(job, priorities)
+    wanted = msgspec.convert(plain, PodGroupSpec)
+    before = msgspec.to_builtins(group.spec)
+    patch: Json = {}
+    for field in msgspec.structs.fields(PodGroupSpec):
+        if getattr(wanted, field.name) == getattr(group.spec, field.name):
+            continue
+        name = field.encode_name
+        new, old = plain.get(name), before.get(name)
+        both = isinstance(new, dict) and isinstance(old, dict)
+        patch[name] = merge_patch(old, new) if both else new
+    return {"spec": patch} if patch else {}

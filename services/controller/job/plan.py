@@ -114,7 +114,7 @@ def advance(
             step = _staying(job, step)
         if step.move.enters is not None or _restarts_more(job, step):
             return Pass(
-                stages=_entering(facts, step),
+                stages=_entering(facts, step, request),
                 answered=frozenset(seen),
                 delayed=delayed,
                 again=True,
@@ -173,20 +173,36 @@ def _order(job: Job, command: Command) -> Request:
     )
 
 
-def _entering(facts: JobFacts, step: Step) -> tuple[Stage, ...]:
-    """Write the phase, then kill: the order that survives a crash between the two."""
+def _entering(facts: JobFacts, step: Step, request: Request) -> tuple[Stage, ...]:
+    """Write the phase, then kill: the order that survives a crash between the two.
+
+    What a kill of a part dooms does not follow from the phase, so pods are marked: all others
+    before the phase is written, the one that the request is about after it. Whatever is missing
+    after a crash, either that pod still asks for it or the marks say it.
+    """
+    whole = step.move.target is Target.JOB
+    others = () if whole else tuple(p for p in step.doomed if p.name != request.pod)
+    marks = tuple(_mark(p) for p in others if not p.out_of_sync)
     first: list[effects.Effect] = []
     if written := _write(facts.job.status, step.status):
         first.append(written)
     if step.move.enters is not None:
-        state = step.status.state
-        reason = state.reason if state.reason == status.COMMAND_ISSUED else "ExecuteAction"
-        message = f"{facts.job.status.state.phase} → {state.phase}: {state.message}"
-        first.append(effects.Record(reason=reason, message=message))
-    whole = step.move.target is Target.JOB
-    kill: list[effects.Effect] = _without_group(facts) if whole else []
-    kill += [effects.DeletePod(name=p.name, uid=p.uid, mark=not whole) for p in step.doomed]
-    return tuple(stage for stage in (tuple(first), tuple(kill)) if stage)
+        first.append(_told(facts.job.status, step.status))
+    last = tuple(_mark(p) for p in step.doomed if not whole and p.name == request.pod)
+    kill = _without_group(facts) if whole else []
+    kill += [effects.DeletePod(name=p.name, uid=p.uid) for p in step.doomed]
+    return tuple(stage for stage in (marks, tuple(first), last, tuple(kill)) if stage)
+
+
+def _mark(pod: PodView) -> effects.MarkPod:
+    return effects.MarkPod(name=pod.name, uid=pod.uid)
+
+
+def _told(before: JobStatus, after: JobStatus) -> effects.Record:
+    state = after.state
+    reason = state.reason if state.reason == status.COMMAND_ISSUED else "ExecuteAction"
+    message = f"{before.state.phase} → {state.phase}: {state.message}"
+    return effects.Record(reason=reason, message=message)
 
 
 def _without_group(facts: JobFacts) -> list[effects.Effect]:

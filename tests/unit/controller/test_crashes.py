@@ -1,0 +1,102 @@
+"""A controller may die between any two writes: its successor ends in the same place (design §6)."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shared.api.batch import JobStatus
+from tests.unit.controller.world import Cluster, Controller, Crash, running, task
+
+Happening = Callable[[Cluster], None]
+
+
+def _fails(code: int) -> Happening:
+    return lambda cluster: cluster.change_pod("train-w-0", "Failed", exit_code=code)
+
+
+def _evicted(cluster: Cluster) -> None:
+    del cluster.pods["train-w-1"]
+
+
+def _all_succeed(cluster: Cluster) -> None:
+    for index in range(3):
+        cluster.change_pod(f"train-w-{index}", "Succeeded")
+
+
+HAPPENINGS: dict[str, Happening] = {
+    "a-pod-fails": _fails(1),
+    "a-pod-fails-with-a-code": _fails(137),
+    "a-pod-is-evicted": _evicted,
+    "the-workers-succeed": _all_succeed,
+    "abort-is-ordered": lambda cluster: cluster.command("AbortJob"),
+    "terminate-is-ordered": lambda cluster: cluster.command("TerminateJob"),
+    "restart-is-ordered": lambda cluster: cluster.command("RestartJob"),
+}
+ACTIONS = ("RestartJob", "RestartTask", "RestartPod", "AbortJob", "CompleteJob", "TerminateJob")
+
+
+def _world(failed: str, evicted: str) -> Cluster:
+    cluster, _ = running(
+        task("ps", 1),
+        task("w", 3, policies=[{"event": "TaskCompleted", "action": "CompleteJob"}]),
+        policies=[
+            {"event": "PodFailed", "action": failed},
+            {"event": "PodEvicted", "action": evicted},
+        ],
+        plugins={"svc": [], "env": []},
+    )
+    return cluster
+
+
+def _survives(cluster: Cluster, *deaths: int) -> JobStatus:
+    """Look after the job with a process that dies after so many writes, then with the next one."""
+    for dies_after in deaths:
+        try:
+            return Controller(cluster, dies_after=dies_after).settle()
+        except Crash:
+            continue
+    return Controller(cluster).settle()
+
+
+def _summary(cluster: Cluster, status: JobStatus) -> tuple[object, ...]:
+    pods = sorted((name, pod.status.phase) for name, pod in cluster.pods.items())
+    return (
+        status.state.phase,
+        status.retry_count,
+        pods,
+        cluster.group is not None,
+        sorted(cluster.companions),
+        sorted(cluster.commands),
+    )
+
+
+@pytest.mark.parametrize("happening", HAPPENINGS)
+@given(
+    failed=st.sampled_from(ACTIONS),
+    evicted=st.sampled_from(ACTIONS),
+    deaths=st.lists(st.integers(0, 12), max_size=4),
+)
+@settings(max_examples=200, deadline=None)
+def test_a_crash_between_two_writes_changes_nothing_in_the_end(
+    happening: str, failed: str, evicted: str, deaths: list[int]
+) -> None:
+    undisturbed, disturbed = _world(failed, evicted), _world(failed, evicted)
+    HAPPENINGS[happening](undisturbed)
+    HAPPENINGS[happening](disturbed)
+    expected = _summary(undisturbed, _survives(undisturbed))
+    assert _summary(disturbed, _survives(disturbed, *deaths)) == expected
+
+
+@given(deaths=st.lists(st.integers(0, 6), max_size=30))
+@settings(max_examples=60, deadline=None)
+def test_a_process_that_dies_again_and_again_counts_each_restart_once_j37(
+    deaths: list[int],
+) -> None:
+    cluster = _world("RestartJob", "RestartJob")
+    for retries in (1, 2):
+        cluster.run_all()
+        _survives(cluster, *deaths)
+        HAPPENINGS["a-pod-fails"](cluster)
+        assert _survives(cluster, *deaths).retry_count == retries
