@@ -11,15 +11,13 @@ from contextlib import aclosing
 from typing import Any, Final
 
 import msgspec
-from nats.aio.client import Client
 
 from pumice.events.envelope import CloudEvent, decode_any, escape
 from pumice.events.errors import PositionGone, Unreachable
-from pumice.events.stream import Broken, EventStream, Position, connect
+from pumice.events.stream import Broken, EventStream, Position
 from pumice.events.types import Event
 
 RETRY_S: Final = 0.3
-CLOSE_S: Final = 1.0
 
 
 class Since(msgspec.Struct, frozen=True):
@@ -75,34 +73,28 @@ async def subscribe(
     filters = _filters(cluster, types, namespace)
     place: _Place | None = None
     while True:
+        stream = EventStream(servers, user=user, password=password, stream=_stream_name(cluster))
         try:
-            client = await connect(servers, user=user, password=password)
-        except Unreachable:
-            if place is None:
-                raise
-            await asyncio.sleep(RETRY_S)
-            continue
-        try:
-            stream = EventStream(client, _stream_name(cluster))
-            position = await stream.position()
-            first = _begin(position, start, follow=follow) if place is None else _resume(place)
-            if place is None:
-                place = _Place(created=position.created, next_seq=_base(position, start, follow))
-            else:
-                _check_resume(position, place)
-            async with aclosing(stream.messages(filters, first)) as batches:
-                async for batch in batches:
-                    for sequence, payload in batch:
-                        yield Received(sequence, decode_any(payload))
-                        place.next_seq = sequence + 1
-                    if not batch and not follow:
-                        return
+            async with stream:
+                position = await stream.position()
+                if place is None:
+                    first = _begin(position, start, follow=follow)
+                    base = _base(position, start, follow=follow)
+                    place = _Place(created=position.created, next_seq=base)
+                else:
+                    _check_resume(position, place)
+                    first = _resume(place)
+                async with aclosing(stream.messages(filters, first)) as batches:
+                    async for batch in batches:
+                        for sequence, payload in batch:
+                            yield Received(sequence, decode_any(payload))
+                            place.next_seq = sequence + 1
+                        if not batch and not follow:
+                            return
         except (Broken, Unreachable) as exc:
             if place is None:
                 raise Unreachable(str(exc)) from exc
             await asyncio.sleep(RETRY_S)
-        finally:
-            await _close(client)
 
 
 def _stream_name(cluster: str) -> str:
@@ -116,7 +108,7 @@ def _filters(cluster: str, types: Collection[type[Event]], namespace: str) -> li
     return [f"pumice.{escape(cluster)}.events.{token}.{where}" for token in tokens]
 
 
-def _base(position: Position, start: Start | Since | None, follow: bool) -> int:
+def _base(position: Position, start: Start | Since | None, *, follow: bool) -> int:
     """Return the sequence from which a resume goes on before anything was given."""
     match start:
         case Start(sequence):
@@ -173,11 +165,3 @@ def _gone(position: Position, what: str) -> PositionGone:
 
 def _shown(unix_s: float) -> str:
     return dt.datetime.fromtimestamp(unix_s, tz=dt.UTC).isoformat()
-
-
-async def _close(client: Client) -> None:
-    try:
-        async with asyncio.timeout(CLOSE_S):
-            await client.close()
-    except TimeoutError:
-        return  # a frozen server: the socket goes with the process

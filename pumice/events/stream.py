@@ -5,10 +5,12 @@ nor waits for ever; a broken connection is for `client` to make anew.
 """
 
 import asyncio
+import contextlib
 import datetime as dt
 import secrets
 from collections.abc import AsyncGenerator
-from typing import Any, Final
+from types import TracebackType
+from typing import Any, Final, Self
 
 import msgspec
 import nats.errors
@@ -19,11 +21,11 @@ from pumice.events.errors import EventsError, NotAllowed, Unreachable
 
 ANSWER_S: Final = 2.0
 SILENCE_S: Final = 3.0
+CLOSE_S: Final = 1.0
 BATCH: Final = 256
 NANO: Final = 1_000_000_000
 INBOX: Final = "_INBOX_events"
 """Replies come below this prefix; the server's user `events` may subscribe to it only."""
-NO_MESSAGE: Final = 10037
 
 
 class Broken(Exception):  # noqa: N818 - never seen outside this package
@@ -56,45 +58,72 @@ class _Answer(msgspec.Struct, frozen=True):
     state: _State | None = None
 
 
-async def connect(servers: list[str], *, user: str, password: str) -> Client:
-    """Return a connected client. Raises NotAllowed or Unreachable."""
-    client = Client()
-    trouble: list[str] = []
-
-    async def note(exc: Exception) -> None:
-        trouble.append(str(exc) or type(exc).__name__)
-
-    shown = ", ".join(servers)
-    try:
-        async with asyncio.timeout(ANSWER_S + 1):
-            await client.connect(
-                servers,
-                name="pumice-events",
-                error_cb=note,
-                allow_reconnect=False,
-                max_reconnect_attempts=1,
-                reconnect_time_wait=0,
-                connect_timeout=2,
-                ping_interval=5,
-                max_outstanding_pings=1,
-                inbox_prefix=INBOX,
-                user=user or None,
-                password=password or None,
-            )
-    except (nats.errors.Error, OSError, TimeoutError) as exc:
-        cause = trouble[-1] if trouble else str(exc) or "no answer"
-        if "authorization" in f"{cause} {exc}".lower():
-            raise NotAllowed(f"NATS at {shown} refuses user {user!r} or its password") from exc
-        raise Unreachable(f"cannot reach NATS at {shown}: {cause}") from exc
-    return client
-
-
 class EventStream:
-    """The stream of events over one connected client."""
+    """The stream of events over one connection, open for the length of an `async with`."""
 
-    def __init__(self, client: Client, stream: str) -> None:
-        self._client = client
+    def __init__(self, servers: list[str], *, user: str, password: str, stream: str) -> None:
+        self._servers = servers
+        self._user = user
+        self._password = password
         self._stream = stream
+        self._client = Client()
+        self._arrived: asyncio.Queue[Msg | None] = asyncio.Queue()
+        """What came; None when the connection is lost. Bounded by what is asked for."""
+        self._trouble = ""
+
+    async def __aenter__(self) -> Self:
+        """Connect. Raises NotAllowed or Unreachable."""
+        try:
+            async with asyncio.timeout(ANSWER_S + 1):
+                await self._connect()
+        except (nats.errors.Error, OSError, TimeoutError) as exc:
+            await self._close()
+            cause = self._trouble or str(exc) or "no answer"
+            shown = ", ".join(self._servers)
+            if "authorization" in f"{cause} {exc}".lower():
+                text = f"NATS at {shown} refuses user {self._user!r} or its password"
+                raise NotAllowed(text) from exc
+            raise Unreachable(f"cannot reach NATS at {shown}: {cause}") from exc
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        """Close the connection, also one to a frozen server."""
+        await self._close()
+
+    async def _connect(self) -> None:
+        async def note(exc: Exception) -> None:
+            self._trouble = str(exc) or type(exc).__name__
+
+        async def lost() -> None:
+            self._arrived.put_nowait(None)
+
+        await self._client.connect(
+            self._servers,
+            name="pumice-events",
+            error_cb=note,
+            closed_cb=lost,
+            allow_reconnect=False,
+            max_reconnect_attempts=1,
+            reconnect_time_wait=0,
+            connect_timeout=2,
+            ping_interval=5,
+            max_outstanding_pings=1,
+            inbox_prefix=INBOX,
+            user=self._user or None,
+            password=self._password or None,
+        )
+
+    async def _close(self) -> None:
+        with contextlib.suppress(nats.errors.Error, OSError, TimeoutError):
+            async with asyncio.timeout(CLOSE_S):
+                await self._client.close()
+        # nats-py leaves the socket open when a connect fails or the server takes no more bytes,
+        # and offers no public way to drop it.
+        writer = getattr(getattr(self._client, "_transport", None), "_io_writer", None)
+        if writer is not None:
+            writer.transport.abort()
 
     async def position(self) -> Position:
         """Return what the stream holds. Raises Unreachable, NotAllowed or Broken."""
@@ -119,10 +148,9 @@ class EventStream:
         """
         name = f"events-{secrets.token_hex(6)}"
         inbox = f"{INBOX}.{name}"
-        arrived: asyncio.Queue[Msg] = asyncio.Queue()
 
         async def put(msg: Msg) -> None:
-            arrived.put_nowait(msg)
+            self._arrived.put_nowait(msg)
 
         await self._client.subscribe(inbox, cb=put)
         config = {
@@ -143,7 +171,7 @@ class EventStream:
         live = False
         while True:
             await self._ask(name, inbox, wait=live)
-            async for batch, nothing_left in self._taken(arrived, inbox):
+            async for batch, nothing_left in self._taken(inbox):
                 if batch:
                     yield batch
                 if nothing_left:
@@ -164,21 +192,23 @@ class EventStream:
             raise Broken(f"connection lost: {exc}") from exc
 
     async def _taken(
-        self, arrived: asyncio.Queue[Msg], inbox: str
+        self, inbox: str
     ) -> AsyncGenerator[tuple[list[tuple[int, bytes]], bool], None]:
         """Yield what comes for one request until it is used up."""
         left = BATCH
         while left > 0:
             try:
                 async with asyncio.timeout(SILENCE_S):
-                    pending = [await arrived.get()]
+                    pending = [await self._arrived.get()]
             except TimeoutError as exc:
                 raise Broken("nothing heard of the server") from exc
-            while not arrived.empty():
-                pending.append(arrived.get_nowait())
+            while not self._arrived.empty():
+                pending.append(self._arrived.get_nowait())
             batch: list[tuple[int, bytes]] = []
             nothing_left = False
             for msg in pending:
+                if msg is None:
+                    raise Broken("connection lost")
                 status = (msg.headers or {}).get("Status", "") if msg.subject == inbox else ""
                 if not status:
                     batch.append((_sequence(msg), msg.data))
