@@ -6,6 +6,7 @@ are the caller's: it knows whether the request still makes sense, and gets `Retr
 with the wait that the server asked for.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final, Literal, Self
 from urllib.parse import quote
@@ -61,7 +62,9 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Kube:
-    """One API server. Get it from `shared.kube.config.connect` and use it in `async with`."""
+    """One API server, from `shared.kube.config.connect`: a part of a service, or `async with`."""
+
+    name: Final = "kube"
 
     def __init__(
         self, *, transport: Transport, session: aiohttp.ClientSession, library: ApiClient
@@ -82,6 +85,13 @@ class Kube:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    async def run(self) -> None:
+        """Keep the connections until cancelled, then close them (a part of a service)."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await self.close()
 
     async def close(self) -> None:
         """Close all connections."""

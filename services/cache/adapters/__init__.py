@@ -1,1 +1,1 @@
-"""The cache's edges: API server in, bus out."""
+"""The cache's hands: watching the API server, publishing to STATE, standing by."""

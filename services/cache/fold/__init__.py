@@ -1,1 +1,1 @@
-"""Pure part of the cache: projection of objects to facts and comparison with the stream."""
+"""The pure part: what the API server shows against what the stream says, and what to publish."""

@@ -1,0 +1,249 @@
+"""The leader's work: make the stream say what the ledger holds, and mark how far it does.
+
+A term begins with reading the stream back, behind the leader's own fencing message: everything a
+predecessor could ever say is before it. Then the differences go out, many in flight, each fenced;
+a refusal (`WrongSequence`) means that another leads, or that the stream was made anew, and ends the
+term. Kinds are listed anew in each term, so that a marker vouches for the world and not for
+what a frozen process remembers.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+from typing import Final, Protocol
+
+from services.cache.fold.ledger import Ledger, Publication, Slot
+from services.cache.fold.objects import Said, digest
+from services.cache.metrics import CacheMetrics
+from shared.bus.errors import TooLarge, WrongSequence
+from shared.bus.leader import Term
+from shared.bus.port import Ack, Batch, CaughtUp, Message, Publishing, Reading, Reset, Token
+from shared.contracts import codec
+from shared.contracts.messages import Marker, Op
+from shared.contracts.streams import TOMBSTONE_TTL_S
+from shared.contracts.subjects import Subjects, key_of, unescape
+from shared.contracts.versions import ContractError
+from shared.runtime.clock import Clock
+from shared.runtime.errors import Retryable
+from shared.runtime.faults import Faults
+from shared.runtime.logs import Logger
+from shared.runtime.tasks import sleep_or_event
+
+MARKER_S: Final = 1.0
+RETRY_S: Final = 0.1
+IN_FLIGHT: Final = 2048
+"""Facts whose answers are awaited; what is beyond waits in the ledger, where it coalesces."""
+_BREATH: Final = 64
+"""Facts sent before others may run: leases and pings must not wait for a burst."""
+
+_Answer = tuple[Publication, Awaitable[Ack], float]
+
+
+class PublisherBus(Publishing, Reading, Protocol):
+    """What the publisher needs of the bus."""
+
+
+class StatePublisher:
+    """Publishes the ledger for the length of a term."""
+
+    def __init__(
+        self,
+        bus: PublisherBus,
+        ledger: Ledger,
+        *,
+        stream: str,
+        subjects: Subjects,
+        kinds: Sequence[str],
+        relist: Callable[[], None],
+        instance: str,
+        clock: Clock,
+        faults: Faults,
+        metrics: CacheMetrics,
+        log: Logger,
+    ) -> None:
+        self._bus = bus
+        self._ledger = ledger
+        self._publisher = bus.publisher(stream)
+        self._stream = stream
+        self._subjects = subjects
+        self._kinds = tuple(sorted(kinds))
+        self._relist = relist
+        self._instance = instance
+        self._clock = clock
+        self._faults = faults
+        self._metrics = metrics
+        self._log = log.bind(stream=stream)
+        self._work = asyncio.Event()
+        self._completed = asyncio.Event()
+        self._complete: tuple[str, ...] = ()
+        self._failing = ""
+        self.leads = False
+        """Whether a term of this replica is under way."""
+
+    @property
+    def complete(self) -> bool:
+        """Return whether this leader has published every kind's list wholly."""
+        return self._complete == self._kinds
+
+    def changed(self) -> None:
+        """Look at the ledger again (watchers call this)."""
+        self._work.set()
+        self._note_completeness()
+
+    async def lead(self, term: Term) -> None:
+        """Publish until the term ends. Raises WrongSequence when the server refuses us."""
+        token = term.token(self._stream)
+        answers: asyncio.Queue[_Answer] = asyncio.Queue(IN_FLIGHT)
+        self.leads = True
+        self._metrics.leads.set(1)
+        try:
+            said = await self._read_back(token.sequence)
+            self._log.info("stream_read_back", facts=len(said), term=term.number)
+            self._ledger.begin(said.items())
+            self._relist()
+            self._work.set()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._publish(token, answers), name="state-publish")
+                group.create_task(self._collect(answers), name="state-answers")
+                group.create_task(self._mark(token), name="state-marker")
+        finally:
+            self._ledger.end()
+            self._complete = ()
+            self.leads = False
+            self._metrics.leads.set(0)
+
+    async def _read_back(self, mark: int) -> dict[Slot, Said]:
+        """Return what the stream says of each object, read at least up to sequence `mark`."""
+        said: dict[Slot, Said] = {}
+        wanted = [self._subjects.state_kind(kind) for kind in self._kinds]
+        wanted.append(self._subjects.leader("state"))
+        seen = 0
+        async with aclosing(self._bus.follow(self._stream, wanted)) as items:
+            async for item in items:
+                match item:
+                    case Reset():
+                        said.clear()
+                    case Batch(messages):
+                        seen = messages[-1].sequence
+                        for message in messages:
+                            self._recall(message, said)
+                    case CaughtUp() if seen < mark:
+                        raise WrongSequence(f"{self._stream} was made anew: our mark is gone")
+                    case CaughtUp():
+                        break
+                    case _:
+                        pass
+        return said
+
+    def _recall(self, message: Message, said: dict[Slot, Said]) -> None:
+        if message.subject == self._subjects.leader("state"):
+            return
+        try:
+            fact = codec.decode_fact(message.payload)
+        except ContractError as exc:
+            slot = self._slot(message.subject)
+            self._log.warning("fact_unreadable", subject=message.subject, reason=str(exc))
+            said[slot] = Said(uid="", rv="")
+            return
+        slot = (fact.kind, fact.key)
+        if fact.op is Op.DELETE:
+            said.pop(slot, None)
+        else:
+            seen = digest(bytes(fact.body), fact.rv) if fact.op is Op.PUT else b""
+            said[slot] = Said(uid=fact.uid, rv=fact.rv, digest=seen)
+
+    def _slot(self, subject: str) -> Slot:
+        kind, namespace, name = subject.removeprefix(f"{self._subjects.prefix}.state.").split(".")
+        return kind, key_of(unescape(namespace), unescape(name))
+
+    async def _publish(self, token: Token, answers: asyncio.Queue[_Answer]) -> None:
+        sent = 0
+        while True:
+            publication = self._ledger.next()
+            if publication is None:
+                self._work.clear()
+                await self._work.wait()
+                continue
+            self._faults.point("cache.before-publish")
+            started = self._clock.monotonic()
+            try:
+                publication, answer = await self._submit(publication, token)
+            except Retryable as exc:
+                self._lost(publication, exc)
+                await self._clock.sleep(RETRY_S)
+                continue
+            await answers.put((publication, answer, started))
+            sent += 1
+            if sent % _BREATH == 0:
+                await asyncio.sleep(0)
+
+    async def _submit(
+        self, publication: Publication, token: Token
+    ) -> tuple[Publication, Awaitable[Ack]]:
+        """Send a fact; one that is too large is sent without its body, and said so aloud."""
+        ttl_s = TOMBSTONE_TTL_S if publication.is_tombstone else None
+        kind, key = publication.slot
+        subject = self._subjects.state(kind, key)
+        try:
+            answer = await self._publisher.submit(
+                subject, codec.encode(publication.fact), fence=token, ttl_s=ttl_s
+            )
+        except TooLarge as exc:
+            self._metrics.oversized.labels(kind).inc()
+            self._log.error("object_oversized", kind=kind, key=key, reason=str(exc))
+            publication = publication.without_body()
+            answer = await self._publisher.submit(
+                subject, codec.encode(publication.fact), fence=token
+            )
+        return publication, answer
+
+    async def _collect(self, answers: asyncio.Queue[_Answer]) -> None:
+        while True:
+            publication, answer, started = await answers.get()
+            try:
+                await answer
+            except Retryable as exc:
+                self._lost(publication, exc)
+                continue
+            self._faults.point("cache.after-publish")
+            self._ledger.confirmed(publication)
+            self._failing = ""
+            kind, op = publication.slot[0], publication.fact.op.value
+            self._metrics.published.labels(kind, op).inc()
+            self._metrics.latency.observe(self._clock.monotonic() - started)
+            self.changed()
+
+    def _lost(self, publication: Publication, exc: Retryable) -> None:
+        self._ledger.failed(publication)
+        self._metrics.failed.labels(type(exc).__name__).inc()
+        if type(exc).__name__ != self._failing:  # one line for each run of the same trouble
+            self._failing = type(exc).__name__
+            self._log.warning("publish_failed", key=publication.slot[1], reason=str(exc))
+        self._work.set()
+
+    def _note_completeness(self) -> None:
+        complete = self._ledger.complete()
+        if complete != self._complete:
+            if complete == self._kinds:
+                self._log.info("state_completed", kinds=len(complete))
+            self._complete = complete
+            self._completed.set()
+
+    async def _mark(self, token: Token) -> None:
+        while True:
+            self._completed.clear()
+            marker = Marker(
+                complete=self._ledger.complete(),
+                bookmarks=self._ledger.covered(),
+                time=self._clock.now(),
+                instance=self._instance,
+            )
+            try:
+                await self._publisher.publish(
+                    self._subjects.marker, codec.encode(marker), fence=token
+                )
+            except Retryable as exc:
+                self._log.debug("marker_failed", reason=str(exc))
+            self._metrics.waiting.set(self._ledger.waiting)
+            self._metrics.ignored.set(self._ledger.ignored)
+            await sleep_or_event(self._clock, MARKER_S, self._completed)

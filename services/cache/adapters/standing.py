@@ -1,0 +1,79 @@
+"""Whether somebody keeps STATE: this replica as leader, or another that it stands by for."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from shared.bus.port import Reading
+from shared.contracts import codec
+from shared.contracts.subjects import Subjects
+from shared.contracts.versions import ContractError
+from shared.runtime.clock import Clock
+from shared.runtime.errors import Retryable
+from shared.runtime.health import Gate
+
+_LOOK_S: Final = 0.5
+_SILENT_S: Final = 5.0
+"""A marker that stays the same for so long says that nobody leads."""
+
+
+class Standing:
+    """Keeps the gate `state` (a part of the service)."""
+
+    name: Final = "standing"
+
+    def __init__(
+        self,
+        bus: Reading,
+        *,
+        stream: str,
+        subjects: Subjects,
+        kinds: Sequence[str],
+        leads: Callable[[], bool],
+        complete: Callable[[], bool],
+        clock: Clock,
+        gate: Gate,
+    ) -> None:
+        self._bus = bus
+        self._stream = stream
+        self._marker = subjects.marker
+        self._kinds = frozenset(kinds)
+        self._leads = leads
+        self._complete = complete
+        self._clock = clock
+        self._gate = gate
+        self._sequence = 0
+        self._alive_until = 0.0
+
+    async def run(self) -> None:
+        """Look twice a second, for ever."""
+        while True:
+            reason = await self._why_not()
+            if (self._gate.ok, self._gate.reason) != (not reason, reason):
+                self._gate.set(not reason, reason)
+            await self._clock.sleep(_LOOK_S)
+
+    async def _why_not(self) -> str:
+        if self._leads():
+            return "" if self._complete() else "not everything is published yet"
+        try:
+            message = await self._bus.last(self._stream, self._marker)
+        except Retryable as exc:
+            return str(exc)
+        if message is None:
+            return "nobody has published yet"
+        if not self._is_alive(message.sequence):
+            return "no leader publishes"
+        try:
+            missing = self._kinds.difference(codec.decode_marker(message.payload).complete)
+        except ContractError as exc:
+            return f"the leader's marker cannot be read: {exc}"
+        return f"the leader has not listed {', '.join(sorted(missing))}" if missing else ""
+
+    def _is_alive(self, sequence: int) -> bool:
+        """Tell whether the marker's sequence has moved, by our own clock, since a moment ago."""
+        now = self._clock.monotonic()
+        if sequence != self._sequence:
+            if self._sequence:
+                self._alive_until = now + _SILENT_S
+            self._sequence = sequence
+        return now < self._alive_until

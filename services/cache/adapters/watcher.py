@@ -1,0 +1,152 @@
+"""One watcher per kind: what list/watch tells goes into the ledger, its troubles into a gate."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import Final
+
+from services.cache.fold.ledger import Ledger
+from services.cache.fold.objects import Held, held
+from services.cache.kinds import Row
+from services.cache.metrics import CacheMetrics
+from shared.api.meta import ObjectMeta
+from shared.kube.client import Kube
+from shared.kube.listwatch import (
+    Bookmark,
+    Changed,
+    ChangeOp,
+    Item,
+    Listed,
+    ListWatch,
+    Malformed,
+    Unavailable,
+)
+from shared.runtime.health import Gate
+from shared.runtime.logs import Logger
+
+_CHUNK: Final = 500
+"""Objects that are taken in before others may run: some milliseconds."""
+
+
+class Watcher:
+    """Watches the objects of one row, for ever (a part of the service)."""
+
+    def __init__(
+        self,
+        row: Row,
+        *,
+        kube: Kube,
+        ledger: Ledger,
+        changed: Callable[[], None],
+        gate: Gate,
+        metrics: CacheMetrics,
+        rng: random.Random,
+        log: Logger,
+    ) -> None:
+        self.kind: Final = row.kind.token
+        self.name: Final = f"watch-{self.kind}"
+        self._row = row
+        self._kube = kube
+        self._ledger = ledger
+        self._changed = changed
+        self._gate = gate
+        self._metrics = metrics
+        self._rng = rng
+        self._log = log.bind(kind=self.kind)
+        self._again = asyncio.Event()
+        self._trouble = ""
+
+    def relist(self) -> None:
+        """List anew: what is held may lag behind the world (a new leader's first act)."""
+        self._again.set()
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        self._gate.set(ok=False, reason=f"{self.kind} are not listed yet")
+        while True:
+            self._again.clear()
+            async with asyncio.TaskGroup() as group:
+                following = group.create_task(self._follow(), name=f"{self.name}-follow")
+                await self._again.wait()
+                following.cancel()
+
+    async def _follow(self) -> None:
+        watch = ListWatch(
+            self._kube,
+            self._row.kind,
+            field_selector=self._row.field_selector,
+            label_selector=self._row.label_selector,
+            rng=self._rng,
+        )
+        async with aclosing(watch.items()) as items:
+            async for item in items:
+                await self._take(item)
+
+    async def _take(self, item: Item) -> None:
+        match item:
+            case Unavailable():
+                self._unavailable(item)
+                return
+            case Listed():
+                await self._listed(item)
+            case Changed(op=op, object=view):
+                self._change(op, view.metadata, held(view) if self._row.keep(view) else None)
+            case Malformed():
+                self._malformed(item)
+            case Bookmark(resource_version=version):
+                self._ledger.bookmark(self.kind, version)
+        self._well()
+        self._changed()
+
+    async def _listed(self, item: Listed) -> None:
+        shown: dict[str, Held] = {}
+        for index, view in enumerate(item.items):
+            if self._row.keep(view):
+                key, what = held(view)
+                shown[key] = what
+            if index % _CHUNK == _CHUNK - 1:
+                await asyncio.sleep(0)
+        for odd in item.malformed:
+            self._malformed(odd)
+        unreadable = {odd.metadata.key for odd in item.malformed}
+        self._ledger.listed(self.kind, shown, unreadable, item.resource_version)
+        self._log.debug("kind_listed", objects=len(shown), version=item.resource_version)
+
+    def _change(self, op: ChangeOp, metadata: ObjectMeta, kept: tuple[str, Held] | None) -> None:
+        if op is ChangeOp.DELETED or kept is None:
+            self._ledger.deleted(self.kind, metadata.key, metadata.uid, metadata.resource_version)
+        else:
+            self._ledger.put(self.kind, *kept)
+
+    def _malformed(self, odd: Malformed) -> None:
+        """Keep the last readable form of an unreadable object, unless it is gone."""
+        metadata = odd.metadata
+        if odd.op is ChangeOp.DELETED:
+            self._change(odd.op, metadata, None)
+            return
+        self._metrics.unreadable.labels(self.kind).inc()
+        self._log.error("object_unreadable", key=metadata.key, uid=metadata.uid, error=odd.error)
+
+    def _unavailable(self, item: Unavailable) -> None:
+        self._metrics.cut_off.labels(self.kind, str(item.status)).inc()
+        if item.is_absent:
+            self._ledger.absent(self.kind)
+            self._changed()
+            self._report("")
+            return
+        self._report(item.message)
+
+    def _well(self) -> None:
+        self._report("")
+        self._metrics.objects.labels(self.kind).set(self._ledger.count(self.kind))
+
+    def _report(self, trouble: str) -> None:
+        """Set the gate, and log when the trouble begins, changes or ends."""
+        if trouble and trouble != self._trouble:
+            self._log.warning("watch_interrupted", reason=trouble)
+        if self._trouble and not trouble:
+            self._log.info("watch_resumed")
+        if trouble != self._trouble or self._gate.ok is bool(trouble):
+            self._gate.set(not trouble, trouble)
+        self._trouble = trouble

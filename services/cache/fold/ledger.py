@@ -1,0 +1,264 @@
+"""The comparison that decides what is published: the world as shown against the stream as written.
+
+Watchers say what the API server shows (`listed`, `put`, `deleted`, `absent`), a leader what the
+stream holds when its term begins (`begin`) and what became of each publication (`confirmed`,
+`failed`). Where the two differ the object waits in line, and `next` gives the fact to publish. So
+an object that changes five times while its fact is on its way is published once more, not five
+times; a process that starts publishes the differences only; and one that lost a publication
+says it again.
+
+A standby holds what is shown and publishes nothing. Since what it holds may lag (it may have been
+frozen), a new leader says only what is newer than the stream, and says that something is gone
+only when a list that was made in its term lacks it, or a watch saw it go.
+
+⚠ Nothing goes back in time: a version below the one held or said is ignored, as a watch cache of a
+restarting API server may show old ones (CA10). After etcd was restored from a backup, purge
+STATE.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from services.cache.fold.objects import Held, Said, older
+from shared.contracts.messages import Fact, Op
+
+Slot = tuple[str, str]
+"""Token of the kind, and key."""
+
+
+class Publication(msgspec.Struct, frozen=True, kw_only=True):
+    """One fact on its way to the stream."""
+
+    slot: Slot
+    fact: Fact
+    digest: bytes = b""
+
+    @property
+    def is_tombstone(self) -> bool:
+        """Tell whether it says that the object is gone."""
+        return self.fact.op is Op.DELETE
+
+    def without_body(self) -> "Publication":
+        """Return it as the fact that the object is there, but too large to be published."""
+        fact = msgspec.structs.replace(self.fact, op=Op.OVERSIZED, body=msgspec.Raw(b"null"))
+        return msgspec.structs.replace(self, fact=fact)
+
+
+class _KindState:
+    """Everything about one kind."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, Held] = {}
+        self.said: dict[str, Said] = {}
+        self.gone: dict[str, str] = {}
+        """Keys known to be gone, with the version as of which; may be said to be gone."""
+        self.first: set[str] = set()
+        """Keys that have to be said before the kind is complete."""
+        self.open = 0
+        """Keys in line or on their way."""
+        self.is_listed = False
+        """Whether it was listed, in this term if there is one."""
+        self.seen = ""
+        """Version up to which changes have been taken in."""
+        self.covered = ""
+        """Version up to which they have been published."""
+
+
+class Ledger:
+    """The ledger of all kinds; synchronous, owned by one event loop."""
+
+    def __init__(self, kinds: Collection[str]) -> None:
+        self._kinds: Final = {kind: _KindState() for kind in kinds}
+        self._line: dict[Slot, None] = {}
+        self._on_their_way: set[Slot] = set()
+        self._leads = False
+        self.ignored = 0
+        """Versions that were ignored because they were old."""
+
+    @property
+    def waiting(self) -> int:
+        """Return how many facts are in line or on their way."""
+        return len(self._line) + len(self._on_their_way)
+
+    def count(self, kind: str) -> int:
+        """Return how many objects of a kind are held."""
+        return len(self._kinds[kind].held)
+
+    def listed(
+        self, kind: str, shown: Mapping[str, Held], unreadable: Collection[str], version: str
+    ) -> None:
+        """Replace what is held of a kind; an unreadable object stays as it was last read."""
+        state = self._kinds[kind]
+        before = state.held
+        state.held = {
+            key: self._newer(before.get(key), held) for key, held in sorted(shown.items())
+        }
+        for key in sorted(unreadable):
+            if key in before:
+                state.held[key] = before[key]
+        state.seen = version
+        state.is_listed = True
+        for key in state.said:
+            if key not in state.held and key not in unreadable:
+                state.gone[key] = version
+        self._touch_all(kind, state)
+
+    def put(self, kind: str, key: str, held: Held) -> None:
+        """Take in a new or changed object."""
+        state = self._kinds[kind]
+        state.held[key] = self._newer(state.held.get(key), held)
+        state.gone.pop(key, None)
+        state.seen = held.rv or state.seen
+        self._touch((kind, key), state)
+
+    def deleted(self, kind: str, key: str, uid: str, rv: str) -> None:
+        """Take in that the object with `uid` is gone; a younger namesake stays."""
+        state = self._kinds[kind]
+        state.seen = rv or state.seen
+        held = state.held.get(key)
+        if held is not None and held.uid != uid:
+            return
+        state.held.pop(key, None)
+        if self._leads:
+            state.gone[key] = rv
+        self._touch((kind, key), state)
+
+    def absent(self, kind: str) -> None:
+        """Take in that the API server does not know the kind: it has no objects."""
+        self.listed(kind, {}, (), "")
+
+    def bookmark(self, kind: str, version: str) -> None:
+        """Take in that all changes up to `version` have been delivered."""
+        self._kinds[kind].seen = version
+
+    def begin(self, said: Iterable[tuple[Slot, Said]]) -> None:
+        """Start to publish, given what the stream says at this moment."""
+        self.end()
+        self._leads = True
+        for (kind, key), what in said:
+            if kind in self._kinds:
+                self._kinds[kind].said[key] = what
+        for kind, state in self._kinds.items():
+            self._touch_all(kind, state)
+
+    def end(self) -> None:
+        """Stop publishing; what the stream says is somebody else's from now on."""
+        self._leads = False
+        self._line.clear()
+        self._on_their_way.clear()
+        for state in self._kinds.values():
+            state.said.clear()
+            state.gone.clear()
+            state.first.clear()
+            state.open = 0
+            state.is_listed = False
+            state.covered = ""
+
+    def next(self) -> Publication | None:
+        """Return the next fact to publish, None when stream and world are equal."""
+        while self._line:
+            slot = next(iter(self._line))
+            del self._line[slot]
+            state = self._kinds[slot[0]]
+            if self._differs(slot, state):
+                self._on_their_way.add(slot)
+                return self._publication(slot, state)
+            self._equal(slot, state)
+        return None
+
+    def confirmed(self, publication: Publication) -> None:
+        """Take in that a fact is in the stream."""
+        slot, fact = publication.slot, publication.fact
+        state = self._kinds[slot[0]]
+        if publication.is_tombstone:
+            state.said.pop(slot[1], None)
+        else:
+            state.said[slot[1]] = Said(uid=fact.uid, rv=fact.rv, digest=publication.digest)
+        state.first.discard(slot[1])
+        self._arrived(slot, state)
+
+    def failed(self, publication: Publication) -> None:
+        """Take in that nobody knows whether a fact is in the stream: it is said again."""
+        slot, fact = publication.slot, publication.fact
+        state = self._kinds[slot[0]]
+        state.said[slot[1]] = Said(uid=fact.uid, rv=fact.rv)
+        if publication.is_tombstone:
+            state.gone.setdefault(slot[1], fact.rv)
+        self._arrived(slot, state)
+
+    def complete(self) -> tuple[str, ...]:
+        """Return the kinds whose list, made in this term, is wholly published; sorted."""
+        if not self._leads:
+            return ()
+        done = (k for k, state in self._kinds.items() if state.is_listed and not state.first)
+        return tuple(sorted(done))
+
+    def covered(self) -> dict[str, str]:
+        """Return per kind the version up to which every change is published."""
+        for state in self._kinds.values():
+            if not state.open:
+                state.covered = state.seen
+        return {k: state.covered for k, state in sorted(self._kinds.items()) if state.covered}
+
+    def _newer(self, before: Held | None, shown: Held) -> Held:
+        if before is None or not older(shown.rv, before.rv):
+            return shown
+        self.ignored += 1
+        return before
+
+    def _touch_all(self, kind: str, state: _KindState) -> None:
+        """Put everything of a kind in line that differs; that is what completes it."""
+        for key in (*state.held, *(key for key in state.said if key not in state.held)):
+            self._touch((kind, key), state)
+        if self._leads:
+            state.first = {key for key in (*state.held, *state.said) if self._is_open((kind, key))}
+
+    def _touch(self, slot: Slot, state: _KindState) -> None:
+        """Put a slot in line if it differs and is not on its way (looked at again on arrival)."""
+        if not self._leads or self._is_open(slot):
+            return
+        if self._differs(slot, state):
+            self._line[slot] = None
+            state.open += 1
+        else:
+            state.gone.pop(slot[1], None)
+
+    def _is_open(self, slot: Slot) -> bool:
+        return slot in self._line or slot in self._on_their_way
+
+    def _arrived(self, slot: Slot, state: _KindState) -> None:
+        self._on_their_way.discard(slot)
+        state.open -= 1
+        self._touch(slot, state)
+        if not self._is_open(slot):
+            state.first.discard(slot[1])
+
+    def _equal(self, slot: Slot, state: _KindState) -> None:
+        """Leave the line without a word: what differed is equal again."""
+        state.open -= 1
+        state.first.discard(slot[1])
+        state.gone.pop(slot[1], None)
+
+    def _differs(self, slot: Slot, state: _KindState) -> bool:
+        """Tell whether the stream says something else than is shown, and may be corrected."""
+        key = slot[1]
+        held, said = state.held.get(key), state.said.get(key)
+        if held is not None:
+            if said is None:
+                return True
+            return said.digest != held.digest and not older(held.rv, said.rv)
+        return said is not None and key in state.gone and not older(state.gone[key], said.rv)
+
+    def _publication(self, slot: Slot, state: _KindState) -> Publication:
+        """Return the fact that makes the stream say what is shown, for a slot that differs."""
+        kind, key = slot
+        held = state.held.get(key)
+        if held is None:
+            said = state.said[key]
+            rv = state.gone[key] or said.rv
+            fact = Fact(kind=kind, key=key, uid=said.uid, rv=rv, op=Op.DELETE)
+            return Publication(slot=slot, fact=fact)
+        fact = Fact(kind=kind, key=key, uid=held.uid, rv=held.rv, body=msgspec.Raw(held.body))
+        return Publication(slot=slot, fact=fact, digest=held.digest)

@@ -1,0 +1,34 @@
+"""What can be set about the cache."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from shared.contracts.streams import MIB
+from shared.runtime.common import CommonSettings
+from shared.runtime.values import Seconds
+
+
+class CacheSettings(CommonSettings, frozen=True, kw_only=True):
+    """Settings of one cache process."""
+
+    scheduler_name: Annotated[
+        tuple[str, ...],
+        Meta(description="schedulerName of the pods that are ours before they have a node (K10)"),
+    ] = ("volcano",)
+    kube_api_qps: Annotated[
+        float, Meta(description="most API requests per second (K10); 0: no bound", ge=0)
+    ] = 2000.0
+    kube_api_burst: Annotated[
+        int, Meta(description="API requests that may go out at once (K10)", ge=1)
+    ] = 2000
+    request_timeout: Annotated[
+        Seconds, Meta(description="time for one answer of the API server", gt=0)
+    ] = Seconds(30.0)
+    state_storage: Annotated[
+        Literal["memory", "file"],
+        Meta(description="where the STATE stream lives; it can be built again at any time"),
+    ] = "memory"
+    state_bytes: Annotated[int, Meta(description="bound of the STATE stream in bytes", ge=MIB)] = (
+        2048 * MIB
+    )

@@ -1,0 +1,130 @@
+"""Whatever happens on the way, the stream ends up saying what the API server shows."""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
+
+from services.cache.fold.ledger import Ledger, Publication
+from services.cache.fold.objects import Held, Said, digest, held
+from shared.api.core import Pod, PodSpec
+from shared.api.meta import ObjectMeta
+
+NAMES = st.sampled_from(["a", "b", "c"])
+
+
+class CacheMachine(RuleBasedStateMachine):
+    """An API server, watch events that may lag, a stream, and leaders that come and go."""
+
+    taken = Bundle("taken")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.version = 0
+        self.world: dict[str, Held] = {}
+        self.events: list[tuple[str, str, str, int, Held | None]] = []
+        self.stream: dict[str, Said] = {}
+        self.newest: dict[str, int] = {}
+        self.ledger = Ledger(["pods"])
+        self.on_their_way: list[Publication] = []
+
+    def next_version(self) -> int:
+        self.version += 1
+        return self.version
+
+    @rule(name=NAMES, node=st.sampled_from(["", "n1", "n2"]), new=st.booleans())
+    def somebody_writes(self, name: str, node: str, new: bool) -> None:
+        version = self.next_version()
+        key = f"ns/{name}"
+        before = self.world.get(key)
+        if before is not None and new:
+            self.events.append(("delete", key, before.uid, version, None))
+            version = self.next_version()
+        uid = before.uid if before is not None and not new else f"uid-{version}"
+        metadata = ObjectMeta(name=name, namespace="ns", uid=uid, resource_version=str(version))
+        _, shown = held(Pod(metadata=metadata, spec=PodSpec(node_name=node)))
+        self.world[key] = shown
+        self.events.append(("put", key, uid, version, shown))
+
+    @rule(name=NAMES)
+    def somebody_deletes(self, name: str) -> None:
+        gone = self.world.pop(f"ns/{name}", None)
+        if gone is not None:
+            self.events.append(("delete", f"ns/{name}", gone.uid, self.next_version(), None))
+
+    @rule(count=st.integers(1, 5))
+    def events_arrive(self, count: int) -> None:
+        for kind, key, uid, version, shown in self.events[:count]:
+            if shown is not None:
+                self.ledger.put("pods", key, shown)
+            else:
+                assert kind == "delete"
+                self.ledger.deleted("pods", key, uid, str(version))
+        del self.events[:count]
+
+    @rule()
+    def the_kind_is_listed_anew(self) -> None:
+        self.events.clear()
+        self.ledger.listed("pods", dict(self.world), (), str(self.version))
+
+    @rule(count=st.integers(1, 3))
+    def facts_are_sent(self, count: int) -> None:
+        for _ in range(count):
+            publication = self.ledger.next()
+            if publication is not None:
+                self.on_their_way.append(publication)
+
+    @rule(stored=st.booleans(), answered=st.booleans())
+    def a_fact_arrives(self, stored: bool, answered: bool) -> None:
+        if not self.on_their_way:
+            return
+        publication = self.on_their_way.pop(0)
+        if answered or stored:
+            self.store(publication)
+        if answered:
+            self.ledger.confirmed(publication)
+        else:
+            self.ledger.failed(publication)
+
+    def store(self, publication: Publication) -> None:
+        fact, key = publication.fact, publication.slot[1]
+        assert int(fact.rv) >= self.newest.get(key, 0), "the stream went back in time"
+        self.newest[key] = int(fact.rv)
+        if publication.is_tombstone:
+            self.stream.pop(key, None)
+        else:
+            body = bytes(fact.body)
+            self.stream[key] = Said(uid=fact.uid, rv=fact.rv, digest=digest(body, fact.rv))
+
+    @rule(forgets=st.booleans())
+    def a_leader_begins(self, forgets: bool) -> None:
+        """The one before may have been killed (forgets) or this one stood by."""
+        for publication in self.on_their_way:
+            self.store(publication)
+        self.on_their_way.clear()
+        if forgets:
+            self.ledger = Ledger(["pods"])
+            self.events.clear()
+        self.ledger.begin([(("pods", key), said) for key, said in self.stream.items()])
+        if forgets:
+            self.ledger.listed("pods", dict(self.world), (), str(self.version))
+
+    @invariant()
+    def one_fact_per_object_is_on_its_way(self) -> None:
+        slots = [publication.slot for publication in self.on_their_way]
+        assert len(slots) == len(set(slots))
+
+    def teardown(self) -> None:
+        self.a_leader_begins(forgets=False)
+        self.the_kind_is_listed_anew()
+        while (publication := self.ledger.next()) is not None:
+            self.store(publication)
+            self.ledger.confirmed(publication)
+        assert self.ledger.waiting == 0
+        assert self.ledger.complete() == ("pods",)
+        assert {key: said.digest for key, said in self.stream.items()} == {
+            key: shown.digest for key, shown in self.world.items()
+        }
+
+
+TestCacheMachine = CacheMachine.TestCase
+TestCacheMachine.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

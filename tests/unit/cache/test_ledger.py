@@ -1,0 +1,314 @@
+"""What is published, and what is not: examples of the ledger's rules (CA01, CA10)."""
+
+import json
+
+import pytest
+
+from services.cache.fold.ledger import Ledger, Publication
+from services.cache.fold.objects import Held, Said, digest, held, older
+from shared.api.core import Pod, PodSpec
+from shared.api.meta import ObjectMeta
+from shared.contracts.messages import Op
+
+
+def pod(name: str, version: int, *, node: str = "", uid: str = "") -> tuple[str, Held]:
+    metadata = ObjectMeta(
+        name=name, namespace="ns", uid=uid or f"uid-{name}", resource_version=str(version)
+    )
+    return held(Pod(metadata=metadata, spec=PodSpec(node_name=node)))
+
+
+class World:
+    """A ledger of pods with a leader that publishes what it is told to."""
+
+    def __init__(self, *, leads: bool = True) -> None:
+        self.ledger = Ledger(["pods"])
+        self.stream: dict[str, Said] = {}
+        if leads:
+            self.begin()
+
+    def begin(self) -> None:
+        self.ledger.begin([(("pods", key), said) for key, said in self.stream.items()])
+
+    def lists(self, *pods: tuple[str, Held], version: int = 100, unreadable: tuple = ()) -> None:
+        self.ledger.listed("pods", dict(pods), unreadable, str(version))
+
+    def puts(self, shown: tuple[str, Held]) -> None:
+        self.ledger.put("pods", *shown)
+
+    def deletes(self, name: str, version: int, *, uid: str = "") -> None:
+        self.ledger.deleted("pods", f"ns/{name}", uid or f"uid-{name}", str(version))
+
+    def takes(self) -> list[Publication]:
+        """Take all that is in line, without an answer."""
+        return list(iter(self.ledger.next, None))
+
+    def confirms(self, publications: list[Publication]) -> None:
+        for publication in publications:
+            fact, key = publication.fact, publication.slot[1]
+            if publication.is_tombstone:
+                self.stream.pop(key)
+            else:
+                seen = digest(bytes(fact.body), fact.rv)
+                self.stream[key] = Said(uid=fact.uid, rv=fact.rv, digest=seen)
+            self.ledger.confirmed(publication)
+
+    def publishes(self) -> list[str]:
+        """Publish and confirm all that is in line; one word per fact."""
+        said = []
+        while publications := self.takes():
+            said += [told(publication) for publication in publications]
+            self.confirms(publications)
+        return said
+
+
+def told(publication: Publication) -> str:
+    fact = publication.fact
+    return f"{fact.op.value} {fact.key}@{fact.rv}"
+
+
+def test_a_list_is_published_once() -> None:
+    world = World()
+    world.lists(pod("b", 2), pod("a", 1))
+    assert world.publishes() == ["put ns/a@1", "put ns/b@2"]
+    world.lists(pod("b", 2), pod("a", 1))
+    assert world.publishes() == []
+
+
+def test_a_change_that_nobody_reads_is_not_published() -> None:
+    world = World()
+    world.lists(pod("a", 1))
+    world.publishes()
+    world.puts(pod("a", 9))
+    assert world.publishes() == []
+    world.puts(pod("a", 10, node="n1"))
+    assert world.publishes() == ["put ns/a@10"]
+
+
+def test_the_body_keeps_its_version_and_the_digest_ignores_only_the_first() -> None:
+    _, first = pod("a", 1)
+    _, second = pod("a", 2)
+    assert json.loads(first.body)["metadata"]["resourceVersion"] == "1"
+    assert first.digest == second.digest
+    notes = ObjectMeta(
+        name="a",
+        uid="u",
+        resource_version="5",
+        annotations={"last": '{"resourceVersion":"5"}'},
+    )
+    changed = ObjectMeta(
+        name="a",
+        uid="u",
+        resource_version="6",
+        annotations={"last": '{"resourceVersion":"6"}'},
+    )
+    assert held(Pod(metadata=notes))[1].digest != held(Pod(metadata=changed))[1].digest
+
+
+def test_changes_while_a_fact_is_on_its_way_become_one_more_fact() -> None:
+    world = World()
+    world.lists(pod("a", 1))
+    on_its_way = world.takes()
+    for version in range(2, 7):
+        world.puts(pod("a", version, node=f"n{version}"))
+    assert world.takes() == []
+    world.confirms(on_its_way)
+    assert world.publishes() == ["put ns/a@6"]
+
+
+def test_a_change_back_to_what_was_said_needs_no_fact() -> None:
+    world = World()
+    world.lists(pod("a", 1))
+    world.publishes()
+    world.puts(pod("a", 2, node="n"))
+    world.puts(pod("a", 3))
+    assert world.publishes() == []
+    assert world.ledger.waiting == 0
+
+
+def test_a_deletion_is_a_tombstone_and_one_that_was_never_published_is_nothing() -> None:
+    world = World()
+    world.lists(pod("a", 1))
+    world.publishes()
+    world.deletes("a", 5)
+    assert world.publishes() == ["delete ns/a@5"]
+    world.puts(pod("b", 6))
+    world.deletes("b", 7)
+    assert world.publishes() == []
+
+
+def test_a_deletion_behind_a_fact_on_its_way_is_a_tombstone() -> None:
+    world = World()
+    world.puts(pod("a", 1))
+    on_its_way = world.takes()
+    world.deletes("a", 2)
+    world.confirms(on_its_way)
+    assert world.publishes() == ["delete ns/a@2"]
+
+
+def test_the_deletion_of_a_namesake_that_came_before_is_ignored() -> None:
+    world = World()
+    world.puts(pod("a", 8, uid="new"))
+    world.deletes("a", 7, uid="old")
+    assert world.publishes() == ["put ns/a@8"]
+
+
+def test_an_object_that_is_made_again_replaces_its_namesake_without_a_tombstone() -> None:
+    world = World()
+    world.lists(pod("a", 1, uid="old"))
+    world.publishes()
+    world.deletes("a", 2, uid="old")
+    world.puts(pod("a", 3, uid="new"))
+    assert world.publishes() == ["put ns/a@3"]
+    assert world.stream["ns/a"].uid == "new"
+
+
+def test_a_restarted_cache_publishes_the_differences_only() -> None:
+    world = World()
+    world.lists(pod("same", 1), pod("changed", 2), pod("vanished", 3))
+    world.publishes()
+    world.ledger = Ledger(["pods"])
+    world.begin()
+    assert world.publishes() == []
+    world.lists(pod("same", 4), pod("changed", 5, node="n"), pod("new", 6), version=9)
+    assert world.publishes() == ["put ns/changed@5", "put ns/new@6", "delete ns/vanished@9"]
+
+
+def test_an_old_version_of_an_object_is_ignored() -> None:
+    """CA10: a stale watch event must not take a pod from its node."""
+    world = World()
+    world.lists(pod("a", 10, node="n1"))
+    world.publishes()
+    world.puts(pod("a", 9))
+    assert world.publishes() == []
+    world.lists(pod("a", 8))
+    assert world.publishes() == []
+    assert world.ledger.ignored == 2
+
+
+def test_a_new_leader_whose_memory_lags_neither_takes_back_nor_deletes() -> None:
+    """It was frozen: the stream knows a bind, a new pod and a new namesake that it does not."""
+    world = World(leads=False)
+    world.lists(pod("bound", 5), pod("again", 6, uid="old"))
+    world.stream = {
+        key: Said(uid=shown.uid, rv=shown.rv, digest=shown.digest)
+        for key, shown in (
+            pod("bound", 20, node="n1"),
+            pod("unknown", 21),
+            pod("again", 22, uid="new"),
+        )
+    }
+    world.begin()
+    assert world.publishes() == []
+    world.deletes("again", 15, uid="old")
+    assert world.publishes() == []
+    world.lists(
+        pod("bound", 20, node="n1"), pod("again", 22, uid="new"), pod("unknown", 21), version=30
+    )
+    assert world.publishes() == []
+
+
+def test_a_standby_publishes_nothing_and_gathers_nothing() -> None:
+    world = World(leads=False)
+    world.lists(pod("a", 1))
+    world.deletes("a", 2)
+    assert world.takes() == []
+    assert world.ledger.waiting == 0
+    assert world.ledger.complete() == ()
+    world.begin()
+    assert world.publishes() == []
+
+
+def test_a_publication_without_an_answer_is_said_again() -> None:
+    world = World()
+    world.lists(pod("a", 1))
+    for publication in world.takes():
+        world.ledger.failed(publication)
+    assert world.ledger.complete() == ()
+    assert world.publishes() == ["put ns/a@1"]
+    assert world.ledger.complete() == ("pods",)
+
+
+def test_a_fact_that_may_be_in_the_stream_gets_its_tombstone() -> None:
+    world = World()
+    world.puts(pod("a", 1))
+    on_its_way = world.takes()
+    world.deletes("a", 2)
+    for publication in on_its_way:
+        world.stream["ns/a"] = Said(uid="uid-a", rv="1")
+        world.ledger.failed(publication)
+    tombstones = world.takes()
+    assert [told(t) for t in tombstones] == ["delete ns/a@2"]
+    world.ledger.failed(tombstones[0])
+    assert world.publishes() == ["delete ns/a@2"]
+
+
+def test_a_kind_is_complete_once_its_list_is_published() -> None:
+    world = World()
+    assert world.ledger.complete() == ()
+    world.lists(pod("a", 1))
+    assert world.ledger.complete() == ()
+    on_its_way = world.takes()
+    world.puts(pod("a", 2, node="n"))
+    assert world.ledger.complete() == ()
+    world.confirms(on_its_way)
+    assert world.ledger.complete() == ("pods",)
+
+
+def test_an_empty_kind_is_complete_at_once() -> None:
+    world = World()
+    world.lists(version=7)
+    assert world.ledger.complete() == ("pods",)
+    assert world.ledger.covered() == {"pods": "7"}
+
+
+def test_a_kind_that_the_server_does_not_know_is_complete_and_empty() -> None:
+    world = World()
+    world.lists(pod("a", 1))
+    world.publishes()
+    world.ledger.absent("pods")
+    assert world.ledger.complete() == ()
+    assert world.publishes() == ["delete ns/a@1"]
+    assert world.ledger.complete() == ("pods",)
+
+
+def test_an_unreadable_object_keeps_what_was_said_of_it() -> None:
+    world = World()
+    world.lists(pod("a", 1), pod("b", 2))
+    world.publishes()
+    world.lists(pod("a", 1), unreadable=("ns/b",))
+    assert world.publishes() == []
+    world.ledger = Ledger(["pods"])
+    world.begin()
+    world.lists(pod("a", 1), unreadable=("ns/b",))
+    assert world.publishes() == []
+
+
+def test_a_version_counts_as_covered_when_nothing_is_open() -> None:
+    world = World()
+    world.lists(version=5)
+    world.puts(pod("a", 6))
+    assert world.ledger.covered() == {}
+    world.publishes()
+    world.ledger.bookmark("pods", "8")
+    assert world.ledger.covered() == {"pods": "8"}
+
+
+def test_an_object_without_room_is_said_to_be_there() -> None:
+    world = World()
+    world.puts(pod("a", 1))
+    (publication,) = world.takes()
+    small = publication.without_body()
+    assert (small.fact.op, bytes(small.fact.body)) == (Op.OVERSIZED, b"null")
+    world.ledger.confirmed(small)
+    assert world.publishes() == []
+    world.puts(pod("a", 2, node="n"))
+    assert world.publishes() == ["put ns/a@2"]
+
+
+@pytest.mark.parametrize(
+    ("rv", "than", "answer"),
+    [("9", "10", True), ("10", "9", False), ("9", "9", False), ("", "9", False), ("x", "9", False)],
+)
+def test_versions_compare_as_numbers(rv: str, than: str, answer: bool) -> None:
+    assert older(rv, than) is answer
