@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from services.binder.adapters.announcer import Announcer
 from services.binder.adapters.cluster import Cluster
 from services.binder.adapters.commands import Commands, Hands
 from services.binder.adapters.desired import DesiredStatuses
@@ -97,6 +98,17 @@ class _Wiring:
             log=context.log,
         )
 
+        self._announcer = Announcer(
+            bus.publisher(self._streams.events.name),
+            cluster=settings.cluster,
+            service=SERVICE,
+            instance=context.instance,
+            clock=context.clock,
+            backoff=Backoff(first_s=0.2, cap_s=5.0, rng=context.rng),
+            metrics=self._metrics,
+            log=context.log,
+        )
+
     def parts(self) -> Sequence[Part]:
         """Return everything that has to run."""
         context, pull = self._context, self._bus.pull
@@ -120,6 +132,7 @@ class _Wiring:
                 log=context.log,
             ),
             self._recorder,
+            self._announcer,
             *self._commands(commands),
             *self._desired(desired),
             Backlogs(
@@ -207,7 +220,7 @@ class _Wiring:
                 clock=context.clock,
                 metrics=self._metrics,
             ),
-            told=self._recorder,
+            told=(self._recorder, self._announcer),
             clock=context.clock,
             faults=context.faults,
             metrics=self._metrics,

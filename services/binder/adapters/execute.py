@@ -1,6 +1,7 @@
 """Runs one intent to its end: asks the API server, and does what the pure steps say."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from services.binder.adapters.cluster import Cluster
@@ -49,7 +50,7 @@ class Executor:
         self,
         cluster: Cluster,
         *,
-        told: Told,
+        told: Sequence[Told],
         clock: Clock,
         faults: Faults,
         metrics: BinderMetrics,
@@ -57,7 +58,7 @@ class Executor:
         ladder: Ladder,
     ) -> None:
         self._cluster = cluster
-        self._told = told
+        self._told = tuple(told)
         self._clock = clock
         self._faults = faults
         self._metrics = metrics
@@ -98,7 +99,8 @@ class Executor:
         async def one(index: int, item: Bind) -> None:
             ended = await self._bind(item)
             if ended.result is Result.BOUND:
-                self._told.bound(gang, item)
+                for told in self._told:
+                    told.bound(gang, item)
             ledger.record(index, ended)
             if ledger.open:
                 self._faults.point("binder.mid-gang")
@@ -135,7 +137,8 @@ class Executor:
         async def one(index: int, victim: Victim) -> None:
             ended = await self._evict(intent, victim)
             if ended.result is Result.EVICTED:
-                self._told.evicted(intent, victim)
+                for told in self._told:
+                    told.evicted(intent, victim)
             ledger.record(index, ended)
 
         checked_s = float("-inf")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from pumice.events import CloudEvent, decode
 from pumice.local.control_plane import ControlPlane
 from shared.bus.nats import NatsBus
 from shared.contracts import codec
@@ -118,6 +119,16 @@ class Desk:
         publisher = self.bus.publisher(self.streams.desired.name)
         await publisher.publish(subject, codec.encode(desired))
         return subject
+
+    async def announced(self, topic: str, name: str) -> CloudEvent:
+        """Wait for the CloudEvent of a topic about one object."""
+        subject = f"pumice.local.events.{topic}.{self.namespace}.{name}"
+
+        async def found() -> CloudEvent | None:
+            message = await self.bus.last(self.streams.events.name, subject)
+            return decode(message.payload) if message else None
+
+        return await until(found, describe=f"{topic} of {name}")
 
     async def events(self, name: str) -> list[dict]:
         """Return the Kubernetes Events about one object."""

@@ -19,6 +19,9 @@ async def test_a_gang_is_bound_with_its_annotations_and_told_ca06(desk) -> None:
     event = await desk.event("p-7", "Scheduled")
     assert event["involvedObject"]["uid"] == bound["metadata"]["uid"]
     assert event["type"] == "Normal"
+    announced = await desk.announced("pod.bound", "p-7")
+    assert (announced.data.node, announced.data.gang) == (NODES[0], gang.job)
+    assert announced.id == f"{gang.id}/{bound['metadata']['uid']}"
 
 
 async def test_each_pod_of_a_gang_ends_in_its_own_way(desk) -> None:

@@ -73,6 +73,8 @@ async def test_a_preemptor_is_nominated_before_its_victims_go_ss11(desk) -> None
     await desk.send(intent)
     assert results(await desk.outcome(intent)) == ["evicted"] * 3
     assert (await desk.read("waiting"))["status"]["nominatedNodeName"] == NODES[0]
+    announced = await desk.announced("pod.evicted", "v-1")
+    assert (announced.data.by, announced.data.preemptor) == ("preempt", preemptor.pod)
 
 
 @pytest.mark.parametrize("fate", ["gone", "bound"])
