@@ -17,7 +17,7 @@ import aiohttp
 import msgspec
 import yaml
 
-from pumice.local.errors import LocalError
+from pumice.local.errors import LocalError, unwrapped
 from pumice.local.pki import Pki
 
 _PARALLEL: Final = 16
@@ -138,9 +138,10 @@ class Admin:
                 raise LocalError(f"the API server refuses a fake node: {answer.words()}")
             created += answer.ok
 
-        async with asyncio.TaskGroup() as tasks:
-            for number in range(shape.count):
-                tasks.create_task(add(number), name=f"node-{number}")
+        with unwrapped():
+            async with asyncio.TaskGroup() as tasks:
+                for number in range(shape.count):
+                    tasks.create_task(add(number), name=f"node-{number}")
         return created
 
     async def ready_nodes(self) -> int:

@@ -20,7 +20,7 @@ import msgspec
 
 from pumice.local import admin, pki
 from pumice.local.admin import NodeShape
-from pumice.local.errors import LocalError
+from pumice.local.errors import unwrapped
 from pumice.local.files import write_private
 from pumice.local.kubeconfig import Entry, write_kubeconfig
 from pumice.local.nats import NatsServer
@@ -113,12 +113,10 @@ class ControlPlane:
         async with AsyncExitStack() as on_failure:
             on_failure.push_async_callback(self.stop)
             self._write_kubeconfig()
-            try:
+            with unwrapped():
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(self.nats.start(), name="nats-server")
                     tasks.create_task(self._start_kubernetes(), name="kubernetes")
-            except* LocalError as group:
-                raise _first(group) from None
             on_failure.pop_all()
 
     async def _start_kubernetes(self) -> None:
@@ -299,8 +297,3 @@ def _token(path: Path) -> str:
     token = secrets.token_urlsafe(32)
     write_private(path, f'{token},pumice-admin,pumice-admin,"system:masters"\n')
     return token
-
-
-def _first(group: BaseExceptionGroup[LocalError]) -> LocalError:
-    inner = group.exceptions[0]
-    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner

@@ -1,5 +1,8 @@
 """The one failure of the local stack: a line for the person at the terminal."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class LocalError(Exception):
     """Something on this machine is missing, taken or has died.
@@ -7,3 +10,17 @@ class LocalError(Exception):
     Its text is one message that names the thing and says what to do; the command line prints it
     and nothing else.
     """
+
+
+@contextmanager
+def unwrapped() -> Iterator[None]:
+    """Raise the first LocalError of a TaskGroup by itself: the others follow from it."""
+    try:
+        yield
+    except* LocalError as group:
+        raise _first(group) from None
+
+
+def _first(group: BaseExceptionGroup[LocalError]) -> LocalError:
+    inner = group.exceptions[0]
+    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner

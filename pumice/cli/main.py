@@ -1,0 +1,119 @@
+"""Finds the command and runs it; whatever it refuses is one line `error: …` on stderr.
+
+A command is a module with `add_arguments(parser)` and `async run(args) -> exit code`. It is
+imported only when it is called, so that `pumice --help` does not wait for what a demo needs. Exit
+codes: 0 done, 1 it did not work, 2 wrong usage, 130 interrupted.
+"""
+
+import argparse
+import asyncio
+import difflib
+import importlib
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+from typing import Final, Protocol, cast
+
+import msgspec
+
+from pumice.local.errors import LocalError
+from shared.runtime.errors import PumiceError
+
+INTERRUPTED: Final = 130
+_WRONG_USAGE: Final = 2
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the help page, and where the command is."""
+
+    module: str
+    help: str
+    passes_on: bool = False
+    """Whether arguments that the command does not know are given to it as `args.rest`."""
+
+
+COMMANDS: Final = {
+    "up": Entry(module="pumice.cli.up", help="start a local cluster and the services"),
+    "status": Entry(module="pumice.cli.status", help="show what runs in the local cluster"),
+    "down": Entry(module="pumice.cli.down", help="stop the local cluster"),
+    "run": Entry(
+        module="pumice.cli.run",
+        help="run the services against an existing cluster",
+        passes_on=True,
+    ),
+    "events": Entry(module="pumice.cli.events", help="print scheduling events, as they come"),
+    "demo": Entry(module="pumice.cli.demo", help="a cluster for a minute, and gangs on it"),
+    "parts": Entry(module="pumice.cli.parts", help="find or build the programs that `up` needs"),
+}
+
+
+class Command(Protocol):
+    """What a command's module offers."""
+
+    __doc__: str | None
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the command's arguments."""
+
+    async def run(self, args: argparse.Namespace) -> int:
+        """Do it; returns the exit code."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line; returns the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or words[0] in {"-h", "--help", "help"}:
+        print(_help())
+        return 0 if words else _WRONG_USAGE
+    if words[0] == "--version":
+        print(f"pumice {metadata.version('pumice')}")
+        return 0
+    entry = COMMANDS.get(words[0])
+    if entry is None:
+        near = difflib.get_close_matches(words[0], COMMANDS, n=1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        return _refuse(f"there is no command {words[0]!r}{hint}; see `pumice --help`")
+    return _run(words[0], entry, words[1:])
+
+
+def _run(name: str, entry: Entry, words: list[str]) -> int:
+    command = cast("Command", importlib.import_module(entry.module))
+    parser = argparse.ArgumentParser(
+        prog=f"pumice {name}",
+        description=command.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    command.add_arguments(parser)
+    args, rest = parser.parse_known_args(words)
+    if rest and not entry.passes_on:
+        parser.error(f"unknown arguments: {' '.join(rest)}")
+    args.rest = rest
+    try:
+        return asyncio.run(command.run(args))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except (LocalError, PumiceError) as error:
+        return _refuse(str(error), code=1)
+
+
+def _refuse(message: str, *, code: int = _WRONG_USAGE) -> int:
+    print(f"error: {message}", file=sys.stderr)
+    return code
+
+
+def _help() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {entry.help}" for name, entry in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: pumice COMMAND [...]",
+            "",
+            "A batch scheduling system for Kubernetes, wire-compatible with Volcano.",
+            "",
+            "commands:",
+            *lines,
+            "",
+            "`pumice COMMAND --help` tells more about one of them.",
+        ]
+    )
