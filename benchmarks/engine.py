@@ -1,8 +1,8 @@
 """Measures the engine: `python -m benchmarks.engine [--quick]`.
 
-Each line is one cluster: facts of nodes and running pods are folded first, then the pods to place arrive
-as undecoded bytes. Times are decode + fold of those, the cycle that places them, adopting its plan,
-and a cycle in which nothing is left to do.
+Each line is one cluster: facts of nodes and running pods are folded first, then the pods to place
+arrive as undecoded bytes. Times are decode + fold of those, the cycle that places them, adopting
+its plan, and a cycle in which nothing is left to do.
 """
 
 import argparse
@@ -128,9 +128,7 @@ def measure(load: Load) -> Timing:
     replica, config = cluster(load), configure()
     settle(replica, config)
     raw = list(arriving(load))
-    groups = [
-        group(f"new-{n}", load.gang, "Inqueue") for n in range(-(-load.pods // load.gang))
-    ]
+    groups = [group(f"new-{n}", load.gang, "Inqueue") for n in range(-(-load.pods // load.gang))]
     start = time.perf_counter()
     for document in groups:
         put(replica, kinds.PODGROUP, document)

@@ -1,7 +1,8 @@
 """The types of the plugin interface: protocols for what a plugin reads, values for what it answers.
 
-Amounts are integers: `cpu` in thousandths, `memory` in bytes, `pods` as a number, all other resources
-in thousandths. An *amounts array* has one entry per resource in the order of `Cluster.resources`.
+Amounts are integers: `cpu` in thousandths, `memory` in bytes, `pods` as a number, all other
+resources in thousandths. An *amounts array* has one entry per resource in the order of
+`Cluster.resources`.
 """
 
 import enum
@@ -229,7 +230,7 @@ class Hooks(Protocol):
         """Order tasks within a job."""
 
     def job_ready(self, fn: Callable[[Any], int]) -> None:
-        """Return how many tasks must at least still be placed before the job may start; 0 = ready."""
+        """Return how many tasks at least are missing before the job may start; 0 = ready."""
 
     def job_pipelined(self, fn: Callable[[Any], Vote]) -> None:
         """Vote whether a job may keep what it waits for on nodes."""
@@ -291,7 +292,7 @@ class Hooks(Protocol):
         """Say at the end of the cycle what a job's PodGroup should show; None says nothing."""
 
     def changed(self, fn: Callable[[Any, Any, int], None]) -> None:
-        """Be told that `count` tasks of a class were placed for a job (taken back when negative)."""
+        """Be told that `count` tasks of a class were placed for a job; negative: taken back."""
 
 
 class Plugin(Protocol):

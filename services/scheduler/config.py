@@ -40,7 +40,7 @@ FLAG_DEFAULTS: Final[Mapping[str, bool]] = {
     "enabledSubJobOrder": True,
     "enabledHyperNodeGradient": True,
 }
-"""Plugin flags with their defaults. ⚠ The mixed `enable`/`enabled` is part of the contract (K02)."""
+"""Plugin flags and defaults. ⚠ The mixed `enable`/`enabled` is part of the contract (K02)."""
 
 DEFAULT_TEXT: Final = """\
 actions: "enqueue, allocate, backfill"
@@ -59,7 +59,7 @@ tiers:
 """What is used when no file is given (K05)."""
 
 
-class BadConfig(ValueError):
+class BadConfig(ValueError):  # noqa: N818 - reads as the fact it states
     """The configuration cannot be used; the message names the place and what to do."""
 
 

@@ -55,7 +55,8 @@ def decide(
 ) -> Plan:
     """Return what this cycle wants. The replica is the same before and after.
 
-    `now` is unix seconds; `seed` turns ties between equal nodes; the same arguments give the same plan.
+    `now` is unix seconds; `seed` turns ties between equal nodes; the same arguments give the same
+    plan.
     """
     session = open_session(replica, config, now=now, seed=seed, cycle=cycle)
     try:

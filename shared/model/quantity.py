@@ -34,12 +34,12 @@ _BOUND: Final = (1 << 63) - 1
 """Kubernetes caps a quantity here; so do the ledger's int64 arrays."""
 
 
-class BadQuantity(ValueError):
+class BadQuantity(ValueError):  # noqa: N818 - reads as the fact it states
     """The text is no Kubernetes quantity."""
 
 
 def units(quantity: str | float) -> int:
-    """Return the quantity in whole units (bytes, pods), rounded away from zero like Kubernetes does.
+    """Return the quantity in whole units (bytes, pods), rounded away from zero.
 
     Raises `BadQuantity`.
     """

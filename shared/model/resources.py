@@ -8,7 +8,7 @@ non-empty.
 """
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from msgspec import Struct
@@ -45,7 +45,7 @@ def is_counted(name: str) -> bool:
 
 
 class Resource(Struct, frozen=True, kw_only=True):
-    """Amounts per resource. `scalars` None means "no such map", which some comparisons tell apart."""
+    """Amounts per resource; `scalars` None means "no such map", which comparisons tell apart."""
 
     cpu_milli: Amount = 0
     memory_bytes: Amount = 0
@@ -105,7 +105,7 @@ class Resource(Struct, frozen=True, kw_only=True):
             max_tasks=self.max_tasks,
         )
 
-    def _combined(self, other, join) -> "Resource":  # type: ignore[no-untyped-def]
+    def _combined(self, other: "Resource", join: Callable[[Amount, Amount], Amount]) -> "Resource":
         scalars: dict[str, Amount] | None = None
         if self.scalars is not None or other.scalars is not None:
             scalars = dict(self.scalars or {})

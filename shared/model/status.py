@@ -20,7 +20,7 @@ class TaskStatus(enum.IntEnum):
 
     @property
     def label(self) -> str:
-        """Return Volcano's spelling: `Pending`, `Allocated`, …"""
+        """Return Volcano's spelling, such as `Pending`."""
         return self.name.capitalize()
 
 

@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
-from tests.conformance.run import cases_in, run_case
 from tests.conformance.report import summary
+from tests.conformance.run import cases_in, run_case
 
 
 def main(arguments: list[str]) -> int:

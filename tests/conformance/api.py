@@ -27,9 +27,9 @@ def run_api(case: dict[str, Any]) -> None:
 
 def _check_pod(case: dict[str, Any], function: Callable[[Pod], Resource]) -> None:
     pod = case["pod"]
-    if not case.get("featureGates", {}).get("PodLevelResources", True):
-        if (pod.get("spec") or {}).get("resources"):
-            raise Unsupported("the feature gate PodLevelResources off")
+    gate = case.get("featureGates", {}).get("PodLevelResources", True)
+    if not gate and (pod.get("spec") or {}).get("resources"):
+        raise Unsupported("the feature gate PodLevelResources off")
     spec = pod.get("spec") or {}
     for container in (*spec.get("containers", []), *spec.get("initContainers", [])):
         container.setdefault("name", "c")
@@ -112,9 +112,7 @@ _OF_AMOUNTS: dict[str, Callable[..., list[Any]]] = {
     "Resource.SetMaxResource": lambda left, right: [left.at_least(right)],
     "Resource.MinDimensionResource": lambda left, right, absent: [left.at_most(right, absent)],
     "Resource.IsZero": lambda left, name: [left.get(name) < 0.1],
-    "Resource.AddScalar": lambda left, name, amount: [
-        left.plus(Resource(scalars={name: amount}))
-    ],
+    "Resource.AddScalar": lambda left, name, amount: [left.plus(Resource(scalars={name: amount}))],
     "Resource.Less": lambda left, right, absent: [left.less(right, absent)],
     "Resource.LessEqual": lambda left, right, absent: [left.fits_in(right, absent)],
     "Resource.LessEqualWithResourcesName": lambda left, right, absent: [

@@ -21,11 +21,11 @@ class Verdict(NamedTuple):
         return f"{self.grade} {self.case} {self.reason}".rstrip()
 
 
-class Unsupported(Exception):
+class Unsupported(Exception):  # noqa: N818 - the fact
     """The case needs something that is not implemented; the text names it."""
 
 
-class Mismatch(Exception):
+class Mismatch(Exception):  # noqa: N818 - the fact
     """The decision is not the recorded one; the text shows both."""
 
 

@@ -75,7 +75,9 @@ def _check_expectation(wanted: dict[str, Any], outcome: Outcome) -> None:
     expect("evicted", outcome.evicted, sorted(wanted.get("evicted", [])))
     for job, nodes in wanted.get("pipelined", {}).items():
         places = outcome.pipelined.get(job, {})
-        expect(f"pipelined tasks of {job}", bool(places) and set(places.values()) <= set(nodes), True)
+        expect(
+            f"pipelined tasks of {job}", bool(places) and set(places.values()) <= set(nodes), True
+        )
     for job, phase in wanted.get("podgroupPhases", {}).items():
         expect(f"phase of {job}", outcome.phases.get(job), phase)
     for job, counts in wanted.get("taskStatusNums", {}).items():

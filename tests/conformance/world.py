@@ -1,7 +1,8 @@
 """Translates the cluster state of a case into facts for the production fold.
 
-Only what a real object always has is filled in: uids, our scheduler's name, names of containers; and
-what an absent Go field means where the API's default would be another (an empty phase, a weight of 0).
+Only what a real object always has is filled in: uids, our scheduler's name, names of containers;
+and what an absent Go field means where the API's default would be another (an empty phase, a
+weight of 0).
 """
 
 import copy

@@ -1,15 +1,16 @@
 """Mechanism of scheduling: replica, session, journal, hooks, placement, plan.
 
-Pure: no clock, no I/O, no log; `now`, `seed` and the configuration come in, a plan goes out. The engine
-never imports policy (actions and plugins), policy imports the engine.
+Pure: no clock, no I/O, no log; `now`, `seed` and the configuration come in, a plan goes out. The
+engine never imports policy (actions and plugins), policy imports the engine.
 
 What the scheduler's shell uses
 -------------------------------
 >>> replica = Replica(scheduler_names=("volcano",))
 >>> replica.apply(kind, op, key, uid, obj)          # doctest: +SKIP
-    One fact: `kind` a token of `shared.api.kinds.KINDS` ("pods", "nodes", …), `op` "put" or "delete",
-    `obj` the decoded view or None. Other kinds are ignored (`replica.kinds` lists those that are not).
-    Raises `BadFact` for an object that cannot be read; it then counts as absent. Log it, go on.
+    One fact: `kind` a token of `shared.api.kinds.KINDS` ("pods", "nodes", …), `op` "put" or
+    "delete", `obj` the decoded view or None. Other kinds are ignored (`replica.kinds` lists those
+    that are not). Raises `BadFact` for an object that cannot be read; it then counts as absent.
+    Log it, go on.
 >>> plan = decide(replica, config, now=…, seed=…, cycle=…)   # services.scheduler.decide
     One cycle. The replica is the same before and after. No facts may be applied meanwhile.
 >>> replica.assume(intent, [(pod key, uid, node), …])
@@ -24,10 +25,11 @@ What the scheduler's shell uses
 >>> replica.audit()
     Repairs node usage from the pods and returns the drifts, which should be none.
 
-After a restart: apply STATE, `assume` what COMMAND holds, `outcome` what OUTCOME says, in this order or
-any other, then decide.
+After a restart: apply STATE, `assume` what COMMAND holds, `outcome` what OUTCOME says, in this
+order or any other, then decide.
 """
 
+from pumice.plugins import Condition
 from services.scheduler.engine.nodes import Drift
 from services.scheduler.engine.plan import (
     Eviction,
@@ -41,7 +43,6 @@ from services.scheduler.engine.plan import (
     QueueAllocated,
     Shortage,
 )
-from pumice.plugins import Condition
 from services.scheduler.engine.replica import BadFact, Replica
 
 __all__ = [

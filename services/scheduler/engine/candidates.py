@@ -1,20 +1,21 @@
 """Which nodes can take a task of a class, and how good they are; kept up while a session places.
 
-Everything is computed for all nodes once per class and session, and after placements only at the nodes
-that changed since. What depends on node objects alone (static predicates, ranks) is kept between
-cycles, per node generation.
+Everything is computed for all nodes once per class and session, and after placements only at the
+nodes that changed since. What depends on node objects alone (static predicates, ranks) is kept
+between cycles, per node generation.
 """
 
 from collections import Counter
 from collections.abc import Callable, Hashable
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pumice.plugins import BoolArray, CodeArray, FloatArray, IntArray
 from services.scheduler.engine.dimensions import Dimensions
-from services.scheduler.engine.hooks import Hooks, Predicate
+from services.scheduler.engine.hooks import Hooks, Predicate, Rank
 from services.scheduler.engine.nodes import Nodes
 from services.scheduler.engine.plan import Shortage
 from services.scheduler.engine.rows import Rows
@@ -43,11 +44,11 @@ class StaticCache:
     """Arrays over all nodes that stay right until a node object changes."""
 
     def __init__(self) -> None:
-        self._kept: dict[Hashable, tuple[int, NDArray[np.generic]]] = {}
+        self._kept: dict[Hashable, tuple[int, NDArray[Any]]] = {}
 
     def get(
-        self, key: Hashable, generation: int, compute: Callable[[], NDArray[np.generic]]
-    ) -> NDArray[np.generic]:
+        self, key: Hashable, generation: int, compute: Callable[[], NDArray[Any]]
+    ) -> NDArray[Any]:
         """Return the array of this node generation."""
         kept = self._kept.get(key)
         if kept is None or kept[0] != generation:
@@ -73,7 +74,7 @@ class Candidates:
         self._dimensions = dimensions
         self._hooks = hooks
         self._size = nodes.ledger.size
-        self._seen = len(nodes.ledger.changes)
+        self._seen = nodes.ledger.tick
         predicates = list(hooks.predicate.all())
         self._static = [p for p in predicates if p.static]
         self._dynamic = [p for p in predicates if not p.static]
@@ -83,17 +84,16 @@ class Candidates:
         generation = nodes.attributes.generation
         for predicate in self._static:
             codes = cache.get(
-                (predicate.identity, shape.id), generation, lambda p=predicate: p.fn(shape, rows)
-            )
-            self._verdicts.append((predicate, codes.astype(np.uint8, copy=False)))
+                (predicate.identity, shape.id), generation, partial(predicate.fn, shape, rows)
+            ).astype(np.uint8, copy=False)
+            self._verdicts.append((predicate, codes))
             self._refused = self._refused | (codes != 0)
-        self.ranks = [
-            (
-                rank,
-                cache.get((rank.identity, shape.id), generation, lambda r=rank: r.fn(shape, rows)),
-            )
-            for rank in hooks.node_rank.all()
-        ]
+        self._ranks: list[tuple[Rank, IntArray]] = []
+        for rank in hooks.node_rank.all():
+            raw = cache.get((rank.identity, shape.id), generation, partial(rank.fn, shape, rows))
+            raw = raw.astype(np.int64, copy=False)
+            if self._size and raw.min() != raw.max():  # the same everywhere decides nothing
+                self._ranks.append((rank, raw))
         self.idle, self.future, self.score = self._evaluate(rows)
         self.idle &= ~self._refused
         self.future &= ~self._refused
@@ -102,11 +102,11 @@ class Candidates:
 
     def refresh(self) -> None:
         """Recompute the nodes that changed since the last call."""
-        changes = self.nodes.ledger.changes
-        if self._seen == len(changes):
+        ledger = self.nodes.ledger
+        if self._seen == ledger.tick:
             return
-        columns = np.unique(np.concatenate(changes[self._seen :]))
-        self._seen = len(changes)
+        columns = ledger.changed_since(self._seen)
+        self._seen = ledger.tick
         idle, future, score = self._evaluate(Rows(self.nodes, self.shape, columns))
         free = ~self._refused[columns]
         self.idle[columns] = idle & free
@@ -159,7 +159,7 @@ class Candidates:
     def ranked(self, mask: BoolArray) -> FloatArray | None:
         """Return the normalised part of the score over these candidates, None when it is flat."""
         result: FloatArray | None = None
-        for rank, raw in self.ranks:
+        for rank, raw in self._ranks:
             among = raw[mask]
             if not len(among) or among.min() == among.max():
                 continue

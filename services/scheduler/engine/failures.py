@@ -21,7 +21,7 @@ class JobFailures:
     def __init__(self) -> None:
         self.by_task: dict[str, Failure] = {}
         self.roles: set[str] = set()
-        """Roles with a failed task; only asked for membership, never iterated towards an outcome."""
+        """Roles with a failed task; asked for membership, never iterated towards an outcome."""
         self.attempts: dict[str, Attempt] = {}
 
     def first(self, job: Job) -> tuple[Task, Failure] | None:
@@ -46,8 +46,8 @@ class JobFailures:
 def need_continue(job: Job, failed_roles: set[str]) -> bool:
     """Tell whether other roles can still make a gang after these failed (A03).
 
-    Not when every task is needed. Where minima per role add up to more than the job's, the roles left
-    must suffice (T03); else no failed role may be short of its own minimum.
+    Not when every task is needed. Where minima per role add up to more than the job's, the roles
+    left must suffice (T03); else no failed role may be short of its own minimum.
     """
     if job.min_available == job.task_count or job.task_count <= 1:
         return False

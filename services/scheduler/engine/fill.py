@@ -1,9 +1,9 @@
 """Choosing nodes for a run of equal tasks: exactly what placing them one by one would choose.
 
-Volcano places one pod, scores all nodes again, places the next. For tasks of one class only the score of
-the node just used changes, so the same choices come out of a heap over the best nodes, each with the
-list of its scores after 1, 2, 3 … more tasks. For T tasks the T best nodes are enough: a step takes
-either a node used before or the best unused one.
+Volcano places one pod, scores all nodes again, places the next. For tasks of one class only the
+score of the node just used changes, so the same choices come out of a heap over the best nodes,
+each with the list of its scores after 1, 2, 3 … more tasks. For T tasks the T best nodes are
+enough: a step takes either a node used before or the best unused one.
 """
 
 import heapq
@@ -26,8 +26,10 @@ def fill(candidates: Candidates, count: int, *, waiting: bool, first: int = 0) -
 
     Fewer come back when room runs out. Equal scores go to the lowest column, counted from `first`.
     """
-    candidates.refresh()
-    mask = (candidates.future if waiting else candidates.idle).copy()
+    mask = candidates.future if waiting else candidates.idle
+    if count == 1 and len(mask):
+        return _best(candidates, mask, first)
+    mask = mask.copy()
     chosen: list[int] = []
     while len(chosen) < count and mask.any():
         heap = _Heap(
@@ -41,14 +43,14 @@ def fill(candidates: Candidates, count: int, *, waiting: bool, first: int = 0) -
     return chosen
 
 
-def best(candidates: Candidates, mask: BoolArray, *, first: int = 0) -> int | None:
-    """Return the best column among these, None when there is none."""
-    columns = np.flatnonzero(mask)
-    if not len(columns):
-        return None
+def _best(candidates: Candidates, mask: BoolArray, first: int) -> list[int]:
+    """Return the best column alone: one task needs no look ahead."""
     rank = candidates.ranked(mask)
     score = candidates.score if rank is None else candidates.score + rank
-    return int(_top(score, columns, 1, first, len(mask))[0])
+    masked = np.where(mask, score, -math.inf)
+    column = int(np.roll(masked, -first).argmax()) if first else int(masked.argmax())
+    column = (column + first) % len(mask)
+    return [column] if mask[column] else []
 
 
 class _Heap:
@@ -132,7 +134,7 @@ class _Heap:
             self._ahead[s].extend(scores)
 
     def _evaluate(self, columns: IntArray, start: IntArray, depth: int) -> list[list[float]]:
-        """Return per column its scores at `depth` levels from `start`; -inf where it does not fit."""
+        """Return per column its scores at `depth` levels from `start`, -inf where it is full."""
         extra = (start[:, None] + np.arange(depth)[None, :]).ravel()
         repeated = np.repeat(columns, depth)
         rows = self._rows(repeated, extra)

@@ -1,7 +1,8 @@
 """Extension points and Volcano's rules for combining what plugins say (SS05 to SS09).
 
-`Registrar` is what one plugin adds to; it knows the plugin's flags and its tier, so that a function of
-a switched-off extension point never gets into `Hooks`. `Hooks` asks them and combines their answers.
+`Registrar` is what one plugin adds to; it knows the plugin's flags and its tier, so that a
+function of a switched-off extension point never gets into `Hooks`. `Hooks` asks them and combines
+their answers.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -4,8 +4,9 @@
         if place_gang(session, job):
             keep()
 
-Nothing kept means everything undone, at any nesting: an inner `keep()` is undone by the outer block.
-At the end of the session everything is undone, kept or not; what was kept is in the plan by then.
+Nothing kept means everything undone, at any nesting: an inner `keep()` is undone by the outer
+block. At the end of the session everything is undone, kept or not; what was kept is in the plan by
+then.
 """
 
 from collections.abc import Callable, Iterator

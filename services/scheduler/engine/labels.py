@@ -1,8 +1,8 @@
 """Labels and taints of nodes, interned so that a selector is one comparison over all nodes.
 
 A label key that some class asks for gets a column of value numbers (-1 = absent), built when it is
-first asked for and kept up from then on. Taints are interned as whole sets, because clusters have few
-distinct ones.
+first asked for and kept up from then on. Taints are interned as whole sets, because clusters have
+few distinct ones.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -149,7 +149,8 @@ class _KeyColumn:
     def equal(self, value: str) -> BoolArray:
         """Return where the label has this value."""
         number = self._numbers.get(value, -2)
-        return self._values() == number
+        found: BoolArray = self._values() == number
+        return found
 
     def match(self, expression: NodeSelectorRequirement) -> BoolArray:
         """Return where the expression holds; an unknown operator holds nowhere."""
@@ -182,7 +183,8 @@ class _KeyColumn:
             value = _integer(text)
             if value is not None:
                 holds[number] = value > bound if expression.operator == "Gt" else value < bound
-        return np.array(holds, dtype=np.bool_)[values]
+        result: BoolArray = np.array(holds, dtype=np.bool_)[values]
+        return result
 
 
 def _integer(text: str) -> int | None:

@@ -1,9 +1,9 @@
 """The ledger: what every node has and holds, as integer arrays with one column per node.
 
-Arrays are resource-major (a row per resource), so that a test over all nodes reads only the rows of
-the resources that are asked for. Columns belong to nodes by index; a removed node's column is emptied
-and reused. The ledger knows amounts, not pods: the replica derives usage from the pods of a node, and
-`audit` of the replica holds the two together.
+Arrays are resource-major (a row per resource), so that a test over all nodes reads only the rows
+of the resources that are asked for. Columns belong to nodes by index; a removed node's column is
+emptied and reused. The ledger knows amounts, not pods: the replica derives usage from the pods of
+a node, and `audit` of the replica holds the two together.
 """
 
 from typing import Final
@@ -32,8 +32,10 @@ class Ledger:
         self.scoring = np.zeros((2, _FIRST_COLUMNS), dtype=np.int64)
         """Milli-CPU and bytes requested as scorers count them, pipelined included."""
         self.alive: BoolArray = np.zeros(_FIRST_COLUMNS, dtype=np.bool_)
-        self.changes: list[IntArray] = []
-        """Columns that changed, in order; a reader remembers how far it has read."""
+        self.tick = 0
+        """Number of decisions so far."""
+        self.stamps: IntArray = np.zeros(_FIRST_COLUMNS, dtype=np.int64)
+        """The tick at which a decision last changed a column; readers compare with theirs."""
 
     @staticmethod
     def _zeros(capacity: int) -> IntArray:
@@ -59,6 +61,7 @@ class Ledger:
         self.scoring = _padded(self.scoring, 2, columns)
         if columns:
             self.alive = np.pad(self.alive, (0, columns - self.alive.shape[0]))
+            self.stamps = np.pad(self.stamps, (0, columns - self.stamps.shape[0]))
 
     # --- nodes -------------------------------------------------------------------------------
 
@@ -112,7 +115,12 @@ class Ledger:
         cpu, memory = shape.scoring_request
         self.scoring[0, columns] += counts * cpu
         self.scoring[1, columns] += counts * memory
-        self.changes.append(columns)
+        self.tick += 1
+        self.stamps[columns] = self.tick
+
+    def changed_since(self, tick: int) -> IntArray:
+        """Return the columns that decisions changed after a tick."""
+        return np.flatnonzero(self.stamps[: self.size] > tick)
 
     # --- questions ---------------------------------------------------------------------------
 
@@ -132,11 +140,13 @@ class Ledger:
 
     def total(self) -> IntArray:
         """Return the allocatable amounts of all nodes together."""
-        return self.allocatable[:, : self.size].sum(axis=1)
+        total: IntArray = self.allocatable[:, : self.size].sum(axis=1)
+        return total
 
     def total_used(self) -> IntArray:
         """Return the used amounts of all nodes together."""
-        return self.used[:, : self.size].sum(axis=1)
+        total: IntArray = self.used[:, : self.size].sum(axis=1)
+        return total
 
     def pods(self, column: int) -> int:
         """Return the number of pods that a node holds."""

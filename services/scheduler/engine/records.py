@@ -251,18 +251,18 @@ class Job:
         return self.phase in {"", "Pending"}
 
     def role_count(self, role: str, *statuses: int) -> int:
-        """Number of tasks of a role in these statuses."""
+        """Return the number of tasks of a role in these statuses."""
         counts = self.roles.get(role)
         return sum(counts[status] for status in statuses) if counts else 0
 
     def role_best_effort(self, role: str) -> int:
-        """Number of pending best-effort tasks of a role."""
+        """Return the number of pending best-effort tasks of a role."""
         counts = self.roles.get(role)
         return counts[_STATUSES] if counts else 0
 
     @property
     def role_minima_count(self) -> bool:
-        """Whether minima per role are looked at: not when they add up to more than the job's (T03 ⚠)."""
+        """Whether minima per role count: not when they add up to more than the job's (T03 ⚠)."""
         return bool(self.min_task_member) and self.min_available >= self.min_task_total
 
     def roles_short_of(self, *statuses: int, best_effort: bool) -> dict[str, int]:

@@ -19,13 +19,13 @@ from services.scheduler.engine.records import GroupStatus, Task
 from services.scheduler.engine.shapes import Shapes
 from shared.api import keys, kinds
 from shared.api.core import Pod
-from shared.model.quantity import QuantityError
+from shared.model.quantity import BadQuantity
 from shared.model.status import TERMINAL, from_pod
 
 _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 
 
-class FactError(ValueError):
+class BadFact(ValueError):  # noqa: N818 - reads as the fact it states
     """A fact that cannot be scheduled by: names the object and what is wrong with it."""
 
 
@@ -70,7 +70,7 @@ class Replica:
 
         `kind` is a token of `shared.api.kinds.KINDS`, `op` is `put` or `delete`, `obj` the decoded
         view (None for a delete). Facts of kinds that scheduling does not read are ignored. Raises
-        `FactError`, leaving the replica as if the object did not exist.
+        `BadFact`, leaving the replica as if the object did not exist.
         """
         if kind not in self._put:
             return
@@ -79,9 +79,9 @@ class Replica:
             return
         try:
             self._put[kind](key, obj)
-        except QuantityError as error:
+        except BadQuantity as error:
             self._remove[kind](key)
-            raise FactError(f"{kind} {key} (uid {uid}): {error}") from error
+            raise BadFact(f"{kind} {key} (uid {uid}): {error}") from error
         finally:
             self._stretch()
 

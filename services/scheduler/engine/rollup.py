@@ -1,8 +1,8 @@
 """Rollups: sums over jobs per queue that plugins keep between cycles, fed by what changed.
 
 A plugin states how much a job contributes; the rollup remembers each job's last contribution and,
-when the job changes, replaces it in the sum of its queue. Integers make this exact: a law test shows
-that the sums equal those computed from scratch.
+when the job changes, replaces it in the sum of its queue. Integers make this exact: a law test
+shows that the sums equal those computed from scratch.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,6 +1,7 @@
 """`Rows`: the view of nodes that predicates and scores compute on (`pumice.plugins.NodeRows`)."""
 
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +12,14 @@ from services.scheduler.engine.ledger import Ledger
 from services.scheduler.engine.nodes import Nodes
 from services.scheduler.engine.shapes import TaskClass
 
+_Scalar = TypeVar("_Scalar", bound=np.generic)
+
 
 class Rows:
     """Nodes by column, each with `extra` further tasks of a class imagined on it.
 
-    Imagined tasks hold resources, or wait for them (`waiting`). Over all nodes (`columns` None) the arrays are views of the ledger; nothing is copied.
+    Imagined tasks hold resources, or wait for them (`waiting`). Over all nodes (`columns` None)
+    the arrays are views of the ledger; nothing is copied.
     """
 
     def __init__(
@@ -49,29 +53,29 @@ class Rows:
         """Tasks imagined per row."""
         return np.zeros(self._size, dtype=np.int64) if self._extra is None else self._extra
 
-    def pick(self, per_node: NDArray[np.generic]) -> NDArray[np.generic]:
+    def pick(self, per_node: NDArray[_Scalar]) -> NDArray[_Scalar]:
         """Return an array over all nodes as one over the rows."""
         return per_node[: self._size] if self._columns is None else per_node[self._columns]
 
     def _of(self, array: IntArray, resource: int) -> IntArray:
-        row = array[resource]
+        row: IntArray = array[resource]
         return row[: self._size] if self._columns is None else row[self._columns]
 
     def allocatable(self, resource: int) -> IntArray:
-        """What the nodes have."""
+        """Return what the nodes have."""
         return self._of(self._ledger.allocatable, resource)
 
     def used(self, resource: int) -> IntArray:
-        """What placed tasks hold."""
+        """Return what placed tasks hold."""
         held = self._of(self._ledger.used, resource)
         return held if self._extra is None or self._waiting else held + self._imagined(resource)
 
     def releasing(self, resource: int) -> IntArray:
-        """What is being released."""
+        """Return what is being released."""
         return self._of(self._ledger.releasing, resource)
 
     def pipelined(self, resource: int) -> IntArray:
-        """What waiting tasks were promised."""
+        """Return what waiting tasks were promised."""
         promised = self._of(self._ledger.pipelined, resource)
         return promised + self._imagined(resource) if self._waiting else promised
 
@@ -80,7 +84,7 @@ class Rows:
         return amounts
 
     def requested(self, resource: int) -> IntArray:
-        """What all pods ask for, waiting ones included, evicted ones not."""
+        """Return what all pods ask for, waiting ones included, evicted ones not."""
         return (
             self.used(resource)
             + self.pipelined(resource)
@@ -88,7 +92,7 @@ class Rows:
         )
 
     def scoring_requested(self) -> tuple[IntArray, IntArray]:
-        """Milli-CPU and bytes asked for, as scorers count."""
+        """Return milli-CPU and bytes asked for, as scorers count."""
         cpu, memory = self._of(self._ledger.scoring, 0), self._of(self._ledger.scoring, 1)
         if self._extra is None:
             return cpu, memory
@@ -96,19 +100,17 @@ class Rows:
         return cpu + self._extra * more_cpu, memory + self._extra * more_memory
 
     def label(self, key: str) -> NDArray[np.object_]:
-        """Value of a label per row."""
-        values: NDArray[np.object_] = self.pick(self.attributes.values(key))  # type: ignore[assignment]
-        return values
+        """Return the value of a label per row."""
+        return self.pick(self.attributes.values(key))
 
     def ports_taken(self) -> BoolArray:
-        """Which rows' nodes have a port in use that the class asks for."""
+        """Return which rows' nodes have a port in use that the class asks for."""
         taken = np.zeros(self._ledger.size, dtype=np.bool_)
         for task in self._nodes.port_holders.values():
             column = self._nodes.column(task.node)
             if column >= 0 and _ports_clash(self._shape.host_ports, task.shape.host_ports):
                 taken[column] = True
-        picked: BoolArray = self.pick(taken)  # type: ignore[assignment]
-        return picked
+        return self.pick(taken)
 
 
 Ports = tuple[tuple[str, str, int], ...]

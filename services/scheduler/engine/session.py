@@ -1,8 +1,8 @@
 """A session: one decision round over the replica.
 
-Actions ask it for candidates, place tasks, commit or let a trial undo, and note why jobs were stopped.
-It changes the replica's records in place through the journal; `close` puts everything back and hands
-out what was committed.
+Actions ask it for candidates, place tasks, commit or let a trial undo, and note why jobs were
+stopped. It changes the replica's records in place through the journal; `close` puts everything
+back and hands out what was committed.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 import numpy as np
 
 from pumice.plugins import IntArray
-from services.scheduler.engine.candidates import Candidates, Failure, StaticCache
+from services.scheduler.engine.candidates import Candidates, Failure
 from services.scheduler.engine.changes import Placed, Promoted, Rephased
 from services.scheduler.engine.failures import JobFailures, fit_error
 from services.scheduler.engine.fill import fill
@@ -204,15 +204,13 @@ class Session:
         """Return the jobs whose status has to be computed, in order of their keys."""
         found = {job.key: job for job in self.jobs}
         found.update(self._touched)
-        for key, job in self.replica.jobs.unjudged.items():
-            if self.replica.jobs.takes_part(job):
-                found[key] = job
+        jobs = self.replica.jobs
+        found.update(item for item in jobs.unjudged.items() if jobs.takes_part(item[1]))
         return [job for _, job in sorted(found.items())]
 
     def close(self) -> None:
         """Put the replica back as it was."""
         self.journal.undo_to(0, final=True)
-        self.ledger.changes.clear()
 
     def spread(self, columns: list[int]) -> tuple[IntArray, IntArray]:
         """Return distinct columns and how often each occurs."""

@@ -23,8 +23,8 @@ NOT_HONOURED: Final = (
 )
 """Hard constraints that this version does not implement.
 
-A pod with one of them is not placed, with this text as the reason: placing it against its owner's word
-would be worse.
+A pod with one of them is not placed, with this text as the reason: placing it against its owner's
+word would be worse.
 """
 _NO_LABELS: Final[Mapping[str, str]] = {}
 

@@ -1,7 +1,7 @@
 """Reading a plugin's or action's arguments.
 
-A value of the wrong kind is refused when the configuration is loaded (upstream takes the default and
-logs); numbers and booleans may be quoted, as users of Volcano write them.
+A value of the wrong kind is refused when the configuration is loaded (upstream takes the default
+and logs); numbers and booleans may be quoted, as users of Volcano write them.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 
 
-class BadArgument(ValueError):
+class BadArgument(ValueError):  # noqa: N818 - reads as the fact it states
     """An argument that cannot be used; the message names it."""
 
 

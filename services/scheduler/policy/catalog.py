@@ -1,4 +1,4 @@
-"""The catalogue: every action and plugin by its Volcano name. A list to read, not a registry to run."""
+"""The catalogue: every action and plugin by its Volcano name; a list to read, no registry."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final

@@ -20,7 +20,8 @@ def unallocated_minimum(job: Job) -> IntArray:
     running = job.phase == "Running" and job.allocated_count >= job.min_available
     if job.phase != "Inqueue" and not running:
         return np.zeros_like(job.allocated)
-    return without_gated(job, np.maximum(job.min_resources - job.allocated, 0))
+    lacking: IntArray = np.maximum(job.min_resources - job.allocated, 0)
+    return without_gated(job, lacking)
 
 
 def without_gated(job: Job, amounts: IntArray) -> IntArray:
@@ -31,11 +32,13 @@ def without_gated(job: Job, amounts: IntArray) -> IntArray:
         (task.shape.request for task in job.tasks.values() if task.gated),
         start=np.zeros_like(amounts),
     )
-    return np.maximum(amounts - gated, 0)
+    left: IntArray = np.maximum(amounts - gated, 0)
+    return left
 
 
 def elastic(job: Job) -> IntArray:
     """Return what a job holds beyond its minResources."""
     if job.min_resources is None:
         return job.allocated
-    return np.maximum(job.allocated - job.min_resources, 0)
+    beyond: IntArray = np.maximum(job.allocated - job.min_resources, 0)
+    return beyond

@@ -11,7 +11,7 @@ Amounts = NDArray[np.int64] | NDArray[np.float64]
 
 
 def dominant_share(part: Amounts, whole: Amounts) -> float:
-    """Return the largest part/whole over the resources that `whole` has (1 for something of nothing)."""
+    """Return the largest part/whole over the resources that `whole` has."""
     has = whole >= EPSILON
     if not has.any():
         return 0.0
@@ -34,7 +34,7 @@ def is_empty(amounts: Amounts) -> bool:
 
 
 def exceeding_of(left: Amounts, right: Amounts, request: IntArray) -> list[int]:
-    """Return the requested dimensions in which `left` is larger; exact, and pods do not count (T07)."""
+    """Return the requested dimensions, pods apart, in which `left` is larger; exact (T07)."""
     larger = (request > 0) & (left > right)
     larger[PODS_DIM] = False
     return [int(dim) for dim in np.flatnonzero(larger)]

@@ -1,8 +1,9 @@
 """allocate (A02, A03): gangs are placed, whole or not at all, queue by queue and job by job.
 
-A turn places tasks of one job until it is ready. What is ready is committed; what would be ready once
-releases have happened keeps its place for the rest of the session (neither committed nor undone ⚠); all
-else is undone. A job that is ready with tasks left gets further turns, one task each.
+A turn places tasks of one job until it is ready. What is ready is committed; what would be ready
+once releases have happened keeps its place for the rest of the session (neither committed nor
+undone ⚠); all else is undone. A job that is ready with tasks left gets further turns, one task
+each.
 """
 
 import heapq

@@ -1,7 +1,7 @@
 """backfill (A04): tasks that ask for nothing go wherever predicates and scores say.
 
-There is no trial: a task placed here is bound as soon as its job is ready, together with what else is
-allocated for the job (SS11).
+There is no trial: a task placed here is bound as soon as its job is ready, together with what else
+is allocated for the job (SS11).
 """
 
 import heapq

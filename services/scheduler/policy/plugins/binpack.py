@@ -1,4 +1,4 @@
-"""binpack (PL09): fill nodes one after another, by the fraction of each resource that would be used."""
+"""binpack (PL09): fill nodes one after another, by the fraction of each resource in use."""
 
 import numpy as np
 

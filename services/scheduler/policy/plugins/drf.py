@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from pumice.plugins import Arguments, Cluster, Hooks
+from pumice.plugins import Arguments, Cluster, Hooks, IntArray
 from services.scheduler.engine.records import Job, Task
 from services.scheduler.policy.shares import dominant_share
 
@@ -30,7 +30,7 @@ class Drf:
             if own is None:
                 return []
             mine = dominant_share(own.allocated + preemptor.shape.request, total)
-            left = {}
+            left: dict[str, IntArray] = {}
             victims = []
             for task in candidates:
                 job = cluster.job_of(task)

@@ -70,7 +70,8 @@ class NodeOrder:
         after = before + shape.request[dims][:, None]
         # 50 … 100 by what the task does to the balance (Kubernetes 1.36).
         half = _MAX // 2
-        return half + (half + balance(after, have) - balance(before, have)) // 2
+        change: IntArray = balance(after, have) - balance(before, have)
+        return half + (half + change) // 2
 
 
 def balance(want: IntArray, have: IntArray) -> IntArray:
@@ -92,12 +93,13 @@ def balance(want: IntArray, have: IntArray) -> IntArray:
 
 
 def _least(want: IntArray, have: IntArray) -> IntArray:
-    free = np.maximum(have - want, 0)
+    free: IntArray = np.maximum(have - want, 0)
     return free * _MAX // np.maximum(have, 1)
 
 
 def _most(want: IntArray, have: IntArray) -> IntArray:
-    return np.minimum(want, have) * _MAX // np.maximum(have, 1)
+    used: IntArray = np.minimum(want, have)
+    return used * _MAX // np.maximum(have, 1)
 
 
 def _mean(scores: list[IntArray], asked: tuple[tuple[IntArray, IntArray], ...]) -> IntArray:

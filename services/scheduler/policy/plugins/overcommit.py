@@ -1,8 +1,8 @@
-"""overcommit (PL10): jobs enter queues while their minima fit into idle resources times a factor."""
+"""overcommit (PL10): jobs enter queues while their minima fit into an enlarged cluster."""
 
 import numpy as np
 
-from pumice.plugins import PERMIT, Arguments, Hooks, IntArray, Opinion, Vote
+from pumice.plugins import PERMIT, Arguments, FloatArray, Hooks, IntArray, Opinion, Vote
 from services.scheduler.engine.records import Job
 from services.scheduler.engine.session import Session
 from services.scheduler.policy.arguments import number
@@ -24,7 +24,8 @@ class Overcommit:
 
     def contribute(self, hooks: Hooks, cluster: Session) -> None:
         """Add the budget: total x factor - used - what Inqueue jobs reserve."""
-        budget = cluster.total * self._factor - cluster.ledger.total_used()
+        enlarged = np.multiply(cluster.total, self._factor, dtype=np.float64)
+        budget: FloatArray = enlarged - cluster.ledger.total_used()
         reserved = cluster.rollup(_reserved).total(cluster.total)
 
         def enqueueable(job: Job) -> Opinion:

@@ -1,7 +1,8 @@
 """predicates (PL07): which nodes a pod may run on at all, after Kubernetes' own filters.
 
-Here: cordoned nodes, node selector and affinity, taints, host ports, number of pods. A pod with a hard
-constraint that is not implemented (pod affinity, hard spreading) is placed nowhere and told why.
+Here: cordoned nodes, node selector and affinity, taints, host ports, number of pods. A pod with a
+hard constraint that is not implemented (pod affinity, hard spreading) is placed nowhere and told
+why.
 """
 
 import numpy as np

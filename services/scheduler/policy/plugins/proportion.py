@@ -44,7 +44,7 @@ class Proportion:
 
     name = "proportion"
 
-    def __init__(self, arguments: Arguments) -> None:
+    def __init__(self, _: Arguments) -> None:
         """Take no arguments."""
         self._accounts: dict[str, _Account] = {}
 
