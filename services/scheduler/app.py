@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from secrets import token_hex
 
 from services.scheduler.adapters.conf_file import ConfFile
-from services.scheduler.adapters.events import BusEvents
+from services.scheduler.adapters.events import GangEvents
 from services.scheduler.adapters.feed import OutcomeFeed, StateFeed
 from services.scheduler.adapters.inbox import Inbox
 from services.scheduler.adapters.publish import PlanPublisher
@@ -13,6 +13,7 @@ from services.scheduler.adapters.report import Report
 from services.scheduler.cycle import Scheduler
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.worker import Worker
+from shared.bus.announcer import Announcer
 from shared.bus.declarer import StreamDeclarer
 from shared.bus.leader import Fence, Leadership
 from shared.bus.lease import Lease
@@ -21,6 +22,7 @@ from shared.bus.nats import from_settings
 from shared.bus.state import StateFollower
 from shared.contracts.streams import streams
 from shared.contracts.subjects import Subjects
+from shared.runtime.backoff import Backoff
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part
 
@@ -86,11 +88,21 @@ async def build(settings: SchedulerSettings, ctx: Context) -> Sequence[Part]:
         clock=ctx.clock,
         log=ctx.log,
     )
-    events = BusEvents(
-        bus, stream=declared.events.name, subjects=subjects, clock=ctx.clock, log=ctx.log
+    announcer = Announcer(
+        bus.publisher(declared.events.name),
+        cluster=settings.cluster,
+        service=ctx.service,
+        instance=ctx.instance,
+        clock=ctx.clock,
+        backoff=Backoff(rng=ctx.rng),
+        metrics=ctx.metrics,
+        log=ctx.log,
     )
     report = Report(
-        metrics=ctx.metrics, events=events, gate=ctx.readiness.gate("scheduler"), log=ctx.log
+        metrics=ctx.metrics,
+        events=GangEvents(announcer),
+        gate=ctx.readiness.gate("scheduler"),
+        log=ctx.log,
     )
     scheduler = Scheduler(
         settings=settings,
@@ -119,4 +131,4 @@ async def build(settings: SchedulerSettings, ctx: Context) -> Sequence[Part]:
         clock=ctx.clock,
         gate=ctx.readiness.gate("streams"),
     )
-    return [bus, declarer, members, conf, state, outcomes, scheduler, events]
+    return [bus, declarer, members, conf, state, outcomes, scheduler, announcer]

@@ -163,7 +163,7 @@ class Scheduler:
 
     async def _publish(self, decision: Decision, term: Term) -> None:
         if decision.plan.is_empty:
-            self._report.events(decision.plan)
+            self._report.events(decision.plan, term=term.number)
             return
         published = await self._publisher.publish(decision, term)
         if published.refused:
@@ -173,7 +173,7 @@ class Scheduler:
             raise published.usurped
         if published.statuses:
             await self._in_thread(lambda: self._worker.adopt(decision.plan))
-        self._report.events(decision.plan)
+        self._report.events(decision.plan, term=term.number)
 
     async def _fold(self) -> None:
         gathered = self._inbox.take()

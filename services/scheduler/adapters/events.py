@@ -1,78 +1,40 @@
-"""Scheduling events for subscribers: queued here, published by a part of its own.
+"""The scheduler's events for subscribers: gangs admitted, placed and waiting, and who leads."""
 
-A slow or absent EVENTS stream never holds up a cycle: the queue is bounded, and what does not fit
-is counted and dropped (subscribers learn the state from the objects themselves).
-"""
-
-import asyncio
-from typing import Any, Final
-
-import msgspec
-
-from services.scheduler.engine.plan import Explanation
-from shared.api.time import format_micros
-from shared.bus.port import Bus
-from shared.contracts.subjects import Subjects
-from shared.runtime.clock import Clock
-from shared.runtime.errors import PumiceError
-from shared.runtime.logs import Logger
-
-LIMIT: Final = 10_000
+from pumice.events import GangAdmitted, GangPlaced, GangUnschedulable
+from services.scheduler.engine.plan import Explanation, GangBinds, PodGroupStatusWanted
+from shared.bus.announcer import Announcer
 
 
-class BusEvents:
-    """Publishes the scheduler's events; a part of the service."""
+class GangEvents:
+    """Turns parts of a plan into events; ids are made of uid and cycle."""
 
-    name: Final = "events"
+    def __init__(self, announcer: Announcer) -> None:
+        self._announcer = announcer
 
-    def __init__(
-        self, bus: Bus, *, stream: str, subjects: Subjects, clock: Clock, log: Logger
-    ) -> None:
-        self._publisher = bus.publisher(stream)
-        self._subjects = subjects
-        self._clock = clock
-        self._log = log
-        self._waiting: asyncio.Queue[tuple[str, str, bytes]] = asyncio.Queue(LIMIT)
-        self.dropped = 0
+    def admitted(self, group: PodGroupStatusWanted, *, term: int, cycle: int) -> None:
+        """Announce that a gang has entered its queue."""
+        event = GangAdmitted(gang=group.key, uid=group.uid)
+        self._announcer.announce(event, f"admitted/{group.uid}/{term}-{cycle}")
 
-    async def run(self) -> None:
-        """Publish what is queued, for ever."""
-        while True:
-            subject, event_id, payload = await self._waiting.get()
-            try:
-                await self._publisher.publish(subject, payload, msg_id=event_id)
-            except PumiceError as error:
-                self.dropped += 1
-                self._log.warning("event_not_published", subject=subject, reason=str(error))
+    def placed(self, gang: GangBinds, *, term: int, cycle: int) -> None:
+        """Announce that a gang was given nodes."""
+        event = GangPlaced(
+            gang=gang.job,
+            uid=gang.job_uid,
+            queue=gang.queue,
+            pods=len(gang.binds),
+            nodes=tuple(sorted({bind.node for bind in gang.binds})),
+        )
+        self._announcer.announce(event, f"placed/{gang.job_uid}/{term}-{cycle}")
 
-    def _put(self, kind: str, key: str, event_id: str, data: dict[str, Any]) -> None:
-        event = {
-            "specversion": "1.0",
-            "id": event_id,
-            "source": "pumice/scheduler",
-            "type": kind,
-            "subject": key,
-            "time": format_micros(self._clock.now()),
-            "datacontenttype": "application/json",
-            "data": data,
-        }
-        try:
-            self._waiting.put_nowait(
-                (self._subjects.event(kind, key), event_id, msgspec.json.encode(event))
-            )
-        except asyncio.QueueFull:
-            self.dropped += 1
-
-    def admitted(self, *, key: str, uid: str, cycle: int) -> None:
-        """See `report.EventSink`."""
-        self._put("gang-admitted", key, f"admitted-{uid}-{cycle}", {"job": key})
-
-    def placed(self, *, key: str, uid: str, cycle: int, queue: str, nodes: list[str]) -> None:
-        """See `report.EventSink`."""
-        data = {"job": key, "queue": queue, "nodes": nodes}
-        self._put("gang-placed", key, f"placed-{uid}-{cycle}", data)
-
-    def unschedulable(self, explanation: Explanation, *, cycle: int) -> None:
-        """See `report.EventSink`."""
-        data = msgspec.to_builtins(explanation)
-        self._put("gang-waiting", explanation.job, f"waiting-{explanation.job}-{cycle}", data)
+    def unschedulable(self, why: Explanation, *, term: int, cycle: int) -> None:
+        """Announce why a job waits."""
+        event = GangUnschedulable(
+            gang=why.job,
+            queue=why.queue,
+            gate=why.gate,
+            message=why.message,
+            reasons=dict(why.reasons),
+            position=why.position,
+        )
+        self._announcer.announce(event, f"unschedulable/{why.job}/{term}-{cycle}")

@@ -3,9 +3,10 @@
 A waiting job is told about when the answer to "why" changes, not once per cycle.
 """
 
-from typing import Final, Protocol
+from typing import Final
 
-from services.scheduler.engine.plan import Explanation, Plan
+from services.scheduler.adapters.events import GangEvents
+from services.scheduler.engine.plan import Plan
 from shared.runtime.health import Gate
 from shared.runtime.logs import Logger
 from shared.runtime.metrics import Metrics
@@ -13,26 +14,10 @@ from shared.runtime.metrics import Metrics
 _MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 
 
-class EventSink(Protocol):
-    """Takes scheduling events for subscribers; never waits."""
-
-    def admitted(self, *, key: str, uid: str, cycle: int) -> None:
-        """Take that a gang has entered its queue."""
-        ...
-
-    def placed(self, *, key: str, uid: str, cycle: int, queue: str, nodes: list[str]) -> None:
-        """Take that a gang was given nodes."""
-        ...
-
-    def unschedulable(self, explanation: Explanation, *, cycle: int) -> None:
-        """Take why a job waits."""
-        ...
-
-
 class Report:
     """Metrics and events of one scheduler process."""
 
-    def __init__(self, *, metrics: Metrics, events: EventSink, gate: Gate, log: Logger) -> None:
+    def __init__(self, *, metrics: Metrics, events: GangEvents, gate: Gate, log: Logger) -> None:
         self._events = events
         self._gate = gate
         self._log = log
@@ -93,22 +78,17 @@ class Report:
                 publish_ms=round(publish_s * 1000, 2),
             )
 
-    def events(self, plan: Plan) -> None:
+    def events(self, plan: Plan, *, term: int) -> None:
         """Hand over what subscribers may wait for."""
+        cycle = plan.cycle
         for group in plan.podgroups:
             if group.phase == "Inqueue":
-                self._events.admitted(key=group.key, uid=group.uid, cycle=plan.cycle)
+                self._events.admitted(group, term=term, cycle=cycle)
         for gang in plan.binds:
-            self._events.placed(
-                key=gang.job,
-                uid=gang.job_uid,
-                cycle=plan.cycle,
-                queue=gang.queue,
-                nodes=sorted({bind.node for bind in gang.binds}),
-            )
+            self._events.placed(gang, term=term, cycle=cycle)
         before, self._why = self._why, {}
         for explanation in plan.explanations:
             why = (explanation.gate, explanation.message)
             self._why[explanation.job] = why
             if before.get(explanation.job) != why:
-                self._events.unschedulable(explanation, cycle=plan.cycle)
+                self._events.unschedulable(explanation, term=term, cycle=cycle)
