@@ -1,7 +1,7 @@
-"""`pumice events`: what happened and what happens, read over the same client as everybody's.
+"""Print what happened, and with --follow what happens.
 
-Without `--follow` it prints what is kept and ends; with it, it goes on until interrupted. One line
-per event for people, one JSON object per line for programs.
+Without --follow it prints the events that are kept and ends. One line per event for people, one
+JSON object per line for programs. It reads the local cluster unless --nats names a server.
 """
 
 import argparse
@@ -18,17 +18,20 @@ from typing import Final, TextIO
 
 import msgspec
 
+from pumice.cli.up import data_directory
 from pumice.events import (
     CATALOGUE,
     Event,
     EventsError,
     PositionGone,
+    Received,
     Since,
     Start,
     Unknown,
     subscribe,
 )
-from pumice.events.client import Received
+from pumice.local import state
+from pumice.local.errors import LocalError
 
 _UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
@@ -38,7 +41,15 @@ _QUIET: Final = frozenset({"uid", "queue", "version", "retryCount"})
 EPILOG: Final = "types: " + ", ".join(each.topic for each in CATALOGUE)
 
 
-def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str] = os.environ) -> None:
+class Server(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the events are and who asks."""
+
+    url: str
+    user: str
+    password: str
+
+
+def arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str] = os.environ) -> None:
     """Add the command's flags; the connection's defaults come from `environ`."""
     parser.add_argument("-f", "--follow", action="store_true", help="go on with what comes")
     start = parser.add_mutually_exclusive_group()
@@ -58,7 +69,10 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str] = 
     parser.add_argument("--job", default="", metavar="NS/NAME", help="only what concerns this Job")
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
     parser.add_argument(
-        "--nats", default=environ.get("PUMICE_NATS", "nats://127.0.0.1:4222"), metavar="URL"
+        "--nats",
+        default=environ.get("PUMICE_NATS", ""),
+        metavar="URL",
+        help="NATS server (default: the local cluster's)",
     )
     parser.add_argument("--cluster", default=environ.get("PUMICE_CLUSTER", "local"))
     parser.add_argument("--nats-user", default=environ.get("PUMICE_NATS_USER", ""))
@@ -67,6 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str] = 
         default=environ.get("PUMICE_NATS_PASSWORD_FILE", ""),
         help="file with the password; else the environment's PUMICE_NATS_PASSWORD",
     )
+    data_directory(parser)
     parser.epilog = EPILOG
 
 
@@ -75,10 +90,10 @@ async def run(
 ) -> int:
     """Print events; return the exit code (1 with one line on stderr when it cannot go on)."""
     try:
-        await _print(args, password=_password(args, environ), out=out)
+        await _print(args, _server(args, environ), out=out)
     except PositionGone as exc:
         return _fail(f"{exc}; go on with --seq {exc.oldest}")
-    except (EventsError, OSError) as exc:
+    except (EventsError, LocalError, OSError) as exc:
         return _fail(str(exc))
     return 0
 
@@ -88,16 +103,16 @@ def _fail(reason: str) -> int:
     return 1
 
 
-async def _print(args: argparse.Namespace, *, password: str, out: TextIO) -> None:
+async def _print(args: argparse.Namespace, server: Server, *, out: TextIO) -> None:
     start: Start | Since | None = None
     if args.seq is not None:
         start = Start(args.seq)
     elif args.since is not None:
         start = Since(time.time() - args.since)  # noqa: TID251 - what the person means by "ago"
     events = subscribe(
-        args.nats,
-        user=args.nats_user,
-        password=password,
+        server.url,
+        user=server.user,
+        password=server.password,
         cluster=args.cluster,
         start=start,
         types=args.type,
@@ -160,10 +175,19 @@ def _shown(value: object) -> str:
     return f'"{text}"' if " " in text else text
 
 
-def _password(args: argparse.Namespace, environ: Mapping[str, str]) -> str:
-    if args.nats_password_file:
-        return Path(args.nats_password_file).read_text().strip()
-    return environ.get("PUMICE_NATS_PASSWORD", "")
+def _server(args: argparse.Namespace, environ: Mapping[str, str]) -> Server:
+    """Return the server that was named, or the local cluster's with its user for subscribers."""
+    if args.nats:
+        password = environ.get("PUMICE_NATS_PASSWORD", "")
+        if args.nats_password_file:
+            password = Path(args.nats_password_file).read_text().strip()
+        return Server(url=args.nats, user=args.nats_user, password=password)
+    directory: Path = args.data_dir
+    now = state.read(directory)
+    if now is None or not now.nats:
+        raise LocalError(f"nothing runs in {directory}: start it with `pumice up`, or give --nats")
+    passwords = msgspec.json.decode((directory / "nats" / "users.json").read_bytes())
+    return Server(url=now.nats, user="events", password=passwords["events"])
 
 
 def _duration(text: str) -> float:

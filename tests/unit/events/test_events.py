@@ -145,7 +145,7 @@ def test_a_line_for_programs_is_json():
 
 def parsed(*argv, environ=None):
     parser = argparse.ArgumentParser(prog="pumice events", exit_on_error=False)
-    cli.add_arguments(parser, environ or {})
+    cli.arguments(parser, environ or {})
     return parser.parse_args(argv)
 
 
@@ -166,6 +166,14 @@ def test_flags_are_read():
 def test_wrong_flags_are_named(argv, words):
     with pytest.raises(argparse.ArgumentError, match=words):
         parsed(*argv)
+
+
+async def test_without_a_server_and_a_local_cluster_it_says_what_to_do(capsys, tmp_path):
+    args = parsed("--data-dir", str(tmp_path))
+    assert await cli.run(args, environ={}, out=io.StringIO()) == 1
+    assert capsys.readouterr().err == (
+        f"error: nothing runs in {tmp_path}: start it with `pumice up`, or give --nats\n"
+    )
 
 
 async def test_an_unreachable_server_is_one_clear_line(capsys):
