@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from services.binder.adapters.announcer import Announcer
+from services.binder.adapters.announcer import PodEvents
 from services.binder.adapters.cluster import Cluster
 from services.binder.adapters.commands import Commands, Hands
 from services.binder.adapters.desired import DesiredStatuses
@@ -14,11 +14,13 @@ from services.binder.adapters.outcomes import Finished, Outcomes
 from services.binder.adapters.recorder import Recorder
 from services.binder.adapters.statuses import Statuses
 from services.binder.adapters.throttle import Throttle
-from services.binder.adapters.watch import ApiServerProbe, Backlogs, StreamDeclarer
+from services.binder.adapters.watch import ApiServerProbe, Backlogs
 from services.binder.intents.pace import Pace, PaceLimits
 from services.binder.intents.retry import Ladder
 from services.binder.metrics import BinderMetrics
 from services.binder.settings import BinderSettings
+from shared.bus.announcer import Announcer
+from shared.bus.declarer import StreamDeclarer
 from shared.bus.members import Members
 from shared.bus.nats import NatsBus, from_settings
 from shared.bus.port import Puller
@@ -97,7 +99,6 @@ class _Wiring:
             metrics=self._metrics,
             log=context.log,
         )
-
         self._announcer = Announcer(
             bus.publisher(self._streams.events.name),
             cluster=settings.cluster,
@@ -105,7 +106,7 @@ class _Wiring:
             instance=context.instance,
             clock=context.clock,
             backoff=Backoff(first_s=0.2, cap_s=5.0, rng=context.rng),
-            metrics=self._metrics,
+            metrics=context.metrics,
             log=context.log,
         )
 
@@ -220,7 +221,7 @@ class _Wiring:
                 clock=context.clock,
                 metrics=self._metrics,
             ),
-            told=(self._recorder, self._announcer),
+            told=(self._recorder, PodEvents(self._announcer)),
             clock=context.clock,
             faults=context.faults,
             metrics=self._metrics,

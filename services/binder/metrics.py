@@ -44,6 +44,3 @@ class BinderMetrics:
         self.events = metrics.counter(
             "pumice_binder_events", "Kubernetes Events, by what became of them", ("result",)
         )
-        self.announcements = metrics.counter(
-            "pumice_binder_announcements", "Scheduling events for subscribers", ("result",)
-        )

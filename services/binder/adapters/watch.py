@@ -1,11 +1,10 @@
-"""Parts that watch over what the binder stands on: the API server, the streams, the backlog."""
+"""Parts that watch over what the binder stands on: the API server and the backlog."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from services.binder.metrics import BinderMetrics
-from shared.bus.port import Declaring, Puller
-from shared.contracts.streams import StreamSpec
+from shared.bus.port import Puller
 from shared.kube.client import Kube
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Rejected, Retryable
@@ -14,8 +13,6 @@ from shared.runtime.logs import Logger
 
 _PROBE_S: Final = 2.0
 _BACKLOG_S: Final = 5.0
-_DECLARE_S: Final = 0.5
-_FOREVER_S: Final = 86400.0
 
 
 class ApiServerProbe:
@@ -47,33 +44,6 @@ class ApiServerProbe:
             self._gate.set(ok=False, reason=str(error))
         else:
             self._gate.set(ok=True)
-
-
-class StreamDeclarer:
-    """Declares the streams that this service needs; the bus keeps them from then on."""
-
-    name: Final = "streams"
-
-    def __init__(
-        self, bus: Declaring, specs: Sequence[StreamSpec], *, clock: Clock, gate: Gate
-    ) -> None:
-        self._bus = bus
-        self._specs = tuple(specs)
-        self._clock = clock
-        self._gate = gate
-
-    async def run(self) -> None:
-        """Declare until it works, then rest. Raises Rejected for streams that do not fit."""
-        while not self._gate.ok:
-            try:
-                await self._bus.ensure_streams(self._specs)
-            except Retryable as error:
-                self._gate.set(ok=False, reason=str(error))
-                await self._clock.sleep(_DECLARE_S)
-            else:
-                self._gate.set(ok=True)
-        while True:
-            await self._clock.sleep(_FOREVER_S)
 
 
 class Backlogs:
