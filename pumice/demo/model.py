@@ -60,6 +60,10 @@ class Stage(enum.StrEnum):
 ON_NODE: Final = (Stage.BOUND, Stage.RUNNING)
 """Stages in which a pod holds resources of its node."""
 OVER: Final = (Stage.SUCCEEDED, Stage.FAILED, Stage.REMOVED)
+_NOT_ADMITTED: Final = (None, PodGroupPhase.PENDING)
+"""Phases of a group in which its queue keeps it out; absent counts as Pending (J23)."""
+PATIENCE_S: Final = 0.6
+"""How long a reason must hold before it is shown."""
 
 
 class What(enum.StrEnum):
@@ -134,8 +138,11 @@ class Gang(Struct, frozen=True, kw_only=True):
     """Pods that are placed together or not at all."""
     replicas: int = 0
     group_phase: PodGroupPhase | None = None
-    why_waiting: str = ""
+    why: str = ""
     """What scheduling last said about the group, "" when it has what it needs."""
+    why_since_s: float = 0.0
+    why_settled: str = ""
+    """The last reason that has held for a while: what is shown."""
     members: Mapping[str, Member] = {}
     """By pod name."""
     milestones: Milestones = Milestones()
@@ -155,9 +162,14 @@ class Gang(Struct, frozen=True, kw_only=True):
         return sum(bool(member.node) for member in self.members.values())
 
     @property
+    def is_waiting(self) -> bool:
+        """Tell whether its minimum has no place yet."""
+        return self.phase not in ENDED and self.placed < self.minimum
+
+    @property
     def waits_for(self) -> str:
-        """Why its minimum has no place yet, "" when it has one or is over."""
-        return "" if self.phase in ENDED or self.placed >= self.minimum else self.why_waiting
+        """Why its minimum has no place yet, "" when it has one or the reason is not known."""
+        return self.why_settled if self.is_waiting else ""
 
 
 class Machine(Struct, frozen=True, kw_only=True):
@@ -197,6 +209,25 @@ class Scene:
                 return list(self._pod(pod, at_s, gone=gone))
             case Node() as node:
                 return list(self._node(node, at_s, gone=gone))
+
+    def settle(self, at_s: float) -> list[Moment]:
+        """Return the waits whose reason has held for `PATIENCE_S`; call it now and then.
+
+        While the pods of a gang are made and bound one by one, scheduling may find for a moment
+        that some are lacking. That is true and of no interest.
+        """
+        moments = []
+        for gang in self.in_order():
+            if not gang.is_waiting or gang.why == gang.why_settled:
+                continue
+            if gang.why and at_s - gang.why_since_s < PATIENCE_S:
+                continue
+            self.gangs[gang.key] = replace(gang, why_settled=gang.why)
+            if gang.why:
+                moments.append(
+                    Moment(what=What.GANG_WAITS, at_s=at_s, gang=gang.key, detail=gang.why)
+                )
+        return moments
 
     def in_order(self) -> list[Gang]:
         """Return the gangs by age, then key."""
@@ -255,17 +286,21 @@ class Scene:
         key = f"{group.metadata.namespace}/{owner.name}"
         gang = self.gangs.get(key, Gang(key=key))
         if gone:  # it goes with its job's pods (J21), or a new one follows
-            self.gangs[key] = replace(gang, group_phase=None, why_waiting="")
+            self.gangs[key] = replace(gang, group_phase=None, why="", why_settled="")
             return
         phase = group.status.phase
         stones = gang.milestones
-        if stones.admitted_s is None and phase not in (None, PodGroupPhase.PENDING):
+        if stones.admitted_s is None and phase not in _NOT_ADMITTED:
             stones = replace(stones, admitted_s=at_s)
             yield Moment(what=What.GANG_ADMITTED, at_s=at_s, gang=key, detail=group.spec.queue)
-        after = replace(gang, group_phase=phase, why_waiting=_why_waiting(group), milestones=stones)
-        self.gangs[key] = after
-        if after.waits_for and after.waits_for != gang.waits_for:
-            yield Moment(what=What.GANG_WAITS, at_s=at_s, gang=key, detail=after.waits_for)
+        why = _why(group)
+        self.gangs[key] = replace(
+            gang,
+            group_phase=phase,
+            why=why,
+            why_since_s=at_s if why != gang.why else gang.why_since_s,
+            milestones=stones,
+        )
 
     def _pod(self, pod: Pod, at_s: float, *, gone: bool) -> Iterator[Moment]:
         job = _mark(pod.metadata, keys.JOB_NAME)
@@ -344,8 +379,11 @@ def _mark(metadata: ObjectMeta, key: str) -> str:
     return metadata.annotations.get(key, "") or metadata.labels.get(key, "")
 
 
-def _why_waiting(group: PodGroup) -> str:
-    """Return the message of the Unschedulable condition, unless Scheduled is the later one."""
+def _why(group: PodGroup) -> str:
+    """Return the message of the Unschedulable condition, unless Scheduled is the later one.
+
+    A group that nothing has been said about has at least a phase.
+    """
     latest = ""
     newest = ""
     for condition in group.status.conditions:
@@ -357,4 +395,6 @@ def _why_waiting(group: PodGroup) -> str:
         newest = time
         is_no = condition.type == PodGroupConditionType.UNSCHEDULABLE
         latest = (condition.message or condition.reason) if is_no else ""
+    if not latest and group.status.phase in _NOT_ADMITTED:
+        return f"not admitted by queue {group.spec.queue} yet"
     return latest

@@ -98,7 +98,8 @@ class Demo:
         return self._clock.monotonic() - self._began_s
 
     def _glance(self) -> None:
-        told = [*tell(self._moments, self.scene), *self._told]
+        moments = [*self._moments, *self.scene.settle(self.now_s())]
+        told = [*tell(moments, self.scene), *self._told]
         self._moments.clear()
         self._told.clear()
         self._log.extend(told)

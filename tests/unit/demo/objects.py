@@ -112,7 +112,7 @@ class Story:
     def at(self, at_s: float, *changes: Change) -> list[str]:
         """Fold the events of one glance; return what is said about them."""
         moments = [moment for change in changes for moment in self.scene.fold(change, at_s)]
-        told = tell(moments, self.scene)
+        told = tell([*moments, *self.scene.settle(at_s)], self.scene)
         self.log += told
         return [f"{sentence.subject}: {sentence.text}" for sentence in told]
 
@@ -137,5 +137,6 @@ def full_cluster(first: str = "tensorflow-benchmark") -> Story:
     story.at(1.8, *(seen(pod(name, i, f"node-{i % 8}", "Running")) for i in range(12)))
     story.at(1.9, *(seen(pod("elastic", i, f"node-{4 + i}")) for i in range(4)))
     story.at(2.0, seen(group("waits-for-room", "Inqueue", condition("Unschedulable", NO_ROOM))))
+    story.at(2.7)
     story.at(3.4, *(seen(pod(name, i, f"node-{i % 8}", "Succeeded")) for i in range(5)))
     return story

@@ -144,6 +144,7 @@ def test_a_gang_waits_until_its_minimum_is_placed():
     scene = Scene()
     scene.fold(seen(job("train", 3, 2, phase="Pending")), 1.0)
     scene.fold(seen(group("train", "Inqueue", condition("Unschedulable", "no room"))), 1.0)
+    scene.settle(2.0)
     assert scene.gangs[KEY].waits_for == "no room"
     scene.fold(seen(pod("train", 0, "node-0")), 2.0)
     assert scene.gangs[KEY].waits_for == "no room"
@@ -164,7 +165,28 @@ def test_the_later_condition_decides_whether_a_gang_waits():
         scene = Scene()
         scene.fold(seen(job("train", 3, phase="Pending")), 1.0)
         scene.fold(seen(group("train", "Inqueue", *conditions)), 1.0)
+        scene.settle(2.0)
         assert scene.gangs[KEY].waits_for == why
+
+
+def test_a_group_that_its_queue_keeps_out_waits_for_that_queue():
+    scene = Scene()
+    scene.fold(seen(job("train", 3, phase="Pending")), 1.0)
+    scene.fold(seen(group("train", None)), 1.0)
+    assert scene.settle(1.1) == []
+    assert [moment.detail for moment in scene.settle(1.8)] == ["not admitted by queue default yet"]
+    scene.fold(seen(group("train", "Inqueue")), 2.0)
+    assert scene.settle(2.0) == []
+    assert scene.gangs[KEY].waits_for == ""
+
+
+def test_a_group_that_has_gone_says_nothing_any_more():
+    scene = Scene()
+    scene.fold(seen(job("train", 3, phase="Running")), 1.0)
+    scene.fold(seen(group("train", "Inqueue", condition("Unschedulable", "no room"))), 1.0)
+    scene.settle(2.0)
+    scene.fold(gone(group("train", "Inqueue")), 3.0)
+    assert (scene.gangs[KEY].waits_for, scene.gangs[KEY].group_phase) == ("", None)
 
 
 def test_a_group_that_belongs_to_no_job_is_not_shown():
@@ -179,4 +201,5 @@ def test_a_completed_job_waits_for_nothing():
     scene = Scene()
     scene.fold(seen(group("train", "Inqueue", condition("Unschedulable", "no room"))), 1.0)
     scene.fold(seen(job("train", 3, phase=JobPhase.COMPLETED)), 1.0)
+    assert scene.settle(2.0) == []
     assert scene.gangs[KEY].waits_for == ""

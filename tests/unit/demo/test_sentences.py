@@ -77,10 +77,22 @@ def test_an_elastic_gang_says_how_many_it_needs():
 def test_a_wait_is_told_with_its_reason_and_again_when_the_reason_changes():
     story = Story()
     story.at(1.0, seen(job("train", 2, phase="Pending")))
-    waits = [condition("Unschedulable", text) for text in ("no room", "no room", "quota")]
-    told = [story.at(2.0, seen(group("train", "Pending", wait))) for wait in waits]
-    assert told == [["train: gang waits: no room"], [], ["train: gang waits: quota"]]
+    told = []
+    for at_s, reason in ((2.0, "no room"), (3.0, "no room"), (4.0, "quota"), (5.0, "quota")):
+        told += story.at(at_s, seen(group("train", "Pending", condition("Unschedulable", reason))))
+    assert told == ["train: gang waits: no room", "train: gang waits: quota"]
     assert story.log[-1].tone is Tone.WAITING
+
+
+def test_a_reason_that_holds_for_a_moment_only_is_not_told():
+    story = Story()
+    story.at(1.0, seen(job("train", 1, phase="Pending")))
+    story.at(1.0, seen(group("train", "Inqueue", condition("Unschedulable", "1/0 tasks"))))
+    told = story.at(1.5, seen(pod("train", 0, "node-0")))
+    assert told + story.at(9.0) == [
+        "train: worker-0 created",
+        "train: worker-0 bound (1 of 1): node-0",
+    ]
 
 
 def test_nodes_are_counted_with_what_they_offer():
