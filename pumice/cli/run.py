@@ -67,12 +67,13 @@ async def run(args: argparse.Namespace) -> int:
     if args.scheduler_conf is not None:
         conf = _existing(args.scheduler_conf, "--scheduler-conf").absolute()
         flags["scheduler"] = (*flags["scheduler"], f"--scheduler-conf={conf}")
+    kubeconfig = _kubeconfig(args.kubeconfig)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     with unwrapped(), _data_directory(args.data_dir) as data:
         async with asyncio.TaskGroup() as tasks:
-            serving = tasks.create_task(_serve(args, flags, data), name="services")
+            serving = tasks.create_task(_serve(args, kubeconfig, flags, data), name="services")
             await stop.wait()
             serving.cancel()
     _say("stopped")
@@ -86,7 +87,10 @@ def settings_type(service: str) -> type[msgspec.Struct]:
 
 
 async def _serve(
-    args: argparse.Namespace, flags: Mapping[str, tuple[str, ...]], data: Path
+    args: argparse.Namespace,
+    kubeconfig: Path | None,
+    flags: Mapping[str, tuple[str, ...]],
+    data: Path,
 ) -> None:
     async with AsyncExitStack() as stack:
         kept: list[Kept] = []
@@ -101,7 +105,7 @@ async def _serve(
             _say(f"nats-server listens on {nats.url}")
             kept.append(Kept(process=nats.process, start=nats.start))
         wiring = Wiring(
-            kubeconfig=_kubeconfig(args.kubeconfig),
+            kubeconfig=kubeconfig,
             nats_url=url,
             nats=nats,
             cluster=args.cluster,

