@@ -84,11 +84,12 @@ class Leadership:
         Retryable (the bus is away) that it raises ends the term, not the service: the next term
         begins from the start. Any other exception is raised.
         """
-        while True:
+        ended = False
+        while not ended:
             await self._lease.acquire()
             try:
-                if await self._reign(body):
-                    return
+                with self._bus.last_words():
+                    ended = await self._reign(body)
             except* LeaseLost as lost:
                 self._log.warning("leadership_lost", reason=_first(lost))
             except* WrongSequence as refused:

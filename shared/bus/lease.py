@@ -12,7 +12,7 @@ from typing import Final, Never, Protocol
 import msgspec
 
 from shared.bus.errors import WrongSequence
-from shared.bus.port import Message, Publishing, Reading
+from shared.bus.port import Lasting, Message, Publishing, Reading
 from shared.contracts import codec
 from shared.contracts.messages import LeaseRecord
 from shared.contracts.versions import ContractError
@@ -32,7 +32,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     answer_s: float = 0.5
 
 
-class LeaseBus(Publishing, Reading, Protocol):
+class LeaseBus(Publishing, Reading, Lasting, Protocol):
     """What a lease needs of the bus."""
 
 

@@ -9,7 +9,7 @@ import asyncio
 from typing import Final, Protocol
 
 from shared.bus.errors import NotPermitted
-from shared.bus.port import Message, Publishing, Reading
+from shared.bus.port import Lasting, Message, Publishing, Reading
 from shared.contracts import codec
 from shared.contracts.messages import Member
 from shared.contracts.subjects import Subjects
@@ -24,7 +24,7 @@ SILENT_S: Final = 3.0
 """A member whose announcement did not change for this long is not counted as alive."""
 
 
-class MembersBus(Publishing, Reading, Protocol):
+class MembersBus(Publishing, Reading, Lasting, Protocol):
     """What members need of the bus."""
 
 
@@ -60,12 +60,13 @@ class Members:
 
     async def run(self) -> None:
         """Announce and look around every second, for ever; say good-bye at the end."""
-        try:
-            while True:
-                await self._round()
-                await self._clock.sleep(EVERY_S)
-        finally:
-            await self._leave()
+        with self._bus.last_words():
+            try:
+                while True:
+                    await self._round()
+                    await self._clock.sleep(EVERY_S)
+            finally:
+                await self._leave()
 
     async def known(self) -> None:
         """Return once the members have been read for the first time."""

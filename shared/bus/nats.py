@@ -5,9 +5,10 @@ and keeps connected. Tests and the command line use `running(bus)` instead.
 """
 
 import asyncio
+import contextlib
 import ssl
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from secrets import token_hex
 from typing import Final
 
@@ -32,6 +33,9 @@ from shared.runtime.clock import Clock
 from shared.runtime.common import CommonSettings
 from shared.runtime.errors import Rejected
 from shared.runtime.logs import Logger
+
+LAST_WORDS_S: Final = 2.0
+"""How long an ending process keeps its connection for those with something left to say."""
 
 
 def client_tls(*, ca: str, cert: str = "", key: str = "") -> ssl.SSLContext:
@@ -90,6 +94,9 @@ class NatsBus:
     ) -> None:
         self._clock = clock
         self._log = log.bind(part="bus")
+        self._speakers = 0
+        self._silent = asyncio.Event()
+        self._silent.set()
         self._id = token_hex(6)
         self._count = 0
         self._inbox = f"{options.inbox}.{self._id}"
@@ -110,6 +117,28 @@ class NatsBus:
             tasks.create_task(self._replies.run(), name="bus-replies")
             tasks.create_task(self._keeper.run(), name="bus-streams")
             tasks.create_task(self._connection.run(), name="bus-connection")
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                await self._hear_out()
+                raise
+
+    @contextmanager
+    def last_words(self) -> Iterator[None]:
+        """See `port.Lasting`."""
+        self._speakers += 1
+        self._silent.clear()
+        try:
+            yield
+        finally:
+            self._speakers -= 1
+            if self._speakers == 0:
+                self._silent.set()
+
+    async def _hear_out(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORDS_S):
+                await self._silent.wait()
 
     async def connected(self) -> None:
         """See `port.Bus`."""

@@ -60,6 +60,10 @@ class Partitions:
         """Own partitions for ever, running `body` for each."""
         await self._members.known()
         poll_s: Final = self._leases[0].timing.poll_s
+        with self._bus.last_words():
+            await self._spread(body, poll_s=poll_s)
+
+    async def _spread(self, body: Body, *, poll_s: float) -> None:
         async with asyncio.TaskGroup() as tasks:
             while True:
                 wanted = self._wanted()

@@ -5,6 +5,7 @@ hold plain bytes: the meaning of a payload is the business of `shared.contracts`
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Sequence
+from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
 import msgspec
@@ -285,7 +286,19 @@ class Pulling(Protocol):
         ...
 
 
-class Bus(Declaring, Publishing, Reading, Pulling, Protocol):
+class Lasting(Protocol):
+    """Stays a little longer than those who have something to say at the end."""
+
+    def last_words(self) -> AbstractContextManager[None]:
+        """Keep the connection open while in the block, also when the process is ending.
+
+        All parts of a service are cancelled at once; a lease that is given back, or a member's
+        good-bye, still needs the bus then. It waits for them, but not for ever.
+        """
+        ...
+
+
+class Bus(Declaring, Publishing, Reading, Pulling, Lasting, Protocol):
     """Everything at once; functions should ask for the smaller protocol that they need."""
 
     async def connected(self) -> None:

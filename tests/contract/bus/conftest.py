@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -67,6 +68,8 @@ async def start_bus() -> AsyncIterator[Callable[..., NatsBus]]:
         tasks.append(asyncio.create_task(bus.run()))
         return bus
 
+    start.tasks = tasks
+
     yield start
     for task in tasks:
         task.cancel()
@@ -101,9 +104,18 @@ def all_streams(declared: Streams) -> tuple:
     return tuple(getattr(declared, name) for name in declared.__struct_fields__)
 
 
-async def publishable(bus: NatsBus, stream: str) -> None:
-    """Wait until a stream is back after trouble."""
-    await until(lambda: bus.info(stream), describe=f"stream {stream}")
+async def freeze(server: NatsServer) -> None:
+    """Suspend the server, and wait until each of its threads has stopped."""
+    server.process.suspend()
+    threads = Path(f"/proc/{server.process.pid}/task")
+
+    def states() -> set[str]:
+        return {
+            (thread / "stat").read_text().rpartition(")")[2].split()[0]
+            for thread in threads.iterdir()
+        }
+
+    await until(lambda: states() == {"T"}, describe=f"{threads} to stop")
 
 
 @pytest_asyncio.fixture

@@ -17,6 +17,7 @@ from shared.contracts import codec
 from shared.contracts.messages import LeaseRecord
 from shared.runtime.clock import SystemClock
 from tests.contract.bus import leader_process
+from tests.contract.bus.conftest import freeze
 from tests.support.wait import until
 
 PROGRAM = Path(leader_process.__file__)
@@ -82,7 +83,7 @@ async def test_a_holder_stops_itself_after_a_second_without_renewal(bus, lease, 
     await holder.acquire()
     keeping = asyncio.create_task(holder.keep())
     await asyncio.sleep(0.5)
-    nats_server.process.suspend()
+    await freeze(nats_server)
     began = time.monotonic()
     try:
         with pytest.raises(LeaseLost):
@@ -243,6 +244,32 @@ async def test_a_leader_that_ends_in_order_hands_over_at_once(bus, open_bus):
     async with asyncio.timeout(0.6):
         await began.wait()
     assert changes[-1] is None
+    await ended(second)
+
+
+async def test_a_process_whose_parts_all_end_at_once_still_hands_over(bus, open_bus, start_bus):
+    changes = []
+    ending = await open_bus()
+    bus_of_ending = start_bus.tasks[-1]
+    first = asyncio.create_task(
+        leader_process.leadership(ending, "a", changes.append).run(lambda _: asyncio.Event().wait())
+    )
+    await until(lambda: changes, describe="the first leader")
+    began = asyncio.Event()
+
+    async def lead(_) -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    second = asyncio.create_task(leader_process.leadership(bus, "b").run(lead))
+    await asyncio.sleep(0.3)
+    stopped_at = time.monotonic()
+    bus_of_ending.cancel()
+    first.cancel()
+    async with asyncio.timeout(0.6):
+        await began.wait()
+    await asyncio.wait([bus_of_ending, first])
+    assert time.monotonic() - stopped_at < 1
     await ended(second)
 
 

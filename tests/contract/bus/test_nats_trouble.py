@@ -10,7 +10,7 @@ from shared.bus.port import CaughtUp, FromSequence, Reset, Started
 from shared.bus.puller import NatsDelivery
 from shared.contracts.streams import command_consumer
 from shared.runtime.errors import Rejected
-from tests.contract.bus.conftest import Status
+from tests.contract.bus.conftest import Status, freeze
 from tests.contract.bus.readers import Reader
 from tests.contract.bus.test_following import fill
 from tests.support.wait import until
@@ -18,7 +18,7 @@ from tests.support.wait import until
 
 async def test_a_frozen_server_gives_no_answer_in_time(bus, declared, subjects, nats_server):
     publisher = bus.publisher(declared.state.name)
-    nats_server.process.suspend()
+    await freeze(nats_server)
     try:
         async with asyncio.timeout(4):
             with pytest.raises(NoAnswer, match=r"state\.pods"):
@@ -32,7 +32,7 @@ async def test_what_is_in_flight_over_a_kill_is_stored_exactly_once(
 ):
     publisher = bus.publisher(declared.command.name)
     await publisher.publish(subjects.command(0), b"first", msg_id="first")
-    nats_server.process.suspend()
+    await freeze(nats_server)
     pending = [
         await publisher.submit(subjects.command(0), b"%d" % i, msg_id=f"i{i}") for i in range(200)
     ]
@@ -47,7 +47,7 @@ async def test_more_than_fits_in_flight_waits_instead_of_growing(
     bus, declared, subjects, nats_server
 ):
     publisher = bus.publisher(declared.command.name)
-    nats_server.process.suspend()
+    await freeze(nats_server)
     sent = 0
 
     async def flood() -> None:
