@@ -7,6 +7,7 @@ kept-alive connection turns out to be closed.
 """
 
 import asyncio
+import io
 import ipaddress
 from collections.abc import Sequence
 from typing import Final
@@ -25,6 +26,7 @@ JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 
+_LARGE_BODY: Final = 1 << 20
 _READ_BUFFER: Final = 1 << 18
 _KEEP_ALIVE_S: Final = 30.0
 """Below the API server's own idle limit, so that we close an idle connection first."""
@@ -149,7 +151,7 @@ class Transport:
             request.method,
             self._url(request),
             headers=headers,
-            data=request.body,
+            data=_payload(request.body),
             proxy=configuration.proxy,
             server_hostname=configuration.tls_server_name,
             allow_redirects=False,
@@ -185,6 +187,11 @@ def open_session(credentials: Credentials, *, max_connections: int) -> aiohttp.C
         cookie_jar=aiohttp.DummyCookieJar(),
         read_bufsize=_READ_BUFFER,
     )
+
+
+def _payload(body: bytes | None) -> bytes | io.BytesIO | None:
+    """Return a body as aiohttp takes it without a warning: beyond 1 MiB in pieces."""
+    return io.BytesIO(body) if body is not None and len(body) > _LARGE_BODY else body
 
 
 def _is_loopback(host: str) -> bool:

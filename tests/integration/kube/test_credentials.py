@@ -13,8 +13,8 @@ from shared.kube.config import connect
 from shared.kube.decode import Changed
 from shared.kube.listwatch import Item, Listed, ListWatch, Pace, Unavailable
 from shared.runtime.errors import Retryable
-from tests.integration.kube.conftest import Accounts
 from tests.integration.kube.test_writes import pod
+from tests.support.accounts import Accounts
 from tests.support.wait import until
 
 
