@@ -110,6 +110,12 @@ class Feed:
             except TimeoutError as exc:
                 raise FeedLost(f"nothing heard of the consumer for {SILENCE_S:g} s") from exc
 
+    def leftover(self) -> list[Msg]:
+        """Return, and forget, the messages that came and were not taken."""
+        messages = [msg for msg in self._arrived if msg.subject != self._inbox]
+        self._arrived.clear()
+        return messages
+
     def _chunk(self) -> Chunk:
         messages: list[Msg] = []
         ended = empty = False

@@ -12,6 +12,7 @@ skipped at its old place and comes again at the end.
 
 import datetime as dt
 from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
 from typing import Any, Final
 
 import msgspec
@@ -100,8 +101,9 @@ class Follower:
                         yield Reset(reason)
                         continue
                     yield self._started
-                    async for item in self._read(feed):
-                        yield item
+                    async with aclosing(self._read(feed)) as items:
+                        async for item in items:
+                            yield item
                 finally:
                     await feed.close()
             except FeedLost as lost:

@@ -216,6 +216,7 @@ class NatsBus:
             connection=self._connection,
             api=self._api,
             inboxes=self._feed_inbox,
+            last_words=self.last_words,
             clock=self._clock,
             log=self._log,
         )

@@ -5,7 +5,10 @@ server: beyond the server's own limit a message would stay in the queue, given t
 an advisory that nobody may have heard would tell of it.
 """
 
+import contextlib
+from collections import deque
 from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractContextManager, aclosing
 from typing import Any, Final
 
 import msgspec
@@ -13,6 +16,7 @@ from nats.aio.msg import Msg
 
 from shared.bus.api import Api
 from shared.bus.connection import Connection, Session
+from shared.bus.errors import NoAnswer
 from shared.bus.feed import NANO, Feed, FeedLost, position
 from shared.bus.port import Backlog, Message, PullItem, Reset, Started
 from shared.contracts.streams import ConsumerSpec
@@ -72,9 +76,11 @@ class NatsPuller:
         connection: Connection,
         api: Api,
         inboxes: Callable[[], str],
+        last_words: Callable[[], AbstractContextManager[None]],
         clock: Clock,
         log: Logger,
     ) -> None:
+        self._last_words = last_words
         self._spec = spec
         self._batch = batch
         self._connection = connection
@@ -95,6 +101,12 @@ class NatsPuller:
 
     async def deliveries(self) -> AsyncGenerator[PullItem, None]:
         """See `port.Puller`."""
+        with self._last_words():
+            async with aclosing(self._endless()) as items:
+                async for item in items:
+                    yield item
+
+    async def _endless(self) -> AsyncGenerator[PullItem, None]:
         while True:
             try:
                 session = await self._connection.session()
@@ -108,8 +120,9 @@ class NatsPuller:
                 try:
                     for item in await self._begin():
                         yield item
-                    async for delivery in self._read(feed, session):
-                        yield delivery
+                    async with aclosing(self._read(feed, session)) as deliveries:
+                        async for delivery in deliveries:
+                            yield delivery
                 finally:
                     await feed.close()
             except FeedLost as lost:
@@ -137,13 +150,23 @@ class NatsPuller:
         return [*items, started]
 
     async def _read(self, feed: Feed, session: Session) -> AsyncGenerator[NatsDelivery, None]:
-        await feed.ask(self._batch, wait=True)
-        while True:
-            chunk = await feed.take()
-            for msg in chunk.messages:
-                yield NatsDelivery(msg, session, max_deliver=self._spec.max_deliver)
-            if chunk.ended:
-                await feed.ask(self._batch, wait=True)
+        """Yield deliveries; what is left at the end goes back to the queue at once."""
+        unread: deque[Msg] = deque()
+        try:
+            await feed.ask(self._batch, wait=True)
+            while True:
+                chunk = await feed.take()
+                unread.extend(chunk.messages)
+                while unread:
+                    yield NatsDelivery(
+                        unread.popleft(), session, max_deliver=self._spec.max_deliver
+                    )
+                if chunk.ended:
+                    await feed.ask(self._batch, wait=True)
+        finally:
+            for msg in (*unread, *feed.leftover()):
+                with contextlib.suppress(NoAnswer):
+                    await session.send(msg.reply, b"-NAK", headers=None)
 
 
 def _config(spec: ConsumerSpec) -> dict[str, Any]:

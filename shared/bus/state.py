@@ -8,6 +8,7 @@ for 10 s the world is stale: no cycle may start.
 """
 
 from collections.abc import AsyncGenerator, Collection
+from contextlib import aclosing
 from typing import Final
 
 import msgspec
@@ -90,12 +91,13 @@ class StateFollower:
     async def items(self) -> AsyncGenerator[StateItem, None]:
         """Yield for ever. After `Reset` the reader forgets everything."""
         self._fresh_at = self._clock.monotonic()
-        async for item in self._bus.follow(self._stream, self._filter):
-            for result in self._take(item):
-                yield result
-            if self._fresh and (silent_s := self._clock.monotonic() - self._fresh_at) > STALE_S:
-                self._fresh = False
-                yield Stale(f"no marker of the cache for {silent_s:.0f} s")
+        async with aclosing(self._bus.follow(self._stream, self._filter)) as items:
+            async for item in items:
+                for result in self._take(item):
+                    yield result
+                if self._fresh and (silent_s := self._clock.monotonic() - self._fresh_at) > STALE_S:
+                    self._fresh = False
+                    yield Stale(f"no marker of the cache for {silent_s:.0f} s")
 
     def why_not_synced(self) -> str:
         """Return one line for readiness: what is waited for, or "" when synced."""

@@ -61,6 +61,22 @@ async def test_what_is_not_answered_comes_again_to_another(bus, open_bus, declar
         await empty(bus, stream)
 
 
+async def test_what_an_ending_reader_has_not_looked_at_goes_to_another_at_once(
+    bus, open_bus, declared, subjects
+):
+    stream = declared.command.name
+    spec = quick(ack_wait_s=30.0)
+    await fill(bus, stream, lambda _: subjects.command(0), 8)
+    async with aclosing(bus.pull(spec).deliveries()) as items:
+        assert isinstance(await anext(items), Started)
+        taken = await anext(items)
+        await taken.ack()
+    other = await open_bus()
+    async with Reader(other.pull(spec).deliveries(), each=acknowledge) as reader:
+        await reader.has(7, NatsDelivery, deadline_s=2)
+        await empty(bus, stream)
+
+
 async def test_work_in_progress_is_not_given_to_another(bus, declared, subjects):
     stream = declared.command.name
     async with Reader(bus.pull(quick()).deliveries()) as reader:
