@@ -1,11 +1,11 @@
 """The order of resources in every amounts array of the engine.
 
 CPU, memory and pods have fixed places; any other resource gets the next one when it is first seen
-and keeps it. Arrays are allocated with `capacity` entries; when the capacity grows, the replica
-stretches everything that it holds.
+and keeps it. Arrays are allocated with `capacity` entries; when the capacity grows, `on_growth` has
+the replica stretch everything that it holds.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import numpy as np
@@ -22,7 +22,8 @@ _FIRST_CAPACITY: Final = 16
 class Dimensions:
     """Interns resource names as array positions."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_growth: Callable[[], None]) -> None:
+        self._on_growth = on_growth
         self.names: list[str] = [CPU, MEMORY, PODS]
         self.capacity: int = _FIRST_CAPACITY
         self._index: dict[str, int] = {name: at for at, name in enumerate(self.names)}
@@ -33,8 +34,9 @@ class Dimensions:
         if at is None:
             at = self._index[name] = len(self.names)
             self.names.append(name)
-            while self.capacity < len(self.names):
+            if self.capacity < len(self.names):
                 self.capacity *= 2
+                self._on_growth()
         return at
 
     def find(self, name: str) -> int | None:

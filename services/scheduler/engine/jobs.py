@@ -128,8 +128,9 @@ class Jobs:
         queue.reclaimable = spec.reclaimable is not False
         queue.parent = spec.parent
         queue.capability = self._capability(spec.capability)
-        queue.guarantee = self._dimensions.parse(spec.guarantee.resource)
+        guarantee = self._dimensions.parse(spec.guarantee.resource)
         queue.deserved = self._dimensions.parse(spec.deserved)
+        queue.guarantee = self._dimensions.fitted(guarantee)
         queue.annotations = obj.metadata.annotations
         queue.said_allocated = {name: str(text) for name, text in obj.status.allocated.items()}
         if name not in self.queues:

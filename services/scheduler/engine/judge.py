@@ -139,8 +139,11 @@ def _lineage(queues: dict[str, Queue], name: str) -> list[str]:
 
 
 def _same(session: Session, queue: Queue, amounts: IntArray) -> bool:
-    said = session.replica.dimensions.vector(parse_list(queue.said_allocated))
-    return bool((said[: len(amounts)] == amounts).all())
+    said = parse_list(queue.said_allocated)
+    held = {name: int(amounts[dim]) for dim, name in enumerate(session.resources)}
+    return all(said.get(name) == amount for name, amount in held.items()) and all(
+        name in held for name, _ in said.items()
+    )
 
 
 def _quantities(session: Session, amounts: IntArray) -> dict[str, str]:

@@ -34,12 +34,11 @@ class Replica:
 
     def __init__(self, scheduler_names: Iterable[str] = ("volcano",)) -> None:
         self._names = frozenset(scheduler_names)
-        self.dimensions = Dimensions()
+        self.dimensions = Dimensions(self._stretch)
         self.shapes = Shapes(self.dimensions)
         self.nodes = Nodes(self.dimensions)
         self.jobs = Jobs(self.dimensions)
         self.static_cache = StaticCache()
-        self._capacity = self.dimensions.capacity
         self._tasks: dict[str, Task] = {}
         self._uid_by_key: dict[str, str] = {}
         self._assumptions = Assumptions()
@@ -82,8 +81,6 @@ class Replica:
         except BadQuantity as error:
             self._remove[kind](key)
             raise BadFact(f"{kind} {key} (uid {uid}): {error}") from error
-        finally:
-            self._stretch()
 
     def _delete(self, kind: str, key: str, uid: str) -> None:
         if kind == kinds.POD.token and self._uid_by_key.get(key, uid) != uid:
@@ -97,9 +94,6 @@ class Replica:
 
     def _stretch(self) -> None:
         capacity = self.dimensions.capacity
-        if capacity == self._capacity:
-            return
-        self._capacity = capacity
         for shape in self.shapes.all():
             shape.request = self.dimensions.fitted(shape.request)
         self.nodes.ledger.grow_rows(capacity)
@@ -130,7 +124,6 @@ class Replica:
         meta, spec, status = pod.metadata, pod.spec, pod.status
         task = Task()
         task.shape = self.shapes.of(pod)
-        self._stretch()
         group = meta.annotations.get(keys.GROUP_NAME)
         task.uid = meta.uid
         task.key = key

@@ -97,7 +97,9 @@ class _Turn:
             head = run[0]
             allowed = session.hooks.allowed(self._queue, head.shape, len(run))
             if allowed == 0:
-                session.explain(job, "quota", f"queue {self._queue.name} may not get {head.name}")
+                session.explain(
+                    job, "quota", f"queue {self._queue.name} has no share left for {head.name}"
+                )
                 self._skip(self._equals())
                 continue
             if head.gated:
