@@ -9,6 +9,7 @@ from shared.contracts.streams import streams
 from shared.contracts.subjects import Subjects
 from tests.restart.scene import Scene
 from tests.support.bus import admin_bus
+from tests.support.fleet import SERVICES
 from tests.support.wait import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
@@ -27,9 +28,9 @@ async def leader(scene: Scene, service: str) -> str:
 
 @pytest.mark.parametrize("service", ["cache", "scheduler"])
 async def test_a_standby_takes_over_within_two_seconds_of_a_kill(service, scene: Scene):
-    others = [name for name in ("cache", "scheduler", "binder", "controller") if name != service]
-    await scene.services.start_all(*others)
-    first = await scene.services.start(service, instance="first")
+    first = await scene.services.start(service, instance="first", wait=False)
+    await scene.services.start_all(*(name for name in SERVICES if name != service))
+    await first.ready()
     await until(lambda: _led_by(scene, service, "first"), describe="first leads")
     await scene.services.start(service, instance="second")
     await scene.burst()
@@ -47,9 +48,9 @@ async def _led_by(scene: Scene, service: str, instance: str) -> bool:
 
 @pytest.mark.parametrize("service", ["cache", "scheduler"])
 async def test_a_frozen_leader_that_wakes_up_is_refused(service, scene: Scene):
-    others = [name for name in ("cache", "scheduler", "binder", "controller") if name != service]
-    await scene.services.start_all(*others)
-    first = await scene.services.start(service, instance="first")
+    first = await scene.services.start(service, instance="first", wait=False)
+    await scene.services.start_all(*(name for name in SERVICES if name != service))
+    await first.ready()
     await until(lambda: _led_by(scene, service, "first"), describe="first leads")
     await scene.services.start(service, instance="second")
     await scene.burst()
