@@ -4,11 +4,9 @@ import argparse
 import sys
 
 from pumice.demo.interrupt import Interrupts, interruptible
-from pumice.demo.run import DemoOptions
-from pumice.demo.run import run as perform
-from pumice.demo.story import DEADLINE_S
-
-HELP = "start a temporary cluster, run five gangs on it and show what happens"
+from pumice.demo.run import DemoOptions, Performance
+from pumice.demo.story import DEADLINE_S, DemoError
+from shared.runtime.clock import SystemClock
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,12 +33,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 async def run(args: argparse.Namespace) -> int:
     """Run the demo; return 0, 1 after a message, or 128 + the signal that ended it."""
     interrupts = Interrupts()
-    options = DemoOptions(plain=args.plain, deadline_s=args.deadline)
-    code = await interruptible(perform(options, interrupts), interrupts)
+    performance = Performance(
+        DemoOptions(plain=args.plain, deadline_s=args.deadline),
+        interrupts=interrupts,
+        out=sys.stdout,
+        clock=SystemClock(),
+    )
+    code = await interruptible(_exit_code(performance), interrupts)
     if interrupts.first is not None:
-        name = interrupts.first.name
-        print(f"pumice demo: stopped by {name}, nothing is left behind", file=sys.stderr)
+        print(f"stopped by {interrupts.first.name}, nothing is left behind", file=sys.stderr)
     return code
+
+
+async def _exit_code(performance: Performance) -> int:
+    try:
+        await performance.run()
+    except DemoError as exc:
+        print(f"error: {exc}", file=sys.stderr)
+        return 1
+    return 0
 
 
 def _seconds(text: str) -> float:

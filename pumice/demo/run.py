@@ -7,11 +7,11 @@ only a demo that failed leaves its logs, and says where.
 import asyncio
 import platform
 import shutil
-import sys
 import tempfile
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
+from textwrap import wrap
 from typing import Final, TextIO
 
 import msgspec
@@ -29,7 +29,7 @@ from pumice.local.control_plane import Options
 from pumice.local.errors import LocalError
 from pumice.local.stack import LocalStack, StackOptions
 from shared.kube.config import connect
-from shared.runtime.clock import Clock, SystemClock
+from shared.runtime.clock import Clock
 from shared.runtime.errors import PumiceError
 
 NODES: Final = NodeShape(count=8, cpu="8", memory="32Gi")
@@ -69,12 +69,15 @@ class Performance:
         binaries = await ensure(self._setup)
         found = await asyncio.to_thread(parts.find_all)
         self._versions = {name: part.version for name, part in found.items()}
-        self._setup(", ".join(f"{name} {version}" for name, version in self._versions.items()))
+        self._setup(f"found {self._ran_on(*self._versions)}")
         directory = Path(tempfile.mkdtemp(prefix="pumice-demo-"))
         logs: Path | None = None
         try:
             await self._perform(directory, binaries)
-        except (DemoError, LocalError, PumiceError):
+        except (DemoError, PumiceError) as exc:
+            logs = directory / "logs"
+            raise DemoError(f"{exc}\n  logs: {logs}") from exc
+        except LocalError:  # names its log itself
             logs = directory / "logs"
             raise
         finally:
@@ -122,9 +125,14 @@ class Performance:
         )
 
     def _write(self, *lines: Text | str) -> None:
-        """Write lines below everything else; the picture goes first."""
+        """Write lines below everything else, sentences (str) wrapped; the picture goes first."""
         self._teller.conclude()
-        self._teller.write([Text(line) if isinstance(line, str) else line for line in lines])
+        for line in lines:
+            if isinstance(line, Text):
+                self._teller.write([line])
+            else:
+                wrapped = wrap(line, self._teller.width, subsequent_indent="  ") or [""]
+                self._teller.write([Text(part) for part in wrapped])
 
     def _setup(self, line: str) -> None:
         self._teller.tell([Sentence(at_s=self._now_s(), subject="setup", text=line)])
@@ -136,20 +144,9 @@ class Performance:
         return ", ".join(f"{name} {self._versions.get(name, '')}".rstrip() for name in names)
 
 
-async def run(options: DemoOptions, interrupts: Interrupts, out: TextIO = sys.stdout) -> int:
-    """Run the demo; return its exit code, after one clear message on stderr when it is not 0."""
-    performance = Performance(options, interrupts=interrupts, out=out, clock=SystemClock())
-    try:
-        await performance.run()
-    except (DemoError, LocalError, PumiceError) as exc:
-        sys.stderr.write(f"pumice demo: {exc}\n")
-        return 1
-    return 0
-
-
 def _clear(directory: Path, *, keep: Path | None = None) -> None:
-    """Remove the demo's directory, all but the logs in `keep`."""
-    if keep is None:
+    """Remove the demo's directory, all but the logs in `keep` if there are any."""
+    if keep is None or not keep.is_dir():
         shutil.rmtree(directory, ignore_errors=True)
         return
     for entry in directory.iterdir():

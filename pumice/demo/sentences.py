@@ -41,15 +41,17 @@ class Sentence(Struct, frozen=True, kw_only=True):
 
 
 def tell(moments: Iterable[Moment], scene: Scene) -> list[Sentence]:
-    """Return the sentences of moments that belong to one glance, in the order of their first.
+    """Return the sentences of moments that belong to one glance, in the order of their last.
 
-    `scene` is the state after them: it has the totals.
+    So pods are bound before they run, whoever was first. `scene` is the state after the moments:
+    it has the totals.
     """
     groups: dict[tuple[What, str, str], list[Moment]] = {}
     for moment in moments:
         # a phase is told by itself, however many a job runs through in one glance
         apart = moment.detail if moment.what is What.JOB_PHASE else ""
-        groups.setdefault((moment.what, moment.gang, apart), []).append(moment)
+        key = (moment.what, moment.gang, apart)
+        groups[key] = [*groups.pop(key, []), moment]
     return [_sentence(group, scene) for group in groups.values()]
 
 
@@ -58,7 +60,7 @@ def _sentence(group: Sequence[Moment], scene: Scene) -> Sentence:
     gang = scene.gangs.get(last.gang, Gang(key=last.gang))
     text, tone = _TOLD[last.what](group, gang, scene)
     subject = gang.name or "cluster"
-    return Sentence(at_s=group[0].at_s, subject=subject, text=text, tone=tone, gang=last.gang)
+    return Sentence(at_s=last.at_s, subject=subject, text=text, tone=tone, gang=last.gang)
 
 
 def plural(count: int, noun: str) -> str:

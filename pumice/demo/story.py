@@ -8,6 +8,7 @@ looks: what is told and shown is folded from watches.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final
 
 from pumice.demo import cast
@@ -61,16 +62,18 @@ class Demo:
         self._in_training: set[str] = set()
         self._expected: list[str] = []
 
-    async def play(self, *, deadline_s: float = DEADLINE_S) -> None:
+    async def play(
+        self, *, deadline_s: float = DEADLINE_S, examples: Path = cast.EXAMPLES
+    ) -> None:
         """Submit the jobs and show them until all have completed. Raises DemoError."""
-        acts = cast.acts()
+        acts = cast.acts(examples)
         self._expected = [role.key for act in acts for role in act]
         wrong = ""
         try:
             async with asyncio.timeout(deadline_s):
                 wrong = await self._run(acts)
         except* TimeoutError:
-            wrong = f"not all jobs have completed within {deadline_s:.0f} s"
+            wrong = f"not all jobs have completed within {deadline_s:g} s"
         except* PumiceError as group:
             wrong = "; ".join(str(error) for error in _leaves(group))
         self._glance()

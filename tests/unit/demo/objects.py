@@ -1,6 +1,6 @@
 """Objects as the API server shows them, and a scene with a full cluster, for the demo's tests."""
 
-from pumice.demo.model import Change, Op, Scene, Seen
+from pumice.demo.model import Change, Moment, Op, Scene, Seen
 from pumice.demo.sentences import Sentence, tell
 from shared.api import keys
 from shared.api.batch import Job, JobPhase, JobSpec, JobState, JobStatus, TaskSpec
@@ -112,9 +112,13 @@ class Story:
     def at(self, at_s: float, *changes: Change) -> list[str]:
         """Fold the events of one glance; return what is said about them."""
         moments = [moment for change in changes for moment in self.scene.fold(change, at_s)]
+        return [f"{said.subject}: {said.text}" for said in self.glance(at_s, moments)]
+
+    def glance(self, at_s: float, moments: list[Moment]) -> list[Sentence]:
+        """Tell what has been folded since the glance before."""
         told = tell([*moments, *self.scene.settle(at_s)], self.scene)
         self.log += told
-        return [f"{sentence.subject}: {sentence.text}" for sentence in told]
+        return told
 
 
 def full_cluster(first: str = "tensorflow-benchmark") -> Story:
