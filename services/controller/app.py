@@ -4,9 +4,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from services.controller.adapters.announcer import Announcer
+from services.controller.adapters.announcer import ControllerEvents
 from services.controller.adapters.bare import BarePods
-from services.controller.adapters.cloudevents import job_phase
 from services.controller.adapters.feed import Feed
 from services.controller.adapters.jobs import JobWorker
 from services.controller.adapters.ownership import PARTITIONS, Ownership
@@ -16,7 +15,8 @@ from services.controller.adapters.replica import KINDS, Replica, Touched
 from services.controller.adapters.shares import Shares, StreamDeclarer
 from services.controller.adapters.writer import Writer
 from services.controller.metrics import ControllerMetrics
-from services.controller.settings import ControllerSettings
+from services.controller.settings import ControllerSettings, idle_flags
+from shared.bus.announcer import Announcer
 from shared.bus.lease import Lease
 from shared.bus.members import Members
 from shared.bus.nats import NatsBus, from_settings
@@ -37,6 +37,8 @@ _EVENT_CONNECTIONS: Final = 8
 
 async def build(settings: ControllerSettings, context: Context) -> Sequence[Part]:
     """Return the parts of a controller; connections come up, and back, while they run."""
+    if idle := idle_flags(settings):
+        context.log.warning("flags_without_effect", flags=idle)
     kube = await connect(
         settings.kubeconfig or None,
         user_agent=f"pumice-{SERVICE}",
@@ -81,11 +83,15 @@ class _Wiring:
         )
         self._announcer = Announcer(
             bus.publisher(self._streams.events.name),
-            subjects=self._subjects,
-            encode=job_phase,
+            cluster=settings.cluster,
+            service=SERVICE,
+            instance=context.instance,
             clock=context.clock,
+            backoff=Backoff(first_s=0.2, cap_s=5.0, rng=context.rng),
+            metrics=context.metrics,
             log=context.log,
         )
+        self._events = ControllerEvents(self._announcer)
         self._feed = self._make_feed()
         self._jobs = self._make_jobs()
         self._bare = self._make_bare()
@@ -183,7 +189,7 @@ class _Wiring:
             writer=writer,
             mailbox=self._mailbox("jobs"),
             recorder=self._recorder,
-            announcer=self._announcer,
+            events=self._events,
             is_synced=self._is_synced,
             max_refusals=settings.max_requeue_num,
             workers=settings.worker_threads,
@@ -216,6 +222,7 @@ class _Wiring:
             ownership=self._ownership,
             is_synced=self._is_synced,
             touch=self._touch,
+            events=self._events,
             clock=context.clock,
             metrics=self._metrics,
             log=context.log,

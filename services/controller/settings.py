@@ -1,6 +1,6 @@
 """What can be set about the controller; flags bear Volcano's names (M04)."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import Meta
 
@@ -9,7 +9,10 @@ from shared.runtime.values import Seconds
 
 
 class ControllerSettings(CommonSettings, frozen=True, kw_only=True):
-    """Settings of one controller process."""
+    """Settings of one controller process.
+
+    Flags of Volcano that mean nothing here are accepted and, when given, named in the log.
+    """
 
     scheduler_name: Annotated[
         tuple[str, ...],
@@ -43,3 +46,40 @@ class ControllerSettings(CommonSettings, frozen=True, kw_only=True):
         bool,
         Meta(description="accepted for Volcano's sake: replicas share the work, none leads (M02)"),
     ] = True
+    leader_elect_lease_duration: Annotated[
+        Seconds, Meta(description="accepted, no effect: leases of partitions are Pumice's own")
+    ] = Seconds(15.0)
+    leader_elect_renew_deadline: Annotated[
+        Seconds, Meta(description="accepted, no effect, likewise")
+    ] = Seconds(10.0)
+    leader_elect_retry_period: Annotated[
+        Seconds, Meta(description="accepted, no effect, likewise")
+    ] = Seconds(2.0)
+    leader_elect_resource_namespace: Annotated[
+        str, Meta(description="accepted, no effect, likewise")
+    ] = ""
+    lock_object_namespace: Annotated[str, Meta(description="accepted, no effect, likewise")] = ""
+    worker_threads_for_queue: Annotated[
+        int, Meta(description="accepted, no effect: one worker keeps all queues", ge=1)
+    ] = 5
+
+
+WITHOUT_EFFECT: Final = (
+    "leader_elect",
+    "leader_elect_lease_duration",
+    "leader_elect_renew_deadline",
+    "leader_elect_retry_period",
+    "leader_elect_resource_namespace",
+    "lock_object_namespace",
+    "worker_threads_for_queue",
+)
+
+
+def idle_flags(settings: ControllerSettings) -> list[str]:
+    """Return the flags that were given and have no effect."""
+    plain = ControllerSettings()
+    return [
+        f"--{name.replace('_', '-')}"
+        for name in WITHOUT_EFFECT
+        if getattr(settings, name) != getattr(plain, name)
+    ]

@@ -1,74 +1,56 @@
-"""Tells subscribers when a job changes its phase (design §7): bounded, never in the way."""
+"""The controller's events for subscribers: phases of jobs, states of queues (design §7).
 
-import asyncio
-from typing import Final, Protocol
+The id of a job's event says which entry into which phase it is, so that one that is told again, by
+a look that was repeated or by the successor of a process that died before it could tell, is stored
+once.
+"""
 
+from typing import Final
+
+from pumice.events import JobPhaseChanged, QueueStateChanged
+from shared.api import time
 from shared.api.batch import Job, JobStatus
-from shared.bus.port import Publisher
-from shared.contracts.subjects import Subjects
-from shared.runtime.clock import Clock
-from shared.runtime.errors import Rejected, Retryable
-from shared.runtime.logs import Logger
+from shared.api.scheduling import Queue
+from shared.bus.announcer import Announcer
 
-_WAITING_MAX: Final = 10_000
-_RETRY_S: Final = 0.5
+_RECENT_S: Final = 100.0
+"""The stream drops what it has seen for two minutes; beyond that a repetition would show."""
 
 
-class Encode(Protocol):
-    """Makes the CloudEvent of a job's new phase; `app` gives the one of `pumice.events`."""
+class ControllerEvents:
+    """Turns what the controller has written into events."""
 
-    def __call__(self, job: Job, *, was: str, status: JobStatus, now: float) -> tuple[str, bytes]:
-        """Return (event type, payload)."""
-        ...
-
-
-class Announcer:
-    """Publishes job events on EVENTS; a part of the service."""
-
-    name: Final = "announcer-of-jobs"
-
-    def __init__(
-        self,
-        publisher: Publisher,
-        *,
-        subjects: Subjects,
-        encode: Encode,
-        clock: Clock,
-        log: Logger,
-    ) -> None:
-        self._publisher = publisher
-        self._subjects = subjects
-        self._encode = encode
-        self._clock = clock
-        self._log = log
-        self._waiting: asyncio.Queue[tuple[str, bytes, str]] = asyncio.Queue(_WAITING_MAX)
+    def __init__(self, announcer: Announcer) -> None:
+        self._announcer = announcer
 
     def phase(self, job: Job, *, was: str, status: JobStatus) -> None:
-        """Take the news; never waits."""
-        kind, payload = self._encode(job, was=was, status=status, now=self._clock.now())
-        subject = self._subjects.event(kind, job.metadata.key)
-        phase = status.state.phase.value if status.state.phase is not None else ""
-        # The same change told twice (a look that was repeated) is stored once.
-        msg_id = f"{job.metadata.uid}-{status.version}-{phase}-{status.state.last_transition_time}"
-        try:
-            self._waiting.put_nowait((subject, payload, msg_id))
-        except asyncio.QueueFull:
-            self._log.warning("job_event_dropped", job=job.metadata.key, phase=phase)
+        """Announce that a job has entered a phase."""
+        state = status.state
+        phase = state.phase.value if state.phase is not None else ""
+        event = JobPhaseChanged(
+            job=job.metadata.key,
+            uid=job.metadata.uid,
+            phase=phase,
+            previous=was,
+            queue=job.spec.queue,
+            reason=state.reason,
+            message=state.message,
+            version=status.version,
+            retry_count=status.retry_count,
+        )
+        entry = f"{phase}-{status.retry_count}-{state.last_transition_time}"
+        self._announcer.announce(event, f"{job.metadata.uid}/{entry}")
 
-    async def run(self) -> None:
-        """Publish for ever."""
-        while True:
-            subject, payload, msg_id = await self._waiting.get()
-            await self._publish(subject, payload, msg_id)
+    def perhaps_untold(self, job: Job, *, now: float) -> None:
+        """Announce the present phase of a job that came from another process, if it is fresh."""
+        since = job.status.state.last_transition_time
+        if since is None or now - time.parse(since) > _RECENT_S:
+            return
+        before = job.status.conditions[-2].status if len(job.status.conditions) > 1 else ""
+        self.phase(job, was=before, status=job.status)
 
-    async def _publish(self, subject: str, payload: bytes, msg_id: str) -> None:
-        while True:
-            try:
-                await self._publisher.publish(subject, payload, msg_id=msg_id)
-            except Retryable:
-                await self._clock.sleep(_RETRY_S)
-            except Rejected as error:
-                self._log.warning("job_event_refused", subject=subject, reason=str(error))
-                return
-            else:
-                return
+    def queue_opened(self, queue: Queue, *, state: str) -> None:
+        """Announce that a queue has its first state."""
+        uid = queue.metadata.uid
+        event = QueueStateChanged(queue=queue.metadata.name, uid=uid, state=state)
+        self._announcer.announce(event, f"{uid}/{state}-first")

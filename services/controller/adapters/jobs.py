@@ -8,7 +8,7 @@ server that is away does not count, however long it takes.
 from collections.abc import Callable
 from typing import Final
 
-from services.controller.adapters.announcer import Announcer
+from services.controller.adapters.announcer import ControllerEvents
 from services.controller.adapters.ownership import Ownership
 from services.controller.adapters.recorder import Recorder
 from services.controller.adapters.records import JobRecord
@@ -46,7 +46,7 @@ class JobWorker:
         writer: Writer,
         mailbox: Mailbox[str],
         recorder: Recorder,
-        announcer: Announcer,
+        events: ControllerEvents,
         is_synced: Callable[[], bool],
         max_refusals: int,
         workers: int,
@@ -60,7 +60,7 @@ class JobWorker:
         self._writer = writer
         self._mailbox = mailbox
         self._recorder = recorder
-        self._announcer = announcer
+        self._events = events
         self._is_synced = is_synced
         self._max_refusals = max_refusals
         self._workers = workers
@@ -106,7 +106,9 @@ class JobWorker:
             self._mailbox.poke_later(key, COALESCE_S)
             return
         with self._ownership.looking(key), self._metrics.looks.time():
-            record.prime()
+            if not record.primed:
+                record.prime()
+                self._events.perhaps_untold(record.job, now=self._clock.now())
             await self._pass(record)
 
     async def _pass(self, record: JobRecord) -> None:
@@ -187,7 +189,7 @@ class JobWorker:
             version=effect.status.version,
             retries=effect.status.retry_count,
         )
-        self._announcer.phase(record.job, was=was, status=effect.status)
+        self._events.phase(record.job, was=was, status=effect.status)
 
     def _first_pods(self, record: JobRecord) -> None:
         created = record.job.metadata.creation_timestamp

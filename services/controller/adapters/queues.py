@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from services.controller.adapters.announcer import ControllerEvents
 from services.controller.adapters.ownership import Ownership
 from services.controller.adapters.replica import Replica, Touched
 from services.controller.metrics import ControllerMetrics
@@ -35,6 +36,7 @@ class QueueKeeper:
         ownership: Ownership,
         is_synced: Callable[[], bool],
         touch: Callable[[Touched], None],
+        events: ControllerEvents,
         clock: Clock,
         metrics: ControllerMetrics,
         log: Logger,
@@ -44,6 +46,7 @@ class QueueKeeper:
         self._ownership = ownership
         self._is_synced = is_synced
         self._touch = touch
+        self._events = events
         self._clock = clock
         self._metrics = metrics
         self._log = log
@@ -100,4 +103,5 @@ class QueueKeeper:
                 subresource="status",
             )
             self._metrics.writes.labels("patch", kinds.QUEUE.token).inc()
+            self._events.queue_opened(queue, state=patch["status"]["state"])
             self._touch(self._replica.written(kinds.QUEUE, answer))

@@ -5,12 +5,12 @@ record is changed by the replica (facts, own writes) and by the worker that look
 one event loop and never across an `await`, so it needs no lock.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from services.controller.job.defaults import defaulted
 from services.controller.job.delays import Delayed
 from services.controller.job.facts import PodView
-from services.controller.job.requests import Request, at_start, compare, merged
+from services.controller.job.requests import Request, at_start, compare
 from services.controller.job.validate import problems
 from shared.api.batch import Job
 from shared.api.scheduling import PodGroup
@@ -77,13 +77,10 @@ class JobRecord:
 
     def add(self, requests: Iterable[Request]) -> None:
         """Add requests that are not waiting yet."""
-        self.requests = dict(merged(self.requests, requests))
+        for request in requests:
+            self.requests.setdefault(request.key, request)
 
     def forget(self, answered: Iterable[tuple[str, str, int]]) -> None:
         """Drop requests whose answers have been carried out."""
         for key in answered:
             self.requests.pop(key, None)
-
-
-Records = Mapping[str, JobRecord]
-"""Jobs by key `namespace/name`."""

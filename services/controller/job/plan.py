@@ -108,19 +108,18 @@ def advance(
     seen: set[tuple[str, str, int]] = {r.key for r in waiting} - {r.key for r, _ in ready}
     for request, action in ready:
         seen.add(request.key)
-        step = execute(job, facts.pods.values(), action, request, now=now)
-        delayed = after_action(delayed, step.move, request, action)
-        if step.move.enters is None:
-            step = _staying(job, step)
-        if step.move.enters is not None or _restarts_more(job, step):
+        move = move_for(job.status.state.phase or JobPhase.PENDING, action)
+        delayed = after_action(delayed, move, request, action)
+        if _restarts(job, move):
+            step = execute(job, facts.pods.values(), action, request, now=now)
             return Pass(
-                stages=_entering(facts, step, request),
+                stages=_entering(facts, _staying(job, step), request),
                 answered=frozenset(seen),
                 delayed=delayed,
                 again=True,
             )
-        kept = msgspec.structs.replace(job.status, version=step.status.version)
-        job = msgspec.structs.replace(job, status=kept)
+        if move.do is Do.KILL:
+            job = _one_kill_more(job)
     stages = _level(msgspec.structs.replace(facts, job=job), facts.job.status, now=now)
     if facts.commands:
         stages = (*stages, tuple(_delete(c) for c in facts.commands))
@@ -132,13 +131,22 @@ def advance(
     )
 
 
-def _restarts_more(job: Job, step: Step) -> bool:
-    """Whether an action dooms further pods of a job that restarts already."""
-    return job.status.state.phase == JobPhase.RESTARTING and step.move.do is Do.KILL
+def _restarts(job: Job, move: Move) -> bool:
+    """Whether a move dooms pods that the present phase alone does not doom."""
+    more = job.status.state.phase == JobPhase.RESTARTING and move.do is Do.KILL
+    return move.enters is not None or more
+
+
+def _one_kill_more(job: Job) -> Job:
+    """Count a kill in a phase that kills anyway (J20); what it dooms follows from the phase."""
+    counted = msgspec.structs.replace(job.status, version=job.status.version + 1)
+    return msgspec.structs.replace(job, status=counted)
 
 
 def _staying(job: Job, step: Step) -> Step:
     """Take back what a rule said: only `_level` leaves a phase, when nothing is left to kill."""
+    if step.move.enters is not None:
+        return step
     was = job.status
     stays = msgspec.structs.replace(
         step.status,

@@ -7,7 +7,7 @@ version); adding it again changes nothing, and no exit code or eviction is merge
 each fact; `plan` answers them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
@@ -43,15 +43,6 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return (self.command_uid or self.pod_uid or self.pod, self.event, self.version)
 
 
-Requests = Mapping[tuple[str, str, int], Request]
-"""Requests that wait for an answer, oldest first."""
-
-
-def merged(waiting: Requests, new: Iterable[Request]) -> Requests:
-    """Return `waiting` with those of `new` that it does not hold yet, in order."""
-    return {**waiting, **{r.key: r for r in new if r.key not in waiting}}
-
-
 def compare(
     job: Job,
     before: PodView | None,
@@ -73,7 +64,7 @@ def compare(
     found = []
     if before is None and after.phase == PodPhase.PENDING:
         found.append(_request(job, after, JobEvent.POD_PENDING))
-    if before is None or before.restarts != after.restarts:
+    if after.restarts != (before.restarts if before else 0):
         found += _worn_out(job, after, pods)
     if after.phase != (before.phase if before else PodPhase.PENDING):
         found += _new_phase(job, after, pods)

@@ -6,9 +6,9 @@ pods. So these tests see the controller alone, and need no nodes.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import Any
 
+import pytest
 import pytest_asyncio
 
 from pumice.local.control_plane import ControlPlane
@@ -17,15 +17,17 @@ from tests.support.fleet import Fleet, Service, fleet
 from tests.support.wait import until
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def services(control_plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Fleet]:
-    """The processes of one test; start the controller in the test."""
-    async with fleet(control_plane, tmp_path) as running:
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def services(
+    control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Fleet]:
+    """The processes of one file, the cache among them."""
+    async with fleet(control_plane, tmp_path_factory.mktemp("services")) as running:
         await running.start("cache")
         yield running
 
 
-@pytest_asyncio.fixture(loop_scope="session")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def controller(services: Fleet) -> Service:
     """A controller that is ready."""
     return await services.start("controller")

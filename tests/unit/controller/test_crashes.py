@@ -78,7 +78,7 @@ def _summary(cluster: Cluster, status: JobStatus) -> tuple[object, ...]:
     evicted=st.sampled_from(ACTIONS),
     deaths=st.lists(st.integers(0, 12), max_size=4),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_a_crash_between_two_writes_changes_nothing_in_the_end(
     happening: str, failed: str, evicted: str, deaths: list[int]
 ) -> None:
@@ -90,7 +90,7 @@ def test_a_crash_between_two_writes_changes_nothing_in_the_end(
 
 
 @given(deaths=st.lists(st.integers(0, 6), max_size=30))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_a_process_that_dies_again_and_again_counts_each_restart_once_j37(
     deaths: list[int],
 ) -> None:

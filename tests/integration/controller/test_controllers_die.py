@@ -1,0 +1,66 @@
+"""Controllers that die, and several that share the work, on a real API server."""
+
+from collections.abc import AsyncIterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from pumice.local.control_plane import ControlPlane
+from tests.integration.controller.conftest import Hand
+from tests.support.fleet import Fleet, fleet
+from tests.support.wait import until
+from tests.support.world import job, task
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def services(control_plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Fleet]:
+    """The processes of one test: whom one of them kills, the next must not miss."""
+    async with fleet(control_plane, tmp_path) as running:
+        await running.start("cache")
+        yield running
+
+
+def on(event: str, action: str) -> dict[str, str]:
+    return {"event": event, "action": action}
+
+
+async def test_killed_after_the_kill_a_restart_counts_once(services: Fleet, hand: Hand) -> None:
+    """Design §8: between a job's kill and its status write, at the named fault point."""
+    dying = await services.start("controller", fault="controller.after-kill")
+    await hand.submit(job("killed", task("a", 3), policies=[on("PodFailed", "RestartJob")]))
+    await hand.wait_pods(3)
+    await hand.run_all()
+    await hand.wait_job("killed", "Running")
+    await hand.report("killed-a-0", "Failed", 1)
+    await dying.died_at_its_fault()
+    await services.start("controller", instance="b")
+    await hand.wait_pods(3, **{"volcano.sh/job-version": "1"})
+    await hand.run_all()
+    running = await hand.wait_job("killed", "Running")
+    assert running["status"]["retryCount"] == 1
+    assert running["status"]["version"] == 1
+
+
+async def test_two_controllers_share_the_jobs_and_one_takes_over(
+    services: Fleet, hand: Hand
+) -> None:
+    first = await services.start("controller", instance="a")
+    second = await services.start("controller", instance="b")
+
+    numbers = count()
+
+    async def both_work() -> bool:
+        await hand.submit(job(f"shared-{next(numbers)}", task("a", 1)))
+        counts = [await s.metric("pumice_controller_look_seconds_count") for s in (first, second)]
+        return all(counts)
+
+    await until(both_work, deadline_s=15, describe="both replicas look at jobs", every_s=0.3)
+    first.kill()
+    submitted = len(await hand.api.items("jobs", hand.namespace))
+    for number in range(8):
+        await hand.submit(job(f"after-{number}", task("a", 1)))
+    await hand.wait_pods(submitted + 8)

@@ -1,0 +1,143 @@
+"""The replica's rules: own writes count at once, facts that lag change nothing (design §6)."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from services.controller.adapters.replica import Replica
+from shared.api import keys, kinds
+from shared.api.batch import JobEvent
+from shared.contracts.messages import Fact, Op
+from tests.unit.controller.world import UID, job, task
+
+NAME = "train-a-0"
+
+
+def pod(uid: str, rv: int, phase: str = "Running", **meta: Any) -> dict[str, Any]:
+    owner = {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "name": "train",
+        "uid": UID,
+        "controller": True,
+    }
+    return {
+        "metadata": {
+            "name": NAME,
+            "namespace": "ns",
+            "uid": uid,
+            "resourceVersion": str(rv),
+            "annotations": {keys.JOB_NAME: "train", keys.TASK_SPEC: "a", keys.TASK_INDEX: "0"},
+            "ownerReferences": [owner],
+            **meta,
+        },
+        "status": {"phase": phase},
+    }
+
+
+def put(body: dict[str, Any]) -> Fact:
+    meta = body["metadata"]
+    return Fact(
+        kind="pods",
+        key=f"ns/{NAME}",
+        uid=meta["uid"],
+        rv=meta["resourceVersion"],
+        body=msgspec.Raw(json.dumps(body).encode()),
+    )
+
+
+def whole_job(*, rv: str, phase: str | None = None) -> Fact:
+    plain = json.loads(msgspec.json.encode(job(task("a", 2))))
+    plain["metadata"]["resourceVersion"] = rv
+    plain["status"] = {"state": {"phase": phase}} if phase else {}
+    body = msgspec.Raw(json.dumps(plain).encode())
+    return Fact(kind="jobs", key="ns/train", uid=UID, rv=rv, body=body)
+
+
+def gone(uid: str) -> Fact:
+    return Fact(kind="pods", key=f"ns/{NAME}", uid=uid, rv="99", op=Op.DELETE)
+
+
+@pytest.fixture
+def replica() -> Replica:
+    made = Replica(scheduler_names=["volcano"])
+    made.written(kinds.JOB, msgspec.json.encode(job(task("a", 2))))
+    made.jobs["ns/train"].prime()
+    return made
+
+
+def asked(replica: Replica) -> list[tuple[str, str]]:
+    waiting = replica.jobs["ns/train"].requests.values()
+    return [(r.event.value, r.pod_uid) for r in waiting]
+
+
+def held(replica: Replica) -> dict[str, tuple[str, str]]:
+    return {n: (p.uid, p.phase) for n, p in replica.jobs["ns/train"].pods.items()}
+
+
+def test_an_older_version_of_the_same_pod_changes_nothing(replica: Replica) -> None:
+    replica.written(kinds.POD, json.dumps(pod("u1", 7, "Running")).encode())
+    replica.fold([put(pod("u1", 5, "Pending"))])
+    assert held(replica) == {NAME: ("u1", "Running")}
+
+
+def test_a_pod_that_was_deleted_by_us_does_not_come_back_with_a_late_fact(replica: Replica) -> None:
+    replica.fold([put(pod("u1", 5))])
+    replica.deleted(kinds.POD, f"ns/{NAME}", "u1")
+    replica.fold([put(pod("u1", 6))])
+    assert held(replica) == {}
+    replica.written(kinds.POD, json.dumps(pod("u2", 9, "Pending")).encode())
+    replica.fold([put(pod("u1", 7)), gone("u1")])
+    assert held(replica) == {NAME: ("u2", "Pending")}
+    assert (JobEvent.POD_EVICTED, "u1") not in asked(replica)
+
+
+def test_another_uid_under_a_name_is_a_deletion_and_an_addition(replica: Replica) -> None:
+    replica.fold([put(pod("u1", 5))])
+    replica.fold([put(pod("u2", 9, "Pending"))])
+    assert held(replica) == {NAME: ("u2", "Pending")}
+    assert asked(replica) == [
+        ("PodRunning", "u1"),
+        ("PodEvicted", "u1"),
+        ("PodPending", "u2"),
+    ]
+
+
+def test_each_failure_and_eviction_is_asked_for_once(replica: Replica) -> None:
+    replica.fold([put(pod("u1", 5)), put(pod("u1", 6, "Failed")), put(pod("u1", 7, "Failed"))])
+    replica.fold([gone("u1"), gone("u1")])
+    assert asked(replica) == [("PodRunning", "u1"), ("PodFailed", "u1"), ("PodEvicted", "u1")]
+
+
+def test_a_pod_that_the_controller_marked_is_not_evicted_when_it_goes(replica: Replica) -> None:
+    marked = {"annotations": {**pod("", 0)["metadata"]["annotations"], keys.OUT_OF_SYNC: "true"}}
+    replica.fold([put(pod("u1", 5)), put(pod("u1", 6, **marked)), gone("u1")])
+    assert "PodEvicted" not in [event for event, _ in asked(replica)]
+
+
+def test_what_a_state_that_starts_anew_does_not_name_again_is_gone(replica: Replica) -> None:
+    replica.fold([put(pod("u1", 5))])
+    replica.lost_touch()
+    assert held(replica) == {NAME: ("u1", "Running")}, "nothing is dropped before all is known"
+    replica.fold([whole_job(rv="3")])
+    touched = replica.complete()
+    assert held(replica) == {}
+    assert touched.jobs == {"ns/train": True}
+    assert ("PodEvicted", "u1") in asked(replica)
+
+
+def test_a_pod_that_arrives_before_its_job_is_there_when_the_job_comes() -> None:
+    late = Replica(scheduler_names=["volcano"])
+    late.fold([put(pod("u1", 5))])
+    late.written(kinds.JOB, msgspec.json.encode(job(task("a", 2))))
+    assert held(late) == {NAME: ("u1", "Running")}
+
+
+def test_nothing_is_asked_for_where_the_replica_does_not_own_the_job() -> None:
+    standby = Replica(scheduler_names=["volcano"])
+    standby.fold([whole_job(rv="2", phase="Running"), put(pod("u1", 5, "Failed"))])
+    assert asked(standby) == []
+    standby.jobs["ns/train"].prime()
+    assert asked(standby) == [("PodFailed", "u1")]
