@@ -35,6 +35,7 @@ from shared.kube.errors import (
     BAD_REQUEST,
     FORBIDDEN,
     NOT_FOUND,
+    TOO_MANY,
     UNPROCESSABLE,
     Expired,
     Refusal,
@@ -64,7 +65,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     first_retry_s: float = 0.1
     last_retry_s: float = 5.0
     longest_asked_s: float = 30.0
-    """Upper bound of a wait that the server asks for."""
+    """Upper bound of a wait that an overloaded server (429) asks for."""
     absent_retry_s: float = 3.0
     """How often a kind is looked for that the server does not know or lets nobody see."""
 
@@ -295,7 +296,8 @@ class ListWatch:
         wait_s = self._backoff.next_s()
         if status and self._backoff.attempts > _RELIST_AFTER:
             self._version = ""
-        if isinstance(exc, Retryable) and exc.retry_after_s is not None:
+        # A 503's Retry-After is the guess of a server that starts: our own ladder is shorter.
+        if status == TOO_MANY and isinstance(exc, Retryable) and exc.retry_after_s is not None:
             wait_s = max(wait_s, min(exc.retry_after_s, self._pace.longest_asked_s))
         return Unavailable(status=status, message=str(exc), retry_in_s=wait_s)
 

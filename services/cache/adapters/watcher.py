@@ -29,6 +29,11 @@ _CHUNK: Final = 500
 """Objects that are taken in before others may run: some milliseconds."""
 
 
+_SURELY_ABSENT: Final = 2
+"""Answers of 404 in a row after which objects that were there count as gone: seconds apart, so
+that one confused answer of a starting or broken server does not take all jobs away."""
+
+
 class Watcher:
     """Watches the objects of one row, for ever (a part of the service)."""
 
@@ -56,6 +61,7 @@ class Watcher:
         self._log = log.bind(kind=self.kind)
         self._again = asyncio.Event()
         self._trouble = ""
+        self._absences = 0
 
     def relist(self) -> None:
         """List anew: what is held may lag behind the world (a new leader's first act)."""
@@ -130,14 +136,20 @@ class Watcher:
 
     def _unavailable(self, item: Unavailable) -> None:
         self._metrics.cut_off.labels(self.kind, str(item.status)).inc()
-        if item.is_absent:
-            self._ledger.absent(self.kind)
-            self._changed()
-            self._report("")
+        if not item.is_absent:
+            self._absences = 0
+            self._report(item.message)
             return
-        self._report(item.message)
+        self._absences += 1
+        if self._ledger.count(self.kind) and self._absences < _SURELY_ABSENT:
+            self._report(item.message)
+            return
+        self._ledger.absent(self.kind)
+        self._changed()
+        self._report("")
 
     def _well(self) -> None:
+        self._absences = 0
         self._report("")
         self._metrics.objects.labels(self.kind).set(self._ledger.count(self.kind))
 

@@ -1,0 +1,147 @@
+"""What a watcher makes of each thing that list/watch tells, with a scripted server."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import structlog
+
+from services.cache.adapters.watcher import Watcher
+from services.cache.fold.ledger import Ledger
+from services.cache.kinds import rows
+from services.cache.metrics import CacheMetrics
+from shared.kube.config import connect
+from shared.runtime.health import Gate, Readiness
+from shared.runtime.metrics import Metrics
+from tests.support.scripted_api import ScriptedApi, bookmark, chunks, line, obj, status
+from tests.support.wait import until
+
+
+class Watched:
+    """A watcher of pods and what it filled."""
+
+    def __init__(self, ledger: Ledger, watcher: Watcher, gate: Gate, metrics: Metrics) -> None:
+        self.ledger = ledger
+        self.watcher = watcher
+        self.gate = gate
+        self.metrics = metrics
+
+    def line(self) -> list[str]:
+        taken = iter(self.ledger.next, None)
+        found = []
+        for publication in taken:
+            found.append(f"{publication.fact.op.value} {publication.fact.key}")
+            self.ledger.confirmed(publication)
+        return found
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[ScriptedApi]:
+    async with ScriptedApi().serving() as server:
+        yield server
+
+
+@asynccontextmanager
+async def watching(api: ScriptedApi, directory: Path) -> AsyncIterator[Watched]:
+    file = directory / "kubeconfig"
+    file.write_text(api.kubeconfig(token="t"))
+    ledger, metrics = Ledger(["pods"]), Metrics()
+    ledger.begin([])
+    gate = Readiness().gate("watch-pods")
+    async with await connect(str(file), user_agent="t") as kube, asyncio.TaskGroup() as group:
+        watcher = Watcher(
+            rows(["volcano"])[0],
+            kube=kube,
+            ledger=ledger,
+            changed=lambda: None,
+            gate=gate,
+            metrics=CacheMetrics(metrics),
+            rng=random.Random(1),
+            log=structlog.get_logger(),
+        )
+        running = group.create_task(watcher.run())
+        yield Watched(ledger, watcher, gate, metrics)
+        running.cancel()
+
+
+def pod(name: str, version: int, **spec: object) -> dict[str, object]:
+    return obj(name, version, spec={"schedulerName": "volcano", "containers": [], **spec})
+
+
+def listed(*pods: dict[str, object], version: int = 9) -> tuple[bytes, ...]:
+    return (*(line("ADDED", p) for p in pods), bookmark(version, initial_end=True))
+
+
+async def test_the_gate_opens_with_the_list(api: ScriptedApi, tmp_path: Path) -> None:
+    api.then(status(503, "starting"), chunks(*listed(pod("a", 1)), ending="hang"))
+    async with watching(api, tmp_path) as watched:
+        assert not watched.gate.ok
+        await until(lambda: watched.gate.ok, describe="the gate")
+        assert watched.line() == ["put ns/a"]
+        assert watched.ledger.complete() == ("pods",)
+
+
+async def test_a_pod_that_is_ours_no_more_becomes_a_tombstone(
+    api: ScriptedApi, tmp_path: Path
+) -> None:
+    other = pod("a", 10, schedulerName="other")
+    api.then(chunks(*listed(pod("a", 1)), line("MODIFIED", other), ending="hang"))
+    async with watching(api, tmp_path) as watched:
+        await until(lambda: watched.ledger.count("pods") == 1, describe="the list")
+        found = watched.line()
+        await until(lambda: watched.ledger.count("pods") == 0, describe="the change")
+        assert found + watched.line() == ["put ns/a", "delete ns/a"]
+
+
+async def test_one_answer_that_the_kind_is_unknown_takes_nothing_away(
+    api: ScriptedApi, tmp_path: Path
+) -> None:
+    api.then(
+        chunks(*listed(pod("a", 1))),
+        status(404),
+        chunks(*listed(pod("a", 1), pod("b", 2)), ending="hang"),
+    )
+    async with watching(api, tmp_path) as watched:
+        await until(lambda: len(api.seen) == 3, describe="the next attempt")
+        await until(lambda: watched.ledger.count("pods") == 2, describe="the second list")
+        assert watched.line() == ["put ns/a", "put ns/b"]
+
+
+async def test_a_kind_that_stays_unknown_is_empty(api: ScriptedApi, tmp_path: Path) -> None:
+    api.then(chunks(*listed(pod("a", 1))), *[status(404)] * 5)
+    async with watching(api, tmp_path) as watched:
+        await until(lambda: watched.ledger.count("pods") == 1, describe="the list")
+        assert watched.line() == ["put ns/a"]
+        await until(lambda: watched.ledger.count("pods") == 0, describe="the end of the kind")
+        assert watched.line() == ["delete ns/a"]
+        assert watched.gate.ok
+
+
+async def test_an_unreadable_object_is_counted_and_keeps_its_last_form(
+    api: ScriptedApi, tmp_path: Path
+) -> None:
+    odd = obj("a", 10, spec={"containers": 7})
+    more = pod("b", 11)
+    api.then(
+        chunks(*listed(pod("a", 1)), line("MODIFIED", odd), line("ADDED", more), ending="hang")
+    )
+    async with watching(api, tmp_path) as watched:
+        await until(lambda: watched.ledger.count("pods") == 2, describe="the pod behind it")
+        assert watched.line() == ["put ns/a", "put ns/b"]
+        assert b'pumice_cache_unreadable_total{kind="pods"} 1.0' in watched.metrics.render()
+
+
+async def test_a_new_leader_lists_anew(api: ScriptedApi, tmp_path: Path) -> None:
+    api.then(
+        chunks(*listed(pod("a", 1), pod("gone", 2)), ending="hang"),
+        chunks(*listed(pod("a", 1), version=20), ending="hang"),
+    )
+    async with watching(api, tmp_path) as watched:
+        await until(lambda: watched.ledger.count("pods") == 2, describe="the first list")
+        assert watched.line() == ["put ns/a", "put ns/gone"]
+        watched.watcher.relist()
+        await until(lambda: watched.ledger.count("pods") == 1, describe="the second list")
+        assert watched.line() == ["delete ns/gone"]
