@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from services.scheduler.config import PluginOption, SchedulerConfig, Tier
+from services.scheduler.config import FLAG_DEFAULTS, PluginOption, SchedulerConfig, Tier
 from services.scheduler.engine import Replica
 from services.scheduler.policy.catalog import ACTIONS, PLUGINS
 from shared.api import kinds
@@ -62,8 +62,8 @@ def config_of(conf: dict[str, Any]) -> SchedulerConfig:
         for plugin in tier.get("plugins", []):
             if plugin["name"] not in PLUGINS:
                 raise Unsupported(f"plugin {plugin['name']}")
-            flags = {key: value for key, value in plugin.items() if key.startswith("enable")}
-            if plugin["name"] == "drf" and flags.get("enableHierarchy"):
+            flags = {flag: bool(plugin.get(flag, False)) for flag in FLAG_DEFAULTS}
+            if plugin["name"] == "drf" and flags["enableHierarchy"]:
                 raise Unsupported("hierarchical drf")
             options.append(
                 PluginOption(

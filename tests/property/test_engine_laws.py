@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from services.scheduler.decide import run_actions
 from services.scheduler.engine.judge import _allocated
 from services.scheduler.engine.records import Job
 from services.scheduler.engine.replica import Replica
@@ -115,6 +116,19 @@ def test_a_cycle_leaves_the_replica_as_it_was_to_the_bit(node_list, job_list):
     world.decide()
     assert fingerprint(world.replica) == before
     assert world.replica.audit() == []
+
+
+@given(nodes, jobs)
+@settings(max_examples=80, deadline=None)
+def test_what_a_job_knows_of_its_tasks_stays_right_while_they_are_placed(node_list, job_list):
+    world = build(node_list, job_list)
+    session = world.session()
+    try:
+        run_actions(session, world.config)
+        for job in world.replica.jobs.all():
+            assert job_print(job) == job_print(recounted(job))
+    finally:
+        session.close()
 
 
 @given(nodes, jobs, st.booleans(), st.booleans())

@@ -1,0 +1,34 @@
+"""Runs our own cases, and the recorded corpus where it lies beside the project."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.report import Grade, summary
+from tests.conformance.run import cases_in, run_case
+
+OWN = Path(__file__).parent / "cases"
+CORPUS = Path(__file__).parents[3] / "shared" / "conformance"
+OURS = ("scheduler", "api")
+
+
+@pytest.mark.parametrize("path", list(cases_in([OWN])), ids=lambda path: path.stem)
+def test_our_own_case_is_decided_as_written(path):
+    verdict = run_case(path)
+    assert verdict.grade is Grade.PASS, verdict
+
+
+def test_there_is_a_case_for_every_action_and_plugin_family():
+    stems = " ".join(path.stem for path in cases_in([OWN]))
+    words = ("enqueue", "allocate", "backfill", "priority", "drf", "proportion", "predicates")
+    assert [word for word in words if word not in stems] == []
+
+
+@pytest.mark.parametrize("kind", OURS)
+@pytest.mark.timeout(300)
+def test_no_recorded_case_fails(kind, record_property):
+    """Say what ran; where the corpus is absent that is none, and our own cases stand alone."""
+    verdicts = [run_case(path) for path in cases_in([CORPUS / kind])] if CORPUS.exists() else []
+    record_property("corpus", summary(verdicts))
+    print(f"{kind}: {summary(verdicts)}")
+    assert [str(v) for v in verdicts if v.grade is Grade.FAIL] == []
