@@ -53,10 +53,9 @@ class Hand:
     async def run(self) -> None:
         """Let each new group in, for ever."""
         while True:
-            if self.admits:
-                for group in await self.api.items("podgroups", self.namespace):
-                    if not group.get("status", {}).get("phase"):
-                        await self._admit(group["metadata"]["name"])
+            for group in await self.api.items("podgroups", self.namespace):
+                if self.admits and not group.get("status", {}).get("phase"):
+                    await self._admit(group["metadata"]["name"])
             await asyncio.sleep(0.02)
 
     async def _admit(self, name: str) -> None:
