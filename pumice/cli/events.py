@@ -49,7 +49,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     password: str
 
 
-def arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str] = os.environ) -> None:
+def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str] = os.environ) -> None:
     """Add the command's flags; the connection's defaults come from `environ`."""
     parser.add_argument("-f", "--follow", action="store_true", help="go on with what comes")
     start = parser.add_mutually_exclusive_group()

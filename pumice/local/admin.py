@@ -8,7 +8,7 @@ import asyncio
 import json
 import ssl
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +17,7 @@ import aiohttp
 import msgspec
 import yaml
 
+from pumice.local.authority import Pair
 from pumice.local.errors import LocalError, unwrapped
 from pumice.local.pki import Pki
 
@@ -150,17 +151,22 @@ class Admin:
         return sum(_takes_pods(node) for node in answer.body["items"])
 
 
-@asynccontextmanager
-async def connect(url: str, pki: Pki) -> AsyncIterator[Admin]:
+def connect(url: str, pki: Pki) -> AbstractAsyncContextManager[Admin]:
     """Open a session as the administrator of `pki`."""
-    tls = ssl.create_default_context(cafile=str(pki.ca))
-    tls.load_cert_chain(pki.admin.cert, pki.admin.key)
+    return session(url, ca=pki.ca, client=pki.admin)
+
+
+@asynccontextmanager
+async def session(url: str, *, ca: Path, client: Pair) -> AsyncIterator[Admin]:
+    """Open a session with a client certificate, to a server that `ca` vouches for."""
+    tls = ssl.create_default_context(cafile=str(ca))
+    tls.load_cert_chain(client.cert, client.key)
     async with aiohttp.ClientSession(
         url,
         connector=aiohttp.TCPConnector(ssl=tls),
         timeout=aiohttp.ClientTimeout(total=_REQUEST_S),
-    ) as session:
-        yield Admin(session)
+    ) as opened:
+        yield Admin(opened)
 
 
 def _node(shape: NodeShape, number: int) -> dict[str, object]:

@@ -172,8 +172,9 @@ class Process:
         code = self.exit_code
         if code is None:
             return f"{self.name} is running"
-        how = f"exited with {code}" if code >= 0 else f"was killed by {_signal_name(-code)}"
-        return f"{self.name} {how}: {self.last_words()}{self._where()}"
+        if code < 0:
+            return f"{self.name} was killed by {_signal_name(-code)}{self._where()}"
+        return f"{self.name} exited with {code}: {self.last_words()}{self._where()}"
 
     def _where(self) -> str:
         return f"; log: {self.spec.log}" if self.spec.log else ""

@@ -272,7 +272,7 @@ async def test_the_command_line_prints_what_concerns_a_job(publisher, nats_serve
     await publisher.all()
     parser = argparse.ArgumentParser()
     environ = {**nats_server.environ("events"), "PUMICE_NATS": nats_server.url}
-    cli.arguments(parser, environ)
+    cli.add_arguments(parser, environ)
     out = io.StringIO()
     args = parser.parse_args(["--job", "ns/a", "-o", "json"])
     assert await cli.run(args, environ=environ, out=out) == 0
@@ -285,7 +285,7 @@ async def test_the_command_line_says_how_to_go_on_after_a_gap(publisher, nats_se
     await publisher.all()
     parser = argparse.ArgumentParser()
     environ = {**nats_server.environ("events"), "PUMICE_NATS": nats_server.url}
-    cli.arguments(parser, environ)
+    cli.add_arguments(parser, environ)
     assert await cli.run(parser.parse_args(["--seq", "1"]), environ=environ) == 1
     oldest = (await publisher.bus.info(publisher.spec.name)).first_seq
     assert f"go on with --seq {oldest}" in capsys.readouterr().err
@@ -295,7 +295,7 @@ async def test_the_command_line_finds_the_local_cluster(publisher, nats_server, 
     await publisher.all()
     state.write(tmp_path, state.State(phase="ready", pid=1, nats=nats_server.url))
     parser = argparse.ArgumentParser()
-    cli.arguments(parser, {})
+    cli.add_arguments(parser, {})
     out = io.StringIO()
     args = parser.parse_args(["--data-dir", str(tmp_path), "--type", "queue.state"])
     assert await cli.run(args, environ={}, out=out) == 0

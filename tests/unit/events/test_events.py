@@ -145,7 +145,7 @@ def test_a_line_for_programs_is_json():
 
 def parsed(*argv, environ=None):
     parser = argparse.ArgumentParser(prog="pumice events", exit_on_error=False)
-    cli.arguments(parser, environ or {})
+    cli.add_arguments(parser, environ or {})
     return parser.parse_args(argv)
 
 

@@ -1,0 +1,168 @@
+"""`pumice up`, `status`, `down` and `run` as a person uses them: as processes, from outside."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from pumice.local import state
+from tests.support.wait import until
+
+PUMICE = (sys.executable, "-m", "pumice")
+
+
+async def pumice(*words, environ=None):
+    """Run one command to its end; returns exit code, stdout and stderr."""
+    process = await asyncio.create_subprocess_exec(
+        *PUMICE,
+        *words,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, **(environ or {})},
+    )
+    out, err = await process.communicate()
+    return process.returncode, out.decode(), err.decode()
+
+
+@pytest.fixture
+async def directory(tmp_path):
+    """A data directory whose cluster is gone after the test."""
+    yield tmp_path / "cluster"
+    await pumice("down", "--purge", "--data-dir", str(tmp_path / "cluster"))
+
+
+def running(directory):
+    """Return the pids of programs that were started for a directory and still run."""
+    pids = []
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            try:
+                line = Path(entry.path, "cmdline").read_bytes()
+            except OSError:
+                continue
+            if str(directory).encode() in line:
+                pids.append(int(entry.name))
+    return pids
+
+
+@pytest.mark.timeout(120)
+async def test_a_cluster_goes_up_shows_itself_and_goes_down(directory, tmp_path):
+    where = ("--data-dir", str(directory))
+    out_file = tmp_path / "kubeconfig"
+    code, out, err = await pumice(
+        "up", *where, "--nodes", "2", "--cpu", "4", "--kubeconfig-out", str(out_file)
+    )
+    assert (code, err) == (0, "")
+    assert f"export KUBECONFIG={out_file}" in out
+    assert out_file.stat().st_mode & 0o777 == 0o600
+
+    code, out, _ = await pumice("status", *where)
+    assert code == 0, out
+    assert all(name in out for name in ("etcd", "kwok", "cache", "scheduler", "binder"))
+
+    code, _, err = await pumice("up", *where)
+    assert code == 1
+    assert "running already" in err
+
+    code, out, _ = await pumice("down", "--purge", *where)
+    assert code == 0
+    assert not directory.exists()
+    assert running(directory) == []
+
+
+@pytest.mark.timeout(120)
+async def test_nothing_outlives_a_holder_that_is_killed(directory):
+    where = ("--data-dir", str(directory))
+    code, out, err = await pumice("up", *where, "--only", "control-plane", "--nodes", "0")
+    assert code == 0, err
+    assert len(running(directory)) > 4
+    os.kill(state.read(directory).pid, signal.SIGKILL)
+    await until(lambda: running(directory) == [], describe="everything is gone")
+    code, out, _ = await pumice("status", *where)
+    assert code == 3
+    assert "its holder was killed" in out
+
+
+@pytest.mark.timeout(120)
+async def test_a_part_that_dies_comes_back(directory):
+    where = ("--data-dir", str(directory))
+    code, _, err = await pumice("up", *where, "--only", "control-plane", "--nodes", "0")
+    assert code == 0, err
+
+    def pid():
+        programs = json.loads((directory / "state.json").read_text())["programs"]
+        return next(program["pid"] for program in programs if program["name"] == "kwok")
+
+    first = pid()
+    os.kill(first, signal.SIGKILL)
+    await until(lambda: pid() not in (0, first), deadline_s=30, describe="another kwok runs")
+
+
+async def test_a_taken_port_is_refused_before_anything_starts(directory):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        code, _, err = await pumice("up", "--data-dir", str(directory), "--port", str(port))
+    assert code == 1
+    assert f"port {port} for kube-apiserver is taken" in err
+    assert running(directory) == []
+
+
+@asynccontextmanager
+async def services(*words):
+    """`pumice run` in the foreground, and what it has written so far."""
+    process = await asyncio.create_subprocess_exec(
+        *PUMICE, "run", *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    lines = []
+
+    async def read():
+        while line := await process.stdout.readline():
+            lines.append(line.decode().rstrip())
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(read(), name="read")
+        try:
+            yield process, lines
+        finally:
+            if process.returncode is None:
+                process.kill()
+
+
+@pytest.mark.timeout(120)
+async def test_the_services_run_against_a_cluster_until_a_signal(control_plane, tmp_path):
+    logs = tmp_path / "logs"
+    words = ("--kubeconfig", str(control_plane.kubeconfig), "--log-dir", str(logs))
+    async with services(*words, "--schedule-period=500ms") as (process, lines):
+        await until(
+            lambda: any("everything is ready" in line for line in lines),
+            deadline_s=60,
+            describe="pumice run says that everything is ready",
+        )
+        assert sum(" listens on 127.0.0.1:" in line for line in lines) == 4
+        process.send_signal(signal.SIGTERM)
+        assert await process.wait() == 0
+    assert lines[-1] == "pumice run: stopped"
+    assert {file.name for file in logs.iterdir()} == {
+        "cache.log",
+        "scheduler.log",
+        "binder.log",
+        "controller.log",
+    }
+
+
+@pytest.mark.timeout(120)
+async def test_a_service_that_cannot_start_ends_run_with_its_words(control_plane, tmp_path):
+    conf = tmp_path / "conf.yaml"
+    conf.write_text("actions: [")
+    words = ("--kubeconfig", str(control_plane.kubeconfig), "--scheduler-conf", str(conf))
+    async with services(*words) as (process, lines):
+        assert await asyncio.wait_for(process.wait(), 60) == 1
+    assert lines[-1].startswith("error: scheduler exited with ")

@@ -1,0 +1,64 @@
+"""The command line refuses in one line and explains itself."""
+
+import pytest
+
+from pumice.cli import main as cli
+
+
+@pytest.mark.parametrize("words", [["--help"], ["-h"], ["help"]], ids=" ".join)
+def test_help_lists_every_command(words, capsys):
+    assert cli.main(words) == 0
+    page = capsys.readouterr().out
+    assert all(f"  {name} " in page for name in cli.COMMANDS)
+
+
+def test_a_slip_in_the_command_is_refused_with_the_nearest_one(capsys):
+    assert cli.main(["staus"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: there is no command 'staus' (did you mean status?)")
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", sorted(cli.COMMANDS))
+def test_each_command_explains_itself(name, capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main([name, "--help"])
+    assert ended.value.code == 0
+    assert f"usage: pumice {name}" in capsys.readouterr().out
+
+
+def test_an_unknown_argument_is_refused(capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["status", "--verbos"])
+    assert ended.value.code == 2
+    assert "--verbos" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run", "--kubeconfig", "/nowhere/kubeconfig"], "there is no file /nowhere/kubeconfig"),
+        (["run", "--scheduler-conf", "/nowhere/conf"], "there is no file /nowhere/conf"),
+        (["run", "--no-such-flag=1"], "no service has a flag --no-such-flag"),
+    ],
+    ids=["kubeconfig", "configuration", "flag"],
+)
+def test_what_run_cannot_use_is_one_line(words, message, capsys):
+    assert cli.main(words) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_status_and_down_of_nothing_say_so(tmp_path, capsys):
+    assert cli.main(["status", "--data-dir", str(tmp_path)]) == 3
+    assert cli.main(["down", "--data-dir", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.count("nothing runs in") == 2
+
+
+def test_a_directory_of_somebody_else_is_not_purged(tmp_path, capsys):
+    (tmp_path / "precious").write_text("x")
+    assert cli.main(["down", "--purge", "--data-dir", str(tmp_path)]) == 1
+    assert "was not made by `pumice up`" in capsys.readouterr().err
+    assert (tmp_path / "precious").exists()
