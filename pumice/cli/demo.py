@@ -4,9 +4,7 @@ import argparse
 import sys
 
 from pumice.demo.interrupt import Interrupts, interruptible
-from pumice.demo.run import DemoOptions, Performance
-from pumice.demo.story import DEADLINE_S, DemoError
-from shared.runtime.clock import SystemClock
+from pumice.demo.options import DEADLINE_S, DemoOptions
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,19 +31,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 async def run(args: argparse.Namespace) -> int:
     """Run the demo; return 0, 1 after a message, or 128 + the signal that ended it."""
     interrupts = Interrupts()
-    performance = Performance(
-        DemoOptions(plain=args.plain, deadline_s=args.deadline),
-        interrupts=interrupts,
-        out=sys.stdout,
-        clock=SystemClock(),
-    )
-    code = await interruptible(_exit_code(performance), interrupts)
+    options = DemoOptions(plain=args.plain, deadline_s=args.deadline)
+    code = await interruptible(_exit_code(options, interrupts), interrupts)
     if interrupts.first is not None:
         print(f"stopped by {interrupts.first.name}, nothing is left behind", file=sys.stderr)
     return code
 
 
-async def _exit_code(performance: Performance) -> int:
+async def _exit_code(options: DemoOptions, interrupts: Interrupts) -> int:
+    # most of a second of imports, during which a Ctrl-C must be heard already
+    from pumice.demo.run import Performance
+    from pumice.demo.story import DemoError
+    from shared.runtime.clock import SystemClock
+
+    performance = Performance(options, interrupts=interrupts, out=sys.stdout, clock=SystemClock())
     try:
         await performance.run()
     except DemoError as exc:

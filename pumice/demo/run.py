@@ -14,13 +14,13 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Final, TextIO
 
-import msgspec
 from rich.text import Text
 
 from pumice.demo import summary
 from pumice.demo.interrupt import Interrupts
+from pumice.demo.options import DemoOptions
 from pumice.demo.sentences import Sentence
-from pumice.demo.story import DEADLINE_S, Demo, DemoError
+from pumice.demo.story import Demo, DemoError
 from pumice.demo.teller import Teller, choose
 from pumice.local import parts
 from pumice.local.admin import NodeShape
@@ -41,13 +41,6 @@ _NEXT: Final = (
     "  pumice events --follow    tells what happens on it",
     "  examples/                 has the jobs of this demo",
 )
-
-
-class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a caller may choose."""
-
-    plain: bool = False
-    deadline_s: float = DEADLINE_S
 
 
 class Performance:

@@ -15,6 +15,7 @@ from pumice.demo import cast
 from pumice.demo.cast import Role
 from pumice.demo.feed import Feed
 from pumice.demo.model import Change, Moment, Scene
+from pumice.demo.options import DEADLINE_S
 from pumice.demo.sentences import Sentence, Tone, plural, tell
 from pumice.demo.summary import what_is_missing
 from pumice.demo.teller import Teller
@@ -24,7 +25,6 @@ from shared.kube.client import Kube
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Gone, PumiceError
 
-DEADLINE_S: Final = 90.0
 _ACT_S: Final = 5.0
 """The next act begins after this at the latest, whatever has become of the one before."""
 _LOG_KEPT: Final = 200
@@ -62,10 +62,11 @@ class Demo:
         self._in_training: set[str] = set()
         self._expected: list[str] = []
 
-    async def play(
-        self, *, deadline_s: float = DEADLINE_S, examples: Path = cast.EXAMPLES
-    ) -> None:
-        """Submit the jobs and show them until all have completed. Raises DemoError."""
+    async def play(self, *, deadline_s: float = DEADLINE_S, examples: Path = cast.EXAMPLES) -> None:
+        """Submit the jobs of `examples` and show them until all have completed.
+
+        Raises DemoError that says how far each job has come.
+        """
         acts = cast.acts(examples)
         self._expected = [role.key for act in acts for role in act]
         wrong = ""

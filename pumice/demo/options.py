@@ -1,0 +1,16 @@
+"""What a caller of the demo may choose. Imports nothing heavy: the command line starts with it."""
+
+from typing import Final
+
+import msgspec
+
+DEADLINE_S: Final = 90.0
+
+
+class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """One run's choices."""
+
+    plain: bool = False
+    """Plain lines even on a terminal."""
+    deadline_s: float = DEADLINE_S
+    """When it is given up, counted from the moment that the cluster is up."""
