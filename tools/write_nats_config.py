@@ -4,7 +4,7 @@ import textwrap
 from pathlib import Path
 from typing import Final
 
-from pumice.deploy.nats_config import Server, render
+from pumice.deploy.nats_config import Server, render, variables
 
 FILE: Final = Path(__file__).parent.parent / "k8s" / "base" / "nats" / "config.yaml"
 CLUSTER: Final = "main"
@@ -27,7 +27,8 @@ data:
 
 def text() -> str:
     """Return the text of the file."""
-    return _HEAD + textwrap.indent(render(Server(cluster=CLUSTER, store_dir="/data")), "    ")
+    server = Server(name="$PUMICE_NATS_SERVER_NAME", cluster=CLUSTER, store_dir="/data")
+    return _HEAD + textwrap.indent(render(server, variables(CLUSTER)), "    ")
 
 
 def main() -> None:

@@ -1,13 +1,14 @@
 """The configuration of the NATS server: one user per service, each with exactly its subjects.
 
 Made from `shared.contracts.permissions`, the one table of who may say what.
-`tools/write_nats_config.py` writes it into the manifests in k8s/, `pumice.deploy.compose_init`
-into the Compose stack. Passwords never stand in it: the server takes each from its own
-environment.
+`tools/write_nats_config.py` writes it into the manifests in k8s/, where the server takes each
+password from its environment; `pumice.deploy.compose_init` writes it for the Compose stack, whose
+server has no environment to speak of, into a file that this server alone can read.
 """
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -25,19 +26,14 @@ _VARIABLE: Final = re.compile(r'"(\$PUMICE_[A-Z_]+)"')
 class Server(msgspec.Struct, frozen=True, kw_only=True):
     """What differs between the places where a server runs."""
 
+    name: str
+    """Its name in messages; may be a variable (`$PUMICE_…`)."""
     cluster: str
     """Name of the Pumice cluster, part of every subject."""
     store_dir: str
     memory_bytes: int = 3 * GIB
     """Must hold STATE, which reserves its bound of 2 GiB when it is created."""
     file_bytes: int = 8 * GIB
-    admin: bool = False
-    """Whether there is a user `admin` who may do everything."""
-
-
-def users(server: Server) -> tuple[str, ...]:
-    """Return the names of the users, in the order of the configuration."""
-    return ((ADMIN,) if server.admin else ()) + tuple(sorted(permissions(server.cluster)))
 
 
 def password_variable(user: str) -> str:
@@ -50,12 +46,20 @@ def password_variable(user: str) -> str:
     return f"PUMICE_NATS_{user.upper()}_PASSWORD"
 
 
-def render(server: Server) -> str:
-    """Return the text of the configuration file."""
+def variables(cluster: str) -> dict[str, str]:
+    """Return, in place of each service user's password, the variable that holds it."""
+    return {user: f"${password_variable(user)}" for user in sorted(permissions(cluster))}
+
+
+def render(server: Server, passwords: Mapping[str, str]) -> str:
+    """Return the text of the configuration file for the users of `passwords`.
+
+    A user that is no service's (`ADMIN`) may do everything.
+    """
     allowed = permissions(server.cluster)
     entries: list[dict[str, object]] = []
-    for user in users(server):
-        entry: dict[str, object] = {"user": user, "password": f"${password_variable(user)}"}
+    for user, password in passwords.items():
+        entry: dict[str, object] = {"user": user, "password": password}
         if user in allowed:
             entry["permissions"] = {
                 "publish": list(allowed[user].publish),
@@ -63,7 +67,7 @@ def render(server: Server) -> str:
             }
         entries.append(entry)
     document = {
-        "server_name": "$PUMICE_NATS_SERVER_NAME",
+        "server_name": server.name,
         "port": CLIENT_PORT,
         "http_port": MONITOR_PORT,
         "jetstream": {

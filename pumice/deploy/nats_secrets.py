@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from pumice.deploy.nats_config import Server, users
+from shared.contracts.permissions import permissions
 
 
 def password() -> str:
@@ -41,7 +41,7 @@ def manifests(*, namespace: str, cluster: str) -> list[dict[str, Any]]:
             "type": "Opaque",
             "stringData": {"username": user, "password": password()},
         }
-        for user in users(Server(cluster=cluster, store_dir=""))
+        for user in sorted(permissions(cluster))
     ]
 
 

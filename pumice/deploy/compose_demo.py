@@ -1,0 +1,62 @@
+"""The demo on the Compose stack: submits its jobs, tells what happens, ends with the last job.
+
+`docker compose --profile demo up demo` runs it. It is the demo of `pumice demo` without the cluster
+around it; exit code 0 says that every job has completed.
+"""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from rich.text import Text
+
+from pumice.demo import summary
+from pumice.demo.story import Demo, DemoError
+from pumice.demo.teller import choose
+from shared.kube.config import connect
+from shared.runtime.clock import SystemClock
+from shared.runtime.errors import PumiceError
+
+_DEADLINE_S: Final = 180.0
+
+
+async def play(*, kubeconfig: Path, examples: Path) -> None:
+    """Play the demo. Raises DemoError or PumiceError."""
+    clock = SystemClock()
+    teller = choose(sys.stdout, plain=True)
+    async with await connect(str(kubeconfig), user_agent="pumice-demo", clock=clock) as kube:
+        demo = Demo(
+            kube=kube,
+            teller=teller,
+            clock=clock,
+            began_s=clock.monotonic(),
+            versions="docker compose",
+            deaths=tuple,
+        )
+        try:
+            await demo.play(deadline_s=_DEADLINE_S, examples=examples)
+        finally:
+            teller.conclude()
+            teller.write(summary.timeline(demo.scene, teller.width))
+        teller.write([Text(line) for line in summary.totals(demo.scene)])
+
+
+def main(argv: Sequence[str]) -> int:
+    """Play the demo; return the exit code."""
+    parser = argparse.ArgumentParser(prog="pumice.deploy.compose_demo")
+    parser.add_argument("--kubeconfig", type=Path, required=True)
+    parser.add_argument("--examples", type=Path, required=True, help="examples/ of the checkout")
+    given = parser.parse_args(argv)
+    try:
+        asyncio.run(play(kubeconfig=given.kubeconfig, examples=given.examples))
+    except (DemoError, PumiceError) as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

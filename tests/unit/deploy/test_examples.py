@@ -1,0 +1,51 @@
+"""Every example is what it says: objects that our types read, a configuration that is accepted."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from services.scheduler.config import parse
+from services.scheduler.policy.catalog import ACTIONS, PLUGINS
+from shared.api.kinds import JOB, KINDS, decode
+from tests.support.manifests import BASE, ROOT, build, named
+
+EXAMPLES = ROOT / "examples"
+FILES = sorted(EXAMPLES.rglob("*.yaml"))
+BY_KIND = {(kind.api_version, kind.kind): kind for kind in KINDS.values()}
+
+
+def objects_of(path: Path) -> list[dict]:
+    return [found for found in yaml.safe_load_all(path.read_text()) if found]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(EXAMPLES)))
+def test_an_example_holds_objects_that_our_types_read(path: Path) -> None:
+    for found in objects_of(path):
+        kind = BY_KIND.get((found["apiVersion"], found["kind"]))
+        if kind is None:
+            assert found["kind"] == "Deployment"
+            continue
+        view = decode(kind, msgspec.json.encode(found))
+        assert view.metadata.name == found["metadata"]["name"]
+        if kind is JOB:
+            total = sum(task.replicas for task in view.spec.tasks)
+            assert 0 < view.spec.min_available <= total
+            assert view.spec.scheduler_name == "volcano"
+
+
+def test_every_example_is_in_the_list() -> None:
+    listed = (EXAMPLES / "README.md").read_text()
+    for path in FILES:
+        relative = path.relative_to(EXAMPLES)
+        assert f"`{relative}`" in listed or f"`{relative.parts[0]}/`" in listed, relative
+
+
+def test_the_configuration_of_the_examples_is_that_of_the_deployment() -> None:
+    example = (EXAMPLES / "scheduler" / "volcano-scheduler.conf").read_text()
+    deployed = named(build(BASE), "ConfigMap", "pumice-scheduler-configmap")["data"]
+    assert yaml.safe_load(example) == yaml.safe_load(deployed["volcano-scheduler.conf"])
+    config = parse(example, actions=ACTIONS.keys(), plugins=PLUGINS.keys())
+    assert config.actions == ("enqueue", "allocate", "backfill")
+    assert not config.warnings
