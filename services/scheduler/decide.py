@@ -11,6 +11,7 @@ from services.scheduler.engine.judge import (
     judge_pods,
     judge_queues,
     judge_reason,
+    judge_strays,
 )
 from services.scheduler.engine.plan import Plan
 from services.scheduler.engine.replica import Replica
@@ -71,6 +72,9 @@ def conclude(session: Session) -> Plan:
     visited = session.visited()
     groups = [wanted for job in visited if (wanted := judge_group(session, job))]
     reasons = [reason for job in visited if (reason := judge_reason(session, job))]
+    for reason, wanted in judge_strays(session):
+        reasons.append(reason)
+        groups += [wanted] if wanted else []
     return Plan(
         cycle=session.cycle,
         binds=session.binds,

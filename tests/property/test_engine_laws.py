@@ -87,6 +87,8 @@ def fingerprint(replica: Replica) -> tuple[Any, ...]:
     """Everything that a session may change."""
     ledger = replica.nodes.ledger
     arrays = (ledger.used, ledger.releasing, ledger.pipelined, ledger.evicted, ledger.scoring)
+    waiting = ledger.releasing[2].any() or ledger.pipelined[2].any()
+    assert ledger.at_rest is not bool(waiting)
     return (
         [array.tobytes() for array in arrays],
         sorted((t.uid, t.status, t.node) for t in replica.tasks()),
@@ -214,6 +216,7 @@ def test_incremental_sums_equal_those_from_scratch(node_list, job_list, data):
         assert (sums == scratch[queue]).all(), queue
     for job in world.replica.jobs.all():
         assert job_print(job) == job_print(recounted(job))
+    fingerprint(world.replica)
     assert world.replica.audit() == []
 
 

@@ -115,11 +115,9 @@ class Candidates:
 
     def _evaluate(self, rows: Rows) -> tuple[BoolArray, BoolArray, FloatArray]:
         admitted = self.admitted(rows)
-        return (
-            admitted & self.fits(rows, waiting=False),
-            admitted & self.fits(rows, waiting=True),
-            self.scored(rows),
-        )
+        idle = admitted & self.fits(rows, waiting=False)
+        future = idle.copy() if rows.at_rest else admitted & self.fits(rows, waiting=True)
+        return idle, future, self.scored(rows)
 
     # --- functions of rows -------------------------------------------------------------------
 

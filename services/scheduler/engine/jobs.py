@@ -33,6 +33,7 @@ class Jobs:
         self.unjudged: dict[str, Job] = {}
         """Jobs that changed since a session last computed their status."""
         self._unsettled: dict[str, Job] = {}
+        self._stray: dict[str, Job] = {}
 
     # --- tasks -------------------------------------------------------------------------------
 
@@ -204,6 +205,10 @@ class Jobs:
                 self._unsettled[key] = job
             else:
                 self._unsettled.pop(key, None)
+            if job.has_group and not member:
+                self._stray[key] = job
+            else:
+                self._stray.pop(key, None)
         self._stale = {}
 
     def rollup(self, measure: Measure) -> Rollup:
@@ -217,6 +222,11 @@ class Jobs:
         """Return the jobs that may need something, in order of their keys."""
         self.refresh()
         return [job for _, job in sorted(self._unsettled.items())]
+
+    def stray(self) -> list[Job]:
+        """Return the jobs that are in no session because their queue is unknown, by key."""
+        self.refresh()
+        return [job for _, job in sorted(self._stray.items())]
 
     def stretch(self, capacity: int) -> None:
         """Make room for more resources."""

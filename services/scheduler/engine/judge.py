@@ -7,6 +7,7 @@ said before: a status is written on change of meaning, never to refresh a time (
 from collections.abc import Iterator
 
 import numpy as np
+from msgspec.structs import replace
 
 from pumice.plugins import Condition, IntArray
 from services.scheduler.engine.dimensions import CPU_DIM, MEMORY_DIM, PODS_DIM
@@ -171,4 +172,25 @@ def judge_reason(session: Session, job: Job) -> Explanation | None:
             session.explain(job, "gang", "waits for resources that are being released")
         else:
             return None
-    return session.explanations[job.key]
+    explanation = session.explanations[job.key]
+    return replace(explanation, position=session.place_in_order(job))
+
+
+def judge_strays(session: Session) -> Iterator[tuple[Explanation, PodGroupStatusWanted | None]]:
+    """Return what to say of jobs whose queue is unknown; upstream leaves them without a word."""
+    for job in session.replica.jobs.stray():
+        message = f"spec.queue: there is no queue {job.queue!r}"
+        condition = Condition("Unschedulable", "True", "QueueNotFound", message)
+        running, succeeded, failed = job.said.counters
+        wanted = PodGroupStatusWanted(
+            key=job.key,
+            uid=job.uid,
+            phase=job.phase or "Pending",
+            running=running,
+            succeeded=succeeded,
+            failed=failed,
+            conditions=_merged(job.conditions, [condition]),
+        )
+        news = wanted.conditions != job.said.conditions
+        explanation = Explanation(job=job.key, queue=job.queue, gate="queue", message=message)
+        yield explanation, wanted if news else None

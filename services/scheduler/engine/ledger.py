@@ -32,6 +32,8 @@ class Ledger:
         self.scoring = np.zeros((2, _FIRST_COLUMNS), dtype=np.int64)
         """Milli-CPU and bytes requested as scorers count them, pipelined included."""
         self.alive: BoolArray = np.zeros(_FIRST_COLUMNS, dtype=np.bool_)
+        self._in_motion = 0
+        """Number of tasks that are being released or wait for a release."""
         self.tick = 0
         """Number of decisions so far."""
         self.stamps: IntArray = np.zeros(_FIRST_COLUMNS, dtype=np.int64)
@@ -71,8 +73,9 @@ class Ledger:
         self.allocatable[:, column] = allocatable
 
     def clear(self, column: int) -> None:
-        """Empty a column: the node is gone or its usage is about to be derived again."""
+        """Empty a column: the node is gone."""
         self.alive[column] = False
+        self._in_motion -= int(self.releasing[PODS_DIM, column])
         for array in (self.allocatable, self.used, self.releasing, self.pipelined, self.evicted):
             array[:, column] = 0
         self.scoring[:, column] = 0
@@ -87,6 +90,14 @@ class Ledger:
         self.scoring[1, column] += count * memory
         if releasing:
             self.releasing[:, column] += count * shape.request
+            self._in_motion += count
+
+    def repair(self, used: IntArray, releasing: IntArray, scoring: IntArray) -> None:
+        """Take over usage that was derived anew."""
+        self.used[:, : self.size] = used
+        self.releasing[:, : self.size] = releasing
+        self.scoring[:, : self.size] = scoring
+        self._in_motion = int(releasing[PODS_DIM].sum() + self.pipelined[PODS_DIM].sum())
 
     def place(
         self, columns: IntArray, counts: IntArray, shape: TaskClass, *, waiting: bool
@@ -96,6 +107,8 @@ class Ledger:
         `waiting` tasks hold nothing yet but are promised what is being released (Pipelined).
         """
         target = self.pipelined if waiting else self.used
+        if waiting:
+            self._in_motion += int(counts.sum())
         for dim in shape.dims:
             amount = int(shape.request[dim])
             if amount:
@@ -104,6 +117,7 @@ class Ledger:
 
     def evict(self, columns: IntArray, counts: IntArray, shape: TaskClass) -> None:
         """Count tasks as being released by decision; negative counts take it back."""
+        self._in_motion += int(counts.sum())
         for dim in shape.dims:
             amount = int(shape.request[dim])
             if amount:
@@ -117,6 +131,11 @@ class Ledger:
         self.scoring[1, columns] += counts * memory
         self.tick += 1
         self.stamps[columns] = self.tick
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing is being released and nobody waits."""
+        return not self._in_motion
 
     def changed_since(self, tick: int) -> IntArray:
         """Return the columns that decisions changed after a tick."""

@@ -161,9 +161,7 @@ class Nodes:
             for array, truth in ((ledger.used, used), (ledger.releasing, releasing))
             for dim, column, kept, derived in _differences(array[:, : ledger.size], truth)
         ]
-        ledger.used[:, : ledger.size] = used
-        ledger.releasing[:, : ledger.size] = releasing
-        ledger.scoring[:, : ledger.size] = scoring
+        ledger.repair(used, releasing, scoring)
         return drifts
 
 

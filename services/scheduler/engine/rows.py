@@ -39,6 +39,8 @@ class Rows:
         self._extra = extra
         self._waiting = waiting
         self._size = nodes.ledger.size if columns is None else len(columns)
+        self._kept: dict[tuple[str, int], IntArray] = {}
+        """Amounts that were asked for: several predicates and scores read the same ones."""
 
     def __len__(self) -> int:
         return self._size
@@ -57,43 +59,46 @@ class Rows:
         """Return an array over all nodes as one over the rows."""
         return per_node[: self._size] if self._columns is None else per_node[self._columns]
 
-    def _of(self, array: IntArray, resource: int) -> IntArray:
-        row: IntArray = array[resource]
-        return row[: self._size] if self._columns is None else row[self._columns]
+    def _amounts(self, name: str, resource: int, *, imagined: bool = False) -> IntArray:
+        found = self._kept.get((name, resource))
+        if found is None:
+            row: IntArray = getattr(self._ledger, name)[resource]
+            found = row[: self._size] if self._columns is None else row[self._columns]
+            if imagined and self._extra is not None:
+                found = found + self._extra * self._shape.request[resource]
+            self._kept[name, resource] = found
+        return found
 
     def allocatable(self, resource: int) -> IntArray:
         """Return what the nodes have."""
-        return self._of(self._ledger.allocatable, resource)
+        return self._amounts("allocatable", resource)
 
     def used(self, resource: int) -> IntArray:
         """Return what placed tasks hold."""
-        held = self._of(self._ledger.used, resource)
-        return held if self._extra is None or self._waiting else held + self._imagined(resource)
+        return self._amounts("used", resource, imagined=not self._waiting)
 
     def releasing(self, resource: int) -> IntArray:
         """Return what is being released."""
-        return self._of(self._ledger.releasing, resource)
+        return self._amounts("releasing", resource)
 
     def pipelined(self, resource: int) -> IntArray:
         """Return what waiting tasks were promised."""
-        promised = self._of(self._ledger.pipelined, resource)
-        return promised + self._imagined(resource) if self._waiting else promised
-
-    def _imagined(self, resource: int) -> IntArray:
-        amounts: IntArray = self.extra * self._shape.request[resource]
-        return amounts
+        return self._amounts("pipelined", resource, imagined=self._waiting)
 
     def requested(self, resource: int) -> IntArray:
         """Return what all pods ask for, waiting ones included, evicted ones not."""
-        return (
-            self.used(resource)
-            + self.pipelined(resource)
-            - self._of(self._ledger.evicted, resource)
-        )
+        if self.at_rest and not self._waiting:
+            return self.used(resource)
+        return self.used(resource) + self.pipelined(resource) - self._amounts("evicted", resource)
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing is being released and nobody waits: now and the future are the same."""
+        return self._ledger.at_rest
 
     def scoring_requested(self) -> tuple[IntArray, IntArray]:
         """Return milli-CPU and bytes asked for, as scorers count."""
-        cpu, memory = self._of(self._ledger.scoring, 0), self._of(self._ledger.scoring, 1)
+        cpu, memory = self._amounts("scoring", 0), self._amounts("scoring", 1)
         if self._extra is None:
             return cpu, memory
         more_cpu, more_memory = self._shape.scoring_request

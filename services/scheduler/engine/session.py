@@ -5,6 +5,7 @@ stopped. It changes the replica's records in place through the journal; `close` 
 back and hands out what was committed.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 
@@ -50,6 +51,8 @@ class Session:
         self._failures: dict[str, JobFailures] = {}
         self._binds: list[GangBinds] = []
         self._touched: dict[str, Job] = {}
+        self._turns: Counter[str] = Counter()
+        self._places: dict[str, int] = {}
         self.explanations: dict[str, Explanation] = {}
         self.jobs: list[Job] = replica.jobs.unsettled()
         """Jobs that may need something; settled ones count in sums only."""
@@ -179,6 +182,16 @@ class Session:
             failures.by_task[task.uid] = failure
             failures.roles.add(task.role)
         return failure
+
+    def turn(self, job: Job) -> None:
+        """Note that it is a job's turn: its place in its queue is where it had the first one."""
+        if job.key not in self._places:
+            self._turns[job.queue] += 1
+            self._places[job.key] = self._turns[job.queue]
+
+    def place_in_order(self, job: Job) -> int:
+        """Return a job's place among those of its queue in this round, 0 when it had no turn."""
+        return self._places.get(job.key, 0)
 
     def explain(self, job: Job, gate: str, message: str, failure: Failure | None = None) -> None:
         """Note the gate that stopped a job; the first one stands."""

@@ -144,7 +144,15 @@ def test_a_closed_queue_takes_nothing_in_and_gives_nothing_out():
 
 def test_a_job_of_an_unknown_queue_is_left_alone_and_others_go_on():
     world = Cluster().node("n1").gang("g", tasks=1, queue="nowhere").gang("h", tasks=1)
-    assert list(binds_of(world.decide())) == ["h-0"]
+    plan = world.decide()
+    assert list(binds_of(plan)) == ["h-0"]
+    assert conditions(plan, "g")["Unschedulable"] == (
+        "QueueNotFound",
+        "spec.queue: there is no queue 'nowhere'",
+    )
+    world.publish(plan)
+    assert world.decide().podgroups == ()
+    assert phase_in(world.queue("nowhere").decide(), "g") == "Inqueue"
 
 
 # --- enqueue ---------------------------------------------------------------------------------
@@ -370,6 +378,17 @@ def test_the_explanation_names_the_short_resource_and_the_amount():
     assert (explanation.gate, explanation.nodes) == ("predicate", 2)
     shortage = explanation.shortages[0]
     assert (shortage.resource, shortage.requested, shortage.largest_free) == ("cpu", 3000, 2000)
+
+
+def test_the_explanation_tells_the_place_in_the_queue():
+    world = Cluster().node("n1", cpu="1")
+    for number in range(3):
+        world.gang(f"g{number}", tasks=2)
+    assert {e.job: e.position for e in world.decide().explanations} == {
+        "ns/g0": 1,
+        "ns/g1": 2,
+        "ns/g2": 3,
+    }
 
 
 def test_a_queue_and_its_parents_show_what_they_hold_ss03():

@@ -35,18 +35,18 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:
             worklists[job.key] = worklist
     cache_errors = arguments.get("predicateErrorCacheEnable", True) is not False
     queues, jobs = by_queue(session, (job for job in session.jobs if job.key in worklists))
-    position = 0
     while queues:
         _, queue = heapq.heappop(queues)
         waiting = jobs[queue.name]
         if session.hooks.is_overused(queue):
             for _, job in sorted(waiting, key=lambda entry: entry[0]):
+                session.turn(job)
                 session.explain(job, "queue", f"queue {queue.name} has used up what it deserves")
             continue
         if not waiting:
             continue
         _, job = heapq.heappop(waiting)
-        position += 1
+        session.turn(job)
         turn = _Turn(session, queue, job, worklists[job.key], cache_errors=cache_errors)
         if turn.run() and worklists[job.key]:
             heapq.heappush(waiting, (session.hooks.job_key(job), job))

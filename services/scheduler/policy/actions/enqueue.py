@@ -22,6 +22,7 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:  # noqa: AR
         if not waiting:
             continue
         _, job = heapq.heappop(waiting)
+        session.turn(job)
         opinion = None if job.min_resources is None else hooks.enqueueable(job)
         if opinion is not None and opinion.vote is Vote.REJECT:
             session.explain(job, "enqueue", opinion.reason or "not admitted to its queue")

@@ -79,17 +79,22 @@ def balance(want: IntArray, have: IntArray) -> IntArray:
 
     100 less the standard deviation of the used fractions; resources that a node lacks do not count.
     """
+    if len(have) == 2 and have.all():  # noqa: PLR2004 - CPU and memory: the common case, no root
+        fraction = np.minimum(want / have, 1.0)
+        deviation = np.abs(fraction[0] - fraction[1]) / 2
+        return _as_score(deviation)
     present = have > 0
     fraction = np.where(present, np.minimum(want / np.where(present, have, 1), 1.0), 0.0)
     number = present.sum(axis=0)
-    if len(have) == 2:  # noqa: PLR2004 - CPU and memory, the common case, without a root
-        deviation = np.abs(fraction[0] - fraction[1]) / 2
-    else:
-        mean = fraction.sum(axis=0) / np.maximum(number, 1)
-        squares = np.where(present, (fraction - mean) ** 2, 0.0).sum(axis=0)
-        deviation = np.sqrt(squares / np.maximum(number, 1))
-    deviation = np.where(number > 1, deviation, 0.0)
-    return ((1 - deviation) * _MAX).astype(np.int64)
+    mean = fraction.sum(axis=0) / np.maximum(number, 1)
+    squares = np.where(present, (fraction - mean) ** 2, 0.0).sum(axis=0)
+    deviation = np.sqrt(squares / np.maximum(number, 1))
+    return _as_score(np.where(number > 1, deviation, 0.0))
+
+
+def _as_score(deviation: FloatArray) -> IntArray:
+    score: IntArray = ((1 - deviation) * _MAX).astype(np.int64)
+    return score
 
 
 def _least(want: IntArray, have: IntArray) -> IntArray:
