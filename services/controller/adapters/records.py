@@ -38,8 +38,19 @@ class JobRecord:
         self._scheduler_name = scheduler_name
         self._generation = -1
         self.job = job
-        self.problems: tuple[str, ...] = ()
+        self._problems: tuple[str, ...] | None = None
         self.take(job)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Return what is wrong with the spec; judged when the job is looked at.
+
+        Judging an odd spec is the work of the mailbox, where an error of ours stays with its job;
+        in the fold of facts it would end the process, again and again.
+        """
+        if self._problems is None:
+            self._problems = problems(self.job)
+        return self._problems
 
     def take(self, job: Job) -> bool:
         """Take a newer version of the job; returns whether it is newer."""
@@ -50,7 +61,7 @@ class JobRecord:
         self.job = defaulted(job, scheduler_name=self._scheduler_name)
         if job.metadata.generation != self._generation or job.metadata.generation == 0:
             self._generation = job.metadata.generation
-            self.problems = problems(self.job)
+            self._problems = None
         return True
 
     def prime(self) -> None:

@@ -18,9 +18,10 @@ from services.controller.job.minresources import pod_usage
 from services.controller.job.policies import events_of
 from services.controller.jobplugins.catalogue import PLUGINS, plugins_of
 from shared.api.batch import Action, Job, JobEvent, LifecyclePolicy, TaskSpec, TopologyPolicy
+from shared.api.core import Container, PodSpec
 from shared.api.errors import describe
 from shared.api.scheduling import ROOT_QUEUE, NetworkTopology, Queue, QueueState
-from shared.model.quantity import BadQuantity
+from shared.model.quantity import BadQuantity, milli
 
 USER_EVENTS: Final = frozenset(
     {
@@ -133,46 +134,74 @@ def _minima(job: Job) -> Problems:
         )
 
 
+class _EditedContainer(msgspec.Struct, rename="camel"):
+    env: list[dict[str, Any]] | None = None
+    volume_mounts: list[dict[str, Any]] | None = None
+
+
+class _EditedSpec(msgspec.Struct, rename="camel"):
+    containers: list[_EditedContainer] | None = None
+    init_containers: list[_EditedContainer] | None = None
+    volumes: list[dict[str, Any]] | None = None
+    hostname: str | None = None
+    subdomain: str | None = None
+
+
+class _EditedTemplate(msgspec.Struct):
+    """What `podtemplate` and the job plugins touch: it must have the right form for them."""
+
+    metadata: dict[str, Any] | None = None
+    spec: _EditedSpec | None = None
+
+
 def _templates(job: Job) -> Problems:
     """Check of W22 what a pod cannot do without; the API server judges the rest."""
     for index, task in enumerate(job.spec.tasks):
         at = f"spec.tasks[{index}].template"
-        template = msgspec.json.decode(task.template)
-        spec = template.get("spec") if isinstance(template, dict) else None
-        containers = spec.get("containers") if isinstance(spec, dict) else None
-        if not isinstance(containers, list) or not containers:
-            yield f"{at}.spec.containers: at least one container is needed"
+        try:
+            edited = msgspec.json.decode(task.template, type=_EditedTemplate)
+            if edited.spec is None or not edited.spec.containers:
+                yield f"{at}.spec.containers: at least one container is needed"
+                continue
+            template = read_template(task)
+        except msgspec.ValidationError as error:
+            yield f"{at}.{describe(error)}"
             continue
-        yield from _unreadable(at, task)
-        assert isinstance(spec, dict), "it holds the containers"
-        yield from _container_problems(f"{at}.spec", spec, task)
+        for group, containers in (
+            ("initContainers", template.spec.init_containers),
+            ("containers", template.spec.containers),
+        ):
+            for number, container in enumerate(containers):
+                yield from _amounts(f"{at}.spec.{group}[{number}].resources", container, task)
+        yield from _countable(at, template.spec)
 
 
-def _unreadable(at: str, task: TaskSpec) -> Problems:
-    try:
-        pod_usage(read_template(task).spec)
-    except msgspec.ValidationError as error:
-        yield f"{at}.{describe(error)}"
-    except BadQuantity as error:
-        yield f"{at}.spec.containers: {error}"
-
-
-def _container_problems(at: str, spec: dict[str, Any], task: TaskSpec) -> Problems:
-    for group in ("initContainers", "containers"):
-        for index, container in enumerate(spec.get(group) or ()):
-            where = f"{at}.{group}[{index}]"
-            if not isinstance(container, dict):
-                yield f"{where}: expected an object"
-            elif task.topology_policy not in {None, TopologyPolicy.NONE}:
-                yield from _whole_cpus(where, container)
-
-
-def _whole_cpus(where: str, container: dict[str, Any]) -> Problems:
-    """W25: a NUMA policy is about whole CPUs."""
-    requests = (container.get("resources") or {}).get("requests") or {}
-    cpu = str(requests.get("cpu", ""))
+def _amounts(at: str, container: Container, task: TaskSpec) -> Problems:
+    """Each amount is a quantity and not negative; with a NUMA policy CPUs are whole (W25)."""
+    asked = container.resources
+    for kind, amounts in (("requests", asked.requests), ("limits", asked.limits)):
+        for name, amount in amounts.items():
+            try:
+                below_zero = milli(amount) < 0
+            except BadQuantity as error:
+                yield f"{at}.{kind}.{name}: {error}"
+                continue
+            if below_zero:
+                yield f"{at}.{kind}.{name}: {amount!r} is less than 0"
+    if task.topology_policy in {None, TopologyPolicy.NONE}:
+        return
+    cpu = str(asked.requests.get("cpu", ""))
     if not (cpu.isdecimal() or (cpu.endswith("000m") and cpu[:-1].isdecimal())):
-        yield f"{where}.resources.requests.cpu: topologyPolicy needs a whole number of CPUs"
+        yield f"{at}.requests.cpu: topologyPolicy needs a whole number of CPUs"
+
+
+def _countable(at: str, spec: PodSpec) -> Problems:
+    """See that the amounts beside the containers (overhead, pod level) are quantities too."""
+    beside = msgspec.structs.replace(spec, containers=(), init_containers=())
+    try:
+        pod_usage(beside)
+    except BadQuantity as error:
+        yield f"{at}.spec: {error}"
 
 
 def _policies(job: Job) -> Problems:
