@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 PY := $(BIN)/python
 READY := $(VENV)/.ready
 UV_COMPILE := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --universal \
-	--python-version 3.11 --generate-hashes --no-emit-index-url
+	--python-version 3.11 --generate-hashes
 
 # The first Python that runs and is new enough; a shim of a version manager may exist and not run.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \

