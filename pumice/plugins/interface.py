@@ -131,6 +131,8 @@ class Task(Protocol):
     key: str
     name: str
     namespace: str
+    job_key: str
+    """Key of its job; empty when it belongs to none."""
     role: str
     priority: int
     priority_class: str

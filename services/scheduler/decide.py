@@ -4,6 +4,7 @@ The composition of engine and policy: the only module that knows both a session 
 Pure and synchronous; the shell runs it in a worker thread and publishes the plan.
 """
 
+from pumice.plugins import Cluster, Hooks
 from services.scheduler.config import DEFAULT_TEXT, BadConfig, SchedulerConfig, parse
 from services.scheduler.engine.hooks import Registrar
 from services.scheduler.engine.judge import (
@@ -37,11 +38,14 @@ def open_session(
 ) -> Session:
     """Return a session with all plugins' contributions. The caller closes it."""
     session = Session(replica, now=now, seed=seed, cycle=cycle, actions=config.actions)
+    cluster: Cluster = session
     for number, tier in enumerate(config.tiers):
         for option in tier.plugins:
             identity = f"{option.name}{sorted(option.arguments.items(), key=str)}"
-            registrar = Registrar(session.hooks, tier=number, flags=option.flags, identity=identity)
-            PLUGINS[option.name](option.arguments).contribute(registrar, session)
+            hooks: Hooks = Registrar(
+                session.hooks, tier=number, flags=option.flags, identity=identity
+            )
+            PLUGINS[option.name](option.arguments).contribute(hooks, cluster)
     return session
 
 

@@ -78,6 +78,7 @@ class Candidates:
         predicates = list(hooks.predicate.all())
         self._static = [p for p in predicates if p.static]
         self._dynamic = [p for p in predicates if not p.static]
+        self._failure: tuple[int, Failure] | None = None
         self._refused = ~nodes.ledger.alive[: self._size]
         self._verdicts: list[tuple[Predicate, CodeArray]] = []
         rows = Rows(nodes, shape)
@@ -171,8 +172,13 @@ class Candidates:
     # --- explanation -------------------------------------------------------------------------
 
     def failure(self) -> Failure:
-        """Return why no node takes a task now."""
-        self.refresh()
+        """Return why no node takes a task now; computed once per state of the ledger."""
+        version = self.nodes.ledger.version
+        if self._failure is None or self._failure[0] != version:
+            self._failure = (version, self._explain())
+        return self._failure[1]
+
+    def _explain(self) -> Failure:
         rows = Rows(self.nodes, self.shape)
         open_rows = self.nodes.ledger.alive[: self._size].copy()
         total = int(open_rows.sum())

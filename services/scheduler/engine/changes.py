@@ -28,6 +28,7 @@ class Placed:
         self.waiting = waiting
         self._names = [session.replica.nodes.name(column) for column in columns]
         self._columns, self._counts = session.spread(columns)
+        self._version = session.ledger.version
 
     def do(self) -> None:
         """Count the tasks in at job, nodes and plugins."""
@@ -45,7 +46,9 @@ class Placed:
     def undo(self, *, final: bool) -> None:
         """Count them out again; remember that it was tried."""
         shape = self.tasks[0].shape
-        self._session.ledger.place(self._columns, -self._counts, shape, waiting=self.waiting)
+        ledger = self._session.ledger
+        ledger.place(self._columns, -self._counts, shape, waiting=self.waiting)
+        ledger.version = self._version
         if not final:
             attempts = self._session.failures(self.job).attempts
             for task in self.tasks:

@@ -36,6 +36,8 @@ class Ledger:
         """Number of tasks that are being released or wait for a release."""
         self.tick = 0
         """Number of decisions so far."""
+        self.version = 0
+        """Number of the present state; a decision that is taken back brings the old one back."""
         self.stamps: IntArray = np.zeros(_FIRST_COLUMNS, dtype=np.int64)
         """The tick at which a decision last changed a column; readers compare with theirs."""
 
@@ -130,6 +132,7 @@ class Ledger:
         self.scoring[0, columns] += counts * cpu
         self.scoring[1, columns] += counts * memory
         self.tick += 1
+        self.version = self.tick
         self.stamps[columns] = self.tick
 
     @property

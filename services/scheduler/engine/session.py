@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 
 import numpy as np
 
+from pumice import plugins
 from pumice.plugins import IntArray
 from services.scheduler.engine.candidates import Candidates, Failure
 from services.scheduler.engine.changes import Placed, Promoted, Rephased
@@ -69,17 +70,24 @@ class Session:
         """Return a queue."""
         return self.replica.jobs.queues.get(name)
 
-    def job_of(self, task: Task) -> Job | None:
+    def job_of(self, task: plugins.Task) -> Job | None:
         """Return the job of a task."""
         return self.replica.jobs.get(task.job_key)
 
-    def schedulable(self, job: Job) -> int:
+    def schedulable(self, job: plugins.Job) -> int:
         """Return how many tasks are ready, or were before an attempt was given up."""
-        return self.failures(job).schedulable(job)
+        own = self._own(job)
+        return self.failures(own).schedulable(own)
 
-    def fit_error(self, job: Job) -> str:
+    def fit_error(self, job: plugins.Job) -> str:
         """Return why tasks of a job are not placed, as a text for people."""
-        return fit_error(job, self.failures(job))
+        own = self._own(job)
+        return fit_error(own, self.failures(own))
+
+    def _own(self, job: plugins.Job) -> Job:
+        own = self.replica.jobs.get(job.key)
+        assert own is not None, f"{job.key} is not a job of this session"
+        return own
 
     def rollup(self, measure: Measure) -> Rollup:
         """Return the sums per queue of a measure over jobs, kept between cycles."""
