@@ -22,7 +22,7 @@ class ControllerMetrics:
         self.to_first_pods = metrics.histogram(
             "volcano_controller_job_to_pod_creation_latency_milliseconds",
             "From a job's creation to the moment its first pods are made",
-            ("job_name", "queue_name"),
+            ("queue_name",),
             buckets=_MILLIS,
         )
         self.writes = metrics.counter(

@@ -14,8 +14,6 @@ from shared.runtime.errors import Gone, Rejected
 from shared.runtime.logs import Logger
 from shared.runtime.mailbox import Mailbox
 
-_LATER_S: Final = 0.25
-
 
 class BarePods:
     """The handler of the bare pods' mailbox; keys are pods."""
@@ -70,8 +68,7 @@ class BarePods:
         if pod is None or not self._ownership.owns(key):
             return
         if not self._is_synced():
-            self._mailbox.poke_later(key, _LATER_S)
-            return
+            return  # everything is looked at once it is
         wanted = group_for(pod, {}, inherit=self._inherit)
         namespace = pod.metadata.namespace
         try:

@@ -77,14 +77,14 @@ class JobWorker:
     def touch(self, touched: Touched) -> None:
         """Have jobs looked at, at once or after a wait in proportion to their size."""
         for key, urgent in touched.jobs.items():
-            record = self._replica.jobs.get(key)
-            if record is not None and self._ownership.owns(key):
-                wait_s = 0.0 if urgent else min(GLANCE_S * len(record.pods), GLANCE_MOST_S)
-                self._mailbox.poke_later(key, wait_s)
+            if self._ownership.owns(key):
+                record = self._replica.jobs.get(key)
+                pods = 0 if urgent or record is None else len(record.pods)
+                self._mailbox.poke_later(key, min(GLANCE_S * pods, GLANCE_MOST_S))
 
     def touch_all(self) -> None:
         """Have every job that this replica owns looked at (first sync, new partition)."""
-        for key in self._replica.jobs:
+        for key in (*self._replica.jobs, *self._replica.oversized):
             if self._ownership.owns(key):
                 self._mailbox.poke_later(key, 0.0)
 
@@ -99,11 +99,14 @@ class JobWorker:
 
     async def look(self, key: str) -> None:
         """Look at one job and do what it needs. Raises Retryable to be called again later."""
-        record = self._replica.jobs.get(key)
-        if record is None or not self._ownership.owns(key):
+        if not self._ownership.owns(key) or not self._is_synced():
+            return  # everything is looked at once it is ours, and known
+        if key in self._replica.oversized:
+            with self._ownership.looking(key):
+                await self._writer.refuse_oversized(key, self._replica.oversized[key])
             return
-        if not self._is_synced():
-            self._mailbox.poke_later(key, COALESCE_S)
+        record = self._replica.jobs.get(key)
+        if record is None:
             return
         with self._ownership.looking(key), self._metrics.looks.time():
             if not record.primed:
@@ -168,8 +171,8 @@ class JobWorker:
         for effect in stage:
             if isinstance(effect, effects.WriteStatus) and effect.status.state.phase != effect.was:
                 self._phase_changed(record, effect)
-            elif isinstance(effect, effects.CreatePods) and effect.version == 0:
-                self._first_pods(record)
+            elif isinstance(effect, effects.CreatePods):
+                self._pods_made(record)
 
     def _phase_changed(self, record: JobRecord, effect: effects.WriteStatus) -> None:
         phase = effect.status.state.phase
@@ -191,12 +194,12 @@ class JobWorker:
         )
         self._events.phase(record.job, was=was, status=effect.status)
 
-    def _first_pods(self, record: JobRecord) -> None:
+    def _pods_made(self, record: JobRecord) -> None:
         created = record.job.metadata.creation_timestamp
-        if created is not None:
+        first = not record.job.status.task_status_count and record.job.status.version == 0
+        if first and created is not None:
             millis = max(0.0, self._clock.now() - time.parse(created)) * 1000.0
-            labels = (record.job.metadata.name, record.job.spec.queue)
-            self._metrics.to_first_pods.labels(*labels).observe(millis)
+            self._metrics.to_first_pods.labels(record.job.spec.queue).observe(millis)
 
     def _refused(self, record: JobRecord, error: Rejected) -> None:
         """Count what will not succeed by trying again; in the end give the job up (J13)."""

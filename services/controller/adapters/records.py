@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from services.controller.job.defaults import defaulted
 from services.controller.job.delays import Delayed
 from services.controller.job.facts import PodView
-from services.controller.job.requests import Request, at_start, compare
+from services.controller.job.phases import ALIVE
+from services.controller.job.requests import Request, at_start, compare, of_group
 from services.controller.job.validate import problems
 from shared.api.batch import Job
 from shared.api.scheduling import PodGroup
@@ -69,6 +70,8 @@ class JobRecord:
         if not self.primed:
             self.primed = True
             self.add(at_start(self.job, self.pods))
+            if self.job.status.state.phase in ALIVE:
+                self.add(of_group(self.job, None, self.group))
 
     def rest(self) -> None:
         """Cease to own the job: whoever owns it next derives its requests from the facts."""
@@ -85,6 +88,12 @@ class JobRecord:
         found = compare(self.job, before, after, self.pods, deleted_by_us=ours)
         self.add(found)
         return found
+
+    def regrouped(self, group: PodGroup | None) -> None:
+        """Take the present PodGroup, or that there is none."""
+        before, self.group = self.group, group
+        if self.primed:
+            self.add(of_group(self.job, before, group))
 
     def add(self, requests: Iterable[Request]) -> None:
         """Add requests that are not waiting yet."""

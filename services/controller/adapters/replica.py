@@ -54,6 +54,8 @@ class Replica:
         self.queues: dict[str, Queue] = {}
         self.bare_pods: dict[str, Pod] = {}
         self.groups: dict[str, PodGroup] = {}
+        self.oversized: dict[str, str] = {}
+        """Jobs too large for STATE: key → uid. Nothing but their existence is known."""
         self._scheduler_names = tuple(scheduler_names)
         self._by_uid: dict[str, JobRecord] = {}
         self._pods_of: dict[str, dict[str, PodView]] = defaultdict(dict)
@@ -87,6 +89,9 @@ class Replica:
                 self._unseen.pop((fact.kind, fact.key), None)
             if fact.op is Op.PUT:
                 self._put[fact.kind](kinds.decode(kinds.KINDS[fact.kind], fact.body), touched)
+            elif fact.op is Op.OVERSIZED and fact.kind == kinds.JOB.token:
+                self.oversized[fact.key] = fact.uid
+                touched.job(fact.key, urgent=False)
             elif fact.op is Op.DELETE:
                 self._drop[fact.kind](fact.key, fact.uid, touched)
                 self._gone.pop(fact.uid, None)
@@ -161,6 +166,7 @@ class Replica:
         key, uid = job.metadata.key, job.metadata.uid
         if uid in self._gone:
             return
+        self.oversized.pop(key, None)
         record = self.jobs.get(key)
         if record is None or record.uid != uid:
             record = JobRecord(job, self._pods_of[uid], scheduler_name=self._scheduler_names[0])
@@ -174,6 +180,7 @@ class Replica:
 
     def _drop_job(self, key: str, uid: str, touched: Touched) -> None:
         del touched
+        self.oversized.pop(key, None)
         if key in self.jobs and self.jobs[key].uid == uid:
             del self.jobs[key]
             self._by_uid.pop(uid, None)
@@ -247,7 +254,7 @@ class Replica:
         owner = named.metadata.controller
         record = self._by_uid.get(owner.uid) if owner is not None else None
         if record is not None:
-            record.group = now
+            record.regrouped(now)
             touched.job(record.key, urgent=True)
 
     def _group_of(self, uid: str, namespace: str, name: str) -> PodGroup | None:

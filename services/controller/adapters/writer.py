@@ -17,13 +17,16 @@ from services.controller.adapters.replica import Replica, Touched
 from services.controller.job import effects
 from services.controller.job.facts import pod_view
 from services.controller.job.podtemplate import owner_references
+from services.controller.job.status import INVALID_SPEC
 from services.controller.jobplugins.interface import Companion
 from services.controller.metrics import ControllerMetrics
 from shared.api import keys, kinds
+from shared.api.batch import Job
 from shared.api.core import Pod
 from shared.api.kinds import Kind
 from shared.api.meta import ObjectMeta
 from shared.api.patch import Json
+from shared.contracts.subjects import split_key
 from shared.kube.client import Kube
 from shared.kube.errors import AlreadyExists
 from shared.runtime.clock import Clock
@@ -31,6 +34,10 @@ from shared.runtime.errors import Conflict, Gone, PumiceError, Rejected, Retryab
 
 CREATORS: Final = 32
 """Pods of one task that are being made at once."""
+TOO_LARGE: Final = (
+    "spec.tasks: the job is larger than a message may be (1 MiB compressed): put scripts and data "
+    "into ConfigMaps or images"
+)
 
 
 class _Headed(msgspec.Struct, frozen=True):
@@ -123,6 +130,23 @@ class Writer:
             raise
         record.status_written_at = self._clock.monotonic()
         self._fold(kinds.JOB, answer)
+
+    async def refuse_oversized(self, key: str, uid: str) -> None:
+        """Say on a job that is too large for the bus that it cannot run."""
+        namespace, name = split_key(key)
+        patch = {
+            "status": {"state": {"phase": "Pending", "reason": INVALID_SPEC, "message": TOO_LARGE}}
+        }
+        try:
+            await self._send(
+                "patch",
+                kinds.JOB,
+                self._kube.patch(kinds.JOB, namespace, name, patch, uid=uid, subresource="status"),
+            )
+        except Gone:
+            return
+        meta = ObjectMeta(name=name, namespace=namespace, uid=uid)
+        self._recorder.tell(Job(metadata=meta), INVALID_SPEC, TOO_LARGE, warning=True)
 
     # Pods
 

@@ -14,6 +14,7 @@ import msgspec
 from services.controller.job.facts import PodView
 from shared.api.batch import Action, Job, JobEvent, JobPhase, JobSpec, TaskSpec
 from shared.api.core import PodPhase
+from shared.api.scheduling import PodGroup, PodGroupPhase
 
 DEFAULT_TASK_RETRIES = 3
 _ONLY_A_LOOK = frozenset({JobEvent.OUT_OF_SYNC, JobEvent.POD_RUNNING})
@@ -120,6 +121,22 @@ def _missing(job: Job, pods: Mapping[str, PodView]) -> tuple[Request, ...]:
             )
             found.append(_request(job, lost, JobEvent.POD_EVICTED))
     return tuple(found)
+
+
+def of_group(job: Job, before: PodGroup | None, after: PodGroup | None) -> tuple[Request, ...]:
+    """Return what a change of the job's PodGroup asks for: phase Unknown is an event (J09)."""
+    was = before.status.phase if before is not None else None
+    if after is None or after.status.phase in {was, None}:
+        return ()
+    unknown = after.status.phase == PodGroupPhase.UNKNOWN
+    return (
+        Request(
+            event=JobEvent.UNKNOWN if unknown else JobEvent.OUT_OF_SYNC,
+            job_uid=job.metadata.uid,
+            version=job.status.version,
+            pod_uid=after.metadata.uid,
+        ),
+    )
 
 
 def pod_name(job: Job, task: TaskSpec, index: int) -> str:

@@ -1,5 +1,7 @@
 """Controllers that die, and several that share the work, on a real API server."""
 
+import base64
+import random
 from collections.abc import AsyncIterator
 from itertools import count
 from pathlib import Path
@@ -8,6 +10,8 @@ import pytest
 import pytest_asyncio
 
 from pumice.local.control_plane import ControlPlane
+from shared.api.kinds import JOB
+from shared.kube.config import connect
 from tests.integration.controller.conftest import Hand
 from tests.support.fleet import Fleet, fleet
 from tests.support.wait import until
@@ -64,3 +68,36 @@ async def test_two_controllers_share_the_jobs_and_one_takes_over(
     for number in range(8):
         await hand.submit(job(f"after-{number}", task("a", 1)))
     await hand.wait_pods(submitted + 8)
+
+
+async def test_a_job_that_the_server_refuses_for_good_is_given_up_j13(
+    services: Fleet, hand: Hand
+) -> None:
+    await services.start("controller", max_requeue_num="2")
+    refused = job("refused", task("a", 2))
+    refused["spec"]["tasks"][0]["template"]["spec"]["restartPolicy"] = "Sometimes"
+    await hand.submit(refused)
+    await hand.submit(job("fine", task("a", 1)))
+    await hand.wait_job("refused", "Terminated")
+    await hand.wait_pods(1)
+    told = [
+        event["message"]
+        for event in await hand.api.items("events", hand.namespace)
+        if event["reason"] == "FailedCreate"
+    ]
+    assert any("restartPolicy" in message for message in told)
+
+
+async def test_a_job_too_large_for_the_bus_is_told_so(
+    control_plane: ControlPlane, services: Fleet, hand: Hand
+) -> None:
+    await services.start("controller")
+    noise = base64.b64encode(random.Random(1).randbytes(1_080_000)).decode()
+    huge = job("huge", task("a", 1))
+    container = huge["spec"]["tasks"][0]["template"]["spec"]["containers"][0]
+    container["env"] = [{"name": "NOISE", "value": noise}]
+    async with await connect(str(control_plane.kubeconfig), user_agent="test") as kube:
+        await kube.create(JOB, hand.namespace, huge)
+    held = await hand.wait_job("huge", lambda j: "state" in j.get("status", {}))
+    assert held["status"]["state"]["reason"] == "InvalidSpec"
+    assert "larger than a message" in held["status"]["state"]["message"]

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from shared.api.batch import Job, JobPhase
-from shared.api.scheduling import PodGroupPhase, QueueState, QueueStatus
+from shared.api.scheduling import PodGroupPhase, PodGroupStatus, QueueState, QueueStatus
 from tests.unit.controller.world import Cluster, Controller, job, running, started, task
 
 
@@ -278,6 +278,14 @@ def test_a_policy_with_a_timeout_acts_when_it_is_due_also_in_a_new_process_j12()
     successor.settle()
     cluster.now += 61
     assert successor.settle().state.phase == JobPhase.TERMINATED
+
+
+def test_a_group_of_unknown_phase_is_an_event_that_policies_answer_j09() -> None:
+    cluster, controller = running(task("a", 2), policies=[on("Unknown", "AbortJob")])
+    assert cluster.group is not None
+    unknown = PodGroupStatus(phase=PodGroupPhase.UNKNOWN)
+    cluster.group = msgspec.structs.replace(cluster.group, status=unknown)
+    assert controller.settle().state.phase == JobPhase.ABORTED
 
 
 def test_a_settled_job_is_left_alone() -> None:

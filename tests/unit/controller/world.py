@@ -189,6 +189,8 @@ class Controller:
     def hear(self) -> None:
         """Take in what has changed, pod by pod, as facts would bring it."""
         self.record.take(self.cluster.job)
+        if self.record.group is not self.cluster.group:
+            self.record.regrouped(self.cluster.group)
         known = dict(self.record.pods)
         fresh = self._views()
         for name, before in known.items():
