@@ -118,10 +118,8 @@ async def _build_module(
 ) -> None:
     target = parts_dir(module.name, environ)
     draft = target.with_name(f".{target.name}.draft")
-    await asyncio.to_thread(shutil.rmtree, draft, ignore_errors=True)
-    draft.mkdir(parents=True)
     log = cache_dir(environ) / f"build-{module.name}.log"
-    log.unlink(missing_ok=True)
+    await asyncio.to_thread(_prepare, draft, log, go_cache)
     process = Process(
         ProcessSpec(
             name=f"go build ({module.name})",
@@ -146,6 +144,14 @@ async def _build_module(
         raise LocalError(process.obituary())
     await asyncio.to_thread(_move_into_place, draft, target)
     report(f"{module.name}: built in {_duration(time.monotonic() - begin)}")
+
+
+def _prepare(draft: Path, log: Path, go_cache: Path) -> None:
+    """Make an empty folder for the result; keep the log of a build that was cut off, to count."""
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(parents=True)
+    if not go_cache.exists():
+        log.unlink(missing_ok=True)
 
 
 def _go_build(module: Module, go: Go, draft: Path) -> tuple[str, ...]:
@@ -194,7 +200,7 @@ async def _follow(process: Process, module: Module, log: Path, report: Report) -
 
 def _progress(log: Path, module: Module) -> str:
     """Say how far a build is, from what `go build -v` has written so far."""
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    lines = set(log.read_text(encoding="utf-8", errors="replace").splitlines())
     fetched = sum(line.startswith("go: downloading") for line in lines)
     compiled = len(lines) - fetched
     if compiled == 0:
