@@ -43,6 +43,7 @@ async def build(settings: SchedulerSettings, ctx: Context) -> Sequence[Part]:
         scheduler_names=settings.scheduler_name,
         seed=settings.seed,
         gang_message=settings.gang_message,
+        settle_s=settings.status_settle,
     )
     inbox = Inbox()
     conf = ConfFile(settings.scheduler_conf, clock=ctx.clock, log=ctx.log, changed=inbox.changed)

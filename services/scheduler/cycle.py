@@ -29,6 +29,8 @@ from shared.runtime.tasks import sleep_or_event
 T = TypeVar("T")
 NEVER: Final = -1
 RETRY_S: Final = 0.2
+REST: Final = 1.0
+"""A cycle is followed by a rest as long as itself, so that cycles take at most half of a core."""
 
 
 class Scheduler:
@@ -118,10 +120,12 @@ class Scheduler:
             await self._run_cycle(term)
 
     async def _wait_for_change(self, started: float) -> None:
-        period = self._settings.schedule_period
-        if await sleep_or_event(self._clock, period, self._inbox.changed):
-            floor = started + self._settings.min_period - self._clock.monotonic()
-            await self._clock.sleep(max(self._settings.debounce, floor))
+        """Wait for a change, then gather more for a moment, the longer the last cycle took."""
+        ended = self._clock.monotonic()
+        if await sleep_or_event(self._clock, self._settings.schedule_period, self._inbox.changed):
+            next_start = max(started + self._settings.min_period, ended + REST * (ended - started))
+            left = next_start - self._clock.monotonic()
+            await self._clock.sleep(max(self._settings.debounce, left))
 
     async def _recover(self) -> None:
         """Read COMMAND, then OUTCOME, and assume what whoever led before has asked for."""

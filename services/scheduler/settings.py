@@ -28,6 +28,14 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
     debounce: Annotated[
         Seconds, Meta(description="how long to gather changes before a cycle starts", ge=0)
     ] = Seconds(0.005)
+    status_settle: Annotated[
+        Seconds,
+        Meta(
+            description="how long a condition or counter must stand before it is written; "
+            "a new phase is written at once",
+            ge=0,
+        ),
+    ] = Seconds(1.0)
     default_queue: Annotated[
         str, Meta(description="queue of PodGroups that name none", min_length=1)
     ] = "default"

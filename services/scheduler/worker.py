@@ -15,6 +15,7 @@ from services.scheduler.config import SchedulerConfig
 from services.scheduler.decide import decide
 from services.scheduler.engine.plan import Plan
 from services.scheduler.engine.replica import BadFact, Replica
+from services.scheduler.pacing import Pacing
 from shared.api.kinds import KINDS
 from shared.contracts import messages as m
 
@@ -38,10 +39,13 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 class Worker:
     """Holds the replica and what is needed to rebuild its assumptions."""
 
-    def __init__(self, *, scheduler_names: Sequence[str], seed: int, gang_message: int) -> None:
+    def __init__(
+        self, *, scheduler_names: Sequence[str], seed: int, gang_message: int, settle_s: float
+    ) -> None:
         self._names: Final = tuple(scheduler_names)
         self._seed = seed
         self._gang_message = gang_message
+        self._pacing = Pacing(settle_s)
         self._replica = Replica(self._names)
         self._decoders: Final[dict[str, msgspec.json.Decoder[Any]]] = {
             kind: msgspec.json.Decoder(KINDS[kind].type) for kind in sorted(self._replica.kinds)
@@ -120,11 +124,16 @@ class Worker:
 
     def decide(self, config: SchedulerConfig, *, now: float, cycle: int, token: int) -> Decision:
         """Run one cycle; its intents count as assumed from here on."""
-        plan = decide(self._replica, config, now=now, seed=self._seed, cycle=cycle)
+        whole = decide(self._replica, config, now=now, seed=self._seed, cycle=cycle)
+        plan = self._pacing.due(whole, now=now, shown=self._shown_phase)
         wanted = messages.commands(plan, token=token, gang_message=self._gang_message)
         for command in wanted:
             self._assume(command)
         return Decision(plan=plan, commands=wanted, desires=messages.desires(plan))
+
+    def _shown_phase(self, key: str) -> str:
+        job = self._replica.jobs.get(key)
+        return job.said.phase if job is not None else ""
 
     def _assume(self, command: m.Command) -> None:
         if isinstance(command, m.BindGang):

@@ -27,7 +27,7 @@ _WAITING_MAX: Final = 10_000
 _KNOWN_MAX: Final = 4096
 _WRITERS: Final = 2
 _YIELD_S: Final = 0.02
-_YIELDS: Final = 50
+_YIELDS: Final = 500
 """An event waits for a calm moment for at most `_YIELDS * _YIELD_S` seconds."""
 _MESSAGE_MAX: Final = 1024
 

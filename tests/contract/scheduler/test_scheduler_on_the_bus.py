@@ -239,7 +239,7 @@ async def test_a_gang_that_does_not_fit_gets_no_bind_and_its_reason(stage: Stage
     await stage.gang("small", 2)
     (command,) = await stage.until_commands(1)
     assert command.job == "ns/small"
-    wanted = await stage.desired("podgroups", "ns/big")
+    wanted = await until(lambda: stage.desired("podgroups", "ns/big"), describe="a status")
     assert isinstance(wanted, m.DesiredPodGroup)
     condition = next(c for c in wanted.conditions if c.type == "Unschedulable")
     assert condition.reason == "NotEnoughResources"

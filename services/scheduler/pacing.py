@@ -1,0 +1,47 @@
+"""When a wanted status is worth a write: at once when a phase moves on, else once it has stood.
+
+Cycles follow every change by milliseconds. Between two pods of a gang that are being created, a
+job "waits" for a moment, and its counters change with every pod that starts; written each time,
+that is a storm of statuses that nobody could read (field notes section 2, 8). So a new phase goes
+out at once, and everything else (conditions, counters, sums of queues) when it has been wanted
+for `settle_s` without a break. What is held back is not adopted, so the next cycle wants it
+again: the last word always goes out.
+"""
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from services.scheduler.engine.plan import Plan, PodGroupStatusWanted
+
+PhaseOf = Callable[[str], str]
+"""Key of a PodGroup to the phase that it shows or was last wanted to show."""
+
+
+class Pacing:
+    """Remembers since when each object wants another status. Pure: `now` comes in."""
+
+    def __init__(self, settle_s: float) -> None:
+        self._settle_s = settle_s
+        self._since: dict[tuple[str, str], float] = {}
+
+    def due(self, plan: Plan, *, now: float, shown: PhaseOf) -> Plan:
+        """Return the plan with those statuses that are worth a write now."""
+        since, self._since = self._since, {}
+
+        def stands(kind: str, uid: str) -> bool:
+            first = since.get((kind, uid), now)
+            if now - first >= self._settle_s:
+                return True
+            self._since[kind, uid] = first
+            return False
+
+        def moves_on(group: PodGroupStatusWanted) -> bool:
+            return group.phase not in {shown(group.key), "Pending"}
+
+        return replace(
+            plan,
+            podgroups=tuple(g for g in plan.podgroups if moves_on(g) or stands("podgroup", g.uid)),
+            pods=tuple(p for p in plan.pods if stands("pod", p.uid)),
+            queues=tuple(q for q in plan.queues if stands("queue", q.uid)),
+        )

@@ -1,0 +1,66 @@
+"""A new phase is written at once, everything else when it has stood for a while."""
+
+from services.scheduler.engine.plan import (
+    Plan,
+    PodConditionWanted,
+    PodGroupStatusWanted,
+    QueueAllocated,
+)
+from services.scheduler.engine.records import Condition
+from services.scheduler.pacing import Pacing
+
+WAITS = Condition("PodScheduled", "False", "Unschedulable", "0/1 nodes")
+
+
+def group(phase: str, running: int = 0) -> PodGroupStatusWanted:
+    return PodGroupStatusWanted(
+        key="ns/g", uid="g", phase=phase, running=running, succeeded=0, failed=0, conditions=()
+    )
+
+
+def plan(*, groups=(), pods=(), queues=()) -> Plan:
+    return Plan(cycle=1, podgroups=tuple(groups), pods=tuple(pods), queues=tuple(queues))
+
+
+def shows(phase: str):
+    return lambda _: phase
+
+
+def test_a_phase_that_moves_on_is_due_at_once():
+    pacing = Pacing(1.0)
+    assert pacing.due(plan(groups=[group("Inqueue")]), now=0, shown=shows("Pending")).podgroups
+    assert pacing.due(plan(groups=[group("Running")]), now=0, shown=shows("Inqueue")).podgroups
+
+
+def test_a_counter_is_due_when_it_has_been_wanted_for_the_time():
+    pacing = Pacing(1.0)
+    running = shows("Running")
+    assert not pacing.due(plan(groups=[group("Running", 1)]), now=0, shown=running).podgroups
+    assert not pacing.due(plan(groups=[group("Running", 5)]), now=0.9, shown=running).podgroups
+    due = pacing.due(plan(groups=[group("Running", 9)]), now=1.0, shown=running)
+    assert due.podgroups == (group("Running", 9),)
+    assert not pacing.due(plan(groups=[group("Running", 9)]), now=1.1, shown=running).podgroups
+
+
+def test_a_wait_that_passes_by_itself_is_never_written():
+    pacing = Pacing(1.0)
+    waiting = plan(pods=[PodConditionWanted(key="ns/p", uid="p", condition=WAITS)])
+    for now in (0.0, 0.5, 0.9):
+        assert not pacing.due(waiting, now=now, shown=shows("")).pods
+    assert not pacing.due(plan(), now=0.95, shown=shows("")).pods
+    assert not pacing.due(waiting, now=1.5, shown=shows("")).pods
+    assert pacing.due(waiting, now=2.5, shown=shows("")).pods
+
+
+def test_a_falling_back_to_pending_waits_like_a_condition():
+    pacing = Pacing(1.0)
+    back = plan(groups=[group("Pending")])
+    assert not pacing.due(back, now=0, shown=shows("Running")).podgroups
+    assert pacing.due(back, now=1, shown=shows("Running")).podgroups
+
+
+def test_sums_of_queues_wait_and_binds_do_not():
+    pacing = Pacing(1.0)
+    wanted = plan(queues=[QueueAllocated(name="q", uid="q", allocated={"cpu": "1"})])
+    assert not pacing.due(wanted, now=0, shown=shows("")).queues
+    assert pacing.due(wanted, now=1, shown=shows("")).queues
