@@ -224,11 +224,19 @@ class Writer:
             if meta.deletion_timestamp is not None:
                 raise Retryable(f"PodGroup {name} is still being deleted") from error
             _must_be_ours(record, kinds.PODGROUP, meta)
+        except Rejected as error:
+            self._recorder.tell(record.job, "PodGroupError", str(error), warning=True)
+            raise
         self._fold(kinds.PODGROUP, answer)
 
     async def _ensure_companions(self, record: JobRecord, effect: effects.EnsureCompanions) -> None:
         for companion in effect.companions:
-            await self._ensure(record, companion)
+            try:
+                await self._ensure(record, companion)
+            except Rejected as error:
+                reason = "PVCError" if companion.kind is kinds.PVC else "PluginError"
+                self._recorder.tell(record.job, reason, str(error), warning=True)
+                raise
         record.applied = effect.digest
 
     async def _drop_companions(self, record: JobRecord, effect: effects.DropCompanions) -> None:
@@ -260,11 +268,7 @@ class Writer:
         else:
             return
         meta = msgspec.json.decode(answer, type=_Headed).metadata
-        try:
-            _must_be_ours(record, companion.kind, meta)
-        except Rejected as error:
-            self._recorder.tell(record.job, "PluginError", str(error), warning=True)
-            raise
+        _must_be_ours(record, companion.kind, meta)
         if not companion.keep:
             await self._patch(record, companion.kind, companion.name, companion.body, meta.uid)
 

@@ -58,7 +58,7 @@ Problems = Iterator[str]
 def problems(job: Job) -> tuple[str, ...]:
     """Return what is wrong with the spec, each as `field: why`; empty when the job can run."""
     checks: tuple[Callable[[Job], Problems], ...] = (
-        _tasks, _minima, _templates, _policies, _volumes, _dependencies, _plugins,
+        _name, _tasks, _minima, _templates, _policies, _volumes, _dependencies, _plugins,
     )  # fmt: skip
     found = [problem for check in checks for problem in check(job)]
     found += _topology("spec.networkTopology", job.spec.network_topology)
@@ -77,6 +77,15 @@ def queue_problem(name: str, queue: Queue | None, *, is_leaf: bool) -> str:
     if not is_leaf:
         return f"spec.queue: queue {name!r} has queues below it: name one of those"
     return ""
+
+
+def _name(job: Job) -> Problems:
+    """W22: the name of a job is a label of its pods, and with plugin svc that of a Service."""
+    name = job.metadata.name
+    if len(name) > _LABEL_MAX:
+        yield f"metadata.name: has {len(name)} letters; pods carry it as a label, 63 at most"
+    elif "svc" in job.spec.plugins and not _LABEL.fullmatch(name):
+        yield f"metadata.name: plugin svc makes {name!r} a host name, which takes no dots"
 
 
 def _tasks(job: Job) -> Problems:
