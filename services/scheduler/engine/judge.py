@@ -30,6 +30,8 @@ _NO_NODE = "all nodes are unavailable"
 def judge_group(session: Session, job: Job) -> PodGroupStatusWanted | None:
     """Return the status that a PodGroup should show, None when it shows it already."""
     raised = [c for fn in session.hooks.judged.all() if (c := fn(job)) is not None]
+    if not job.tasks and (waiting := _kept_out(session, job)) is not None:
+        raised.append(waiting)
     conditions = _merged(job.conditions, raised)
     unschedulable = any(c.type == "Unschedulable" and c.status == "True" for c in raised)
     wanted = GroupStatus(
@@ -53,6 +55,17 @@ def judge_group(session: Session, job: Job) -> PodGroupStatusWanted | None:
         failed=failed,
         conditions=conditions,
     )
+
+
+def _kept_out(session: Session, job: Job) -> Condition | None:
+    """Return why a group without pods may not enter its queue; Volcano tells it in an event only.
+
+    ⚠ Only groups without pods: of all others the gang itself speaks.
+    """
+    explanation = session.explanations.get(job.key)
+    if explanation is None or explanation.gate != "enqueue":
+        return None
+    return Condition("Unschedulable", "True", "NotEnoughResources", explanation.message)
 
 
 def phase_of(job: Job, *, unschedulable: bool) -> str:

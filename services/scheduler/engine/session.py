@@ -50,7 +50,7 @@ class Session:
         self._first = seed % max(1, self.ledger.size)
         self._candidates: dict[int, Candidates] = {}
         self._failures: dict[str, JobFailures] = {}
-        self._binds: list[GangBinds] = []
+        self._binds: dict[str, tuple[Job, list[PlannedBind]]] = {}
         self._touched: dict[str, Job] = {}
         self._turns: Counter[str] = Counter()
         self._places: dict[str, int] = {}
@@ -154,16 +154,8 @@ class Session:
         failures = self.failures(job)
         for task in tasks:
             failures.attempts.pop(task.uid, None)
-        self._binds.append(
-            GangBinds(
-                job=job.key,
-                job_uid=job.uid,
-                queue=job.queue,
-                binds=tuple(
-                    PlannedBind(pod=task.key, uid=task.uid, node=task.node) for task in tasks
-                ),
-            )
-        )
+        _, binds = self._binds.setdefault(job.key, (job, []))
+        binds += [PlannedBind(pod=task.key, uid=task.uid, node=task.node) for task in tasks]
         self._touched[job.key] = job
 
     def rephase(self, job: Job, phase: str) -> None:
@@ -218,8 +210,11 @@ class Session:
 
     @property
     def binds(self) -> tuple[GangBinds, ...]:
-        """What was committed."""
-        return tuple(self._binds)
+        """What was committed, per job in the order of their first turns."""
+        return tuple(
+            GangBinds(job=job.key, job_uid=job.uid, queue=job.queue, binds=tuple(binds))
+            for job, binds in self._binds.values()
+        )
 
     def visited(self) -> list[Job]:
         """Return the jobs whose status has to be computed, in order of their keys."""

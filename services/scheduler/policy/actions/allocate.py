@@ -9,7 +9,7 @@ each.
 import heapq
 from collections import deque
 from collections.abc import Mapping
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Any
 
 from services.scheduler.engine.failures import need_continue
@@ -21,8 +21,11 @@ from shared.model.status import TaskStatus
 Worklist = deque[Task]
 
 
-def execute(session: Session, arguments: Mapping[str, Any]) -> None:
-    """Place pending tasks that ask for resources."""
+def execute(session: Session, arguments: Mapping[str, Any]) -> None:  # noqa: ARG001 - see below
+    """Place pending tasks that ask for resources.
+
+    `predicateErrorCacheEnable` (K07) changes no decision: equal tasks are looked at once anyway.
+    """
     enqueues = "enqueue" in session.actions
     worklists = {}
     for job in session.jobs:
@@ -33,7 +36,6 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:
         worklist = _worklist(session, job)
         if worklist:
             worklists[job.key] = worklist
-    cache_errors = arguments.get("predicateErrorCacheEnable", True) is not False
     queues, jobs = by_queue(session, (job for job in session.jobs if job.key in worklists))
     while queues:
         _, queue = heapq.heappop(queues)
@@ -47,7 +49,7 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:
             continue
         _, job = heapq.heappop(waiting)
         session.turn(job)
-        turn = _Turn(session, queue, job, worklists[job.key], cache_errors=cache_errors)
+        turn = _Turn(session, queue, job, worklists[job.key])
         if turn.run() and worklists[job.key]:
             heapq.heappush(waiting, (session.hooks.job_key(job), job))
         heapq.heappush(queues, (session.hooks.queue_key(queue), queue))
@@ -66,15 +68,12 @@ def _worklist(session: Session, job: Job) -> Worklist:
 class _Turn:
     """One attempt at one job."""
 
-    def __init__(
-        self, session: Session, queue: Queue, job: Job, tasks: Worklist, *, cache_errors: bool
-    ) -> None:
+    def __init__(self, session: Session, queue: Queue, job: Job, tasks: Worklist) -> None:
         self._session = session
         self._queue = queue
         self._job = job
         self._tasks = tasks
         self._failed = session.failures(job)
-        self._cache_errors = cache_errors
 
     def run(self) -> bool:
         """Place tasks until the job is ready; return whether it was committed."""
@@ -97,9 +96,7 @@ class _Turn:
             head = run[0]
             allowed = session.hooks.allowed(self._queue, head.shape, len(run))
             if allowed == 0:
-                session.explain(
-                    job, "quota", f"queue {self._queue.name} has no share left for {head.name}"
-                )
+                session.explain(job, "quota", self._no_share(head))
                 self._skip(self._equals())
                 continue
             if head.gated:
@@ -119,25 +116,35 @@ class _Turn:
             if session.hooks.missing(job) == 0:
                 break
 
-    def _equals(self) -> list[Task]:
+    def _no_share(self, task: Task) -> str:
+        """Say that the queue may not have more, and of what the whole cluster has too little."""
+        session = self._session
+        left = session.total - session.ledger.total_used()
+        short = [
+            name
+            for name, asked, free in zip(session.resources, task.shape.request, left, strict=False)
+            if asked > free and name != "pods"
+        ]
+        text = f"queue {self._queue.name} has no share left for {task.name}"
+        return f"{text}: insufficient {', '.join(short)}" if short else text
+
+    def _equals(self, limit: int | None = None) -> list[Task]:
         """Return the tasks at the head that share class and role: what one's fate says of all."""
         head = self._tasks[0]
-        return list(
-            takewhile(
-                lambda task: (
-                    task.shape is head.shape
-                    and task.role == head.role
-                    and task.nominated == head.nominated
-                    and task.gated == head.gated
-                ),
-                self._tasks,
-            )
+        alike = takewhile(
+            lambda task: (
+                task.shape is head.shape
+                and task.role == head.role
+                and task.nominated == head.nominated
+                and task.gated == head.gated
+            ),
+            self._tasks,
         )
+        return list(islice(alike, limit))
 
     def _next_run(self) -> list[Task]:
         """Return as many equal tasks as the job lacks, at least one."""
-        missing = self._session.hooks.missing(self._job)
-        return self._equals()[: max(1, missing)]
+        return self._equals(max(1, self._session.hooks.missing(self._job)))
 
     def _skip(self, tasks: list[Task]) -> None:
         for _ in tasks:

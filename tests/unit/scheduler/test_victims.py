@@ -1,0 +1,66 @@
+"""Whom the plugins let others take from (PL01 to PL05); preempt and reclaim will ask them."""
+
+from shared.api import kinds
+from tests.support.cluster import Cluster
+
+
+def crowd() -> Cluster:
+    world = Cluster().node("n1", cpu="8", memory="64Gi")
+    world.put(kinds.PRIORITYCLASS, {"metadata": {"name": "high", "uid": "p"}, "value": 10})
+    world.group("rich", min_member=1, phase="Running")
+    for number in range(3):
+        world.pod(f"rich-{number}", "rich", cpu="2", node="n1")
+    world.group("poor", priorityClassName="high").pod("poor-0", "poor", cpu="1")
+    return world
+
+
+def test_only_what_all_plugins_of_the_first_tier_agree_on_may_be_preempted():
+    world = crowd()
+    session = world.session()
+    try:
+        taker = next(iter(world.job("poor").tasks.values()))
+        victims = session.hooks.preemption_victims(taker, list(world.job("rich").tasks.values()))
+    finally:
+        session.close()
+    # three run, one is the gang's minimum
+    assert [task.name for task in victims] == ["rich-0", "rich-1"]
+
+
+def test_nobody_takes_from_a_job_of_the_same_priority():
+    world = crowd().group("poor")
+    session = world.session()
+    try:
+        taker = next(iter(world.job("poor").tasks.values()))
+        tasks = list(world.job("rich").tasks.values())
+        proposed = [fn(taker, tasks) for fn in session.hooks.preemptable.tiers[0]]
+    finally:
+        session.close()
+    assert proposed[0] == []
+
+
+def test_critical_pods_are_never_victims_pl03():
+    world = crowd()
+    world.pod("rich-0", "rich", cpu="2", node="n1", priorityClassName="system-node-critical")
+    session = world.session()
+    try:
+        taker = next(iter(world.job("poor").tasks.values()))
+        victims = session.hooks.reclaim_victims(taker, list(world.job("rich").tasks.values()))
+    finally:
+        session.close()
+    assert "rich-0" not in [task.name for task in victims]
+
+
+def test_a_queue_that_holds_more_than_it_deserves_gives_until_it_does_not_pl05():
+    world = Cluster(queue=False).node("n1", cpu="8", memory="64Gi")
+    world.queue("a").queue("b").group("x", queue="a", min_member=0, phase="Running")
+    for number in range(8):
+        world.pod(f"x-{number}", "x", cpu="1", node="n1")
+    world.gang("y", tasks=8, min_member=1, queue="b")
+    session = world.session()
+    try:
+        taker = next(iter(world.job("y").tasks.values()))
+        fn = session.hooks.reclaimable.tiers[1][0]
+        victims = fn(taker, list(world.job("x").tasks.values()))
+    finally:
+        session.close()
+    assert len(victims) == 4
