@@ -124,6 +124,7 @@ class JobWorker:
         try:
             postponed = await self._carry_out(record, found)
         except Gone:
+            self._mailbox.poke_later(record.key, COALESCE_S)
             return
         except Conflict as error:
             self._log.info("job_changed_meanwhile", job=record.key, reason=str(error))

@@ -69,8 +69,6 @@ def compare(
         found += _worn_out(job, after, pods)
     if after.phase != (before.phase if before else PodPhase.PENDING):
         found += _new_phase(job, after, pods)
-    elif before is not None and before.deleting != after.deleting:
-        found.append(_request(job, after, JobEvent.OUT_OF_SYNC))
     return tuple(found)
 
 

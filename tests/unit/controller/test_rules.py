@@ -1,0 +1,175 @@
+"""The small rules: the table is whole, durations, plugin arguments, groups, queues."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from services.controller.job import durations
+from services.controller.job.defaults import defaulted
+from services.controller.job.phases import ALIVE, FINISHED, TABLE, Do, Target, move_for
+from services.controller.job.podtemplate import PodForge
+from services.controller.jobplugins.arguments import BadArgument, parse
+from services.controller.podgroup.groups import group_for, needs_group
+from services.controller.queue.queues import missing, state_patch
+from shared.api import keys
+from shared.api.batch import Action, JobPhase
+from shared.api.core import Pod
+from shared.api.scheduling import Queue, QueueState, QueueStatus
+from tests.unit.controller.world import job, task
+
+
+@pytest.mark.parametrize("phase", list(JobPhase))
+def test_every_phase_has_a_row_for_every_action_j15(phase: JobPhase) -> None:
+    for action in Action:
+        move = move_for(phase, action)
+        assert move.do in Do
+        assert move.enters is None or move.do is Do.KILL, "a phase is entered by a kill"
+    assert TABLE.keys() == set(JobPhase)
+
+
+def test_nothing_leaves_a_finished_phase_j20() -> None:
+    for phase in FINISHED:
+        assert all(move_for(phase, action).enters is None for action in Action)
+        assert all(move_for(phase, action).then is None for action in Action)
+
+
+def test_only_a_job_that_is_alive_makes_pods() -> None:
+    makers = {
+        phase
+        for phase in JobPhase
+        for action in (Action.SYNC_JOB,)
+        if move_for(phase, action).do is Do.SYNC
+    }
+    assert makers == ALIVE | {JobPhase.RESTARTING}, (
+        "Restarting syncs only to see whether it is over"
+    )
+
+
+def test_a_restart_of_a_part_leaves_the_rest_alone_j16() -> None:
+    targets = {
+        Action.RESTART_TASK: Target.TASK,
+        Action.RESTART_POD: Target.POD,
+        Action.RESTART_PARTITION: Target.PARTITION,
+    }
+    for phase in (*ALIVE, JobPhase.RESTARTING):
+        for action, target in targets.items():
+            assert move_for(phase, action).target is target
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("", 0.0), ("30s", 30.0), ("1h30m", 5400.0), ("1.5m", 90.0), ("200ms", 0.2), ("0", 0.0)],
+)
+def test_a_duration_reads_as_go_reads_it(text: str, seconds: float) -> None:
+    assert durations.seconds(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["soon", "10", "-5s", "5 s", "1h30"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="no duration"):
+        durations.seconds(text)
+
+
+@pytest.mark.parametrize(("whole", "text"), [(5, "5s"), (63, "1m3s"), (3600, "1h0m0s")])
+def test_a_duration_is_written_as_go_writes_it(whole: int, text: str) -> None:
+    assert durations.text(whole) == text
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--on"], {"on": True, "port": "22"}),
+        (["-on=false", "--port=23"], {"on": False, "port": "23"}),
+        (["--port", "24"], {"on": False, "port": "24"}),
+        ([], {"on": False, "port": "22"}),
+    ],
+)
+def test_plugin_arguments_are_flags_in_gos_style(words: list[str], expected: dict) -> None:
+    assert parse(words, {"on": False, "port": "22"}) == expected
+
+
+@pytest.mark.parametrize(
+    "words", [["--nope"], ["on"], ["--on=maybe"], ["--port"]], ids=lambda words: words[0]
+)
+def test_a_plugin_argument_that_nobody_knows_is_refused(words: list[str]) -> None:
+    with pytest.raises(BadArgument):
+        parse(words, {"on": False, "port": "22"})
+
+
+def test_env_tells_every_container_the_index_of_its_pod_jp1() -> None:
+    plain = task("a", 3)
+    plain["template"]["spec"]["initContainers"] = [{"name": "init", "image": "busybox"}]
+    whole = defaulted(job(plain, plugins={"env": []}), scheduler_name="volcano")
+    pod = json.loads(PodForge(whole, whole.spec.tasks[0]).body(2))
+    for group in ("containers", "initContainers"):
+        env = {e["name"]: e["value"] for e in pod["spec"][group][0]["env"]}
+        assert env == {"VK_TASK_INDEX": "2", "VC_TASK_INDEX": "2"}
+
+
+def test_a_claim_in_the_job_gets_the_same_name_each_time_j30() -> None:
+    volumes = [{"mountPath": "/data", "volumeClaim": {"accessModes": ["ReadWriteOnce"]}}]
+    whole = defaulted(job(task("a", 1), volumes=volumes), scheduler_name="volcano")
+    first, second = (json.loads(PodForge(whole, whole.spec.tasks[0]).body(0)) for _ in range(2))
+    assert first == second
+    claim = first["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"]
+    assert claim.startswith("train-pvc-")
+    assert len(claim) == len("train-pvc-") + 12
+
+
+def _bare(**meta: Any) -> Pod:
+    plain = {
+        "metadata": {"name": "bare", "namespace": "ns", "uid": "u1", **meta},
+        "spec": {
+            "schedulerName": "volcano",
+            "containers": [{"name": "c", "resources": {"requests": {"cpu": "500m"}}}],
+        },
+    }
+    return msgspec.convert(plain, Pod)
+
+
+def test_a_bare_pod_of_ours_without_a_group_needs_one_p01() -> None:
+    assert needs_group(_bare(), ["volcano"])
+    assert not needs_group(_bare(), ["other"])
+    assert not needs_group(_bare(annotations={keys.GROUP_NAME: "g"}), ["volcano"])
+
+
+def test_a_bare_pod_gets_a_group_that_it_owns_p01_p02() -> None:
+    made = group_for(_bare(annotations={keys.SCHEDULING_QUEUE_NAME: "q"}), {})
+    assert made.name == "podgroup-u1"
+    assert made.body["metadata"]["ownerReferences"][0]["kind"] == "Pod"
+    assert made.body["spec"] == {
+        "minMember": 1,
+        "queue": "q",
+        "minResources": {
+            "count/pods": "1",
+            "cpu": "500m",
+            "pods": "1",
+            "requests.cpu": "500m",
+        },
+    }
+
+
+def test_pods_of_one_owner_share_a_group_with_its_minimum_p02_p03() -> None:
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "o"}
+    pod = _bare(ownerReferences=[{**owner, "controller": True}])
+    annotations = {keys.GROUP_MIN_MEMBER: "2", keys.PREEMPTABLE: "true", "other": "x"}
+    made = group_for(pod, annotations)
+    assert made.name == "podgroup-o"
+    assert made.body["spec"]["minMember"] == 2
+    assert made.body["spec"]["minResources"]["cpu"] == "1"
+    assert made.body["metadata"]["annotations"] == {keys.PREEMPTABLE: "true"}
+    plain = group_for(pod, annotations, inherit=False)
+    assert plain.body["metadata"]["annotations"] == {}
+
+
+def test_the_default_queues_are_made_root_first_ca02() -> None:
+    assert [queue["metadata"]["name"] for queue in missing(())] == ["root", "default"]
+    assert [queue["metadata"]["name"] for queue in missing({"root"})] == ["default"]
+    assert missing({"root", "default"}) == ()
+
+
+def test_a_queue_without_a_state_is_opened_and_others_are_left_q02() -> None:
+    assert state_patch(Queue()) == {"status": {"state": "Open"}}
+    assert state_patch(Queue(status=QueueStatus(state=QueueState.CLOSED))) is None
