@@ -230,6 +230,8 @@ class Session:
 
     def spread(self, columns: list[int]) -> tuple[IntArray, IntArray]:
         """Return distinct columns and how often each occurs."""
+        if len(columns) == 1:
+            return np.array(columns, dtype=np.int64), np.ones(1, dtype=np.int64)
         distinct, counts = np.unique(np.array(columns, dtype=np.int64), return_counts=True)
         return distinct, counts.astype(np.int64)
 
