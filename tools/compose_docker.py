@@ -45,9 +45,8 @@ class Docker(msgspec.Struct, frozen=True, kw_only=True):
     def compose(self, *args: str, timeout_s: float = 900.0) -> bool:
         """Run `docker compose ...` on docker-compose.yml; return whether it succeeded."""
         file = str(ROOT / "docker-compose.yml")
-        return self._run(
-            [self.compose_program, "-f", file, *args], quiet=False, timeout_s=timeout_s
-        )
+        argv = [self.compose_program, "--progress=quiet", "-f", file, *args]
+        return self._run(argv, quiet=False, timeout_s=timeout_s)
 
     def _run(self, argv: Sequence[str], *, quiet: bool, timeout_s: float) -> bool:
         environ = dict(os.environ)

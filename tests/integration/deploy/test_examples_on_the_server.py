@@ -1,0 +1,25 @@
+"""The real API server takes every example as it stands."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pumice.local.control_plane import ControlPlane
+from tests.integration.deploy.conftest import apply
+from tests.support.api import connect
+from tests.support.manifests import ROOT
+
+EXAMPLES = ROOT / "examples"
+CLUSTER_WIDE = {"Queue"}
+
+
+@pytest.mark.parametrize(
+    "path", sorted(EXAMPLES.rglob("*.yaml")), ids=lambda p: str(p.relative_to(EXAMPLES))
+)
+async def test_the_api_server_takes_an_example(guarded_plane: ControlPlane, path: Path) -> None:
+    async with connect(guarded_plane.kubeconfig) as api:
+        for manifest in yaml.safe_load_all(path.read_text()):
+            if manifest["kind"] not in CLUSTER_WIDE:
+                manifest["metadata"].setdefault("namespace", "default")
+            await apply(api, manifest, dryRun="All")
