@@ -1,0 +1,152 @@
+"""A machine of scheduler, binder and cache in slow motion: no pod twice, no node beyond its room.
+
+The truth is what the API server holds. The binder carries intents out when it likes, outcomes and
+facts arrive late, pods come and go, and the scheduler starts anew from what the streams hold.
+"""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from services.scheduler.engine import Replica
+from shared.api import kinds
+from tests.support.cluster import Cluster
+
+ROOM = {"n0": 3000, "n1": 2000}
+SIZE = 1000
+
+
+class World(RuleBasedStateMachine):
+    """Truth, streams in between, and the scheduler's replica."""
+
+    @initialize()
+    def begin(self):
+        self.scheduler = Cluster()
+        self.truth = {}  # pod name → (uid, node)
+        self.bound = {}  # uid → node, for ever
+        self.command = {}  # intent → binds
+        self.outcomes = []  # not yet delivered
+        self.outcome_stream = []  # all of them, as the stream keeps them
+        self.changes = []  # facts of the cache, not yet delivered
+        self.state = {}  # last fact per pod, as the stream keeps it
+        self.made = 0
+        self.tell_the_fixed_facts()
+
+    def tell_the_fixed_facts(self):
+        for name, cpu in ROOM.items():
+            self.scheduler.node(name, cpu=f"{cpu}m")
+        for number in range(3):
+            self.scheduler.group(f"g{number}", min_member=2)
+
+    # --- what users do -----------------------------------------------------------------------
+
+    @rule(group=st.integers(0, 2), index=st.integers(0, 2))
+    def create(self, group, index):
+        name = f"g{group}-{index}"
+        if name not in self.truth:
+            self.made += 1
+            self.truth[name] = (f"uid-{self.made}", "")
+            self.changes.append((name, self.truth[name]))
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.truth)
+    def delete(self, data):
+        name = data.draw(st.sampled_from(sorted(self.truth)))
+        uid, _ = self.truth.pop(name)
+        self.changes.append((name, (uid, None)))
+
+    # --- what the services do ----------------------------------------------------------------
+
+    @rule()
+    def cycle(self):
+        plan = self.scheduler.decide()
+        for number, gang in enumerate(plan.binds):
+            intent = f"{id(self.scheduler)}-{plan.cycle}-{number}"
+            binds = [(bind.pod, bind.uid, bind.node) for bind in gang.binds]
+            self.command[intent] = binds
+            self.scheduler.replica.assume(intent, binds)
+        self.scheduler.replica.adopt(plan)
+
+    @rule()
+    @precondition(lambda self: self.command)
+    def carry_out(self):
+        intent = next(iter(self.command))
+        for key, uid, node in self.command[intent]:
+            name = key.partition("/")[2]
+            held, at = self.truth.get(name, ("", ""))
+            if held != uid:
+                result = "gone"
+            elif at:
+                result = "bound" if at == node else "conflict"
+            else:
+                result = "bound"
+                assert uid not in self.bound, "bound twice"
+                self.bound[uid] = node
+                self.truth[name] = (uid, node)
+                self.changes.append((name, self.truth[name]))
+            self.outcomes.append((intent, key, uid, node, result))
+            self.outcome_stream.append((intent, key, uid, node, result))
+        del self.command[intent]
+
+    @rule(intent_fails=st.booleans())
+    @precondition(lambda self: self.command)
+    def give_up(self, intent_fails):
+        intent = next(reversed(self.command))
+        for key, uid, node in self.command.pop(intent):
+            self.outcomes.append((intent, key, uid, node, "failed"))
+            self.outcome_stream.append((intent, key, uid, node, "failed"))
+
+    @rule()
+    @precondition(lambda self: self.outcomes)
+    def hear_an_outcome(self):
+        intent, _, uid, _, result = self.outcomes.pop(0)
+        self.scheduler.replica.outcome(intent, [(uid, result)])
+
+    @rule()
+    @precondition(lambda self: self.changes)
+    def hear_a_fact(self):
+        name, fact = self.changes.pop(0)
+        self.state[name] = fact
+        self.fold(name, fact)
+
+    def fold(self, name, fact):
+        uid, node = fact
+        if node is None:
+            self.scheduler.delete(kinds.POD, f"ns/{name}", uid=uid)
+        else:
+            group = name.partition("-")[0]
+            self.scheduler.pod(name, group, cpu=f"{SIZE}m", uid=uid, node=node)
+
+    @rule()
+    def start_anew(self):
+        self.scheduler = Cluster()
+        self.scheduler.replica = Replica()
+        self.scheduler.queue("default")
+        self.tell_the_fixed_facts()
+        for name, fact in self.state.items():
+            self.fold(name, fact)
+        for intent, binds in self.command.items():
+            self.scheduler.replica.assume(intent, binds)
+        for intent, key, uid, node, result in self.outcome_stream:
+            if result == "bound" and uid not in self.gone():
+                self.scheduler.replica.assume(intent, [(key, uid, node)])
+        self.outcomes.clear()
+
+    def gone(self):
+        return {uid for uid, node in self.state.values() if node is None}
+
+    # --- what must hold ----------------------------------------------------------------------
+
+    @invariant()
+    def no_node_is_beyond_its_room(self):
+        for name, room in ROOM.items():
+            used = sum(SIZE for _, node in self.truth.values() if node == name)
+            assert used <= room, name
+
+    @invariant()
+    def the_ledger_is_the_sum_of_its_pods(self):
+        assert self.scheduler.replica.audit() == []
+
+
+World.TestCase.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
+TestScheduleBindAndRestart = World.TestCase
