@@ -4,18 +4,27 @@ Cycles follow every change by milliseconds. Between two pods of a gang that are 
 job "waits" for a moment, and its counters change with every pod that starts; written each time,
 that is a storm of statuses that nobody could read (field notes section 2, 8). So a new phase goes
 out at once, and everything else (conditions, counters, sums of queues) when it has been wanted
-for `settle_s` without a break. What is held back is not adopted, so the next cycle wants it
-again: the last word always goes out.
+unchanged for `settle_s`, or, if it keeps changing, for `PATIENCE` times that. What is held back is
+not adopted, so the next cycle wants it again: the last word always goes out.
 """
 
 from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from services.scheduler.engine.plan import Plan, PodGroupStatusWanted
 
+PATIENCE: Final = 10
+
 PhaseOf = Callable[[str], str]
 """Key of a PodGroup to the phase that it shows or was last wanted to show."""
+
+
+class _Wish(NamedTuple):
+    what: object
+    same_since: float
+    any_since: float
 
 
 class Pacing:
@@ -23,17 +32,23 @@ class Pacing:
 
     def __init__(self, settle_s: float) -> None:
         self._settle_s = settle_s
-        self._since: dict[tuple[str, str], float] = {}
+        self._wishes: dict[str, _Wish] = {}
 
     def due(self, plan: Plan, *, now: float, shown: PhaseOf) -> Plan:
         """Return the plan with those statuses that are worth a write now."""
-        since, self._since = self._since, {}
+        before, self._wishes = self._wishes, {}
 
-        def stands(kind: str, uid: str) -> bool:
-            first = since.get((kind, uid), now)
-            if now - first >= self._settle_s:
+        def stands(uid: str, what: object) -> bool:
+            wish = before.get(uid)
+            if wish is None:
+                wish = _Wish(what, now, now)
+            elif wish.what != what:
+                wish = _Wish(what, now, wish.any_since)
+            if now - wish.same_since >= self._settle_s:
                 return True
-            self._since[kind, uid] = first
+            if now - wish.any_since >= PATIENCE * self._settle_s:
+                return True
+            self._wishes[uid] = wish
             return False
 
         def moves_on(group: PodGroupStatusWanted) -> bool:
@@ -41,7 +56,7 @@ class Pacing:
 
         return replace(
             plan,
-            podgroups=tuple(g for g in plan.podgroups if moves_on(g) or stands("podgroup", g.uid)),
-            pods=tuple(p for p in plan.pods if stands("pod", p.uid)),
-            queues=tuple(q for q in plan.queues if stands("queue", q.uid)),
+            podgroups=tuple(g for g in plan.podgroups if moves_on(g) or stands(g.uid, g)),
+            pods=tuple(p for p in plan.pods if stands(p.uid, p.condition)),
+            queues=tuple(q for q in plan.queues if stands(q.uid, q.allocated)),
         )

@@ -32,14 +32,27 @@ def test_a_phase_that_moves_on_is_due_at_once():
     assert pacing.due(plan(groups=[group("Running")]), now=0, shown=shows("Inqueue")).podgroups
 
 
-def test_a_counter_is_due_when_it_has_been_wanted_for_the_time():
+def test_a_counter_is_due_when_it_has_stood_for_the_time():
     pacing = Pacing(1.0)
     running = shows("Running")
     assert not pacing.due(plan(groups=[group("Running", 1)]), now=0, shown=running).podgroups
-    assert not pacing.due(plan(groups=[group("Running", 5)]), now=0.9, shown=running).podgroups
-    due = pacing.due(plan(groups=[group("Running", 9)]), now=1.0, shown=running)
+    assert not pacing.due(plan(groups=[group("Running", 9)]), now=0.9, shown=running).podgroups
+    assert not pacing.due(plan(groups=[group("Running", 9)]), now=1.8, shown=running).podgroups
+    due = pacing.due(plan(groups=[group("Running", 9)]), now=1.9, shown=running)
     assert due.podgroups == (group("Running", 9),)
-    assert not pacing.due(plan(groups=[group("Running", 9)]), now=1.1, shown=running).podgroups
+    assert not pacing.due(plan(groups=[group("Running", 9)]), now=2.0, shown=running).podgroups
+
+
+def test_what_never_stops_changing_is_written_all_the_same():
+    pacing = Pacing(1.0)
+    due = [
+        now
+        for now in range(25)
+        if pacing.due(
+            plan(groups=[group("Running", now)]), now=now * 0.5, shown=shows("Running")
+        ).podgroups
+    ]
+    assert due == [20]
 
 
 def test_a_wait_that_passes_by_itself_is_never_written():
