@@ -36,9 +36,9 @@ def test_a_counter_is_due_when_it_has_stood_for_the_time():
     pacing = Pacing(1.0)
     running = shows("Running")
     assert not pacing.due(plan(groups=[group("Running", 1)]), now=0, shown=running).podgroups
-    assert not pacing.due(plan(groups=[group("Running", 9)]), now=0.9, shown=running).podgroups
-    assert not pacing.due(plan(groups=[group("Running", 9)]), now=1.8, shown=running).podgroups
-    due = pacing.due(plan(groups=[group("Running", 9)]), now=1.9, shown=running)
+    assert not pacing.due(plan(groups=[group("Running", 9)]), now=0.5, shown=running).podgroups
+    assert not pacing.due(plan(groups=[group("Running", 9)]), now=1.25, shown=running).podgroups
+    due = pacing.due(plan(groups=[group("Running", 9)]), now=1.5, shown=running)
     assert due.podgroups == (group("Running", 9),)
     assert not pacing.due(plan(groups=[group("Running", 9)]), now=2.0, shown=running).podgroups
 
