@@ -89,13 +89,13 @@ class JobWorker:
                 self._mailbox.poke_later(key, 0.0)
 
     def _partition_changed(self, partition: int) -> None:
-        for key, record in self._replica.jobs.items():
+        for key in (*self._replica.jobs, *self._replica.oversized):
             if self._ownership.partition(key) != partition:
                 continue
             if self._ownership.owns(key):
                 self._mailbox.poke_later(key, 0.0)
-            else:
-                record.rest()
+            elif key in self._replica.jobs:
+                self._replica.jobs[key].rest()
 
     async def look(self, key: str) -> None:
         """Look at one job and do what it needs. Raises Retryable to be called again later."""
