@@ -55,4 +55,5 @@ def rows(scheduler_names: Collection[str]) -> tuple[Row, ...]:
         Row(kind=kinds.PV),
         Row(kind=kinds.STORAGECLASS),
         Row(kind=kinds.CSINODE),
+        Row(kind=kinds.HYPERNODE),
     )

@@ -74,4 +74,15 @@ CRDS: Final = (
         short_names=("q", "queue-v1beta1"),
         columns=(Column("PARENT", "string", ".spec.parent"),),
     ),
+    Crd(
+        kind=kinds.HYPERNODE,
+        description="HyperNode is a group of nodes that are near to each other in the network.",
+        short_names=("hn",),
+        columns=(
+            Column("Tier", "string", ".spec.tier"),
+            Column("TierName", "string", ".spec.tierName"),
+            Column("NodeCount", "integer", ".status.nodeCount"),
+            Column("Age", "date", ".metadata.creationTimestamp"),
+        ),
+    ),
 )

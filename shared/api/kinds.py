@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from shared.api import batch, bus, core, policy, scheduling, storage
+from shared.api import batch, bus, core, policy, scheduling, storage, topology
 from shared.api.base import View
 
 ViewType = type[View]
@@ -116,6 +116,14 @@ QUEUE: Final = Kind(
     namespaced=False,
     type=scheduling.Queue,
 )
+HYPERNODE: Final = Kind(
+    kind="HyperNode",
+    group="topology.volcano.sh",
+    version="v1alpha1",
+    plural="hypernodes",
+    namespaced=False,
+    type=topology.HyperNode,
+)
 
 KINDS: Final[dict[str, Kind]] = {
     kind.token: kind
@@ -134,6 +142,7 @@ KINDS: Final[dict[str, Kind]] = {
         COMMAND,
         PODGROUP,
         QUEUE,
+        HYPERNODE,
     )
 }
 """Kinds that the cache publishes and others read, by token."""
