@@ -62,6 +62,20 @@ class Reason(NamedTuple):
     resolvable: bool = True
 
 
+class EvictionKind(enum.IntEnum):
+    """Who asks `evictable`: actions that evict for whole gangs, within a queue or across queues."""
+
+    GANG_PREEMPT = 1
+    GANG_RECLAIM = 2
+
+
+class EvictionContext(NamedTuple):
+    """For whom tasks would be evicted: the action and the job that needs room."""
+
+    kind: EvictionKind
+    job: Any
+
+
 class TaskClass(Protocol):
     """Tasks that are equal in everything that placement reads."""
 
@@ -260,6 +274,23 @@ class Hooks(Protocol):
 
     def reclaimable(self, fn: Callable[[Any, Sequence[Any]], Sequence[Any] | None]) -> None:
         """Return which tasks of other queues a task may evict; None abstains (SS06)."""
+
+    def evictable(
+        self, fn: Callable[[EvictionContext, Sequence[Any]], Sequence[Any] | None]
+    ) -> None:
+        """Return which tasks may be evicted for a whole gang; ignores enable flags (SS06 ⚠)."""
+
+    def victim_queue_order(self, fn: Callable[[Any, Any], Any]) -> None:
+        """Order (queue of a victim, queue of the taker): what sorts first is evicted first.
+
+        Ties fall to the next plugin and at last to the reverse of the queue order.
+        """
+
+    def victim_tasks(self, fn: Callable[[Sequence[Any]], Sequence[Any]]) -> None:
+        """Return which of the running tasks should go without anybody waiting for their place.
+
+        The lists of a tier are united; the first tier that names a task decides.
+        """
 
     def predicate(
         self,

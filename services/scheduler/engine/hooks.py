@@ -11,6 +11,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from pumice.plugins import (
     CodeArray,
     Condition,
+    EvictionContext,
     FloatArray,
     IntArray,
     Invalid,
@@ -36,11 +37,15 @@ _FLAGS: Final[Mapping[str, str]] = {
     "preemptive": "enablePreemptive",
     "preemptable": "enablePreemptable",
     "reclaimable": "enableReclaimable",
+    "victim_tasks": "enabledVictim",
     "predicate": "enablePredicate",
     "node_score": "enableNodeOrder",
     "node_rank": "enableNodeOrder",
 }
-"""Extension point → flag (K02). ⚠ job_valid, judged and changed have none (SS07)."""
+"""Extension point → flag (K02).
+
+⚠ job_valid, evictable, victim_queue_order, judged and changed have none (SS07).
+"""
 
 
 OrderKey = tuple[Any, ...]
@@ -105,6 +110,10 @@ class Hooks:
         self.preemptive: Point[Callable[[Queue, Sequence[Task]], bool]] = Point()
         self.preemptable: Point[Callable[[Task, Sequence[Task]], Sequence[Task] | None]] = Point()
         self.reclaimable: Point[Callable[[Task, Sequence[Task]], Sequence[Task] | None]] = Point()
+        self.evictable: Point[Callable[[EvictionContext, Sequence[Task]], Sequence[Task] | None]]
+        self.evictable = Point()
+        self.victim_queue_order: Point[Callable[[Queue, Queue], Any]] = Point()
+        self.victim_tasks: Point[Callable[[Sequence[Task]], Sequence[Task]]] = Point()
         self.predicate: Point[Predicate] = Point()
         self.node_score: Point[Callable[[TaskClass, Rows], FloatArray]] = Point()
         self.node_rank: Point[Rank] = Point()
@@ -178,10 +187,28 @@ class Hooks:
         """Return whom a task may evict from other queues."""
         return victims(self.reclaimable.tiers, reclaimer, candidates)
 
+    def gang_victims(self, context: EvictionContext, candidates: Sequence[Task]) -> list[Task]:
+        """Return whom an action may evict for a whole gang."""
+        return victims(self.evictable.tiers, context, candidates)
+
+    def unwanted(self, running: Sequence[Task]) -> list[Task]:
+        """Return the tasks that should go for nobody's sake, each once, in the order given.
+
+        A tier unites what its plugins name; the first tier that names a task decides.
+        """
+        for tier in self.victim_tasks.tiers:
+            named = {task.uid for fn in tier for task in fn(running)}
+            if named:
+                return [task for task in running if task.uid in named]
+        return []
+
+
+_Taker = TypeVar("_Taker")
+
 
 def victims(
-    tiers: Sequence[Sequence[Callable[[Task, Sequence[Task]], Sequence[Task] | None]]],
-    taker: Task,
+    tiers: Sequence[Sequence[Callable[[_Taker, Sequence[Task]], Sequence[Task] | None]]],
+    taker: _Taker,
     candidates: Sequence[Task],
 ) -> list[Task]:
     """Combine the lists of victims that plugins propose (SS06 ⚠).
@@ -302,6 +329,20 @@ class Registrar:
     def reclaimable(self, fn: Callable[[Any, Sequence[Any]], Sequence[Any] | None]) -> None:
         """Propose victims of other queues."""
         self._add("reclaimable", fn)
+
+    def evictable(
+        self, fn: Callable[[EvictionContext, Sequence[Any]], Sequence[Any] | None]
+    ) -> None:
+        """Propose victims for whole gangs."""
+        self._add("evictable", fn)
+
+    def victim_queue_order(self, fn: Callable[[Any, Any], Any]) -> None:
+        """Order queues of victims."""
+        self._add("victim_queue_order", fn)
+
+    def victim_tasks(self, fn: Callable[[Sequence[Any]], Sequence[Any]]) -> None:
+        """Name tasks that should go."""
+        self._add("victim_tasks", fn)
 
     def predicate(
         self,
