@@ -4,8 +4,10 @@ Cycles follow every change by milliseconds. Between two pods of a gang that are 
 job "waits" for a moment, and its counters change with every pod that starts; written each time,
 that is a storm of statuses that nobody could read (field notes section 2, 8). So a new phase goes
 out at once, and everything else (conditions, counters, sums of queues) when it has been wanted
-unchanged for `settle_s`, or, if it keeps changing, for `PATIENCE` times that. What is held back is
-not adopted, so the next cycle wants it again: the last word always goes out.
+unchanged for `settle_s`, or, if it keeps changing, for `PATIENCE` times that. A pod's condition
+stands longer, `PODS` times: there are many, and those of a gang that is on its way are void a
+moment later. What is held back is not adopted, so the next cycle wants it again: the last word
+always goes out.
 """
 
 from collections.abc import Callable
@@ -16,6 +18,7 @@ from msgspec.structs import replace
 from services.scheduler.engine.plan import Plan, PodGroupStatusWanted
 
 PATIENCE: Final = 10
+PODS: Final = 3
 
 PhaseOf = Callable[[str], str]
 """Key of a PodGroup to the phase that it shows or was last wanted to show."""
@@ -38,15 +41,14 @@ class Pacing:
         """Return the plan with those statuses that are worth a write now."""
         before, self._wishes = self._wishes, {}
 
-        def stands(uid: str, what: object) -> bool:
+        def stands(uid: str, what: object, *, times: int = 1) -> bool:
+            settle_s = self._settle_s * times
             wish = before.get(uid)
             if wish is None:
                 wish = _Wish(what, now, now)
             elif wish.what != what:
                 wish = _Wish(what, now, wish.any_since)
-            if now - wish.same_since >= self._settle_s:
-                return True
-            if now - wish.any_since >= PATIENCE * self._settle_s:
+            if now - wish.same_since >= settle_s or now - wish.any_since >= PATIENCE * settle_s:
                 return True
             self._wishes[uid] = wish
             return False
@@ -57,6 +59,6 @@ class Pacing:
         return replace(
             plan,
             podgroups=tuple(g for g in plan.podgroups if moves_on(g) or stands(g.uid, g)),
-            pods=tuple(p for p in plan.pods if stands(p.uid, p.condition)),
+            pods=tuple(p for p in plan.pods if stands(p.uid, p.condition, times=PODS)),
             queues=tuple(q for q in plan.queues if stands(q.uid, q.allocated)),
         )

@@ -58,11 +58,11 @@ def test_what_never_stops_changing_is_written_all_the_same():
 def test_a_wait_that_passes_by_itself_is_never_written():
     pacing = Pacing(1.0)
     waiting = plan(pods=[PodConditionWanted(key="ns/p", uid="p", condition=WAITS)])
-    for now in (0.0, 0.5, 0.9):
+    for now in (0.0, 1.0, 2.5):
         assert not pacing.due(waiting, now=now, shown=shows("")).pods
-    assert not pacing.due(plan(), now=0.95, shown=shows("")).pods
-    assert not pacing.due(waiting, now=1.5, shown=shows("")).pods
-    assert pacing.due(waiting, now=2.5, shown=shows("")).pods
+    assert not pacing.due(plan(), now=2.75, shown=shows("")).pods
+    assert not pacing.due(waiting, now=4.0, shown=shows("")).pods
+    assert pacing.due(waiting, now=7.0, shown=shows("")).pods
 
 
 def test_a_falling_back_to_pending_waits_like_a_condition():
