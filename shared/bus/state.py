@@ -158,6 +158,12 @@ class StateFollower:
             self.unreadable += 1
             self._log.error("fact_unreadable", subject=message.subject, reason=str(exc))
             return None
+        if fact.kind not in self._kinds:
+            self.unreadable += 1
+            self._log.error(
+                "fact_unreadable", subject=message.subject, reason=f"no such kind: {fact.kind!r}"
+            )
+            return None
         self._delayed.pop(message.subject, None)
         return fact
 

@@ -19,6 +19,7 @@ from shared.contracts import codec
 from shared.contracts.messages import Command
 from shared.contracts.streams import Streams
 from shared.contracts.subjects import Subjects, partition_of
+from shared.contracts.versions import CURRENT, ContractError, UnknownVersion
 from shared.runtime.errors import PumiceError, Retryable
 from shared.runtime.logs import Logger
 
@@ -52,12 +53,23 @@ class PlanPublisher:
         self._desired = bus.publisher(streams.desired.name)
 
     async def unfinished(self) -> list[Command]:
-        """Return the intents that COMMAND still holds, in order per partition."""
+        """Return the intents that COMMAND still holds, in order per partition.
+
+        Raises UnknownVersion for an intent that only a newer binder will execute. One that nobody
+        can read is left out: the binder sets it aside.
+        """
         found = []
         for partition in range(self._partitions):
             subject = self._subjects.command(partition)
             async for message in self._bus.scan(self._streams.command.name, subject):
-                found.append(codec.decode_command(message.payload))  # noqa: PERF401 - async
+                try:
+                    found.append(codec.decode_command(message.payload))
+                except ContractError as error:
+                    if isinstance(error, UnknownVersion) and error.version > CURRENT:
+                        raise
+                    self._log.error(
+                        "command_unreadable", sequence=message.sequence, reason=str(error)
+                    )
         return found
 
     async def last_outcome(self) -> int:
