@@ -1,4 +1,4 @@
-"""HyperNode (topology.volcano.sh): a group of nodes that are near to each other in the network (C09).
+"""HyperNode (topology.volcano.sh): nodes that are near to each other in the network (C09).
 
 A HyperNode of the lowest tier names nodes, one of a higher tier names HyperNodes; together they are
 a forest. `shared.model.hypernodes` makes the forest, this module only says what an object may
@@ -119,5 +119,3 @@ class HyperNode(View, frozen=True, kw_only=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: Annotated[HyperNodeSpec, doc("Desired state.")] = HyperNodeSpec(tier=0)
     status: Annotated[HyperNodeStatus, doc("Observed state.")] = HyperNodeStatus()
-
-

@@ -1,0 +1,132 @@
+"""One attempt at a job or subgroup: tasks in order until it is ready or nothing fits (A03)."""
+
+from collections import deque
+from itertools import islice, takewhile
+
+from services.scheduler.engine.failures import need_continue
+from services.scheduler.engine.records import Job, Queue, Task
+from services.scheduler.engine.session import Session
+
+Worklist = deque[Task]
+
+
+class Turn:
+    """One attempt at one job."""
+
+    def __init__(self, session: Session, queue: Queue, job: Job, tasks: Worklist) -> None:
+        self._session = session
+        self._queue = queue
+        self._job = job
+        self._tasks = tasks
+        self._failed = session.failures(job)
+
+    def run(self) -> bool:
+        """Place tasks until the job is ready; return whether it was committed."""
+        session, job = self._session, self._job
+        position = session.journal.position
+        with session.trial() as keep:
+            self._place()
+            if session.hooks.missing(job) == 0:
+                keep()
+                session.commit(job, position)
+                return True
+            if session.hooks.pipelined(job):
+                keep()
+        return False
+
+    def _place(self) -> None:
+        session, job, tasks = self._session, self._job, self._tasks
+        while tasks:
+            run = self._next_run()
+            head = run[0]
+            allowed = session.hooks.allowed(self._queue, head.shape, len(run))
+            if allowed == 0:
+                session.explain(job, "quota", self._no_share(head))
+                self._skip(self._equals())
+                continue
+            if head.gated:
+                session.explain(job, "gang", f"pod {head.name} has scheduling gates")
+                self._skip(self._equals())
+                continue
+            if head.role and head.role in self._failed_roles():
+                self._skip(self._equals())
+                continue
+            if not self._place_run(run[:allowed]):
+                failure = session.fail(job, self._equals())
+                session.explain(job, "predicate", failure.text(), failure)
+                self._skip(self._equals())
+                if not self._goes_on():
+                    break
+                continue
+            if self._missing() == 0:
+                break
+
+    def _missing(self) -> int:
+        """Return how many tasks are still needed at least; 0 ends the turn."""
+        return self._session.hooks.missing(self._job)
+
+    def _failed_roles(self) -> set[str]:
+        """Return the roles of which no further task is looked at."""
+        return self._failed.roles
+
+    def _goes_on(self) -> bool:
+        """Tell whether other roles may still do after one failed."""
+        return need_continue(self._job, self._failed.roles)
+
+    def _no_share(self, task: Task) -> str:
+        """Say that the queue may not have more, and of what the whole cluster has too little."""
+        session = self._session
+        left = session.total - session.ledger.total_used()
+        short = [
+            name
+            for name, asked, free in zip(session.resources, task.shape.request, left, strict=False)
+            if asked > free and name != "pods"
+        ]
+        text = f"queue {self._queue.name} has no share left for {task.name}"
+        return f"{text}: insufficient {', '.join(short)}" if short else text
+
+    def _equals(self, limit: int | None = None) -> list[Task]:
+        """Return the tasks at the head that share class and role: what one's fate says of all."""
+        head = self._tasks[0]
+        alike = takewhile(
+            lambda task: (
+                task.shape is head.shape
+                and task.role == head.role
+                and task.nominated == head.nominated
+                and task.gated == head.gated
+            ),
+            self._tasks,
+        )
+        return list(islice(alike, limit))
+
+    def _next_run(self) -> list[Task]:
+        """Return as many equal tasks as the job lacks, at least one."""
+        return self._equals(max(1, self._missing()))
+
+    def _skip(self, tasks: list[Task]) -> None:
+        for _ in tasks:
+            self._tasks.popleft()
+
+    def _place_run(self, run: list[Task]) -> bool:
+        """Place some of these equal tasks; return whether any could be."""
+        session = self._session
+        for waiting in (False, True):
+            columns = self._columns(run, waiting=waiting)
+            if columns:
+                placed = run[: len(columns)]
+                self._skip(placed)
+                session.place(self._job, placed, columns, waiting=waiting)
+                return True
+        return False
+
+    def _columns(self, run: list[Task], *, waiting: bool) -> list[int]:
+        session, head = self._session, run[0]
+        if head.nominated:
+            column = session.replica.nodes.column(head.nominated)
+            candidates = session.candidates(head.shape)
+            if column >= 0 and candidates.future[column]:
+                # The node that was cleared for this task comes first; try no other in this round.
+                fits = candidates.future if waiting else candidates.idle
+                return [column] if fits[column] else []
+            run = run[:1]
+        return session.choose(head.shape, len(run), waiting=waiting)
