@@ -15,7 +15,7 @@ from services.controller.adapters.replica import KINDS, Replica, Touched
 from services.controller.adapters.shares import Shares, StreamDeclarer
 from services.controller.adapters.writer import Writer
 from services.controller.metrics import ControllerMetrics
-from services.controller.settings import ControllerSettings, idle_flags
+from services.controller.settings import ControllerSettings
 from shared.bus.announcer import Announcer
 from shared.bus.lease import Lease
 from shared.bus.members import Members
@@ -27,6 +27,7 @@ from shared.contracts.subjects import Subjects
 from shared.kube.client import Kube
 from shared.kube.config import connect
 from shared.runtime.backoff import Backoff
+from shared.runtime.inherited import idle_flags
 from shared.runtime.mailbox import Mailbox
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part

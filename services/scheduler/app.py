@@ -23,12 +23,15 @@ from shared.bus.state import StateFollower
 from shared.contracts.streams import streams
 from shared.contracts.subjects import Subjects
 from shared.runtime.backoff import Backoff
+from shared.runtime.inherited import idle_flags
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part
 
 
 async def build(settings: SchedulerSettings, ctx: Context) -> Sequence[Part]:
     """Return the parts of the scheduler."""
+    if idle := idle_flags(settings):
+        ctx.log.warning("flags_without_effect", flags=idle)
     subjects = Subjects(cluster=settings.cluster)
     declared = streams(settings.cluster)
     bus = from_settings(

@@ -5,11 +5,11 @@ from typing import Annotated
 from msgspec import Meta
 
 from shared.contracts.streams import PARTITIONS
-from shared.runtime.common import CommonSettings
+from shared.runtime.inherited import InheritedSettings, inert
 from shared.runtime.values import Seconds
 
 
-class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
+class SchedulerSettings(InheritedSettings, frozen=True, kw_only=True):
     """What the scheduler can be told."""
 
     scheduler_name: Annotated[
@@ -36,9 +36,6 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
             ge=0,
         ),
     ] = Seconds(1.0)
-    default_queue: Annotated[
-        str, Meta(description="queue of PodGroups that name none", min_length=1)
-    ] = "default"
     seed: Annotated[
         int, Meta(description="chooses among nodes of equal score; 0: the first in order")
     ] = 0
@@ -48,3 +45,16 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
     gang_message: Annotated[
         int, Meta(description="most binds in one message; a larger gang is split", ge=1)
     ] = 500
+    default_queue: Annotated[str, inert("the API server fills in the queue")] = "default"
+    priority_class: Annotated[bool, inert("priority classes always count")] = True
+    resync_period: Annotated[Seconds, inert("the cache compares by itself")] = Seconds(0.0)
+    resource_sync_timeout: Annotated[Seconds, inert("readiness says what is missing")] = Seconds(
+        60.0
+    )
+    kube_api_qps: Annotated[float, inert("the scheduler never talks to the API server")] = 2000.0
+    kube_api_burst: Annotated[int, inert("the scheduler never talks to the API server")] = 2000
+    minimum_feasible_nodes: Annotated[int, inert("all nodes are looked at")] = 100
+    minimum_percentage_nodes_to_find: Annotated[int, inert("all nodes are looked at")] = 5
+    percentage_nodes_to_find: Annotated[int, inert("all nodes are looked at")] = 0
+    node_worker_threads: Annotated[int, inert("facts are folded in one thread")] = 20
+    enable_pprof: Annotated[bool, inert("a Python process has other profilers")] = False

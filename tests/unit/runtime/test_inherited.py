@@ -1,0 +1,18 @@
+"""Volcano's flags that mean nothing here are accepted and named."""
+
+from shared.runtime.inherited import InheritedSettings, idle_flags
+from shared.runtime.settings import load
+
+
+def given(*argv: str) -> InheritedSettings:
+    return load(InheritedSettings, service="test", argv=argv, environ={})
+
+
+def test_a_flag_that_was_given_is_named_with_the_reason():
+    idle = idle_flags(given("--leader-elect=false", "--feature-gates=ResourceTopology=true"))
+    assert set(idle) == {"--leader-elect", "--feature-gates"}
+    assert "leases on NATS" in idle["--leader-elect"]
+
+
+def test_defaults_and_flags_with_effect_are_not_named():
+    assert idle_flags(given("--log-level=debug", "--leader-elect=true")) == {}
