@@ -22,6 +22,7 @@ from pumice.local.process import tail
 from pumice.local.services import SERVICES
 from pumice.local.stack import StackOptions
 from pumice.local.state import Order, State
+from shared.model import quantity
 
 _LOOK_S: Final = 0.1
 
@@ -29,8 +30,12 @@ _LOOK_S: Final = 0.1
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("--nodes", type=_count, default=3, help="fake nodes to add (default 3)")
-    parser.add_argument("--cpu", default="8", help="CPUs of each fake node (default 8)")
-    parser.add_argument("--memory", default="32Gi", help="memory of each (default 32Gi)")
+    parser.add_argument(
+        "--cpu", type=_quantity, default="8", help="CPUs of each fake node (default 8)"
+    )
+    parser.add_argument(
+        "--memory", type=_quantity, default="32Gi", help="memory of each (default 32Gi)"
+    )
     parser.add_argument(
         "--kubeconfig-out", type=Path, metavar="FILE", help="write a kubeconfig there as well"
     )
@@ -63,6 +68,16 @@ def _count(text: str) -> int:
     if number < 0:
         raise argparse.ArgumentTypeError("must not be negative")
     return number
+
+
+def _quantity(text: str) -> str:
+    try:
+        positive = quantity.milli(text) > 0
+    except quantity.BadQuantity as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    if not positive:
+        raise argparse.ArgumentTypeError(f"{text} is not more than 0")
+    return text
 
 
 async def run(args: argparse.Namespace) -> int:

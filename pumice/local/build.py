@@ -78,8 +78,24 @@ async def ensure(
     async with exclusive(lock, purpose="builds the parts", report=report):
         modules = _to_build(find_all(names, environ))  # the holder before us may have built them
         if modules:
-            await _build(modules, find_go(environ), report, environ)
+            await _build(modules, _go_for(modules, environ), report, environ)
     return require(names, environ)
+
+
+def _go_for(modules: Sequence[Module], environ: Mapping[str, str]) -> Go:
+    """Return the toolchain; LocalError names what is missing and where it was looked for."""
+    try:
+        return find_go(environ)
+    except LocalError as error:
+        missing = [
+            f"{part.name} {part.version}"
+            for part in PARTS.values()
+            if part.module in {module.name for module in modules}
+        ]
+        places = "KUBEBUILDER_ASSETS, PATH, our cache"
+        raise LocalError(
+            f"not found: {', '.join(missing)} (looked in {places}); {error}"
+        ) from error
 
 
 def _to_build(found: Mapping[str, Found]) -> list[Module]:

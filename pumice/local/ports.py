@@ -6,6 +6,7 @@ from typing import Final
 from pumice.local.errors import LocalError
 
 LOOPBACK: Final = "127.0.0.1"
+_LAST_PORT: Final = 65535
 
 
 def free_port() -> int:
@@ -23,6 +24,8 @@ def claim(port: int, *, owner: str, flag: str) -> int:
     """
     if port == 0:
         return free_port()
+    if not 0 < port <= _LAST_PORT:
+        raise LocalError(f"{flag}: {port} is no port: give one from 1 to {_LAST_PORT}")
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

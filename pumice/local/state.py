@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import IO, Any, Final, Literal
 
 import msgspec
 
@@ -89,9 +89,8 @@ def is_data_directory(directory: Path) -> bool:
 
 @contextmanager
 def held(directory: Path) -> Iterator[None]:
-    """Hold the cluster of `directory`. Raises LocalError when another process does."""
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with (directory / _LOCK).open("a") as file:
+    """Hold the cluster of `directory`; LocalError when another does or it cannot be written to."""
+    with _lock_file(directory) as file:
         try:
             fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -100,6 +99,15 @@ def held(directory: Path) -> Iterator[None]:
                 " see `pumice status`, stop it with `pumice down`"
             ) from error
         yield
+
+
+def _lock_file(directory: Path) -> IO[str]:
+    try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return (directory / _LOCK).open("a")
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise LocalError(f"--data-dir: cannot use {directory}: {reason}") from error
 
 
 def is_held(directory: Path) -> bool:

@@ -231,7 +231,8 @@ class NatsBus:
         self._keeper.poke()
 
     def _on_error(self, error: str) -> None:
-        self._log.warning("nats_error", error=error)
+        if self._connection.current is not None:  # a failed attempt is told once, by the connection
+            self._log.warning("nats_error", error=error)
         self._replies.refused(error)
 
     def _name(self, what: str) -> str:

@@ -3,6 +3,7 @@
 import pytest
 
 from pumice.cli import main as cli
+from pumice.local import golang
 
 
 @pytest.mark.parametrize("words", [["--help"], ["-h"], ["help"]], ids=" ".join)
@@ -62,3 +63,43 @@ def test_a_directory_of_somebody_else_is_not_purged(tmp_path, capsys):
     assert cli.main(["down", "--purge", "--data-dir", str(tmp_path)]) == 1
     assert "was not made by `pumice up`" in capsys.readouterr().err
     assert (tmp_path / "precious").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--port", "99999"], "--port: 99999 is no port"),
+        (["--data-dir", "/proc/nowhere"], "--data-dir: cannot use /proc/nowhere"),
+        (["--data-dir", "/dev/null"], "--data-dir: cannot use /dev/null"),
+    ],
+    ids=["port", "unwritable", "no-directory"],
+)
+def test_what_up_cannot_use_is_one_line(words, message, tmp_path, capsys):
+    assert cli.main(["up", "--data-dir", str(tmp_path / "cluster"), *words]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert message in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [["--cpu", "lots"], ["--memory", "-1Gi"]], ids=" ".join)
+def test_an_amount_that_is_none_is_refused_by_its_flag(words, capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["up", f"{words[0]}={words[1]}"])
+    assert ended.value.code == 2
+    assert f"argument {words[0]}" in capsys.readouterr().err
+
+
+def test_missing_programs_are_named_with_where_they_were_looked_for(tmp_path, monkeypatch, capsys):
+    for name, value in (
+        ("KUBEBUILDER_ASSETS", tmp_path / "assets"),
+        ("PATH", tmp_path / "bin"),
+        ("XDG_CACHE_HOME", tmp_path / "cache"),
+    ):
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.setattr(golang, "WHEEL", "no-such-wheel")
+    assert cli.main(["up", "--data-dir", str(tmp_path / "cluster")]) == 1
+    error = capsys.readouterr().err
+    assert all(name in error for name in ("kube-apiserver", "etcd", "kwok", "KUBEBUILDER_ASSETS"))
+    assert "pip install" in error
+    assert error.count("\n") == 1
