@@ -233,6 +233,9 @@ class Hooks(Protocol):
     at last to age and uid (SS09).
     """
 
+    def enabled(self, flag: str) -> bool:
+        """Tell whether a flag of the plugin is set, spelled as in the configuration (K02)."""
+
     def job_valid(self, fn: Callable[[Any], Invalid | None]) -> None:
         """Refuse jobs that cannot be scheduled at all; ignores the enable flag (SS07 ⚠)."""
 

@@ -5,8 +5,16 @@ from typing import Any, Final
 
 from pumice.plugins import Arguments
 from services.scheduler.engine.session import Session
-from services.scheduler.policy.actions import allocate, backfill, enqueue
+from services.scheduler.policy.actions import (
+    allocate,
+    backfill,
+    enqueue,
+    preempt,
+    reclaim,
+    shuffle,
+)
 from services.scheduler.policy.plugins.binpack import Binpack
+from services.scheduler.policy.plugins.capacity import Capacity
 from services.scheduler.policy.plugins.conformance import Conformance
 from services.scheduler.policy.plugins.drf import Drf
 from services.scheduler.policy.plugins.gang import Gang
@@ -23,6 +31,9 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "enqueue": enqueue.execute,
     "allocate": allocate.execute,
     "backfill": backfill.execute,
+    "preempt": preempt.execute,
+    "reclaim": reclaim.execute,
+    "shuffle": shuffle.execute,
 }
 
 PLUGINS: Final[Mapping[str, Callable[[Arguments], Any]]] = {
@@ -33,6 +44,7 @@ PLUGINS: Final[Mapping[str, Callable[[Arguments], Any]]] = {
     "drf": Drf,
     "predicates": Predicates,
     "proportion": Proportion,
+    "capacity": Capacity,
     "nodeorder": NodeOrder,
     "binpack": Binpack,
 }

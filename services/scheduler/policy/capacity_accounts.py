@@ -1,0 +1,235 @@
+"""Accounts of queues for the plugin capacity: a tree, or one level; pure arithmetic (PL06).
+
+An account holds what its queue and all queues below it have and want. In the flat form every queue
+that owns jobs has one; in the hierarchical form every queue has one, `root` above all.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import numpy as np
+
+from pumice.plugins import FloatArray, IntArray
+from services.scheduler.engine.dimensions import CPU_DIM, MEMORY_DIM
+from services.scheduler.engine.records import Queue
+from services.scheduler.policy.shares import dominant_share, exceeded, is_empty
+from shared.api.scheduling import ROOT_QUEUE
+
+_NATIVE: Final = (CPU_DIM, MEMORY_DIM)
+
+
+class Account:
+    """What one queue holds, wants, deserves and may have, in this session."""
+
+    __slots__ = (
+        "allocated",
+        "ancestors",
+        "capability",
+        "children",
+        "deserved",
+        "deserves",
+        "elastic",
+        "guarantee",
+        "inqueue",
+        "limit",
+        "name",
+        "request",
+    )
+
+    def __init__(self, queue: Queue, size: int) -> None:
+        """Take a queue's own words; `size` is the length of an amounts array."""
+        self.name = queue.name
+        self.deserved: FloatArray = queue.deserved.astype(np.float64)
+        self.guarantee: IntArray = queue.guarantee
+        self.allocated, self.request, self.inqueue, self.elastic = np.zeros((4, size), np.int64)
+        self.capability: FloatArray = np.full(size, np.inf)
+        """What the queue states, or a parent does for it; infinite where nobody does."""
+        self.limit: FloatArray = np.zeros(size)
+        """What it can have at most: its capability, less what others are guaranteed."""
+        self.ancestors: tuple[Account, ...] = ()
+        """From `root` down to the parent."""
+        self.children: list[Account] = []
+        self.deserves = False
+
+    def settle(self) -> None:
+        """Note whether the queue deserves anything, once `deserved` is final."""
+        self.deserves = not is_empty(self.deserved)
+
+    @property
+    def share(self) -> float:
+        """The largest allocated/deserved; ⚠ 1 for a queue that deserves nothing (PL06)."""
+        return dominant_share(self.allocated, self.deserved) if self.deserves else 1.0
+
+    @property
+    def rank(self) -> tuple[float, bool]:
+        """Smaller is served first: by share, of equal ones those that deserve something."""
+        return self.share, not self.deserves
+
+    def line(self) -> Iterator["Account"]:
+        """Return the account and all above it, from below."""
+        yield self
+        yield from reversed(self.ancestors)
+
+    def book(self, sums: IntArray) -> None:
+        """Add what jobs of the queue hold, want, reserve and could give back."""
+        for account in self.line():
+            account.allocated = account.allocated + sums[0]
+            account.request = account.request + sums[1]
+            account.inqueue = account.inqueue + sums[2]
+            account.elastic = account.elastic + sums[3]
+
+    def hold(self, amounts: IntArray) -> None:
+        """Add what was placed, or take back with negative amounts."""
+        for account in self.line():
+            account.allocated = account.allocated + amounts
+
+    def reserve(self, amounts: IntArray) -> None:
+        """Add what a job reserves by entering the queue."""
+        for account in self.line():
+            account.inqueue = account.inqueue + amounts
+
+    def ancestor(self, level: int) -> "Account | None":
+        """Return the account `level` above, 1 being the parent."""
+        return self.ancestors[-level] if level <= len(self.ancestors) else None
+
+    def near(self, levels: int) -> Iterator["Account"]:
+        """Return the accounts up to `levels` above, from below, without `root`."""
+        for account in reversed(self.ancestors[max(0, len(self.ancestors) - levels) :]):
+            if account.name != ROOT_QUEUE:
+                yield account
+
+
+Accounts = dict[str, Account]
+
+
+def flat(
+    queues: Mapping[str, Queue],
+    sums: Mapping[str, IntArray],
+    total: IntArray,
+    dims: Mapping[str, Mapping[int, int]],
+) -> Accounts:
+    """Return an account per queue that owns jobs.
+
+    `sums` are allocated, request, inqueue and elastic per queue, `dims` the stated capabilities by
+    dimension.
+    """
+    guaranteed = sum((q.guarantee for q in queues.values()), start=np.zeros_like(total))
+    known = (total > 0) | (guaranteed > 0)
+    accounts = {}
+    for name, booked in sums.items():
+        account = accounts[name] = Account(queues[name], len(total))
+        account.book(booked)
+        for dim, amount in dims[name].items():
+            account.capability[dim] = amount
+        limit = (exceeded(total, guaranteed) + account.guarantee).astype(np.float64)
+        account.limit = np.minimum(limit, account.capability)
+        capped = np.where(known, np.minimum(account.deserved, account.limit), account.deserved)
+        account.deserved = np.maximum(capped, account.guarantee)
+        account.settle()
+    return accounts
+
+
+def tree(
+    queues: Mapping[str, Queue],
+    sums: Mapping[str, IntArray],
+    total: IntArray,
+    dims: Mapping[str, Mapping[int, int]],
+) -> Accounts | None:
+    """Return an account per queue, or None when the hierarchy cannot be scheduled by (PL06).
+
+    It cannot when `root` or a parent is missing, parents form a ring, or a queue has both
+    children and jobs: pods are submitted to leaves only.
+    """
+    accounts = {name: Account(queue, len(total)) for name, queue in queues.items()}
+    if ROOT_QUEUE not in accounts or not _connect(accounts, queues):
+        return None
+    for name, booked in sums.items():
+        if accounts[name].children:
+            return None
+        accounts[name].book(booked)
+    root = accounts[ROOT_QUEUE]
+    _open_root(root, total, dims[ROOT_QUEUE])
+    _descend(root, dims)
+    for account in accounts.values():
+        account.settle()
+    return accounts
+
+
+def _connect(accounts: Accounts, queues: Mapping[str, Queue]) -> bool:
+    """Tell every account its ancestors; False when a chain of parents does not end at `root`."""
+    for name, account in accounts.items():
+        chain: list[Account] = []
+        seen = {name}
+        at = name
+        while at != ROOT_QUEUE:
+            at = queues[at].parent or ROOT_QUEUE
+            if at in seen or at not in accounts:
+                return False
+            seen.add(at)
+            chain.append(accounts[at])
+        account.ancestors = tuple(reversed(chain))
+        if chain:
+            chain[0].children.append(account)
+    return True
+
+
+def _open_root(root: Account, total: IntArray, stated: Mapping[int, int]) -> None:
+    """Give `root` its limit: what it states, else everything that the cluster knows of."""
+    root.limit = np.zeros(len(total))
+    if stated:
+        root.capability[list(_NATIVE)] = 0.0
+        for dim, amount in stated.items():
+            root.capability[dim] = root.limit[dim] = amount
+        return
+    known = total > 0
+    known[list(_NATIVE)] = True
+    root.limit[known] = np.inf
+
+
+def _descend(account: Account, dims: Mapping[str, Mapping[int, int]]) -> None:
+    """Settle guarantees, deserved amounts and limits below an account."""
+    children = account.children
+    size = len(account.limit)
+    for child in children:
+        child.deserved = np.maximum(child.deserved, child.guarantee)
+        child.capability = account.capability.copy()
+        for dim, amount in dims[child.name].items():
+            child.capability[dim] = amount
+    guaranteed = sum((c.guarantee for c in children), start=np.zeros(size, np.int64))
+    if account.name == ROOT_QUEUE:
+        account.guarantee = guaranteed
+        account.deserved = sum((c.deserved for c in children), start=np.zeros(size))
+    for child in children:
+        limit = np.maximum(account.limit - guaranteed, 0) + child.guarantee
+        child.limit = np.minimum(limit, child.capability)
+        _descend(child, dims)
+
+
+# --- relations between queues ----------------------------------------------------------------
+
+
+def kinship(left: Account, right: Account) -> int:
+    """Return how far down two queues have the same ancestors: 0 when only `root`, or nothing."""
+    level = 0
+    for at, (one, other) in enumerate(zip(left.ancestors, right.ancestors, strict=False)):
+        if one is not other:
+            break
+        level = at
+    return level
+
+
+def compare(left: Account, right: Account) -> int:
+    """Return -1, 0 or 1: which of two queues of a tree is served first.
+
+    Leaves go before others. Two leaves are compared by the branches in which they part.
+    """
+    if bool(left.children) != bool(right.children):
+        return 1 if left.children else -1
+    if not left.children:
+        below = kinship(left, right) + 1
+        left, right = _branch(left, below), _branch(right, below)
+    return (left.rank > right.rank) - (left.rank < right.rank)
+
+
+def _branch(account: Account, level: int) -> Account:
+    return account.ancestors[level] if level < len(account.ancestors) else account

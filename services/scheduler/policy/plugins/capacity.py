@@ -1,0 +1,272 @@
+"""capacity (PL06): queues have what they deserve, are guaranteed and may have at most.
+
+With `enableHierarchy` queues form a tree: jobs are submitted to its leaves, limits hold on every
+level, and `ancestorReclaimLevel` lets a branch take back what its parents deserve.
+
+⚠ There is no Overused: a queue beyond what it deserves goes on taking what is free. ⚠ A queue that
+deserves nothing is best effort: its share is always 1.
+"""
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pumice.plugins import (
+    PERMIT,
+    Arguments,
+    EvictionContext,
+    EvictionKind,
+    Hooks,
+    IntArray,
+    Opinion,
+    Vote,
+)
+from services.scheduler.engine.dimensions import PODS_DIM
+from services.scheduler.engine.records import Job, Queue, Task
+from services.scheduler.engine.session import Session
+from services.scheduler.engine.shapes import TaskClass
+from services.scheduler.policy.arguments import integer
+from services.scheduler.policy.capacity_accounts import (
+    Account,
+    Accounts,
+    compare,
+    flat,
+    kinship,
+    tree,
+)
+from services.scheduler.policy.plugins.proportion import measure
+from services.scheduler.policy.reservations import without_gated
+from services.scheduler.policy.shares import exceeding_of, room_for
+from services.scheduler.policy.victim_order import in_order
+from shared.model.resources import EPSILON
+
+_NOT_READY = Opinion(Vote.REJECT, "the hierarchy of queues is not sound")
+_NOT_A_LEAF = Opinion(Vote.REJECT, "jobs can enter queues without children only")
+
+
+class Capacity:
+    """Sharing between queues by stated amounts."""
+
+    name = "capacity"
+
+    def __init__(self, arguments: Arguments) -> None:
+        """Take `ancestorReclaimLevel`; below 0 it is 0."""
+        self._levels = max(0, integer(arguments, "ancestorReclaimLevel", 0))
+        self._accounts: Accounts = {}
+        self._ready = True
+        self._hierarchy = False
+
+    def contribute(self, hooks: Hooks, cluster: Session) -> None:
+        """Add the sharing rules."""
+        self._cluster = cluster
+        self._hierarchy = hooks.enabled("enableHierarchy")
+        self._open()
+        if self._ready:
+            hooks.queue_order(self._place)
+            if self._hierarchy:
+                hooks.victim_queue_order(self._far_first)
+        hooks.allocatable(self._allocatable)
+        hooks.preemptive(self._preemptive)
+        hooks.reclaimable(self._reclaimable)
+        hooks.evictable(self._evictable)
+        hooks.job_enqueueable(self._enqueueable)
+        hooks.job_enqueued(self._enqueued)
+        hooks.changed(self._changed)
+
+    def _open(self) -> None:
+        cluster = self._cluster
+        queues = cluster.replica.jobs.queues
+        index = cluster.replica.dimensions.index
+        dims = {
+            name: {index(resource): amount for resource, amount in queue.capability.items()}
+            for name, queue in queues.items()
+        }
+        sums = cluster.rollup(measure).sums()
+        if not self._hierarchy:
+            self._accounts = flat(queues, sums, cluster.total, dims)
+            return
+        accounts = tree(queues, sums, cluster.total, dims)
+        self._ready = accounts is not None
+        self._accounts = accounts or {}
+
+    # --- orders ------------------------------------------------------------------------------
+
+    def _place(self, queue: Queue) -> tuple[Any, ...]:
+        account = self._accounts.get(queue.name)
+        if account is None:
+            return (-queue.priority, 0.0, False)
+        if self._hierarchy:
+            return (-queue.priority, _BY_BRANCH(account))
+        return (-queue.priority, *account.rank)
+
+    def _far_first(self, queue: Queue, taker: Queue) -> int:
+        """Order victims' queues: those that share most ancestors with the taker give first."""
+        return -kinship(self._accounts[queue.name], self._accounts[taker.name])
+
+    # --- limits ------------------------------------------------------------------------------
+
+    def _allocatable(self, queue: Queue, shape: TaskClass, count: int) -> int:
+        if not queue.is_open or not self._ready:
+            return 0
+        account = self._accounts[queue.name]
+        if account.children:
+            return 0
+        for level in account.line():
+            count = room_for(level.limit, level.allocated, shape.request, count)
+        return count
+
+    def _enqueueable(self, job: Job) -> Opinion:
+        if not self._ready:
+            return _NOT_READY
+        account, queue = self._accounts[job.queue], self._cluster.queue(job.queue)
+        if account.children:
+            return _NOT_A_LEAF
+        if queue is None or not queue.is_open:
+            return Opinion(Vote.REJECT, f"queue {job.queue} is not open")
+        if job.min_resources is None:
+            return PERMIT
+        for level in account.line():
+            then = job.min_resources + level.allocated + level.inqueue - level.elastic
+            short = exceeding_of(then, level.limit, job.min_resources)
+            if short:
+                names = ", ".join(f"insufficient {self._cluster.resources[dim]}" for dim in short)
+                return Opinion(Vote.REJECT, f"queue resource quota insufficient: {names}")
+        return PERMIT
+
+    def _enqueued(self, job: Job) -> None:
+        account = self._accounts.get(job.queue)
+        if account is not None and job.min_resources is not None:
+            account.reserve(without_gated(job, job.min_resources))
+
+    def _changed(self, job: Job, shape: TaskClass, count: int) -> None:
+        account = self._accounts.get(job.queue)
+        if account is not None:
+            account.hold(count * shape.request)
+
+    # --- taking from others ------------------------------------------------------------------
+
+    def _preemptive(self, queue: Queue, tasks: Sequence[Task]) -> bool:
+        account = self._accounts.get(queue.name)
+        if not self._ready or not queue.is_open or account is None:
+            return False
+        request = sum((t.shape.request for t in tasks), start=np.zeros_like(account.allocated))
+        if exceeding_of(account.allocated + request, account.limit, request):
+            return False
+        levels = self._levels if self._hierarchy else 0
+        return any(_within_deserved(level, request) for level in (account, *account.near(levels)))
+
+    def _reclaimable(self, taker: Task, candidates: Sequence[Task]) -> list[Task]:
+        own = self._cluster.job_of(taker)
+        asking = self._accounts.get(own.queue) if own else None
+        if not self._ready or asking is None:
+            return []
+        held: dict[str, IntArray] = {}
+        victims = []
+        for task in in_order(self._cluster, candidates, taker):
+            job = self._cluster.job_of(task)
+            account = self._accounts.get(job.queue) if job else None
+            if account is not None and self._may_take(taker, asking, task, account, held):
+                victims.append(task)
+        return victims
+
+    def _may_take(
+        self,
+        taker: Task,
+        asking: Account,
+        task: Task,
+        account: Account,
+        held: dict[str, IntArray],
+    ) -> bool:
+        """Tell whether one task may be taken, and if so, book it out of `held`."""
+        request = task.shape.request
+        if not _in_common(request, taker.shape.request):
+            return False
+        left = held.get(account.name, account.allocated)
+        if not _keeps_guarantee(account, left - request):
+            return False
+        levels = self._levels if self._hierarchy else 0
+        if not _names_some(request, account.deserved):
+            related = set(map(id, asking.near(levels))) & set(map(id, account.near(levels)))
+            if related and not _names_some(taker.shape.request, asking.deserved):
+                return False
+        elif not _exceeds_deserved(left, account, request):
+            return False
+        checked = _apart(asking, account, levels)
+        for level in checked:
+            if _names_some(request, level.deserved) and not _exceeds_deserved(
+                held.get(level.name, level.allocated), level, request
+            ):
+                return False
+        for level in (account, *checked):
+            held[level.name] = held.get(level.name, level.allocated) - request
+        return True
+
+    def _evictable(
+        self, context: EvictionContext, candidates: Sequence[Task]
+    ) -> Sequence[Task] | None:
+        if context.kind is EvictionKind.GANG_PREEMPT:
+            return candidates
+        if not self._ready:
+            return []
+        held: dict[str, IntArray] = {}
+        victims = []
+        for task in candidates:
+            job = self._cluster.job_of(task)
+            account = self._accounts.get(job.queue) if job else None
+            if account is None:
+                continue
+            request = task.shape.request
+            left = held.get(account.name, account.allocated)
+            if _keeps_guarantee(account, left - request) and (
+                not _names_some(request, account.deserved)
+                or _exceeds_deserved(left, account, request)
+            ):
+                held[account.name] = left - request
+                victims.append(task)
+        return victims
+
+
+_BY_BRANCH = functools.cmp_to_key(compare)
+"""Compares two queues of a tree as they stand when they are compared, not when they queued up."""
+
+
+def _apart(asking: Account, account: Account, levels: int) -> list[Account]:
+    """Return the accounts above a victim's that the taker does not have at the same level."""
+    found = []
+    for level in range(1, levels + 1):
+        above = account.ancestor(level)
+        if above is not None and above.ancestors and above is not asking.ancestor(level):
+            found.append(above)
+    return found
+
+
+def _within_deserved(account: Account, request: IntArray) -> bool:
+    """Tell whether one requested resource stays within what the queue deserves (T07)."""
+    then = account.allocated + request
+    asked = (request > 0) & ((then >= EPSILON) | (account.deserved >= EPSILON))
+    asked[PODS_DIM] = False
+    return bool((asked & (then - account.deserved < EPSILON)).any())
+
+
+def _in_common(left: IntArray, right: IntArray) -> bool:
+    both = (left > 0) & (right > 0)
+    both[PODS_DIM] = False
+    return bool(both.any())
+
+
+def _names_some(request: IntArray, deserved: Any) -> bool:  # noqa: ANN401 - array of floats
+    """Tell whether the queue deserves any of the resources that a task holds."""
+    return bool(((request > 0) & (deserved >= EPSILON)).any())
+
+
+def _exceeds_deserved(left: IntArray, account: Account, request: IntArray) -> bool:
+    """Tell whether a queue holds more than it deserves of a resource that both speak of."""
+    larger = (request > 0) & (account.deserved >= EPSILON) & (left > account.deserved)
+    larger[PODS_DIM] = False
+    return bool(larger.any())
+
+
+def _keeps_guarantee(account: Account, left: IntArray) -> bool:
+    return bool((account.guarantee - left < EPSILON).all())
