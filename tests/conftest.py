@@ -3,6 +3,11 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# The machine may be busy: how long an example takes says nothing about the law it checks.
+settings.register_profile("pumice", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("pumice")
 
 pytest_plugins = ["tests.support.stack"]
 
