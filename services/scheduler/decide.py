@@ -82,6 +82,8 @@ def conclude(session: Session) -> Plan:
     return Plan(
         cycle=session.cycle,
         binds=session.binds,
+        evictions=tuple(session.evictions),
+        nominations=tuple(session.nominations),
         podgroups=tuple(groups),
         pods=tuple(wanted for job in visited for wanted in judge_pods(session, job)),
         queues=tuple(judge_queues(session)),

@@ -169,6 +169,33 @@ class Candidates:
             result = part if result is None else result + part
         return result
 
+    def reachable(self) -> BoolArray:
+        """Return the nodes that evicting pods could open: no refusal there is for good (A05)."""
+        result: BoolArray = self.nodes.ledger.alive[: self._size].copy()
+        rows = Rows(self.nodes, self.shape)
+        for predicate, codes in (
+            *self._verdicts,
+            *((p, p.fn(self.shape, rows)) for p in self._dynamic if not _all_resolvable(p)),
+        ):
+            if not _all_resolvable(predicate):
+                final = np.array([False, *(not reason.resolvable for reason in predicate.reasons)])
+                result &= ~final[codes]
+        return result
+
+    def admits(self, column: int) -> bool:
+        """Tell whether no predicate refuses a node; whether there is room is not asked."""
+        row = Rows(self.nodes, self.shape, np.array([column], dtype=np.int64))
+        return not self._refused[column] and bool(self.admitted(row)[0])
+
+    def best_first(self, mask: BoolArray, first: int) -> list[int]:
+        """Return the columns of a mask by falling score; equal ones from column `first` on."""
+        columns = np.flatnonzero(mask)
+        rank = self.ranked(mask)
+        score = self.score if rank is None else self.score + rank
+        turn = (columns - first) % max(1, len(mask))
+        order: list[int] = columns[np.lexsort((turn, -score[columns]))].tolist()
+        return order
+
     # --- explanation -------------------------------------------------------------------------
 
     def failure(self) -> Failure:
@@ -209,3 +236,7 @@ class Candidates:
             requested=int(self.shape.request[dim]),
             largest_free=int(room[alive].max()),
         )
+
+
+def _all_resolvable(predicate: Predicate) -> bool:
+    return all(reason.resolvable for reason in predicate.reasons)

@@ -232,6 +232,7 @@ class Jobs:
         """Make room for more resources."""
         for job in self._by_key.values():
             job.allocated = _stretched(job.allocated, capacity)
+            job.awaited = _stretched(job.awaited, capacity)
             job.requested = _stretched(job.requested, capacity)
             if job.min_resources is not None:
                 job.min_resources = _stretched(job.min_resources, capacity)

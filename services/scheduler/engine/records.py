@@ -32,8 +32,10 @@ class Task:
     """One pod as scheduling sees it."""
 
     __slots__ = (
+        "cools_until",
         "created",
         "deleting",
+        "displaced",
         "fact_node",
         "fact_status",
         "gated",
@@ -46,12 +48,15 @@ class Task:
         "node",
         "nominated",
         "ours",
+        "pod_priority",
         "preemptable",
+        "preempts",
         "priority",
         "priority_class",
         "role",
         "said",
         "shape",
+        "started",
         "status",
         "uid",
     )
@@ -75,6 +80,16 @@ class Task:
     gated: bool
     preemptable: bool
     shape: TaskClass
+    preempts: bool
+    """Whether it may take from others: not with the preemption policy Never."""
+    pod_priority: int
+    """spec.priority, 0 when absent; what topology-aware preemption compares (A06)."""
+    started: float
+    """When the kubelet took it, Unix seconds; infinity before."""
+    cools_until: float
+    """Until when the plugin cdp protects it, Unix seconds (PL15)."""
+    displaced: bool
+    """Whether it is being deleted because a scheduler evicted it for another pod."""
     nominated: str
     deleting: bool
     fact_status: TaskStatus
@@ -97,6 +112,7 @@ class Job:
     __slots__ = (
         "allocated",
         "annotations",
+        "awaited",
         "by_status",
         "conditions",
         "created",
@@ -149,6 +165,8 @@ class Job:
         """Role → number of tasks per status; best-effort pending ones in one more entry."""
         self.pending_best_effort = 0
         self.gated = 0
+        self.awaited: IntArray = np.zeros(capacity, dtype=np.int64)
+        """What its tasks that wait on nodes will hold."""
         self.allocated: IntArray = np.zeros(capacity, dtype=np.int64)
         self.requested: IntArray = np.zeros(capacity, dtype=np.int64)
         """Amounts of tasks that hold or want resources: allocated and pending ones."""
@@ -204,6 +222,9 @@ class Job:
             self.pending_best_effort += count * ((status == _PENDING) - (before == _PENDING))
         self._count_role(first.role, before, -count, best_effort=shape.best_effort)
         self._count_role(first.role, status, count, best_effort=shape.best_effort)
+        awaited = (status == TaskStatus.PIPELINED) - (before == TaskStatus.PIPELINED)
+        if awaited:
+            self.awaited += (awaited * count) * shape.request
         held = int(HOLDS_RESOURCES[status]) - int(HOLDS_RESOURCES[before])
         if held:
             self.allocated += (held * count) * shape.request
@@ -214,6 +235,12 @@ class Job:
             self.requested += (wanted * count) * shape.request
 
     # --- figures that rules speak of (T02, T03) -----------------------------------------------
+
+    @property
+    def claimed(self) -> IntArray:
+        """What its tasks hold or wait for on nodes."""
+        claimed: IntArray = self.allocated + self.awaited
+        return claimed
 
     @property
     def task_count(self) -> int:

@@ -17,6 +17,7 @@ from services.scheduler.engine.nodes import Drift, Nodes
 from services.scheduler.engine.plan import Plan
 from services.scheduler.engine.records import GroupStatus, Task
 from services.scheduler.engine.shapes import Shapes
+from services.scheduler.engine.victims import describe_eviction
 from shared.api import keys, kinds
 from shared.api.core import Pod
 from shared.model.quantity import BadQuantity
@@ -139,6 +140,7 @@ class Replica:
         task.ours = spec.scheduler_name in self._names
         task.gated = bool(spec.scheduling_gates)
         task.preemptable = _preemptable(pod)
+        describe_eviction(task, pod)
         task.nominated = status.nominated_node_name
         task.deleting = meta.deletion_timestamp is not None
         task.fact_node = spec.node_name

@@ -15,11 +15,18 @@ from pumice import plugins
 from pumice.plugins import IntArray
 from services.scheduler.engine.candidates import Candidates, Failure
 from services.scheduler.engine.changes import Placed, Promoted, Rephased
+from services.scheduler.engine.evicting import Evicted, Reprieved, Withdrawn, committed
 from services.scheduler.engine.failures import JobFailures, fit_error
 from services.scheduler.engine.fill import fill
 from services.scheduler.engine.hooks import Hooks
 from services.scheduler.engine.journal import Journal
-from services.scheduler.engine.plan import Explanation, GangBinds, PlannedBind
+from services.scheduler.engine.plan import (
+    Eviction,
+    Explanation,
+    GangBinds,
+    Nomination,
+    PlannedBind,
+)
 from services.scheduler.engine.records import Job, Queue, Task
 from services.scheduler.engine.replica import Replica
 from services.scheduler.engine.rollup import Measure, Rollup
@@ -47,11 +54,14 @@ class Session:
         self.cycle = cycle
         self.journal = Journal()
         self.ledger = replica.nodes.ledger
-        self._first = seed % max(1, self.ledger.size)
+        self.first = seed % max(1, self.ledger.size)
+        """Column at which searches among equals begin."""
         self._candidates: dict[int, Candidates] = {}
         self._failures: dict[str, JobFailures] = {}
         self._binds: dict[str, tuple[Job, list[PlannedBind]]] = {}
         self._touched: dict[str, Job] = {}
+        self.evictions: list[Eviction] = []
+        self.nominations: list[Nomination] = []
         self._turns: Counter[str] = Counter()
         self._places: dict[str, int] = {}
         self.explanations: dict[str, Explanation] = {}
@@ -112,7 +122,7 @@ class Session:
 
     def choose(self, shape: TaskClass, count: int, *, waiting: bool) -> list[int]:
         """Return the columns that up to `count` tasks of a class should go to, in order."""
-        return fill(self.candidates(shape), count, waiting=waiting, first=self._first)
+        return fill(self.candidates(shape), count, waiting=waiting, first=self.first)
 
     # --- placing -----------------------------------------------------------------------------
 
@@ -157,6 +167,34 @@ class Session:
         _, binds = self._binds.setdefault(job.key, (job, []))
         binds += [PlannedBind(pod=task.key, uid=task.uid, node=task.node) for task in tasks]
         self._touched[job.key] = job
+
+    def evict(self, task: Task, *, reason: str, taker: Task | None = None) -> Evicted:
+        """Tell a task of a job to go; it stays Releasing for the rest of the session (T08)."""
+        job = self.replica.jobs.get(task.job_key)
+        assert job is not None, f"{task.key} is in no job of this session"
+        change = Evicted(self, job, task, reason=reason, taker=taker)
+        change.do()
+        self.journal.record(change)
+        self._touched[job.key] = job
+        return change
+
+    def reprieve(self, evicted: Evicted) -> None:
+        """Let a task stay that was told to go in the same trial."""
+        change = Reprieved(evicted)
+        change.do()
+        self.journal.record(change)
+
+    def withdraw(self, job: Job, task: Task) -> None:
+        """Make a task that waits on a node pending again."""
+        change = Withdrawn(self, job, task)
+        change.do()
+        self.journal.record(change)
+
+    def commit_evictions(self, position: int) -> None:
+        """Put what was evicted since `position` into the plan; what waits stays as it is (SS10)."""
+        evictions, nominations = committed(self.journal.since(position))
+        self.evictions += evictions
+        self.nominations += nominations
 
     def rephase(self, job: Job, phase: str) -> None:
         """Give a PodGroup another phase for the rest of the session and in the plan."""

@@ -15,7 +15,14 @@ from shared.model.status import TaskStatus
 
 
 def execute(session: Session, arguments: Mapping[str, Any]) -> None:  # noqa: ARG001 - not read here
-    """Place pending best-effort tasks of valid jobs, in the order queue, job, task."""
+    """Place pending best-effort tasks of valid jobs, in the order queue, job, task.
+
+    Those that wait on a node for an eviction are looked at anew (A04).
+    """
+    for job in session.jobs:
+        for task in list(job.by_status[TaskStatus.PIPELINED].values()):
+            if task.shape.best_effort:
+                session.withdraw(job, task)
     for job in _in_order(session):
         for run in _runs(sorted(_wanting(job), key=session.hooks.task_key)):
             columns = session.choose(run[0].shape, len(run), waiting=False)

@@ -20,9 +20,10 @@ class Conformance:
         """Add the protection."""
         hooks.preemptable(_not_critical)
         hooks.reclaimable(_not_critical)
+        hooks.evictable(_not_critical)
 
 
-def _not_critical(_: Task, candidates: Sequence[Task]) -> list[Task]:
+def _not_critical(_: object, candidates: Sequence[Task]) -> list[Task]:
     return [
         task
         for task in candidates

@@ -23,20 +23,20 @@ class Drf:
         total = cluster.total
 
         def share(job: Job) -> float:
-            return dominant_share(job.allocated, total)
+            return dominant_share(job.claimed, total)
 
         def keeps_lower(preemptor: Task, candidates: Sequence[Task]) -> list[Task]:
             own = cluster.job_of(preemptor)
             if own is None:
                 return []
-            mine = dominant_share(own.allocated + preemptor.shape.request, total)
+            mine = dominant_share(own.claimed + preemptor.shape.request, total)
             left: dict[str, IntArray] = {}
             victims = []
             for task in candidates:
                 job = cluster.job_of(task)
                 if job is None:
                     continue
-                left[job.key] = left.get(job.key, job.allocated) - task.shape.request
+                left[job.key] = left.get(job.key, job.claimed) - task.shape.request
                 theirs = dominant_share(left[job.key], total)
                 if mine < theirs or abs(mine - theirs) <= _DELTA:
                     victims.append(task)

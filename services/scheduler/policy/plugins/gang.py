@@ -40,6 +40,7 @@ class Gang:
         hooks.job_starving(_starving)
         hooks.preemptable(from_surplus)
         hooks.reclaimable(from_surplus)
+        hooks.evictable(_anyone)
         hooks.judged(lambda job: _condition(job, cluster))
 
 
@@ -98,6 +99,11 @@ def _only_waits_for_the_end(job: Job) -> bool:
         return False
     scheduled = sum(len(job.by_status[status]) for status in SCHEDULED)
     return scheduled + leaving >= job.min_available
+
+
+def _anyone(_: object, candidates: Sequence[Task]) -> Sequence[Task]:
+    """Return all: actions that evict for whole gangs mind the minima of gangs themselves."""
+    return candidates
 
 
 def _starving(job: Job) -> bool:

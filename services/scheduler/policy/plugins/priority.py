@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from pumice.plugins import Arguments, Cluster, Hooks
+from pumice.plugins import Arguments, Cluster, EvictionContext, EvictionKind, Hooks
 from services.scheduler.engine.records import Job, Task
 
 
@@ -33,7 +33,14 @@ class Priority:
 
         hooks.task_order(lambda task: -task.priority)
         hooks.job_order(lambda job: -job.priority)
+        def lower_jobs(context: EvictionContext, candidates: Sequence[Task]) -> list[Task]:
+            if context.kind is EvictionKind.GANG_RECLAIM:
+                return list(candidates)  # between queues fairness decides, not priority
+            jobs = ((task, cluster.job_of(task)) for task in candidates)
+            return [task for task, job in jobs if job and job.priority < context.job.priority]
+
         hooks.preemptable(lower)
+        hooks.evictable(lower_jobs)
         hooks.job_starving(_wants_more)
 
 

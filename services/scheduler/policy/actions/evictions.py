@@ -1,0 +1,183 @@
+"""What preempt and reclaim share: who may ask, whom to ask, in which order victims go (SS05, SS06).
+
+Orders are asked anew at every comparison, because evictions change them; their keys are kept per
+state of the ledger.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from pumice.plugins import IntArray
+from services.scheduler.engine.hooks import OrderKey
+from services.scheduler.engine.records import NOWHERE, Job, Queue, Task
+from services.scheduler.engine.rows import Rows
+from services.scheduler.engine.session import Session
+from services.scheduler.engine.shapes import TaskClass
+from services.scheduler.policy.actions.live_heap import LiveHeap
+from shared.model.status import TaskStatus
+
+
+class Orders:
+    """Heaps of queues, jobs and victims that follow the session's changes."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._version = -1
+        self._keys: dict[tuple[str, str], OrderKey] = {}
+
+    def queues(self, queues: Iterable[Queue]) -> LiveHeap[Queue]:
+        """Return a heap of queues by QueueOrder."""
+        return LiveHeap(lambda a, b: self._queue_key(a) < self._queue_key(b), queues)
+
+    def jobs(self, jobs: Iterable[Job]) -> LiveHeap[Job]:
+        """Return a heap of jobs by JobOrder."""
+        return LiveHeap(lambda a, b: self._job_key(a) < self._job_key(b), jobs)
+
+    def victims(self, victims: Iterable[Task], taker: Task) -> LiveHeap[Task]:
+        """Return a heap of victims, who goes first on top.
+
+        Victims of different queues go by VictimQueueOrder, then against the order of queues; those
+        of one queue against the order of jobs, as far as plugins tell jobs apart, then of tasks.
+        """
+        own = self._session.job_of(taker)
+        home = self._session.queue(own.queue) if own else None
+
+        def goes_first(left: Task, right: Task) -> bool:
+            mine, theirs = self._session.job_of(left), self._session.job_of(right)
+            if mine is not None and theirs is not None and mine is not theirs:
+                if mine.queue != theirs.queue and home is not None:
+                    return self._leaves_first(mine.queue, theirs.queue, home)
+                here, there = self._plugin_key(mine), self._plugin_key(theirs)
+                if here != there:
+                    return here > there
+            task_key = self._session.hooks.task_key
+            return task_key(left) > task_key(right)
+
+        return LiveHeap(goes_first, victims)
+
+    def _leaves_first(self, mine: str, theirs: str, home: Queue) -> bool:
+        left, right = self._session.queue(mine), self._session.queue(theirs)
+        if left is None or right is None:
+            return left is None
+        for fn in self._session.hooks.victim_queue_order.all():
+            here, there = fn(left, home), fn(right, home)
+            if here != there:
+                return bool(here < there)
+        return self._queue_key(left) > self._queue_key(right)
+
+    def _queue_key(self, queue: Queue) -> OrderKey:
+        return self._kept("queue", queue.name, lambda: self._session.hooks.queue_key(queue))
+
+    def _job_key(self, job: Job) -> OrderKey:
+        return self._kept("job", job.key, lambda: self._session.hooks.job_key(job))
+
+    def _plugin_key(self, job: Job) -> OrderKey:
+        return self._job_key(job)[:-2]
+
+    def _kept(self, kind: str, name: str, compute: Callable[[], OrderKey]) -> OrderKey:
+        if self._version != self._session.ledger.version:
+            self._version = self._session.ledger.version
+            self._keys = {}
+        found = self._keys.get((kind, name))
+        if found is None:
+            found = self._keys[kind, name] = compute()
+        return found
+
+
+class Likeness(NamedTuple):
+    """What decides a task's fate among the tasks of its job.
+
+    As long as nothing changes, equal tasks fail alike and need not be tried one by one.
+    """
+
+    shape: int
+    priority: int
+    pod_priority: int
+    preempts: bool
+    nominated: str
+
+    @classmethod
+    def of(cls, task: Task) -> "Likeness":
+        """Return what tells a task from others."""
+        return cls(task.shape.id, task.priority, task.pod_priority, task.preempts, task.nominated)
+
+
+def starving_jobs(session: Session) -> list[Job]:
+    """Return the valid jobs outside of phase Pending that may take from others (SS07)."""
+    hooks = session.hooks
+    return [
+        job
+        for job in session.jobs
+        if not job.is_pending and hooks.invalidity(job) is None and hooks.starving(job)
+    ]
+
+
+def wanting(session: Session, job: Job) -> list[Task]:
+    """Return the pending tasks of a job that nothing holds back, in order."""
+    pending = job.by_status[TaskStatus.PENDING].values()
+    return sorted((t for t in pending if not t.gated), key=session.hooks.task_key)
+
+
+def residents(session: Session, column: int, wanted: Callable[[Task], bool]) -> list[Task]:
+    """Return the tasks on a node that a rule admits as candidates, least important first.
+
+    Plugins that give up only so many of a job's tasks take the first ones of this list.
+    """
+    name = session.replica.nodes.name(column)
+    found = [task for task in session.replica.nodes.tasks_on(name) if wanted(task)]
+    return sorted(found, key=session.hooks.task_key, reverse=True)
+
+
+def room_after(session: Session, shape: TaskClass, column: int, victims: Sequence[Task]) -> bool:
+    """Tell whether a node has room for one task of a class once these victims are gone.
+
+    ⚠ There may be none: an earlier eviction may have freed more than its taker needed.
+    """
+    freed: IntArray = sum(
+        (task.shape.request for task in victims), start=np.zeros_like(shape.request)
+    )
+    rows = Rows(session.replica.nodes, shape, np.array([column], dtype=np.int64))
+    return all(
+        int(rows.allocatable(dim)[0] - rows.used(dim)[0] + rows.releasing(dim)[0])
+        - int(rows.pipelined(dim)[0])
+        + int(freed[dim])
+        >= shape.request[dim]
+        for dim in shape.dims
+    )
+
+
+def fits_waiting(session: Session, queue: Queue, task: Task, column: int) -> bool:
+    """Tell whether a task may wait on a node as things are: queue, room and predicates allow it.
+
+    All three are asked because devices may lie in pieces though their sum suffices (A05).
+    """
+    return (
+        session.hooks.allowed(queue, task.shape, 1) == 1
+        and room_after(session, task.shape, column, ())
+        and session.candidates(task.shape).admits(column)
+    )
+
+
+def may_ask(session: Session, task: Task) -> bool:
+    """Tell whether a task may take from others within its queue (A05).
+
+    Not with the preemption policy Never; and not while its nominated node, whose victims are on
+    their way out, is to be had, or is still being cleared for it. A node that refuses it for good
+    does not hold it up.
+    """
+    if not task.preempts:
+        return False
+    if not task.nominated:
+        return True
+    column = session.replica.nodes.column(task.nominated)
+    if column == NOWHERE:
+        return False
+    candidates = session.candidates(task.shape)
+    if not candidates.reachable()[column]:
+        return True
+    if candidates.admits(column):
+        return False
+    leaving = session.replica.nodes.tasks_on(task.nominated)
+    return not any(t.displaced and t.pod_priority < task.pod_priority for t in leaving)

@@ -1,0 +1,133 @@
+"""preempt (A05, A06): starving jobs take from less important ones of the same queue.
+
+First between jobs: a job's attempts stand or fall together, and they stand when the job is then
+pipelined. Afterwards within each starving job, by the priority of its tasks, one task at a time.
+Victims are Releasing from then on, and whoever they made room for waits on their node.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from services.scheduler.engine.records import Job, Queue, Task
+from services.scheduler.engine.session import Session
+from services.scheduler.policy.actions.evictions import (
+    Likeness,
+    Orders,
+    fits_waiting,
+    may_ask,
+    residents,
+    room_after,
+    starving_jobs,
+    wanting,
+)
+from services.scheduler.policy.actions.topology_aware import Options, Search
+from shared.model.status import PREEMPTABLE
+
+_REASON = "preempt"
+
+
+def execute(session: Session, arguments: Mapping[str, Any]) -> None:
+    """Evict for starving jobs, best queue and job first.
+
+    `predicateErrorCacheEnable` (K07) changes no decision: refusals for good stay refusals.
+    """
+    options = Options.read(arguments)
+    orders = Orders(session)
+    by_queue: dict[str, list[Job]] = {}
+    for job in starving_jobs(session):
+        by_queue.setdefault(job.queue, []).append(job)
+    queues = orders.queues(q for name in by_queue if (q := session.queue(name)) is not None)
+    while queues:
+        queue = queues.pop()
+        jobs = orders.jobs(by_queue[queue.name])
+        while jobs:
+            _Preemptor(session, orders, queue, jobs.pop(), options).from_other_jobs()
+        for job in by_queue[queue.name]:
+            _Preemptor(session, orders, queue, job, options).from_own_tasks()
+
+
+class _Preemptor:
+    """One starving job."""
+
+    def __init__(
+        self, session: Session, orders: Orders, queue: Queue, job: Job, options: Options
+    ) -> None:
+        self._session = session
+        self._orders = orders
+        self._queue = queue
+        self._job = job
+        self._options = options
+
+    def from_other_jobs(self) -> None:
+        """Take from other jobs of the queue, all for nothing unless the job is then pipelined."""
+        session, job = self._session, self._job
+        position = session.journal.position
+        failed: set[Likeness] = set()
+        with session.trial() as keep:
+            for task in wanting(session, job):
+                if not session.hooks.starving(job):
+                    break
+                likeness = Likeness.of(task)
+                if likeness in failed:
+                    continue
+                if self._preempt(task, self._is_elsewhere):
+                    failed.clear()
+                else:
+                    failed.add(likeness)
+            if session.hooks.pipelined(job):
+                keep()
+                session.commit_evictions(position)
+
+    def from_own_tasks(self) -> None:
+        """Take from less important tasks of the job, until one task finds no place."""
+        for task in wanting(self._session, self._job):
+            position = self._session.journal.position
+            if not self._preempt(task, lambda other: other.job_key == self._job.key):
+                return
+            self._session.commit_evictions(position)
+
+    def _is_elsewhere(self, other: Task) -> bool:
+        owner = self._session.job_of(other)
+        return owner is not None and owner is not self._job and owner.queue == self._job.queue
+
+    def _preempt(self, task: Task, concerns: Callable[[Task], bool]) -> bool:
+        """Make a place for a task; return whether it waits on a node now."""
+        session = self._session
+        if not may_ask(session, task):
+            return False
+
+        def may_go(other: Task) -> bool:
+            return (
+                PREEMPTABLE[other.status]
+                and other.preemptable
+                and (other.shape.best_effort or not task.shape.best_effort)
+                and concerns(other)
+            )
+
+        candidates = session.candidates(task.shape)
+        columns = candidates.best_first(candidates.reachable(), session.first)
+        if self._options.enabled:
+            search = Search(session, self._orders, self._queue, task, may_go)
+            best = search.best(columns, self._options)
+            if best is not None:
+                for victim in best.victims:
+                    session.evict(victim, reason=_REASON, taker=task)
+                session.place(self._job, [task], [best.column], waiting=True)
+            return best is not None
+        return any(self._clear(task, column, may_go) for column in columns)
+
+    def _clear(self, task: Task, column: int, may_go: Callable[[Task], bool]) -> bool:
+        """Evict on one node, least important first, until the task fits; else nobody."""
+        session = self._session
+        candidates = residents(session, column, may_go)
+        victims = session.hooks.preemption_victims(task, candidates)
+        if not room_after(session, task.shape, column, victims):
+            return False
+        with session.trial() as keep:
+            heap = self._orders.victims(victims, task)
+            while not (fits := fits_waiting(session, self._queue, task, column)) and heap:
+                session.evict(heap.pop(), reason=_REASON, taker=task)
+            if fits:
+                session.place(self._job, [task], [column], waiting=True)
+                keep()
+        return fits

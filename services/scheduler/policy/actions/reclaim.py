@@ -1,0 +1,112 @@
+"""reclaim (A07): queues with less than they deserve take from reclaimable ones that have more.
+
+A job's attempts stand or fall together, and they stand when the job is then pipelined. A task
+takes the first node where enough can be had: which it is, is not weighed.
+
+⚠ Whether a queue is overused is asked when its turn comes, not again between its jobs (upstream
+puts the queue back once per job, but its turn has served them all by then).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from services.scheduler.engine.records import Job, Queue, Task
+from services.scheduler.engine.session import Session
+from services.scheduler.policy.actions.evictions import (
+    Likeness,
+    Orders,
+    residents,
+    room_after,
+    starving_jobs,
+    wanting,
+)
+from shared.model.status import TaskStatus
+
+_REASON = "reclaim"
+
+
+def execute(session: Session, arguments: Mapping[str, Any]) -> None:  # noqa: ARG001 - see below
+    """Evict from other queues for starving jobs, best queue and job first.
+
+    `predicateErrorCacheEnable` (K07) changes no decision: refusals for good stay refusals.
+    """
+    orders = Orders(session)
+    by_queue: dict[str, list[Job]] = {}
+    for job in starving_jobs(session):
+        by_queue.setdefault(job.queue, []).append(job)
+    queues = orders.queues(q for name in by_queue if (q := session.queue(name)) is not None)
+    while queues:
+        queue = queues.pop()
+        if session.hooks.is_overused(queue):
+            continue
+        jobs = orders.jobs(by_queue[queue.name])
+        while jobs:
+            _Reclaimer(session, orders, queue, jobs.pop()).run()
+
+
+class _Reclaimer:
+    """One starving job."""
+
+    def __init__(self, session: Session, orders: Orders, queue: Queue, job: Job) -> None:
+        self._session = session
+        self._orders = orders
+        self._queue = queue
+        self._job = job
+
+    def run(self) -> None:
+        """Take from other queues, all for nothing unless the job is then pipelined."""
+        session, job = self._session, self._job
+        position = session.journal.position
+        failed: set[Likeness] = set()
+        with session.trial() as keep:
+            for task in wanting(session, job):
+                if not session.hooks.starving(job):
+                    break
+                likeness = Likeness.of(task)
+                if likeness in failed:
+                    continue
+                if self._reclaim(task):
+                    failed.clear()
+                else:
+                    failed.add(likeness)
+            if session.hooks.pipelined(job):
+                keep()
+                session.commit_evictions(position)
+
+    def _reclaim(self, task: Task) -> bool:
+        """Make a place for a task; return whether it waits on a node now."""
+        session = self._session
+        if not task.preempts or not session.hooks.may_preempt(self._queue, [task]):
+            return False
+        reachable = session.candidates(task.shape).reachable()
+        size, first = len(reachable), session.first
+        columns = ((first + turn) % size for turn in range(size))
+        return any(self._clear(task, column) for column in columns if reachable[column])
+
+    def _may_go(self, other: Task) -> bool:
+        if other.status is not TaskStatus.RUNNING or not other.preemptable:
+            return False
+        owner = self._session.job_of(other)
+        if owner is None or owner.queue == self._job.queue:
+            return False
+        queue = self._session.queue(owner.queue)
+        return queue is not None and queue.reclaimable
+
+    def _clear(self, task: Task, column: int) -> bool:
+        """Evict on one node until the task has room; else nobody.
+
+        ⚠ Neither the queue nor predicates are asked again. A node without candidates is passed
+        over even when there is room.
+        """
+        session, shape = self._session, task.shape
+        candidates = residents(session, column, self._may_go)
+        if not candidates:
+            return False
+        victims = session.hooks.reclaim_victims(task, candidates)
+        if not room_after(session, shape, column, victims):
+            return False
+        heap = self._orders.victims(victims, task)
+        while heap and not room_after(session, shape, column, ()):
+            session.evict(heap.pop(), reason=_REASON, taker=task)
+        session.place(self._job, [task], [column], waiting=True)
+        return True

@@ -1,0 +1,24 @@
+"""shuffle (A10): evicts what plugins name among all running tasks, for nobody's sake."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from services.scheduler.engine.session import Session
+from shared.model.status import TaskStatus
+
+
+def execute(session: Session, arguments: Mapping[str, Any]) -> None:  # noqa: ARG001 - it has none
+    """Evict at once: no trial, no commit rule. Walks the jobs only if a plugin names victims."""
+    if not any(session.hooks.victim_tasks.tiers):
+        return
+    jobs = session.replica.jobs
+    running = [
+        task
+        for job in sorted(jobs.all(), key=lambda job: job.key)
+        if jobs.takes_part(job)
+        for task in sorted(job.by_status[TaskStatus.RUNNING].values(), key=session.hooks.task_key)
+    ]
+    position = session.journal.position
+    for task in session.hooks.unwanted(running):
+        session.evict(task, reason="shuffle")
+    session.commit_evictions(position)
