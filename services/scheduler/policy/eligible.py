@@ -1,0 +1,38 @@
+"""Which nodes a pod's own node constraints admit; predicates and spreading share the answer."""
+
+import numpy as np
+
+from pumice.plugins import BoolArray
+from services.scheduler.engine.labels import NodeAttributes
+from services.scheduler.engine.shapes import TaskClass
+from services.scheduler.policy.tolerating import tolerates
+
+_HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
+
+
+def by_affinity(shape: TaskClass, attributes: NodeAttributes) -> BoolArray:
+    """Return the nodes that node selector and required node affinity admit."""
+    admitted = attributes.matching(shape.node_selector)
+    affinity = shape.node_affinity
+    required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
+    return admitted if required is None else admitted & attributes.selected(required)
+
+
+def by_taints(shape: TaskClass, attributes: NodeAttributes) -> BoolArray:
+    """Return the nodes whose hard taints are tolerated."""
+    refused = attributes.taints(
+        lambda taints: any(
+            taint.effect in _HARD_EFFECTS and not tolerates(shape.tolerations, taint)
+            for taint in taints
+        )
+    )
+    admitted: BoolArray = refused == 0
+    return admitted
+
+
+def nodes_with(keys: list[str], attributes: NodeAttributes) -> BoolArray:
+    """Return the nodes that have all these labels."""
+    result = np.ones(len(attributes.names), dtype=np.bool_)
+    for key in keys:
+        result &= attributes.numbers(key) >= 0
+    return result
