@@ -87,6 +87,9 @@ bench-engine: $(READY) ## the scheduling engine alone
 bench: go ## all benchmarks
 	$(PY) -m benchmarks.kube_decode
 	$(PY) -m benchmarks.engine
+	$(PY) -m benchmarks.stack --nodes 1000 --jobs 50 --replicas 100
+	$(PY) -m benchmarks.stack --nodes 1000 --jobs 300 --replicas 10
+	$(PY) -m benchmarks.stack --nodes 5000 --jobs 20 --replicas 100
 
 .PHONY: compose-check
 compose-check: go ## bring up docker-compose.yml for real and run the demo job on it (needs dockerd)

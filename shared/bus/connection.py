@@ -286,4 +286,6 @@ async def _discard(client: Client) -> None:
     transport = getattr(client, "_transport", None)
     writer = getattr(transport, "_io_writer", None)
     if writer is not None:
-        writer.transport.abort()
+        # asyncio raises this when the connection was lost before: nothing is left to drop
+        with contextlib.suppress(AttributeError):
+            writer.transport.abort()
