@@ -32,6 +32,8 @@ from pumice.plugins.interface import (
     Task,
     TaskClass,
     Vote,
+    WideScore,
+    WideVerdict,
 )
 
 __all__ = [
@@ -57,4 +59,6 @@ __all__ = [
     "Task",
     "TaskClass",
     "Vote",
+    "WideScore",
+    "WideVerdict",
 ]

@@ -76,6 +76,19 @@ class EvictionContext(NamedTuple):
     job: Any
 
 
+class WideVerdict(NamedTuple):
+    """Which nodes take a task of some class, where one node's answer depends on other nodes."""
+
+    codes: Callable[[], CodeArray]
+    """Gives each node of the cluster 0 (fits) or n, the n-th reason; asked after placements."""
+    steady: bool = False
+    """Whether tasks of the class itself, being placed, leave the answer as it is."""
+
+
+WideScore = Callable[[BoolArray], FloatArray]
+"""Scores each node 0…100, given which ones are candidates."""
+
+
 class TaskClass(Protocol):
     """Tasks that are equal in everything that placement reads."""
 
@@ -322,6 +335,46 @@ class Hooks(Protocol):
 
         The engine scales it to 0…100 over the candidates (reversed when less is better), as
         Kubernetes normalises, and multiplies by `weight`.
+        """
+
+    def wide_predicate(
+        self, fn: Callable[[Any], WideVerdict | None], *, reasons: Sequence[Reason]
+    ) -> None:
+        """Refuse nodes for what happens on others (topology domains).
+
+        `fn` gets a class and returns how to ask about it, None where it does not concern the class.
+        """
+
+    def wide_score(self, fn: Callable[[Any], WideScore | None], *, weight: float) -> None:
+        """Score nodes by what happens on others; None where it does not concern the class."""
+
+    def sub_job_ready(self, fn: Callable[[Any], int]) -> None:
+        """Return how many tasks at least a subgroup of a job lacks; 0 = ready (T06)."""
+
+    def sub_job_pipelined(self, fn: Callable[[Any], Vote]) -> None:
+        """Vote whether a subgroup may keep what it waits for on nodes."""
+
+    def sub_job_order(self, fn: Callable[[Any], Any]) -> None:
+        """Order the subgroups of a job."""
+
+    def hypernode_score(self, fn: Callable[[Any, Sequence[str]], Sequence[float]]) -> None:
+        """Score HyperNodes that could take a subgroup, in the order of their names."""
+
+    def job_gradient(self, fn: Callable[[Any, str, bool], list[list[str]]]) -> None:
+        """Return which HyperNodes at or below one to try for a job.
+
+        Levels are tried in turn until one has a solution; the flag tells whether room is to be
+        made by evictions. The first plugin that is asked decides.
+        """
+
+    def sub_job_gradient(self, fn: Callable[[Any, str, bool], list[list[str]]]) -> None:
+        """Return which HyperNodes at or below one to try for a subgroup, as for a job."""
+
+    def group_score(self, fn: Callable[[Any, Any, IntArray], FloatArray | None]) -> None:
+        """Score candidate columns by where the rest of a group is.
+
+        Called with a seat (job, subgroup, HyperNode so far), a class and columns. Such a score
+        changes with every placement, so tasks are placed one at a time unless it is None.
         """
 
     def judged(self, fn: Callable[[Any], Condition | None]) -> None:

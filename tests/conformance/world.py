@@ -63,8 +63,6 @@ def config_of(conf: dict[str, Any]) -> SchedulerConfig:
             if plugin["name"] not in PLUGINS:
                 raise Unsupported(f"plugin {plugin['name']}")
             flags = {flag: bool(plugin.get(flag, False)) for flag in FLAG_DEFAULTS}
-            if plugin["name"] == "drf" and flags["enableHierarchy"]:
-                raise Unsupported("hierarchical drf")
             options.append(
                 PluginOption(
                     name=plugin["name"], flags=flags, arguments=plugin.get("arguments") or {}
@@ -96,11 +94,6 @@ def _pod(obj: dict[str, Any]) -> dict[str, Any]:
 
 
 def _refuse_what_is_not_read(spec: dict[str, Any]) -> None:
-    affinity = spec.get("affinity") or {}
-    if affinity.get("podAffinity") or affinity.get("podAntiAffinity"):
-        raise Unsupported("pod affinity")
-    if spec.get("topologySpreadConstraints"):
-        raise Unsupported("topology spread")
     if spec.get("resourceClaims"):
         raise Unsupported("dynamic resource allocation")
     if any(v.get("persistentVolumeClaim") or v.get("ephemeral") for v in spec.get("volumes", [])):

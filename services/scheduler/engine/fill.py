@@ -16,19 +16,33 @@ import numpy as np
 from pumice.plugins import BoolArray, FloatArray, IntArray
 from services.scheduler.engine.candidates import Candidates
 from services.scheduler.engine.rows import Rows
+from services.scheduler.engine.stepping import Stepping
 
 _BLOCK = 4096
 """Rows to evaluate ahead at once: a few levels of every node in the heap."""
 
 
-def fill(candidates: Candidates, count: int, *, waiting: bool, first: int = 0) -> list[int]:
+def fill(
+    candidates: Candidates,
+    count: int,
+    *,
+    waiting: bool,
+    first: int = 0,
+    within: BoolArray | None = None,
+) -> list[int]:
     """Return the columns for up to `count` tasks, in the order in which they are placed.
 
-    Fewer come back when room runs out. Equal scores go to the lowest column, counted from `first`.
+    Only nodes `within` count. Fewer come back when room runs out, or when more could only be chosen
+    after these are placed. Equal scores go to the lowest column, counted from `first`.
     """
     mask = candidates.future if waiting else candidates.idle
+    if within is not None:
+        mask = mask & within
+        count = 1 if candidates.stepwise else count
     if count == 1 and len(mask):
         return _best(candidates, mask, first)
+    if candidates.stepwise:
+        return Stepping(candidates, waiting=waiting, first=first).take(count)
     mask = mask.copy()
     chosen: list[int] = []
     while len(chosen) < count and mask.any():

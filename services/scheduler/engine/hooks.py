@@ -18,6 +18,8 @@ from pumice.plugins import (
     Opinion,
     Reason,
     Vote,
+    WideScore,
+    WideVerdict,
 )
 from services.scheduler.engine.records import Job, Queue, Task
 from services.scheduler.engine.rows import Rows
@@ -41,6 +43,8 @@ _FLAGS: Final[Mapping[str, str]] = {
     "predicate": "enablePredicate",
     "node_score": "enableNodeOrder",
     "node_rank": "enableNodeOrder",
+    "wide_predicate": "enablePredicate",
+    "wide_score": "enableNodeOrder",
 }
 """Extension point → flag (K02).
 
@@ -70,6 +74,20 @@ class Rank(NamedTuple):
     reverse: bool
     identity: str
     """As for predicates."""
+
+
+class WidePredicate(NamedTuple):
+    """A registered predicate whose answer for one node depends on others."""
+
+    fn: Callable[[TaskClass], WideVerdict | None]
+    reasons: tuple[Reason, ...]
+
+
+class Weighted(NamedTuple):
+    """A registered score over all candidates."""
+
+    fn: Callable[[TaskClass], WideScore | None]
+    weight: float
 
 
 _F = TypeVar("_F")
@@ -117,6 +135,8 @@ class Hooks:
         self.predicate: Point[Predicate] = Point()
         self.node_score: Point[Callable[[TaskClass, Rows], FloatArray]] = Point()
         self.node_rank: Point[Rank] = Point()
+        self.wide_predicate: Point[WidePredicate] = Point()
+        self.wide_score: Point[Weighted] = Point()
         self.judged: Point[Callable[[Job], Condition | None]] = Point()
         self.changed: Point[Callable[[Job, TaskClass, int], None]] = Point()
 
@@ -363,6 +383,16 @@ class Registrar:
     ) -> None:
         """Rank nodes."""
         self._add("node_rank", Rank(fn, weight, reverse, self._next_identity()))
+
+    def wide_predicate(
+        self, fn: Callable[[Any], WideVerdict | None], *, reasons: Sequence[Reason]
+    ) -> None:
+        """Refuse nodes for what happens elsewhere."""
+        self._add("wide_predicate", WidePredicate(fn, tuple(reasons)))
+
+    def wide_score(self, fn: Callable[[Any], WideScore | None], *, weight: float) -> None:
+        """Score candidates by what happens elsewhere."""
+        self._add("wide_score", Weighted(fn, weight))
 
     def judged(self, fn: Callable[[Any], Condition | None]) -> None:
         """Say what a PodGroup should show."""

@@ -69,11 +69,25 @@ class NodeAttributes:
         """Forget a removed node."""
         self.set(column, "", {}, (), unschedulable=False)
 
+    def labels_by_name(self) -> dict[str, Mapping[str, str]]:
+        """Return node → labels."""
+        return {
+            name: labels for name, labels in zip(self.names, self._labels, strict=True) if name
+        }
+
     # --- questions over all nodes ------------------------------------------------------------
 
     def values(self, key: str) -> NDArray[np.object_]:
         """Return the value of a label on each node, None where it is absent."""
         return np.array([labels.get(key) for labels in self._labels], dtype=np.object_)
+
+    def numbers(self, key: str) -> IntArray:
+        """Return a number per node that stands for its value of a label, -1 where it is absent."""
+        return self._key(key).values()
+
+    def is_unique(self, key: str) -> bool:
+        """Tell whether no two nodes share a value of a label, as with host names."""
+        return self._key(key).is_unique()
 
     def unschedulable(self) -> BoolArray:
         """Return which nodes are cordoned."""
@@ -131,6 +145,7 @@ class _KeyColumn:
         self._numbers: dict[str, int] = {}
         self._per_node: list[int] = [self._number(value) for value in values]
         self._array: IntArray | None = None
+        self._unique = False
 
     def _number(self, value: str | None) -> int:
         return -1 if value is None else self._numbers.setdefault(value, len(self._numbers))
@@ -141,20 +156,28 @@ class _KeyColumn:
         self._per_node[column] = self._number(value)
         self._array = None
 
-    def _values(self) -> IntArray:
+    def values(self) -> IntArray:
+        """Return the number of the value per node, -1 where the label is absent."""
         if self._array is None:
             self._array = np.array(self._per_node, dtype=np.int64)
+            present = self._array[self._array >= 0]
+            self._unique = len(np.unique(present)) == len(present)
         return self._array
+
+    def is_unique(self) -> bool:
+        """Tell whether no two nodes share a value."""
+        self.values()
+        return self._unique
 
     def equal(self, value: str) -> BoolArray:
         """Return where the label has this value."""
         number = self._numbers.get(value, -2)
-        found: BoolArray = self._values() == number
+        found: BoolArray = self.values() == number
         return found
 
     def match(self, expression: NodeSelectorRequirement) -> BoolArray:
         """Return where the expression holds; an unknown operator holds nowhere."""
-        values = self._values()
+        values = self.values()
         match expression.operator:
             case "Exists":
                 return values >= 0
@@ -171,10 +194,10 @@ class _KeyColumn:
 
     def _among(self, wanted: Sequence[str]) -> BoolArray:
         numbers = [self._numbers[value] for value in wanted if value in self._numbers]
-        return np.isin(self._values(), numbers)
+        return np.isin(self.values(), numbers)
 
     def _beyond(self, expression: NodeSelectorRequirement) -> BoolArray:
-        values = self._values()
+        values = self.values()
         bound = _integer(expression.values[0]) if len(expression.values) == 1 else None
         if bound is None:
             return np.zeros(len(values), dtype=np.bool_)

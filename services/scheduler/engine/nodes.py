@@ -13,8 +13,9 @@ import numpy as np
 from services.scheduler.engine.dimensions import Dimensions
 from services.scheduler.engine.labels import NodeAttributes
 from services.scheduler.engine.ledger import Ledger
+from services.scheduler.engine.peers import Peers
 from services.scheduler.engine.records import NOWHERE, Task
-from services.scheduler.engine.shapes import TaskClass
+from services.scheduler.engine.shapes import Shapes, TaskClass
 from shared.api import keys
 from shared.api.core import Node
 from shared.model.quantity import BadQuantity, units
@@ -52,12 +53,14 @@ class Drift(NamedTuple):
 class Nodes:
     """All nodes, their ledger columns, labels and pods."""
 
-    def __init__(self, dimensions: Dimensions) -> None:
+    def __init__(self, dimensions: Dimensions, shapes: Shapes) -> None:
         self._dimensions = dimensions
         self.ledger = Ledger(dimensions.capacity)
         self.attributes = NodeAttributes()
         self._by_name: dict[str, NodeRecord] = {}
         self._free: list[int] = []
+        self.peers = Peers(self.column, self.attributes, shapes.moved)
+        """What pods on nodes mean for other pods; a session counts its own decisions in, too."""
         self.port_holders: dict[str, Task] = {}
         """Placed tasks that take ports of their node, by uid; a session adds its own."""
 
@@ -105,6 +108,7 @@ class Nodes:
         record = self._by_name.setdefault(task.node, NodeRecord())
         held = Held(task.shape, task.status == TaskStatus.RELEASING, task)
         record.held[task.uid] = held
+        self.peers.count(task, 1)
         if held.shape.host_ports:
             self.port_holders[task.uid] = task
         if record.column != NOWHERE:
@@ -116,6 +120,7 @@ class Nodes:
         held = record.held.pop(task.uid, None) if record else None
         if record is None or held is None:
             return
+        self.peers.count(task, -1)
         self.port_holders.pop(task.uid, None)
         if record.column != NOWHERE:
             self.ledger.hold(record.column, held.shape, -1, releasing=held.releasing)

@@ -13,6 +13,7 @@ from services.scheduler.engine.assumed import Assumption, Assumptions, Purpose
 from services.scheduler.engine.candidates import StaticCache
 from services.scheduler.engine.dimensions import Dimensions
 from services.scheduler.engine.jobs import Jobs
+from services.scheduler.engine.network import HyperNodes
 from services.scheduler.engine.nodes import Drift, Nodes
 from services.scheduler.engine.plan import Plan
 from services.scheduler.engine.records import GroupStatus, Task
@@ -37,25 +38,30 @@ class Replica:
         self._names = frozenset(scheduler_names)
         self.dimensions = Dimensions(self._stretch)
         self.shapes = Shapes(self.dimensions)
-        self.nodes = Nodes(self.dimensions)
+        self.nodes = Nodes(self.dimensions, self.shapes)
         self.jobs = Jobs(self.dimensions)
+        self.hypernodes = HyperNodes()
         self.static_cache = StaticCache()
         self._tasks: dict[str, Task] = {}
         self._uid_by_key: dict[str, str] = {}
         self._assumptions = Assumptions()
         self._put: Mapping[str, Callable[[str, Any], None]] = {
             kinds.POD.token: self._put_pod,
+            kinds.NAMESPACE.token: self.nodes.peers.put_namespace,
             kinds.NODE.token: self.nodes.put,
             kinds.PODGROUP.token: self.jobs.put_group,
             kinds.QUEUE.token: self.jobs.put_queue,
             kinds.PRIORITYCLASS.token: self.jobs.put_priority_class,
+            kinds.HYPERNODE.token: self.hypernodes.put,
         }
         self._remove: Mapping[str, Callable[[str], None]] = {
             kinds.POD.token: self._remove_pod,
+            kinds.NAMESPACE.token: self.nodes.peers.remove_namespace,
             kinds.NODE.token: self.nodes.remove,
             kinds.PODGROUP.token: self.jobs.remove_group,
             kinds.QUEUE.token: self.jobs.remove_queue,
             kinds.PRIORITYCLASS.token: self.jobs.remove_priority_class,
+            kinds.HYPERNODE.token: self.hypernodes.remove,
         }
 
     @property
@@ -113,6 +119,7 @@ class Replica:
         if self._concerns_us(task):
             self._tasks[task.uid] = task
             self._uid_by_key[key] = task.uid
+            self.nodes.peers.join(task)
             self._settle(task)
 
     def _remove_pod(self, key: str) -> None:
@@ -124,7 +131,7 @@ class Replica:
     def _read(self, key: str, pod: Pod) -> Task:
         meta, spec, status = pod.metadata, pod.spec, pod.status
         task = Task()
-        task.shape = self.shapes.of(pod)
+        task.shape = self.shapes.of(pod, self.nodes.peers.locality(pod))
         group = meta.annotations.get(keys.GROUP_NAME)
         task.uid = meta.uid
         task.key = key
@@ -171,6 +178,7 @@ class Replica:
 
     def _forget(self, task: Task) -> None:
         self._unsettle(task)
+        self.nodes.peers.leave(task)
         del self._tasks[task.uid]
         del self._uid_by_key[task.key]
 

@@ -8,6 +8,7 @@ back and hands out what was committed.
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from functools import cached_property
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from services.scheduler.engine.failures import JobFailures, fit_error
 from services.scheduler.engine.fill import fill
 from services.scheduler.engine.hooks import Hooks
 from services.scheduler.engine.journal import Journal
+from services.scheduler.engine.network import Network
 from services.scheduler.engine.plan import (
     Eviction,
     Explanation,
@@ -30,7 +32,9 @@ from services.scheduler.engine.plan import (
 from services.scheduler.engine.records import Job, Queue, Task
 from services.scheduler.engine.replica import Replica
 from services.scheduler.engine.rollup import Measure, Rollup
+from services.scheduler.engine.seated import seated
 from services.scheduler.engine.shapes import TaskClass
+from services.scheduler.engine.subjobs import Seat
 from shared.model.status import TaskStatus
 
 
@@ -120,9 +124,23 @@ class Session:
             found.refresh()
         return found
 
-    def choose(self, shape: TaskClass, count: int, *, waiting: bool) -> list[int]:
-        """Return the columns that up to `count` tasks of a class should go to, in order."""
-        return fill(self.candidates(shape), count, waiting=waiting, first=self.first)
+    @cached_property
+    def network(self) -> Network:
+        """HyperNodes, and where in them jobs are."""
+        return Network(self.replica.hypernodes.forest(self.replica.nodes), self.replica.nodes)
+
+    def choose(
+        self, shape: TaskClass, count: int, *, waiting: bool, seat: Seat | None = None
+    ) -> list[int]:
+        """Return the columns that up to `count` tasks of a class should go to, in order.
+
+        A seat may narrow the nodes, and where the rest of its group is may matter (`seated`).
+        """
+        candidates = self.candidates(shape)
+        if seat is not None and (found := seated(self, candidates, seat, waiting=waiting)):
+            return found
+        within = seat.within if seat else None
+        return fill(candidates, count, waiting=waiting, first=self.first, within=within)
 
     # --- placing -----------------------------------------------------------------------------
 
@@ -265,6 +283,7 @@ class Session:
     def close(self) -> None:
         """Put the replica back as it was."""
         self.journal.undo_to(0, final=True)
+        self.replica.nodes.peers.forget_tables()
 
     def spread(self, columns: list[int]) -> tuple[IntArray, IntArray]:
         """Return distinct columns and how often each occurs."""

@@ -4,6 +4,7 @@ The pods of a gang differ in name and uid only, so that predicates and scores ar
 class, not once per pod. Owned by the replica; plugins see a class through `pumice.plugins`.
 """
 
+import copy
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -11,21 +12,12 @@ import msgspec
 
 from pumice.plugins import IntArray
 from services.scheduler.engine.dimensions import Dimensions
+from services.scheduler.engine.locality import NOWHERE_SPECIAL, Locality
 from shared.api.core import Pod, PodSpec
 from shared.api.selectors import NodeAffinity, Toleration
 from shared.model.requests import pod_request, resize_is_infeasible, scoring_request
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
-NOT_HONOURED: Final = (
-    "required pod affinity",
-    "required pod anti-affinity",
-    "hard topology spread",
-)
-"""Hard constraints that this version does not implement.
-
-A pod with one of them is not placed, with this text as the reason: placing it against its owner's
-word would be worse.
-"""
 _NO_LABELS: Final[Mapping[str, str]] = {}
 
 
@@ -34,18 +26,21 @@ class TaskClass:
 
     __slots__ = (
         "best_effort",
+        "content",
         "dims",
         "host_ports",
         "id",
+        "locality",
         "node_affinity",
         "node_selector",
-        "not_honoured",
         "request",
         "scoring_request",
         "tolerations",
     )
 
-    def __init__(self, number: int, pod: Pod, dimensions: Dimensions) -> None:
+    def __init__(
+        self, number: int, pod: Pod, dimensions: Dimensions, content: bytes, locality: Locality
+    ) -> None:
         """Read what placement needs of a pod. Raises `BadQuantity`."""
         spec = pod.spec
         resource = pod_request(pod)
@@ -59,7 +54,9 @@ class TaskClass:
         self.node_affinity: NodeAffinity | None = affinity.node_affinity if affinity else None
         self.tolerations: tuple[Toleration, ...] = spec.tolerations
         self.host_ports: tuple[tuple[str, str, int], ...] = _host_ports(spec)
-        self.not_honoured: tuple[str, ...] = _not_honoured(spec)
+        self.locality: Locality = locality
+        self.content: bytes = content
+        """All but the locality, as the class is known by."""
 
 
 class Shapes:
@@ -67,15 +64,26 @@ class Shapes:
 
     def __init__(self, dimensions: Dimensions) -> None:
         self._dimensions = dimensions
-        self._by_content: dict[bytes, TaskClass] = {}
+        self._by_content: dict[tuple[bytes, Locality], TaskClass] = {}
 
-    def of(self, pod: Pod) -> TaskClass:
+    def of(self, pod: Pod, locality: Locality = NOWHERE_SPECIAL) -> TaskClass:
         """Return the class of a pod. Raises `BadQuantity` when it states an impossible amount."""
         content = _ENCODER.encode(_content(pod))
-        found = self._by_content.get(content)
+        found = self._by_content.get((content, locality))
         if found is None:
-            found = TaskClass(len(self._by_content), pod, self._dimensions)
-            self._by_content[content] = found
+            number = len(self._by_content)
+            found = TaskClass(number, pod, self._dimensions, content, locality)
+            self._by_content[content, locality] = found
+        return found
+
+    def moved(self, shape: TaskClass, locality: Locality) -> TaskClass:
+        """Return the class that differs in its locality only."""
+        found = self._by_content.get((shape.content, locality))
+        if found is None:
+            found = copy.copy(shape)
+            found.id = len(self._by_content)
+            found.locality = locality
+            self._by_content[shape.content, locality] = found
         return found
 
     def all(self) -> list[TaskClass]:
@@ -91,9 +99,8 @@ def _content(pod: Pod) -> tuple[Any, ...]:
         spec.overhead,
         spec.resources,
         sorted(spec.node_selector.items()),
-        spec.affinity,
+        spec.affinity.node_affinity if spec.affinity else None,
         spec.tolerations,
-        spec.topology_spread_constraints,
         _resizing(pod),
     )
 
@@ -114,16 +121,3 @@ def _host_ports(spec: PodSpec) -> tuple[tuple[str, str, int], ...]:
         for port in container.ports
         if port.host_port
     )
-
-
-def _not_honoured(spec: PodSpec) -> tuple[str, ...]:
-    """Return which of `NOT_HONOURED` a pod states."""
-    affinity = spec.affinity
-    beside = affinity.pod_affinity if affinity else None
-    apart = affinity.pod_anti_affinity if affinity else None
-    stated = (
-        beside is not None and beside.required_during_scheduling_ignored_during_execution,
-        apart is not None and apart.required_during_scheduling_ignored_during_execution,
-        any(c.when_unsatisfiable == "DoNotSchedule" for c in spec.topology_spread_constraints),
-    )
-    return tuple(text for text, is_stated in zip(NOT_HONOURED, stated, strict=True) if is_stated)

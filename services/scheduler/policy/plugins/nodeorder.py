@@ -1,7 +1,8 @@
 """nodeorder (PL08): Kubernetes' scorers, with Volcano's weights.
 
-Here: least and most requested, balanced use, preferred node affinity, taints to be avoided. The
-integer divisions are Kubernetes' own and decide ties, so they are kept to the digit.
+Least and most requested, balanced use, preferred node affinity, taints to be avoided, preferred
+pod affinity, soft topology spread. The integer divisions are Kubernetes' own and decide ties, so
+they are kept to the digit.
 """
 
 import numpy as np
@@ -12,6 +13,8 @@ from services.scheduler.engine.rows import Rows
 from services.scheduler.engine.session import Session
 from services.scheduler.engine.shapes import TaskClass
 from services.scheduler.policy.arguments import integer
+from services.scheduler.policy.company import Company
+from services.scheduler.policy.spreading import Spreading
 from services.scheduler.policy.tolerating import tolerates
 
 _MAX = 100
@@ -30,6 +33,8 @@ class NodeOrder:
         self._balanced = integer(arguments, "balancedresource.weight", 1)
         self._affinity = integer(arguments, "nodeaffinity.weight", 2)
         self._taints = integer(arguments, "tainttoleration.weight", 3)
+        self._company = integer(arguments, "podaffinity.weight", 2)
+        self._spread = integer(arguments, "podtopologyspread.weight", 2)
         self._gpu_dim: int | None = None
 
     def contribute(self, hooks: Hooks, cluster: Session) -> None:
@@ -41,6 +46,11 @@ class NodeOrder:
             hooks.node_rank(preferred_affinity, weight=self._affinity)
         if self._taints:
             hooks.node_rank(avoided_taints, weight=self._taints, reverse=True)
+        peers, attributes = cluster.replica.nodes.peers, cluster.replica.nodes.attributes
+        if self._company:
+            hooks.wide_score(Company(peers, attributes).preference, weight=self._company)
+        if self._spread:
+            hooks.wide_score(Spreading(peers, attributes).preference, weight=self._spread)
 
     def _score(self, shape: TaskClass, rows: Rows) -> FloatArray:
         result = np.zeros(len(rows), dtype=np.float64)
