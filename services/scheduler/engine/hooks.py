@@ -5,8 +5,8 @@ function of a switched-off extension point never gets into `Hooks`. `Hooks` asks
 their answers.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
 
 from pumice.plugins import (
     CodeArray,
@@ -21,6 +21,8 @@ from pumice.plugins import (
     WideScore,
     WideVerdict,
 )
+from services.scheduler.engine.grouping import FLAGS, GroupPoints, GroupRegistrar
+from services.scheduler.engine.points import OrderKey, Point, permitted
 from services.scheduler.engine.records import Job, Queue, Task
 from services.scheduler.engine.rows import Rows
 from services.scheduler.engine.shapes import TaskClass
@@ -50,10 +52,6 @@ _FLAGS: Final[Mapping[str, str]] = {
 
 ⚠ job_valid, evictable, victim_queue_order, judged and changed have none (SS07).
 """
-
-
-OrderKey = tuple[Any, ...]
-"""What sorts first is served first; ends in something unique."""
 
 
 class Predicate(NamedTuple):
@@ -90,30 +88,11 @@ class Weighted(NamedTuple):
     weight: float
 
 
-_F = TypeVar("_F")
-
-
-class Point(Generic[_F]):
-    """The functions of one extension point, by tier."""
-
-    def __init__(self) -> None:
-        self.tiers: list[list[_F]] = []
-
-    def add(self, tier: int, fn: _F) -> None:
-        """Add a function to a tier."""
-        while len(self.tiers) <= tier:
-            self.tiers.append([])
-        self.tiers[tier].append(fn)
-
-    def all(self) -> Iterable[_F]:
-        """Return the functions of all tiers in order."""
-        return (fn for tier in self.tiers for fn in tier)
-
-
-class Hooks:
+class Hooks(GroupPoints):
     """All extension points of a session."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.job_valid: Point[Callable[[Job], Invalid | None]] = Point()
         self.job_order: Point[Callable[[Job], Any]] = Point()
         self.queue_order: Point[Callable[[Queue], Any]] = Point()
@@ -168,7 +147,7 @@ class Hooks:
 
     def pipelined(self, job: Job) -> bool:
         """Tell whether a job may keep what it waits for (SS07: ternary)."""
-        return _permitted(self.job_pipelined, lambda fn: Opinion(fn(job))).vote >= 0
+        return permitted(self.job_pipelined, lambda fn: Opinion(fn(job))).vote >= 0
 
     def starving(self, job: Job) -> bool:
         """Tell whether a job may take from others (SS07: the first tier that has a function)."""
@@ -179,7 +158,7 @@ class Hooks:
 
     def enqueueable(self, job: Job) -> Opinion:
         """Return whether a job may enter its queue, and who says no (SS07: ternary)."""
-        return _permitted(self.job_enqueueable, lambda fn: fn(job))
+        return permitted(self.job_enqueueable, lambda fn: fn(job))
 
     # --- queues ------------------------------------------------------------------------------
 
@@ -256,25 +235,13 @@ def victims(
     return []
 
 
-def _permitted(point: Point[_F], ask: Callable[[_F], Opinion]) -> Opinion:
-    for tier in point.tiers:
-        permitted = False
-        for fn in tier:
-            opinion = ask(fn)
-            if opinion.vote is Vote.REJECT:
-                return opinion
-            permitted = permitted or opinion.vote is Vote.PERMIT
-        if permitted:
-            break
-    return Opinion(Vote.PERMIT)
-
-
-class Registrar:
+class Registrar(GroupRegistrar):
     """What one plugin contributes to; implements `pumice.plugins.Hooks`."""
 
     def __init__(
         self, hooks: Hooks, *, tier: int, flags: Mapping[str, bool], identity: str
     ) -> None:
+        super().__init__(self._add)
         self._hooks = hooks
         self._tier = tier
         self._flags = flags
@@ -290,7 +257,7 @@ class Registrar:
         return f"{self._identity}#{self._added}"
 
     def _add(self, point: str, fn: object) -> None:
-        flag = _FLAGS.get(point)
+        flag = _FLAGS.get(point) or FLAGS.get(point)
         if flag is None or self._flags[flag]:
             getattr(self._hooks, point).add(self._tier, fn)
 

@@ -12,6 +12,7 @@ from pumice.plugins import Condition
 from services.scheduler.engine.dimensions import Dimensions
 from services.scheduler.engine.records import GroupStatus, Job, Queue, Task
 from services.scheduler.engine.rollup import Measure, Rollup, Rollups
+from services.scheduler.engine.subjobs import divided
 from shared.api.scheduling import PodGroup, PriorityClass, QueueState
 from shared.api.scheduling import Queue as QueueObject
 from shared.model.resources import CPU, MEMORY, is_counted
@@ -75,6 +76,7 @@ class Jobs:
         job.min_task_member = spec.min_task_member
         job.min_task_total = sum(spec.min_task_member.values())
         job.min_resources = minimum
+        job.division = divided(spec, job.division)
         job.created = meta.creation_timestamp or ""
         job.annotations = meta.annotations
         self._see_status(job, _status_of(group))

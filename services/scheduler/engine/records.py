@@ -12,6 +12,7 @@ import numpy as np
 
 from pumice.plugins import Condition, IntArray
 from services.scheduler.engine.shapes import TaskClass
+from services.scheduler.engine.subjobs import Division
 from shared.model.status import HOLDS_RESOURCES, READY, TaskStatus
 
 _STATUSES: Final = len(TaskStatus)
@@ -117,6 +118,7 @@ class Job:
         "conditions",
         "created",
         "decided",
+        "division",
         "gated",
         "has_group",
         "key",
@@ -159,6 +161,8 @@ class Job:
         """A status that was wanted and has not been seen on the object yet."""
         self.annotations: Mapping[str, str] = {}
         self.has_group = False
+        self.division: Division | None = None
+        """How it divides into subgroups; None for a job without policies and topology."""
         self.tasks: dict[str, Task] = {}
         self.by_status: list[dict[str, Task]] = [{} for _ in range(_STATUSES)]
         self.roles: dict[str, list[int]] = {}
@@ -178,12 +182,16 @@ class Job:
         self.tasks[task.uid] = task
         self.by_status[task.status][task.uid] = task
         self._count(task, 1)
+        if self.division is not None:
+            self.division.forget()
 
     def drop(self, task: Task) -> None:
         """Count a task out."""
         del self.tasks[task.uid]
         del self.by_status[task.status][task.uid]
         self._count(task, -1)
+        if self.division is not None:
+            self.division.forget()
 
     def _count(self, task: Task, sign: int) -> None:
         status = task.status

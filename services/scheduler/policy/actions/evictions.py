@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pumice.plugins import IntArray
-from services.scheduler.engine.hooks import OrderKey
+from services.scheduler.engine.points import OrderKey
 from services.scheduler.engine.records import NOWHERE, Job, Queue, Task
 from services.scheduler.engine.rows import Rows
 from services.scheduler.engine.session import Session

@@ -3,7 +3,7 @@
 import heapq
 from collections.abc import Iterable
 
-from services.scheduler.engine.hooks import OrderKey
+from services.scheduler.engine.points import OrderKey
 from services.scheduler.engine.records import Job, Queue
 from services.scheduler.engine.session import Session
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from pumice.plugins import Arguments, Cluster, Condition, Hooks, Invalid, Vote
 from services.scheduler.engine.records import Job, Task
+from services.scheduler.engine.subjobs import SubJob, short_policies
 from shared.model.status import READY, SCHEDULED, VALID, TaskStatus
 
 _PIPELINED = (*READY, TaskStatus.PIPELINED)
@@ -41,6 +42,9 @@ class Gang:
         hooks.preemptable(from_surplus)
         hooks.reclaimable(from_surplus)
         hooks.evictable(_anyone)
+        hooks.sub_job_order(lambda sub: not sub.missing)
+        hooks.sub_job_ready(lambda sub: sub.missing)
+        hooks.sub_job_pipelined(_sub_pipelined)
         hooks.judged(lambda job: _condition(job, cluster))
 
 
@@ -48,6 +52,10 @@ def _invalidity(job: Job) -> Invalid | None:
     if job.roles_short_of(*VALID, best_effort=False):
         return Invalid(
             "NotEnoughPodsOfTask", "Not enough valid pods of each task for gang-scheduling"
+        )
+    if short_policies(job, exists=True):
+        return Invalid(
+            "NotEnoughPodsOfTask", "Not enough valid subGroups of each task for gang-scheduling"
         )
     valid = sum(len(job.by_status[status]) for status in VALID)
     if valid < job.min_available:
@@ -65,14 +73,18 @@ def _ready_last(job: Job) -> bool:
 def _missing(job: Job) -> int:
     counted = job.ready_count + job.pending_best_effort
     of_roles = sum(job.roles_short_of(*READY, best_effort=True).values())
-    return max(0, job.min_available - counted, of_roles)
+    return max(0, job.min_available - counted, of_roles, short_policies(job))
 
 
 def _pipelined(job: Job) -> Vote:
     counted = job.waiting_count + job.ready_count + job.pending_best_effort
     if counted < job.min_available or job.roles_short_of(*_PIPELINED, best_effort=True):
         return Vote.REJECT
-    return Vote.PERMIT
+    return Vote.REJECT if short_policies(job, pipelined=True) else Vote.PERMIT
+
+
+def _sub_pipelined(sub: SubJob) -> Vote:
+    return Vote.PERMIT if sub.is_pipelined else Vote.REJECT
 
 
 def _condition(job: Job, cluster: Cluster) -> Condition | None:
