@@ -13,9 +13,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pumice.plugins import BoolArray, CodeArray, FloatArray, IntArray
+from pumice.plugins import (
+    BoolArray,
+    CodeArray,
+    FloatArray,
+    IntArray,
+    WideScore,
+    WideVerdict,
+)
 from services.scheduler.engine.dimensions import Dimensions
-from services.scheduler.engine.hooks import Hooks, Predicate, Rank
+from services.scheduler.engine.hooks import Hooks, Predicate, Rank, WidePredicate
 from services.scheduler.engine.nodes import Nodes
 from services.scheduler.engine.plan import Shortage
 from services.scheduler.engine.rows import Rows
@@ -95,9 +102,23 @@ class Candidates:
             raw = raw.astype(np.int64, copy=False)
             if self._size and raw.min() != raw.max():  # the same everywhere decides nothing
                 self._ranks.append((rank, raw))
-        self.idle, self.future, self.score = self._evaluate(rows)
-        self.idle &= ~self._refused
-        self.future &= ~self._refused
+        self._wide: list[tuple[WidePredicate, WideVerdict]] = [
+            (wide, verdict)
+            for wide in hooks.wide_predicate.all()
+            if (verdict := wide.fn(shape)) is not None
+        ]
+        self._wide_scores: list[tuple[float, WideScore]] = [
+            (wide.weight, score)
+            for wide in hooks.wide_score.all()
+            if (score := wide.fn(shape)) is not None
+        ]
+        self.stepwise = bool(self._wide_scores) or any(not v.steady for _, v in self._wide)
+        """Whether placing a task changes more than the node that it is placed on."""
+        self.own_idle, self.own_future, self.score = self._evaluate(rows)
+        """What each node's own state admits; `idle` and `future` heed other nodes as well."""
+        self.own_idle &= ~self._refused
+        self.own_future &= ~self._refused
+        self._widen()
 
     # --- keeping up --------------------------------------------------------------------------
 
@@ -110,9 +131,28 @@ class Candidates:
         self._seen = ledger.tick
         idle, future, score = self._evaluate(Rows(self.nodes, self.shape, columns))
         free = ~self._refused[columns]
-        self.idle[columns] = idle & free
-        self.future[columns] = future & free
+        self.own_idle[columns] = idle & free
+        self.own_future[columns] = future & free
         self.score[columns] = score
+        self._widen()
+
+    def _widen(self) -> None:
+        self.idle, self.future = self.own_idle, self.own_future
+        if self._wide:
+            within = self.open_within()
+            self.idle, self.future = self.idle & within, self.future & within
+
+    def open_within(self) -> BoolArray:
+        """Return the nodes that what happens on other nodes leaves open."""
+        result = np.ones(self._size, dtype=np.bool_)
+        for _, verdict in self._wide:
+            result &= verdict.codes() == 0
+        return result
+
+    def level(self, rows: Rows, *, waiting: bool) -> tuple[BoolArray, FloatArray]:
+        """Return which rows still fit by their own state, and their scores."""
+        fits = self.fits(rows, waiting=waiting) & self.admitted(rows)
+        return fits & ~rows.pick(self._refused), self.scored(rows)
 
     def _evaluate(self, rows: Rows) -> tuple[BoolArray, BoolArray, FloatArray]:
         admitted = self.admitted(rows)
@@ -171,16 +211,21 @@ class Candidates:
                 scaled = _MAX_NODE_SCORE - scaled
             part = rank.weight * scaled
             result = part if result is None else result + part
+        for weight, score in self._wide_scores:
+            part = weight * score(mask)
+            result = part if result is None else result + part
         return result
 
     def reachable(self) -> BoolArray:
         """Return the nodes that evicting pods could open: no refusal there is for good (A05)."""
         result: BoolArray = self.nodes.ledger.alive[: self._size].copy()
         rows = Rows(self.nodes, self.shape)
-        for predicate, codes in (
+        judged: list[tuple[Predicate | WidePredicate, CodeArray]] = [
             *self._verdicts,
             *((p, p.fn(self.shape, rows)) for p in self._dynamic if not _all_resolvable(p)),
-        ):
+            *((p, verdict.codes()) for p, verdict in self._wide),
+        ]
+        for predicate, codes in judged:
             if not _all_resolvable(predicate):
                 final = np.array([False, *(not reason.resolvable for reason in predicate.reasons)])
                 result &= ~final[codes]
@@ -189,7 +234,8 @@ class Candidates:
     def admits(self, column: int) -> bool:
         """Tell whether no predicate refuses a node; whether there is room is not asked."""
         row = Rows(self.nodes, self.shape, np.array([column], dtype=np.int64))
-        return not self._refused[column] and bool(self.admitted(row)[0])
+        within = all(not verdict.codes()[column] for _, verdict in self._wide)
+        return not self._refused[column] and within and bool(self.admitted(row)[0])
 
     def best_first(self, mask: BoolArray, first: int) -> list[int]:
         """Return the columns of a mask by falling score; equal ones from column `first` on."""
@@ -225,7 +271,10 @@ class Candidates:
                     shortages.append(self._shortage(name, dim, room))
                     open_rows &= ~short
         dynamic = [(p, p.fn(self.shape, rows)) for p in self._dynamic]
-        for predicate, codes in (*self._verdicts, *dynamic):
+        wide = [(p, verdict.codes()) for p, verdict in self._wide]
+        judged: list[tuple[Predicate | WidePredicate, CodeArray]]
+        judged = [*self._verdicts, *dynamic, *wide]
+        for predicate, codes in judged:
             counts = np.bincount(codes[open_rows], minlength=len(predicate.reasons) + 1)
             for number, reason in enumerate(predicate.reasons, start=1):
                 if counts[number]:
@@ -242,5 +291,5 @@ class Candidates:
         )
 
 
-def _all_resolvable(predicate: Predicate) -> bool:
+def _all_resolvable(predicate: Predicate | WidePredicate) -> bool:
     return all(reason.resolvable for reason in predicate.reasons)
