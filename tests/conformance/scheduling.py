@@ -40,6 +40,8 @@ class Outcome:
                 "conditions": [
                     {"type": c.type, "status": c.status, "reason": c.reason}
                     for c in (wanted[job.key].conditions if job.key in wanted else job.conditions)
+                    # Our own word on groups without pods, which Volcano puts in an event (D01).
+                    if job.tasks or c.type != "Unschedulable"
                 ],
             }
             for job in jobs

@@ -44,9 +44,20 @@ def replica_of(given: dict[str, Any]) -> Replica:
         (kinds.PRIORITYCLASS, given.get("priorityClasses", [])),
     ):
         for obj in objects:
-            view = msgspec.convert(_with_uid(obj), kind.type, strict=False)
+            view = _view(kind, _with_uid(obj))
             replica.apply(kind.token, "put", view.metadata.key, view.metadata.uid, view)
     return replica
+
+
+def _view(kind: kinds.Kind, obj: dict[str, Any]) -> Any:
+    """Return the view of an object, with names of queues that the API server would refuse."""
+    spec = obj.get("spec", {})
+    name = {"PodGroup": "queue", "Queue": "parent"}.get(kind.kind, "")
+    stated = spec.pop(name, None)
+    view = msgspec.convert(obj, kind.type, strict=False)
+    if stated is None:
+        return view
+    return msgspec.structs.replace(view, spec=msgspec.structs.replace(view.spec, **{name: stated}))
 
 
 def config_of(conf: dict[str, Any]) -> SchedulerConfig:

@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 
-from pumice.plugins import Arguments, Cluster, Hooks, IntArray
+from pumice.plugins import Arguments, Hooks, IntArray
 from services.scheduler.engine.records import Job, Task
+from services.scheduler.engine.session import Session
+from services.scheduler.policy.plugins.drf_hierarchy import Hierarchy
 from services.scheduler.policy.shares import dominant_share
 
 _DELTA = 1e-6
@@ -11,14 +13,14 @@ _DELTA = 1e-6
 
 
 class Drf:
-    """Dominant resource fairness between jobs, flat."""
+    """Dominant resource fairness between jobs, and between queues with `enableHierarchy`."""
 
     name = "drf"
 
     def __init__(self, arguments: Arguments) -> None:
         """Take no arguments."""
 
-    def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
+    def contribute(self, hooks: Hooks, cluster: Session) -> None:
         """Add the order and the victims; shares are computed from what a job holds when asked."""
         total = cluster.total
 
@@ -44,3 +46,5 @@ class Drf:
 
         hooks.job_order(share)
         hooks.preemptable(keeps_lower)
+        if hooks.enabled("enableHierarchy"):
+            Hierarchy(cluster).contribute(hooks)
