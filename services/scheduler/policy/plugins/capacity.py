@@ -27,6 +27,7 @@ from services.scheduler.engine.dimensions import PODS_DIM
 from services.scheduler.engine.records import Job, Queue, Task
 from services.scheduler.engine.session import Session
 from services.scheduler.engine.shapes import TaskClass
+from services.scheduler.policy.actions.evictions import Orders
 from services.scheduler.policy.arguments import integer
 from services.scheduler.policy.capacity_accounts import (
     Account,
@@ -39,7 +40,6 @@ from services.scheduler.policy.capacity_accounts import (
 from services.scheduler.policy.plugins.proportion import measure
 from services.scheduler.policy.reservations import without_gated
 from services.scheduler.policy.shares import exceeding_of, room_for
-from services.scheduler.policy.victim_order import in_order
 from shared.model.resources import EPSILON
 
 _NOT_READY = Opinion(Vote.REJECT, "the hierarchy of queues is not sound")
@@ -164,7 +164,9 @@ class Capacity:
             return []
         held: dict[str, IntArray] = {}
         victims = []
-        for task in in_order(self._cluster, candidates, taker):
+        waiting = Orders(self._cluster).victims(candidates, taker)
+        while waiting:
+            task = waiting.pop()
             job = self._cluster.job_of(task)
             account = self._accounts.get(job.queue) if job else None
             if account is not None and self._may_take(taker, asking, task, account, held):
