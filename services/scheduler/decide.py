@@ -4,7 +4,10 @@ The composition of engine and policy: the only module that knows both a session 
 Pure and synchronous; the shell runs it in a worker thread and publishes the plan.
 """
 
-from pumice.plugins import Cluster, Hooks
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pumice.plugins import Arguments, Cluster, Hooks
 from services.scheduler.config import DEFAULT_TEXT, BadConfig, SchedulerConfig, parse
 from services.scheduler.engine.hooks import Registrar
 from services.scheduler.engine.judge import (
@@ -34,7 +37,13 @@ def configure(text: str = DEFAULT_TEXT) -> SchedulerConfig:
 
 
 def open_session(
-    replica: Replica, config: SchedulerConfig, *, now: float, seed: int = 0, cycle: int = 0
+    replica: Replica,
+    config: SchedulerConfig,
+    *,
+    now: float,
+    seed: int = 0,
+    cycle: int = 0,
+    plugins: Mapping[str, Callable[[Arguments], Any]] = PLUGINS,
 ) -> Session:
     """Return a session with all plugins' contributions. The caller closes it."""
     session = Session(replica, now=now, seed=seed, cycle=cycle, actions=config.actions)
@@ -45,7 +54,7 @@ def open_session(
             hooks: Hooks = Registrar(
                 session.hooks, tier=number, flags=option.flags, identity=identity
             )
-            PLUGINS[option.name](option.arguments).contribute(hooks, cluster)
+            plugins[option.name](option.arguments).contribute(hooks, cluster)
     return session
 
 

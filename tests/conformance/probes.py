@@ -11,7 +11,8 @@ from services.scheduler.engine.records import Job, Task
 from services.scheduler.engine.rows import Rows
 from services.scheduler.engine.session import Session
 from tests.conformance.report import Mismatch, Unsupported, expect
-from tests.conformance.world import config_of, replica_of
+from tests.conformance.victim_probes import VICTIM_PROBES
+from tests.conformance.world import KNOWN_PLUGINS, config_of, now_of, replica_of
 
 
 def run_probes(case: dict[str, Any]) -> None:
@@ -23,7 +24,7 @@ def run_probes(case: dict[str, Any]) -> None:
         if probe["fn"] not in _PROBES:
             raise Unsupported(f"probe {probe['fn']}")
     replica = replica_of(case["given"])
-    session = open_session(replica, config, now=0.0)
+    session = open_session(replica, config, now=now_of(case), plugins=KNOWN_PLUGINS)
     try:
         for probe in case["probes"]:
             _PROBES[probe["fn"]](session, probe)
@@ -78,4 +79,5 @@ _PROBES = {
     "JobEnqueued": _enqueued,
     "JobOrderCompareFn": _job_order,
     "NodeOrderFn": _node_order,
+    **VICTIM_PROBES,
 }

@@ -10,7 +10,7 @@ from services.scheduler.engine.replica import Replica
 from services.scheduler.engine.session import Session
 from shared.model.status import TaskStatus
 from tests.conformance.report import Unsupported, expect
-from tests.conformance.world import config_of, replica_of
+from tests.conformance.world import KNOWN_PLUGINS, config_of, now_of, replica_of
 
 _LATER = {"allocatedHyperNodes", "subJobHyperNodes", "bindsPerLowestTierHyperNode"}
 
@@ -54,7 +54,7 @@ def run_scheduler(case: dict[str, Any]) -> None:
         raise Unsupported("sharding")
     config = config_of(case["conf"])
     replica = replica_of(case["given"])
-    session = open_session(replica, config, now=0.0)
+    session = open_session(replica, config, now=now_of(case), plugins=KNOWN_PLUGINS)
     try:
         run_actions(session, config)
         outcome = Outcome(replica, session, conclude(session))

@@ -14,8 +14,11 @@ from services.scheduler.config import FLAG_DEFAULTS, PluginOption, SchedulerConf
 from services.scheduler.engine import Replica
 from services.scheduler.policy.catalog import ACTIONS, PLUGINS
 from shared.api import kinds
+from shared.api import time as times
+from tests.conformance.custom_plugins import CUSTOM_PLUGINS
 from tests.conformance.report import Unsupported
 
+KNOWN_PLUGINS = {**PLUGINS, **CUSTOM_PLUGINS}
 _NOT_READ = {
     "nodesInShard": "sharding",
     "resourceClaims": "dynamic resource allocation",
@@ -49,6 +52,11 @@ def replica_of(given: dict[str, Any]) -> Replica:
     return replica
 
 
+def now_of(case: dict[str, Any]) -> float:
+    """Return the clock of the recorded run, 0 where no plugin depends on it."""
+    return times.parse(case["now"]) if "now" in case else 0.0
+
+
 def _view(kind: kinds.Kind, obj: dict[str, Any]) -> Any:
     """Return the view of an object, with names of queues that the API server would refuse."""
     spec = obj.get("spec", {})
@@ -65,13 +73,11 @@ def config_of(conf: dict[str, Any]) -> SchedulerConfig:
     for name in conf.get("actions", []):
         if name not in ACTIONS:
             raise Unsupported(f"action {name}")
-    if conf.get("customPlugins"):
-        raise Unsupported("test-only plugins")
     tiers = []
     for tier in conf.get("tiers", []):
         options = []
         for plugin in tier.get("plugins", []):
-            if plugin["name"] not in PLUGINS:
+            if plugin["name"] not in KNOWN_PLUGINS:
                 raise Unsupported(f"plugin {plugin['name']}")
             flags = {flag: bool(plugin.get(flag, False)) for flag in FLAG_DEFAULTS}
             options.append(

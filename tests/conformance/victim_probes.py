@@ -1,0 +1,100 @@
+"""Probes of the hooks that choose victims."""
+
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from pumice.plugins import EvictionContext, EvictionKind
+from services.scheduler.engine.records import Job, Task
+from services.scheduler.engine.session import Session
+from services.scheduler.policy.actions.evictions import Orders
+from tests.conformance.report import Mismatch, Unsupported, expect
+
+Probe = Callable[[Session, dict[str, Any]], None]
+
+
+def _task(session: Session, stated: str | dict[str, Any]) -> Task:
+    if isinstance(stated, dict) and not stated.get("literal"):
+        stated = stated["task"]
+    if isinstance(stated, dict):
+        return _literal_task(stated)
+    found = next((task for task in session.replica.tasks() if task.key == stated), None)
+    if found is None:
+        raise Unsupported(f"task {stated} is not in the session")
+    return found
+
+
+def _literal_task(stated: dict[str, Any]) -> Task:
+    """Return a task that is in no session, with what the case says of it."""
+    task = Task()
+    task.name, task.namespace = stated.get("name", ""), stated.get("namespace", "")
+    task.key = task.uid = f"{task.namespace}/{task.name}"
+    task.job_key = stated.get("job", "")
+    task.priority = stated.get("priority", 0)
+    return task
+
+
+def _job(session: Session, stated: str | dict[str, Any]) -> Job:
+    if isinstance(stated, dict):
+        job = Job(stated.get("uid", ""), session.replica.dimensions.capacity)
+        job.priority = stated.get("priority", 0)
+        job.queue = stated.get("queue", "")
+        return job
+    found = session.replica.jobs.get(stated)
+    if found is None:
+        raise Unsupported(f"job {stated} is not in the session")
+    return found
+
+
+def _argument(probe: dict[str, Any], name: str) -> Any:
+    return next(argument[name] for argument in probe["args"] if name in argument)
+
+
+def _tasks(session: Session, probe: dict[str, Any]) -> list[Task]:
+    return [_task(session, stated) for stated in _argument(probe, "tasks")]
+
+
+def _expect_set(probe: dict[str, Any], victims: list[Task]) -> None:
+    wanted = sorted(probe.get("result") or [])
+    expect(probe["fn"], sorted(task.key for task in victims), wanted)
+
+
+def _preemptable(session: Session, probe: dict[str, Any]) -> None:
+    taker = _task(session, _argument(probe, "task"))
+    _expect_set(probe, session.hooks.preemption_victims(taker, _tasks(session, probe)))
+
+
+def _reclaimable(session: Session, probe: dict[str, Any]) -> None:
+    taker = _task(session, _argument(probe, "task"))
+    _expect_set(probe, session.hooks.reclaim_victims(taker, _tasks(session, probe)))
+
+
+def _evictable(session: Session, probe: dict[str, Any]) -> None:
+    stated = _argument(probe, "evictionContext")
+    kind = EvictionKind(int(stated["kind"]))
+    context = EvictionContext(kind, _job(session, stated["job"]))
+    _expect_set(probe, session.hooks.gang_victims(context, _tasks(session, probe)))
+
+
+def _unwanted(session: Session, probe: dict[str, Any]) -> None:
+    _expect_set(probe, session.hooks.unwanted(_tasks(session, probe)))
+
+
+def _queue(session: Session, probe: dict[str, Any]) -> None:
+    """Compare the order in which victims would go, whatever order they come in."""
+    taker = _task(session, _argument(probe, "task"))
+    tasks = _tasks(session, probe)
+    for arrangement in itertools.islice(itertools.permutations(tasks), 24):
+        heap = Orders(session).victims(arrangement, taker)
+        popped = [heap.pop().key for _ in tasks]
+        if popped != probe["result"]:
+            raise Mismatch(f"victims go as {popped}, recorded {probe['result']}")
+
+
+VICTIM_PROBES: Final[Mapping[str, Probe]] = {
+    "Preemptable": _preemptable,
+    "Reclaimable": _reclaimable,
+    "UnifiedEvictable": _evictable,
+    "VictimTasks": _unwanted,
+    "BuildVictimsPriorityQueue": _queue,
+}
