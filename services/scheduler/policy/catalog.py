@@ -18,6 +18,7 @@ from services.scheduler.policy.plugins.capacity import Capacity
 from services.scheduler.policy.plugins.conformance import Conformance
 from services.scheduler.policy.plugins.drf import Drf
 from services.scheduler.policy.plugins.gang import Gang
+from services.scheduler.policy.plugins.network_topology_aware import NetworkTopologyAware
 from services.scheduler.policy.plugins.nodeorder import NodeOrder
 from services.scheduler.policy.plugins.overcommit import Overcommit
 from services.scheduler.policy.plugins.predicates import Predicates
@@ -47,4 +48,5 @@ PLUGINS: Final[Mapping[str, Callable[[Arguments], Any]]] = {
     "capacity": Capacity,
     "nodeorder": NodeOrder,
     "binpack": Binpack,
+    "network-topology-aware": NetworkTopologyAware,
 }

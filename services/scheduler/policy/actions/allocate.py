@@ -13,6 +13,7 @@ from typing import Any
 
 from services.scheduler.engine.records import Job
 from services.scheduler.engine.session import Session
+from services.scheduler.policy.actions.grouped import GroupedTurn, waits_for_network
 from services.scheduler.policy.actions.queues import by_queue
 from services.scheduler.policy.actions.turn import Turn, Worklist
 from shared.model.status import TaskStatus
@@ -23,16 +24,7 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:  # noqa: AR
 
     `predicateErrorCacheEnable` (K07) changes no decision: equal tasks are looked at once anyway.
     """
-    enqueues = "enqueue" in session.actions
-    worklists = {}
-    for job in session.jobs:
-        if job.is_pending:
-            if enqueues:
-                continue
-            session.rephase(job, "Inqueue")
-        worklist = _worklist(session, job)
-        if worklist:
-            worklists[job.key] = worklist
+    worklists = _worklists(session)
     queues, jobs = by_queue(session, (job for job in session.jobs if job.key in worklists))
     while queues:
         _, queue = heapq.heappop(queues)
@@ -46,10 +38,29 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:  # noqa: AR
             continue
         _, job = heapq.heappop(waiting)
         session.turn(job)
-        turn = Turn(session, queue, job, worklists[job.key])
-        if turn.run() and worklists[job.key]:
+        worklist = worklists[job.key]
+        turn = Turn if job.division is None else GroupedTurn
+        if turn(session, queue, job, worklist).run() and worklist:
             heapq.heappush(waiting, (session.hooks.job_key(job), job))
         heapq.heappush(queues, (session.hooks.queue_key(queue), queue))
+
+
+def _worklists(session: Session) -> dict[str, Worklist]:
+    """Return job → tasks to place, for the jobs that may have a turn."""
+    enqueues = "enqueue" in session.actions
+    worklists: dict[str, Worklist] = {}
+    for job in session.jobs:
+        if job.is_pending:
+            if enqueues:
+                continue
+            session.rephase(job, "Inqueue")
+        if job.division is not None and waits_for_network(session, job):
+            session.explain(job, "topology", "the HyperNodes do not make a tree")
+            continue
+        worklist = _worklist(session, job)
+        if worklist:
+            worklists[job.key] = worklist
+    return worklists
 
 
 def _worklist(session: Session, job: Job) -> Worklist:

@@ -1,31 +1,95 @@
 """One attempt at a job or subgroup: tasks in order until it is ready or nothing fits (A03)."""
 
 from collections import deque
+from collections.abc import Sequence
 from itertools import islice, takewhile
+from typing import Protocol
 
 from services.scheduler.engine.failures import need_continue
 from services.scheduler.engine.records import Job, Queue, Task
 from services.scheduler.engine.session import Session
+from services.scheduler.engine.subjobs import Seat
 
 Worklist = deque[Task]
+
+
+class Goal(Protocol):
+    """What a turn is taken for: a whole job, or a subgroup of one."""
+
+    singly: bool
+    """Whether it matters to the next task where the last one went."""
+
+    def missing(self) -> int:
+        """Return how many tasks are still needed at least; 0 ends the turn."""
+
+    def failed_roles(self) -> set[str]:
+        """Return the roles of which no further task is looked at."""
+
+    def goes_on(self) -> bool:
+        """Tell whether other roles may still do after one failed."""
+
+    def seat(self) -> Seat:
+        """Return for whom nodes are chosen."""
+
+    def placed(self, columns: Sequence[int]) -> None:
+        """Hear where tasks were placed."""
+
+
+class WholeJob:
+    """A turn for a job without subgroups, anywhere."""
+
+    singly = False
+
+    def __init__(self, session: Session, job: Job) -> None:
+        self._session = session
+        self._job = job
+        self._seat = Seat(job)
+        self._failed = session.failures(job)
+
+    def missing(self) -> int:
+        """Return how many tasks the job lacks."""
+        return self._session.hooks.missing(self._job)
+
+    def failed_roles(self) -> set[str]:
+        """Return the roles that failed in this session."""
+        return self._failed.roles
+
+    def goes_on(self) -> bool:
+        """Tell whether the other roles suffice."""
+        return need_continue(self._job, self._failed.roles)
+
+    def seat(self) -> Seat:
+        """Return the job's."""
+        return self._seat
+
+    def placed(self, columns: Sequence[int]) -> None:
+        """Take no notice: where tasks are does not matter to others."""
 
 
 class Turn:
     """One attempt at one job."""
 
-    def __init__(self, session: Session, queue: Queue, job: Job, tasks: Worklist) -> None:
+    def __init__(
+        self,
+        session: Session,
+        queue: Queue,
+        job: Job,
+        tasks: Worklist,
+        *,
+        goal: Goal | None = None,
+    ) -> None:
         self._session = session
         self._queue = queue
         self._job = job
         self._tasks = tasks
-        self._failed = session.failures(job)
+        self._goal: Goal = goal or WholeJob(session, job)
 
     def run(self) -> bool:
         """Place tasks until the job is ready; return whether it was committed."""
         session, job = self._session, self._job
         position = session.journal.position
         with session.trial() as keep:
-            self._place()
+            self.place()
             if session.hooks.missing(job) == 0:
                 keep()
                 session.commit(job, position)
@@ -34,7 +98,8 @@ class Turn:
                 keep()
         return False
 
-    def _place(self) -> None:
+    def place(self) -> None:
+        """Place tasks until the goal is reached or nothing more fits; the caller judges."""
         session, job, tasks = self._session, self._job, self._tasks
         while tasks:
             run = self._next_run()
@@ -48,30 +113,18 @@ class Turn:
                 session.explain(job, "gang", f"pod {head.name} has scheduling gates")
                 self._skip(self._equals())
                 continue
-            if head.role and head.role in self._failed_roles():
+            if head.role and head.role in self._goal.failed_roles():
                 self._skip(self._equals())
                 continue
             if not self._place_run(run[:allowed]):
                 failure = session.fail(job, self._equals())
                 session.explain(job, "predicate", failure.text(), failure)
                 self._skip(self._equals())
-                if not self._goes_on():
+                if not self._goal.goes_on():
                     break
                 continue
-            if self._missing() == 0:
+            if self._goal.missing() == 0:
                 break
-
-    def _missing(self) -> int:
-        """Return how many tasks are still needed at least; 0 ends the turn."""
-        return self._session.hooks.missing(self._job)
-
-    def _failed_roles(self) -> set[str]:
-        """Return the roles of which no further task is looked at."""
-        return self._failed.roles
-
-    def _goes_on(self) -> bool:
-        """Tell whether other roles may still do after one failed."""
-        return need_continue(self._job, self._failed.roles)
 
     def _no_share(self, task: Task) -> str:
         """Say that the queue may not have more, and of what the whole cluster has too little."""
@@ -101,7 +154,7 @@ class Turn:
 
     def _next_run(self) -> list[Task]:
         """Return as many equal tasks as the job lacks, at least one."""
-        return self._equals(max(1, self._missing()))
+        return self._equals(1 if self._goal.singly else max(1, self._goal.missing()))
 
     def _skip(self, tasks: list[Task]) -> None:
         for _ in tasks:
@@ -116,6 +169,7 @@ class Turn:
                 placed = run[: len(columns)]
                 self._skip(placed)
                 session.place(self._job, placed, columns, waiting=waiting)
+                self._goal.placed(columns)
                 return True
         return False
 
@@ -124,9 +178,11 @@ class Turn:
         if head.nominated:
             column = session.replica.nodes.column(head.nominated)
             candidates = session.candidates(head.shape)
-            if column >= 0 and candidates.future[column]:
+            within = self._goal.seat().within
+            open_ = column >= 0 and (within is None or bool(within[column]))
+            if open_ and candidates.future[column]:
                 # The node that was cleared for this task comes first; try no other in this round.
                 fits = candidates.future if waiting else candidates.idle
                 return [column] if fits[column] else []
             run = run[:1]
-        return session.choose(head.shape, len(run), waiting=waiting)
+        return session.choose(head.shape, len(run), waiting=waiting, seat=self._goal.seat())

@@ -1,0 +1,318 @@
+"""allocate for jobs with a network topology or subgroups (A02).
+
+Where a plugin names HyperNodes to try, each is tried and undone; of those in the first level that
+have a solution the best is placed again for good. Jobs are tried as a whole, and within each try
+every subgroup is, so that a job's HyperNode is the one whose subgroups found the best places.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from pumice.plugins import BoolArray
+from services.scheduler.engine.changes import Placed
+from services.scheduler.engine.failures import need_continue
+from services.scheduler.engine.network import TOP
+from services.scheduler.engine.records import Job, Queue, Task
+from services.scheduler.engine.session import Session
+from services.scheduler.engine.subjobs import Division, Seat, SubJob
+from services.scheduler.policy.actions.turn import Turn, Worklist
+
+
+class Placement(NamedTuple):
+    """Tasks that were put on nodes together."""
+
+    tasks: list[Task]
+    nodes: list[str]
+    waiting: bool
+
+
+class Solution(NamedTuple):
+    """What a try came to."""
+
+    place: str
+    score: float
+    placements: list[Placement]
+    left: dict[str, Worklist]
+    """Subgroup → tasks that are still to be placed."""
+    places: dict[str, str]
+    """Subgroup → HyperNode that it is in then."""
+
+
+def waits_for_network(session: Session, job: Job) -> bool:
+    """Tell whether a job needs the HyperNodes while they do not make a tree."""
+    return session.network.concerns(job) and not session.network.ready
+
+
+class GroupedTurn:
+    """One attempt at one job."""
+
+    def __init__(self, session: Session, queue: Queue, job: Job, tasks: Worklist) -> None:
+        assert job.division is not None, f"{job.key} is not grouped"
+        self._session = session
+        self._queue = queue
+        self._job = job
+        self._division: Division = job.division
+        self._tasks = tasks
+        self._subs = job.division.subs(job)
+
+    def run(self) -> bool:
+        """Place tasks until the job is ready; return whether it was committed."""
+        session, job = self._session, self._job
+        work = self._worksheet()
+        required = self._required()
+        before = {name: session.network.allocated(job, self._subs[name]) for name in work}
+        for level in session.hooks.gradient_of_job(job, TOP):
+            tries = [self._try(place, work, required, before) for place in level]
+            solutions = [found for found in tries if found is not None]
+            if solutions:
+                return self._take(max(solutions, key=lambda found: found.score))
+        return False
+
+    # --- the whole job -----------------------------------------------------------------------
+
+    def _worksheet(self) -> dict[str, Worklist]:
+        """Return subgroup → tasks, in their order; external gates keep a task out (A02)."""
+        work: dict[str, Worklist] = {}
+        for task in self._tasks:
+            if not task.gated:
+                work.setdefault(self._division.sub_of(self._job, task).id, deque()).append(task)
+        return work
+
+    def _required(self) -> set[str]:
+        """Return the subgroups that complete the minima of their policies, first come first."""
+        minima = self._division.minima()
+        lacking = []
+        for sub in self._subs.values():
+            if self._missing(sub):
+                lacking.append(sub)
+            elif sub.policy in minima:
+                minima[sub.policy] -= 1
+        required = set()
+        for sub in sorted(lacking, key=self._session.hooks.sub_key):
+            if minima.get(sub.policy, 0) > 0:
+                minima[sub.policy] -= 1
+                required.add(sub.id)
+        return required
+
+    def _missing(self, sub: SubJob) -> int:
+        hooks = self._session.hooks
+        return hooks.sub_missing(sub) if self._division.policies else hooks.missing(self._job)
+
+    def _try(
+        self,
+        place: str,
+        work: dict[str, Worklist],
+        required: set[str],
+        before: dict[str, str],
+    ) -> Solution | None:
+        """Place the subgroups within a HyperNode, look what came of it, and undo it."""
+        session, job = self._session, self._job
+        _forgive(session, job, job.tasks)
+        left = {name: deque(tasks) for name, tasks in work.items()}
+        places: dict[str, str] = {}
+        position = session.journal.position
+        with session.trial():
+            score = self._place_subs(place, left, required, places)
+            placements = _placements(session, position)
+            done = session.hooks.missing(job) == 0 or session.hooks.pipelined(job)
+        for name, allocated in before.items():
+            session.network.occupy(job, allocated, self._subs[name])
+        return Solution(place, score, placements, left, places) if placements and done else None
+
+    def _place_subs(
+        self, place: str, left: dict[str, Worklist], required: set[str], places: dict[str, str]
+    ) -> float:
+        session = self._session
+        waiting = set(left)
+        total = 0.0
+        while waiting:
+            name = min(
+                waiting, key=lambda n: (n not in required, session.hooks.sub_key(self._subs[n]))
+            )
+            waiting.discard(name)
+            sub = self._subs[name]
+            score = _SubTry(session, self._queue, self._job, sub).run(place, left[name])
+            if score is None:
+                continue
+            total += score
+            places[name] = session.network.allocated(self._job, sub)
+            if left[name]:
+                waiting.add(name)
+            if session.hooks.missing(self._job) == 0:
+                break
+        return total
+
+    def _take(self, best: Solution) -> bool:
+        """Place a solution for good; return whether the job is ready with it."""
+        session, job = self._session, self._job
+        position = session.journal.position
+        _replay(session, job, best.placements)
+        placed = {task.uid for one in best.placements for task in one.tasks}
+        tried = {task.uid for tasks in best.left.values() for task in tasks}
+        remaining = [task for task in self._tasks if task.uid in tried - placed]
+        self._tasks.clear()
+        self._tasks.extend(remaining)
+        if session.hooks.missing(job):
+            return False  # keeps its place for the rest of the session, as a plain job does
+        session.commit(job, position)
+        network = session.network
+        if self._division.policies or network.is_bound(job):
+            network.occupy(job, network.widened(network.allocated(job), best.place))
+            for name, place in best.places.items():
+                network.occupy(job, place, self._subs[name])
+                network.nominated.pop(name, None)
+        return True
+
+
+class _SubTry:
+    """One subgroup within one HyperNode of its job."""
+
+    def __init__(self, session: Session, queue: Queue, job: Job, sub: SubJob) -> None:
+        self._session = session
+        self._queue = queue
+        self._job = job
+        self._sub = sub
+
+    def run(self, root: str, tasks: Worklist) -> float | None:
+        """Place the subgroup below `root` and return the score of its place, None when it fails."""
+        if self._sub.id in self._session.network.nominated and self._as_nominated(tasks):
+            return 0.0
+        for level in self._session.hooks.gradient_of_sub(self._sub, root):
+            tries = [self._try(place, tasks) for place in level]
+            solutions = [found for found in tries if found is not None]
+            if solutions:
+                return self._take(solutions, tasks)
+        return None
+
+    def _try(self, place: str, tasks: Worklist) -> Solution | None:
+        session, sub = self._session, self._sub
+        _forgive(session, self._job, sub.tasks)
+        left = deque(tasks)
+        position = session.journal.position
+        with session.trial():
+            goal = _SubGoal(session, self._job, sub, place)
+            Turn(session, self._queue, self._job, left, goal=goal).place()
+            done = goal.missing() == 0 or goal.pipelined()
+            placements = _placements(session, position) if done else []
+        return Solution(place, 0.0, placements, {sub.id: left}, {}) if placements else None
+
+    def _take(self, solutions: list[Solution], tasks: Worklist) -> float:
+        session, sub = self._session, self._sub
+        scores = session.hooks.hypernode_scores(sub, [found.place for found in solutions])
+        score, first = max((score, -number) for number, score in enumerate(scores))
+        best = solutions[-first]
+        _replay(session, self._job, best.placements)
+        self._settle(best.place)
+        tasks.clear()
+        tasks.extend(best.left[sub.id])
+        return score
+
+    def _settle(self, place: str) -> None:
+        network = self._session.network
+        so_far = network.allocated(self._job, self._sub)
+        network.occupy(self._job, network.widened(so_far, place), self._sub)
+
+    def _as_nominated(self, tasks: Worklist) -> bool:
+        """Place every task on the node that was cleared for it, or forget the nomination."""
+        session, job = self._session, self._job
+        place = session.network.nominated[self._sub.id]
+        within = session.network.mask(place)
+        with session.trial() as keep:
+            if all(self._on_nominated(task, within) for task in tasks):
+                keep()
+                tasks.clear()
+                self._settle(place)
+                return True
+        del session.network.nominated[self._sub.id]
+        for task in tasks:
+            session.failures(job).attempts.pop(task.uid, None)
+        return False
+
+    def _on_nominated(self, task: Task, within: BoolArray) -> bool:
+        session = self._session
+        column = session.replica.nodes.column(task.nominated) if task.nominated else -1
+        if column < 0 or not within[column]:
+            return False
+        candidates = session.candidates(task.shape)
+        allowed = session.hooks.allowed(self._queue, task.shape, 1)
+        if not allowed or not candidates.future[column]:
+            return False
+        session.place(self._job, [task], [column], waiting=not candidates.idle[column])
+        return True
+
+
+class _SubGoal:
+    """A turn for one subgroup on the nodes of one HyperNode (A03)."""
+
+    def __init__(self, session: Session, job: Job, sub: SubJob, place: str) -> None:
+        self._session = session
+        self._job = job
+        self._sub = sub
+        self._failed = session.failures(job)
+        self._has_policies = job.division is not None and bool(job.division.policies)
+        self._within = session.network.mask(place)
+        self._so_far = session.network.allocated(job, sub)
+        network = session.network
+        leaves = network.at_tier(network.tiers[0])[network.columns(place)]
+        self.singly = sub.topology is not None and bool((leaves != leaves[:1]).any())
+
+    def missing(self) -> int:
+        """Return what the subgroup lacks; the job, when that is its only one."""
+        hooks = self._session.hooks
+        return hooks.sub_missing(self._sub) if self._has_policies else hooks.missing(self._job)
+
+    def pipelined(self) -> bool:
+        """Tell whether the subgroup may keep what it waits for."""
+        hooks = self._session.hooks
+        if self._has_policies:
+            return hooks.sub_pipelined(self._sub)
+        return hooks.pipelined(self._job)
+
+    def failed_roles(self) -> set[str]:
+        """Return the roles of the subgroup's tasks that failed."""
+        tasks = self._sub.tasks
+        return {tasks[uid].role for uid in self._failed.by_task if uid in tasks}
+
+    def goes_on(self) -> bool:
+        """Tell whether the subgroup can do without a task that failed."""
+        sub, job = self._sub, self._job
+        if job.min_available == job.task_count or sub.min_available >= len(sub.tasks):
+            return False
+        return self._has_policies or need_continue(job, self.failed_roles())
+
+    def seat(self) -> Seat:
+        """Return the subgroup's, as far as it has got."""
+        return Seat(self._job, self._sub, self._so_far, self._within)
+
+    def placed(self, columns: Sequence[int]) -> None:
+        """Widen the HyperNode that the subgroup is in."""
+        if self._sub.topology is None:
+            return
+        network = self._session.network
+        for leaf in sorted({network.leaf(column) for column in columns} - {""}):
+            self._so_far = network.widened(leaf, self._so_far)
+
+
+def _forgive(session: Session, job: Job, uids: Iterable[str]) -> None:
+    """Forget failures: another HyperNode is another chance."""
+    failures = session.failures(job)
+    for uid in uids:
+        failures.by_task.pop(uid, None)
+    failures.roles = {job.tasks[uid].role for uid in failures.by_task if uid in job.tasks}
+
+
+def _placements(session: Session, position: int) -> list[Placement]:
+    """Return what was placed since a position of the journal."""
+    return [
+        Placement(change.tasks, [task.node for task in change.tasks], change.waiting)
+        for change in session.journal.since(position)
+        if isinstance(change, Placed)
+    ]
+
+
+def _replay(session: Session, job: Job, placements: list[Placement]) -> None:
+    """Place once more what was placed in a try."""
+    column = session.replica.nodes.column
+    for one in placements:
+        session.place(job, one.tasks, [column(name) for name in one.nodes], waiting=one.waiting)

@@ -1,0 +1,128 @@
+"""Arithmetic of network-topology-aware (PL17): pure numbers, no session.
+
+Scores are 0…1 here; the plugin scales them.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from pumice.plugins import FloatArray, IntArray
+from shared.model.hypernodes import Forest
+
+FULL = 1.0
+
+
+class Asked(NamedTuple):
+    """One resource that is asked for, and what each HyperNode has of it."""
+
+    weight: int
+    request: int
+    used: IntArray
+    allocatable: IntArray
+
+
+def binpacked(asked: Sequence[Asked], count: int) -> FloatArray:
+    """Return how full each of `count` HyperNodes would be: the weighted mean over the resources.
+
+    0 for one that any resource would overfill, and for all when no weight counts.
+    """
+    total = np.zeros(count, dtype=np.float64)
+    overfull = np.zeros(count, dtype=np.bool_)
+    weights = sum(resource.weight for resource in asked)
+    for resource in asked:
+        then = resource.used + resource.request
+        overfull |= then > resource.allocatable
+        total += resource.weight * (then / np.maximum(resource.allocatable, 1))
+    if weights <= 0:
+        return np.zeros(count, dtype=np.float64)
+    total /= weights
+    total[overfull] = 0.0
+    return total
+
+
+def tier_weights(lowest: int, highest: int, fading: float) -> dict[int, float]:
+    """Return what each tier counts for tasks without a topology: less the higher it is.
+
+    The exponent counts from tier 1, whatever the lowest one is. A fading of 0 leaves tier 1 alone;
+    below it weights would be infinite, and the tier counts as 1.
+    """
+    return {
+        tier: fading ** (tier - 1) if fading or tier >= 1 else 1.0
+        for tier in range(lowest, highest + 1)
+    }
+
+
+def tier_score(tier: int, lowest: int, highest: int) -> float:
+    """Return 1 for the lowest tier … 0 for the highest."""
+    if lowest == highest:
+        return FULL
+    return (highest - tier) / (highest - lowest) if lowest <= tier <= highest else 0.0
+
+
+def nearness(forest: Forest, place: str, so_far: str, lowest: int, highest: int) -> float:
+    """Return how near a HyperNode is to where a group is: by the tier of what contains both."""
+    if not place or not so_far:
+        return 0.0
+    if place == so_far:
+        return FULL
+    both = forest.common_ancestor(place, so_far)
+    return tier_score(forest.tiers[both], lowest, highest) if both in forest.tiers else 0.0
+
+
+def with_tie_break(scores: FloatArray, shares: Callable[[], FloatArray]) -> FloatArray:
+    """Add a second score to those that share the best one."""
+    best = scores == scores.max(initial=-1.0)
+    if best.sum() > 1:
+        return np.where(best, scores + shares(), scores)
+    return scores
+
+
+def gradient(
+    forest: Forest, root: str, limit: int, so_far: str, eligible: Callable[[str], bool]
+) -> list[list[str]]:
+    """Return the HyperNodes at or below `root` to try, by tier from the lowest, names sorted.
+
+    A group that is somewhere already stays within its highest HyperNode that the limit allows, and
+    room is not asked for then: its tasks there count as well.
+    """
+    start = _start(forest, root, limit, so_far)
+    if start is None:
+        return []
+    levels: dict[int, list[str]] = {}
+    for name in forest.below(start):
+        tier = forest.tiers.get(name)
+        if tier is not None and tier <= limit and (so_far or eligible(name)):
+            levels.setdefault(tier, []).append(name)
+    return [sorted(names) for _, names in sorted(levels.items())]
+
+
+def _start(forest: Forest, root: str, limit: int, so_far: str) -> str | None:
+    """Return where to look: what `root` and the group's own bounds have in common."""
+    if not so_far:
+        return root
+    highest = ""
+    for name in forest.ancestors(so_far):
+        if name not in forest.tiers:
+            return None
+        if forest.tiers[name] > limit:
+            break
+        highest = name
+    if not highest:
+        return None
+    both = forest.common_ancestor(root, highest)
+    if both == highest:
+        return root
+    return highest if both == root else None
+
+
+def cut_for_eviction(levels: list[list[str]], most: int) -> list[list[str]]:
+    """Return at most `most` HyperNodes, widest first: more room, more victims to choose from."""
+    result = []
+    for names in reversed(levels):
+        if most <= 0:
+            break
+        result.append(names[-most:] if len(names) > most else names)
+        most -= len(result[-1])
+    return result

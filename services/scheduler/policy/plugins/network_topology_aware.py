@@ -1,0 +1,230 @@
+"""network-topology-aware (PL17): groups near to each other, HyperNodes filled one after another."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pumice.plugins import Arguments, FloatArray, Hooks, IntArray
+from services.scheduler.engine.dimensions import CPU_DIM, MEMORY_DIM
+from services.scheduler.engine.records import Job, Task
+from services.scheduler.engine.session import Session
+from services.scheduler.engine.shapes import TaskClass
+from services.scheduler.engine.subjobs import Seat, SubJob
+from services.scheduler.policy import network_scores as scores
+from services.scheduler.policy.arguments import boolean, integer, names, number
+from shared.model.resources import CPU, MEMORY
+
+_MAX = 100
+_EVICTION_DOMAINS = 8
+_FADING = 0.8
+
+
+class NetworkTopologyAware:
+    """Says which HyperNodes to try, and scores HyperNodes and nodes."""
+
+    name = "network-topology-aware"
+
+    def __init__(self, arguments: Arguments) -> None:
+        """Take the arguments; negative numbers count as the default."""
+        self._weight = _positive(integer(arguments, "weight", 1), 1)
+        prefix = "hypernode.binpack"
+        listed = names(arguments, f"{prefix}.resources")
+        weights = {name: integer(arguments, f"{prefix}.resources.{name}", 1) for name in listed}
+        weights[CPU] = integer(arguments, f"{prefix}.cpu", 1)
+        weights[MEMORY] = integer(arguments, f"{prefix}.memory", 1)
+        self._weights = {name: _positive(weight, 1) for name, weight in weights.items()}
+        self._normal = boolean(arguments, f"{prefix}.normal-pod.enable", default=True)
+        fading = number(arguments, f"{prefix}.normal-pod.fading", _FADING)
+        self._fading = fading if fading >= 0 else _FADING
+        most = integer(arguments, "hypernode.gradient.evict.max-hypernodes", _EVICTION_DOMAINS)
+        self._domains = most if most > 0 else _EVICTION_DOMAINS
+
+    def contribute(self, hooks: Hooks, cluster: Session) -> None:
+        """Add the gradients and scores."""
+        round_ = _Round(self._weight, self._weights, cluster)
+
+        def of_job(job: Job, root: str, evict: bool) -> list[list[str]]:
+            network = cluster.network
+            limit = network.limit_of_job(job)
+            asked = job.min_resources
+            if asked is None:
+                asked = np.zeros_like(cluster.total)
+            return self._levels(round_, root, limit, network.allocated(job), asked, evict=evict)
+
+        def of_sub(sub: SubJob, root: str, evict: bool) -> list[list[str]]:
+            network = cluster.network
+            job = cluster.replica.jobs.get(sub.job_key)
+            assert job is not None, f"{sub.job_key} is not a job of this session"
+            asked = _summed(sub.pending(), cluster.total)
+            so_far = network.allocated(job, sub)
+            limit = network.limit_of_sub(job, sub)
+            return self._levels(round_, root, limit, so_far, asked, evict=evict)
+
+        def of_node(seat: Seat, shape: TaskClass, columns: IntArray) -> FloatArray | None:
+            if seat.sub is not None and seat.sub.topology is not None:
+                return round_.of_group(seat, seat.sub, columns)
+            return round_.of_anyone(shape, columns, self._fading) if self._normal else None
+
+        hooks.job_gradient(of_job)
+        hooks.sub_job_gradient(of_sub)
+        hooks.hypernode_score(round_.of_hypernodes)
+        hooks.group_score(of_node)
+
+    def _levels(
+        self,
+        round_: "_Round",
+        root: str,
+        limit: int | None,
+        so_far: str,
+        asked: IntArray,
+        *,
+        evict: bool,
+    ) -> list[list[str]]:
+        if limit is None:
+            return [[root]]
+        levels = round_.gradient(root, limit, so_far, asked, evict=evict)
+        return scores.cut_for_eviction(levels, self._domains) if evict else levels
+
+
+class _Round:
+    """The plugin in one session."""
+
+    def __init__(self, weight: int, weights: dict[str, int], session: Session) -> None:
+        self._scale = float(_MAX * weight)
+        self._session = session
+        self._ledger = ledger = session.ledger
+        places = [(session.replica.dimensions.find(name), w) for name, w in weights.items()]
+        self._weights = {dim: w for dim, w in places if dim is not None}
+        size = ledger.size
+        # ⚠ Room is judged by how the session began, whatever was placed since.
+        self._idle: IntArray = ledger.allocatable[:, :size] - ledger.used[:, :size]
+        self._future: IntArray = self._idle + ledger.releasing[:, :size]
+
+    # --- which HyperNodes --------------------------------------------------------------------
+
+    def gradient(
+        self, root: str, limit: int, so_far: str, asked: IntArray, *, evict: bool
+    ) -> list[list[str]]:
+        """Return the HyperNodes to try."""
+        network = self._session.network
+        dims = [d for d, amount in enumerate(asked) if amount or d in {CPU_DIM, MEMORY_DIM}]
+        want = asked[dims]
+        ledger = self._ledger
+        rooms = (ledger.allocatable,) if evict else (self._idle, self._future)
+
+        def has_room(name: str) -> bool:
+            columns = network.columns(name)
+            return any(bool((want <= room[:, columns].sum(axis=1)[dims]).all()) for room in rooms)
+
+        return scores.gradient(network.forest, root, limit, so_far, has_room)
+
+    # --- scores ------------------------------------------------------------------------------
+
+    def of_hypernodes(self, sub: SubJob, candidates: Sequence[str]) -> list[float]:
+        """Return how good HyperNodes are for a subgroup: how full, then how many tasks it has."""
+        network = self._session.network
+        tasks = list(sub.tasks.values())
+        request = _summed(tasks, self._session.total)
+        places = [network.columns(name) for name in candidates]
+
+        def per_place(amounts: IntArray) -> IntArray:
+            return np.array([amounts[columns].sum() for columns in places], dtype=np.int64)
+
+        asked = [
+            scores.Asked(
+                weight,
+                int(request[dim]),
+                per_place(self._used(dim)),
+                per_place(self._ledger.allocatable[dim]),
+            )
+            for dim, weight in self._weights.items()
+            if request[dim]
+        ]
+        packed = scores.binpacked(asked, len(candidates))
+        found = scores.with_tie_break(
+            packed, lambda: np.array([self._share(sub, name) for name in candidates])
+        )
+        result: list[float] = (found * self._scale).tolist()
+        return result
+
+    def of_group(self, seat: Seat, sub: SubJob, columns: IntArray) -> FloatArray | None:
+        """Return how near nodes are to where the group is, then how many of its tasks are there."""
+        network = self._session.network
+        if not seat.allocated:
+            return None
+        lowest, highest = network.tiers[0], network.tiers[-1]
+        numbers, where = np.unique(network.at_tier(lowest)[columns], return_inverse=True)
+        known = network.forest.by_tier[lowest]
+        places = [known[number] if number >= 0 else "" for number in numbers.tolist()]
+        near = np.array(
+            [
+                scores.nearness(network.forest, place, seat.allocated, lowest, highest)
+                for place in places
+            ]
+        )
+        found = scores.with_tie_break(
+            near[where], lambda: np.array([self._share(sub, place) for place in places])[where]
+        )
+        return found * self._scale if len(places) > 1 else None
+
+    def of_anyone(self, shape: TaskClass, columns: IntArray, fading: float) -> FloatArray | None:
+        """Return how full the HyperNodes of nodes would be; best where there are none at all."""
+        network = self._session.network
+        if network.is_empty:
+            return None
+        lowest, highest = network.tiers[0], network.tiers[-1]
+        weights = scores.tier_weights(lowest, highest, fading)
+        total = np.zeros(len(columns), dtype=np.float64)
+        differs = False
+        for tier, weight in weights.items():
+            where = network.at_tier(tier)[columns]
+            differs = differs or bool(len(where) and (where != where[0]).any())
+            packed = np.append(self._packed(shape, tier), scores.FULL)
+            total += weight * packed[where]
+        whole = sum(weights.values())
+        return total * (self._scale / whole) if differs and whole > 0 else None
+
+    def _packed(self, shape: TaskClass, tier: int) -> FloatArray:
+        """Return how full each HyperNode of a tier would be with one more task."""
+        network = self._session.network
+        where = network.at_tier(tier)
+        count = len(network.forest.by_tier.get(tier, ()))
+
+        def summed(amounts: IntArray) -> IntArray:
+            sums = np.bincount(where + 1, weights=amounts, minlength=count + 1)[1:]
+            return sums.astype(np.int64)
+
+        asked = [
+            scores.Asked(
+                weight,
+                int(shape.request[dim]),
+                summed(self._used(dim)),
+                summed(self._ledger.allocatable[dim, : len(where)]),
+            )
+            for dim, weight in self._weights.items()
+            if shape.request[dim]
+        ]
+        return scores.binpacked(asked, count)
+
+    def _used(self, dim: int) -> IntArray:
+        """Return what pods hold or were promised per column, evicted ones left out."""
+        ledger, size = self._ledger, self._ledger.size
+        used: IntArray = ledger.used[dim, :size] + ledger.pipelined[dim, :size]
+        return used - ledger.evicted[dim, :size]
+
+    def _share(self, sub: SubJob, place: str) -> float:
+        """Return which part of a subgroup's tasks is on nodes of a HyperNode."""
+        nodes = self._session.network.forest.nodes.get(place, frozenset())
+        return sum(task.node in nodes for task in sub.tasks.values()) / max(1, len(sub.tasks))
+
+
+def _summed(tasks: Sequence[Task], like: IntArray) -> IntArray:
+    """Return what tasks ask for in all."""
+    result = np.zeros_like(like)
+    for task in tasks:
+        result += task.shape.request
+    return result
+
+
+def _positive(value: int, default: int) -> int:
+    return default if value < 0 else value
