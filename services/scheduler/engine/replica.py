@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from pumice.plugins import Condition
 from services.scheduler.engine.assumed import Assumption, Assumptions, Purpose
+from services.scheduler.engine.budgets import Budgets
 from services.scheduler.engine.candidates import StaticCache
 from services.scheduler.engine.dimensions import Dimensions
 from services.scheduler.engine.jobs import Jobs
@@ -41,6 +42,7 @@ class Replica:
         self.nodes = Nodes(self.dimensions, self.shapes)
         self.jobs = Jobs(self.dimensions)
         self.hypernodes = HyperNodes()
+        self.budgets = Budgets()
         self.static_cache = StaticCache()
         self._tasks: dict[str, Task] = {}
         self._uid_by_key: dict[str, str] = {}
@@ -52,6 +54,7 @@ class Replica:
             kinds.PODGROUP.token: self.jobs.put_group,
             kinds.QUEUE.token: self.jobs.put_queue,
             kinds.PRIORITYCLASS.token: self.jobs.put_priority_class,
+            kinds.PDB.token: self.budgets.put,
             kinds.HYPERNODE.token: self.hypernodes.put,
         }
         self._remove: Mapping[str, Callable[[str], None]] = {
@@ -61,6 +64,7 @@ class Replica:
             kinds.PODGROUP.token: self.jobs.remove_group,
             kinds.QUEUE.token: self.jobs.remove_queue,
             kinds.PRIORITYCLASS.token: self.jobs.remove_priority_class,
+            kinds.PDB.token: self.budgets.remove,
             kinds.HYPERNODE.token: self.hypernodes.remove,
         }
 

@@ -15,12 +15,14 @@ from services.scheduler.policy.actions import (
 )
 from services.scheduler.policy.plugins.binpack import Binpack
 from services.scheduler.policy.plugins.capacity import Capacity
+from services.scheduler.policy.plugins.cdp import Cdp
 from services.scheduler.policy.plugins.conformance import Conformance
 from services.scheduler.policy.plugins.drf import Drf
 from services.scheduler.policy.plugins.gang import Gang
 from services.scheduler.policy.plugins.network_topology_aware import NetworkTopologyAware
 from services.scheduler.policy.plugins.nodeorder import NodeOrder
 from services.scheduler.policy.plugins.overcommit import Overcommit
+from services.scheduler.policy.plugins.pdb import Pdb
 from services.scheduler.policy.plugins.predicates import Predicates
 from services.scheduler.policy.plugins.priority import Priority
 from services.scheduler.policy.plugins.proportion import Proportion
@@ -48,5 +50,7 @@ PLUGINS: Final[Mapping[str, Callable[[Arguments], Any]]] = {
     "capacity": Capacity,
     "nodeorder": NodeOrder,
     "binpack": Binpack,
+    "pdb": Pdb,
+    "cdp": Cdp,
     "network-topology-aware": NetworkTopologyAware,
 }

@@ -14,6 +14,7 @@ import pytest_asyncio
 from pumice.local.nats import NatsServer
 from pumice.local.ports import free_port
 from pumice.local.process import Process, ProcessSpec
+from services.scheduler.engine import Replica
 from shared.bus.nats import NatsBus
 from shared.contracts import codec
 from shared.contracts import messages as m
@@ -27,7 +28,7 @@ from tests.support.wait import until
 
 STREAMS = streams("local")
 SUBJECTS = Subjects(cluster="local")
-KINDS = ("nodes", "podgroups", "pods", "priorityclasses", "queues")
+KINDS = tuple(sorted(Replica().kinds))
 
 
 class Stage:
