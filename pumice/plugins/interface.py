@@ -83,6 +83,8 @@ class WideVerdict(NamedTuple):
     """Gives each node of the cluster 0 (fits) or n, the n-th reason; asked after placements."""
     steady: bool = False
     """Whether tasks of the class itself, being placed, leave the answer as it is."""
+    one_by_one: bool = False
+    """Whether the answer follows from what `Hooks.moved` told, so that it cannot be foreseen."""
 
 
 WideScore = Callable[[BoolArray], FloatArray]
@@ -99,6 +101,10 @@ class TaskClass(Protocol):
     @property
     def request(self) -> IntArray:
         """Amounts array of what one task occupies."""
+
+    @property
+    def traits(self) -> Mapping[str, str]:
+        """What tells its tasks apart beyond their specs: annotations, and `Hooks.trait`."""
 
     @property
     def scoring_request(self) -> tuple[int, int]:
@@ -379,6 +385,15 @@ class Hooks(Protocol):
 
     def judged(self, fn: Callable[[Any], Condition | None]) -> None:
         """Say at the end of the cycle what a job's PodGroup should show; None says nothing."""
+
+    def trait(self, name: str, fn: Callable[[Any], str]) -> None:
+        """Tell pending tasks apart by more than their pods: a class has one value of each trait."""
+
+    def moved(self, fn: Callable[[Any, Any, IntArray, IntArray], None]) -> None:
+        """Be told which nodes (columns, and a count each) got tasks of a class for a job.
+
+        Negative counts: taken back or evicted.
+        """
 
     def changed(self, fn: Callable[[Any, Any, int], None]) -> None:
         """Be told that `count` tasks of a class were placed for a job; negative: taken back."""

@@ -55,6 +55,7 @@ def open_session(
                 session.hooks, tier=number, flags=option.flags, identity=identity
             )
             plugins[option.name](option.arguments).contribute(hooks, cluster)
+    session.tell_apart()
     return session
 
 

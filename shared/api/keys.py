@@ -38,6 +38,8 @@ JOB_ALLOCATED_HYPERNODE: Final = "volcano.sh/job-allocated-hypernode"
 TASK_TOPOLOGY_AFFINITY: Final = "volcano.sh/task-topology-affinity"
 TASK_TOPOLOGY_ANTI_AFFINITY: Final = "volcano.sh/task-topology-anti-affinity"
 TASK_TOPOLOGY_TASK_ORDER: Final = "volcano.sh/task-topology-task-order"
+RESOURCE_STRATEGY_TYPE: Final = "volcano.sh/resource-strategy-scoring-type"
+RESOURCE_STRATEGY_WEIGHT: Final = "volcano.sh/resource-strategy-weight"
 QUEUE_ALLOCATION_GATE: Final = "scheduling.volcano.sh/queue-allocation-gate"
 
 # --- workloads and namespaces that lead to a PodGroup (P02, P03, W40) ---

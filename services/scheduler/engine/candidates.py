@@ -114,6 +114,8 @@ class Candidates:
         ]
         self.stepwise = bool(self._wide_scores) or any(not v.steady for _, v in self._wide)
         """Whether placing a task changes more than the node that it is placed on."""
+        self.one_by_one = any(verdict.one_by_one for _, verdict in self._wide)
+        """Whether only a placement itself shows where the next task may go."""
         self.own_idle, self.own_future, self.score = self._evaluate(rows)
         """What each node's own state admits; `idle` and `future` heed other nodes as well."""
         self.own_idle &= ~self._refused

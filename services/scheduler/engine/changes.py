@@ -43,6 +43,8 @@ class Placed:
         self._session.ledger.place(self._columns, self._counts, shape, waiting=self.waiting)
         for fn in self._session.hooks.changed.all():
             fn(self.job, shape, len(self.tasks))
+        for tell in self._session.hooks.moved.all():
+            tell(self.job, shape, self._columns, self._counts)
 
     def undo(self, *, final: bool) -> None:
         """Count them out again; remember that it was tried."""
@@ -56,6 +58,8 @@ class Placed:
                 attempts[task.uid] = Attempt(task.status, task.node)
             for fn in self._session.hooks.changed.all():
                 fn(self.job, shape, -len(self.tasks))
+            for tell in self._session.hooks.moved.all():
+                tell(self.job, shape, self._columns, -self._counts)
         for task in self.tasks:
             self._session.replica.nodes.peers.count(task, -1)
             task.node = ""

@@ -60,6 +60,8 @@ class Evicted:
         if not silently:
             for fn in self._session.hooks.changed.all():
                 fn(self._job, shape, -count)
+            for tell in self._session.hooks.moved.all():
+                tell(self._job, shape, self._column, -count * _ONE)
 
 
 class Withdrawn:

@@ -39,6 +39,7 @@ def fill(
     if within is not None:
         mask = mask & within
         count = 1 if candidates.stepwise else count
+    count = 1 if candidates.one_by_one else count
     if count == 1 and len(mask):
         return _best(candidates, mask, first)
     if candidates.stepwise:

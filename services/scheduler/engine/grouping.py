@@ -30,6 +30,7 @@ class GroupPoints:
     """The extension points; `Hooks` is one."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.sub_job_ready: Point[Callable[[SubJob], int]] = Point()
         self.sub_job_pipelined: Point[Callable[[SubJob], Vote]] = Point()
         self.sub_job_order: Point[Callable[[SubJob], Any]] = Point()

@@ -26,6 +26,7 @@ from services.scheduler.engine.points import OrderKey, Point, permitted
 from services.scheduler.engine.records import Job, Queue, Task
 from services.scheduler.engine.rows import Rows
 from services.scheduler.engine.shapes import TaskClass
+from services.scheduler.engine.watching import WatchPoints, WatchRegistrar
 
 _FLAGS: Final[Mapping[str, str]] = {
     "job_order": "enableJobOrder",
@@ -88,7 +89,7 @@ class Weighted(NamedTuple):
     weight: float
 
 
-class Hooks(GroupPoints):
+class Hooks(GroupPoints, WatchPoints):
     """All extension points of a session."""
 
     def __init__(self) -> None:
@@ -235,7 +236,7 @@ def victims(
     return []
 
 
-class Registrar(GroupRegistrar):
+class Registrar(GroupRegistrar, WatchRegistrar):
     """What one plugin contributes to; implements `pumice.plugins.Hooks`."""
 
     def __init__(

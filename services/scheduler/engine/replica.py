@@ -19,6 +19,7 @@ from services.scheduler.engine.nodes import Drift, Nodes
 from services.scheduler.engine.plan import Plan
 from services.scheduler.engine.records import GroupStatus, Task
 from services.scheduler.engine.shapes import Shapes
+from services.scheduler.engine.traits import traits_of
 from services.scheduler.engine.victims import describe_eviction
 from shared.api import keys, kinds
 from shared.api.core import Pod
@@ -136,6 +137,8 @@ class Replica:
         meta, spec, status = pod.metadata, pod.spec, pod.status
         task = Task()
         task.shape = self.shapes.of(pod, self.nodes.peers.locality(pod))
+        if traits := traits_of(pod):
+            task.shape = self.shapes.marked(task.shape, traits)
         group = meta.annotations.get(keys.GROUP_NAME)
         task.uid = meta.uid
         task.key = key

@@ -107,6 +107,12 @@ class Session:
         """Return the sums per queue of a measure over jobs, kept between cycles."""
         return self.replica.jobs.rollup(measure)
 
+    def tell_apart(self) -> None:
+        """Let plugins tell pending tasks apart (`watching`); before the first candidates."""
+        for job in self.jobs:
+            pending = list(job.by_status[TaskStatus.PENDING].values())
+            self.hooks.tell_apart(pending, self.replica.shapes)
+
     # --- candidates --------------------------------------------------------------------------
 
     def candidates(self, shape: TaskClass) -> Candidates:

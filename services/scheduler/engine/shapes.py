@@ -19,6 +19,7 @@ from shared.model.requests import pod_request, resize_is_infeasible, scoring_req
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _NO_LABELS: Final[Mapping[str, str]] = {}
+_NO_TRAITS: Final[Mapping[str, str]] = {}
 
 
 class TaskClass:
@@ -35,7 +36,9 @@ class TaskClass:
         "node_selector",
         "request",
         "scoring_request",
+        "stem",
         "tolerations",
+        "traits",
     )
 
     def __init__(
@@ -57,6 +60,10 @@ class TaskClass:
         self.locality: Locality = locality
         self.content: bytes = content
         """All but the locality, as the class is known by."""
+        self.stem: bytes = content
+        """The content without traits."""
+        self.traits: Mapping[str, str] = _NO_TRAITS
+        """What tells its tasks apart beyond what a pod's spec says; see `watching`."""
 
 
 class Shapes:
@@ -84,6 +91,18 @@ class Shapes:
             found.id = len(self._by_content)
             found.locality = locality
             self._by_content[shape.content, locality] = found
+        return found
+
+    def marked(self, shape: TaskClass, traits: Mapping[str, str]) -> TaskClass:
+        """Return the class that differs in its traits only."""
+        content = shape.stem + _ENCODER.encode(sorted(traits.items())) if traits else shape.stem
+        found = self._by_content.get((content, shape.locality))
+        if found is None:
+            found = copy.copy(shape)
+            found.id = len(self._by_content)
+            found.content = content
+            found.traits = traits
+            self._by_content[content, shape.locality] = found
         return found
 
     def all(self) -> list[TaskClass]:

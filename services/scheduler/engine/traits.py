@@ -1,0 +1,26 @@
+"""Annotations of pods that some plugin's scores and predicates read, as traits of the class (KY1).
+
+Pods that carry none of them, nearly all, share one class as if there were no traits.
+"""
+
+from typing import Final
+
+from shared.api import keys
+from shared.api.core import Pod
+
+REVOCABLE: Final = keys.REVOCABLE_ZONE
+"""Trait of pods that may run on nodes which are taken away again; its value is `*`."""
+_AS_WRITTEN: Final = (keys.RESOURCE_STRATEGY_TYPE, keys.RESOURCE_STRATEGY_WEIGHT)
+_TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+
+
+def traits_of(pod: Pod) -> dict[str, str]:
+    """Return the traits that a pod's annotations give it."""
+    annotations = pod.metadata.annotations
+    if not annotations:
+        return {}
+    traits = {key: annotations[key] for key in _AS_WRITTEN if key in annotations}
+    zone = annotations.get(keys.REVOCABLE_ZONE)
+    if zone == "*" or (zone is None and annotations.get(keys.PREEMPTABLE) in _TRUE):
+        traits[REVOCABLE] = "*"
+    return traits
