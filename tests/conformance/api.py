@@ -8,6 +8,7 @@ import msgspec
 from shared.api.core import Pod
 from shared.model import requests
 from shared.model.resources import Absent, Resource, parse_list
+from tests.conformance.network import PURE, run_pure
 from tests.conformance.report import Mismatch, Unsupported, expect
 
 _ABSENT = {"Zero": Absent.ZERO, "Infinity": Absent.INFINITY}
@@ -16,7 +17,9 @@ _ABSENT = {"Zero": Absent.ZERO, "Infinity": Absent.INFINITY}
 def run_api(case: dict[str, Any]) -> None:
     """Run a case of kind `api`; raises `Mismatch` or `Unsupported`."""
     function = case["function"]
-    if function in _OF_PODS:
+    if function in PURE:
+        run_pure(case)
+    elif function in _OF_PODS:
         _check_pod(case, _OF_PODS[function])
     elif function in _OF_AMOUNTS:
         arguments = [_value(argument) for argument in case["args"]]

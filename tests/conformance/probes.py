@@ -10,6 +10,8 @@ from services.scheduler.decide import open_session
 from services.scheduler.engine.records import Job, Task
 from services.scheduler.engine.rows import Rows
 from services.scheduler.engine.session import Session
+from tests.conformance.network import PROBES as NETWORK_PROBES
+from tests.conformance.network import prepare
 from tests.conformance.report import Mismatch, Unsupported, expect
 from tests.conformance.victim_probes import VICTIM_PROBES
 from tests.conformance.world import KNOWN_PLUGINS, config_of, now_of, replica_of
@@ -26,6 +28,7 @@ def run_probes(case: dict[str, Any]) -> None:
     replica = replica_of(case["given"])
     session = open_session(replica, config, now=now_of(case), plugins=KNOWN_PLUGINS)
     try:
+        prepare(session, case["given"])
         for probe in case["probes"]:
             _PROBES[probe["fn"]](session, probe)
     finally:
@@ -80,4 +83,5 @@ _PROBES = {
     "JobOrderCompareFn": _job_order,
     "NodeOrderFn": _node_order,
     **VICTIM_PROBES,
+    **NETWORK_PROBES,
 }

@@ -9,18 +9,27 @@ from services.scheduler.engine.plan import Plan
 from services.scheduler.engine.replica import Replica
 from services.scheduler.engine.session import Session
 from shared.model.status import TaskStatus
+from tests.conformance.network import Places, check_places, prepare
 from tests.conformance.report import Unsupported, expect
 from tests.conformance.world import KNOWN_PLUGINS, config_of, now_of, replica_of
 
-_LATER = {"allocatedHyperNodes", "subJobHyperNodes", "bindsPerLowestTierHyperNode"}
+_OF_PLACES = {
+    "allocatedHyperNodes",
+    "subJobHyperNodes",
+    "bindsPerLowestTierHyperNode",
+    "bindsPerLowestTierHyperNodeSorted",
+}
 
 
 class Outcome:
     """What a session decided, in the words of the cases."""
 
-    def __init__(self, replica: Replica, session: Session, plan: Plan) -> None:
+    def __init__(
+        self, replica: Replica, session: Session, plan: Plan, given: dict[str, Any]
+    ) -> None:
         jobs = [job for job in replica.jobs.all() if replica.jobs.takes_part(job)]
         self.binds = {bind.pod: bind.node for gang in plan.binds for bind in gang.binds}
+        self.places = Places(session, self.binds, given)
         self.evicted = sorted(eviction.pod for eviction in plan.evictions)
         self.tasks = {
             task.key: {"status": task.status.label, "node": task.node}
@@ -56,8 +65,9 @@ def run_scheduler(case: dict[str, Any]) -> None:
     replica = replica_of(case["given"])
     session = open_session(replica, config, now=now_of(case), plugins=KNOWN_PLUGINS)
     try:
+        prepare(session, case["given"])
         run_actions(session, config)
-        outcome = Outcome(replica, session, conclude(session))
+        outcome = Outcome(replica, session, conclude(session), case["given"])
     finally:
         session.close()
     if "expect" in case:
@@ -69,9 +79,10 @@ def run_scheduler(case: dict[str, Any]) -> None:
 
 
 def _check_expectation(wanted: dict[str, Any], outcome: Outcome) -> None:
-    if wanted.get("check") == "CheckBindInHyperNode":
-        raise Unsupported("hyperNodes")
+    check_places(wanted, outcome.places)
     expect("number of binds", len(outcome.binds), wanted["bindsNum"])
+    if wanted.get("check") == "CheckBindInHyperNode":
+        return
     if "binds" in wanted and not wanted.get("minimalBindCheck"):
         expect("binds", outcome.binds, wanted["binds"])
     expect("evicted", outcome.evicted, sorted(wanted.get("evicted", [])))
@@ -90,6 +101,7 @@ def _check_expectation(wanted: dict[str, Any], outcome: Outcome) -> None:
 
 
 def _check_actual(actual: dict[str, Any], outcome: Outcome) -> None:
+    check_places(actual, outcome.places)
     expect("binds", outcome.binds, actual.get("binds", {}))
     expect("evicted", outcome.evicted, actual.get("evicted", []))
     for key, task in actual.get("tasks", {}).items():
@@ -107,9 +119,10 @@ def _check_actual(actual: dict[str, Any], outcome: Outcome) -> None:
 
 
 def _check_invariants(wanted: dict[str, Any], outcome: Outcome) -> None:
+    check_places(wanted, outcome.places)
     nodes = Counter(outcome.binds.values())
     for key, value in wanted.items():
-        if key in _LATER or key == "jobAllocated":
+        if key in _OF_PLACES or key == "jobAllocated":
             continue
         if key == "boundPods":
             expect(key, sorted(outcome.binds), sorted(value))

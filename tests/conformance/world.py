@@ -28,8 +28,6 @@ _NOT_READ = {
     "pvcs": "volumes",
     "pvs": "volumes",
     "nodeUsage": "node usage",
-    "hyperNodes": "hyperNodes",
-    "nominatedHyperNodes": "hyperNodes",
 }
 
 
@@ -45,6 +43,7 @@ def replica_of(given: dict[str, Any]) -> Replica:
         (kinds.PODGROUP, [_group(obj) for obj in given.get("podgroups", [])]),
         (kinds.QUEUE, [_queue(obj) for obj in given.get("queues", [])]),
         (kinds.PRIORITYCLASS, given.get("priorityClasses", [])),
+        (kinds.HYPERNODE, given.get("hyperNodes", [])),
     ):
         for obj in objects:
             view = _view(kind, _with_uid(obj))
@@ -123,8 +122,6 @@ def _group(obj: dict[str, Any]) -> dict[str, Any]:
     spec.setdefault("queue", "")
     if spec["queue"] == "":
         raise Unsupported("a PodGroup without a queue, which the API cannot hold")
-    if spec.get("networkTopology") or spec.get("subGroupPolicy"):
-        raise Unsupported("network topology")
     return obj
 
 
