@@ -140,6 +140,9 @@ class Worker:
             self._replica.assume(command.id, [(b.pod, b.uid, b.node) for b in command.binds])
         else:
             self._replica.assume_evictions(command.id, [(v.pod, v.uid) for v in command.victims])
+            if command.preemptor is not None:
+                taker = command.preemptor
+                self._replica.assume_nomination(command.id, taker.uid, taker.node)
 
     def withdraw(self, commands: Sequence[m.Command]) -> None:
         """Undo the assumptions of intents that the server refused to store."""

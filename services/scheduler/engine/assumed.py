@@ -34,6 +34,45 @@ class Assumption(Struct, frozen=True, kw_only=True):
     """Node that it is bound to; empty for an eviction."""
 
 
+class Nominations:
+    """Who waits where for victims to go, until the pod's own status says so (SS11).
+
+    Without this the next cycle, which comes before the status is written, might place the pods of
+    a gang in another way, and evict once more for the one that is left over.
+    """
+
+    def __init__(self) -> None:
+        self._by_uid: dict[str, tuple[str, str]] = {}
+
+    def add(self, uid: str, intent: str, node: str) -> None:
+        """Remember that the evictions of an intent clear a node for a pod."""
+        self._by_uid[uid] = (intent, node)
+
+    def overlay(self, uid: str, nominated: str) -> str:
+        """Return the node to go by, given what the pod's status says, which ends it."""
+        if nominated:
+            self._by_uid.pop(uid, None)
+            return nominated
+        return self._by_uid[uid][1] if uid in self._by_uid else ""
+
+    def drop(self, uid: str) -> None:
+        """Forget: the pod is gone or has become another one."""
+        self._by_uid.pop(uid, None)
+
+    def end(self, intent: str) -> list[str]:
+        """Forget what an intent that failed was to clear; return whom it was to clear it for."""
+        uids = [uid for uid, (of, _) in self._by_uid.items() if of == intent]
+        for uid in uids:
+            del self._by_uid[uid]
+        return uids
+
+    def clear(self) -> list[str]:
+        """Forget everything; return the uids that were nominated."""
+        uids = list(self._by_uid)
+        self._by_uid.clear()
+        return uids
+
+
 class Assumptions:
     """The assumptions by pod uid. Those for pods that no fact has shown yet wait here."""
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from pumice.plugins import Condition
-from services.scheduler.engine.assumed import Assumption, Assumptions, Purpose
+from services.scheduler.engine.assumed import Assumption, Assumptions, Nominations, Purpose
 from services.scheduler.engine.budgets import Budgets
 from services.scheduler.engine.candidates import StaticCache
 from services.scheduler.engine.dimensions import Dimensions
@@ -48,6 +48,7 @@ class Replica:
         self._tasks: dict[str, Task] = {}
         self._uid_by_key: dict[str, str] = {}
         self._assumptions = Assumptions()
+        self._nominations = Nominations()
         self._put: Mapping[str, Callable[[str, Any], None]] = {
             kinds.POD.token: self._put_pod,
             kinds.NAMESPACE.token: self.nodes.peers.put_namespace,
@@ -121,6 +122,7 @@ class Replica:
                 task.said = old.said
             else:
                 self._assumptions.drop(before)
+                self._nominations.drop(before)
         if self._concerns_us(task):
             self._tasks[task.uid] = task
             self._uid_by_key[key] = task.uid
@@ -132,6 +134,7 @@ class Replica:
         if uid is not None:
             self._forget(self._tasks[uid])
             self._assumptions.drop(uid)
+            self._nominations.drop(uid)
 
     def _read(self, key: str, pod: Pod) -> Task:
         meta, spec, status = pod.metadata, pod.spec, pod.status
@@ -155,7 +158,7 @@ class Replica:
         task.gated = bool(spec.scheduling_gates)
         task.preemptable = _preemptable(pod)
         describe_eviction(task, pod)
-        task.nominated = status.nominated_node_name
+        task.nominated = self._nominations.overlay(meta.uid, status.nominated_node_name)
         task.deleting = meta.deletion_timestamp is not None
         task.fact_node = spec.node_name
         task.fact_status = from_pod(
@@ -201,6 +204,12 @@ class Replica:
         for key, uid in victims:
             self._assume(uid, Assumption(intent=intent, purpose=Purpose.EVICT, pod=key))
 
+    def assume_nomination(self, intent: str, uid: str, node: str) -> None:
+        """Go by a node that an intent clears for a pod, until the pod's status says so."""
+        self._nominations.add(uid, intent, node)
+        if uid in self._tasks:
+            self._tasks[uid].nominated = node
+
     def _assume(self, uid: str, assumption: Assumption) -> None:
         self._assumptions.add(uid, assumption)
         self._resettle(uid)
@@ -210,11 +219,18 @@ class Replica:
         for uid, result in items:
             if self._assumptions.outcome(intent, uid, result):
                 self._resettle(uid)
+                self._stand_down(self._nominations.end(intent))
 
     def drop_assumptions(self) -> None:
         """Assume nothing any more: whoever leads next rebuilds it from what the bus holds."""
         for uid in self._assumptions.clear():
             self._resettle(uid)
+        self._stand_down(self._nominations.clear())
+
+    def _stand_down(self, uids: Iterable[str]) -> None:
+        for uid in uids:
+            if uid in self._tasks:
+                self._tasks[uid].nominated = ""
 
     def _resettle(self, uid: str) -> None:
         task = self._tasks.get(uid)
