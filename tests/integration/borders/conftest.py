@@ -12,11 +12,12 @@ import pytest
 import pytest_asyncio
 
 from pumice.local import parts
-from pumice.local.control_plane import ControlPlane
+from pumice.local.control_plane import ControlPlane, Options
 from pumice.local.nats import NatsServer
 from tests.support import world
 from tests.support.api import Api, connect
 from tests.support.fleet import Fleet, Service, fleet
+from tests.support.stack import CRDS
 from tests.support.wait import until
 
 NODES, NODE_CPU = 3, 8
@@ -30,17 +31,12 @@ class Place(NamedTuple):
 
 
 @pytest_asyncio.fixture(scope="package", loop_scope="session")
-async def place(
-    control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Place]:
-    """The shared API server, and a NATS that these tests speak to as its administrator."""
-    directory = tmp_path_factory.mktemp("borders-nats")
-    nats = NatsServer(binary=parts.nats_server_binary(), directory=directory)
-    try:
-        await nats.start()
-        yield Place(control_plane.kubeconfig, nats)
-    finally:
-        await nats.stop()
+async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
+    """A control plane of this folder's own: its services would bind the pods of other tests."""
+    options = Options(directory=tmp_path_factory.mktemp("borders-plane"))
+    async with ControlPlane(options, parts.require()) as plane:
+        await plane.apply_crds(CRDS)
+        yield Place(plane.kubeconfig, plane.nats)
 
 
 class Borders:
@@ -146,9 +142,7 @@ def messages(found: dict[str, Any]) -> str:
 
 
 @pytest_asyncio.fixture(scope="package", loop_scope="session")
-async def borders(
-    place: Place, control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Borders]:
+async def borders(place: Place, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Borders]:
     """The services at work."""
     namespace = f"borders-{secrets.token_hex(3)}"
     async with (
