@@ -25,8 +25,10 @@ STAGES = {
         [str(BIN / "lint-imports")],
     ],
     "fast": [[*PYTEST, "-n", "2", "-m", "not nats and not kube", "tests"]],
-    "contract": [[*PYTEST, "-m", "nats", "tests"]],
-    "integration": [[*PYTEST, "-m", "kube and not restart", "tests"]],
+    "contract": [[*PYTEST, "-n", "2", "-m", "nats", "tests"]],
+    "integration": [
+        [*PYTEST, "-n", "2", "--dist", "loadfile", "-m", "kube and not restart", "tests"]
+    ],
     "restart": [[*PYTEST, "-m", "restart", "tests"]],
 }
 NEEDS_PARTS = {"integration", "restart"}
