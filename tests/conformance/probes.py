@@ -12,6 +12,7 @@ from services.scheduler.engine.rows import Rows
 from services.scheduler.engine.session import Session
 from tests.conformance.network import PROBES as NETWORK_PROBES
 from tests.conformance.network import prepare
+from tests.conformance.placement_probes import PROBES as PLACEMENT_PROBES
 from tests.conformance.report import Mismatch, Unsupported, expect
 from tests.conformance.victim_probes import VICTIM_PROBES
 from tests.conformance.world import KNOWN_PLUGINS, config_of, now_of, replica_of
@@ -82,6 +83,7 @@ _PROBES = {
     "JobEnqueued": _enqueued,
     "JobOrderCompareFn": _job_order,
     "NodeOrderFn": _node_order,
+    **PLACEMENT_PROBES,
     **VICTIM_PROBES,
     **NETWORK_PROBES,
 }

@@ -15,7 +15,7 @@ from services.scheduler.engine.rollup import Measure, Rollup, Rollups
 from services.scheduler.engine.subjobs import divided
 from shared.api.scheduling import PodGroup, PriorityClass, QueueState
 from shared.api.scheduling import Queue as QueueObject
-from shared.model.resources import CPU, MEMORY, is_counted
+from shared.model.resources import CPU, MEMORY, is_counted, parse_list
 from shared.model.status import READY, TaskStatus
 
 
@@ -134,6 +134,9 @@ class Jobs:
         guarantee = self._dimensions.parse(spec.guarantee.resource)
         queue.deserved = self._dimensions.parse(spec.deserved)
         queue.guarantee = self._dimensions.fitted(guarantee)
+        named = {**spec.deserved, **spec.guarantee.resource}
+        queue.deserved_dims = self._dimensions.present(parse_list(named))
+        queue.affinity = spec.affinity
         queue.annotations = obj.metadata.annotations
         queue.said_allocated = {name: str(text) for name, text in obj.status.allocated.items()}
         if name not in self.queues:

@@ -13,6 +13,7 @@ import numpy as np
 from pumice.plugins import Condition, IntArray
 from services.scheduler.engine.shapes import TaskClass
 from services.scheduler.engine.subjobs import Division
+from shared.api.scheduling import QueueAffinity
 from shared.model.status import HOLDS_RESOURCES, READY, TaskStatus
 
 _STATUSES: Final = len(TaskStatus)
@@ -317,10 +318,12 @@ class Queue:
     """One queue as scheduling sees it."""
 
     __slots__ = (
+        "affinity",
         "annotations",
         "capability",
         "created",
         "deserved",
+        "deserved_dims",
         "guarantee",
         "is_open",
         "name",
@@ -346,6 +349,9 @@ class Queue:
     """Resource → amount; absent names are unlimited."""
     guarantee: IntArray
     deserved: IntArray
+    deserved_dims: tuple[int, ...]
+    """Resources that `deserved` or `guarantee` name, be it with 0."""
+    affinity: QueueAffinity | None
     annotations: Mapping[str, str]
     said_allocated: Mapping[str, str]
     """status.allocated as last written or wanted."""

@@ -9,11 +9,12 @@ from typing import Final
 
 import numpy as np
 
-from pumice.plugins import FloatArray, IntArray
+from pumice.plugins import BoolArray, FloatArray, IntArray
 from services.scheduler.engine.dimensions import CPU_DIM, MEMORY_DIM
 from services.scheduler.engine.records import Queue
 from services.scheduler.policy.shares import dominant_share, exceeded, is_empty
 from shared.api.scheduling import ROOT_QUEUE
+from shared.model.resources import EPSILON
 
 _NATIVE: Final = (CPU_DIM, MEMORY_DIM)
 
@@ -33,6 +34,7 @@ class Account:
         "inqueue",
         "limit",
         "name",
+        "named",
         "request",
     )
 
@@ -40,6 +42,9 @@ class Account:
         """Take a queue's own words; `size` is the length of an amounts array."""
         self.name = queue.name
         self.deserved: FloatArray = queue.deserved.astype(np.float64)
+        self.named: BoolArray = np.zeros(size, dtype=np.bool_)
+        """Resources that `deserved` speaks of, be it with 0; CPU and memory only with more."""
+        self.named[list(queue.deserved_dims)] = True
         self.guarantee: IntArray = queue.guarantee
         self.allocated, self.request, self.inqueue, self.elastic = np.zeros((4, size), np.int64)
         self.capability: FloatArray = np.full(size, np.inf)
@@ -54,6 +59,8 @@ class Account:
     def settle(self) -> None:
         """Note whether the queue deserves anything, once `deserved` is final."""
         self.deserves = not is_empty(self.deserved)
+        for dim in _NATIVE:
+            self.named[dim] = self.deserved[dim] >= EPSILON
 
     @property
     def share(self) -> float:

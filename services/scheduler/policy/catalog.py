@@ -20,6 +20,7 @@ from services.scheduler.policy.plugins.conformance import Conformance
 from services.scheduler.policy.plugins.drf import Drf
 from services.scheduler.policy.plugins.gang import Gang
 from services.scheduler.policy.plugins.network_topology_aware import NetworkTopologyAware
+from services.scheduler.policy.plugins.nodegroup import NodeGroup
 from services.scheduler.policy.plugins.nodeorder import NodeOrder
 from services.scheduler.policy.plugins.overcommit import Overcommit
 from services.scheduler.policy.plugins.pdb import Pdb
@@ -49,6 +50,7 @@ PLUGINS: Final[Mapping[str, Callable[[Arguments], Any]]] = {
     "proportion": Proportion,
     "capacity": Capacity,
     "nodeorder": NodeOrder,
+    "nodegroup": NodeGroup,
     "binpack": Binpack,
     "pdb": Pdb,
     "cdp": Cdp,

@@ -265,7 +265,7 @@ def _names_some(request: IntArray, deserved: Any) -> bool:  # noqa: ANN401 - arr
 
 def _exceeds_deserved(left: IntArray, account: Account, request: IntArray) -> bool:
     """Tell whether a queue holds more than it deserves of a resource that both speak of."""
-    larger = (request > 0) & (account.deserved >= EPSILON) & (left > account.deserved)
+    larger = (request > 0) & account.named & (left > account.deserved)
     larger[PODS_DIM] = False
     return bool(larger.any())
 

@@ -1,0 +1,228 @@
+"""nodegroup (PL13): queues keep to groups of nodes, and to what they may use of each.
+
+A node's group is its label `volcano.sh/nodegroup-name`. A queue without affinity of its own takes
+that of its nearest ancestor when `enableHierarchy` is set. Where rules contradict each other, those
+that keep away count more than those that attract, wishes more than requirements.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from pumice.plugins import (
+    Arguments,
+    CodeArray,
+    FloatArray,
+    Hooks,
+    IntArray,
+    Reason,
+    WideVerdict,
+)
+from services.scheduler.engine.records import Job, Queue, Task
+from services.scheduler.engine.rows import Rows
+from services.scheduler.engine.session import Session
+from services.scheduler.engine.shapes import TaskClass
+from services.scheduler.policy.arguments import boolean
+from shared.api import keys
+from shared.api.scheduling import ROOT_QUEUE, QueueAffinity
+from shared.model.quantity import BadQuantity
+from shared.model.resources import EPSILON
+from shared.model.status import HOLDS_RESOURCES
+
+_TRAIT = "queue"
+_BASE = 100.0
+_REASONS = (
+    Reason("node group label not found", resolvable=False),
+    Reason("node group affinity not found", resolvable=False),
+    Reason("node does not satisfy the node group affinity", resolvable=False),
+    Reason("node group resource limit invalid", resolvable=False),
+)
+_NO_LABEL, _NO_AFFINITY, _UNSATISFIED, _INVALID = range(1, 5)
+_EXCEEDED = Reason("node group resource limit exceeded", resolvable=False)
+_AMOUNTS = msgspec.json.Decoder(dict[str, dict[str, str | int | float]])
+
+
+class Affinity(NamedTuple):
+    """The groups that a queue names; of preferred ones the order counts."""
+
+    required: tuple[str, ...] = ()
+    preferred: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
+    rather_not: tuple[str, ...] = ()
+
+    def admits(self, group: str) -> bool:
+        """Tell whether pods may run in a group; a wish to stay off still admits it."""
+        if group in self.rather_not:
+            return True
+        return group not in self.never and group in {*self.required, *self.preferred}
+
+    def score(self, group: str, *, in_order: bool) -> float:
+        """Return how good a group is; `in_order`: earlier preferred ones are better."""
+        if group in self.rather_not:
+            return -1.0
+        score = _BASE if group in self.required else 0.0
+        if group in self.preferred:
+            # Of a group that is named twice the last place counts.
+            place = len(self.preferred) - 1 - self.preferred[::-1].index(group)
+            number = len(set(self.preferred))
+            score += 0.5 * _BASE * ((number - place) / number if in_order else 1.0)
+        return score
+
+
+class _Limits(NamedTuple):
+    """What a queue may use of each group."""
+
+    ceiling: IntArray
+    """Group by resource; only where `stated`."""
+    stated: np.ndarray
+    taken: IntArray
+    """Group by resource: what tasks of the queue hold there, waiting ones included."""
+
+
+class NodeGroup:
+    """Groups of nodes for queues."""
+
+    name = "nodegroup"
+
+    def __init__(self, arguments: Arguments) -> None:
+        """Take `strict` (no nodes without group) and `enablePreferredOrder`."""
+        self._strict = boolean(arguments, "strict", default=True)
+        self._in_order = boolean(arguments, "enablePreferredOrder", default=False)
+        self._groups: list[str] = []
+        self._group_of: IntArray = np.zeros(0, dtype=np.int64)
+        self._affinities: dict[str, Affinity | None] = {}
+        self._limits: dict[str, _Limits | None] = {}
+        """Queue → limits; None for limits that cannot be read, which refuse all nodes."""
+
+    def contribute(self, hooks: Hooks, cluster: Session) -> None:
+        """Add the rules; groups of nodes are read once per cycle."""
+        labels = cluster.replica.nodes.attributes.values(keys.NODEGROUP_NAME)
+        self._groups = sorted({str(label) for label in labels if label is not None})
+        number = {group: at for at, group in enumerate(self._groups)}
+        self._group_of = np.array([number.get(label, -1) for label in labels], dtype=np.int64)
+        self._read_queues(cluster, hierarchy=hooks.enabled("enableHierarchy"))
+
+        def queue_of(task: Task) -> str:
+            job = cluster.job_of(task)
+            return job.queue if job else ""
+
+        hooks.trait(_TRAIT, queue_of)
+        hooks.predicate(self._judge, reasons=_REASONS)
+        hooks.node_score(self._score)
+        if any(self._limits.values()):
+            hooks.wide_predicate(self._limited, reasons=[_EXCEEDED])
+            hooks.moved(self._moved)
+
+    # --- what queues say ---------------------------------------------------------------------
+
+    def _read_queues(self, cluster: Session, *, hierarchy: bool) -> None:
+        queues, network = cluster.replica.jobs.queues, cluster.replica.jobs
+        for name, queue in queues.items():
+            stated = _stated(queue, queues) if hierarchy else queue.affinity
+            self._affinities[name] = _affinity(stated)
+            text = queue.annotations.get(keys.NODEGROUP_RESOURCE_LIMITS)
+            if text:
+                self._limits[name] = self._read_limits(cluster, text)
+        if any(self._limits.values()):
+            for job in network.all():
+                self._count(cluster, job)
+
+    def _read_limits(self, cluster: Session, text: str) -> _Limits | None:
+        dimensions = cluster.replica.dimensions
+        try:
+            listed = _AMOUNTS.decode(text)
+            amounts = {group: dimensions.parse(amounts) for group, amounts in listed.items()}
+        except (msgspec.DecodeError, BadQuantity):
+            return None
+        shape = (len(self._groups), dimensions.capacity)
+        limits = _Limits(
+            np.zeros(shape, np.int64), np.zeros(shape, np.bool_), np.zeros(shape, np.int64)
+        )
+        for at, group in enumerate(self._groups):
+            if group in amounts:
+                limits.ceiling[at] = dimensions.fitted(amounts[group])
+                for name in listed[group]:
+                    limits.stated[at, dimensions.index(name)] = True
+        return limits
+
+    def _count(self, cluster: Session, job: Job) -> None:
+        limits = self._limits.get(job.queue)
+        if limits is None:
+            return
+        for task in job.tasks.values():
+            column = cluster.replica.nodes.column(task.node) if task.node else -1
+            if HOLDS_RESOURCES[task.status] and column >= 0 and self._group_of[column] >= 0:
+                limits.taken[self._group_of[column]] += task.shape.request
+
+    # --- the rules ---------------------------------------------------------------------------
+
+    def _judge(self, shape: TaskClass, rows: Rows) -> CodeArray:
+        queue = shape.traits.get(_TRAIT, "")
+        groups = rows.pick(self._group_of)
+        affinity = self._affinities.get(queue)
+        if queue in self._limits and self._limits[queue] is None:
+            return np.full(len(rows), _INVALID, dtype=np.uint8)
+        unlabelled = _NO_LABEL if self._strict or affinity is not None else 0
+        verdicts = [self._verdict(affinity, group) for group in self._groups]
+        return np.array([*verdicts, unlabelled], dtype=np.uint8)[groups]
+
+    @staticmethod
+    def _verdict(affinity: Affinity | None, group: str) -> int:
+        if affinity is None:
+            return _NO_AFFINITY
+        return 0 if affinity.admits(group) else _UNSATISFIED
+
+    def _score(self, shape: TaskClass, rows: Rows) -> FloatArray:
+        affinity = self._affinities.get(shape.traits.get(_TRAIT, ""))
+        if affinity is None:
+            return np.zeros(len(rows), dtype=np.float64)
+        scores = [affinity.score(group, in_order=self._in_order) for group in self._groups]
+        return np.array([*scores, 0.0], dtype=np.float64)[rows.pick(self._group_of)]
+
+    def _limited(self, shape: TaskClass) -> WideVerdict | None:
+        limits = self._limits.get(shape.traits.get(_TRAIT, ""))
+        if limits is None:
+            return None
+
+        def codes() -> CodeArray:
+            beyond = limits.taken + shape.request - limits.ceiling >= EPSILON
+            full = (beyond & limits.stated).any(axis=1)
+            return np.append(full, False).astype(np.uint8)[self._group_of]
+
+        return WideVerdict(codes, one_by_one=True)
+
+    def _moved(self, job: Job, shape: TaskClass, columns: IntArray, counts: IntArray) -> None:
+        limits = self._limits.get(job.queue)
+        if limits is not None:
+            groups = self._group_of[columns]
+            known = groups >= 0
+            amounts = counts[known, None] * shape.request[None, :]
+            np.add.at(limits.taken, groups[known], amounts)
+
+
+def _stated(queue: Queue, queues: Mapping[str, Queue]) -> QueueAffinity | None:
+    """Return a queue's affinity, or that of its nearest ancestor which states one."""
+    seen: set[str] = set()
+    at: Queue | None = queue
+    while at is not None and at.name not in seen:
+        if at.affinity is not None:
+            return at.affinity
+        seen.add(at.name)
+        at = None if at.name == ROOT_QUEUE else queues.get(at.parent or ROOT_QUEUE)
+    return None
+
+
+def _affinity(stated: QueueAffinity | None) -> Affinity | None:
+    """Return the groups that are named, None when none are."""
+    if stated is None:
+        return None
+    near, off = stated.node_group_affinity, stated.node_group_anti_affinity
+    affinity = Affinity(
+        required=near.required_during_scheduling_ignored_during_execution if near else (),
+        preferred=near.preferred_during_scheduling_ignored_during_execution if near else (),
+        never=off.required_during_scheduling_ignored_during_execution if off else (),
+        rather_not=off.preferred_during_scheduling_ignored_during_execution if off else (),
+    )
+    return affinity if any(affinity) else None
