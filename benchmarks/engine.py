@@ -9,7 +9,7 @@ is what a free core takes, so that a busy machine does not blur them.
 import argparse
 import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -31,6 +31,46 @@ class Load(NamedTuple):
     pods: int
     gang: int
     shapes: int
+    near: str = ""
+    """What pods ask of each other: see `NEAR`."""
+
+
+def _terms(kind: str, name: str, key: str) -> dict:
+    term = {"labelSelector": {"matchLabels": {"app": name}}, "topologyKey": key}
+    return {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+
+
+def _liking(name: str) -> dict:
+    term = {"labelSelector": {"matchLabels": {"app": name}}, "topologyKey": _HOST}
+    weighted = {"weight": 50, "podAffinityTerm": term}
+    return {
+        "affinity": {
+            "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [weighted]}
+        }
+    }
+
+
+def _spread(name: str, key: str, when: str) -> dict:
+    constraint = {
+        "maxSkew": 1,
+        "topologyKey": key,
+        "whenUnsatisfiable": when,
+        "labelSelector": {"matchLabels": {"app": name}},
+    }
+    return {"topologySpreadConstraints": [constraint]}
+
+
+_HOST = "kubernetes.io/hostname"
+NEAR: dict[str, Callable[[str], dict]] = {
+    "": lambda _: {},
+    "apart/host": lambda name: _terms("podAntiAffinity", name, _HOST),
+    "apart/rack": lambda name: _terms("podAntiAffinity", name, "rack"),
+    "beside/zone": lambda name: _terms("podAffinity", name, "zone"),
+    "like/host": _liking,
+    "spread/zone": lambda name: _spread(name, "zone", "DoNotSchedule"),
+    "spread/host": lambda name: _spread(name, _HOST, "DoNotSchedule"),
+    "even/zone": lambda name: _spread(name, "zone", "ScheduleAnyway"),
+}
 
 
 class Timing(NamedTuple):
@@ -49,7 +89,7 @@ def put(replica: Replica, kind: kinds.Kind, document: dict) -> None:
     replica.apply(kind.token, "put", view.metadata.key, view.metadata.uid, view)
 
 
-def pod(name: str, group: str, cpu_milli: int, node: str = "") -> dict:
+def pod(name: str, group: str, cpu_milli: int, node: str = "", near: str = "") -> dict:
     return {
         "metadata": {
             "name": name,
@@ -65,6 +105,7 @@ def pod(name: str, group: str, cpu_milli: int, node: str = "") -> dict:
         "spec": {
             "schedulerName": "volcano",
             "nodeName": node,
+            **NEAR[near](group),
             "containers": [
                 {
                     "name": "main",
@@ -102,7 +143,8 @@ def cluster(load: Load) -> Replica:
         meta = {
             "name": f"node-{number}",
             "uid": f"uid-node-{number}",
-            "labels": {"kubernetes.io/hostname": f"node-{number}", "zone": f"z{number % 3}"},
+            "labels": {"kubernetes.io/hostname": f"node-{number}", "zone": f"z{number % 3}"}
+            | {"rack": f"r{number // 20}"},
         }
         put(replica, kinds.NODE, {"metadata": meta, "status": {"allocatable": has}})
     for number in range(load.running):
@@ -121,7 +163,7 @@ def arriving(load: Load) -> Iterator[bytes]:
     for number in range(load.pods):
         shape = (number // load.gang if load.shapes == 1 else number) % load.shapes
         name = f"new-{number // load.gang}"
-        yield _ENCODER.encode(pod(f"{name}-{number}", name, 100 + shape))
+        yield _ENCODER.encode(pod(f"{name}-{number}", name, 100 + shape, near=load.near))
 
 
 def measure(load: Load) -> Timing:
@@ -171,6 +213,8 @@ def loads(*, quick: bool) -> Iterator[Load]:
         for pods in (1_000, 10_000):
             yield Load(nodes=nodes, running=0, pods=pods, gang=100, shapes=1)
     yield Load(nodes=5_000, running=0, pods=10_000, gang=100, shapes=500)
+    for near in list(NEAR)[1:]:
+        yield Load(nodes=5_000, running=0, pods=10_000, gang=100, shapes=1, near=near)
     if not quick:
         yield Load(nodes=20_000, running=200_000, pods=1_000, gang=100, shapes=1)
 
@@ -179,14 +223,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="leave the largest cluster out")
     quick = parser.parse_args().quick
-    print(f"{'nodes':>7}{'running':>9}{'pods':>8}{'shapes':>8}{'bound':>8}", end="")
+    print(f"{'nodes':>7}{'running':>9}{'pods':>8}{'shapes':>8}{'near':>13}{'bound':>8}", end="")
     print(f"{'fold s':>9}{'decide s':>10}{'adopt s':>9}{'idle ms':>9}{'us/pod':>8}{'MiB':>7}")
     for load in loads(quick=quick):
         t = measure(load)
         mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         per_pod = 1e6 * (t.fold + t.decide) / load.pods
         print(
-            f"{load.nodes:>7}{load.running:>9}{load.pods:>8}{load.shapes:>8}{t.bound:>8}"
+            f"{load.nodes:>7}{load.running:>9}{load.pods:>8}{load.shapes:>8}{load.near:>13}{t.bound:>8}"
             f"{t.fold:>9.3f}{t.decide:>10.3f}{t.adopt:>9.3f}{1e3 * t.idle:>9.2f}{per_pod:>8.1f}"
             f"{mib:>7.0f}",
             flush=True,

@@ -213,7 +213,7 @@ class Candidates:
                 scaled = _MAX_NODE_SCORE - scaled
             part = rank.weight * scaled
             result = part if result is None else result + part
-        for weight, score in self._wide_scores:
+        for weight, score in self._wide_scores if mask.any() else ():
             part = weight * score(mask)
             result = part if result is None else result + part
         return result

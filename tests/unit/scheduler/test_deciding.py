@@ -251,15 +251,6 @@ def test_a_host_port_is_taken_once_per_node_pl07():
     assert world.decide().binds == ()
 
 
-def test_a_hard_constraint_that_is_not_implemented_is_said_not_ignored():
-    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}
-    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    world = Cluster().node("n1").group("g").pod("p", "g", cpu="1", affinity=apart)
-    plan = world.decide()
-    assert plan.binds == ()
-    assert "required pod anti-affinity: not implemented" in plan.explanations[0].message
-
-
 def test_an_overcommitted_node_takes_nobody_t07():
     world = Cluster().node("n1", cpu="1").pod("old", cpu="2", node="n1", scheduler="other")
     world.group("g").pod("p", "g", memory="1Gi")

@@ -1,0 +1,210 @@
+"""Affinity and spreading over sums per domain equal the slow way, pod by pod (PL07, PL08)."""
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.scheduler.engine.fill import fill
+from services.scheduler.engine.replica import Replica
+from shared.api import kinds
+from tests.support.cluster import Cluster
+from tests.support.neighbours import Slow
+
+CONF = """
+actions: "allocate"
+tiers:
+- plugins:
+  - {name: gang}
+  - {name: predicates}
+  - name: nodeorder
+    arguments: {leastrequested.weight: 0, balancedresource.weight: 0, nodeaffinity.weight: 0,
+                tainttoleration.weight: 0, imagelocality.weight: 0}
+"""
+
+keys = st.sampled_from(["kubernetes.io/hostname", "zone", "zone", "rack"])
+selectors = st.sampled_from(
+    [
+        {},
+        {"matchLabels": {"app": "x"}},
+        {"matchLabels": {"app": "y"}},
+        {"matchExpressions": [{"key": "app", "operator": "Exists"}]},
+        {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["x"]}]},
+        {"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]},
+        {"matchLabels": {"tier": "1"}, "matchExpressions": [{"key": "app", "operator": "Exists"}]},
+        None,
+    ]
+)
+
+
+def _without_none(document: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in document.items() if value is not None}
+
+
+terms = st.fixed_dictionaries(
+    {"topologyKey": keys, "labelSelector": selectors},
+    optional={
+        "namespaces": st.sampled_from([["ns"], ["other"], ["ns", "other"]]),
+        "namespaceSelector": st.just({}),
+    },
+).map(_without_none)
+wishes = st.fixed_dictionaries({"weight": st.sampled_from([1, 10, 100]), "podAffinityTerm": terms})
+constraints = st.fixed_dictionaries(
+    {
+        "maxSkew": st.integers(1, 2),
+        "topologyKey": keys,
+        "whenUnsatisfiable": st.sampled_from(["DoNotSchedule", "ScheduleAnyway"]),
+        "labelSelector": selectors,
+    },
+    optional={
+        "minDomains": st.integers(1, 4),
+        "nodeAffinityPolicy": st.sampled_from(["Honor", "Ignore"]),
+    },
+).map(_without_none)
+
+
+def _affinity(kind: str) -> st.SearchStrategy[dict[str, Any]]:
+    when = "DuringSchedulingIgnoredDuringExecution"
+    return st.fixed_dictionaries(
+        {},
+        optional={
+            f"required{when}": st.lists(terms, max_size=2),
+            f"preferred{when}": st.lists(wishes, max_size=2),
+        },
+    )
+
+
+specs = st.fixed_dictionaries(
+    {},
+    optional={
+        "affinity": st.fixed_dictionaries(
+            {},
+            optional={
+                "podAffinity": _affinity("podAffinity"),
+                "podAntiAffinity": _affinity("podAntiAffinity"),
+            },
+        ),
+        "topologySpreadConstraints": st.lists(constraints, max_size=2),
+    },
+)
+labels = st.sampled_from([{}, {"app": "x"}, {"app": "y"}, {"app": "x", "tier": "1"}])
+pods = st.fixed_dictionaries(
+    {
+        "namespace": st.sampled_from(["ns", "ns", "other"]),
+        "labels": labels,
+        "spec": specs,
+        "deleting": st.sampled_from([False, False, False, True]),
+    }
+)
+nodes = st.lists(
+    st.fixed_dictionaries(
+        {}, optional={"zone": st.sampled_from("abc"), "rack": st.sampled_from("rs")}
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+def document(name: str, pod: dict[str, Any], node: str = "", group: str = "") -> dict[str, Any]:
+    metadata = {"name": name, "namespace": pod["namespace"], "labels": pod["labels"]}
+    metadata["uid"] = f"uid-{name}"
+    if group:
+        metadata["annotations"] = {"scheduling.k8s.io/group-name": group}
+    if pod.get("deleting"):
+        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    container = {"name": "c", "resources": {"requests": {"cpu": "1m"}}}
+    spec = {"schedulerName": "volcano", "nodeName": node, "containers": [container], **pod["spec"]}
+    return {
+        "metadata": metadata,
+        "spec": spec,
+        "status": {"phase": "Running" if node else "Pending"},
+    }
+
+
+def sums(replica: Replica) -> dict[tuple[str, str, str], dict[str, int]]:
+    return {name: dict(by_node) for name, by_node in replica.nodes.peers.sums().items()}
+
+
+@given(
+    node_labels=nodes,
+    there=st.lists(st.tuples(st.integers(0, 5), pods), max_size=6),
+    wanted=pods,
+    picky=st.booleans(),
+    count=st.integers(1, 7),
+)
+@settings(max_examples=200, deadline=None)
+def test_pods_go_where_looking_at_every_pod_would_send_them(
+    *, node_labels, there, wanted, picky, count
+):
+    world = Cluster(CONF)
+    by_name = {}
+    for number, more in enumerate(node_labels):
+        by_name[f"n{number}"] = {"kubernetes.io/hostname": f"n{number}", **more}
+        world.node(f"n{number}", cpu="1000", labels=by_name[f"n{number}"])
+    placed = []
+    for number, (node, pod) in enumerate(there):
+        name = f"n{node % len(node_labels)}"
+        placed.append((name, document(f"old-{number}", pod, name)))
+        world.put(kinds.POD, placed[-1][1])
+    new = document("new", wanted | {"namespace": "ns", "deleting": False}, group="g")
+    if picky:
+        new["spec"]["nodeSelector"] = {"zone": "a"}
+    world.group("g").put(kinds.POD, new)
+    shape = world.job("g").tasks["uid-new"].shape
+    before = sums(world.replica)
+    session = world.session()
+    try:
+        fast = fill(session.candidates(shape), count, waiting=False)
+    finally:
+        session.close()
+    slow = Slow(by_name, placed)
+    if picky:
+        allowed = {n for n, labels in by_name.items() if labels.get("zone") == "a"}
+        admits = slow.admits
+        slow.admits = lambda pod, name: name in allowed and admits(pod, name)
+    assert [f"n{column}" for column in fast] == slow.place(new, count)
+    assert sums(world.replica) == before
+
+
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.sampled_from(["put", "put", "put", "delete", "decide", "nodes"]),
+            st.integers(0, 5),
+            st.integers(0, 3),
+            pods,
+        ),
+        max_size=14,
+    )
+)
+@settings(max_examples=60, deadline=None)
+def test_sums_kept_up_equal_sums_from_scratch(*, steps):
+    world = Cluster(CONF)
+    for number in range(3):
+        world.node(f"n{number}", labels={"zone": "ab"[number % 2]})
+    last: dict[str, dict[str, Any]] = {}
+    ever: list[dict[str, Any]] = []
+    for what, number, node, pod in steps:
+        name = f"p{number}"
+        if what == "put":
+            world.group("g")
+            where = f"n{node}" if node < 3 else ""
+            last[name] = document(name, pod | {"namespace": "ns"}, where, group="g")
+            ever.append(last[name])
+            world.put(kinds.POD, last[name])
+        elif what == "delete" and name in last:
+            del last[name]
+            world.delete(kinds.POD, f"ns/{name}", f"uid-{name}")
+        elif what == "nodes":
+            world.delete(kinds.NODE, "n0").node("n0", labels={"zone": "ab"[node % 2]})
+        elif what == "decide":
+            before = sums(world.replica)
+            world.decide()
+            assert sums(world.replica) == before
+    afresh = Cluster(CONF)
+    for body in ever:  # what was once asked for is still counted
+        name = body["metadata"]["name"]
+        afresh.put(kinds.POD, body).delete(kinds.POD, f"ns/{name}", f"uid-{name}")
+    for body in sorted(last.values(), key=lambda each: each["metadata"]["name"], reverse=True):
+        afresh.put(kinds.POD, body)
+    assert sums(world.replica) == sums(afresh.replica)
