@@ -75,9 +75,10 @@ format: $(READY) ## let ruff format the code and sort the imports
 	$(BIN)/ruff format .
 
 .PHONY: crds
-crds: $(READY) ## write k8s/crds and the NATS users of k8s/base from the typed models
+crds: $(READY) ## write what is made from the code: k8s/crds, NATS users, docs/configuration.md
 	$(PY) -m tools.write_crds
 	$(PY) -m tools.write_nats_config
+	$(PY) -m tools.write_flags
 
 .PHONY: bench-engine
 bench-engine: $(READY) ## the scheduling engine alone

@@ -1,0 +1,134 @@
+"""Writes the tables of `docs/configuration.md` from the settings and the catalogue (`make crds`).
+
+What stands between two marks is made here; all other text of the page is written by hand. `render`
+is apart so that the test that compares the page calls the very same code.
+"""
+
+import ast
+import importlib
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from pumice.cli.run import settings_type
+from pumice.local.services import SERVICES
+from services.controller.jobplugins.catalogue import PLUGINS as JOB_PLUGINS
+from services.scheduler.policy.catalog import ACTIONS, PLUGINS
+from shared.runtime.settings import Field, fields_of
+from shared.runtime.values import Seconds, show_seconds
+
+PAGE: Final = Path(__file__).parent.parent / "docs" / "configuration.md"
+_BEHAVIOUR: Final = re.compile(r" \([A-Z]{1,2}\d{1,2}[^)]*\)")
+_READERS: Final = frozenset({"integer", "number", "boolean", "names"})
+"""Functions of `services.scheduler.policy.arguments`."""
+_INERT: Final = "accepted, no effect"
+
+
+def render(page: str) -> str:
+    """Return the page with fresh tables. Raises ValueError when a mark is missing."""
+    for name, lines in _tables():
+        begin, end = f"<!-- begin {name}: made by `make crds` -->", f"<!-- end {name} -->"
+        before, found, rest = page.partition(begin)
+        _, closed, after = rest.partition(end)
+        if not found or not closed:
+            raise ValueError(f"{PAGE.name} lacks the mark {begin!r} or {end!r}")
+        page = "\n".join([f"{before}{begin}", *lines, f"{end}{after}"])
+    return page
+
+
+def _tables() -> Iterator[tuple[str, list[str]]]:
+    fields = {service: fields_of(settings_type(service)) for service in SERVICES}
+    first = next(iter(fields.values()))
+    yield "common flags", _flags(field for field in first if field.common)
+    for service, known in fields.items():
+        yield f"{service} flags", _flags(field for field in known if not field.common)
+    yield "actions", _table("action", ((n, _module_of(a), "") for n, a in ACTIONS.items()))
+    plugins = ((n, _module_of(p), _arguments(p)) for n, p in PLUGINS.items())
+    yield "plugins", _table("plugin", plugins, "arguments (default)")
+    jobs = ((n, _module_of(type(p)), "") for n, p in sorted(JOB_PLUGINS.items()))
+    yield "job plugins", _table("job plugin", jobs)
+
+
+def _flags(fields: Iterable[Field]) -> list[str]:
+    lines = ["| flag | default | meaning |", "|---|---|---|"]
+    idle: list[str] = []
+    for field in fields:
+        if field.description.startswith(_INERT):
+            idle.append(f"`--{field.flag}`")
+        else:
+            lines.append(f"| `--{field.flag}` | {_default(field)} | {_plain(field.description)} |")
+    if idle:
+        lines += ["", f"Accepted for Volcano's sake, without effect: {', '.join(idle)}."]
+    return lines
+
+
+def _default(field: Field) -> str:
+    value = field.default
+    if field.is_secret or value in ("", ()):
+        return ""
+    if field.kind is Seconds and isinstance(value, int | float):
+        return f"`{show_seconds(value)}`"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    return f"`{','.join(map(str, value)) if isinstance(value, list | tuple) else value}`"
+
+
+def _table(what: str, rows: Iterable[tuple[str, str, str]], more: str = "") -> list[str]:
+    head = ["| " + " | ".join(filter(None, (what, "what it does", more))) + " |"]
+    head.append("|---" * (3 if more else 2) + "|")
+    return head + [
+        "| " + " | ".join([f"`{name}`", does, *([takes] if more else [])]) + " |"
+        for name, does, takes in rows
+    ]
+
+
+def _module_of(thing: Callable[..., object]) -> str:
+    """Return the first sentence about a plugin or action: that of its module."""
+    text = importlib.import_module(thing.__module__).__doc__ or ""
+    sentence = _plain(text.split("\n\n", maxsplit=1)[0])
+    return sentence.partition(": ")[2] or sentence
+
+
+def _arguments(plugin: Callable[..., object]) -> str:
+    """Return the arguments that a plugin's module reads, with their defaults."""
+    module = importlib.import_module(plugin.__module__)
+    nodes = list(ast.walk(ast.parse(inspect.getsource(module))))
+    known: dict[str, object] = dict(vars(module))
+    for node in nodes:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+            known |= {ast.unparse(target): node.value.value for target in node.targets}
+    del known["name"]  # each plugin's own, and what loops over resources call theirs
+    calls = (node for node in nodes if isinstance(node, ast.Call))
+    read = [call for call in calls if getattr(call.func, "id", "") in _READERS]
+    found = {_text_of(call.args[1], known): _default_of(call, known) for call in read}
+    return ", ".join(f"`{name}`{default}" for name, default in sorted(found.items()))
+
+
+def _text_of(name: ast.expr, known: Mapping[str, object]) -> str:
+    """Return the text of a literal, or of an f-string as far as its parts are known."""
+    if isinstance(name, ast.FormattedValue):
+        return str(known.get(ast.unparse(name.value), "<name>"))
+    if isinstance(name, ast.JoinedStr):
+        return "".join(_text_of(part, known) for part in name.values)
+    return str(ast.literal_eval(name))
+
+
+def _default_of(call: ast.Call, known: Mapping[str, object]) -> str:
+    given = [*call.args[2:], *(keyword.value for keyword in call.keywords)]
+    shown = [ast.unparse(value) for value in given]
+    return "".join(f" ({known.get(text, text)})".lower() for text in shown[:1])
+
+
+def _plain(text: str) -> str:
+    return _BEHAVIOUR.sub("", " ".join(text.split())).replace("|", "\\|")
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(render(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
