@@ -163,6 +163,12 @@ class Cluster:
         for number, gang in enumerate(plan.binds):
             binds = [(bind.pod, bind.uid, bind.node) for bind in gang.binds]
             self.replica.assume(f"{plan.cycle}-{number}", binds)
+        for number, eviction in enumerate(plan.evictions):
+            intent = f"{plan.cycle}-e{number}"
+            self.replica.assume_evictions(intent, [(eviction.pod, eviction.uid)])
+        for nomination in plan.nominations:
+            intent = f"{plan.cycle}-n"
+            self.replica.assume_nomination(intent, nomination.uid, nomination.node)
         self.replica.adopt(plan)
 
     def step(self, **more: Any) -> Plan:
@@ -182,6 +188,11 @@ class Cluster:
 def binds_of(plan: Plan) -> dict[str, str]:
     """Return pod name → node of everything that a plan binds."""
     return {bind.pod.partition("/")[2]: bind.node for gang in plan.binds for bind in gang.binds}
+
+
+def evictions_of(plan: Plan) -> dict[str, str]:
+    """Return pod name → name of the pod that it makes room for, of everything that has to go."""
+    return {e.pod.partition("/")[2]: e.preemptor.partition("/")[2] for e in plan.evictions}
 
 
 def phase_in(plan: Plan, name: str) -> str | None:
