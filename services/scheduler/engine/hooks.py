@@ -192,14 +192,19 @@ class Hooks(GroupPoints, WatchPoints):
         return victims(self.evictable.tiers, context, candidates)
 
     def unwanted(self, running: Sequence[Task]) -> list[Task]:
-        """Return the tasks that should go for nobody's sake, each once, in the order given.
+        """Return the tasks that should go for nobody's sake, each once.
+
+        Those that were given come first, in that order; a plugin may name others as well.
 
         A tier unites what its plugins name; the first tier that names a task decides.
         """
         for tier in self.victim_tasks.tiers:
-            named = {task.uid for fn in tier for task in fn(running)}
+            named = {task.uid: task for fn in tier for task in fn(running)}
             if named:
-                return [task for task in running if task.uid in named]
+                at = {task.uid: place for place, task in enumerate(running)}
+                return sorted(
+                    named.values(), key=lambda task: (at.get(task.uid, len(at)), task.order())
+                )
         return []
 
 

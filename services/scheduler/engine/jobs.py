@@ -5,6 +5,7 @@ does not visit it. That is what makes an idle cycle cost nothing however many jo
 """
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 import numpy as np
 
@@ -13,10 +14,13 @@ from services.scheduler.engine.dimensions import Dimensions
 from services.scheduler.engine.records import GroupStatus, Job, Queue, Task
 from services.scheduler.engine.rollup import Measure, Rollup, Rollups
 from services.scheduler.engine.subjobs import divided
+from shared.api import keys
 from shared.api.scheduling import PodGroup, PriorityClass, QueueState
 from shared.api.scheduling import Queue as QueueObject
 from shared.model.resources import CPU, MEMORY, is_counted, parse_list
 from shared.model.status import READY, TaskStatus
+
+_TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 
 
 class Jobs:
@@ -79,6 +83,8 @@ class Jobs:
         job.division = divided(spec, job.division)
         job.created = meta.creation_timestamp or ""
         job.annotations = meta.annotations
+        said = meta.annotations.get(keys.PREEMPTABLE, meta.labels.get(keys.PREEMPTABLE, ""))
+        job.preemptable = said in _TRUE
         self._see_status(job, _status_of(group))
         self.changed(job)
 

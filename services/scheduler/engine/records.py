@@ -131,6 +131,7 @@ class Job:
         "namespace",
         "pending_best_effort",
         "phase",
+        "preemptable",
         "priority",
         "priority_class",
         "queue",
@@ -161,6 +162,8 @@ class Job:
         self.decided: GroupStatus | None = None
         """A status that was wanted and has not been seen on the object yet."""
         self.annotations: Mapping[str, str] = {}
+        self.preemptable = False
+        """Whether the PodGroup says that it may be evicted; ⚠ pods may unless they say no (T05)."""
         self.has_group = False
         self.division: Division | None = None
         """How it divides into subgroups; None for a job without policies and topology."""

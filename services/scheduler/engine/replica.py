@@ -45,6 +45,8 @@ class Replica:
         self.hypernodes = HyperNodes()
         self.budgets = Budgets()
         self.static_cache = StaticCache()
+        self.memory: dict[str, float] = {}
+        """When a plugin last did what it does from time to time (unix seconds), by its name."""
         self._tasks: dict[str, Task] = {}
         self._uid_by_key: dict[str, str] = {}
         self._assumptions = Assumptions()

@@ -27,6 +27,7 @@ from services.scheduler.policy.plugins.pdb import Pdb
 from services.scheduler.policy.plugins.predicates import Predicates
 from services.scheduler.policy.plugins.priority import Priority
 from services.scheduler.policy.plugins.proportion import Proportion
+from services.scheduler.policy.plugins.tdm import Tdm
 
 Action = Callable[[Session, Mapping[str, Any]], None]
 """An action: a session and the action's arguments (K07)."""
@@ -51,6 +52,7 @@ PLUGINS: Final[Mapping[str, Callable[[Arguments], Any]]] = {
     "capacity": Capacity,
     "nodeorder": NodeOrder,
     "nodegroup": NodeGroup,
+    "tdm": Tdm,
     "binpack": Binpack,
     "pdb": Pdb,
     "cdp": Cdp,

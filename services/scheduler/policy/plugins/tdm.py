@@ -1,0 +1,150 @@
+"""tdm (PL16): nodes that are lent by day and taken back by night (revocable zones).
+
+A node of a zone (label `volcano.sh/revocable-zone`) takes pods while its hours last, and only
+pods that agreed to it. Afterwards those that may be evicted are, a few per round, as the budget of
+their job allows. Hours are those of UTC, where upstream goes by the clock of its machine.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from pumice.plugins import Arguments, CodeArray, FloatArray, Hooks, Reason, Vote
+from services.scheduler.engine.records import Job, Task
+from services.scheduler.engine.rows import Rows
+from services.scheduler.engine.session import Session
+from services.scheduler.engine.shapes import TaskClass
+from services.scheduler.engine.traits import REVOCABLE
+from services.scheduler.engine.victims import duration_s
+from services.scheduler.policy.budgets import evictable_number
+from shared.api import keys
+from shared.model.status import TaskStatus
+
+_PREFIX: Final = "tdm.revocable-zone."
+_PERIOD: Final = "tdm.evict.period"
+_HOURS: Final = re.compile(r"(\d{1,2}):(\d{2})-(\d{1,2}):(\d{2})")
+_DAY_S: Final = 86400.0
+_MAX: Final = 100.0
+_CLOSED = Reason("current time beyond revocable zone", resolvable=False)
+_NOT_AGREED = Reason("not allow to dispatch to revocable node", resolvable=False)
+
+
+class Tdm:
+    """Time-division multiplexing of nodes."""
+
+    name = "tdm"
+
+    def __init__(self, arguments: Arguments) -> None:
+        """Take `tdm.revocable-zone.<zone>` (`HH:MM-HH:MM`) and `tdm.evict.period`."""
+        self._zones = {
+            key.replace(_PREFIX, "", 1): str(value)
+            for key, value in arguments.items()
+            if _PREFIX in key
+        }
+        period = duration_s(str(arguments.get(_PERIOD, "")))
+        self._period_s = 60.0 if period is None else period
+
+    def contribute(self, hooks: Hooks, cluster: Session) -> None:
+        """Add the rules."""
+        self._cluster = cluster
+        self._open = {zone for zone, hours in self._zones.items() if is_open(hours, cluster.now)}
+        zones = cluster.replica.nodes.attributes.values(keys.REVOCABLE_ZONE)
+        codes = [0 if not zone else 1 + (zone in self._open) for zone in zones]
+        self._codes = np.array(codes, dtype=np.uint8)
+        """Per node 0 outside of zones, 1 in a closed one, 2 in an open one."""
+        hooks.predicate(self._judge, reasons=[_CLOSED, _NOT_AGREED])
+        hooks.node_score(self._score)
+        hooks.preemptable(self._preemptable)
+        hooks.victim_tasks(self._overdue)
+        hooks.job_order(_fixed_first)
+        hooks.job_pipelined(_pipelined)
+        hooks.job_starving(_starving)
+
+    # --- nodes -------------------------------------------------------------------------------
+
+    def _judge(self, shape: TaskClass, rows: Rows) -> CodeArray:
+        verdicts = [0, 1, 0] if REVOCABLE in shape.traits else [0, 1, 2]
+        return np.array(verdicts, dtype=np.uint8)[rows.pick(self._codes)]
+
+    def _score(self, shape: TaskClass, rows: Rows) -> FloatArray:
+        if REVOCABLE not in shape.traits:
+            return np.zeros(len(rows), dtype=np.float64)
+        return np.array([0.0, 0.0, _MAX])[rows.pick(self._codes)]
+
+    # --- victims -----------------------------------------------------------------------------
+
+    def _preemptable(self, taker: Task, candidates: Sequence[Task]) -> list[Task]:
+        """Let fixed workloads take from those on ordinary nodes that may be evicted."""
+        if taker.preemptable or REVOCABLE in taker.shape.traits:
+            return []
+        found = [
+            task
+            for task in candidates
+            if task.preemptable
+            and task.status == TaskStatus.RUNNING
+            and self._is_ordinary(task.node)
+        ]
+        return self._within_budgets(found)
+
+    def _is_ordinary(self, node: str) -> bool:
+        """Tell whether a node exists and is in no zone."""
+        column = self._cluster.replica.nodes.column(node)
+        return column >= 0 and not self._codes[column]
+
+    def _overdue(self, _: Sequence[Task]) -> list[Task]:
+        """Return who has to leave nodes of zones that are closed now, once per period."""
+        last = self._cluster.replica.memory.get(self.name)
+        if last is not None and last + self._period_s > self._cluster.now:
+            return []
+        self._cluster.replica.memory[self.name] = self._cluster.now
+        nodes = self._cluster.replica.nodes
+        found = [
+            task
+            for column, zone in enumerate(nodes.attributes.values(keys.REVOCABLE_ZONE))
+            if zone in self._zones and zone not in self._open
+            for task in nodes.tasks_on(nodes.name(column))
+            if task.preemptable and task.status == TaskStatus.RUNNING
+        ]
+        return self._within_budgets(sorted(found, key=Task.order))
+
+    def _within_budgets(self, tasks: Sequence[Task]) -> list[Task]:
+        by_job: dict[str, list[Task]] = {}
+        for task in tasks:
+            by_job.setdefault(task.job_key, []).append(task)
+        victims = []
+        for key, of_job in by_job.items():
+            job = self._cluster.replica.jobs.get(key)
+            if job is not None:
+                victims += of_job[: evictable_number(job)]
+        return victims
+
+
+def is_open(hours: str, now: float) -> bool:
+    """Tell whether `now` is within hours such as `22:00-06:00`; unreadable ones are never open.
+
+    ⚠ Hours over midnight begin today: at 05:00 they are not open yet.
+    """
+    match = _HOURS.fullmatch(hours.strip())
+    if match is None:
+        return False
+    start_h, start_m, end_h, end_m = map(int, match.groups())
+    if max(start_h, end_h) >= 24 or max(start_m, end_m) >= 60:  # noqa: PLR2004 - of a clock
+        return False
+    start, end = start_h * 3600 + start_m * 60, end_h * 3600 + end_m * 60
+    into_day = int(now % _DAY_S)
+    return start <= into_day <= (end if end > start else end + int(_DAY_S))
+
+
+def _fixed_first(job: Job) -> bool:
+    return job.preemptable
+
+
+def _pipelined(job: Job) -> Vote:
+    counted = job.waiting_count + job.ready_count + job.pending_best_effort
+    return Vote.PERMIT if counted >= job.min_available else Vote.REJECT
+
+
+def _starving(job: Job) -> bool:
+    return not job.preemptable and bool(job.by_status[TaskStatus.PENDING])
