@@ -59,13 +59,14 @@ class Outcome:
 
 def run_scheduler(case: dict[str, Any]) -> None:
     """Run a case of kind `scheduler`; raises `Mismatch` or `Unsupported`."""
-    if case.get("options", {}).get("shardingMode"):
-        raise Unsupported("sharding")
     config = config_of(case["conf"])
     replica = replica_of(case["given"])
     session = open_session(replica, config, now=now_of(case), plugins=KNOWN_PLUGINS)
     try:
         prepare(session, case["given"])
+        if "nodesInShard" in case["given"]:
+            mode = case["options"]["shardingMode"]
+            session.join_shard(case["given"]["nodesInShard"], hard=mode == "hard")
         run_actions(session, config)
         outcome = Outcome(replica, session, conclude(session), case["given"])
     finally:

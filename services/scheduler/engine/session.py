@@ -6,14 +6,14 @@ back and hands out what was committed.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 
 import numpy as np
 
 from pumice import plugins
-from pumice.plugins import IntArray
+from pumice.plugins import BoolArray, IntArray
 from services.scheduler.engine.candidates import Candidates, Failure
 from services.scheduler.engine.changes import Placed, Promoted, Rephased
 from services.scheduler.engine.evicting import Evicted, Reprieved, Withdrawn, committed
@@ -33,6 +33,7 @@ from services.scheduler.engine.records import Job, Queue, Task
 from services.scheduler.engine.replica import Replica
 from services.scheduler.engine.rollup import Measure, Rollup
 from services.scheduler.engine.seated import seated
+from services.scheduler.engine.sharding import outside
 from services.scheduler.engine.shapes import TaskClass
 from services.scheduler.engine.subjobs import Seat
 from shared.model.status import TaskStatus
@@ -60,6 +61,7 @@ class Session:
         self.ledger = replica.nodes.ledger
         self.first = seed % max(1, self.ledger.size)
         """Column at which searches among equals begin."""
+        self._parts: tuple[BoolArray, ...] = ()
         self._candidates: dict[int, Candidates] = {}
         self._failures: dict[str, JobFailures] = {}
         self._binds: dict[str, tuple[Job, list[PlannedBind]]] = {}
@@ -143,10 +145,29 @@ class Session:
         A seat may narrow the nodes, and where the rest of its group is may matter (`seated`).
         """
         candidates = self.candidates(shape)
-        if seat is not None and (found := seated(self, candidates, seat, waiting=waiting)):
-            return found
-        within = seat.within if seat else None
-        return fill(candidates, count, waiting=waiting, first=self.first, within=within)
+        for part in self._parts or (None,):
+            within = _both(part, seat.within if seat else None)
+            if seat is not None:
+                found = seated(self, candidates, seat._replace(within=within), waiting=waiting)
+                if found:
+                    return found
+            found = fill(candidates, count, waiting=waiting, first=self.first, within=within)
+            if found:
+                return found
+        return []
+
+    def join_shard(self, names: Collection[str], *, hard: bool) -> None:
+        """Keep to some nodes: to no others (hard), or to others after them (soft)."""
+        mask = np.zeros(self.ledger.size, dtype=np.bool_)
+        mask[[column for name in names if (column := self.replica.nodes.column(name)) >= 0]] = True
+        if hard:
+            self.hooks.predicate.add(0, outside(mask))
+        else:
+            self._parts = (mask, ~mask)
+
+    def by_shard(self, mask: BoolArray) -> list[BoolArray]:
+        """Return nodes in the groups in which they are to be tried: a shard's own come first."""
+        return [mask & part for part in self._parts] or [mask]
 
     # --- placing -----------------------------------------------------------------------------
 
@@ -297,6 +318,12 @@ class Session:
             return np.array(columns, dtype=np.int64), np.ones(1, dtype=np.int64)
         distinct, counts = np.unique(np.array(columns, dtype=np.int64), return_counts=True)
         return distinct, counts.astype(np.int64)
+
+
+def _both(one: BoolArray | None, other: BoolArray | None) -> BoolArray | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other
 
 
 def _runs(tasks: Sequence[Task]) -> Iterator[list[Task]]:

@@ -105,7 +105,14 @@ class _Preemptor:
             )
 
         candidates = session.candidates(task.shape)
-        columns = candidates.best_first(candidates.reachable(), session.first)
+        return any(
+            self._preempt_on(task, candidates.best_first(mask, session.first), may_go)
+            for mask in session.by_shard(candidates.reachable())
+        )
+
+    def _preempt_on(self, task: Task, columns: list[int], may_go: Callable[[Task], bool]) -> bool:
+        """Clear one of these nodes, best first, or the best of them all (A06)."""
+        session = self._session
         if self._options.enabled:
             search = Search(session, self._orders, self._queue, task, may_go)
             best = search.best(columns, self._options)

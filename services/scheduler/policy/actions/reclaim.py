@@ -80,8 +80,12 @@ class _Reclaimer:
             return False
         reachable = session.candidates(task.shape).reachable()
         size, first = len(reachable), session.first
-        columns = ((first + turn) % size for turn in range(size))
-        return any(self._clear(task, column) for column in columns if reachable[column])
+        return any(
+            self._clear(task, column)
+            for mask in self._session.by_shard(reachable)
+            for column in ((first + turn) % size for turn in range(size))
+            if mask[column]
+        )
 
     def _may_go(self, other: Task) -> bool:
         if other.status is not TaskStatus.RUNNING or not other.preemptable:
