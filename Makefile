@@ -45,9 +45,12 @@ go: $(READY)
 parts: go ## find or build etcd, kube-apiserver, its controllers, KWOK (once per user, 7 min)
 	@$(BIN)/pumice parts build
 
+# What the demo runs on; `real` is the only choice so far.
+API ?= real
+
 .PHONY: demo
 demo: go ## a cluster for a minute, a TensorFlow job and more gangs on it, shown live
-	@$(BIN)/pumice demo
+	@$(BIN)/pumice demo --api $(API)
 
 .PHONY: test
 test: go ## everything: lint, fast, contract, integration and restart tests

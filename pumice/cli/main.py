@@ -77,6 +77,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(name: str, entry: Entry, words: list[str]) -> int:
+    """Import and run a command; an interrupt ends either without a traceback."""
+    try:
+        return _run_command(name, entry, words)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except (LocalError, PumiceError) as error:
+        return _refuse(str(error), code=1)
+
+
+def _run_command(name: str, entry: Entry, words: list[str]) -> int:
     command = cast("Command", importlib.import_module(entry.module))
     parser = argparse.ArgumentParser(
         prog=f"pumice {name}",
@@ -89,12 +99,7 @@ def _run(name: str, entry: Entry, words: list[str]) -> int:
     if rest and not entry.passes_on:
         parser.error(f"unknown arguments: {' '.join(rest)}")
     args.rest = rest
-    try:
-        return asyncio.run(command.run(args))
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except (LocalError, PumiceError) as error:
-        return _refuse(str(error), code=1)
+    return asyncio.run(command.run(args))
 
 
 def _refuse(message: str, *, code: int = _WRONG_USAGE) -> int:

@@ -120,7 +120,8 @@ class Admin:
         async with asyncio.timeout(_REQUEST_S):
             while True:
                 crd = (await self.request("GET", f"{CRDS}/{name}")).body
-                states = {c["type"]: c["status"] for c in crd["status"].get("conditions") or []}
+                conditions = (crd.get("status") or {}).get("conditions") or []
+                states = {c["type"]: c["status"] for c in conditions}
                 if states.get("Established") == "True":
                     return
                 await asyncio.sleep(0.05)
