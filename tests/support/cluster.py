@@ -176,8 +176,8 @@ class Cluster:
         self.publish(plan)
         return plan
 
-    def session(self) -> Session:
-        return open_session(self.replica, self.config, now=0.0)
+    def session(self, *, now: float = 0.0) -> Session:
+        return open_session(self.replica, self.config, now=now)
 
     def job(self, name: str) -> Job:
         job = self.replica.jobs.get(f"ns/{name}")
