@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from services.scheduler.engine.dimensions import Dimensions
+from services.scheduler.engine.images import NodeImages
 from services.scheduler.engine.labels import NodeAttributes
 from services.scheduler.engine.ledger import Ledger
 from services.scheduler.engine.peers import Peers
@@ -57,6 +58,7 @@ class Nodes:
         self._dimensions = dimensions
         self.ledger = Ledger(dimensions.capacity)
         self.attributes = NodeAttributes()
+        self.images = NodeImages()
         self._by_name: dict[str, NodeRecord] = {}
         self._free: list[int] = []
         self.peers = Peers(self.column, self.attributes, shapes.moved)
@@ -83,6 +85,7 @@ class Nodes:
             node.spec.taints,
             unschedulable=node.spec.unschedulable,
         )
+        self.images.set(record.column, node.status.images)
         if fresh:
             for held in record.held.values():
                 self.ledger.hold(record.column, held.shape, 1, releasing=held.releasing)
@@ -94,6 +97,7 @@ class Nodes:
             return
         self.ledger.clear(record.column)
         self.attributes.unset(record.column)
+        self.images.set(record.column, ())
         self._free.append(record.column)
         record.column = NOWHERE
         if not record.held:

@@ -12,6 +12,7 @@ import msgspec
 
 from pumice.plugins import IntArray
 from services.scheduler.engine.dimensions import Dimensions
+from services.scheduler.engine.images import full_name
 from services.scheduler.engine.locality import NOWHERE_SPECIAL, Locality
 from shared.api.core import Pod, PodSpec
 from shared.api.selectors import NodeAffinity, Toleration
@@ -31,6 +32,7 @@ class TaskClass:
         "dims",
         "host_ports",
         "id",
+        "images",
         "locality",
         "node_affinity",
         "node_selector",
@@ -56,6 +58,7 @@ class TaskClass:
         self.node_selector: Mapping[str, str] = spec.node_selector or _NO_LABELS
         self.node_affinity: NodeAffinity | None = affinity.node_affinity if affinity else None
         self.tolerations: tuple[Toleration, ...] = spec.tolerations
+        self.images: tuple[str, ...] = _images(spec)
         self.host_ports: tuple[tuple[str, str, int], ...] = _host_ports(spec)
         self.locality: Locality = locality
         self.content: bytes = content
@@ -115,6 +118,7 @@ def _content(pod: Pod) -> tuple[Any, ...]:
     return (
         [(c.resources.requests, c.ports) for c in spec.containers],
         [(c.resources.requests, c.restart_policy) for c in spec.init_containers],
+        _images(spec),
         spec.overhead,
         spec.resources,
         sorted(spec.node_selector.items()),
@@ -131,6 +135,11 @@ def _resizing(pod: Pod) -> Any:  # noqa: ANN401 - any encodable value serves as 
         if s.resources is not None
     ]
     return (statuses, resize_is_infeasible(pod)) if statuses else None
+
+
+def _images(spec: PodSpec) -> tuple[str, ...]:
+    containers = (*spec.init_containers, *spec.containers)
+    return tuple(full_name(container.image) for container in containers)
 
 
 def _host_ports(spec: PodSpec) -> tuple[tuple[str, str, int], ...]:

@@ -187,6 +187,24 @@ def test_tainted_nodes_have_domains_unless_taints_are_honoured(policy, placed):
     assert len(binds_of(world.decide())) == placed
 
 
+@pytest.mark.parametrize(("weight", "chosen"), [("1", "n1"), ("0", "n0")])
+def test_a_node_that_has_the_image_is_preferred_by_weight_pl08(weight, chosen):
+    conf = f"""
+actions: "allocate"
+tiers:
+- plugins:
+  - {{name: gang}}
+  - {{name: nodeorder, arguments: {{imagelocality.weight: {weight}}}}}
+"""
+    world = Cluster(conf).node("n0")
+    image = {"names": ["reg:5000/big:latest", "reg:5000/big@sha256:1"], "sizeBytes": 800_000_000}
+    status = {"allocatable": {"cpu": "8", "memory": "16Gi", "pods": "9"}, "images": [image]}
+    world.put(kinds.NODE, {"metadata": {"name": "n1", "uid": "u"}, "status": status})
+    container = {"name": "c", "image": "reg:5000/big", "resources": {"requests": {"cpu": "1"}}}
+    world.group("g").pod("p", "g", containers=[container])
+    assert binds_of(world.decide()) == {"p": chosen}
+
+
 def test_switched_off_checks_are_not_made_pl07():
     conf = """
 actions: "allocate"

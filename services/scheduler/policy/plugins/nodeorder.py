@@ -1,14 +1,17 @@
 """nodeorder (PL08): Kubernetes' scorers, with Volcano's weights.
 
 Least and most requested, balanced use, preferred node affinity, taints to be avoided, preferred
-pod affinity, soft topology spread. The integer divisions are Kubernetes' own and decide ties, so
-they are kept to the digit.
+pod affinity, soft topology spread, images that nodes have. The integer divisions are Kubernetes'
+own and decide ties, so they are kept to the digit.
 """
+
+from functools import partial
 
 import numpy as np
 
 from pumice.plugins import Arguments, FloatArray, Hooks, IntArray
 from services.scheduler.engine.dimensions import CPU_DIM, MEMORY_DIM
+from services.scheduler.engine.nodes import Nodes
 from services.scheduler.engine.rows import Rows
 from services.scheduler.engine.session import Session
 from services.scheduler.engine.shapes import TaskClass
@@ -33,6 +36,7 @@ class NodeOrder:
         self._balanced = integer(arguments, "balancedresource.weight", 1)
         self._affinity = integer(arguments, "nodeaffinity.weight", 2)
         self._taints = integer(arguments, "tainttoleration.weight", 3)
+        self._images = integer(arguments, "imagelocality.weight", 1)
         self._company = integer(arguments, "podaffinity.weight", 2)
         self._spread = integer(arguments, "podtopologyspread.weight", 2)
         self._gpu_dim: int | None = None
@@ -46,11 +50,20 @@ class NodeOrder:
             hooks.node_rank(preferred_affinity, weight=self._affinity)
         if self._taints:
             hooks.node_rank(avoided_taints, weight=self._taints, reverse=True)
+        if self._images:
+            hooks.node_score(partial(self._image_locality, cluster.replica.nodes))
         peers, attributes = cluster.replica.nodes.peers, cluster.replica.nodes.attributes
         if self._company:
             hooks.wide_score(Company(peers, attributes).preference, weight=self._company)
         if self._spread:
             hooks.wide_score(Spreading(peers, attributes).preference, weight=self._spread)
+
+    def _image_locality(self, nodes: Nodes, shape: TaskClass, rows: Rows) -> FloatArray:
+        alive = nodes.ledger.alive[: nodes.ledger.size]
+        found = nodes.images.score(shape.images, alive, nodes.attributes.generation)
+        if found is None:
+            return np.zeros(len(rows), dtype=np.float64)
+        return (self._images * rows.pick(found)).astype(np.float64)
 
     def _score(self, shape: TaskClass, rows: Rows) -> FloatArray:
         result = np.zeros(len(rows), dtype=np.float64)
