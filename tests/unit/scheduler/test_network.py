@@ -132,6 +132,19 @@ def test_what_a_try_placed_is_taken_back_to_the_bit():
     assert world.replica.audit() == []
 
 
+@pytest.mark.parametrize(("topology", "victims"), [(HARD, 0), (None, 1)], ids=["near", "anywhere"])
+def test_preempt_evicts_for_no_job_with_a_topology_a05(topology, victims):
+    conf = CONF.replace('"allocate"', '"allocate, preempt"')
+    world = two_racks(cpu="1", conf=conf)
+    for node in ("s0-n1", "s0-n2", "s1-n1", "s1-n2"):
+        world.group(f"old-{node}", min_member=0)
+        world.pod(f"old-{node}-0", f"old-{node}", cpu="1", node=node)
+    world.put(kinds.PRIORITYCLASS, {"metadata": {"name": "high", "uid": "u"}, "value": 10})
+    more = {"networkTopology": topology} if topology else {}
+    world.group("g", priorityClassName="high", **more).pod("g-0", "g", cpu="1", priority=10)
+    assert len(world.decide().evictions) == victims
+
+
 # --- subgroups -------------------------------------------------------------------------------
 
 

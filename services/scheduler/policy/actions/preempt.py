@@ -35,6 +35,8 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:
     orders = Orders(session)
     by_queue: dict[str, list[Job]] = {}
     for job in starving_jobs(session):
+        if session.network.concerns(job):
+            continue  # ⚠ who is cleared for them would not be near each other (A05)
         by_queue.setdefault(job.queue, []).append(job)
     queues = orders.queues(q for name in by_queue if (q := session.queue(name)) is not None)
     while queues:
