@@ -8,6 +8,8 @@ non-empty.
 """
 
 import enum
+import math
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
@@ -20,6 +22,7 @@ MEMORY: Final = "memory"
 PODS: Final = "pods"
 EPHEMERAL: Final = "ephemeral-storage"
 EPSILON: Final = 0.1
+_MAX_INT64: Final = 2**63 - 1
 
 Amount = int | float
 
@@ -196,6 +199,62 @@ class Resource(Struct, frozen=True, kw_only=True):
     def fitting_of(self, other: "Resource", request: "Resource") -> list[str]:
         """Return the requested dimensions in which `self` is not larger."""
         return [name for name in _asked(request) if _less_or_equal(self.get(name), other.get(name))]
+
+    def fitting_of_known(self, other: "Resource", request: "Resource") -> list[str]:
+        """Return `fitting_of` the dimensions in which either side has something."""
+        known = {name for name, _ in request.items() if self._has(name) or other._has(name)}  # noqa: SLF001 - same class
+        return [name for name in self.fitting_of(other, request) if name in known]
+
+    def exceeding_of_known(self, other: "Resource", request: "Resource") -> list[str]:
+        """Return `exceeding_of` the dimensions that the other side speaks of.
+
+        ⚠ CPU and memory with an amount, other resources also when stated as 0.
+        """
+        known = {name for name in (CPU, MEMORY) if other._has(name)} | {*(other.scalars or {})}  # noqa: SLF001 - same class
+        return [name for name in self.exceeding_of(other, request) if name in known]
+
+    def _has(self, name: str) -> bool:
+        return self.get(name) >= EPSILON
+
+    # --- differences and text ----------------------------------------------------------------
+
+    def parted(self, other: "Resource", absent: Absent) -> tuple["Resource", "Resource"]:
+        """Return by how much `self` is larger, and by how much smaller, per dimension.
+
+        A dimension that one side lacks, counting as infinite, makes an infinite difference.
+        """
+        larger: dict[str, Amount] = {}
+        smaller: dict[str, Amount] = {}
+        filler = math.inf if absent is Absent.INFINITY else 0
+        mine, theirs = dict(self.items()), dict(other.items())
+        for name in dict.fromkeys([*mine, *theirs]):
+            left, right = mine.get(name, filler), theirs.get(name, filler)
+            if left > right:
+                larger[name] = left - right
+            else:
+                smaller[name] = right - left
+        return _from_items(larger), _from_items(smaller)
+
+    def text(self) -> str:
+        """Return Volcano's text: `cpu 2000.00, memory 4096.00, nvidia.com/gpu 1000.00`."""
+        scalars = sorted((self.scalars or {}).items())
+        listed = [(CPU, self.cpu_milli), (MEMORY, self.memory_bytes), *scalars]
+        return ", ".join(f"{name} {_written(amount)}" for name, amount in listed)
+
+
+def _from_items(amounts: Mapping[str, Amount]) -> Resource:
+    return Resource(
+        cpu_milli=amounts.get(CPU, 0),
+        memory_bytes=amounts.get(MEMORY, 0),
+        scalars={name: value for name, value in amounts.items() if name not in {CPU, MEMORY}},
+    )
+
+
+def _written(amount: Amount) -> str:
+    """Return an amount for people; the largest numbers of Go stand for "no limit"."""
+    if amount == sys.float_info.max:
+        return "maxFloat"
+    return "maxInt" if float(amount) == float(_MAX_INT64) else f"{amount:.2f}"
 
 
 def _asked(request: Resource) -> list[str]:

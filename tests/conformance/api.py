@@ -1,5 +1,6 @@
 """Kind `api`: pure functions of amounts and pods."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -102,6 +103,30 @@ def _scalar_names(left: Resource, right: Resource) -> list[list[str]]:
     return [sorted(common)]
 
 
+def _fitting_known(left: Resource, right: Resource, request: Resource | None) -> list[Any]:
+    names = [] if request is None else left.fitting_of_known(right, request)
+    return _verdict_and_names(names, verdict=bool(names))
+
+
+def _greater_known(left: Resource, right: Resource | None, request: Resource | None) -> list[Any]:
+    names = [] if request is None else left.exceeding_of_known(right or Resource(), request)
+    return _verdict_and_names(names, verdict=bool(names))
+
+
+def _parted(left: Resource, right: Resource, absent: Absent) -> list[Resource]:
+    """Write infinite differences as Go's sentinel, -1."""
+    return [
+        msgspec.structs.replace(
+            part,
+            scalars={
+                name: -1 if amount == math.inf else amount
+                for name, amount in (part.scalars or {}).items()
+            },
+        )
+        for part in left.parted(right, absent)
+    ]
+
+
 _OF_PODS: dict[str, Callable[[Pod], Resource]] = {
     "GetPodResourceRequest": requests.pod_request,
     "GetPodResourceWithoutInitContainers": requests.pod_request_without_init,
@@ -130,6 +155,10 @@ _OF_AMOUNTS: dict[str, Callable[..., list[Any]]] = {
     "Resource.LessEqualWithDimensionAndResourcesName": _exceeding,
     "Resource.LessEqualPartlyWithDimension": _fitting,
     "Resource.GreaterPartlyWithDimension": _greater,
+    "Resource.LessEqualPartlyWithDimensionZeroFiltered": _fitting_known,
+    "Resource.GreaterPartlyWithRelevantDimensions": _greater_known,
+    "Resource.Diff": _parted,
+    "Resource.String": lambda resource: [resource.text()],
     "Intersection": _scalar_names,
     "IntersectionWithIgnoredScalarResources": _scalar_names,
 }
