@@ -6,7 +6,7 @@ is not synced.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Final, TypeVar
 
@@ -18,8 +18,7 @@ from services.scheduler.adapters.report import Report
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.worker import Decision, Trouble, Worker
 from shared.bus.leader import Leadership, Term
-from shared.contracts.messages import Command
-from shared.contracts.versions import ContractError
+from shared.contracts.versions import UnknownVersion
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Retryable
 from shared.runtime.faults import Faults
@@ -102,8 +101,10 @@ class Scheduler:
                     async with self._busy:
                         await self._step(term)
                 except Retryable as error:
-                    self._log.warning("cycle_delayed", reason=str(error))
+                    self._report.delayed(str(error))
                     await self._clock.sleep(RETRY_S)
+                else:
+                    self._report.delayed("")
                 await self._wait_for_change(started)
         finally:
             self._report.leading(leads=False)
@@ -130,7 +131,12 @@ class Scheduler:
     async def _recover(self) -> None:
         """Read COMMAND, then OUTCOME, and assume what whoever led before has asked for."""
         epoch = self._state.epoch
-        unfinished = await self._read_unfinished()
+        try:
+            unfinished = await self._publisher.unfinished()
+        except UnknownVersion as error:
+            raise Retryable(
+                f"COMMAND holds what only a newer scheduler can read: {error}"
+            ) from error
         recent = await self._outcomes.read_up_to(await self._publisher.last_outcome())
         await self._fold()
         assumed = await self._in_thread(lambda: self._worker.recover(unfinished, recent))
@@ -141,13 +147,6 @@ class Scheduler:
             outcomes=len(recent),
             assumed=assumed,
         )
-
-    async def _read_unfinished(self) -> Sequence[Command]:
-        try:
-            return await self._publisher.unfinished()
-        except ContractError as error:
-            self._log.error("command_unreadable", reason=str(error))
-            raise
 
     async def _run_cycle(self, term: Term) -> None:
         self._cycle += 1

@@ -22,6 +22,7 @@ class Report:
         self._gate = gate
         self._log = log
         self._why: dict[str, tuple[str, str]] = {}
+        self._delay = ""
         self._leader = metrics.gauge("pumice_leader", "1 while this process leads")
         self._e2e = metrics.histogram(
             "volcano_e2e_scheduling_latency_milliseconds", "One whole cycle", buckets=_MS
@@ -49,6 +50,14 @@ class Report:
         self._leader.set(1 if leads else 0)
         if not leads:
             self._why.clear()
+
+    def delayed(self, reason: str) -> None:
+        """Note why no cycle can run, or ("") that one could; said once per reason."""
+        if reason and reason != self._delay:
+            self._log.warning("cycle_delayed", reason=reason)
+        if reason != self._delay:
+            self._gate.set(not reason, reason)
+        self._delay = reason
 
     def folded(self, facts: int, troubles: int, assumed: int) -> None:
         """Note what was folded and how many pods are assumed now."""

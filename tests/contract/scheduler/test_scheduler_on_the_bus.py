@@ -92,6 +92,10 @@ class Stage:
         process.start()
         return Service(process, address, None)
 
+    def kill_first(self) -> None:
+        """Kill the scheduler that was started first."""
+        self._services[0].kill()
+
     async def stop(self) -> None:
         """Stop what was started."""
         for process in self._services:
@@ -126,6 +130,20 @@ class Stage:
                 return codec.decode_desired(message.payload)
         return None
 
+    async def evicted(self, command: m.Evict) -> None:
+        """Do what the binder and the API server do about an eviction: the victims are gone."""
+        items = tuple(
+            m.ItemOutcome(pod=v.pod, uid=v.uid, result=m.Result.EVICTED, node=v.node)
+            for v in command.victims
+        )
+        job = command.victims[0].job
+        message = m.Outcome(
+            intent=command.id, job=job, items=items, instance="test", time=time.time()
+        )
+        await self._outcomes.publish(SUBJECTS.outcome(0), codec.encode(message))
+        for victim in command.victims:
+            await self.fact("pods", victim.pod, None, victim.uid)
+
     async def outcome(self, command: m.BindGang, result: m.Result) -> None:
         """Say how a bind intent ended."""
         items = tuple(
@@ -158,16 +176,18 @@ class Stage:
         queue["status"] = {"state": "Open"}
         await self.fact("queues", "default", queue)
 
-    async def group(self, name: str, size: int, phase: str = "Inqueue") -> None:
-        """Publish a PodGroup."""
+    async def group(self, name: str, size: int, phase: str = "Inqueue", **spec: str) -> None:
+        """Publish a PodGroup; `spec` goes into its spec."""
         body = {
             "metadata": {"name": name, "namespace": "ns", "uid": f"uid-ns/{name}"},
-            "spec": {"minMember": size, "queue": "default"},
+            "spec": {"minMember": size, "queue": "default", **spec},
             "status": {"phase": phase},
         }
         await self.fact("podgroups", f"ns/{name}", body)
 
-    async def pod(self, group: str, index: int, node: str = "", cpu: str = "1") -> None:
+    async def pod(
+        self, group: str, index: int, node: str = "", cpu: str = "1", nominated: str = ""
+    ) -> None:
         """Publish one pod of a group."""
         name = f"{group}-{index}"
         template = world.task("w", 1, cpu=cpu)["template"]
@@ -182,7 +202,8 @@ class Stage:
         if node:
             spec["nodeName"] = node
             phase = "Running"
-        body = {"metadata": meta, "spec": spec, "status": {"phase": phase}}
+        status = {"phase": phase, "nominatedNodeName": nominated}
+        body = {"metadata": meta, "spec": spec, "status": status}
         await self.fact("pods", f"ns/{name}", body)
 
     async def gang(self, name: str, size: int, phase: str = "Inqueue", cpu: str = "1") -> None:
@@ -286,6 +307,25 @@ async def test_a_bind_that_failed_is_decided_again(stage: Stage):
     assert nodes_of(again).keys() == nodes_of(asked).keys()
 
 
+async def test_an_intent_of_a_newer_version_keeps_a_scheduler_waiting_not_dying(stage: Stage):
+    await stage.cluster()
+    await stage.start()
+    newer = b'{"type":"bind","v":9,"id":"9-9-9"}'
+    await stage.bus.publisher(STREAMS.command.name).publish(SUBJECTS.command(0), newer)
+    second = stage.spawn("second")
+    stage.kill_first()
+    await until(lambda: _says(second, "needs a newer scheduler"), describe="the second says what it lacks")
+    await stage.gang("g", 2)
+    assert second.process.pid
+    await stage.bus.purge(STREAMS.command.name, SUBJECTS.command(0))
+    await stage.until_commands(1)
+    await second.ready()
+
+
+async def _says(service: Service, words: str) -> bool:
+    return words in await service.unready()
+
+
 async def test_no_cycle_starts_while_the_cache_is_silent(stage: Stage):
     await stage.cluster(nodes=1)
     service = await stage.start()
@@ -355,3 +395,62 @@ async def test_a_wrong_key_in_the_configuration_is_named_at_start(stage: Stage, 
     service = stage.spawn(scheduler_conf=str(conf))
     assert await asyncio.wait_for(service.process.exited(), 10) == 2
     assert "tires" in service.process.last_words()
+
+
+PREEMPTING = """
+actions: "enqueue, allocate, preempt, backfill"
+tiers:
+- plugins: [{name: priority}, {name: gang}, {name: conformance}]
+- plugins: [{name: predicates}, {name: nodeorder}]
+"""
+
+
+async def _preempting(stage: Stage, directory: Path) -> list[m.Evict]:
+    """Fill two nodes with a job of low priority; return what a gang of high priority evicts."""
+    conf = directory / "volcano-scheduler.conf"
+    conf.write_text(PREEMPTING)
+    for name, value in (("low", 1), ("high", 1000)):
+        body = {"metadata": {"name": name, "uid": f"uid-{name}"}, "value": value}
+        await stage.fact("priorityclasses", name, body)
+    await stage.cluster(nodes=2, cpu="4")
+    await stage.group("low", 1, phase="Running", priorityClassName="low")
+    for index in range(8):
+        await stage.pod("low", index, node=f"n{index % 2}")
+    await stage.start(scheduler_conf=str(conf))
+    await stage.group("high", 2, priorityClassName="high")
+    for index in range(2):
+        await stage.pod("high", index, cpu="2")
+    commands = await stage.until_commands(2)
+    assert all(isinstance(command, m.Evict) for command in commands)
+    return [command for command in commands if isinstance(command, m.Evict)]
+
+
+async def test_room_for_a_gang_is_made_by_one_message_per_pod_that_waits(
+    stage: Stage, tmp_path: Path
+):
+    intents = await _preempting(stage, tmp_path)
+    takers = {intent.preemptor.pod: intent.preemptor for intent in intents if intent.preemptor}
+    assert takers.keys() == {"ns/high-0", "ns/high-1"}
+    for intent in intents:
+        assert intent.reason == "preempt"
+        assert intent.preemptor is not None
+        assert {victim.node for victim in intent.victims} == {intent.preemptor.node}
+        assert len(intent.victims) == 2
+        assert {victim.job for victim in intent.victims} == {"ns/low"}
+    assert len({victim.uid for intent in intents for victim in intent.victims}) == 4
+
+
+async def test_those_who_waited_are_bound_where_room_was_made_and_nobody_else_is_evicted(
+    stage: Stage, tmp_path: Path
+):
+    intents = await _preempting(stage, tmp_path)
+    nodes = {i.preemptor.pod: i.preemptor.node for i in intents if i.preemptor}
+    for index in range(2):
+        await stage.pod("high", index, cpu="2", nominated=nodes[f"ns/high-{index}"])
+    assert len(await stage.commands()) == 2
+    for intent in intents:
+        await stage.evicted(intent)
+    commands = await stage.until_commands(3)
+    (bind,) = [command for command in commands if isinstance(command, m.BindGang)]
+    assert nodes_of(bind) == nodes
+    assert len(commands) == 3
