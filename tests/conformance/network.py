@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from services.scheduler.engine.network import Network
+from services.scheduler.engine.network import Layout, Network
 from services.scheduler.engine.session import Session
 from services.scheduler.engine.subjobs import Seat, SubJob, match_values, ready_count
 from shared.api.scheduling import SubGroupPolicy
@@ -19,7 +19,7 @@ from tests.conformance.report import Mismatch, Unsupported, expect
 def prepare(session: Session, given: dict[str, Any]) -> None:
     """Set what the recorded test had set on the session."""
     if given.get("hyperNodesConsistent") is False:
-        session.network = Network(_injected(given), session.replica.nodes)
+        session.network = Network(Layout(_injected(given), session.replica.nodes))
     for sub, name in given.get("nominatedHyperNodes", {}).items():
         session.network.nominated[sub] = name
 

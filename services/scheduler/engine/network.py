@@ -1,8 +1,9 @@
 """The network as one session sees it: HyperNodes over the ledger's columns, and who is where.
 
-`HyperNodes` folds the objects and is kept between cycles; `Network` belongs to a session. It has a
-virtual HyperNode above all others (SS02), so that "anywhere" is a place like any other, and knows
-for each job and subgroup the highest tier that it may span and the HyperNode that it is in.
+`HyperNodes` folds the objects and keeps their `Layout` between cycles: with a virtual HyperNode
+above all others (SS02), so that "anywhere" is a place like any other. `Network` belongs to a
+session and knows for each job and subgroup the highest tier that it may span and the HyperNode that
+it is in.
 """
 
 from collections.abc import Mapping
@@ -30,7 +31,7 @@ class HyperNodes:
     def __init__(self) -> None:
         self._specs: dict[str, HyperNodeSpec] = {}
         self._version = 0
-        self._made: tuple[tuple[int, int], Forest] | None = None
+        self._made: tuple[tuple[int, int], Layout] | None = None
 
     def put(self, name: str, obj: HyperNode) -> None:
         """Take over an object."""
@@ -43,28 +44,56 @@ class HyperNodes:
         if self._specs.pop(name, None) is not None:
             self._version += 1
 
-    def forest(self, nodes: Nodes) -> Forest:
-        """Return the forest; made anew only when HyperNodes, names or labels of nodes changed."""
-        state = (self._version, nodes.attributes.generation if self._specs else 0)
+    def layout(self, nodes: Nodes) -> "Layout":
+        """Return where they are; made anew only when HyperNodes, names or labels changed."""
+        state = (self._version, nodes.attributes.generation)
         if self._made is None or self._made[0] != state:
             labels = nodes.attributes.labels_by_name() if self._specs else {}
-            self._made = (state, forest(self._specs, labels))
+            self._made = (state, Layout(forest(self._specs, labels), nodes))
         return self._made[1]
 
 
-class Network:
-    """HyperNodes over columns; limits and places of jobs and subgroups in this session."""
+class Layout:
+    """HyperNodes over columns, the virtual one above all others included (SS02)."""
 
     def __init__(self, below: Forest, nodes: Nodes) -> None:
         self._nodes = nodes
-        self._size = nodes.ledger.size
+        self.size = nodes.ledger.size
         self.is_empty = not below.by_tier
         """Whether the virtual HyperNode is the only one."""
         self.forest = with_top(below, nodes.attributes.names)
         self.tiers = sorted(self.forest.by_tier)
-        self.top_tier = self.forest.tiers[TOP]
         self._columns: dict[str, IntArray] = {}
         self._at_tier: dict[int, IntArray] = {}
+
+    def columns(self, name: str) -> IntArray:
+        """Return the columns of the nodes below a HyperNode; none for an unknown one."""
+        found = self._columns.get(name)
+        if found is None:
+            places = [self._nodes.column(node) for node in self.forest.nodes.get(name, ())]
+            found = np.array(sorted(p for p in places if p >= 0), dtype=np.int64)
+            self._columns[name] = found
+        return found
+
+    def at_tier(self, tier: int) -> IntArray:
+        """Return per column its HyperNode of a tier: position in `by_tier`, -1 = none."""
+        found = self._at_tier.get(tier)
+        if found is None:
+            found = np.full(self.size, -1, dtype=np.int64)
+            for number, name in reversed(list(enumerate(self.forest.by_tier.get(tier, ())))):
+                found[self.columns(name)] = number
+            self._at_tier[tier] = found
+        return found
+
+
+class Network:
+    """The layout, and limits and places of jobs and subgroups in this session."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.forest = layout.forest
+        self.tiers = layout.tiers
+        self.top_tier = self.forest.tiers[TOP]
         self._allocated: dict[str, str] = {}
         self._recovered: set[str] = set()
         self.nominated: dict[str, str] = {}
@@ -77,34 +106,15 @@ class Network:
 
     # --- nodes -------------------------------------------------------------------------------
 
-    def columns(self, name: str) -> IntArray:
-        """Return the columns of the nodes below a HyperNode; none for an unknown one."""
-        found = self._columns.get(name)
-        if found is None:
-            places = [self._nodes.column(node) for node in self.forest.nodes.get(name, ())]
-            found = np.array(sorted(p for p in places if p >= 0), dtype=np.int64)
-            self._columns[name] = found
-        return found
-
     def mask(self, name: str) -> BoolArray:
         """Return which columns are below a HyperNode."""
-        result = np.zeros(self._size, dtype=np.bool_)
-        result[self.columns(name)] = True
+        result = np.zeros(self.layout.size, dtype=np.bool_)
+        result[self.layout.columns(name)] = True
         return result
-
-    def at_tier(self, tier: int) -> IntArray:
-        """Return per column its HyperNode of a tier: position in `by_tier`, -1 = none."""
-        found = self._at_tier.get(tier)
-        if found is None:
-            found = np.full(self._size, -1, dtype=np.int64)
-            for number, name in reversed(list(enumerate(self.forest.by_tier.get(tier, ())))):
-                found[self.columns(name)] = number
-            self._at_tier[tier] = found
-        return found
 
     def leaf(self, column: int) -> str:
         """Return the HyperNode of the lowest tier that a column belongs to, empty when none."""
-        number = int(self.at_tier(self.tiers[0])[column])
+        number = int(self.layout.at_tier(self.tiers[0])[column])
         return self.forest.by_tier[self.tiers[0]][number] if number >= 0 else ""
 
     # --- limits (SS02) -----------------------------------------------------------------------
@@ -145,15 +155,6 @@ class Network:
             self.limit_of_sub(job, sub) is not None for sub in job.division.subs(job).values()
         )
 
-    @staticmethod
-    def concerns(job: Job) -> bool:
-        """Tell whether a job or one of its subgroups states a topology."""
-        division = job.division
-        return division is not None and (
-            division.topology is not None
-            or any(sub.topology is not None for sub in division.subs(job).values())
-        )
-
     # --- places (SS12) -----------------------------------------------------------------------
 
     def allocated(self, job: Job, sub: SubJob | None = None) -> str:
@@ -176,7 +177,7 @@ class Network:
 
         Of HyperNodes that hold all allocated tasks of a subgroup the lowest counts.
         """
-        if not self.concerns(job) or job.division is None or not self.ready:
+        if job.division is None or not self.ready:
             return
         whole = ""
         for sub in job.division.subs(job).values():

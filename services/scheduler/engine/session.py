@@ -33,8 +33,8 @@ from services.scheduler.engine.records import Job, Queue, Task
 from services.scheduler.engine.replica import Replica
 from services.scheduler.engine.rollup import Measure, Rollup
 from services.scheduler.engine.seated import seated
-from services.scheduler.engine.sharding import outside
 from services.scheduler.engine.shapes import TaskClass
+from services.scheduler.engine.sharding import outside
 from services.scheduler.engine.subjobs import Seat
 from shared.model.status import TaskStatus
 
@@ -135,7 +135,7 @@ class Session:
     @cached_property
     def network(self) -> Network:
         """HyperNodes, and where in them jobs are."""
-        return Network(self.replica.hypernodes.forest(self.replica.nodes), self.replica.nodes)
+        return Network(self.replica.hypernodes.layout(self.replica.nodes))
 
     def choose(
         self, shape: TaskClass, count: int, *, waiting: bool, seat: Seat | None = None

@@ -182,6 +182,12 @@ class Division:
             topology=self.topology,
         )
 
+    def states_topology(self, job: "Job") -> bool:
+        """Tell whether the job or one of its subgroups states a network topology."""
+        return self.topology is not None or any(
+            sub.topology is not None for sub in self.subs(job).values()
+        )
+
     def minima(self) -> dict[str, int]:
         """Return policy → number of subgroups that must be placed, where that is not 0."""
         return {p.name: p.min_sub_groups for p in self.policies if p.min_sub_groups}

@@ -41,7 +41,8 @@ class Solution(NamedTuple):
 
 def waits_for_network(session: Session, job: Job) -> bool:
     """Tell whether a job needs the HyperNodes while they do not make a tree."""
-    return session.network.concerns(job) and not session.network.ready
+    stated = job.division is not None and job.division.states_topology(job)
+    return stated and not session.network.ready
 
 
 class GroupedTurn:
@@ -254,7 +255,7 @@ class _SubGoal:
         self._within = session.network.mask(place)
         self._so_far = session.network.allocated(job, sub)
         network = session.network
-        leaves = network.at_tier(network.tiers[0])[network.columns(place)]
+        leaves = network.layout.at_tier(network.tiers[0])[network.layout.columns(place)]
         self.singly = sub.topology is not None and bool((leaves != leaves[:1]).any())
 
     def missing(self) -> int:

@@ -35,7 +35,7 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:
     orders = Orders(session)
     by_queue: dict[str, list[Job]] = {}
     for job in starving_jobs(session):
-        if session.network.concerns(job):
+        if job.division is not None and job.division.states_topology(job):
             continue  # ⚠ who is cleared for them would not be near each other (A05)
         by_queue.setdefault(job.queue, []).append(job)
     queues = orders.queues(q for name in by_queue if (q := session.queue(name)) is not None)

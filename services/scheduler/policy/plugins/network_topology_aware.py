@@ -113,7 +113,7 @@ class _Round:
         rooms = (ledger.allocatable,) if evict else (self._idle, self._future)
 
         def has_room(name: str) -> bool:
-            columns = network.columns(name)
+            columns = network.layout.columns(name)
             return any(bool((want <= room[:, columns].sum(axis=1)[dims]).all()) for room in rooms)
 
         return scores.gradient(network.forest, root, limit, so_far, has_room)
@@ -125,7 +125,7 @@ class _Round:
         network = self._session.network
         tasks = list(sub.tasks.values())
         request = _summed(tasks, self._session.total)
-        places = [network.columns(name) for name in candidates]
+        places = [network.layout.columns(name) for name in candidates]
 
         def per_place(amounts: IntArray) -> IntArray:
             return np.array([amounts[columns].sum() for columns in places], dtype=np.int64)
@@ -153,7 +153,7 @@ class _Round:
         if not seat.allocated:
             return None
         lowest, highest = network.tiers[0], network.tiers[-1]
-        numbers, where = np.unique(network.at_tier(lowest)[columns], return_inverse=True)
+        numbers, where = np.unique(network.layout.at_tier(lowest)[columns], return_inverse=True)
         known = network.forest.by_tier[lowest]
         places = [known[number] if number >= 0 else "" for number in numbers.tolist()]
         near = np.array(
@@ -170,14 +170,14 @@ class _Round:
     def of_anyone(self, shape: TaskClass, columns: IntArray, fading: float) -> FloatArray | None:
         """Return how full the HyperNodes of nodes would be; best where there are none at all."""
         network = self._session.network
-        if network.is_empty:
+        if network.layout.is_empty:
             return None
         lowest, highest = network.tiers[0], network.tiers[-1]
         weights = scores.tier_weights(lowest, highest, fading)
         total = np.zeros(len(columns), dtype=np.float64)
         differs = False
         for tier, weight in weights.items():
-            where = network.at_tier(tier)[columns]
+            where = network.layout.at_tier(tier)[columns]
             differs = differs or bool(len(where) and (where != where[0]).any())
             packed = np.append(self._packed(shape, tier), scores.FULL)
             total += weight * packed[where]
@@ -187,7 +187,7 @@ class _Round:
     def _packed(self, shape: TaskClass, tier: int) -> FloatArray:
         """Return how full each HyperNode of a tier would be with one more task."""
         network = self._session.network
-        where = network.at_tier(tier)
+        where = network.layout.at_tier(tier)
         count = len(network.forest.by_tier.get(tier, ()))
 
         def summed(amounts: IntArray) -> IntArray:
