@@ -1,0 +1,230 @@
+"""A stage for the scheduler as a process on a real nats-server: the test plays cache and binder."""
+
+import asyncio
+import contextlib
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+
+from pumice.local.nats import NatsServer
+from pumice.local.ports import free_port
+from pumice.local.process import Process, ProcessSpec
+from services.scheduler.engine import Replica
+from shared.bus.nats import NatsBus
+from shared.contracts import codec
+from shared.contracts import messages as m
+from shared.contracts.streams import streams
+from shared.contracts.subjects import Subjects
+from shared.runtime.errors import Retryable
+from tests.support import world
+from tests.support.bus import admin_bus
+from tests.support.fleet import Service
+from tests.support.wait import until
+
+STREAMS = streams("local")
+SUBJECTS = Subjects(cluster="local")
+KINDS = tuple(sorted(Replica().kinds))
+
+
+class Stage:
+    """Facts in, commands out."""
+
+    def __init__(self, bus: NatsBus, server: NatsServer, directory: Path) -> None:
+        self.bus = bus
+        self._server = server
+        self._directory = directory
+        self._facts = bus.publisher(STREAMS.state.name)
+        self._outcomes = bus.publisher(STREAMS.outcome.name)
+        self._rv = 0
+        self._services: list[Process] = []
+        self.marking = True
+
+    async def fact(self, kind: str, key: str, body: dict | None, uid: str = "") -> None:
+        """Publish the fact that an object is so (or, without a body, gone)."""
+        self._rv += 1
+        op = m.Op.PUT if body is not None else m.Op.DELETE
+        raw = msgspec.Raw(msgspec.json.encode(body))
+        fact = m.Fact(
+            kind=kind, key=key, uid=uid or f"uid-{key}", rv=str(self._rv), op=op, body=raw
+        )
+        await self._facts.publish(SUBJECTS.state(kind, key), codec.encode(fact))
+
+    async def mark(self) -> None:
+        """Publish the marker every fifth of a second while `marking`."""
+        while True:
+            if self.marking:
+                marker = m.Marker(complete=KINDS, bookmarks={}, time=time.time(), instance="test")
+                with contextlib.suppress(Retryable):  # the server is being restarted
+                    await self._facts.publish(SUBJECTS.marker, codec.encode(marker))
+            await asyncio.sleep(0.2)
+
+    async def start(self, instance: str = "a", **flags: str) -> Service:
+        """Start a scheduler and wait until it is ready."""
+        service = self.spawn(instance, **flags)
+        await service.ready()
+        return service
+
+    def spawn(self, instance: str = "a", **flags: str) -> Service:
+        """Start a scheduler."""
+        address = f"127.0.0.1:{free_port()}"
+        spec = ProcessSpec(
+            name=f"scheduler-{instance}",
+            argv=(
+                sys.executable,
+                "-P",
+                "-m",
+                "services.scheduler",
+                f"--nats={self._server.url}",
+                f"--instance={instance}",
+                f"--listen-address={address}",
+                *(f"--{k.replace('_', '-')}={v}" for k, v in flags.items()),
+            ),
+            log=self._directory / f"{instance}.log",
+            environ=self._server.environ("scheduler"),
+        )
+        process = Process(spec)
+        self._services.append(process)
+        process.start()
+        return Service(process, address, None)
+
+    def kill_first(self) -> None:
+        """Kill the scheduler that was started first."""
+        self._services[0].kill()
+
+    async def stop(self) -> None:
+        """Stop what was started."""
+        for process in self._services:
+            await process.stop(grace_s=2)
+
+    async def commands(self) -> list[m.Command]:
+        """Return the intents on COMMAND."""
+        found: list[m.Command] = []
+        for partition in range(4):
+            messages = self.bus.scan(STREAMS.command.name, SUBJECTS.command(partition))
+            found += [codec.decode_command(message.payload) async for message in messages]
+        return found
+
+    async def until_commands(self, count: int) -> list[m.Command]:
+        """Wait for that many intents."""
+        last: list[m.Command] = []
+
+        async def enough() -> bool:
+            nonlocal last
+            last = await self.commands()
+            return len(last) >= count
+
+        await until(enough, deadline_s=10, describe=lambda: f"{last} {self._logs()}")
+        return last
+
+    async def desired(self, kind: str, key: str) -> m.Desired | None:
+        """Return what is wanted of an object."""
+        for partition in range(4):
+            subject = SUBJECTS.desired(partition, kind, key)
+            message = await self.bus.last(STREAMS.desired.name, subject)
+            if message is not None:
+                return codec.decode_desired(message.payload)
+        return None
+
+    async def evicted(self, command: m.Evict) -> None:
+        """Do what the binder and the API server do about an eviction: the victims are gone."""
+        items = tuple(
+            m.ItemOutcome(pod=v.pod, uid=v.uid, result=m.Result.EVICTED, node=v.node)
+            for v in command.victims
+        )
+        job = command.victims[0].job
+        message = m.Outcome(
+            intent=command.id, job=job, items=items, instance="test", time=time.time()
+        )
+        await self._outcomes.publish(SUBJECTS.outcome(0), codec.encode(message))
+        for victim in command.victims:
+            await self.fact("pods", victim.pod, None, victim.uid)
+
+    async def outcome(self, command: m.BindGang, result: m.Result) -> None:
+        """Say how a bind intent ended."""
+        items = tuple(
+            m.ItemOutcome(pod=b.pod, uid=b.uid, result=result, node=b.node) for b in command.binds
+        )
+        message = m.Outcome(
+            intent=command.id, job=command.job, items=items, instance="test", time=time.time()
+        )
+        await self._outcomes.publish(SUBJECTS.outcome(0), codec.encode(message))
+
+    async def settle(self, command: m.BindGang) -> None:
+        """Take a command out of COMMAND, as its acknowledgement does."""
+        for partition in range(4):
+            async for message in self.bus.scan(STREAMS.command.name, SUBJECTS.command(partition)):
+                if codec.decode_command(message.payload).id == command.id:
+                    await self.bus.purge(STREAMS.command.name, SUBJECTS.command(partition))
+
+    def _logs(self) -> str:
+        return "\n".join(p.last_words() for p in self._services)
+
+    # --- a small world -------------------------------------------------------------------------
+
+    async def cluster(self, nodes: int = 2, cpu: str = "4") -> None:
+        """Publish nodes and the default queue."""
+        for i in range(nodes):
+            body = world.node(f"n{i}", cpu=cpu)
+            body["metadata"]["uid"] = f"uid-n{i}"
+            await self.fact("nodes", f"n{i}", body)
+        queue = {"metadata": {"name": "default", "uid": "uid-default"}, "spec": {"weight": 1}}
+        queue["status"] = {"state": "Open"}
+        await self.fact("queues", "default", queue)
+
+    async def group(self, name: str, size: int, phase: str = "Inqueue", **spec: str) -> None:
+        """Publish a PodGroup; `spec` goes into its spec."""
+        body = {
+            "metadata": {"name": name, "namespace": "ns", "uid": f"uid-ns/{name}"},
+            "spec": {"minMember": size, "queue": "default", **spec},
+            "status": {"phase": phase},
+        }
+        await self.fact("podgroups", f"ns/{name}", body)
+
+    async def pod(
+        self, group: str, index: int, node: str = "", cpu: str = "1", nominated: str = ""
+    ) -> None:
+        """Publish one pod of a group."""
+        name = f"{group}-{index}"
+        template = world.task("w", 1, cpu=cpu)["template"]
+        meta = {
+            "name": name,
+            "namespace": "ns",
+            "uid": f"uid-ns/{name}",
+            "annotations": {"scheduling.k8s.io/group-name": group},
+        }
+        spec = {**template["spec"], "schedulerName": "volcano"}
+        phase = "Pending"
+        if node:
+            spec["nodeName"] = node
+            phase = "Running"
+        status = {"phase": phase, "nominatedNodeName": nominated}
+        body = {"metadata": meta, "spec": spec, "status": status}
+        await self.fact("pods", f"ns/{name}", body)
+
+    async def gang(self, name: str, size: int, phase: str = "Inqueue", cpu: str = "1") -> None:
+        """Publish a PodGroup with all its pods."""
+        await self.group(name, size, phase)
+        for i in range(size):
+            await self.pod(name, i, cpu=cpu)
+
+
+@contextlib.asynccontextmanager
+async def scheduler_stage(server: NatsServer, directory: Path) -> AsyncIterator[Stage]:
+    async with admin_bus(server) as bus, asyncio.TaskGroup() as tasks:
+        declared = [getattr(STREAMS, name) for name in STREAMS.__struct_fields__]
+        await bus.ensure_streams(declared)
+        stage = Stage(bus, server, directory)
+        marking = tasks.create_task(stage.mark(), name="marker")
+        try:
+            yield stage
+        finally:
+            marking.cancel()
+            await stage.stop()
+
+
+def nodes_of(command: m.BindGang) -> dict[str, str]:
+    """Return pod → node of a bind intent."""
+    return {bind.pod: bind.node for bind in command.binds}
