@@ -23,7 +23,6 @@ _NOT_READ = {
     "resourceClaims": "dynamic resource allocation",
     "resourceSlices": "dynamic resource allocation",
     "deviceClasses": "dynamic resource allocation",
-    "resourceQuotas": "resource quotas",
     "pvcs": "volumes",
     "pvs": "volumes",
     "nodeUsage": "node usage",
@@ -42,6 +41,7 @@ def replica_of(given: dict[str, Any]) -> Replica:
         (kinds.PODGROUP, [_group(obj) for obj in given.get("podgroups", [])]),
         (kinds.QUEUE, [_queue(obj) for obj in given.get("queues", [])]),
         (kinds.PRIORITYCLASS, given.get("priorityClasses", [])),
+        (kinds.RESOURCEQUOTA, given.get("resourceQuotas", [])),
         (kinds.HYPERNODE, given.get("hyperNodes", [])),
     ):
         for obj in objects:

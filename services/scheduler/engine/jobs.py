@@ -11,6 +11,7 @@ import numpy as np
 
 from pumice.plugins import Condition
 from services.scheduler.engine.dimensions import Dimensions
+from services.scheduler.engine.quotas import read
 from services.scheduler.engine.records import GroupStatus, Job, Queue, Task
 from services.scheduler.engine.rollup import Measure, Rollup, Rollups
 from services.scheduler.engine.subjobs import divided
@@ -80,6 +81,7 @@ class Jobs:
         job.min_task_member = spec.min_task_member
         job.min_task_total = sum(spec.min_task_member.values())
         job.min_resources = minimum
+        job.min_listed = read(spec.min_resources or {})
         job.division = divided(spec, job.division)
         job.created = meta.creation_timestamp or ""
         job.annotations = meta.annotations

@@ -124,6 +124,7 @@ class Job:
         "has_group",
         "key",
         "min_available",
+        "min_listed",
         "min_resources",
         "min_task_member",
         "min_task_total",
@@ -153,6 +154,8 @@ class Job:
         self.min_task_member: Mapping[str, int] = {}
         self.min_task_total = 0
         self.min_resources: IntArray | None = None
+        self.min_listed: Mapping[str, int] = {}
+        """minResources as quotas count: every name that is written, in thousandths."""
         self.created = ""
         self.phase = ""
         """Phase that scheduling goes by; actions change it within a session."""

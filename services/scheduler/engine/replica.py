@@ -17,6 +17,7 @@ from services.scheduler.engine.jobs import Jobs
 from services.scheduler.engine.network import HyperNodes
 from services.scheduler.engine.nodes import Drift, Nodes
 from services.scheduler.engine.plan import Plan
+from services.scheduler.engine.quotas import Quotas
 from services.scheduler.engine.records import GroupStatus, Task
 from services.scheduler.engine.shapes import Shapes
 from services.scheduler.engine.traits import traits_of
@@ -44,6 +45,7 @@ class Replica:
         self.jobs = Jobs(self.dimensions)
         self.hypernodes = HyperNodes()
         self.budgets = Budgets()
+        self.quotas = Quotas()
         self.static_cache = StaticCache()
         self.memory: dict[str, float] = {}
         """When a plugin last did what it does from time to time (unix seconds), by its name."""
@@ -58,6 +60,7 @@ class Replica:
             kinds.PODGROUP.token: self.jobs.put_group,
             kinds.QUEUE.token: self.jobs.put_queue,
             kinds.PRIORITYCLASS.token: self.jobs.put_priority_class,
+            kinds.RESOURCEQUOTA.token: self.quotas.put,
             kinds.PDB.token: self.budgets.put,
             kinds.HYPERNODE.token: self.hypernodes.put,
         }
@@ -68,6 +71,7 @@ class Replica:
             kinds.PODGROUP.token: self.jobs.remove_group,
             kinds.QUEUE.token: self.jobs.remove_queue,
             kinds.PRIORITYCLASS.token: self.jobs.remove_priority_class,
+            kinds.RESOURCEQUOTA.token: self.quotas.remove,
             kinds.PDB.token: self.budgets.remove,
             kinds.HYPERNODE.token: self.hypernodes.remove,
         }

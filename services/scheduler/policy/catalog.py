@@ -27,6 +27,8 @@ from services.scheduler.policy.plugins.pdb import Pdb
 from services.scheduler.policy.plugins.predicates import Predicates
 from services.scheduler.policy.plugins.priority import Priority
 from services.scheduler.policy.plugins.proportion import Proportion
+from services.scheduler.policy.plugins.resourcequota import ResourceQuota
+from services.scheduler.policy.plugins.sla import Sla
 from services.scheduler.policy.plugins.tdm import Tdm
 
 Action = Callable[[Session, Mapping[str, Any]], None]
@@ -53,6 +55,8 @@ PLUGINS: Final[Mapping[str, Callable[[Arguments], Any]]] = {
     "nodeorder": NodeOrder,
     "nodegroup": NodeGroup,
     "tdm": Tdm,
+    "sla": Sla,
+    "resourcequota": ResourceQuota,
     "binpack": Binpack,
     "pdb": Pdb,
     "cdp": Cdp,
