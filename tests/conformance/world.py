@@ -23,8 +23,6 @@ _NOT_READ = {
     "resourceClaims": "dynamic resource allocation",
     "resourceSlices": "dynamic resource allocation",
     "deviceClasses": "dynamic resource allocation",
-    "pvcs": "volumes",
-    "pvs": "volumes",
     "nodeUsage": "node usage",
 }
 
@@ -41,6 +39,9 @@ def replica_of(given: dict[str, Any]) -> Replica:
         (kinds.PODGROUP, [_group(obj) for obj in given.get("podgroups", [])]),
         (kinds.QUEUE, [_queue(obj) for obj in given.get("queues", [])]),
         (kinds.PRIORITYCLASS, given.get("priorityClasses", [])),
+        (kinds.STORAGECLASS, given.get("storageClasses", [])),
+        (kinds.PV, given.get("pvs", [])),
+        (kinds.PVC, given.get("pvcs", [])),
         (kinds.RESOURCEQUOTA, given.get("resourceQuotas", [])),
         (kinds.HYPERNODE, given.get("hyperNodes", [])),
     ):
@@ -111,8 +112,6 @@ def _pod(obj: dict[str, Any]) -> dict[str, Any]:
 def _refuse_what_is_not_read(spec: dict[str, Any]) -> None:
     if spec.get("resourceClaims"):
         raise Unsupported("dynamic resource allocation")
-    if any(v.get("persistentVolumeClaim") or v.get("ephemeral") for v in spec.get("volumes", [])):
-        raise Unsupported("volumes")
 
 
 def _group(obj: dict[str, Any]) -> dict[str, Any]:

@@ -36,7 +36,7 @@ class Placed:
         self.job.move(self.tasks, TaskStatus.PIPELINED if self.waiting else TaskStatus.ALLOCATED)
         for task, name in zip(self.tasks, self._names, strict=True):
             task.node = name
-            self._session.replica.nodes.peers.count(task, 1)
+            self._session.replica.nodes.meet(task, 1)
         if shape.host_ports:
             holders = self._session.replica.nodes.port_holders
             holders.update((task.uid, task) for task in self.tasks)
@@ -61,7 +61,7 @@ class Placed:
             for tell in self._session.hooks.moved.all():
                 tell(self.job, shape, self._columns, -self._counts)
         for task in self.tasks:
-            self._session.replica.nodes.peers.count(task, -1)
+            self._session.replica.nodes.meet(task, -1)
             task.node = ""
             self._session.replica.nodes.port_holders.pop(task.uid, None)
         self.job.move(self.tasks, TaskStatus.PENDING)

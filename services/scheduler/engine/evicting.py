@@ -56,7 +56,7 @@ class Evicted:
         shape = self.task.shape
         self._job.move([self.task], status)
         self._session.ledger.evict(self._column, count * _ONE, shape)
-        self._session.replica.nodes.peers.count(self.task, -count)
+        self._session.replica.nodes.meet(self.task, -count)
         if not silently:
             for fn in self._session.hooks.changed.all():
                 fn(self._job, shape, -count)

@@ -17,6 +17,7 @@ from services.scheduler.engine.ledger import Ledger
 from services.scheduler.engine.peers import Peers
 from services.scheduler.engine.records import NOWHERE, Task
 from services.scheduler.engine.shapes import Shapes, TaskClass
+from services.scheduler.engine.volumes import Volumes
 from shared.api import keys
 from shared.api.core import Node
 from shared.model.quantity import BadQuantity, units
@@ -63,6 +64,7 @@ class Nodes:
         self._free: list[int] = []
         self.peers = Peers(self.column, self.attributes, shapes.moved)
         """What pods on nodes mean for other pods; a session counts its own decisions in, too."""
+        self.volumes = Volumes()
         self.port_holders: dict[str, Task] = {}
         """Placed tasks that take ports of their node, by uid; a session adds its own."""
 
@@ -112,7 +114,7 @@ class Nodes:
         record = self._by_name.setdefault(task.node, NodeRecord())
         held = Held(task.shape, task.status == TaskStatus.RELEASING, task)
         record.held[task.uid] = held
-        self.peers.count(task, 1)
+        self.meet(task, 1)
         if held.shape.host_ports:
             self.port_holders[task.uid] = task
         if record.column != NOWHERE:
@@ -124,12 +126,18 @@ class Nodes:
         held = record.held.pop(task.uid, None) if record else None
         if record is None or held is None:
             return
-        self.peers.count(task, -1)
+        self.meet(task, -1)
         self.port_holders.pop(task.uid, None)
         if record.column != NOWHERE:
             self.ledger.hold(record.column, held.shape, -1, releasing=held.releasing)
         elif not record.held:
             del self._by_name[task.node]
+
+    def meet(self, task: Task, sign: int) -> None:
+        """Count a task on its node in (-1: out) for what it means to other pods."""
+        self.peers.count(task, sign)
+        if task.shape.claims:
+            self.volumes.count(task, sign)
 
     # --- questions ---------------------------------------------------------------------------
 

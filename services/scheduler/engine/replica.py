@@ -56,6 +56,10 @@ class Replica:
         self._put: Mapping[str, Callable[[str, Any], None]] = {
             kinds.POD.token: self._put_pod,
             kinds.NAMESPACE.token: self.nodes.peers.put_namespace,
+            kinds.PVC.token: self.nodes.volumes.put_claim,
+            kinds.PV.token: self.nodes.volumes.put_volume,
+            kinds.STORAGECLASS.token: self.nodes.volumes.put_class,
+            kinds.CSINODE.token: self.nodes.volumes.put_drivers,
             kinds.NODE.token: self.nodes.put,
             kinds.PODGROUP.token: self.jobs.put_group,
             kinds.QUEUE.token: self.jobs.put_queue,
@@ -67,6 +71,10 @@ class Replica:
         self._remove: Mapping[str, Callable[[str], None]] = {
             kinds.POD.token: self._remove_pod,
             kinds.NAMESPACE.token: self.nodes.peers.remove_namespace,
+            kinds.PVC.token: self.nodes.volumes.remove_claim,
+            kinds.PV.token: self.nodes.volumes.remove_volume,
+            kinds.STORAGECLASS.token: self.nodes.volumes.remove_class,
+            kinds.CSINODE.token: self.nodes.volumes.remove_drivers,
             kinds.NODE.token: self.nodes.remove,
             kinds.PODGROUP.token: self.jobs.remove_group,
             kinds.QUEUE.token: self.jobs.remove_queue,

@@ -14,6 +14,7 @@ from pumice.plugins import IntArray
 from services.scheduler.engine.dimensions import Dimensions
 from services.scheduler.engine.images import full_name
 from services.scheduler.engine.locality import NOWHERE_SPECIAL, Locality
+from services.scheduler.engine.volumes import claims_of
 from shared.api.core import Pod, PodSpec
 from shared.api.selectors import NodeAffinity, Toleration
 from shared.model.requests import pod_request, resize_is_infeasible, scoring_request
@@ -28,6 +29,7 @@ class TaskClass:
 
     __slots__ = (
         "best_effort",
+        "claims",
         "content",
         "dims",
         "host_ports",
@@ -58,6 +60,7 @@ class TaskClass:
         self.node_selector: Mapping[str, str] = spec.node_selector or _NO_LABELS
         self.node_affinity: NodeAffinity | None = affinity.node_affinity if affinity else None
         self.tolerations: tuple[Toleration, ...] = spec.tolerations
+        self.claims: tuple[str, ...] = _claims(pod)
         self.images: tuple[str, ...] = _images(spec)
         self.host_ports: tuple[tuple[str, str, int], ...] = _host_ports(spec)
         self.locality: Locality = locality
@@ -119,6 +122,7 @@ def _content(pod: Pod) -> tuple[Any, ...]:
         [(c.resources.requests, c.ports) for c in spec.containers],
         [(c.resources.requests, c.restart_policy) for c in spec.init_containers],
         _images(spec),
+        _claims(pod),
         spec.overhead,
         spec.resources,
         sorted(spec.node_selector.items()),
@@ -135,6 +139,10 @@ def _resizing(pod: Pod) -> Any:  # noqa: ANN401 - any encodable value serves as 
         if s.resources is not None
     ]
     return (statuses, resize_is_infeasible(pod)) if statuses else None
+
+
+def _claims(pod: Pod) -> tuple[str, ...]:
+    return claims_of(pod.spec, pod.metadata.namespace, pod.metadata.name)
 
 
 def _images(spec: PodSpec) -> tuple[str, ...]:

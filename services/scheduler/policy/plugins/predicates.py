@@ -1,7 +1,7 @@
 """predicates (PL07): which nodes a pod may run on at all, after Kubernetes' own filters.
 
 Cordoned nodes, node selector and affinity, taints, host ports, number of pods, pod affinity and
-anti-affinity, topology spread.
+anti-affinity, volumes, topology spread.
 """
 
 import numpy as np
@@ -17,6 +17,12 @@ from services.scheduler.policy.company import Company
 from services.scheduler.policy.eligible import by_affinity, by_taints
 from services.scheduler.policy.spreading import REASONS as SPREADING_REASONS
 from services.scheduler.policy.spreading import Spreading
+from services.scheduler.policy.storage import (
+    BINDING_REASONS,
+    LIMIT_REASONS,
+    ZONE_REASONS,
+    Storage,
+)
 from services.scheduler.policy.tolerating import tolerates
 from shared.api.selectors import Taint
 
@@ -40,6 +46,9 @@ class Predicates:
         self._ports = boolean(arguments, "predicate.NodePortsEnable", default=True)
         self._taints = boolean(arguments, "predicate.TaintTolerationEnable", default=True)
         self._pod_affinity = boolean(arguments, "predicate.PodAffinityEnable", default=True)
+        self._limits = boolean(arguments, "predicate.NodeVolumeLimitsEnable", default=True)
+        self._zones = boolean(arguments, "predicate.VolumeZoneEnable", default=True)
+        self._binding = boolean(arguments, "predicate.VolumeBindingEnable", default=True)
         self._spread = boolean(arguments, "predicate.PodTopologySpreadEnable", default=True)
 
     def contribute(self, hooks: Hooks, cluster: Session) -> None:
@@ -56,9 +65,16 @@ class Predicates:
             company = Company(cluster.replica.nodes.peers, cluster.replica.nodes.attributes)
             hooks.predicate(company.here, reasons=COMPANY_REASONS)
             hooks.wide_predicate(company.elsewhere, reasons=COMPANY_REASONS)
+        storage = Storage(cluster.replica.nodes)
+        if self._limits:
+            hooks.wide_predicate(storage.limits, reasons=LIMIT_REASONS)
+        if self._zones:
+            hooks.wide_predicate(storage.zones, reasons=ZONE_REASONS)
         if self._spread:
             spreading = Spreading(cluster.replica.nodes.peers, cluster.replica.nodes.attributes)
             hooks.wide_predicate(spreading.constraint, reasons=SPREADING_REASONS)
+        if self._binding:
+            hooks.wide_predicate(storage.binding, reasons=BINDING_REASONS)
 
 
 def _number_of_pods(_: TaskClass, rows: Rows) -> CodeArray:

@@ -1,0 +1,209 @@
+"""Volume checks (PL07: VolumeZone, NodeVolumeLimits, VolumeBinding), for all nodes at once.
+
+What a claim's own state forbids holds for every node; the rest are masks over nodes. Capacity that
+a driver publishes (CSIStorageCapacity) is not looked at.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pumice.plugins import BoolArray, CodeArray, Reason, WideVerdict
+from services.scheduler.engine.nodes import Nodes
+from services.scheduler.engine.shapes import TaskClass
+from services.scheduler.engine.volumes import ZONE_LABELS, Attachment
+from shared.api.storage import PersistentVolume, StorageClass
+
+_NO_PROVISIONER = frozenset({"", "kubernetes.io/no-provisioner"})
+_GA = {
+    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+}
+_SEPARATOR = "__"
+
+BINDING_REASONS = (
+    Reason("persistentvolumeclaim not found", resolvable=False),
+    Reason("pod has unbound immediate PersistentVolumeClaims", resolvable=False),
+    Reason(
+        "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
+        resolvable=False,
+    ),
+    Reason("node(s) didn't match PersistentVolume's node affinity", resolvable=False),
+    Reason("node(s) didn't find available persistent volumes to bind", resolvable=False),
+)
+_UNKNOWN, _UNBOUND, _LOST, _ELSEWHERE, _NONE_TO_BIND = range(1, 6)
+ZONE_REASONS = (Reason("node(s) had no available volume zone", resolvable=False),)
+LIMIT_REASONS = (Reason("node(s) exceed max volume count"),)
+
+
+class Storage:
+    """What a pod's claims say about nodes."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
+        self._volumes = nodes.volumes
+        self._attributes = nodes.attributes
+
+    # --- VolumeZone --------------------------------------------------------------------------
+
+    def zones(self, shape: TaskClass) -> WideVerdict | None:
+        """Return how to judge nodes by the zones of bound volumes."""
+        zoned = [volume for _, volume in self._bound(shape) if volume is not None]
+        zoned = [volume for volume in zoned if set(ZONE_LABELS) & volume.metadata.labels.keys()]
+        if not zoned:
+            return None
+        refused = np.zeros(self._size, dtype=np.bool_)
+        for volume in zoned:
+            refused |= ~self._in_zone(volume)
+        codes = refused.astype(np.uint8)
+        return WideVerdict(lambda: codes, steady=True)
+
+    def _in_zone(self, volume: PersistentVolume) -> BoolArray:
+        wanted = [(k, v) for k, v in volume.metadata.labels.items() if k in ZONE_LABELS]
+        inside = np.ones(self._size, dtype=np.bool_)
+        for key, values in wanted:
+            at = self._has(key, values.split(_SEPARATOR))
+            inside &= at | self._has(_GA[key], values.split(_SEPARATOR)) if key in _GA else at
+        zoneless = np.ones(self._size, dtype=np.bool_)
+        for key in ZONE_LABELS:
+            zoneless &= self._attributes.numbers(key) < 0
+        return inside | zoneless
+
+    def _has(self, key: str, values: list[str]) -> BoolArray:
+        found = np.zeros(self._size, dtype=np.bool_)
+        for value in values:
+            found |= self._attributes.matching({key: value})
+        return found
+
+    # --- NodeVolumeLimits --------------------------------------------------------------------
+
+    def limits(self, shape: TaskClass) -> WideVerdict | None:
+        """Return how to judge nodes by how many volumes their drivers can attach."""
+        wanted = {a for key in shape.claims if (a := self._volumes.attachment(key)) is not None}
+        if not wanted or not self._volumes.limits:
+            return None
+        return WideVerdict(lambda: self._beyond(wanted), one_by_one=True)
+
+    def _beyond(self, wanted: set[Attachment]) -> CodeArray:
+        codes = np.zeros(self._size, dtype=np.uint8)
+        drivers = {attachment.driver for attachment in wanted}
+        attached = self._volumes.attached(drivers)
+        for node, limits in self._volumes.limits.items():
+            column = self._nodes.column(node)
+            for driver in drivers & limits.keys() if column >= 0 else ():
+                there = attached.get((node, driver), set())
+                more = {a.handle for a in wanted if a.driver == driver} - there
+                if more and len(there) + len(more) > limits[driver]:
+                    codes[column] = 1
+        return codes
+
+    # --- VolumeBinding -----------------------------------------------------------------------
+
+    def binding(self, shape: TaskClass) -> WideVerdict | None:
+        """Return how to judge nodes by where volumes are, or could be."""
+        if not shape.claims:
+            return None
+        waits = any(
+            key in self._volumes.claims and not self._volumes.claims[key].spec.volume_name
+            for key in shape.claims
+        )
+        return WideVerdict(lambda: self._binding(shape), steady=not waits, one_by_one=waits)
+
+    def _binding(self, shape: TaskClass) -> CodeArray:
+        codes = np.zeros(self._size, dtype=np.uint8)
+        for code in self._hopeless(shape):
+            codes[:] = code
+            return codes
+        for _, volume in self._bound(shape):
+            if volume is not None:
+                codes[~self._reaches(volume) & (codes == 0)] = _ELSEWHERE
+        codes[~self._bindable(shape) & (codes == 0)] = _NONE_TO_BIND
+        return codes
+
+    def _hopeless(self, shape: TaskClass) -> Iterator[int]:
+        """Yield what no node can help with."""
+        for key in shape.claims:
+            claim = self._volumes.claims.get(key)
+            if claim is None or claim.metadata.deletion_timestamp is not None:
+                yield _UNKNOWN
+            elif not claim.spec.volume_name and not _waits(self._volumes.class_of(claim)):
+                yield _UNBOUND
+        if any(volume is None for _, volume in self._bound(shape)):
+            yield _LOST
+
+    def _bound(self, shape: TaskClass) -> Iterator[tuple[str, PersistentVolume | None]]:
+        for key in shape.claims:
+            claim = self._volumes.claims.get(key)
+            if claim is not None and claim.spec.volume_name:
+                yield key, self._volumes.volumes.get(claim.spec.volume_name)
+
+    def _reaches(self, volume: PersistentVolume) -> BoolArray:
+        affinity = volume.spec.node_affinity
+        if affinity is None or affinity.required is None:
+            return np.ones(self._size, dtype=np.bool_)
+        return self._attributes.selected(affinity.required)
+
+    def _bindable(self, shape: TaskClass) -> BoolArray:
+        """Return the nodes where each claim without volume finds one or gets one made.
+
+        Volumes that claims of tasks placed before have found are theirs.
+        """
+        volumes = self._volumes
+        open_claims = [key for key in shape.claims if not volumes.claims[key].spec.volume_name]
+        result = np.ones(self._size, dtype=np.bool_)
+        if not open_claims:
+            return result
+        taken = self._promised(set(open_claims))
+        used: dict[str, BoolArray] = {}
+        for key in sorted(open_claims, key=lambda k: [v.metadata.name for v in volumes.offers(k)]):
+            lacking = np.ones(self._size, dtype=np.bool_)
+            selected = volumes.selected_node(key)
+            for volume in volumes.offers(key):
+                name = volume.metadata.name
+                if name not in taken:
+                    before = used.setdefault(name, np.zeros(self._size, dtype=np.bool_))
+                    here = lacking & self._reaches(volume) & ~before
+                    used[name] = before | here
+                    lacking &= ~here
+            result &= ~lacking | self._provisionable(volumes.class_of(volumes.claims[key]))
+            if selected is not None:
+                only = np.zeros(self._size, dtype=np.bool_)
+                if (column := self._nodes.column(selected)) >= 0:
+                    only[column] = True
+                result &= only
+        return result
+
+    def _promised(self, own: set[str]) -> set[str]:
+        """Return the volumes that claims of tasks on nodes will be bound to."""
+        taken: set[str] = set()
+        for key in self._volumes.waiting_claims():
+            node = self._volumes.selected_node(key)
+            column = self._nodes.column(node) if node else -1
+            if key in own or column < 0:
+                continue
+            for volume in self._volumes.offers(key):
+                if volume.metadata.name not in taken and self._reaches(volume)[column]:
+                    taken.add(volume.metadata.name)
+                    break
+        return taken
+
+    def _provisionable(self, storage_class: StorageClass | None) -> BoolArray:
+        if storage_class is None or storage_class.provisioner in _NO_PROVISIONER:
+            return np.zeros(self._size, dtype=np.bool_)
+        if not storage_class.allowed_topologies:
+            return np.ones(self._size, dtype=np.bool_)
+        result = np.zeros(self._size, dtype=np.bool_)
+        for term in storage_class.allowed_topologies:
+            within = np.ones(self._size, dtype=np.bool_)
+            for need in term.match_label_expressions:
+                within &= self._has(need.key, list(need.values))
+            result |= within
+        return result
+
+    @property
+    def _size(self) -> int:
+        return len(self._attributes.names)
+
+
+def _waits(storage_class: StorageClass | None) -> bool:
+    return storage_class is not None and storage_class.volume_binding_mode == "WaitForFirstConsumer"

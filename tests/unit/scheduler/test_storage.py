@@ -1,0 +1,180 @@
+"""Volumes decide where pods go (PL07: VolumeZone, NodeVolumeLimits, VolumeBinding)."""
+
+from typing import Any
+
+import pytest
+
+from shared.api import kinds
+from tests.support.cluster import Cluster, binds_of
+
+
+def claim(world: Cluster, name: str, *, volume: str = "", storage_class: str = "fast", **meta: Any):
+    spec = {
+        "storageClassName": storage_class,
+        "volumeName": volume,
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    head = {"name": name, "namespace": "ns", "uid": f"uid-{name}", **meta}
+    return world.put(kinds.PVC, {"metadata": head, "spec": spec})
+
+
+def volume(world: Cluster, name: str, *, node: str = "", size: str = "1Gi", csi: str = "", **meta):
+    spec: dict[str, Any] = {
+        "storageClassName": "fast",
+        "accessModes": ["ReadWriteOnce"],
+        "capacity": {"storage": size},
+    }
+    if node:
+        need = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
+        terms = [{"matchExpressions": [need]}]
+        spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
+    if csi:
+        spec["csi"] = {"driver": csi, "volumeHandle": name}
+    head = {"name": name, "uid": f"uid-{name}", **meta}
+    document = {"metadata": head, "spec": spec, "status": {"phase": "Available"}}
+    return world.put(kinds.PV, document)
+
+
+def storage_class(world: Cluster, *, provisioner: str = "", waits: bool = True, **more: Any):
+    mode = "WaitForFirstConsumer" if waits else "Immediate"
+    document = {"metadata": {"name": "fast", "uid": "sc"}, "provisioner": provisioner}
+    return world.put(kinds.STORAGECLASS, document | {"volumeBindingMode": mode, **more})
+
+
+def world_of(*zones: str) -> Cluster:
+    world = Cluster()
+    for number, zone in enumerate(zones):
+        name = f"n{number}"
+        labels = {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": zone}
+        world.node(name, labels=labels)
+    return world
+
+
+def mounting(*claims: str) -> dict[str, Any]:
+    return {
+        "volumes": [{"name": each, "persistentVolumeClaim": {"claimName": each}} for each in claims]
+    }
+
+
+def reasons(plan) -> dict[str, int]:
+    return dict(plan.explanations[0].reasons)
+
+
+def test_a_pod_follows_its_bound_volume():
+    world = world_of("a", "b")
+    claim(volume(world, "pv", node="n1"), "c", volume="pv").gang("g", tasks=2, **mounting("c"))
+    assert set(binds_of(world.decide()).values()) == {"n1"}
+
+
+@pytest.mark.parametrize(
+    ("prepare", "reason"),
+    [
+        (lambda _: None, "persistentvolumeclaim not found"),
+        (lambda w: claim(w, "c"), "pod has unbound immediate PersistentVolumeClaims"),
+        (
+            lambda w: claim(storage_class(w, waits=False, provisioner="csi"), "c"),
+            "pod has unbound immediate PersistentVolumeClaims",
+        ),
+        (
+            lambda w: claim(w, "c", volume="gone"),
+            "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
+        ),
+        (
+            lambda w: claim(volume(w, "pv", node="elsewhere"), "c", volume="pv"),
+            "node(s) didn't match PersistentVolume's node affinity",
+        ),
+        (
+            lambda w: claim(storage_class(w), "c"),
+            "node(s) didn't find available persistent volumes to bind",
+        ),
+        (
+            lambda w: claim(
+                volume(w, "pv", labels={"topology.kubernetes.io/zone": "z"}), "c", volume="pv"
+            ),
+            "node(s) had no available volume zone",
+        ),
+    ],
+    ids=["no claim", "no class", "immediate", "no volume", "elsewhere", "no offer", "zone"],
+)
+def test_what_is_wrong_with_a_claim_is_said(prepare, reason):
+    world = world_of("a")
+    prepare(world)
+    plan = world.gang("g", tasks=1, **mounting("c")).decide()
+    assert plan.binds == ()
+    assert reasons(plan) == {reason: 1}
+
+
+def test_zones_of_a_volume_may_be_several():
+    world = world_of("a", "b", "c")
+    zones = {"failure-domain.beta.kubernetes.io/zone": "b__c"}
+    claim(volume(world, "pv", labels=zones), "c", volume="pv").gang("g", tasks=1, **mounting("c"))
+    assert set(binds_of(world.decide()).values()) <= {"n1", "n2"}
+
+
+def test_a_claim_that_waits_takes_a_volume_that_its_node_reaches_and_nobody_else_gets_it():
+    world = storage_class(world_of("a", "b"), provisioner="kubernetes.io/no-provisioner")
+    volume(world, "pv", node="n1")
+    claim(claim(world, "c"), "d")
+    world.gang("g", tasks=1, created="2026-01-01T00:00:00Z", **mounting("c"))
+    world.gang("h", tasks=1, created="2026-01-02T00:00:00Z", **mounting("d"))
+    assert binds_of(world.step()) == {"g-0": "n1"}
+    assert world.decide().binds == ()
+    volume(world, "pv2", node="n0")
+    assert binds_of(world.decide()) == {"h-0": "n0"}
+
+
+def test_two_claims_of_a_pod_need_two_volumes():
+    world = storage_class(world_of("a", "b"), provisioner="kubernetes.io/no-provisioner")
+    volume(volume(world, "p1", node="n0"), "p2", node="n1")
+    claim(claim(world, "c"), "d").gang("g", tasks=1, **mounting("c", "d"))
+    assert world.decide().binds == ()
+    volume(world, "p3", node="n1", size="9Gi")
+    assert binds_of(world.decide()) == {"g-0": "n1"}
+
+
+def test_volumes_are_made_where_the_class_allows_and_for_one_node_only():
+    allowed = [{"matchLabelExpressions": [{"key": "topology.kubernetes.io/zone", "values": ["b"]}]}]
+    world = storage_class(world_of("a", "b", "b"), provisioner="csi", allowedTopologies=allowed)
+    claim(world, "c").gang("g", tasks=3, **mounting("c"))
+    nodes = list(binds_of(world.decide()).values())
+    assert len(nodes) == 3
+    assert len(set(nodes)) == 1
+    assert set(nodes) <= {"n1", "n2"}
+
+
+def test_a_node_that_was_selected_for_a_claim_is_the_only_one():
+    world = storage_class(world_of("a", "b"), provisioner="csi")
+    claim(world, "c", annotations={"volume.kubernetes.io/selected-node": "n1"})
+    world.gang("g", tasks=1, **mounting("c"))
+    assert binds_of(world.decide()) == {"g-0": "n1"}
+
+
+def test_a_node_attaches_no_more_volumes_than_its_driver_can():
+    world = world_of("a", "b")
+    for node, count in (("n0", 1), ("n1", 2)):
+        drivers = [{"name": "csi", "allocatable": {"count": count}}]
+        world.put(
+            kinds.CSINODE, {"metadata": {"name": node, "uid": node}, "spec": {"drivers": drivers}}
+        )
+    world.group("g", min_member=1)
+    for number in range(5):
+        claim(volume(world, f"pv{number}", csi="csi"), f"c{number}", volume=f"pv{number}")
+        world.pod(f"p{number}", "g", cpu="1", **mounting(f"c{number}"))
+    plan = world.decide()
+    nodes = list(binds_of(plan).values())
+    assert (nodes.count("n0"), nodes.count("n1")) == (1, 2)
+    assert reasons(plan) == {"node(s) exceed max volume count": 2}
+    world.pod("again", "h", cpu="1", **mounting("c0")).group("h")
+    assert "again" in binds_of(world.step())
+
+
+def test_switched_off_volume_checks_are_not_made_pl07():
+    off = ", ".join(
+        f"predicate.{name}Enable: false"
+        for name in ("NodeVolumeLimits", "VolumeZone", "VolumeBinding")
+    )
+    plugins = f"[{{name: gang}}, {{name: predicates, arguments: {{{off}}}}}]"
+    world = Cluster(f'actions: "allocate"\ntiers:\n- plugins: {plugins}\n').node("n0")
+    world.gang("g", tasks=1, **mounting("nothing"))
+    assert len(binds_of(world.decide())) == 1
