@@ -15,7 +15,7 @@ from tests.conformance.network import prepare
 from tests.conformance.placement_probes import PROBES as PLACEMENT_PROBES
 from tests.conformance.report import Mismatch, Unsupported, expect
 from tests.conformance.victim_probes import VICTIM_PROBES, run_loose
-from tests.conformance.world import KNOWN_PLUGINS, config_of, now_of, replica_of
+from tests.conformance.world import KNOWN_PLUGINS, config_of, measure, now_of, replica_of
 
 
 def run_probes(case: dict[str, Any]) -> None:
@@ -28,6 +28,7 @@ def run_probes(case: dict[str, Any]) -> None:
         if probe["fn"] not in _PROBES:
             raise Unsupported(f"probe {probe['fn']}")
     replica = replica_of(case["given"])
+    measure(replica, case)
     session = open_session(replica, config, now=now_of(case), plugins=KNOWN_PLUGINS)
     try:
         prepare(session, case["given"])

@@ -11,7 +11,7 @@ from services.scheduler.engine.session import Session
 from shared.model.status import TaskStatus
 from tests.conformance.network import Places, check_places, prepare
 from tests.conformance.report import Unsupported, expect
-from tests.conformance.world import KNOWN_PLUGINS, config_of, now_of, replica_of
+from tests.conformance.world import KNOWN_PLUGINS, config_of, measure, now_of, replica_of
 
 _OF_PLACES = {
     "allocatedHyperNodes",
@@ -61,6 +61,7 @@ def run_scheduler(case: dict[str, Any]) -> None:
     """Run a case of kind `scheduler`; raises `Mismatch` or `Unsupported`."""
     config = config_of(case["conf"])
     replica = replica_of(case["given"])
+    measure(replica, case)
     session = open_session(replica, config, now=now_of(case), plugins=KNOWN_PLUGINS)
     try:
         prepare(session, case["given"])

@@ -6,12 +6,14 @@ weight of 0).
 """
 
 import copy
+import math
 from typing import Any
 
 import msgspec
 
 from services.scheduler.config import FLAG_DEFAULTS, PluginOption, SchedulerConfig, Tier
 from services.scheduler.engine import Replica
+from services.scheduler.engine.usage import Usage
 from services.scheduler.policy.catalog import ACTIONS, PLUGINS
 from shared.api import kinds
 from shared.api import time as times
@@ -23,7 +25,6 @@ _NOT_READ = {
     "resourceClaims": "dynamic resource allocation",
     "resourceSlices": "dynamic resource allocation",
     "deviceClasses": "dynamic resource allocation",
-    "nodeUsage": "node usage",
 }
 
 
@@ -56,6 +57,26 @@ def now_of(case: dict[str, Any]) -> float:
     return times.parse(case["now"]) if "now" in case else 0.0
 
 
+def measure(replica: Replica, case: dict[str, Any]) -> None:
+    """Put the load of nodes in; a sample without age was never taken."""
+    for node, stated in case["given"].get("nodeUsage", {}).items():
+        age = stated.get("ageSeconds")
+        measured = -math.inf if age is None else now_of(case) - age
+        cpu, memory = (
+            next(iter(stated.get(key, {}).values()), 0.0) for key in ("cpuUsageAvg", "memUsageAvg")
+        )
+        replica.usage.put(node, Usage(cpu, memory, measured))
+
+
+def lost_arguments(case: dict[str, Any]) -> bool:
+    """Tell whether arguments of a plugin were lost when the case was recorded."""
+    return any(
+        isinstance(plugin.get("arguments"), str)
+        for tier in case["conf"].get("tiers", [])
+        for plugin in tier.get("plugins", [])
+    )
+
+
 def _view(kind: kinds.Kind, obj: dict[str, Any]) -> Any:
     """Return the view of an object, with names of queues that the API server would refuse."""
     spec = obj.get("spec", {})
@@ -80,15 +101,19 @@ def config_of(conf: dict[str, Any]) -> SchedulerConfig:
                 raise Unsupported(f"plugin {plugin['name']}")
             flags = {flag: bool(plugin.get(flag, False)) for flag in FLAG_DEFAULTS}
             options.append(
-                PluginOption(
-                    name=plugin["name"], flags=flags, arguments=plugin.get("arguments") or {}
-                )
+                PluginOption(name=plugin["name"], flags=flags, arguments=_arguments(plugin))
             )
         tiers.append(Tier(plugins=tuple(options)))
     arguments = {entry["name"]: entry["arguments"] for entry in conf.get("configurations") or []}
     return SchedulerConfig(
         actions=tuple(conf.get("actions", [])), tiers=tuple(tiers), arguments=arguments
     )
+
+
+def _arguments(plugin: dict[str, Any]) -> dict[str, Any]:
+    """Return a plugin's arguments; none where they were lost (`lost_arguments`)."""
+    stated = plugin.get("arguments")
+    return stated if isinstance(stated, dict) else {}
 
 
 def _with_uid(obj: dict[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from services.scheduler.engine.quotas import Quotas
 from services.scheduler.engine.records import GroupStatus, Task
 from services.scheduler.engine.shapes import Shapes
 from services.scheduler.engine.traits import traits_of
+from services.scheduler.engine.usage import UsageTable
 from services.scheduler.engine.victims import describe_eviction
 from shared.api import keys, kinds
 from shared.api.core import Pod
@@ -46,6 +47,7 @@ class Replica:
         self.hypernodes = HyperNodes()
         self.budgets = Budgets()
         self.quotas = Quotas()
+        self.usage = UsageTable()
         self.static_cache = StaticCache()
         self.memory: dict[str, float] = {}
         """When a plugin last did what it does from time to time (unix seconds), by its name."""

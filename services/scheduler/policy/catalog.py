@@ -27,9 +27,11 @@ from services.scheduler.policy.plugins.pdb import Pdb
 from services.scheduler.policy.plugins.predicates import Predicates
 from services.scheduler.policy.plugins.priority import Priority
 from services.scheduler.policy.plugins.proportion import Proportion
+from services.scheduler.policy.plugins.resource_strategy_fit import ResourceStrategyFit
 from services.scheduler.policy.plugins.resourcequota import ResourceQuota
 from services.scheduler.policy.plugins.sla import Sla
 from services.scheduler.policy.plugins.tdm import Tdm
+from services.scheduler.policy.plugins.usage import Usage
 
 Action = Callable[[Session, Mapping[str, Any]], None]
 """An action: a session and the action's arguments (K07)."""
@@ -55,6 +57,8 @@ PLUGINS: Final[Mapping[str, Callable[[Arguments], Any]]] = {
     "nodeorder": NodeOrder,
     "nodegroup": NodeGroup,
     "tdm": Tdm,
+    "usage": Usage,
+    "resource-strategy-fit": ResourceStrategyFit,
     "sla": Sla,
     "resourcequota": ResourceQuota,
     "binpack": Binpack,

@@ -1,0 +1,49 @@
+"""Measured load of nodes: what a metrics source says, kept by node name.
+
+The scheduler's shell puts samples in as they come; a session reads them. Nothing here is in the
+plan's inputs from the API server: without samples every rule that reads them abstains.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pumice.plugins import FloatArray
+
+
+class Usage(NamedTuple):
+    """The average load of a node over the source's period."""
+
+    cpu_percent: float
+    memory_percent: float
+    measured: float
+    """Unix seconds of the sample."""
+
+
+class UsageTable:
+    """The latest sample of each node."""
+
+    def __init__(self) -> None:
+        self._by_node: dict[str, Usage] = {}
+
+    def put(self, node: str, usage: Usage) -> None:
+        """Take over a sample."""
+        self._by_node[node] = usage
+
+    def remove(self, node: str) -> None:
+        """Forget a node."""
+        self._by_node.pop(node, None)
+
+    def table(self, names: list[str]) -> FloatArray:
+        """Return CPU and memory percent and sample times: three rows, a column per name.
+
+        Nodes that were never measured have load 0 and a sample older than any.
+        """
+        table = np.zeros((3, len(names)), dtype=np.float64)
+        table[2] = -np.inf
+        if self._by_node:
+            for column, name in enumerate(names):
+                usage = self._by_node.get(name)
+                if usage is not None:
+                    table[:, column] = usage
+        return table

@@ -1,0 +1,171 @@
+"""usage (PL21): prefer nodes that are little loaded in fact, and spare those that are full of work.
+
+Load is measured outside and put into the replica (`engine.usage`). Pods that were placed or started
+within the last metrics interval are not in the measurements yet: they count with an estimate,
+which is raised where load is high already. Samples older than five minutes say nothing.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from pumice.plugins import Arguments, CodeArray, FloatArray, Hooks, IntArray, Reason
+from services.scheduler.engine.dimensions import CPU_DIM, MEMORY_DIM
+from services.scheduler.engine.records import Job, Task
+from services.scheduler.engine.rows import Rows
+from services.scheduler.engine.session import Session
+from services.scheduler.engine.shapes import TaskClass
+from services.scheduler.policy.arguments import BadArgument, integer, number
+from services.scheduler.policy.load import Estimator, Weights, composite, risk
+from shared.model.quantity import BadQuantity, milli, units
+from shared.model.status import TaskStatus
+
+_ACTIVE_S: Final = 300.0
+_INTERVAL_S: Final = 30.0
+_MAX: Final = 100.0
+_REASONS = (
+    Reason("the CPU load of the node exceeds the upper limit.", resolvable=False),
+    Reason("the memory load of the node exceeds the upper limit.", resolvable=False),
+)
+_ON_THE_WAY = frozenset({TaskStatus.ALLOCATED, TaskStatus.BINDING, TaskStatus.BOUND})
+
+
+class Usage:
+    """Scores and thresholds by measured load."""
+
+    name = "usage"
+
+    def __init__(self, arguments: Arguments) -> None:
+        """Take `usage.weight`, `cpu.weight`, `memory.weight`, `thresholds` and `estimator`.
+
+        A number out of its range counts as not given.
+        """
+        self._weight = _within(arguments, "usage.weight", 5)
+        self._weights = Weights(
+            cpu=_within(arguments, "cpu.weight", 1), memory=_within(arguments, "memory.weight", 1)
+        )
+        thresholds = _section(arguments, "thresholds")
+        self._cpu_limit = _within(thresholds, "cpu", 80, most=100)
+        self._memory_limit = _within(thresholds, "mem", 80, most=100)
+        self._estimator = _estimator(_section(arguments, "estimator"))
+
+    def contribute(self, hooks: Hooks, cluster: Session) -> None:
+        """Add threshold and score."""
+        nodes = cluster.replica.nodes
+        self._load = cluster.replica.usage.table(nodes.attributes.names)
+        self._fresh = cluster.now - self._load[2] <= _ACTIVE_S
+        self._capacity: IntArray = np.stack(
+            [nodes.ledger.allocatable[dim, : nodes.ledger.size] for dim in (CPU_DIM, MEMORY_DIM)]
+        )
+        self._estimate: FloatArray = np.zeros_like(self._load[:2])
+        self._counted: dict[tuple[int, int], list[FloatArray]] = {}
+        for task in cluster.replica.tasks():
+            column = nodes.column(task.node) if task.node else -1
+            if column >= 0 and _is_unseen(task, cluster.now):
+                self._count(column, task.shape)
+        hooks.predicate(self._judge, reasons=_REASONS)
+        hooks.node_score(self._score)
+        hooks.moved(self._moved)
+
+    def _judge(self, _: TaskClass, rows: Rows) -> CodeArray:
+        fresh, cpu, memory = (
+            rows.pick(self._fresh),
+            rows.pick(self._load[0]),
+            rows.pick(self._load[1]),
+        )
+        codes = np.where(cpu > self._cpu_limit, 1, np.where(memory > self._memory_limit, 2, 0))
+        result: CodeArray = np.where(fresh, codes, 0).astype(np.uint8)
+        return result
+
+    def _score(self, shape: TaskClass, rows: Rows) -> FloatArray:
+        columns = rows.index
+        estimate = self._estimate[:, columns]
+        for step in range(int(rows.extra.max(initial=0))):
+            more = self._estimated(shape, columns, estimate)
+            estimate = estimate + np.where(rows.extra > step, more, 0.0)
+        cpu, memory = self._loads(columns, estimate)
+        score = self._weights.mean(1.0 - cpu, 1.0 - memory) * (_MAX * self._weight)
+        return np.where(self._fresh[columns], score, 0.0)
+
+    # --- estimates ---------------------------------------------------------------------------
+
+    def _loads(self, columns: IntArray, estimate: FloatArray) -> tuple[FloatArray, FloatArray]:
+        cpu, memory = (
+            composite(self._load[dim, columns], estimate[dim], self._capacity[dim, columns])
+            for dim in (0, 1)
+        )
+        return cpu, memory
+
+    def _estimated(self, shape: TaskClass, columns: IntArray, estimate: FloatArray) -> FloatArray:
+        """Return what one more task of a class will use on these nodes."""
+        factor = risk(self._weights.mean(*self._loads(columns, estimate)), self._estimator)
+        request = (float(shape.request[CPU_DIM]), float(shape.request[MEMORY_DIM]))
+        return self._estimator.of_pod(request, factor, best_effort=shape.best_effort)
+
+    def _count(self, column: int, shape: TaskClass) -> None:
+        at = np.array([column])
+        more = self._estimated(shape, at, self._estimate[:, at])[:, 0]
+        self._counted.setdefault((column, shape.id), []).append(more)
+        self._estimate[:, column] += more
+
+    def _moved(self, _: Job, shape: TaskClass, columns: IntArray, counts: IntArray) -> None:
+        for column, count in zip(columns.tolist(), counts.tolist(), strict=True):
+            for _time in range(count):
+                self._count(column, shape)
+            counted = self._counted.get((column, shape.id), [])
+            for _time in range(min(-count, len(counted))):
+                self._estimate[:, column] -= counted.pop()
+
+
+def _is_unseen(task: Task, now: float) -> bool:
+    """Tell whether a task on a node is too new to show in measurements."""
+    if task.status == TaskStatus.RUNNING:
+        return task.started == np.inf or now - task.started < _INTERVAL_S
+    return task.status in _ON_THE_WAY
+
+
+def _section(arguments: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = arguments.get(key)
+    if value is not None and not isinstance(value, Mapping):
+        raise BadArgument(f"{key}: {value!r} is no section")
+    return value or {}
+
+
+def _within(arguments: Mapping[str, Any], key: str, default: int, *, most: int = 2**31) -> int:
+    value = integer(arguments, key, default)
+    return value if 0 <= value <= most else default
+
+
+def _estimator(stated: Mapping[str, Any]) -> Estimator:
+    plain = Estimator()
+
+    def ratio(key: str, default: float) -> float:
+        value = number(stated, key, default)
+        return value if 0 <= value <= 1 else default
+
+    factor = number(stated, "risk_factor", plain.risk_factor)
+    cpu, memory = plain.best_effort
+    return Estimator(
+        request_ratio=ratio("request_ratio", plain.request_ratio),
+        burst_ratio=ratio("burst_ratio", plain.burst_ratio),
+        risk_threshold=ratio("risk_threshold", plain.risk_threshold),
+        risk_factor=factor if factor >= 1 else plain.risk_factor,
+        best_effort=(
+            _amount(stated.get("be_cpu"), cpu, scale=1.0, quantity=milli),
+            _amount(stated.get("be_mem"), memory, scale=2.0**20, quantity=units),
+        ),
+    )
+
+
+def _amount(value: Any, default: float, *, scale: float, quantity: Any) -> float:  # noqa: ANN401 - YAML
+    """Return an amount: a number counts in milli-CPU or MiB, a text is a quantity."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value * scale if value >= 0 else default
+    if isinstance(value, str):
+        try:
+            amount = float(quantity(value))
+        except BadQuantity:
+            return default
+        return amount if amount >= 0 else default
+    return default
