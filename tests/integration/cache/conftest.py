@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from pumice.local.nats import NatsServer
+from services.cache.kinds import rows
 from shared.bus.nats import NatsBus
 from shared.bus.port import Message
 from shared.contracts import codec
@@ -19,6 +20,8 @@ from tests.support.accounts import Accounts
 from tests.support.bus import admin_bus
 from tests.support.fleet import Fleet, fleet
 from tests.support.wait import until
+
+KINDS = len(rows(["volcano"]))
 
 
 class State:
@@ -50,7 +53,9 @@ class State:
         message = await self._bus.last(self.stream, self._subjects.marker)
         return codec.decode_marker(message.payload) if message else None
 
-    async def marked_by(self, instance: str, *, kinds: int = 14, deadline_s: float = 10) -> Marker:
+    async def marked_by(
+        self, instance: str, *, kinds: int = KINDS, deadline_s: float = 10
+    ) -> Marker:
         """Wait for a marker of that instance with so many complete kinds."""
 
         async def found() -> Marker | None:
