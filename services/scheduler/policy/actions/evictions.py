@@ -4,15 +4,14 @@ Orders are asked anew at every comparison, because evictions change them; their 
 state of the ledger.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from pumice.plugins import IntArray
+from pumice.plugins import BoolArray, IntArray
 from services.scheduler.engine.points import OrderKey
 from services.scheduler.engine.records import NOWHERE, Job, Queue, Task
-from services.scheduler.engine.rows import Rows
 from services.scheduler.engine.session import Session
 from services.scheduler.engine.shapes import TaskClass
 from services.scheduler.policy.actions.live_heap import LiveHeap
@@ -135,17 +134,57 @@ def room_after(session: Session, shape: TaskClass, column: int, victims: Sequenc
 
     ⚠ There may be none: an earlier eviction may have freed more than its taker needed.
     """
-    freed: IntArray = sum(
-        (task.shape.request for task in victims), start=np.zeros_like(shape.request)
-    )
-    rows = Rows(session.replica.nodes, shape, np.array([column], dtype=np.int64))
-    return all(
-        int(rows.allocatable(dim)[0] - rows.used(dim)[0] + rows.releasing(dim)[0])
-        - int(rows.pipelined(dim)[0])
-        + int(freed[dim])
-        >= shape.request[dim]
-        for dim in shape.dims
-    )
+    ledger, dims = session.ledger, list(shape.dims)
+    room: IntArray = ledger.allocatable[dims, column] - ledger.used[dims, column]
+    room += ledger.releasing[dims, column] - ledger.pipelined[dims, column]
+    for victim in victims:
+        room += victim.shape.request[dims]
+    return bool((room >= shape.request[dims]).all())
+
+
+def within_own(session: Session, job: Job, shape: TaskClass) -> BoolArray:
+    """Return the nodes where a task finds room, or tasks of its own job that might go."""
+    mask = np.ones(session.ledger.size, dtype=np.bool_)
+    for dim in shape.dims:
+        mask &= session.ledger.future_idle(dim) >= shape.request[dim]
+    for status in (TaskStatus.BOUND, TaskStatus.RUNNING):
+        for task in job.by_status[status].values():
+            column = session.replica.nodes.column(task.node)
+            if column != NOWHERE:
+                mask[column] = True
+    return mask
+
+
+class Hopeless:
+    """Whom all nodes refused, so that the like of other jobs need not ask them all again.
+
+    It holds while nothing changes, and for jobs without a running task: others might have taken
+    from those of the one that asked. Plugins judge a taker by what is named here (PL02 to PL16).
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._version = -1
+        self._known: set[tuple[Hashable, ...]] = set()
+
+    def _names(self, job: Job, task: Task) -> tuple[Hashable, ...] | None:
+        if job.by_status[TaskStatus.RUNNING] or job.by_status[TaskStatus.BOUND]:
+            return None
+        if self._version != self._session.ledger.version:
+            self._version = self._session.ledger.version
+            self._known.clear()
+        held = job.claimed.tobytes()
+        return (job.queue, job.namespace, job.priority, held, task.preemptable, *Likeness.of(task))
+
+    def learn(self, job: Job, task: Task) -> None:
+        """Note that no node could be cleared for a task of a job as things are."""
+        names = self._names(job, task)
+        if names is not None:
+            self._known.add(names)
+
+    def knows(self, job: Job, task: Task) -> bool:
+        """Tell whether it was shown already that no node can be cleared for such a task."""
+        return self._names(job, task) in self._known
 
 
 def fits_waiting(session: Session, queue: Queue, task: Task, column: int) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 from services.scheduler.engine.records import Job, Queue, Task
 from services.scheduler.engine.session import Session
 from services.scheduler.policy.actions.evictions import (
+    Hopeless,
     Likeness,
     Orders,
     fits_waiting,
@@ -19,6 +20,7 @@ from services.scheduler.policy.actions.evictions import (
     room_after,
     starving_jobs,
     wanting,
+    within_own,
 )
 from services.scheduler.policy.actions.topology_aware import Options, Search
 from shared.model.status import PREEMPTABLE
@@ -33,6 +35,7 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:
     """
     options = Options.read(arguments)
     orders = Orders(session)
+    hopeless = Hopeless(session)
     by_queue: dict[str, list[Job]] = {}
     for job in starving_jobs(session):
         if job.division is not None and job.division.states_topology(job):
@@ -43,7 +46,7 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:
         queue = queues.pop()
         jobs = orders.jobs(by_queue[queue.name])
         while jobs:
-            _Preemptor(session, orders, queue, jobs.pop(), options).from_other_jobs()
+            _Preemptor(session, orders, queue, jobs.pop(), options).from_other_jobs(hopeless)
         for job in by_queue[queue.name]:
             _Preemptor(session, orders, queue, job, options).from_own_tasks()
 
@@ -60,7 +63,7 @@ class _Preemptor:
         self._job = job
         self._options = options
 
-    def from_other_jobs(self) -> None:
+    def from_other_jobs(self, hopeless: Hopeless) -> None:
         """Take from other jobs of the queue, all for nothing unless the job is then pipelined."""
         session, job = self._session, self._job
         position = session.journal.position
@@ -70,12 +73,13 @@ class _Preemptor:
                 if not session.hooks.starving(job):
                     break
                 likeness = Likeness.of(task)
-                if likeness in failed:
+                if likeness in failed or hopeless.knows(job, task):
                     continue
                 if self._preempt(task, self._is_elsewhere):
                     failed.clear()
                 else:
                     failed.add(likeness)
+                    hopeless.learn(job, task)
             if session.hooks.pipelined(job):
                 keep()
                 session.commit_evictions(position)
@@ -84,9 +88,12 @@ class _Preemptor:
         """Take from less important tasks of the job, until one task finds no place."""
         for task in wanting(self._session, self._job):
             position = self._session.journal.position
-            if not self._preempt(task, lambda other: other.job_key == self._job.key):
+            if not self._preempt(task, self._is_own):
                 return
             self._session.commit_evictions(position)
+
+    def _is_own(self, other: Task) -> bool:
+        return other.job_key == self._job.key
 
     def _is_elsewhere(self, other: Task) -> bool:
         owner = self._session.job_of(other)
@@ -107,9 +114,12 @@ class _Preemptor:
             )
 
         candidates = session.candidates(task.shape)
+        reachable = candidates.reachable()
+        if concerns == self._is_own and not self._options.enabled:
+            reachable &= within_own(session, self._job, task.shape)
         return any(
             self._preempt_on(task, candidates.best_first(mask, session.first), may_go)
-            for mask in session.by_shard(candidates.reachable())
+            for mask in session.by_shard(reachable)
         )
 
     def _preempt_on(self, task: Task, columns: list[int], may_go: Callable[[Task], bool]) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 from services.scheduler.engine.records import Job, Queue, Task
 from services.scheduler.engine.session import Session
 from services.scheduler.policy.actions.evictions import (
+    Hopeless,
     Likeness,
     Orders,
     residents,
@@ -31,6 +32,7 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:  # noqa: AR
     `predicateErrorCacheEnable` (K07) changes no decision: refusals for good stay refusals.
     """
     orders = Orders(session)
+    hopeless = Hopeless(session)
     by_queue: dict[str, list[Job]] = {}
     for job in starving_jobs(session):
         by_queue.setdefault(job.queue, []).append(job)
@@ -41,7 +43,7 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:  # noqa: AR
             continue
         jobs = orders.jobs(by_queue[queue.name])
         while jobs:
-            _Reclaimer(session, orders, queue, jobs.pop()).run()
+            _Reclaimer(session, orders, queue, jobs.pop()).run(hopeless)
 
 
 class _Reclaimer:
@@ -53,7 +55,7 @@ class _Reclaimer:
         self._queue = queue
         self._job = job
 
-    def run(self) -> None:
+    def run(self, hopeless: Hopeless) -> None:
         """Take from other queues, all for nothing unless the job is then pipelined."""
         session, job = self._session, self._job
         position = session.journal.position
@@ -63,12 +65,13 @@ class _Reclaimer:
                 if not session.hooks.starving(job):
                     break
                 likeness = Likeness.of(task)
-                if likeness in failed:
+                if likeness in failed or hopeless.knows(job, task):
                     continue
                 if self._reclaim(task):
                     failed.clear()
                 else:
                     failed.add(likeness)
+                    hopeless.learn(job, task)
             if session.hooks.pipelined(job):
                 keep()
                 session.commit_evictions(position)
