@@ -90,7 +90,7 @@ class Explanation(Struct, frozen=True, kw_only=True):
     job: str
     queue: str
     gate: str
-    """`queue`, `enqueue`, `quota`, `gang`, `predicate`, `order`."""
+    """`queue`, `enqueue`, `quota`, `gang`, `predicate`, `topology`, `order`."""
     message: str
     position: int = 0
     """Place among the jobs of its queue in this cycle, from 1; 0 when it was not its turn."""

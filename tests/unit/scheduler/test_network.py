@@ -68,6 +68,14 @@ def test_a_gang_that_fits_in_no_hypernode_of_the_tier_is_not_placed_a02():
     assert racks(world.decide()) == ["s0", "s1"]
 
 
+def test_a_job_that_fits_in_no_hypernode_is_told_so():
+    plan = job(two_racks(), 6, networkTopology=HARD).decide()
+    explanation = plan.explanations[0]
+    assert explanation.gate == "topology"
+    assert explanation.message.startswith("no HyperNode of tier 1 or lower has room for the job")
+    assert job(two_racks(), 4, networkTopology=HARD).decide().explanations == ()
+
+
 def test_a_soft_topology_takes_the_lowest_tier_that_has_room_ss02():
     soft = {"mode": "soft"}
     assert len(racks(job(two_racks(), 4, networkTopology=soft).decide())) == 1

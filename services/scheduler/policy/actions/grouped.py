@@ -9,10 +9,13 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from pumice.plugins import BoolArray
 from services.scheduler.engine.changes import Placed
 from services.scheduler.engine.failures import need_continue
 from services.scheduler.engine.network import TOP
+from services.scheduler.engine.plan import Explanation
 from services.scheduler.engine.records import Job, Queue, Task
 from services.scheduler.engine.session import Session
 from services.scheduler.engine.subjobs import Division, Seat, SubJob
@@ -59,6 +62,13 @@ class GroupedTurn:
 
     def run(self) -> bool:
         """Place tasks until the job is ready; return whether it was committed."""
+        before = self._session.explanations.pop(self._job.key, None)
+        committed = self._solve()
+        self._explain(before, solved=committed is not None)
+        return bool(committed)
+
+    def _solve(self) -> bool | None:
+        """Return whether the best solution was committed, None when there is none."""
         session, job = self._session, self._job
         work = self._worksheet()
         required = self._required()
@@ -68,7 +78,27 @@ class GroupedTurn:
             solutions = [found for found in tries if found is not None]
             if solutions:
                 return self._take(max(solutions, key=lambda found: found.score))
-        return False
+        return None
+
+    def _explain(self, before: Explanation | None, *, solved: bool) -> None:
+        """Say why the job fits nowhere; what stopped it in single HyperNodes is not the answer."""
+        session, job = self._session, self._job
+        found = session.explanations.pop(job.key, None)
+        if before is not None:
+            session.explanations[job.key] = before
+            return
+        if solved:
+            return
+        if found is not None and not session.network.is_bound(job):
+            session.explanations[job.key] = found
+            return
+        limit = session.network.limit_of_job(job)
+        where = "its subgroups may span" if limit is None else f"of tier {limit} or lower"
+        session.explain(job, "topology", f"no HyperNode {where} has room for the job")
+        if found is not None:
+            stood = session.explanations[job.key]
+            message = f"{stood.message}; in one that was tried: {found.message}"
+            session.explanations[job.key] = replace(found, gate="topology", message=message)
 
     # --- the whole job -----------------------------------------------------------------------
 
