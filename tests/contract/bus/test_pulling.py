@@ -67,9 +67,15 @@ async def test_what_an_ending_reader_has_not_looked_at_goes_to_another_at_once(
     stream = declared.command.name
     spec = quick(ack_wait_s=30.0)
     await fill(bus, stream, lambda _: subjects.command(0), 8)
-    async with aclosing(bus.pull(spec).deliveries()) as items:
+    puller = bus.pull(spec)
+
+    async def all_here() -> bool:  # the answer comes behind the messages on the same connection
+        return (await puller.backlog()).in_progress == 8
+
+    async with aclosing(puller.deliveries()) as items:
         assert isinstance(await anext(items), Started)
         taken = await anext(items)
+        await until(all_here, describe="all eight have arrived")
         await taken.ack()
     other = await open_bus()
     async with Reader(other.pull(spec).deliveries(), each=acknowledge) as reader:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from services.cache.kinds import rows
-from shared.api.kinds import JOB, POD, SECRET, Kind
+from shared.api.kinds import JOB, NODE, POD, SECRET, Kind
 from shared.contracts.streams import TOMBSTONE_TTL_S
 from shared.kube.client import Kube
 from tests.integration.cache.conftest import State
@@ -112,15 +112,10 @@ async def test_an_object_beyond_the_payload_limit_is_said_to_be_there(
     await state.says("put", "pods", f"{namespace}/p")
 
 
-ALL_BUT_NODES = {
-    "": ["pods", "namespaces", "resourcequotas", "persistentvolumes", "persistentvolumeclaims"],
-    "storage.k8s.io": ["*"],
-    "policy": ["*"],
-    "scheduling.k8s.io": ["*"],
-    "batch.volcano.sh": ["*"],
-    "bus.volcano.sh": ["*"],
-    "scheduling.volcano.sh": ["*"],
-}
+ALL_BUT_NODES: dict[str, list[str]] = {}
+for row in rows(["volcano"]):
+    if row.kind is not NODE:
+        ALL_BUT_NODES.setdefault(row.kind.group, []).append(row.kind.plural)
 
 
 @pytest.fixture
