@@ -389,6 +389,9 @@ class Hooks(Protocol):
     def trait(self, name: str, fn: Callable[[Any], str]) -> None:
         """Tell pending tasks apart by more than their pods: a class has one value of each trait."""
 
+    def binding(self, fn: Callable[[Any], Mapping[str, str]]) -> None:
+        """Return annotations that the binding adds to a task's pod; asked once it is placed."""
+
     def moved(self, fn: Callable[[Any, Any, IntArray, IntArray], None]) -> None:
         """Be told which nodes (columns, and a count each) got tasks of a class for a job.
 

@@ -43,7 +43,10 @@ def commands(plan: Plan, *, token: int, gang_message: int) -> list[m.Command]:
 
 
 def _chunks(gang: GangBinds, size: int) -> Iterator[tuple[m.Bind, ...]]:
-    binds = tuple(m.Bind(pod=b.pod, uid=b.uid, node=b.node) for b in gang.binds)
+    binds = tuple(
+        m.Bind(pod=b.pod, uid=b.uid, node=b.node, annotations=dict(b.annotations))
+        for b in gang.binds
+    )
     for start in range(0, len(binds), size):
         yield binds[start : start + size]
 

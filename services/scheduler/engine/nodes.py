@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from services.scheduler.engine.dimensions import Dimensions
+from services.scheduler.engine.gpus import Gpus
 from services.scheduler.engine.images import NodeImages
 from services.scheduler.engine.labels import NodeAttributes
 from services.scheduler.engine.ledger import Ledger
@@ -65,6 +66,7 @@ class Nodes:
         self.peers = Peers(self.column, self.attributes, shapes.moved)
         """What pods on nodes mean for other pods; a session counts its own decisions in, too."""
         self.volumes = Volumes()
+        self.gpus = Gpus(self.column)
         self.port_holders: dict[str, Task] = {}
         """Placed tasks that take ports of their node, by uid; a session adds its own."""
 
@@ -88,6 +90,7 @@ class Nodes:
             unschedulable=node.spec.unschedulable,
         )
         self.images.set(record.column, node.status.images)
+        self.gpus.put(name, node)
         if fresh:
             for held in record.held.values():
                 self.ledger.hold(record.column, held.shape, 1, releasing=held.releasing)
@@ -138,6 +141,8 @@ class Nodes:
         self.peers.count(task, sign)
         if task.shape.claims:
             self.volumes.count(task, sign)
+        if any(task.shape.gpus):
+            self.gpus.count(task, sign)
 
     # --- questions ---------------------------------------------------------------------------
 

@@ -13,6 +13,8 @@ class PlannedBind(Struct, frozen=True, kw_only=True):
     pod: str
     uid: str
     node: str
+    annotations: Mapping[str, str] = {}
+    """What the binding adds to the pod (CA06)."""
 
 
 class GangBinds(Struct, frozen=True, kw_only=True):

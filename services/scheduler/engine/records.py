@@ -34,6 +34,7 @@ class Task:
     """One pod as scheduling sees it."""
 
     __slots__ = (
+        "cards",
         "cools_until",
         "created",
         "deleting",
@@ -79,6 +80,8 @@ class Task:
     labels: Mapping[str, str]
     ours: bool
     """Whether this scheduler is asked to place it."""
+    cards: tuple[int, ...]
+    """GPU cards that its annotation names (DV1)."""
     gated: bool
     preemptable: bool
     shape: TaskClass

@@ -13,6 +13,7 @@ from services.scheduler.engine.assumed import Assumption, Assumptions, Nominatio
 from services.scheduler.engine.budgets import Budgets
 from services.scheduler.engine.candidates import StaticCache
 from services.scheduler.engine.dimensions import Dimensions
+from services.scheduler.engine.gpus import INDEX, card_ids
 from services.scheduler.engine.jobs import Jobs
 from services.scheduler.engine.network import HyperNodes
 from services.scheduler.engine.nodes import Drift, Nodes
@@ -150,6 +151,7 @@ class Replica:
         if uid is not None:
             self._forget(self._tasks[uid])
             self._assumptions.drop(uid)
+            self.nodes.gpus.forget(uid)
             self._nominations.drop(uid)
 
     def _read(self, key: str, pod: Pod) -> Task:
@@ -171,6 +173,7 @@ class Replica:
         task.created = meta.creation_timestamp or ""
         task.labels = meta.labels
         task.ours = spec.scheduler_name in self._names
+        task.cards = card_ids(meta.annotations.get(INDEX, ""))
         task.gated = bool(spec.scheduling_gates)
         task.preemptable = _preemptable(pod)
         describe_eviction(task, pod)

@@ -210,7 +210,11 @@ class Session:
         for task in tasks:
             failures.attempts.pop(task.uid, None)
         _, binds = self._binds.setdefault(job.key, (job, []))
-        binds += [PlannedBind(pod=task.key, uid=task.uid, node=task.node) for task in tasks]
+        annotated = self.hooks.bind_annotations
+        binds += [
+            PlannedBind(pod=task.key, uid=task.uid, node=task.node, annotations=annotated(task))
+            for task in tasks
+        ]
         self._touched[job.key] = job
 
     def evict(self, task: Task, *, reason: str, taker: Task | None = None) -> Evicted:

@@ -12,12 +12,16 @@ import msgspec
 
 from pumice.plugins import IntArray
 from services.scheduler.engine.dimensions import Dimensions
+from services.scheduler.engine.gpus import MEMORY as GPU_MEMORY
+from services.scheduler.engine.gpus import NUMBER as GPU_NUMBER
+from services.scheduler.engine.gpus import GpuRequest
 from services.scheduler.engine.images import full_name
 from services.scheduler.engine.locality import NOWHERE_SPECIAL, Locality
 from services.scheduler.engine.volumes import claims_of
 from shared.api.core import Pod, PodSpec
 from shared.api.selectors import NodeAffinity, Toleration
 from shared.model.requests import pod_request, resize_is_infeasible, scoring_request
+from shared.model.resources import Resource
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _NO_LABELS: Final[Mapping[str, str]] = {}
@@ -32,6 +36,7 @@ class TaskClass:
         "claims",
         "content",
         "dims",
+        "gpus",
         "host_ports",
         "id",
         "images",
@@ -60,6 +65,7 @@ class TaskClass:
         self.node_selector: Mapping[str, str] = spec.node_selector or _NO_LABELS
         self.node_affinity: NodeAffinity | None = affinity.node_affinity if affinity else None
         self.tolerations: tuple[Toleration, ...] = spec.tolerations
+        self.gpus = GpuRequest(_units(resource, GPU_MEMORY), _units(resource, GPU_NUMBER))
         self.claims: tuple[str, ...] = _claims(pod)
         self.images: tuple[str, ...] = _images(spec)
         self.host_ports: tuple[tuple[str, str, int], ...] = _host_ports(spec)
@@ -139,6 +145,11 @@ def _resizing(pod: Pod) -> Any:  # noqa: ANN401 - any encodable value serves as 
         if s.resources is not None
     ]
     return (statuses, resize_is_infeasible(pod)) if statuses else None
+
+
+def _units(resource: Resource, name: str) -> int:
+    """Return a whole number of something that is counted in thousandths."""
+    return int(resource.get(name)) // 1000
 
 
 def _claims(pod: Pod) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ different traits are of different classes from then on, so that predicates and s
 `shape.traits`. `moved` tells of every placement and eviction with its nodes.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pumice.plugins import IntArray
@@ -24,7 +24,15 @@ class WatchPoints:
     def __init__(self) -> None:
         super().__init__()
         self.trait: Point[Trait] = Point()
+        self.binding: Point[Callable[[Task], Mapping[str, str]]] = Point()
         self.moved: Point[Callable[[Job, TaskClass, IntArray, IntArray], None]] = Point()
+
+    def bind_annotations(self, task: "Task") -> dict[str, str]:
+        """Return what the binding of a placed task adds to its pod."""
+        added: dict[str, str] = {}
+        for fn in self.binding.all():
+            added.update(fn(task))
+        return added
 
     def tell_apart(self, tasks: "Sequence[Task]", shapes: "Shapes") -> None:
         """Give tasks the classes that go with their traits; does nothing without a `trait`."""
@@ -46,6 +54,10 @@ class WatchRegistrar:
     def trait(self, name: str, fn: Callable[[Any], str]) -> None:
         """Tell pending tasks apart."""
         self._to("trait", (name, fn))
+
+    def binding(self, fn: Callable[[Any], Mapping[str, str]]) -> None:
+        """Add annotations with the binding."""
+        self._to("binding", fn)
 
     def moved(self, fn: Callable[[Any, Any, IntArray, IntArray], None]) -> None:
         """Hear of placements with their nodes."""

@@ -17,6 +17,7 @@ from services.scheduler.policy.plugins.binpack import Binpack
 from services.scheduler.policy.plugins.capacity import Capacity
 from services.scheduler.policy.plugins.cdp import Cdp
 from services.scheduler.policy.plugins.conformance import Conformance
+from services.scheduler.policy.plugins.deviceshare import DeviceShare
 from services.scheduler.policy.plugins.drf import Drf
 from services.scheduler.policy.plugins.gang import Gang
 from services.scheduler.policy.plugins.network_topology_aware import NetworkTopologyAware
@@ -55,6 +56,7 @@ PLUGINS: Final[Mapping[str, Callable[[Arguments], Any]]] = {
     "proportion": Proportion,
     "capacity": Capacity,
     "nodeorder": NodeOrder,
+    "deviceshare": DeviceShare,
     "nodegroup": NodeGroup,
     "tdm": Tdm,
     "usage": Usage,
