@@ -5,9 +5,11 @@ import pytest
 from services.scheduler.decide import conclude, run_actions
 from tests.support.cluster import Cluster, binds_of
 
-CONF = (
-    'actions: "allocate, backfill, preempt"\ntiers:\n- plugins: [{name: gang}, {name: priority}]\n'
-)
+CONF = """
+actions: "allocate, backfill, preempt"
+tiers:
+- plugins: [{name: gang}, {name: priority}, {name: predicates}]
+"""
 
 
 def decided(world, *, hard):
@@ -31,6 +33,14 @@ def test_other_nodes_are_never_or_last_taken(hard, nodes):
 def test_pods_that_ask_for_nothing_keep_to_the_shard(hard):
     world = Cluster(CONF).node("n1").node("n2").group("g").pod("g-0", "g")
     assert binds_of(decided(world, hard=hard)) == {"g-0": "n2"}
+
+
+def test_pods_that_ask_for_nothing_overflow_a_soft_shard():
+    world = Cluster(CONF).node("n1", pods="5").node("n2", pods="1").group("g", min_member=3)
+    for number in range(3):
+        world.pod(f"g-{number}", "g")
+    binds = binds_of(decided(world, hard=False))
+    assert sorted(binds.values()) == ["n1", "n1", "n2"]
 
 
 @pytest.mark.parametrize("hard", [True, False])

@@ -10,6 +10,7 @@ from typing import Any
 
 from services.scheduler.engine.records import Job, Task
 from services.scheduler.engine.session import Session
+from services.scheduler.engine.subjobs import Seat
 from services.scheduler.policy.actions.queues import by_queue
 from shared.model.status import TaskStatus
 
@@ -25,14 +26,25 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:  # noqa: AR
                 session.withdraw(job, task)
     for job in _in_order(session):
         for run in _runs(sorted(_wanting(job), key=session.hooks.task_key)):
-            columns = session.choose(run[0].shape, len(run), waiting=False)
-            if columns:
-                session.place(job, run[: len(columns)], columns, waiting=False)
-                if session.hooks.missing(job) == 0:
-                    session.dispatch(job)
-            if len(columns) < len(run):
-                failure = session.fail(job, run[len(columns) :])
+            left = _place(session, job, run)
+            if left:
+                failure = session.fail(job, left)
                 session.explain(job, "predicate", failure.text(), failure)
+
+
+def _place(session: Session, job: Job, run: list[Task]) -> list[Task]:
+    """Place equal tasks as far as nodes take them; return the others."""
+    sub = job.division.sub_of(job, run[0]) if job.division else None
+    while run:
+        seat = Seat(job, sub)
+        columns = session.choose(run[0].shape, len(run), waiting=False, seat=seat)
+        if not columns:
+            break
+        placed, run = run[: len(columns)], run[len(columns) :]
+        session.place(job, placed, columns, waiting=False)
+        if session.hooks.missing(job) == 0:
+            session.dispatch(job)
+    return run
 
 
 def _in_order(session: Session) -> Iterator[Job]:
