@@ -21,7 +21,7 @@ from services.scheduler.engine.plan import Plan
 from services.scheduler.engine.replica import Replica
 from services.scheduler.engine.session import Session
 from services.scheduler.policy.arguments import BadArgument
-from services.scheduler.policy.catalog import ACTIONS, PLUGINS
+from services.scheduler.policy.catalog import ACTIONS, ARGUMENTS, PLUGINS
 
 
 def configure(text: str = DEFAULT_TEXT) -> SchedulerConfig:
@@ -33,6 +33,11 @@ def configure(text: str = DEFAULT_TEXT) -> SchedulerConfig:
                 PLUGINS[option.name](option.arguments)
             except BadArgument as error:
                 raise BadConfig(f"tiers[{number}], plugin {option.name}: {error}") from error
+    for action, read in ARGUMENTS.items():
+        try:
+            read(config.arguments.get(action, {}))
+        except BadArgument as error:
+            raise BadConfig(f"configurations, action {action}: {error}") from error
     return config
 
 

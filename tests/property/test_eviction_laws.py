@@ -169,3 +169,35 @@ def test_cycles_come_to_rest_while_the_victims_are_on_their_way(world: Cluster):
     for _ in range(6):
         plan = world.step()
     assert (plan.binds, plan.evictions, plan.podgroups) == ((), (), ())
+
+
+residents = st.lists(st.tuples(amounts, st.integers(0, 3)), min_size=1, max_size=6)
+
+
+@settings(max_examples=150, deadline=None)
+@given(residents, st.integers(1, 12), names(["preempt", "reclaim"]))
+def test_with_spare_victims_each_victim_is_needed(
+    there: list[tuple[int, int]], wanted: int, action: str
+):
+    """Were any one of them to stay, the taker would not fit (law of `spareVictims`)."""
+    conf = f"""
+actions: "allocate, {action}"
+tiers:
+- plugins: [{{name: priority}}]
+- plugins: [{{name: predicates}}, {{name: proportion, enabledAllocatable: false}}]
+configurations:
+- {{name: {action}, arguments: {{spareVictims: true}}}}
+"""
+    cpu = max(wanted, sum(size for size, _ in there))
+    world = Cluster(conf, queue=False).node("n0", cpu=str(cpu)).queue("a").queue("b", weight=50)
+    world.put(kinds.PRIORITYCLASS, {"metadata": {"name": "high", "uid": "high"}, "value": 9})
+    world.group("j", queue="a", min_member=0, phase="Running")
+    for index, (size, priority) in enumerate(there):
+        world.pod(f"j-{index}", "j", cpu=str(size), node="n0", priority=priority)
+    queue = "a" if action == "preempt" else "b"
+    world.group("t", queue=queue, priorityClassName="high").pod("t-0", "t", cpu=str(wanted))
+    plan = world.decide()
+    sizes = {f"ns/j-{index}": size for index, (size, _) in enumerate(there)}
+    left = cpu - sum(sizes.values()) + sum(sizes[e.pod] for e in plan.evictions) - wanted
+    assert left >= 0 or not plan.evictions
+    assert all(sizes[e.pod] > left for e in plan.evictions)

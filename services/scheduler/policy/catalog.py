@@ -13,6 +13,7 @@ from services.scheduler.policy.actions import (
     reclaim,
     shuffle,
 )
+from services.scheduler.policy.actions.topology_aware import Options
 from services.scheduler.policy.plugins.binpack import Binpack
 from services.scheduler.policy.plugins.capacity import Capacity
 from services.scheduler.policy.plugins.cdp import Cdp
@@ -45,6 +46,12 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "reclaim": reclaim.execute,
     "shuffle": shuffle.execute,
 }
+
+ARGUMENTS: Final[Mapping[str, Callable[[Mapping[str, Any]], object]]] = {
+    "preempt": Options.read,
+    "reclaim": reclaim.spares,
+}
+"""What reads the arguments of an action, to be tried when a configuration is loaded."""
 
 PLUGINS: Final[Mapping[str, Callable[[Arguments], Any]]] = {
     "priority": Priority,

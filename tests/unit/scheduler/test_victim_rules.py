@@ -5,6 +5,7 @@ import math
 import pytest
 
 from pumice.plugins import EvictionContext, EvictionKind
+from services.scheduler.config import BadConfig
 from services.scheduler.engine.hooks import victims
 from services.scheduler.engine.records import Task
 from services.scheduler.engine.victims import duration_s
@@ -290,3 +291,48 @@ def test_durations_are_read_as_go_writes_them(text, seconds):
 @pytest.mark.parametrize("text", ["", "1", "5 m", "1d", "m"], ids=str)
 def test_what_is_no_duration_protects_nothing(text):
     assert duration_s(text) is None
+
+
+# --- spareVictims ------------------------------------------------------------------------------
+
+
+def uneven(action: str, *, spare: bool) -> Cluster:
+    """A node with a small and a large pod, and one that wants more than the small one leaves."""
+    conf = f"""
+actions: "allocate, {action}"
+tiers:
+- plugins: [{{name: priority}}]
+- plugins: [{{name: predicates}}, {{name: proportion, enabledAllocatable: false}}]
+configurations:
+- name: {action}
+  arguments: {{spareVictims: {str(spare).lower()}}}
+"""
+    cluster = Cluster(conf, queue=False).node("n1", cpu="8").queue("a").queue("b", weight=9)
+    cluster.put(kinds.PRIORITYCLASS, {"metadata": {"name": "p", "uid": "p"}, "value": 7})
+    cluster.group("j", queue="a", min_member=0, phase="Running")
+    cluster.pod("j-0", "j", cpu="2", node="n1", priority=1)
+    cluster.pod("j-1", "j", cpu="6", node="n1", priority=2)
+    queue = "a" if action == "preempt" else "b"
+    cluster.group("taker", queue=queue, min_member=1, priorityClassName="p")
+    return cluster.pod("taker-0", "taker", cpu="5")
+
+
+@pytest.mark.parametrize("action", ["preempt", "reclaim"])
+def test_volcano_evicts_whoever_came_first_though_the_next_one_alone_would_do(action):
+    plan = uneven(action, spare=False).decide()
+    assert evictions_of(plan) == {"j-0": "taker-0", "j-1": "taker-0"}
+
+
+@pytest.mark.parametrize("action", ["preempt", "reclaim"])
+def test_with_spare_victims_nobody_goes_who_need_not(action):
+    assert evictions_of(uneven(action, spare=True).decide()) == {"j-1": "taker-0"}
+
+
+@pytest.mark.parametrize("action", ["preempt", "reclaim"])
+def test_an_action_argument_of_the_wrong_kind_is_refused_with_its_place_k07(action):
+    conf = (
+        f'actions: "{action}"\ntiers: []\n'
+        f"configurations: [{{name: {action}, arguments: {{spareVictims: often}}}}]\n"
+    )
+    with pytest.raises(BadConfig, match=f"action {action}: spareVictims"):
+        Cluster(conf)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pumice.plugins import BoolArray, IntArray
+from services.scheduler.engine.evicting import Evicted
 from services.scheduler.engine.points import OrderKey
 from services.scheduler.engine.records import NOWHERE, Job, Queue, Task
 from services.scheduler.engine.session import Session
@@ -197,6 +198,21 @@ def fits_waiting(session: Session, queue: Queue, task: Task, column: int) -> boo
         and room_after(session, task.shape, column, ())
         and session.candidates(task.shape).admits(column)
     )
+
+
+def reprieve(
+    session: Session, evicted: Sequence[Evicted], fits: Callable[[], bool]
+) -> list[Evicted]:
+    """Let those stay, most important first, without whom the taker fits all the same.
+
+    `evicted` is in the order in which they went; returns those who had to go again.
+    """
+    gone = []
+    for change in reversed(evicted):
+        session.reprieve(change)
+        if not fits():
+            gone.append(session.evict(change.task, reason=change.reason, taker=change.taker))
+    return gone
 
 
 def may_ask(session: Session, task: Task) -> bool:

@@ -16,6 +16,7 @@ from services.scheduler.policy.actions.evictions import (
     Orders,
     fits_waiting,
     may_ask,
+    reprieve,
     residents,
     room_after,
     starving_jobs,
@@ -144,9 +145,14 @@ class _Preemptor:
             return False
         with session.trial() as keep:
             heap = self._orders.victims(victims, task)
+            evicted = []
             while not (fits := fits_waiting(session, self._queue, task, column)) and heap:
-                session.evict(heap.pop(), reason=_REASON, taker=task)
+                evicted.append(session.evict(heap.pop(), reason=_REASON, taker=task))
             if fits:
+                if self._options.spare:
+                    reprieve(
+                        session, evicted, lambda: fits_waiting(session, self._queue, task, column)
+                    )
                 session.place(self._job, [task], [column], waiting=True)
                 keep()
         return fits

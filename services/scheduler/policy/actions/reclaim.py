@@ -16,21 +16,25 @@ from services.scheduler.policy.actions.evictions import (
     Hopeless,
     Likeness,
     Orders,
+    reprieve,
     residents,
     room_after,
     starving_jobs,
     wanting,
 )
+from services.scheduler.policy.arguments import boolean
 from shared.model.status import TaskStatus
 
 _REASON = "reclaim"
 
 
-def execute(session: Session, arguments: Mapping[str, Any]) -> None:  # noqa: ARG001 - see below
+def execute(session: Session, arguments: Mapping[str, Any]) -> None:
     """Evict from other queues for starving jobs, best queue and job first.
 
+    With our own `spareVictims` (default false) victims who turn out not to be needed stay.
     `predicateErrorCacheEnable` (K07) changes no decision: refusals for good stay refusals.
     """
+    spare = spares(arguments)
     orders = Orders(session)
     hopeless = Hopeless(session)
     by_queue: dict[str, list[Job]] = {}
@@ -43,13 +47,21 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:  # noqa: AR
             continue
         jobs = orders.jobs(by_queue[queue.name])
         while jobs:
-            _Reclaimer(session, orders, queue, jobs.pop()).run(hopeless)
+            _Reclaimer(session, orders, queue, jobs.pop(), spare=spare).run(hopeless)
+
+
+def spares(arguments: Mapping[str, Any]) -> bool:
+    """Return the argument `spareVictims`. Raises `BadArgument`."""
+    return boolean(arguments, "spareVictims", default=False)
 
 
 class _Reclaimer:
     """One starving job."""
 
-    def __init__(self, session: Session, orders: Orders, queue: Queue, job: Job) -> None:
+    def __init__(
+        self, session: Session, orders: Orders, queue: Queue, job: Job, *, spare: bool
+    ) -> None:
+        self._spare = spare
         self._session = session
         self._orders = orders
         self._queue = queue
@@ -113,7 +125,10 @@ class _Reclaimer:
         if not room_after(session, shape, column, victims):
             return False
         heap = self._orders.victims(victims, task)
+        evicted = []
         while heap and not room_after(session, shape, column, ()):
-            session.evict(heap.pop(), reason=_REASON, taker=task)
+            evicted.append(session.evict(heap.pop(), reason=_REASON, taker=task))
+        if self._spare:
+            reprieve(session, evicted, lambda: room_after(session, shape, column, ()))
         session.place(self._job, [task], [column], waiting=True)
         return True

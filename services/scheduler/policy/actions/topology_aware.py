@@ -13,6 +13,7 @@ from services.scheduler.engine.session import Session
 from services.scheduler.policy.actions.evictions import (
     Orders,
     fits_waiting,
+    reprieve,
     residents,
     room_after,
 )
@@ -25,6 +26,8 @@ _LIFT = 2**31
 class Options(NamedTuple):
     """Arguments of the action (K07)."""
 
+    spare: bool
+    """Our own `spareVictims` (default false): victims who turn out not to be needed stay."""
     enabled: bool
     minimum_percent: int
     minimum: int
@@ -34,6 +37,7 @@ class Options(NamedTuple):
     def read(cls, arguments: Mapping[str, Any]) -> Self:
         """Return the options. `topologyAwarePreemptWorkerNum` is read by nobody: one thread."""
         return cls(
+            spare=boolean(arguments, "spareVictims", default=False),
             enabled=boolean(arguments, "enableTopologyAwarePreemption", default=False),
             minimum_percent=integer(arguments, "minCandidateNodesPercentage", 10),
             minimum=integer(arguments, "minCandidateNodesAbsolute", 1),
@@ -87,7 +91,10 @@ class Search(NamedTuple):
         return min(choices, key=lambda choice: (*choice.loss(), choice.column), default=None)
 
     def _on_node(self, column: int) -> list[Task]:
-        """Return the fewest victims on a node, none when it cannot be cleared."""
+        """Return the fewest victims on a node, none when it cannot be cleared.
+
+        ⚠ At least one has to go: a node that is free as it is is not preemption's business.
+        """
         session, task = self.session, self.task
         candidates = residents(session, column, self.may_go)
         proposed = session.hooks.preemption_victims(task, candidates)
@@ -102,20 +109,7 @@ class Search(NamedTuple):
                     break
             if not evicted or not session.candidates(task.shape).admits(column):
                 return []
-            return self._reprieve(column, evicted)
-
-    def _reprieve(self, column: int, evicted: list[Evicted]) -> list[Task]:
-        """Let those stay, most important first, without whom the task fits; return the others.
-
-        ⚠ At least one has to go: a node that is free as it is is not preemption's business.
-        """
-        victims = []
-        for change in reversed(evicted):
-            self.session.reprieve(change)
-            if not self._fits(column):
-                self.session.evict(change.task, reason="trial", taker=self.task)
-                victims.append(change.task)
-        return victims
+            return [e.task for e in reprieve(session, evicted, lambda: self._fits(column))]
 
     def _fits(self, column: int) -> bool:
         return fits_waiting(self.session, self.queue, self.task, column)
