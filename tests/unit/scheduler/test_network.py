@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from services.scheduler.decide import run_actions
+from services.scheduler.decide import conclude, run_actions
 from services.scheduler.engine.network import TOP
 from services.scheduler.engine.subjobs import match_values, subjob_id
 from services.scheduler.policy import network_scores as scores
@@ -153,6 +153,28 @@ def test_preempt_evicts_for_no_job_with_a_topology_a05(topology, victims):
     assert len(world.decide().evictions) == victims
 
 
+@pytest.mark.parametrize(
+    ("nominated", "honoured"),
+    [("s1-n2", True), ("s0-n1", False), ("", False)],
+    ids=["within", "elsewhere", "nowhere"],
+)
+def test_a_subgroup_goes_to_the_nodes_that_were_cleared_for_it_a08(nominated, honoured):
+    """A nomination that cannot be honoured wholly is none."""
+    world = two_racks().group("g", min_member=2, networkTopology=HARD)
+    for number in range(2):
+        world.pod(f"g-{number}", "g", cpu="1", status={"nominatedNodeName": nominated})
+    session = world.session()
+    try:
+        session.network.nominated["ns/g"] = "s1"
+        run_actions(session, world.config)
+        binds = binds_of(conclude(session))
+        assert session.network.nominated == {}
+    finally:
+        session.close()
+    assert len({node.split("-")[0] for node in binds.values()}) == 1
+    assert (list(binds.values()) == ["s1-n2", "s1-n2"]) is honoured
+
+
 # --- subgroups -------------------------------------------------------------------------------
 
 
@@ -251,3 +273,12 @@ def test_the_gradient_stays_within_the_widest_hypernode_that_a_job_may_span_pl17
     assert scores.gradient(forest, "s0", 2, "s1", anything) == [["s0"]]
     assert scores.gradient(forest, "s0", 1, "s1", anything) == []
     assert scores.gradient(forest, TOP, 0, "s1", anything) == []
+
+
+def test_a_subgroup_that_failed_is_not_looked_at_again_in_the_session_a02():
+    """The other one is placed, task by task beyond its size."""
+    policy = {**BY_TASK, "subGroupSize": 2, "networkTopology": HARD}
+    world = two_racks().group("g", min_member=2, subGroupPolicy=[policy])
+    for number, (part, cpu) in enumerate([("0", "3"), ("0", "3"), ("1", "1"), ("1", "1")]):
+        world.pod(f"g-{number}", "g", cpu=cpu, metadata={"labels": {"part": part}})
+    assert sorted(binds_of(world.decide())) == ["g-2", "g-3"]

@@ -165,6 +165,7 @@ class GroupedTurn:
             sub = self._subs[name]
             score = _SubTry(session, self._queue, self._job, sub).run(place, left[name])
             if score is None:
+                del left[name]  # it is not looked at again in this session
                 continue
             total += score
             places[name] = session.network.allocated(self._job, sub)
