@@ -100,6 +100,7 @@ class Admin:
         Raises LocalError with the server's words when it refuses one.
         """
         names: list[str] = []
+        collections: list[str] = []
         for manifest in manifests:
             name = manifest["metadata"]["name"]
             answer = await self.request(
@@ -112,8 +113,11 @@ class Admin:
             if not answer.ok:
                 raise LocalError(f"the API server refuses the CRD {name}: {answer.words()}")
             names.append(name)
+            collections += [_collection(manifest, v["name"]) for v in _served(manifest)]
         for name in names:
             await self._established(name)
+        for collection in collections:
+            await self._listed(collection)
         return names
 
     async def _established(self, name: str) -> None:
@@ -123,6 +127,14 @@ class Admin:
                 conditions = (crd.get("status") or {}).get("conditions") or []
                 states = {c["type"]: c["status"] for c in conditions}
                 if states.get("Established") == "True":
+                    return
+                await asyncio.sleep(0.05)
+
+    async def _listed(self, collection: str) -> None:
+        """Wait until a new kind's first list is answered; until then each one gets a 429."""
+        async with asyncio.timeout(_REQUEST_S):
+            while True:
+                if (await self.request("GET", collection, params={"limit": "1"})).ok:
                     return
                 await asyncio.sleep(0.05)
 
@@ -168,6 +180,15 @@ async def session(url: str, *, ca: Path, client: Pair) -> AsyncIterator[Admin]:
         timeout=aiohttp.ClientTimeout(total=_REQUEST_S),
     ) as opened:
         yield Admin(opened)
+
+
+def _served(manifest: dict[str, Any]) -> list[dict[str, Any]]:
+    return [version for version in manifest["spec"]["versions"] if version["served"]]
+
+
+def _collection(manifest: dict[str, Any], version: str) -> str:
+    spec = manifest["spec"]
+    return f"/apis/{spec['group']}/{version}/{spec['names']['plural']}"
 
 
 def _node(shape: NodeShape, number: int) -> dict[str, object]:
