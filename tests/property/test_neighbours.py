@@ -208,3 +208,32 @@ def test_sums_kept_up_equal_sums_from_scratch(*, steps):
     for body in sorted(last.values(), key=lambda each: each["metadata"]["name"], reverse=True):
         afresh.put(kinds.POD, body)
     assert sums(world.replica) == sums(afresh.replica)
+
+
+@given(
+    there=st.lists(st.tuples(st.integers(0, 3), pods), max_size=8), gone=st.sets(st.integers(0, 7))
+)
+@settings(max_examples=60, deadline=None)
+def test_forgetting_what_nobody_asks_for_any_more_changes_no_sum(*, there, gone):
+    world = Cluster(CONF)
+    for number in range(3):
+        world.node(f"n{number}", labels={"zone": "ab"[number % 2]})
+    kept = []
+    for number, (node, pod) in enumerate(there):
+        body = document(f"p{number}", pod | {"namespace": "ns"}, f"n{node}" if node < 3 else "")
+        world.put(kinds.POD, body)
+        kept.append(body)
+    for number in sorted(gone & set(range(len(kept)))):
+        world.delete(kinds.POD, f"ns/p{number}", f"uid-p{number}")
+    world.replica.nodes.peers._enough = 0
+    world.replica.shapes._enough = 0
+    world.replica.tidy()
+    afresh = Cluster(CONF)
+    for number, body in enumerate(kept):
+        if number not in gone:
+            afresh.put(kinds.POD, body)
+    assert sums(world.replica) == sums(afresh.replica)
+    assert len(world.replica.nodes.peers._queries) == len(afresh.replica.nodes.peers._queries)
+    assert {t.key: str(t.shape.locality.states_terms) for t in world.replica.tasks()} == {
+        t.key: str(t.shape.locality.states_terms) for t in afresh.replica.tasks()
+    }

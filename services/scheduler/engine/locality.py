@@ -52,6 +52,30 @@ class Locality(NamedTuple):
     hard: tuple[Even, ...] = ()
     soft: tuple[Even, ...] = ()
 
+    def stated(self) -> set[int]:
+        """Return the queries of its own terms."""
+        parts: list[Near | Even]
+        parts = [*self.beside, *self.apart, *self.leaning, *self.hard, *self.soft]
+        return {part.query for part in parts}
+
+    def renumbered(self, numbers: Mapping[int, int], matched: tuple[int, ...]) -> "Locality":
+        """Return the same terms with other numbers of queries."""
+
+        def nears(terms: tuple[Near, ...]) -> tuple[Near, ...]:
+            return tuple(term._replace(query=numbers[term.query]) for term in terms)
+
+        def evens(terms: tuple[Even, ...]) -> tuple[Even, ...]:
+            return tuple(term._replace(query=numbers[term.query]) for term in terms)
+
+        return Locality(
+            matched=matched,
+            beside=nears(self.beside),
+            apart=nears(self.apart),
+            leaning=nears(self.leaning),
+            hard=evens(self.hard),
+            soft=evens(self.soft),
+        )
+
     @property
     def states_terms(self) -> bool:
         """Whether the pod itself asks for something."""

@@ -160,6 +160,10 @@ class Nodes:
         record = self._by_name.get(name)
         return iter([held.task for held in record.held.values()] if record else [])
 
+    def held_shapes(self) -> list[TaskClass]:
+        """Return the classes by which pods were counted in."""
+        return [held.shape for record in self._by_name.values() for held in record.held.values()]
+
     def count(self) -> int:
         """Return the number of nodes that have an object."""
         return int(self.ledger.alive[: self.ledger.size].sum())

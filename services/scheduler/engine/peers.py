@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from services.scheduler.engine.records import Task
     from services.scheduler.engine.shapes import TaskClass
 
+_ENOUGH = 1024
 _NOTHING: Mapping[str, str] = {}
 
 
@@ -66,6 +67,7 @@ class Peers:
         self._tasks: dict[str, Task] = {}
         self._namespaces: dict[str, Mapping[str, str]] = {}
         self._namespaces_matter = False
+        self._enough = _ENOUGH
         self._open: list[Tally] = []
         self.counts: list[Tally] = []
         """Per query, pods on nodes."""
@@ -82,15 +84,19 @@ class Peers:
         terms = NOWHERE_SPECIAL
         if states_terms(pod.spec):
             terms = terms_of(pod.spec, meta.namespace, meta.labels, self._number)
-            for sums, nears in ((self.shunning, terms.apart), (self.leaning, terms.leaning)):
-                for near in nears:
-                    sums.setdefault(near.query, {}).setdefault(near.key, self._tally())
+            self._provide(terms)
         if not self._queries:
             return terms
         key = self._key(meta.namespace, meta.labels)
         kin = self._kin.get(key)
         matched = kin.matched if kin else self._matching(meta.namespace, meta.labels)
         return terms._replace(matched=matched)
+
+    def _provide(self, terms: Locality) -> None:
+        """Have sums ready for those who state these terms."""
+        for sums, nears in ((self.shunning, terms.apart), (self.leaning, terms.leaning)):
+            for near in nears:
+                sums.setdefault(near.query, {}).setdefault(near.key, self._tally())
 
     def join(self, task: "Task") -> None:
         """Take a task up, on a node or not."""
@@ -192,6 +198,34 @@ class Peers:
                 self.count(task, -1)
             task.shape = self._reclass(task.shape, task.shape.locality._replace(matched=matched))
             if on_node:
+                self.count(task, 1)
+
+    def tidy(self) -> None:
+        """Forget queries that no task states any more, when there may be many of them.
+
+        Between sessions only: what is left is numbered anew and everything is counted again.
+        """
+        if len(self._queries) <= self._enough:
+            return
+        tasks = list(self._tasks.values())
+        stated = sorted({number for task in tasks for number in task.shape.locality.stated()})
+        self._enough = max(_ENOUGH, 2 * len(stated))
+        queries = [self._queries[number] for number in stated]
+        for kept in (self._queries, self._anywhere, self._keys, self.counts, self._open):
+            kept.clear()
+        for index in (self._numbers, self._by_pair, self._kin, self._kin_by_pair, self._tasks):
+            index.clear()
+        self.shunning.clear()
+        self.leaning.clear()
+        self._namespaces_matter = False
+        numbers = {old: self._take_up(query) for old, query in zip(stated, queries, strict=True)}
+        for task in tasks:
+            matched = self._kin_of(task).matched if queries else ()
+            locality = task.shape.locality.renumbered(numbers, matched)
+            self._provide(locality)
+            task.shape = self._reclass(task.shape, locality)
+            self.join(task)
+            if task.node and not TERMINAL[task.status]:
                 self.count(task, 1)
 
     # --- namespaces --------------------------------------------------------------------------

@@ -274,6 +274,13 @@ class Replica:
                 queue.said_allocated = allocated.allocated
         self.jobs.unjudged = {}
 
+    def tidy(self) -> None:
+        """Forget classes and queries of pods that are gone; between sessions, seldom anything."""
+        self.nodes.peers.tidy()
+        if self.shapes.are_many:
+            used = [task.shape for task in self._tasks.values()]
+            self.shapes.retain([*used, *self.nodes.held_shapes()])
+
     # --- questions ---------------------------------------------------------------------------
 
     def task(self, uid: str) -> Task | None:

@@ -315,6 +315,7 @@ class Session:
         """Put the replica back as it was."""
         self.journal.undo_to(0, final=True)
         self.replica.nodes.peers.forget_tables()
+        self.replica.tidy()
 
     def spread(self, columns: list[int]) -> tuple[IntArray, IntArray]:
         """Return distinct columns and how often each occurs."""

@@ -5,7 +5,7 @@ class, not once per pod. Owned by the replica; plugins see a class through `pumi
 """
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -24,6 +24,7 @@ from shared.model.requests import pod_request, resize_is_infeasible, scoring_req
 from shared.model.resources import Resource
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
+_ENOUGH: Final = 4096
 _NO_LABELS: Final[Mapping[str, str]] = {}
 _NO_TRAITS: Final[Mapping[str, str]] = {}
 
@@ -84,14 +85,20 @@ class Shapes:
     def __init__(self, dimensions: Dimensions) -> None:
         self._dimensions = dimensions
         self._by_content: dict[tuple[bytes, Locality], TaskClass] = {}
+        self._given = 0
+        """Numbers given out; none is given twice, whatever is forgotten."""
+        self._enough = _ENOUGH
+
+    def _next(self) -> int:
+        self._given += 1
+        return self._given - 1
 
     def of(self, pod: Pod, locality: Locality = NOWHERE_SPECIAL) -> TaskClass:
         """Return the class of a pod. Raises `BadQuantity` when it states an impossible amount."""
         content = _ENCODER.encode(_content(pod))
         found = self._by_content.get((content, locality))
         if found is None:
-            number = len(self._by_content)
-            found = TaskClass(number, pod, self._dimensions, content, locality)
+            found = TaskClass(self._next(), pod, self._dimensions, content, locality)
             self._by_content[content, locality] = found
         return found
 
@@ -100,7 +107,7 @@ class Shapes:
         found = self._by_content.get((shape.content, locality))
         if found is None:
             found = copy.copy(shape)
-            found.id = len(self._by_content)
+            found.id = self._next()
             found.locality = locality
             self._by_content[shape.content, locality] = found
         return found
@@ -111,11 +118,22 @@ class Shapes:
         found = self._by_content.get((content, shape.locality))
         if found is None:
             found = copy.copy(shape)
-            found.id = len(self._by_content)
+            found.id = self._next()
             found.content = content
             found.traits = traits
             self._by_content[content, shape.locality] = found
         return found
+
+    @property
+    def are_many(self) -> bool:
+        """Whether there are so many that looking for those out of use pays."""
+        return len(self._by_content) > self._enough
+
+    def retain(self, used: Iterable[TaskClass]) -> None:
+        """Forget the classes that nothing uses; pods like theirs get new ones."""
+        numbers = {shape.id for shape in used}
+        self._by_content = {k: s for k, s in self._by_content.items() if s.id in numbers}
+        self._enough = max(_ENOUGH, 2 * len(self._by_content))
 
     def all(self) -> list[TaskClass]:
         """Return all classes in the order of their numbers."""
