@@ -1,0 +1,58 @@
+"""A control plane with two nodes of its own, and all services; the scheduler preempts."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from pumice.local import parts
+from pumice.local.control_plane import ControlPlane, Options
+from tests.support import world
+from tests.support.api import Api, connect
+from tests.support.fleet import Fleet, fleet
+
+CRDS = Path(__file__).parents[3] / "k8s" / "crds"
+PREEMPTING = """
+actions: "enqueue, allocate, preempt, backfill"
+tiers:
+- plugins: [{name: priority}, {name: gang}, {name: conformance}]
+- plugins: [{name: predicates}, {name: proportion}, {name: nodeorder}]
+"""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def plane(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ControlPlane]:
+    """A real API server with two nodes of four CPUs and two priority classes."""
+    options = Options(directory=tmp_path_factory.mktemp("preempting"))
+    async with ControlPlane(options, parts.require()) as running:
+        await running.apply_crds(CRDS)
+        async with connect(running.kubeconfig) as api:
+            await world.add_nodes(api, 2, cpu="4")
+            for name, value in (("unimportant", 10), ("important", 1000)):
+                body = {
+                    "apiVersion": "scheduling.k8s.io/v1",
+                    "kind": "PriorityClass",
+                    "metadata": {"name": name},
+                    "value": value,
+                }
+                await api.create("priorityclasses", body)
+        yield running
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def api(plane: ControlPlane) -> AsyncIterator[Api]:
+    """A client of the API server."""
+    async with connect(plane.kubeconfig) as client:
+        yield client
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def services(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Fleet]:
+    """The four services; the scheduler preempts."""
+    conf = tmp_path / "volcano-scheduler.conf"
+    conf.write_text(PREEMPTING)
+    async with fleet(plane, tmp_path) as running:
+        await running.start("scheduler", wait=False, scheduler_conf=str(conf))
+        await running.start_all("cache", "binder", "controller")
+        yield running
