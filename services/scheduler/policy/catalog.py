@@ -29,9 +29,11 @@ from services.scheduler.policy.plugins.pdb import Pdb
 from services.scheduler.policy.plugins.predicates import Predicates
 from services.scheduler.policy.plugins.priority import Priority
 from services.scheduler.policy.plugins.proportion import Proportion
+from services.scheduler.policy.plugins.rescheduling import Rescheduling
 from services.scheduler.policy.plugins.resource_strategy_fit import ResourceStrategyFit
 from services.scheduler.policy.plugins.resourcequota import ResourceQuota
 from services.scheduler.policy.plugins.sla import Sla
+from services.scheduler.policy.plugins.task_topology import TaskTopology
 from services.scheduler.policy.plugins.tdm import Tdm
 from services.scheduler.policy.plugins.usage import Usage
 
@@ -67,6 +69,8 @@ PLUGINS: Final[Mapping[str, Callable[[Arguments], Any]]] = {
     "nodegroup": NodeGroup,
     "tdm": Tdm,
     "usage": Usage,
+    "task-topology": TaskTopology,
+    "rescheduling": Rescheduling,
     "resource-strategy-fit": ResourceStrategyFit,
     "sla": Sla,
     "resourcequota": ResourceQuota,

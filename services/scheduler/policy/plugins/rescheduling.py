@@ -1,0 +1,112 @@
+"""rescheduling (PL22): from time to time, move pods off hot nodes while cold ones have room.
+
+The one strategy is `lowNodeUtilization`: nodes whose measured load is below `thresholds` in every
+resource are cold, nodes above `targetThresholds` in one are hot. Hot nodes lose pods, the least
+important first, until they are below the target or the cold nodes' room is used up exactly.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from pumice.plugins import Arguments, BoolArray, FloatArray, Hooks, IntArray
+from services.scheduler.engine.dimensions import CPU_DIM, MEMORY_DIM
+from services.scheduler.engine.records import Task
+from services.scheduler.engine.session import Session
+from services.scheduler.engine.victims import duration_s
+from services.scheduler.policy.arguments import BadArgument, number
+
+_STRATEGY: Final = "lowNodeUtilization"
+_INTERVAL_S: Final = 300.0
+_FULL: Final = 100.0
+_RESOURCES: Final = ("cpu", "memory")
+
+
+class Rescheduling:
+    """Moves load from hot nodes to cold ones."""
+
+    name = "rescheduling"
+
+    def __init__(self, arguments: Arguments) -> None:
+        """Take `interval` and `strategies`; `metricsPeriod` is the metrics source's affair."""
+        interval = duration_s(str(arguments.get("interval", "")))
+        self._interval_s = _INTERVAL_S if interval is None else interval
+        strategies = arguments.get("strategies") or [{"name": _STRATEGY}]
+        if not isinstance(strategies, Sequence) or isinstance(strategies, str):
+            raise BadArgument("strategies: a list of {name, params} is expected")
+        self._limits: tuple[FloatArray, FloatArray] | None = None
+        for strategy in strategies:
+            if strategy.get("name") == _STRATEGY:
+                params = strategy.get("params") or {}
+                self._limits = (
+                    _percent(params, "thresholds"),
+                    _percent(params, "targetThresholds"),
+                )
+
+    def contribute(self, hooks: Hooks, cluster: Session) -> None:
+        """Name victims when the interval is over; the clock starts with the first cycle."""
+        memory, now = cluster.replica.memory, cluster.now
+        if now - memory.setdefault(self.name, now) <= self._interval_s:
+            return
+        memory[self.name] = now
+        if self._limits is not None:
+            low, target = self._limits
+            hooks.victim_tasks(lambda tasks: _victims(cluster, tasks, low, target))
+
+
+def _victims(
+    cluster: Session, tasks: Sequence[Task], low: FloatArray, target: FloatArray
+) -> list[Task]:
+    nodes = cluster.replica.nodes
+    size = nodes.ledger.size
+    alive = nodes.ledger.alive[:size]
+    load = cluster.replica.usage.table(nodes.attributes.names)[:2, :size]
+    have = nodes.ledger.allocatable[[CPU_DIM, MEMORY_DIM], :size]
+    cold, hot = sides(load, low, target, alive & ~nodes.attributes.unschedulable()[:size])
+    hot &= alive
+    if not cold.any() or not hot.any() or cold.sum() == alive.sum():
+        return []
+    room = _room(load[:, cold], have[:, cold], target)
+    by_node: dict[str, list[Task]] = {}
+    for task in tasks:
+        by_node.setdefault(task.node, []).append(task)
+    victims = []
+    for column in sorted(np.flatnonzero(hot).tolist(), key=lambda c: (-load[:, c].sum(), c)):
+        left = load[:, column].copy()
+        for task in sorted(by_node.get(nodes.name(column), []), key=_least_important):
+            if not (left >= target).any() or (room == 0).any():
+                break
+            request = task.shape.request[[CPU_DIM, MEMORY_DIM]]
+            room = room - request
+            left -= request * 100.0 / np.maximum(have[:, column], 1)
+            victims.append(task)
+    return victims
+
+
+def sides(
+    load: FloatArray, low: FloatArray, target: FloatArray, open_nodes: BoolArray
+) -> tuple[BoolArray, BoolArray]:
+    """Return which nodes are cold and which are hot; `load` is a row of percents per resource."""
+    cold: BoolArray = (load < low[:, None]).all(axis=0) & open_nodes
+    hot: BoolArray = (load > target[:, None]).any(axis=0) & ~cold
+    return cold, hot
+
+
+def _room(load: FloatArray, have: IntArray, target: FloatArray) -> IntArray:
+    """Return what cold nodes can take together before they reach the target."""
+    wanted = (target[:, None] * have * 0.01).astype(np.int64)
+    used = (load * have * 0.01).astype(np.int64)
+    room: IntArray = (wanted - used).sum(axis=1)
+    return room
+
+
+def _least_important(task: Task) -> tuple[Any, ...]:
+    return task.pod_priority, not task.shape.best_effort, task.order()
+
+
+def _percent(params: Mapping[str, Any], key: str) -> FloatArray:
+    stated = params.get(key) or {}
+    if not isinstance(stated, Mapping):
+        raise BadArgument(f"{key}: {stated!r} is no section")
+    return np.array([number(stated, name, _FULL) for name in _RESOURCES])

@@ -1,0 +1,123 @@
+"""task-topology (PL20): tasks of roles that belong together share nodes, others keep apart.
+
+A PodGroup says so in `volcano.sh/task-topology-affinity` (`ps,worker;evaluator`), `-anti-affinity`
+and `-task-order`. Each placement shifts where the rest of its bucket should go, so that tasks of
+such jobs are placed one by one; no other job pays for it.
+"""
+
+from collections import Counter
+from typing import Any, Final
+
+import numpy as np
+
+from pumice.plugins import (
+    Arguments,
+    BoolArray,
+    FloatArray,
+    Hooks,
+    IntArray,
+    Reason,
+    WideScore,
+    WideVerdict,
+)
+from services.scheduler.engine.records import Job, Task
+from services.scheduler.engine.session import Session
+from services.scheduler.engine.shapes import TaskClass
+from services.scheduler.policy.arguments import integer
+from services.scheduler.policy.task_buckets import Bucket, Buckets, rules_of
+from shared.api import keys
+from shared.model.status import TaskStatus
+
+_TRAIT: Final = "bucket"
+_MAX: Final = 100.0
+_ANNOTATIONS: Final = frozenset(
+    {
+        keys.TASK_TOPOLOGY_AFFINITY,
+        keys.TASK_TOPOLOGY_ANTI_AFFINITY,
+        keys.TASK_TOPOLOGY_TASK_ORDER,
+    }
+)
+
+
+class TaskTopology:
+    """Buckets of tasks."""
+
+    name = "task-topology"
+
+    def __init__(self, arguments: Arguments) -> None:
+        """Take `task-topology.weight`."""
+        self._weight = integer(arguments, "task-topology.weight", 1)
+        self._jobs: dict[str, Buckets] = {}
+        self._order: dict[str, tuple[int, int]] = {}
+
+    def contribute(self, hooks: Hooks, cluster: Session) -> None:
+        """Add order and score for the jobs that state a topology; nothing without any."""
+        self._cluster = cluster
+        for job in cluster.jobs:
+            if job.by_status[TaskStatus.PENDING] and _ANNOTATIONS & job.annotations.keys():
+                rules = rules_of(job.annotations, frozenset(job.roles))
+                if rules is not None:
+                    tasks = sorted(job.tasks.values(), key=Task.order)
+                    buckets = self._jobs[job.key] = Buckets(tasks, rules)
+                    self._order.update(
+                        (uid, (-len(bucket.waiting), bucket.index))
+                        for uid, bucket in buckets.of.items()
+                    )
+        if self._jobs:
+            hooks.trait(_TRAIT, self._trait)
+            hooks.task_order(self._place)
+            hooks.wide_predicate(self._one_by_one, reasons=[Reason("never given")])
+            hooks.wide_score(self._score, weight=self._weight)
+            hooks.moved(self._moved)
+
+    def _trait(self, task: Task) -> str:
+        buckets = self._jobs.get(task.job_key)
+        bucket = buckets.of.get(task.uid) if buckets else None
+        return f"{bucket.index} {task.role} {task.job_key}" if bucket else ""
+
+    def _place(self, task: Task) -> tuple[Any, ...]:
+        """Order tasks: larger buckets first, then the roles that come first in a bucket."""
+        found = self._order.get(task.uid)
+        if found is None:
+            return (1,)
+        first, kind = self._jobs[task.job_key].rules.order[task.role]
+        return (0, *found, -first, -kind)
+
+    def _bucket(self, shape: TaskClass) -> tuple[Buckets, Bucket, str] | None:
+        index, _, rest = shape.traits.get(_TRAIT, "").partition(" ")
+        role, _, key = rest.partition(" ")
+        buckets = self._jobs.get(key)
+        return (buckets, buckets.all[int(index)], role) if buckets else None
+
+    def _one_by_one(self, shape: TaskClass) -> WideVerdict | None:
+        if self._bucket(shape) is None:
+            return None
+        size = self._cluster.ledger.size
+        return WideVerdict(lambda: np.zeros(size, dtype=np.uint8), one_by_one=True)
+
+    def _score(self, shape: TaskClass) -> WideScore | None:
+        found = self._bucket(shape)
+        if found is None:
+            return None
+        buckets, bucket, role = found
+        ledger = self._cluster.ledger
+        names = self._cluster.replica.nodes.attributes.names
+
+        def score(_: BoolArray) -> FloatArray:
+            size = ledger.size
+            room = ledger.allocatable[:, :size] - ledger.used[:, :size] + ledger.releasing[:, :size]
+            numbers = buckets.scores(bucket, role, shape.request, room, names[:size])
+            result: FloatArray = np.multiply(numbers, _MAX / max(1, buckets.largest))
+            return result
+
+        return score
+
+    def _moved(self, _: Job, shape: TaskClass, columns: IntArray, counts: IntArray) -> None:
+        found = self._bucket(shape)
+        if found is None:
+            return
+        buckets, bucket, role = found
+        for column, count in zip(columns.tolist(), counts.tolist(), strict=True):
+            name = self._cluster.replica.nodes.name(column)
+            bucket.settle(name, shape.request, count)
+            buckets.placed.setdefault(name, Counter())[role] += count
