@@ -15,6 +15,7 @@ from typing import Final
 from pumice.cli.run import settings_type
 from pumice.local.services import SERVICES
 from services.controller.jobplugins.catalogue import PLUGINS as JOB_PLUGINS
+from services.controller.jobplugins.interface import JobPlugin
 from services.scheduler.policy.catalog import ACTIONS, PLUGINS
 from shared.runtime.settings import Field, fields_of
 from shared.runtime.values import Seconds, show_seconds
@@ -47,8 +48,8 @@ def _tables() -> Iterator[tuple[str, list[str]]]:
     yield "actions", _table("action", ((n, _module_of(a), "") for n, a in ACTIONS.items()))
     plugins = ((n, _module_of(p), _arguments(p)) for n, p in PLUGINS.items())
     yield "plugins", _table("plugin", plugins, "arguments (default)")
-    jobs = ((n, _module_of(type(p)), "") for n, p in sorted(JOB_PLUGINS.items()))
-    yield "job plugins", _table("job plugin", jobs)
+    jobs = ((n, _module_of(type(p)), _taken_by(p)) for n, p in sorted(JOB_PLUGINS.items()))
+    yield "job plugins", _table("job plugin", jobs, "arguments (default)")
 
 
 def _flags(fields: Iterable[Field]) -> list[str]:
@@ -104,6 +105,16 @@ def _arguments(plugin: Callable[..., object]) -> str:
     read = [call for call in calls if getattr(call.func, "id", "") in _READERS]
     found = {_text_of(call.args[1], known): _default_of(call, known) for call in read}
     return ", ".join(f"`{name}`{default}" for name, default in sorted(found.items()))
+
+
+def _taken_by(plugin: JobPlugin) -> str:
+    """Return the arguments of a job plugin with their defaults."""
+    return ", ".join(f"`--{name}`{_shown(value)}" for name, value in sorted(plugin.flags.items()))
+
+
+def _shown(value: object) -> str:
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return f" ({text})" if text else ""
 
 
 def _text_of(name: ast.expr, known: Mapping[str, object]) -> str:

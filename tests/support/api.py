@@ -17,6 +17,7 @@ PATHS = {
     "pods": "/api/v1",
     "services": "/api/v1",
     "configmaps": "/api/v1",
+    "secrets": "/api/v1",
     "events": "/api/v1",
     "serviceaccounts": "/api/v1",
     "resourcequotas": "/api/v1",

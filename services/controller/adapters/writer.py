@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from services.controller.adapters.keypair import key_pair
 from services.controller.adapters.recorder import Recorder
 from services.controller.adapters.records import JobRecord
 from services.controller.adapters.replica import Replica, Touched
@@ -19,6 +20,7 @@ from services.controller.job.facts import pod_view
 from services.controller.job.podtemplate import owner_references
 from services.controller.job.status import INVALID_SPEC
 from services.controller.jobplugins.interface import Companion
+from services.controller.jobplugins.ssh import with_keys
 from services.controller.metrics import ControllerMetrics
 from shared.api import keys, kinds
 from shared.api.batch import Job
@@ -246,31 +248,42 @@ class Writer:
 
     async def _ensure(self, record: JobRecord, companion: Companion) -> None:
         """Create an object beside the pods, or bring the one there to what it should be."""
-        namespace = record.job.metadata.namespace
+        kind, namespace = companion.kind, record.job.metadata.namespace
+        if companion.needs_key_pair and await self._is_there(record, companion):
+            return  # keys take long to make, and those there must stay
+        content = companion.body
+        if companion.needs_key_pair:
+            content = with_keys(content, await asyncio.to_thread(key_pair))
         body = {
-            "apiVersion": companion.kind.api_version,
-            "kind": companion.kind.kind,
+            "apiVersion": kind.api_version,
+            "kind": kind.kind,
             "metadata": {
                 "name": companion.name,
                 "namespace": namespace,
                 "ownerReferences": owner_references(record.job),
             },
-            **companion.body,
+            **content,
         }
         try:
-            await self._send(
-                "create", companion.kind, self._kube.create(companion.kind, namespace, body)
-            )
+            await self._send("create", kind, self._kube.create(kind, namespace, body))
         except AlreadyExists:
-            answer = await self._send(
-                "get", companion.kind, self._kube.get(companion.kind, namespace, companion.name)
-            )
+            answer = await self._send("get", kind, self._kube.get(kind, namespace, companion.name))
         else:
             return
         meta = msgspec.json.decode(answer, type=_Headed).metadata
-        _must_be_ours(record, companion.kind, meta)
-        if not companion.keep:
-            await self._patch(record, companion.kind, companion.name, companion.body, meta.uid)
+        _must_be_ours(record, kind, meta)
+        if not (companion.keep or companion.once):
+            await self._patch(record, kind, companion.name, companion.body, meta.uid)
+
+    async def _is_there(self, record: JobRecord, companion: Companion) -> bool:
+        """Whether the object is there and the job's. Raises Rejected when it is another's."""
+        kind, namespace = companion.kind, record.job.metadata.namespace
+        try:
+            answer = await self._send("get", kind, self._kube.get(kind, namespace, companion.name))
+        except Gone:
+            return False
+        _must_be_ours(record, kind, msgspec.json.decode(answer, type=_Headed).metadata)
+        return True
 
     async def _drop_companion(self, record: JobRecord, companion: Companion) -> None:
         """Delete an object beside the pods; another's object of that name stays."""

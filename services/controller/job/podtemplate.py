@@ -31,9 +31,11 @@ class PodForge:
     def __init__(self, job: Job, task: TaskSpec, *, forwarding: bool = False) -> None:
         self._job = job
         self.task = task
-        self._plugins: Sequence[JobPlugin] = [plugin for _, plugin, _ in plugins_of(job)]
+        self._plugins: Sequence[tuple[JobPlugin, Sequence[str]]] = [
+            (plugin, arguments) for _, plugin, arguments in plugins_of(job)
+        ]
         common = _common(job, task, forwarding=forwarding)
-        for _, plugin, arguments in plugins_of(job):
+        for plugin, arguments in self._plugins:
             plugin.edit_task(common, job, task, arguments)
         self._common = msgspec.json.encode(common)
 
@@ -48,8 +50,8 @@ class PodForge:
         if task.partition_policy is not None:
             size = max(task.partition_policy.partition_size, 1)
             metadata["labels"][keys.PARTITION_ID] = str(index // size)
-        for plugin in self._plugins:
-            plugin.edit_pod(pod, job, task, index)
+        for plugin, arguments in self._plugins:
+            plugin.edit_pod(pod, job, task, index, arguments)
         return msgspec.json.encode(pod)
 
 

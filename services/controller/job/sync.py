@@ -63,7 +63,7 @@ def digest(wanted: tuple[Companion, ...]) -> int:
 
 def marks(job: Job) -> dict[str, str]:
     """Return what status.controlledResources says of a job that is alive (§2.2, J30)."""
-    made = {f"{PLUGIN_MARK}{name}": name for name, _, _ in plugins_of(job)}
+    made = {f"{PLUGIN_MARK}{name}": name for name, plugin, _ in plugins_of(job) if plugin.marked}
     made.update({f"{VOLUME_MARK}{c.name}": c.name for c in claims(job)})
     return dict(sorted(made.items()))
 

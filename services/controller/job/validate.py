@@ -146,6 +146,7 @@ def _minima(job: Job) -> Problems:
 class _EditedContainer(msgspec.Struct, rename="camel"):
     env: list[dict[str, Any]] | None = None
     volume_mounts: list[dict[str, Any]] | None = None
+    ports: list[dict[str, Any]] | None = None
 
 
 class _EditedSpec(msgspec.Struct, rename="camel"):

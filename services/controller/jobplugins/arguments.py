@@ -1,34 +1,50 @@
 """Arguments of job plugins: flags in Go's style (`--port=22`, `-port 22`, `--x`)."""
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
+_PORT_MAX: Final = 65_535
 
 
 class BadArgument(ValueError):  # noqa: N818 - reads as the fact it states
     """An argument that the plugin does not know or cannot read."""
 
 
-def parse(arguments: Sequence[str], defaults: Mapping[str, bool | str]) -> dict[str, bool | str]:
+class Port(int):
+    """The default of a flag whose value is a port (1 to 65535); any other int is above 0."""
+
+    __slots__ = ()
+
+
+Value = bool | int | str
+"""Of a flag; the type of its default says which."""
+
+
+def parse(arguments: Sequence[str], defaults: Mapping[str, Value]) -> dict[str, Value]:
     """Return the values of all flags in `defaults`; raises `BadArgument`.
 
     A flag whose default is a bool may stand alone; any other takes the next word when it has no
     `=`.
     """
-    values = dict(defaults)
+    values: dict[str, Value] = {
+        name: int(default) if isinstance(default, Port) else default
+        for name, default in defaults.items()
+    }
     words = list(arguments)
     while words:
         word = words.pop(0)
         name, equals, value = word.lstrip("-").partition("=")
         if not word.startswith("-") or name not in defaults:
-            raise BadArgument(f"{word!r} is none of {', '.join(f'--{n}' for n in defaults)}")
+            known = ", ".join(f"--{n}" for n in defaults) or "of its arguments: it has none"
+            raise BadArgument(f"{word!r} is none of {known}")
         if isinstance(defaults[name], bool):
             values[name] = _truth(name, value) if equals else True
         elif equals:
-            values[name] = value
+            values[name] = _typed(name, value, defaults[name])
         elif words:
-            values[name] = words.pop(0)
+            values[name] = _typed(name, words.pop(0), defaults[name])
         else:
             raise BadArgument(f"--{name} needs a value")
     return values
@@ -38,3 +54,14 @@ def _truth(name: str, text: str) -> bool:
     if text in TRUE or text in FALSE:
         return text in TRUE
     raise BadArgument(f"--{name}={text} is neither true nor false")
+
+
+def _typed(name: str, text: str, default: Value) -> Value:
+    if not isinstance(default, int):
+        return text
+    number = int(text) if text.isascii() and text.isdigit() else 0
+    if number < 1:
+        raise BadArgument(f"--{name}={text} is no whole number above 0")
+    if isinstance(default, Port) and number > _PORT_MAX:
+        raise BadArgument(f"--{name}={text} is no port, {_PORT_MAX} at most")
+    return number

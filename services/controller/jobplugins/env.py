@@ -2,31 +2,31 @@
 
 from collections.abc import Iterable, Sequence
 
-from services.controller.jobplugins.interface import Companion, PodBody, add, containers
+from typing_extensions import override
+
+from services.controller.jobplugins.interface import JobPlugin, PodBody, add, containers
 from shared.api.batch import Job, TaskSpec
 
 TASK_INDEX = ("VK_TASK_INDEX", "VC_TASK_INDEX")
 """The name of kube-batch's time, which examples still use, and Volcano's own."""
 
 
-class Env:
+class Env(JobPlugin):
     """See the module; takes no arguments."""
 
+    name = "env"
+
+    @override
     def problems(self, job: Job, arguments: Sequence[str]) -> Iterable[str]:
         """Return nothing: arguments are ignored, as in Volcano."""
         del job, arguments
         return ()
 
-    def companions(self, job: Job, arguments: Sequence[str]) -> Sequence[Companion]:
-        """Return nothing."""
-        del job, arguments
-        return ()
-
-    def edit_task(self, pod: PodBody, job: Job, task: TaskSpec, arguments: Sequence[str]) -> None:
-        """Leave the task as it is."""
-
-    def edit_pod(self, pod: PodBody, job: Job, task: TaskSpec, index: int) -> None:
+    @override
+    def edit_pod(
+        self, pod: PodBody, job: Job, task: TaskSpec, index: int, arguments: Sequence[str]
+    ) -> None:
         """Add the index to containers and init containers."""
-        del job, task
+        del job, task, arguments
         for container in containers(pod):
             add(container, "env", *({"name": name, "value": str(index)} for name in TASK_INDEX))

@@ -6,11 +6,12 @@ API, so that any field of any Kubernetes version can be set. `edit_task` runs on
 are made at the API server's pace).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
 import msgspec
 
+from services.controller.jobplugins.arguments import BadArgument, Value, parse
 from shared.api.batch import Job, TaskSpec
 from shared.api.kinds import Kind
 
@@ -26,26 +27,47 @@ class Companion(msgspec.Struct, frozen=True, kw_only=True):
     body: dict[str, Any]
     keep: bool = False
     """Whether it outlives the job's end (a claim does, a service does not)."""
+    once: bool = False
+    """Whether the one that is there stays as it is, whatever `body` says by now."""
+    needs_key_pair: bool = False
+    """Whether its maker adds a new SSH key pair to `body`: chance is not for pure code."""
 
 
-class JobPlugin(Protocol):
-    """One plugin; a row of `catalogue.PLUGINS`."""
+class JobPlugin:
+    """One plugin, a row of `catalogue.PLUGINS`; what a plugin does not do, it inherits."""
+
+    name: ClassVar[str]
+    """As in `spec.plugins`."""
+    flags: ClassVar[Mapping[str, Value]] = {}
+    """Its arguments with their defaults."""
+    marked: ClassVar[bool] = True
+    """Whether `status.controlledResources` names it."""
 
     def problems(self, job: Job, arguments: Sequence[str]) -> Iterable[str]:
-        """Return what is wrong with its arguments or with the job for it."""
-        ...
+        """Return what is wrong with its arguments or with the job for it, as `field: why`."""
+        try:
+            values = parse(arguments, self.flags)
+        except BadArgument as error:
+            return (f"spec.plugins.{self.name}: {error}",)
+        return self.misfits(job, values)
+
+    def misfits(self, job: Job, values: Mapping[str, Value]) -> Iterable[str]:
+        """Return what is wrong with the job for it; its templates need not be valid."""
+        del job, values
+        return ()
 
     def companions(self, job: Job, arguments: Sequence[str]) -> Sequence[Companion]:
         """Return the objects that the job needs now."""
-        ...
+        del job, arguments
+        return ()
 
     def edit_task(self, pod: PodBody, job: Job, task: TaskSpec, arguments: Sequence[str]) -> None:
         """Edit what all pods of `task` have in common; `pod` is changed in place."""
-        ...
 
-    def edit_pod(self, pod: PodBody, job: Job, task: TaskSpec, index: int) -> None:
+    def edit_pod(
+        self, pod: PodBody, job: Job, task: TaskSpec, index: int, arguments: Sequence[str]
+    ) -> None:
         """Edit what only the pod with this index has; its name is set already."""
-        ...
 
 
 def containers(pod: PodBody) -> Iterator[dict[str, Any]]:
@@ -57,3 +79,9 @@ def containers(pod: PodBody) -> Iterator[dict[str, Any]]:
 def add(owner: dict[str, Any], field: str, *items: dict[str, Any]) -> None:
     """Append to a list field that may be absent."""
     owner[field] = [*(owner.get(field) or ()), *items]
+
+
+def open_port(container: dict[str, Any], name: str, port: Value) -> None:
+    """Declare a port of a container, unless it declares that number itself."""
+    if all(known.get("containerPort") != port for known in container.get("ports") or ()):
+        add(container, "ports", {"name": name, "containerPort": port})

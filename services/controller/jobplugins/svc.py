@@ -5,39 +5,40 @@ as files under /etc/volcano (`ps.host`) and as environment (`VC_PS_HOSTS`); a Ne
 other jobs out.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
 
-import msgspec
+from typing_extensions import override
 
-from services.controller.jobplugins.arguments import BadArgument, parse
-from services.controller.jobplugins.interface import Companion, PodBody, add, containers
+from services.controller.jobplugins import hosts
+from services.controller.jobplugins.arguments import Value, parse
+from services.controller.jobplugins.interface import (
+    Companion,
+    JobPlugin,
+    PodBody,
+    add,
+    containers,
+)
 from shared.api import keys, kinds
 from shared.api.batch import Job, TaskSpec
 
 MOUNT_PATH: Final = "/etc/volcano"
-_FLAGS: Final[Mapping[str, bool | str]] = {
-    "publish-not-ready-addresses": False,
-    "disable-network-policy": False,
-    "inject-hosts-env": True,
-}
 
 
-class Svc:
+class Svc(JobPlugin):
     """See the module."""
 
-    def problems(self, job: Job, arguments: Sequence[str]) -> Iterable[str]:
-        """Return what is wrong with the arguments."""
-        del job
-        try:
-            parse(arguments, _FLAGS)
-        except BadArgument as error:
-            return (f"spec.plugins.svc: {error}",)
-        return ()
+    name = "svc"
+    flags: ClassVar[Mapping[str, Value]] = {
+        "publish-not-ready-addresses": False,
+        "disable-network-policy": False,
+        "inject-hosts-env": True,
+    }
 
+    @override
     def companions(self, job: Job, arguments: Sequence[str]) -> Sequence[Companion]:
         """Return Service, ConfigMap and NetworkPolicy."""
-        flags = parse(arguments, _FLAGS)
+        flags = parse(arguments, self.flags)
         name = job.metadata.name
         selector = {keys.JOB_NAME: name, keys.JOB_NAMESPACE: job.metadata.namespace}
         service: dict[str, Any] = {"clusterIP": "None", "selector": selector}
@@ -53,6 +54,7 @@ class Svc:
             )
         return found
 
+    @override
     def edit_task(self, pod: PodBody, job: Job, task: TaskSpec, arguments: Sequence[str]) -> None:
         """Mount the lists of hosts into every container, and name them in its environment."""
         del task
@@ -64,12 +66,15 @@ class Svc:
         ]
         for container in containers(pod):
             add(container, "volumeMounts", {"name": name, "mountPath": MOUNT_PATH})
-            if parse(arguments, _FLAGS)["inject-hosts-env"]:
+            if parse(arguments, self.flags)["inject-hosts-env"]:
                 add(container, "env", *in_env)
 
-    def edit_pod(self, pod: PodBody, job: Job, task: TaskSpec, index: int) -> None:
+    @override
+    def edit_pod(
+        self, pod: PodBody, job: Job, task: TaskSpec, index: int, arguments: Sequence[str]
+    ) -> None:
         """Give the pod its host name, unless its template has one."""
-        del task, index
+        del task, index, arguments
         spec = pod["spec"]
         if not spec.get("hostname"):
             spec["hostname"] = pod["metadata"]["name"]
@@ -100,17 +105,8 @@ def _env_keys(job: Job) -> list[str]:
 def _hosts_data(job: Job) -> dict[str, str]:
     data: dict[str, str] = {}
     for task in job.spec.tasks:
-        hosts = _hosts(job, task)
-        data[f"{task.name}.host"] = "\n".join(hosts)
-        data[_variable(task, "HOSTS")] = ",".join(hosts)
-        data[_variable(task, "NUM")] = str(len(hosts))
+        names = [str(host) for host in hosts.distinct(job, task)]
+        data[f"{task.name}.host"] = "\n".join(names)
+        data[_variable(task, "HOSTS")] = ",".join(names)
+        data[_variable(task, "NUM")] = str(len(names))
     return dict(sorted(data.items()))
-
-
-def _hosts(job: Job, task: TaskSpec) -> list[str]:
-    """Return a task's host names; one in the template is the same for all of its pods."""
-    spec = msgspec.json.decode(task.template).get("spec") or {}
-    domain = spec.get("subdomain") or job.metadata.name
-    if hostname := spec.get("hostname"):
-        return [f"{hostname}.{domain}"] if task.replicas else []
-    return [f"{job.metadata.name}-{task.name}-{i}.{domain}" for i in range(task.replicas)]
