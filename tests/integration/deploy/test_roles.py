@@ -92,7 +92,7 @@ async def test_a_job_runs_to_its_end_with_every_service_under_its_role(
             "good",
             task("ps", 1, annotations=SHORT),
             task("worker", 2, annotations=SHORT),
-            plugins={"env": [], "svc": []},
+            plugins={"env": [], "svc": [], "ssh": []},
             policies=[{"event": "PodEvicted", "action": "RestartJob"}],
         )
         bad = job(
@@ -175,7 +175,7 @@ def bare_pod() -> dict:
 
 
 async def test_a_service_can_do_nothing_that_is_anothers(guarded_plane: ControlPlane) -> None:
-    """One refusal per border: the cache only reads, the binder alone binds, no one sees secrets."""
+    """One refusal per border: the cache only reads, the binder binds, no one lists secrets."""
     asked = [
         ("cache", "", "pods", "delete"),
         ("cache", "scheduling.volcano.sh", "queues", "patch"),
@@ -184,7 +184,9 @@ async def test_a_service_can_do_nothing_that_is_anothers(guarded_plane: ControlP
         ("controller", "", "pods/binding", "create"),
         ("controller", "", "nodes", "list"),
         ("scheduler", "", "pods", "list"),
-        *((service, "", "secrets", "get") for service in (*ACCOUNTS, "scheduler")),
+        *((service, "", "secrets", "list") for service in (*ACCOUNTS, "scheduler")),
+        *((service, "", "secrets", "get") for service in ("cache", "binder", "scheduler")),
+        ("controller", "", "secrets", "patch"),
     ]
     async with connect(guarded_plane.kubeconfig) as api:
         allowed = [question for question in asked if await may(api, *question)]
