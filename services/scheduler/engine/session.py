@@ -111,9 +111,10 @@ class Session:
 
     def tell_apart(self) -> None:
         """Let plugins tell pending tasks apart (`watching`); before the first candidates."""
-        for job in self.jobs:
-            pending = list(job.by_status[TaskStatus.PENDING].values())
-            self.hooks.tell_apart(pending, self.replica.shapes)
+        if any(self.hooks.trait.tiers):
+            for job in self.jobs:
+                pending = list(job.by_status[TaskStatus.PENDING].values())
+                self.hooks.tell_apart(pending, self.replica.shapes)
 
     # --- candidates --------------------------------------------------------------------------
 
