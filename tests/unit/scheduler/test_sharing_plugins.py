@@ -328,3 +328,22 @@ def test_cpu_is_kept_for_the_scarce_resources_of_a_node_pl23():
     world = Cluster(conf).node("a", cpu="10", **{"example.com/gpu": "2"})
     world.gang("g", tasks=5, min_member=1)
     assert len(binds_of(world.decide())) == 2
+
+
+def test_a_branch_takes_back_from_one_that_holds_more_for_its_weight_pl04():
+    conf = (
+        "tiers:\n- plugins: [{name: gang, enableReclaimable: false}]\n"
+        "- plugins: [{name: drf, enableHierarchy: true}]\n"
+    )
+    for weight, evicted in ((1, 1), (9, 0)):
+        world = Cluster(RECLAIM + conf, queue=False).node("n1", cpu="4")
+        for name, own in (("rich", weight), ("poor", 1)):
+            annotations = {
+                "volcano.sh/hierarchy": f"root/{name}",
+                "volcano.sh/hierarchy-weights": f"1/{own}",
+            }
+            meta = {"name": name, "uid": name, "annotations": annotations}
+            world.put(kinds.QUEUE, {"metadata": meta, "spec": {}, "status": {"state": "Open"}})
+        world.gang("rich", tasks=4, min_member=1, queue="rich", node="n1")
+        world.gang("poor", tasks=2, min_member=1, queue="poor")
+        assert len(evictions_of(world.decide())) == evicted
