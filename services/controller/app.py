@@ -1,22 +1,25 @@
 """Puts the controller together: the one place where its parts are made and wired."""
 
 import asyncio
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
 
 from services.controller.adapters.announcer import ControllerEvents
 from services.controller.adapters.bare import BarePods
+from services.controller.adapters.collector import Collector
 from services.controller.adapters.feed import Feed
 from services.controller.adapters.jobs import JobWorker
 from services.controller.adapters.ownership import PARTITIONS, Ownership
 from services.controller.adapters.queues import QueueKeeper
 from services.controller.adapters.recorder import Recorder
 from services.controller.adapters.replica import KINDS, Replica, Touched
-from services.controller.adapters.shares import Shares, StreamDeclarer
+from services.controller.adapters.shares import Shares
 from services.controller.adapters.writer import Writer
 from services.controller.metrics import ControllerMetrics
+from services.controller.selection import GARBAGE, JOB, POD_GROUP, QUEUE, selected
 from services.controller.settings import ControllerSettings
 from shared.bus.announcer import Announcer
+from shared.bus.declarer import StreamDeclarer
 from shared.bus.lease import Lease
 from shared.bus.members import Members
 from shared.bus.nats import NatsBus, from_settings
@@ -40,6 +43,7 @@ async def build(settings: ControllerSettings, context: Context) -> Sequence[Part
     """Return the parts of a controller; connections come up, and back, while they run."""
     if idle := idle_flags(settings):
         context.log.warning("flags_without_effect", flags=idle)
+    chosen = selected(settings.controllers)
     kube = await connect(
         settings.kubeconfig or None,
         user_agent=f"pumice-{SERVICE}",
@@ -57,14 +61,31 @@ async def build(settings: ControllerSettings, context: Context) -> Sequence[Part
         log=context.log,
         on_status=context.readiness.gate("nats").set,
     )
-    return _Wiring(settings, context, kube, bus).parts()
+    return _Wiring(settings, context, kube, bus, chosen).parts()
+
+
+class _Controller(Part, Protocol):
+    """One of the controllers that `--controllers` chooses among (M03)."""
+
+    def touch(self, touched: Touched) -> None:
+        """Have what some facts touched looked at."""
+        ...
+
+    def touch_all(self) -> None:
+        """Have everything looked at."""
+        ...
 
 
 class _Wiring:
     """Makes the parts; lives only during `build`."""
 
     def __init__(
-        self, settings: ControllerSettings, context: Context, kube: Kube, bus: NatsBus
+        self,
+        settings: ControllerSettings,
+        context: Context,
+        kube: Kube,
+        bus: NatsBus,
+        chosen: frozenset[str],
     ) -> None:
         self._settings = settings
         self._context = context
@@ -94,9 +115,15 @@ class _Wiring:
         )
         self._events = ControllerEvents(self._announcer)
         self._feed = self._make_feed()
-        self._jobs = self._make_jobs()
-        self._bare = self._make_bare()
-        self._queues = self._make_queues()
+        makers: dict[str, Callable[[], _Controller]] = {
+            JOB: self._make_jobs,
+            POD_GROUP: self._make_bare,
+            QUEUE: self._make_queues,
+            GARBAGE: self._make_collector,
+        }
+        self._controllers = [make() for name, make in makers.items() if name in chosen]
+        if absent := sorted(chosen - makers.keys()):
+            context.log.warning("controllers_absent", controllers=absent)
 
     def parts(self) -> Sequence[Part]:
         """Return everything that has to run."""
@@ -121,23 +148,19 @@ class _Wiring:
             members,
             self._shares(members),
             self._feed,
-            self._jobs,
-            self._bare,
-            self._queues,
+            *self._controllers,
             self._recorder,
             self._announcer,
         ]
 
     def _touch(self, touched: Touched) -> None:
         """Tell every worker what deserves a look."""
-        self._jobs.touch(touched)
-        self._bare.touch(touched)
-        self._queues.touch(touched)
+        for controller in self._controllers:
+            controller.touch(touched)
 
     def _synced(self) -> None:
-        self._jobs.touch_all()
-        self._bare.touch_all()
-        self._queues.poke()
+        for controller in self._controllers:
+            controller.touch_all()
 
     def _is_synced(self) -> bool:
         return self._feed.synced
@@ -224,6 +247,22 @@ class _Wiring:
             is_synced=self._is_synced,
             touch=self._touch,
             events=self._events,
+            recorder=self._recorder,
+            clock=context.clock,
+            faults=context.faults,
+            metrics=self._metrics,
+            log=context.log,
+        )
+
+    def _make_collector(self) -> Collector:
+        context = self._context
+        return Collector(
+            self._kube,
+            self._replica,
+            ownership=self._ownership,
+            mailbox=self._mailbox("finished-jobs"),
+            is_synced=self._is_synced,
+            workers=self._settings.worker_threads_for_gc,
             clock=context.clock,
             metrics=self._metrics,
             log=context.log,

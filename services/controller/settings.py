@@ -15,6 +15,10 @@ class ControllerSettings(InheritedSettings, frozen=True, kw_only=True):
         tuple[str, ...],
         Meta(description="schedulers whose pods get groups; jobs without one get the first"),
     ] = ("volcano",)
+    controllers: Annotated[
+        tuple[str, ...],
+        Meta(description="which controllers run: * for all, name or +name, -name for all but it"),
+    ] = ("*", "-sharding-controller")
     worker_threads: Annotated[
         int,
         Meta(
@@ -25,6 +29,9 @@ class ControllerSettings(InheritedSettings, frozen=True, kw_only=True):
     worker_threads_for_podgroup: Annotated[
         int, Meta(description="bare pods looked at at once", ge=1)
     ] = 5
+    worker_threads_for_gc: Annotated[
+        int, Meta(description="finished jobs deleted at once when their time is up", ge=1)
+    ] = 1
     max_requeue_num: Annotated[
         int,
         Meta(description="refusals in a row after which a job is terminated; -1: never", ge=-1),
@@ -46,5 +53,4 @@ class ControllerSettings(InheritedSettings, frozen=True, kw_only=True):
         int, Meta(description="jobs that may wait for a look before readers wait", ge=1)
     ] = 200_000
     worker_threads_for_queue: Annotated[int, inert("one worker keeps all queues")] = 5
-    worker_threads_for_gc: Annotated[int, inert("nothing is collected yet")] = 1
     worker_threads_for_cronjob: Annotated[int, inert("there are no CronJobs yet")] = 3

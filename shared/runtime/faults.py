@@ -20,6 +20,7 @@ POINTS: Final[Mapping[str, str]] = {
     "binder.mid-evict": "between an eviction's condition and its delete",
     "scheduler.before-publish": "after the decision and before the publish",
     "controller.after-kill": "between a job's kill and its status write",
+    "controller.after-queue-change": "between two changes of an order to a queue",
     "cache.before-publish": "after a watch event and before its fact is published",
     "cache.after-publish": "after a fact is published and before the next event is read",
 }

@@ -10,7 +10,7 @@ from typing import Final
 from pumice.events import JobPhaseChanged, QueueStateChanged
 from shared.api import time
 from shared.api.batch import Job, JobStatus
-from shared.api.scheduling import Queue
+from shared.api.scheduling import Queue, QueueState
 from shared.bus.announcer import Announcer
 
 _RECENT_S: Final = 100.0
@@ -49,8 +49,11 @@ class ControllerEvents:
         before = job.status.conditions[-2].status if len(job.status.conditions) > 1 else ""
         self.phase(job, was=before, status=job.status)
 
-    def queue_opened(self, queue: Queue, *, state: str) -> None:
-        """Announce that a queue has its first state."""
-        uid = queue.metadata.uid
-        event = QueueStateChanged(queue=queue.metadata.name, uid=uid, state=state)
-        self._announcer.announce(event, f"{uid}/{state}-first")
+    def queue(self, queue: Queue, *, was: QueueState | None, state: QueueState) -> None:
+        """Announce the new state of a queue; `queue` is the object as it was written."""
+        meta = queue.metadata
+        event = QueueStateChanged(
+            queue=meta.name, uid=meta.uid, state=state.value, previous=was.value if was else ""
+        )
+        entry = f"{state}-{meta.resource_version}" if was else f"{state}-first"
+        self._announcer.announce(event, f"{meta.uid}/{entry}")

@@ -1,26 +1,47 @@
-"""Keeps the queues that always exist, and gives each queue its first state (CA02, Q02)."""
+"""Keeps the queues: the default ones, their parents, their states, orders to them (CA02, Q02, Q04).
+
+One key for all: there are few, they depend on each other, and orders must be carried out in turn. A
+look repeats until the facts ask for nothing more; whatever a crash interrupts is asked for again.
+"""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
 from services.controller.adapters.announcer import ControllerEvents
 from services.controller.adapters.ownership import Ownership
+from services.controller.adapters.recorder import Recorder
 from services.controller.adapters.replica import Replica, Touched
 from services.controller.metrics import ControllerMetrics
-from services.controller.queue.queues import missing, state_patch
-from shared.api import kinds
+from services.controller.queue.orders import (
+    Change,
+    Refusal,
+    SetMark,
+    action_of,
+    carry_out,
+    mark_patch,
+    targets,
+)
+from services.controller.queue.phases import QueueAction
+from services.controller.queue.queues import Json, missing, parent_patch, synced_state
+from shared.api import kinds, time
+from shared.api.bus import Command
+from shared.api.scheduling import Queue, QueueState
 from shared.kube.client import Kube
 from shared.kube.errors import AlreadyExists
 from shared.runtime.clock import Clock
-from shared.runtime.errors import Conflict, Rejected, Retryable
+from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
+from shared.runtime.faults import Faults
 from shared.runtime.logs import Logger
 from shared.runtime.tasks import sleep_or_event
 
 _LOOK_AGAIN_S: Final = 30.0
 _RETRY_S: Final = 0.5
+_ORPHAN_S: Final = 20.0
+"""How long a Command waits for its queue to become known; facts of two kinds have no order."""
 _KEY: Final = "queues"
-"""All queues are one key: there are few, and their default ones depend on each other."""
+_WORDS: Final = {QueueAction.OPEN: "Open", QueueAction.CLOSE: "Close"}
 
 
 class QueueKeeper:
@@ -37,7 +58,9 @@ class QueueKeeper:
         is_synced: Callable[[], bool],
         touch: Callable[[Touched], None],
         events: ControllerEvents,
+        recorder: Recorder,
         clock: Clock,
+        faults: Faults,
         metrics: ControllerMetrics,
         log: Logger,
     ) -> None:
@@ -47,20 +70,22 @@ class QueueKeeper:
         self._is_synced = is_synced
         self._touch = touch
         self._events = events
+        self._recorder = recorder
         self._clock = clock
+        self._faults = faults
         self._metrics = metrics
         self._log = log
         self._poked = asyncio.Event()
-        ownership.on_change(lambda _: self.poke())
-
-    def poke(self) -> None:
-        """Have the queues looked at."""
-        self._poked.set()
+        ownership.on_change(lambda _: self.touch_all())
 
     def touch(self, touched: Touched) -> None:
         """Have the queues looked at when one of them changed."""
         if touched.queues:
-            self.poke()
+            self.touch_all()
+
+    def touch_all(self) -> None:
+        """Have the queues looked at."""
+        self._poked.set()
 
     async def run(self) -> None:
         """Keep the queues for ever."""
@@ -72,7 +97,8 @@ class QueueKeeper:
                 wait_s = _LOOK_AGAIN_S
                 continue
             try:
-                await self._look()
+                with self._ownership.looking(_KEY):
+                    await self._look()
                 wait_s = _LOOK_AGAIN_S
             except (Retryable, Conflict, Rejected) as error:
                 self._log.warning("queues_not_kept", reason=str(error))
@@ -80,28 +106,116 @@ class QueueKeeper:
 
     async def _look(self) -> None:
         for body in missing(self._replica.queues):
-            name = body["metadata"]["name"]
-            try:
-                answer = await self._kube.create(kinds.QUEUE, "", body)
-            except AlreadyExists:
-                answer = await self._kube.get(kinds.QUEUE, "", name)
-            else:
-                self._metrics.writes.labels("create", kinds.QUEUE.token).inc()
-                self._log.info("queue_created", queue=name)
-            self._touch(self._replica.written(kinds.QUEUE, answer))
-        for name, queue in sorted(self._replica.queues.items()):
-            patch = state_patch(queue)
-            if patch is None:
-                continue
+            await self._create(body)
+        for command in self._replica.queue_commands():
+            await self._obey(command)
+        for name in sorted(self._replica.queues):
+            await self._put_right(name)
+
+    async def _create(self, body: Json) -> None:
+        name = body["metadata"]["name"]
+        try:
+            answer = await self._kube.create(kinds.QUEUE, "", body)
+        except AlreadyExists:
+            answer = await self._kube.get(kinds.QUEUE, "", name)
+        else:
+            self._metrics.writes.labels("create", kinds.QUEUE.token).inc()
+            self._log.info("queue_created", queue=name)
+        self._touch(self._replica.written(kinds.QUEUE, answer))
+
+    async def _put_right(self, name: str) -> None:
+        queue = self._replica.queues.get(name)
+        if queue is None:
+            return
+        if (patch := parent_patch(queue)) is not None:
+            await self._patch(queue, patch)
+            return  # its change is looked at next
+        state = synced_state(queue, groups=self._groups()[name])
+        if state is not None:
+            # Decided on facts that may be late, so only the version decided on is changed.
+            await self._write_state(queue, state, version=queue.metadata.resource_version)
+
+    # Orders
+
+    async def _obey(self, command: Command) -> None:
+        """Carry out a Command, then delete it: a crash in between repeats it (ADR 5)."""
+        name = command.target.name if command.target is not None else ""
+        queue = self._replica.queues.get(name)
+        if queue is None or not targets(command, queue):
+            await self._forget_orphan(command)
+            return
+        action = action_of(command)
+        changes = carry_out(action, name, self._replica.queues, self._groups())
+        occasion = command.metadata.uid
+        if isinstance(changes, Refusal):
+            self._log.warning("queue_order_refused", queue=name, order=action, reason=changes.why)
+            message = f"{_WORDS[action]} queue failed for {changes.why}"
+            self._recorder.tell_queue(queue, action, message, occasion=occasion, warning=True)
+        else:
+            for change in changes:
+                await self._change(change)
+                self._faults.point("controller.after-queue-change")
+            if action in _WORDS:
+                message = f"{_WORDS[action]} queue succeed"
+                self._recorder.tell_queue(queue, action, message, occasion=occasion)
+        await self._delete(command)
+
+    async def _change(self, change: Change) -> None:
+        queue = self._replica.queues.get(change.queue)
+        if queue is None:
+            raise Conflict(f"queue {change.queue} is gone")
+        if isinstance(change, SetMark):
+            await self._patch(queue, mark_patch(change))
+        else:
+            await self._write_state(queue, change.state)
+
+    async def _forget_orphan(self, command: Command) -> None:
+        created = command.metadata.creation_timestamp
+        if created is None or self._clock.now() - time.parse(created) < _ORPHAN_S:
+            return
+        self._log.warning("queue_order_without_queue", command=command.metadata.key)
+        await self._delete(command)
+
+    # Requests
+
+    async def _write_state(self, queue: Queue, state: QueueState, *, version: str = "") -> None:
+        was = queue.status.state
+        patch = {"status": {"state": state.value}}
+        await self._patch(queue, patch, version=version, subresource="status")
+        name, uid = queue.metadata.name, queue.metadata.uid
+        now = self._replica.queues.get(name, queue)
+        self._log.info("queue_state_changed", queue=name, was=was or "", state=state.value)
+        self._events.queue(now if now.metadata.uid == uid else queue, was=was, state=state)
+
+    async def _patch(
+        self, queue: Queue, patch: Json, *, version: str = "", subresource: str = ""
+    ) -> None:
+        meta = queue.metadata
+        try:
             answer = await self._kube.patch(
                 kinds.QUEUE,
                 "",
-                name,
+                meta.name,
                 patch,
-                uid=queue.metadata.uid,
-                resource_version=queue.metadata.resource_version,
-                subresource="status",
+                uid=meta.uid,
+                resource_version=version,
+                subresource=subresource,
             )
-            self._metrics.writes.labels("patch", kinds.QUEUE.token).inc()
-            self._events.queue_opened(queue, state=patch["status"]["state"])
-            self._touch(self._replica.written(kinds.QUEUE, answer))
+        except Gone:
+            self._touch(self._replica.deleted(kinds.QUEUE, meta.name, meta.uid))
+            raise
+        self._metrics.writes.labels("patch", kinds.QUEUE.token).inc()
+        self._touch(self._replica.written(kinds.QUEUE, answer))
+
+    async def _delete(self, command: Command) -> None:
+        meta = command.metadata
+        try:
+            await self._kube.delete(kinds.COMMAND, meta.namespace, meta.name, uid=meta.uid)
+        except Gone:
+            pass  # somebody else deleted it
+        else:
+            self._metrics.writes.labels("delete", kinds.COMMAND.token).inc()
+        self._touch(self._replica.deleted(kinds.COMMAND, meta.key, meta.uid))
+
+    def _groups(self) -> Counter[str]:
+        return Counter(group.spec.queue for group in self._replica.groups.values())

@@ -1,7 +1,7 @@
-"""Kubernetes Events on Jobs (J34): for people, so bounded, merged and never in the way.
+"""Kubernetes Events on Jobs and Queues (J34, Q05): for people, bounded, never in the way.
 
-An event's name follows from its job and text, so that a look that is repeated counts the same event
-up instead of writing another.
+An event's name follows from its object and text, so that a look that is repeated counts the same
+event up instead of writing another.
 """
 
 import asyncio
@@ -12,7 +12,8 @@ import msgspec
 
 from services.controller.metrics import ControllerMetrics
 from shared.api.batch import Job
-from shared.api.kinds import EVENT, JOB
+from shared.api.kinds import EVENT, JOB, QUEUE, Kind
+from shared.api.scheduling import Queue
 from shared.api.time import format_seconds
 from shared.kube.client import Kube
 from shared.kube.errors import AlreadyExists
@@ -24,23 +25,30 @@ COMPONENT: Final = "vc-controller-manager"
 _WAITING_MAX: Final = 5_000
 _WRITERS: Final = 2
 _MESSAGE_MAX: Final = 1024
+_CLUSTER_WIDE: Final = "default"
+"""Namespace of events on objects that have none, as everywhere in Kubernetes."""
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing to tell about one job."""
+    """One thing to tell about one job or queue."""
 
+    kind: Kind = JOB
     namespace: str
-    job: str
+    """Empty for a queue."""
+    about: str
+    """Name of the object."""
     uid: str
     reason: str
     message: str
     warning: bool = False
+    occasion: str = ""
+    """Tells apart what is said twice in the same words and happened twice."""
 
     @property
     def name(self) -> str:
         """Return the name of the Event: the same for the same thing told twice."""
-        text = f"{self.uid}/{self.reason}/{self.message}".encode()
-        return f"{self.job[:200].rstrip('.-')}.{zlib.crc32(text):08x}{len(text):04x}"
+        text = f"{self.uid}/{self.reason}/{self.message}{self.occasion}".encode()
+        return f"{self.about[:200].rstrip('.-')}.{zlib.crc32(text):08x}{len(text):04x}"
 
 
 class Recorder:
@@ -69,12 +77,31 @@ class Recorder:
         """Take one event; never waits. The same one that still waits is counted up."""
         note = Note(
             namespace=job.metadata.namespace,
-            job=job.metadata.name,
+            about=job.metadata.name,
             uid=job.metadata.uid,
             reason=reason,
             message=message[:_MESSAGE_MAX],
             warning=warning,
         )
+        self._take(note)
+
+    def tell_queue(
+        self, queue: Queue, reason: str, message: str, *, occasion: str, warning: bool = False
+    ) -> None:
+        """Take one event on a queue (Q05); `occasion` is the uid of the order behind it."""
+        note = Note(
+            kind=QUEUE,
+            namespace="",
+            about=queue.metadata.name,
+            uid=queue.metadata.uid,
+            reason=reason,
+            message=message[:_MESSAGE_MAX],
+            warning=warning,
+            occasion=occasion,
+        )
+        self._take(note)
+
+    def _take(self, note: Note) -> None:
         name = note.name
         if name not in self._waiting and len(self._waiting) >= _WAITING_MAX:
             self._metrics.events.labels("dropped").inc()
@@ -97,7 +124,9 @@ class Recorder:
                 continue
             note, times = self._waiting.pop(next(iter(self._waiting)))
             try:
-                await self._kube.create(EVENT, note.namespace, self._body(note, times))
+                await self._kube.create(
+                    EVENT, note.namespace or _CLUSTER_WIDE, self._body(note, times)
+                )
                 result = "written"
             except AlreadyExists:
                 result = "known"
@@ -111,12 +140,12 @@ class Recorder:
         return {
             "apiVersion": EVENT.api_version,
             "kind": EVENT.kind,
-            "metadata": {"name": note.name, "namespace": note.namespace},
+            "metadata": {"name": note.name, "namespace": note.namespace or _CLUSTER_WIDE},
             "involvedObject": {
-                "apiVersion": JOB.api_version,
-                "kind": JOB.kind,
+                "apiVersion": note.kind.api_version,
+                "kind": note.kind.kind,
                 "namespace": note.namespace,
-                "name": note.job,
+                "name": note.about,
                 "uid": note.uid,
             },
             "type": "Warning" if note.warning else "Normal",

@@ -15,6 +15,7 @@ import msgspec
 from services.controller.adapters.records import JobRecord
 from services.controller.job.facts import JobFacts, PodView, pod_view
 from services.controller.podgroup.groups import needs_group
+from services.controller.queue.phases import SHUT
 from shared.api import kinds
 from shared.api.batch import Job, JobEvent
 from shared.api.bus import Command
@@ -137,6 +138,11 @@ class Replica:
             applied=record.applied,
         )
 
+    def queue_commands(self) -> tuple[Command, ...]:
+        """Return the Commands to queues in the order in which they were given."""
+        found = [c for c in self._commands.values() if _is_for(c, kinds.QUEUE)]
+        return tuple(sorted(found, key=lambda c: (_rv(c), c.metadata.key)))
+
     def _commands_for(self, record: JobRecord) -> list[Command]:
         if not self._commands:
             return []
@@ -242,13 +248,21 @@ class Replica:
         if known is not None and known.metadata.uid == uid and _rv(known) >= _rv(group):
             return
         self.groups[key] = group
+        self._touch_queue_of(group, touched)
         self._attach(group, group, touched)
 
     def _drop_group(self, key: str, uid: str, touched: Touched) -> None:
         known = self.groups.get(key)
         if known is not None and known.metadata.uid == uid:
             del self.groups[key]
+            self._touch_queue_of(known, touched)
             self._attach(known, None, touched)
+
+    def _touch_queue_of(self, group: PodGroup, touched: Touched) -> None:
+        """Touch the queues if this one is to close: its groups say when it is closed (Q02)."""
+        queue = self.queues.get(group.spec.queue)
+        if queue is not None and queue.status.state in SHUT:
+            touched.queues = True
 
     def _attach(self, named: PodGroup, now: PodGroup | None, touched: Touched) -> None:
         owner = named.metadata.controller
@@ -290,7 +304,10 @@ class Replica:
     def _put_command(self, command: Command, touched: Touched) -> None:
         if command.metadata.uid in self._gone or command.target is None:
             return
-        if command.target.kind == kinds.JOB.kind:
+        if _is_for(command, kinds.QUEUE):
+            self._commands[command.metadata.key] = command
+            touched.queues = True
+        elif _is_for(command, kinds.JOB):
             self._commands[command.metadata.key] = command
             touched.job(f"{command.metadata.namespace}/{command.target.name}", urgent=True)
 
@@ -308,12 +325,18 @@ class Replica:
         self._priorities.pop(key, None)
 
 
-def _rv(found: PodGroup | Queue) -> int:
+def _rv(found: PodGroup | Queue | Command) -> int:
     return int(found.metadata.resource_version or 0)
+
+
+def _is_for(command: Command, kind: Kind) -> bool:
+    return command.target is not None and command.target.kind == kind.kind
 
 
 def _targets(command: Command, record: JobRecord) -> bool:
     target = command.target
-    if target is None or command.metadata.namespace != record.job.metadata.namespace:
+    if target is None or not _is_for(command, kinds.JOB):
+        return False
+    if command.metadata.namespace != record.job.metadata.namespace:
         return False
     return target.name == record.job.metadata.name and target.uid in {"", record.uid}

@@ -1,12 +1,13 @@
-"""Queues: the two that always exist, and the state of each (CA02, Q02, Q03).
+"""Queues: the two that always exist, and what is put right in each (CA02, Q02, Q03, Q04).
 
-The state is the controller's own field of a Queue's status. Opening and closing by Command come
-with the queue states' own issue; the table has the row that every queue starts with.
+The state is the controller's own field of a Queue's status; `phases` is its table, `orders` says
+what Commands change.
 """
 
 from collections.abc import Collection
 from typing import Any, Final
 
+from services.controller.queue.phases import QueueAction, next_state
 from shared.api import kinds
 from shared.api.scheduling import DEFAULT_QUEUE, ROOT_QUEUE, Queue, QueueState
 
@@ -34,8 +35,14 @@ def missing(present: Collection[str]) -> tuple[Json, ...]:
     return tuple(queue for queue in DEFAULTS if queue["metadata"]["name"] not in present)
 
 
-def state_patch(queue: Queue) -> Json | None:
-    """Return the merge patch of the status of a queue that has no state yet, else None (Q02)."""
-    if queue.status.state is None:
-        return {"status": {"state": QueueState.OPEN.value}}
-    return None
+def parent_patch(queue: Queue) -> Json | None:
+    """Return the merge patch that puts a queue without a parent below the root, else None (Q04)."""
+    if queue.spec.parent or queue.metadata.name == ROOT_QUEUE:
+        return None
+    return {"spec": {"parent": ROOT_QUEUE}}
+
+
+def synced_state(queue: Queue, *, groups: int) -> QueueState | None:
+    """Return the state that a queue with so many PodGroups should have, None if it has it (Q02)."""
+    state = next_state(queue.status.state, QueueAction.SYNC, groups=groups)
+    return state if state != queue.status.state else None

@@ -49,6 +49,43 @@ async def test_killed_after_the_kill_a_restart_counts_once(services: Fleet, hand
     assert running["status"]["version"] == 1
 
 
+async def test_killed_while_a_queue_closes_the_queues_below_it_close_too(
+    services: Fleet, hand: Hand
+) -> None:
+    """Q04: the order is deleted after its last change, so the next process carries it out."""
+    dying = await services.start("controller", fault="controller.after-queue-change")
+    for name, parent in (("halves", "root"), ("half", "halves")):
+        body = {
+            "apiVersion": "scheduling.volcano.sh/v1beta1",
+            "kind": "Queue",
+            "metadata": {"name": name},
+            "spec": {"parent": parent},
+        }
+        await hand.api.create("queues", body)
+    uid = (await hand.api.get("queues", "", "halves"))["metadata"]["uid"]
+    api_version = "scheduling.volcano.sh/v1beta1"
+    order = {
+        "apiVersion": "bus.volcano.sh/v1alpha1",
+        "kind": "Command",
+        "metadata": {"name": "close-halves"},
+        "action": "CloseQueue",
+        "target": {"apiVersion": api_version, "kind": "Queue", "name": "halves", "uid": uid},
+    }
+    await hand.api.create("commands", order, hand.namespace)
+    await dying.died_at_its_fault()
+    await services.start("controller", instance="b")
+    states: dict[str, str] = {}
+
+    async def carried_out() -> bool:
+        for name in ("halves", "half"):
+            found = await hand.api.get("queues", "", name)
+            states[name] = found["status"]["state"]
+        left = await hand.api.items("commands", hand.namespace)
+        return set(states.values()) == {"Closed"} and not left
+
+    await until(carried_out, deadline_s=30, describe=lambda: f"both are closed, seen {states}")
+
+
 async def test_two_controllers_share_the_jobs_and_one_takes_over(
     services: Fleet, hand: Hand
 ) -> None:

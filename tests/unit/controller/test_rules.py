@@ -12,11 +12,10 @@ from services.controller.job.phases import ALIVE, FINISHED, TABLE, Do, Target, m
 from services.controller.job.podtemplate import PodForge
 from services.controller.jobplugins.arguments import BadArgument, parse
 from services.controller.podgroup.groups import group_for, needs_group
-from services.controller.queue.queues import missing, state_patch
+from services.controller.queue.queues import missing
 from shared.api import keys
 from shared.api.batch import Action, JobPhase
 from shared.api.core import Pod
-from shared.api.scheduling import Queue, QueueState, QueueStatus
 from tests.unit.controller.world import job, task
 
 
@@ -168,8 +167,3 @@ def test_the_default_queues_are_made_root_first_ca02() -> None:
     assert [queue["metadata"]["name"] for queue in missing(())] == ["root", "default"]
     assert [queue["metadata"]["name"] for queue in missing({"root"})] == ["default"]
     assert missing({"root", "default"}) == ()
-
-
-def test_a_queue_without_a_state_is_opened_and_others_are_left_q02() -> None:
-    assert state_patch(Queue()) == {"status": {"state": "Open"}}
-    assert state_patch(Queue(status=QueueStatus(state=QueueState.CLOSED))) is None
