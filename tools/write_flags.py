@@ -118,7 +118,9 @@ def _shown(value: object) -> str:
 
 
 def _text_of(name: ast.expr, known: Mapping[str, object]) -> str:
-    """Return the text of a literal, or of an f-string as far as its parts are known."""
+    """Return the text of a literal, a constant, or an f-string as far as its parts are known."""
+    if isinstance(name, ast.Name):
+        return str(known.get(name.id, f"<{name.id}>"))
     if isinstance(name, ast.FormattedValue):
         return str(known.get(ast.unparse(name.value), "<name>"))
     if isinstance(name, ast.JoinedStr):
