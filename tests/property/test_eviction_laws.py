@@ -201,3 +201,36 @@ configurations:
     left = cpu - sum(sizes.values()) + sum(sizes[e.pod] for e in plan.evictions) - wanted
     assert left >= 0 or not plan.evictions
     assert all(sizes[e.pod] > left for e in plan.evictions)
+
+
+def live(world: Cluster, cycles: int) -> int:
+    """Return how many cycles at the end were quiet, when binds happen and victims come back.
+
+    A victim dies at once and its job's controller replaces it by a pending pod of the same kind.
+    """
+    quiet = 0
+    for cycle in range(cycles):
+        plan = world.step()
+        quiet = 0 if plan.binds or plan.evictions else quiet + 1
+        for bind in (bind for gang in plan.binds for bind in gang.binds):
+            _replace(world, bind.uid, node=bind.node, uid=bind.uid)
+        for eviction in plan.evictions:
+            _replace(world, eviction.uid, node="", uid=f"{eviction.pod}-{cycle}")
+    return quiet
+
+
+def _replace(world: Cluster, before: str, *, node: str, uid: str) -> None:
+    task = world.replica.task(before)
+    assert task is not None
+    milli = int(task.shape.request[0])
+    group = task.job_key.partition("/")[2]
+    world.delete(kinds.POD, task.key, before)
+    cpu = f"{milli}m" if milli else ""
+    world.pod(task.name, group, cpu=cpu, node=node, uid=uid, priority=task.priority)
+
+
+@settings(max_examples=60, deadline=None)
+@given(worlds)
+def test_cycles_come_to_rest_though_every_victim_comes_back(world: Cluster):
+    """No ping-pong: nobody takes back what was taken from it, however often it asks."""
+    assert live(world, cycles=15) >= 3
