@@ -72,7 +72,15 @@ BAD: dict[str, tuple[Json, tuple[str, ...]]] = {
     ),
     "an-unknown-plugin": (
         world.job("x", small(), plugins={"svcc": []}),
-        ("spec.plugins.svcc", "env, svc"),
+        ("spec.plugins.svcc", "env, hcclrank, mpi", "svc, tensorflow"),
+    ),
+    "a-plugin-without-its-task": (
+        world.job("x", small(), plugins={"mpi": ["--master=boss"]}),
+        ("spec.plugins.mpi", "boss", "--master"),
+    ),
+    "a-plugin-port": (
+        world.job("x", small(), plugins={"tensorflow": ["--port=-1"]}),
+        ("spec.plugins.tensorflow", "--port=-1", "above 0"),
     ),
     "a-plugin-argument": (
         world.job("x", small(), plugins={"svc": ["--nope"]}),
