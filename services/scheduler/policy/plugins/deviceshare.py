@@ -16,11 +16,6 @@ from services.scheduler.engine.session import Session
 from services.scheduler.engine.shapes import TaskClass
 from services.scheduler.policy.arguments import BadArgument, boolean
 
-_NOT_HONOURED = (
-    "deviceshare.VGPUEnable",
-    "deviceshare.AscendMindClusterVNPUEnable",
-    "deviceshare.AscendHAMiVNPUEnable",
-)
 _REASONS = (
     Reason("GpuShare no enough gpu memory on node"),
     Reason("GpuNumber no enough gpu number on node"),
@@ -41,9 +36,12 @@ class DeviceShare:
             raise BadArgument(
                 "deviceshare: GPUSharingEnable and GPUNumberEnable exclude each other"
             )
-        for key in _NOT_HONOURED:
-            if boolean(arguments, key, default=False):
-                raise BadArgument(f"{key}: not implemented")
+        if (
+            boolean(arguments, "deviceshare.VGPUEnable", default=False)
+            or boolean(arguments, "deviceshare.AscendMindClusterVNPUEnable", default=False)
+            or boolean(arguments, "deviceshare.AscendHAMiVNPUEnable", default=False)
+        ):
+            raise BadArgument("deviceshare: vGPUs and NPUs are not implemented")
 
     def contribute(self, hooks: Hooks, cluster: Session) -> None:
         """Add the predicate, and what the binding tells the device plugin."""
