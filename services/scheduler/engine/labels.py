@@ -71,9 +71,7 @@ class NodeAttributes:
 
     def labels_by_name(self) -> dict[str, Mapping[str, str]]:
         """Return node → labels."""
-        return {
-            name: labels for name, labels in zip(self.names, self._labels, strict=True) if name
-        }
+        return {name: labels for name, labels in zip(self.names, self._labels, strict=True) if name}
 
     # --- questions over all nodes ------------------------------------------------------------
 
