@@ -90,7 +90,7 @@ async def test_an_intent_of_a_newer_version_keeps_a_scheduler_waiting_not_dying(
     second = stage.spawn("second")
     stage.kill_first()
     await until(
-        lambda: _says(second, "needs a newer scheduler"), describe="the second says what it lacks"
+        lambda: _says(second, "only a newer scheduler"), describe="the second says what it lacks"
     )
     await stage.gang("g", 2)
     assert second.process.pid
