@@ -51,11 +51,13 @@ async def test_a_command_that_cannot_be_read_is_set_aside(case: str, borders: Bo
 
         await until(set_aside, describe=borders.fleet.logs)
         await borders.said("binder", "command_set_aside", f'"sequence": {sent.sequence}')
-        kept = await bus.last(STREAMS.outcome.name, SUBJECTS.poison)
-        assert kept is not None
-        poison = json.loads(kept.payload)
-        assert poison["reason"]
-        assert poison["sequence"] == sent.sequence
+
+        async def kept() -> dict[str, object] | None:
+            message = await bus.last(STREAMS.outcome.name, SUBJECTS.poison)
+            poison = json.loads(message.payload) if message else {}
+            return poison if poison.get("sequence") == sent.sequence else None
+
+        assert (await until(kept, describe="the poison is kept"))["reason"]
         await borders.a_good_job_runs()
 
         async def gone() -> bool:
