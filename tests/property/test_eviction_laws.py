@@ -1,4 +1,4 @@
-"""Laws of evictions on small random clusters: preempt and reclaim (issue 4, law list)."""
+"""Laws of evictions on small random clusters: preempt and reclaim."""
 
 from collections import Counter
 from typing import Any

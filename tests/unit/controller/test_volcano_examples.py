@@ -1,7 +1,6 @@
 """Volcano's own recorded decisions, where the corpus is at hand (reference material, not ours).
 
-The cases are examples of the rules J10, J11, J15 to J21, J27 to J32 and JP1 to JP8; the full
-conformance runner belongs to a later issue.
+The cases are examples of the rules J10, J11, J15 to J21, J27 to J32 and JP1 to JP8.
 """
 
 import json

@@ -97,7 +97,7 @@ def test_reclaimed_room_is_used_once_it_is_free_and_nobody_else_goes():
 
 @pytest.mark.parametrize("waits", ["in its queue", "in another"])
 def test_kube_batchs_pipeline_is_one_configuration_among_others(waits):
-    """Allocate, backfill, preempt, reclaim in this order, without enqueue (issue 4)."""
+    """Allocate, backfill, preempt, reclaim in this order, without enqueue."""
     cluster = two_queues(KUBE_BATCH)
     queue = "rich" if waits == "in its queue" else "poor"
     cluster.group("p", queue=queue, min_member=2, phase="Pending").pod("p-0", "p", cpu="1")
