@@ -34,6 +34,7 @@ class Priority:
         hooks.task_order(lambda task: -task.priority)
         hooks.job_order(lambda job: -job.priority)
         hooks.sub_job_order(lambda sub: -sub.priority)
+
         def lower_jobs(context: EvictionContext, candidates: Sequence[Task]) -> list[Task]:
             if context.kind is EvictionKind.GANG_RECLAIM:
                 return list(candidates)  # between queues fairness decides, not priority
