@@ -236,3 +236,30 @@ def may_ask(session: Session, task: Task) -> bool:
         return False
     leaving = session.replica.nodes.tasks_on(task.nominated)
     return not any(t.displaced and t.pod_priority < task.pod_priority for t in leaving)
+
+
+def take_for(
+    session: Session, job: Job, hopeless: Hopeless, attempt: Callable[[Task], bool]
+) -> None:
+    """Try to make a place for each task of a starving job, as preempt and reclaim both do.
+
+    All is for nothing unless the job is then pipelined. A task like one that just failed is not
+    tried again until another one found a place.
+    """
+    position = session.journal.position
+    failed: set[Likeness] = set()
+    with session.trial() as keep:
+        for task in wanting(session, job):
+            if not session.hooks.starving(job):
+                break
+            likeness = Likeness.of(task)
+            if likeness in failed or hopeless.knows(job, task):
+                continue
+            if attempt(task):
+                failed.clear()
+            else:
+                failed.add(likeness)
+                hopeless.learn(job, task)
+        if session.hooks.pipelined(job):
+            keep()
+            session.commit_evictions(position)

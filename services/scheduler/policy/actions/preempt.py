@@ -12,7 +12,6 @@ from services.scheduler.engine.records import Job, Queue, Task
 from services.scheduler.engine.session import Session
 from services.scheduler.policy.actions.evictions import (
     Hopeless,
-    Likeness,
     Orders,
     fits_waiting,
     may_ask,
@@ -20,6 +19,7 @@ from services.scheduler.policy.actions.evictions import (
     residents,
     room_after,
     starving_jobs,
+    take_for,
     wanting,
     within_own,
 )
@@ -66,24 +66,9 @@ class _Preemptor:
 
     def from_other_jobs(self, hopeless: Hopeless) -> None:
         """Take from other jobs of the queue, all for nothing unless the job is then pipelined."""
-        session, job = self._session, self._job
-        position = session.journal.position
-        failed: set[Likeness] = set()
-        with session.trial() as keep:
-            for task in wanting(session, job):
-                if not session.hooks.starving(job):
-                    break
-                likeness = Likeness.of(task)
-                if likeness in failed or hopeless.knows(job, task):
-                    continue
-                if self._preempt(task, self._is_elsewhere):
-                    failed.clear()
-                else:
-                    failed.add(likeness)
-                    hopeless.learn(job, task)
-            if session.hooks.pipelined(job):
-                keep()
-                session.commit_evictions(position)
+        take_for(
+            self._session, self._job, hopeless, lambda task: self._preempt(task, self._is_elsewhere)
+        )
 
     def from_own_tasks(self) -> None:
         """Take from less important tasks of the job, until one task finds no place."""

@@ -14,13 +14,12 @@ from services.scheduler.engine.records import Job, Queue, Task
 from services.scheduler.engine.session import Session
 from services.scheduler.policy.actions.evictions import (
     Hopeless,
-    Likeness,
     Orders,
     reprieve,
     residents,
     room_after,
     starving_jobs,
-    wanting,
+    take_for,
 )
 from services.scheduler.policy.arguments import boolean
 from shared.model.status import TaskStatus
@@ -69,24 +68,7 @@ class _Reclaimer:
 
     def run(self, hopeless: Hopeless) -> None:
         """Take from other queues, all for nothing unless the job is then pipelined."""
-        session, job = self._session, self._job
-        position = session.journal.position
-        failed: set[Likeness] = set()
-        with session.trial() as keep:
-            for task in wanting(session, job):
-                if not session.hooks.starving(job):
-                    break
-                likeness = Likeness.of(task)
-                if likeness in failed or hopeless.knows(job, task):
-                    continue
-                if self._reclaim(task):
-                    failed.clear()
-                else:
-                    failed.add(likeness)
-                    hopeless.learn(job, task)
-            if session.hooks.pipelined(job):
-                keep()
-                session.commit_evictions(position)
+        take_for(self._session, self._job, hopeless, self._reclaim)
 
     def _reclaim(self, task: Task) -> bool:
         """Make a place for a task; return whether it waits on a node now."""
