@@ -154,7 +154,7 @@ async def test_an_unreadable_fact_is_left_out_and_counted(cache, follower, bus, 
     async with Reader(following.items()) as reader:
         await cache.publisher.publish(subjects.state("pods", "ns/bad"), b"not json")
         await cache.fact("pods", "ns/good")
-        await cache.marker(*KINDS)
+        await until(lambda: keys(reader) == ["ns/good"], describe="the good fact")
         await cache.marker(*KINDS)
         await reader.has(1, Synced)
         assert keys(reader) == ["ns/good"]

@@ -31,7 +31,8 @@ async def finalized(desk, pod: dict) -> None:
 
 async def test_a_victim_gets_its_conditions_its_events_and_its_own_grace_d03(desk) -> None:
     await desk.binder()
-    victim = await desk.pod("v-0", nodeName="no-kubelet", terminationGracePeriodSeconds=25)
+    nowhere = f"nowhere-{desk.namespace}"
+    victim = await desk.pod("v-0", nodeName=nowhere, terminationGracePeriodSeconds=25)
     intent = desk.eviction([victim])
     await desk.send(intent)
     assert results(await desk.outcome(intent)) == ["evicted"]

@@ -178,7 +178,9 @@ async def test_a_command_stream_that_is_made_anew_is_consumed_again(own_desk) ->
 async def test_a_finished_intent_is_not_executed_again_when_its_ack_was_lost(own_desk) -> None:
     desk = own_desk
     doomed = await desk.binder(instance="doomed", fault="binder.after-outcome")
-    victim = await desk.pod("v", nodeName="no-kubelet", terminationGracePeriodSeconds=0)
+    victim = await desk.pod(
+        "v", nodeName=f"nowhere-{desk.namespace}", terminationGracePeriodSeconds=0
+    )
     intent = desk.eviction([victim])
     await desk.send(intent)
     await doomed.died_at_its_fault()

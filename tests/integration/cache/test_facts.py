@@ -23,6 +23,15 @@ def pod(name: str, scheduler: str = "volcano") -> dict[str, object]:
     return {"metadata": {"name": name}, "spec": spec}
 
 
+def nowhere(namespace: str) -> str:
+    """Return the name of a node that there is not, one for each test.
+
+    The pod collector deletes a pod at once when its node has been known to be missing for a while,
+    so a name must not be shared.
+    """
+    return f"nowhere-{namespace}"
+
+
 async def made(kube: Kube, kind: Kind, namespace: str, body: dict[str, object]) -> str:
     return str(json.loads(await kube.create(kind, namespace, body))["metadata"]["uid"])
 
@@ -58,9 +67,9 @@ async def test_pods_of_others_count_once_they_have_a_node(
     await made(kube, POD, namespace, pod("ours"))
     await state.says("put", "pods", f"{namespace}/ours")
     assert await state.fact("pods", f"{namespace}/theirs") is None
-    await kube.bind(namespace, "theirs", uid=uid, node="somewhere")
+    await kube.bind(namespace, "theirs", uid=uid, node=nowhere(namespace))
     fact = await state.says("put", "pods", f"{namespace}/theirs")
-    assert json.loads(bytes(fact.body))["spec"]["nodeName"] == "somewhere"
+    assert json.loads(bytes(fact.body))["spec"]["nodeName"] == nowhere(namespace)
 
 
 async def test_a_change_that_nobody_reads_is_no_fact(

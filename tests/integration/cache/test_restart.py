@@ -13,7 +13,7 @@ from shared.api.kinds import JOB, POD
 from shared.kube.client import Kube
 from shared.kube.config import connect
 from tests.integration.cache.conftest import State
-from tests.integration.cache.test_facts import made, pod
+from tests.integration.cache.test_facts import made, nowhere, pod
 from tests.support import world
 from tests.support.bus import admin_bus
 from tests.support.fleet import Fleet, fleet
@@ -35,12 +35,12 @@ async def test_a_restarted_cache_says_the_differences_only(
     before = await state.message("pods", f"{namespace}/stays")
     first.kill()
     await kube.delete(POD, namespace, "goes", uid=uids["goes"], grace_s=0)
-    await kube.bind(namespace, "moves", uid=uids["moves"], node="n1")
+    await kube.bind(namespace, "moves", uid=uids["moves"], node=nowhere(namespace))
     await made(kube, POD, namespace, pod("comes"))
     await caches.start("cache", instance="again")
     await state.marked_by("cache-again")
     await state.says("delete", "pods", f"{namespace}/goes")
-    await state.says("put", "pods", f"{namespace}/moves", text='"nodeName":"n1"')
+    await state.says("put", "pods", f"{namespace}/moves", text=nowhere(namespace))
     await state.says("put", "pods", f"{namespace}/comes")
     after = await state.message("pods", f"{namespace}/stays")
     assert before is not None
@@ -86,8 +86,8 @@ async def test_a_frozen_leader_that_wakes_up_is_refused_and_stands_by(
     await caches.start("cache", instance="second")
     first.process.suspend()
     await state.marked_by("cache-second")
-    await kube.bind(namespace, "p", uid=uid, node="n1")
-    await state.says("put", "pods", f"{namespace}/p", text='"nodeName":"n1"')
+    await kube.bind(namespace, "p", uid=uid, node=nowhere(namespace))
+    await state.says("put", "pods", f"{namespace}/p", text=nowhere(namespace))
     first.process.resume()
     await until(lambda: "leadership_lost" in first.log, describe="the end of its term")
     await first.ready()
