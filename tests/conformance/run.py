@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.conformance.api import run_api
+from tests.conformance.controller import run_controller
 from tests.conformance.probes import run_probes
 from tests.conformance.report import Grade, Mismatch, Unsupported, Verdict
 from tests.conformance.scheduling import run_scheduler
@@ -15,6 +16,7 @@ _KINDS: dict[str, Callable[[dict[str, Any]], None]] = {
     "scheduler": run_scheduler,
     "scheduler-probe": run_probes,
     "api": run_api,
+    "controller": run_controller,
 }
 
 

@@ -45,12 +45,15 @@ def _is_meant(pod: PodView, target: Target, request: Request) -> bool:
 
 
 def still(job: Job, pods: Mapping[str, PodView]) -> tuple[PodView, ...]:
-    """Return the pods that have to go, by the recorded status alone, in order of name."""
+    """Return the pods that have to go, by the recorded status alone, in order of name.
+
+    A pod that bears no task is of nobody's making here: it counts, and goes when the job does.
+    """
     phase = job.status.state.phase
     alive = (p for p in pods.values() if not p.deleting)
     if phase in ALIVE or phase is None:
         wanted = {pod_name(job, t, i) for t in job.spec.tasks for i in range(t.replicas)}
-        return _sorted(p for p in alive if is_stale(job, p) or p.name not in wanted)
+        return _sorted(p for p in alive if is_stale(job, p) or (p.task and p.name not in wanted))
     if phase == JobPhase.RESTARTING:
         # Counted after the restart was recorded, the last try shows one later than in `of_move`.
         spent = job.status.retry_count >= job.spec.max_retry

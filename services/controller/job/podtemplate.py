@@ -48,11 +48,17 @@ class PodForge:
         metadata["annotations"][keys.TASK_INDEX] = str(index)
         metadata["labels"][keys.TASK_INDEX] = str(index)
         if task.partition_policy is not None:
-            size = max(task.partition_policy.partition_size, 1)
-            metadata["labels"][keys.PARTITION_ID] = str(index // size)
+            metadata["labels"][keys.PARTITION_ID] = _partition(
+                index, task.partition_policy.partition_size
+            )
         for plugin, arguments in self._plugins:
             plugin.edit_pod(pod, job, task, index, arguments)
         return msgspec.json.encode(pod)
+
+
+def _partition(index: int, size: int) -> str:
+    """Return the id of a pod's partition; 0 where a size or index makes none (J32)."""
+    return str(index // size) if size > 0 and index >= 0 else "0"
 
 
 def group_name(job: Job) -> str:
