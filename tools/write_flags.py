@@ -14,9 +14,9 @@ from typing import Final
 
 from pumice.cli.run import settings_type
 from pumice.local.services import SERVICES
-from services.controller.jobplugins.catalogue import PLUGINS as JOB_PLUGINS
-from services.controller.jobplugins.interface import JobPlugin
 from services.scheduler.policy.catalog import ACTIONS, PLUGINS
+from shared.jobplugins.catalogue import PLUGINS as JOB_PLUGINS
+from shared.jobplugins.interface import JobPlugin
 from shared.runtime.settings import Field, fields_of
 from shared.runtime.values import Seconds, show_seconds
 

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 
 from services.controller.job import sync
-from services.controller.job.defaults import defaulted
 from services.controller.job.group import group_body
 from services.controller.job.podtemplate import PodForge, owner_references
-from services.controller.jobplugins.ssh import KeyPair, with_keys
 from shared.api import kinds
 from shared.api.batch import Job, PartitionPolicy, TaskSpec
+from shared.jobplugins.ssh import KeyPair, with_keys
+from shared.jobs.defaults import defaulted
 from tests.conformance.controller_jobs import job_as_recorded
 from tests.conformance.report import expect
 

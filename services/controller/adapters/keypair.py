@@ -5,7 +5,7 @@ from typing import Final
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from services.controller.jobplugins.ssh import KeyPair
+from shared.jobplugins.ssh import KeyPair
 
 BITS: Final = 2048
 """As in Volcano; the keys live as long as a job."""

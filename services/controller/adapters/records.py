@@ -7,7 +7,6 @@ one event loop and never across an `await`, so it needs no lock.
 
 from collections.abc import Iterable
 
-from services.controller.job.defaults import defaulted
 from services.controller.job.delays import Delayed
 from services.controller.job.facts import PodView
 from services.controller.job.phases import ALIVE
@@ -15,6 +14,7 @@ from services.controller.job.requests import Request, at_start, compare, of_grou
 from services.controller.job.validate import problems
 from shared.api.batch import Job
 from shared.api.scheduling import PodGroup
+from shared.jobs.defaults import defaulted
 
 
 class JobRecord:

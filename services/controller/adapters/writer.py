@@ -19,8 +19,6 @@ from services.controller.job import effects
 from services.controller.job.facts import pod_view
 from services.controller.job.podtemplate import owner_references
 from services.controller.job.status import INVALID_SPEC
-from services.controller.jobplugins.interface import Companion
-from services.controller.jobplugins.ssh import with_keys
 from services.controller.metrics import ControllerMetrics
 from shared.api import keys, kinds
 from shared.api.batch import Job
@@ -29,6 +27,8 @@ from shared.api.kinds import Kind
 from shared.api.meta import ObjectMeta
 from shared.api.patch import Json
 from shared.contracts.subjects import split_key
+from shared.jobplugins.interface import Companion
+from shared.jobplugins.ssh import with_keys
 from shared.kube.client import Kube
 from shared.kube.errors import AlreadyExists
 from shared.runtime.clock import Clock

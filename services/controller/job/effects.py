@@ -8,9 +8,9 @@ half-way is repeated whole.
 import msgspec
 
 from services.controller.job.podtemplate import PodForge
-from services.controller.jobplugins.interface import Companion
 from shared.api.batch import JobPhase, JobStatus
 from shared.api.patch import Json
+from shared.jobplugins.interface import Companion
 
 
 class WriteStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import msgspec
 
-from services.controller.jobplugins.catalogue import plugins_of
-from services.controller.jobplugins.interface import Companion, JobPlugin, add
 from shared.api import keys, kinds
 from shared.api.batch import Job, TaskSpec, TopologyPolicy
+from shared.jobplugins.catalogue import plugins_of
+from shared.jobplugins.interface import Companion, JobPlugin, add
 
 INHERITED: Final = (
     keys.PREEMPTABLE,

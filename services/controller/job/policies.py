@@ -9,9 +9,9 @@ from typing import Final
 
 import msgspec
 
-from services.controller.job.durations import seconds
 from services.controller.job.requests import Request
 from shared.api.batch import Action, Job, JobEvent, LifecyclePolicy
+from shared.model.durations import seconds
 
 INTERNAL_EVENTS: Final = frozenset(
     {JobEvent.OUT_OF_SYNC, JobEvent.COMMAND_ISSUED, JobEvent.POD_RUNNING}

@@ -6,7 +6,6 @@ difference.
 
 import msgspec
 
-from services.controller.job import durations
 from services.controller.job.counts import Counts
 from shared.api import time
 from shared.api.batch import (
@@ -17,6 +16,7 @@ from shared.api.batch import (
     JobStatus,
     TaskState,
 )
+from shared.model import durations
 
 INVALID_SPEC = "InvalidSpec"
 QUEUE_NOT_OPEN = "QueueNotOpen"

@@ -12,12 +12,12 @@ from services.controller.job import effects, group, kills
 from services.controller.job.facts import JobFacts, PodView
 from services.controller.job.podtemplate import PodForge, claims
 from services.controller.job.requests import pod_name
-from services.controller.jobplugins.catalogue import plugins_of
-from services.controller.jobplugins.interface import Companion
 from shared.api.batch import Job, TaskSpec
 from shared.api.core import PodPhase
 from shared.api.keys import PLUGIN_MARK, VOLUME_MARK
 from shared.api.scheduling import PodGroup, PodGroupPhase
+from shared.jobplugins.catalogue import plugins_of
+from shared.jobplugins.interface import Companion
 
 Stage = tuple[effects.Effect, ...]
 

@@ -12,15 +12,15 @@ from typing import Any, Final
 
 import msgspec
 
-from services.controller.job import durations
 from services.controller.job.group import read_template
 from services.controller.job.minresources import pod_usage
 from services.controller.job.policies import events_of
-from services.controller.jobplugins.catalogue import PLUGINS, plugins_of
 from shared.api.batch import Action, Job, JobEvent, LifecyclePolicy, TaskSpec, TopologyPolicy
 from shared.api.core import Container, PodSpec
 from shared.api.errors import describe
 from shared.api.scheduling import ROOT_QUEUE, NetworkTopology, Queue, QueueState
+from shared.jobplugins.catalogue import PLUGINS, plugins_of
+from shared.model import durations
 from shared.model.quantity import BadQuantity, milli
 
 USER_EVENTS: Final = frozenset(

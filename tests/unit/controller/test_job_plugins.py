@@ -11,14 +11,14 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from services.controller.adapters.keypair import key_pair
 from services.controller.job import sync
-from services.controller.job.defaults import defaulted
 from services.controller.job.podtemplate import PodForge
 from services.controller.job.validate import problems
-from services.controller.jobplugins import ssh
-from services.controller.jobplugins.catalogue import PLUGINS
-from services.controller.jobplugins.interface import Companion
 from shared.api import kinds
 from shared.api.batch import Job
+from shared.jobplugins import ssh
+from shared.jobplugins.catalogue import PLUGINS
+from shared.jobplugins.interface import Companion
+from shared.jobs.defaults import defaulted
 from tests.unit.controller.world import job, task
 
 MASTER_AND_WORKERS = (task("master", 1), task("worker", 2))

@@ -6,16 +6,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from services.controller.job import durations
-from services.controller.job.defaults import defaulted
 from services.controller.job.phases import ALIVE, FINISHED, TABLE, Do, Target, move_for
 from services.controller.job.podtemplate import PodForge
-from services.controller.jobplugins.arguments import BadArgument, parse
 from services.controller.podgroup.groups import group_for, needs_group
 from services.controller.queue.queues import missing
 from shared.api import keys
 from shared.api.batch import Action, JobPhase
 from shared.api.core import Pod
+from shared.jobplugins.arguments import BadArgument, parse
+from shared.jobs.defaults import defaulted
+from shared.model import durations
 from tests.unit.controller.world import job, task
 
 

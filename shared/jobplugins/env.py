@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from typing_extensions import override
 
-from services.controller.jobplugins.interface import JobPlugin, PodBody, add, containers
 from shared.api.batch import Job, TaskSpec
+from shared.jobplugins.interface import JobPlugin, PodBody, add, containers
 
 TASK_INDEX = ("VK_TASK_INDEX", "VC_TASK_INDEX")
 """The name of kube-batch's time, which examples still use, and Volcano's own."""

@@ -13,17 +13,17 @@ from typing import Any, ClassVar, Final
 import msgspec
 from typing_extensions import override
 
-from services.controller.jobplugins import hosts
-from services.controller.jobplugins.arguments import Port, Value, parse
-from services.controller.jobplugins.interface import (
+from shared.api import kinds
+from shared.api.batch import Job, TaskSpec
+from shared.jobplugins import hosts
+from shared.jobplugins.arguments import Port, Value, parse
+from shared.jobplugins.interface import (
     Companion,
     JobPlugin,
     PodBody,
     add,
     containers,
 )
-from shared.api import kinds
-from shared.api.batch import Job, TaskSpec
 
 HOME: Final = "/root/.ssh"
 FOLDER: Final = ".ssh"

@@ -5,11 +5,11 @@ from typing import ClassVar, Final
 
 from typing_extensions import override
 
-from services.controller.jobplugins import hosts
-from services.controller.jobplugins.arguments import Value, parse
-from services.controller.jobplugins.interface import JobPlugin, PodBody
-from services.controller.jobplugins.pytorch import RANK
 from shared.api.batch import Job, TaskSpec
+from shared.jobplugins import hosts
+from shared.jobplugins.arguments import Value, parse
+from shared.jobplugins.interface import JobPlugin, PodBody
+from shared.jobplugins.pytorch import RANK
 
 ANNOTATION: Final = "hccl/rankIndex"
 

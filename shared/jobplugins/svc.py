@@ -10,17 +10,17 @@ from typing import Any, ClassVar, Final
 
 from typing_extensions import override
 
-from services.controller.jobplugins import hosts
-from services.controller.jobplugins.arguments import Value, parse
-from services.controller.jobplugins.interface import (
+from shared.api import keys, kinds
+from shared.api.batch import Job, TaskSpec
+from shared.jobplugins import hosts
+from shared.jobplugins.arguments import Value, parse
+from shared.jobplugins.interface import (
     Companion,
     JobPlugin,
     PodBody,
     add,
     containers,
 )
-from shared.api import keys, kinds
-from shared.api.batch import Job, TaskSpec
 
 MOUNT_PATH: Final = "/etc/volcano"
 

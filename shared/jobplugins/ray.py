@@ -5,11 +5,11 @@ from typing import ClassVar, Final
 
 from typing_extensions import override
 
-from services.controller.jobplugins import hosts
-from services.controller.jobplugins.arguments import Port, Value, parse
-from services.controller.jobplugins.interface import Companion, JobPlugin, PodBody, open_port
 from shared.api import keys, kinds
 from shared.api.batch import Job, TaskSpec
+from shared.jobplugins import hosts
+from shared.jobplugins.arguments import Port, Value, parse
+from shared.jobplugins.interface import Companion, JobPlugin, PodBody, open_port
 
 PORTS: Final[Mapping[str, str]] = {
     "gcs": "port",

@@ -3,16 +3,16 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from services.controller.jobplugins.env import Env
-from services.controller.jobplugins.hcclrank import HcclRank
-from services.controller.jobplugins.interface import JobPlugin
-from services.controller.jobplugins.mpi import Mpi
-from services.controller.jobplugins.pytorch import PyTorch
-from services.controller.jobplugins.ray import Ray
-from services.controller.jobplugins.ssh import Ssh
-from services.controller.jobplugins.svc import Svc
-from services.controller.jobplugins.tensorflow import TensorFlow
 from shared.api.batch import Job
+from shared.jobplugins.env import Env
+from shared.jobplugins.hcclrank import HcclRank
+from shared.jobplugins.interface import JobPlugin
+from shared.jobplugins.mpi import Mpi
+from shared.jobplugins.pytorch import PyTorch
+from shared.jobplugins.ray import Ray
+from shared.jobplugins.ssh import Ssh
+from shared.jobplugins.svc import Svc
+from shared.jobplugins.tensorflow import TensorFlow
 
 _ALL: Final = (Svc(), Env(), Ssh(), TensorFlow(), PyTorch(), Mpi(), Ray(), HcclRank())
 """In the order in which they edit: hcclrank reads the rank that pytorch gives (JP8)."""

@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Final
 
 from typing_extensions import override
 
-from services.controller.jobplugins import hosts
-from services.controller.jobplugins.arguments import Port, Value, parse
-from services.controller.jobplugins.interface import JobPlugin, PodBody, add, open_port
 from shared.api.batch import Job, TaskSpec
+from shared.jobplugins import hosts
+from shared.jobplugins.arguments import Port, Value, parse
+from shared.jobplugins.interface import JobPlugin, PodBody, add, open_port
 
 PORT_NAME: Final = "pytorchjob-port"
 RANK: Final = "RANK"

@@ -9,10 +9,10 @@ from typing import ClassVar, Final
 import msgspec
 from typing_extensions import override
 
-from services.controller.jobplugins import hosts
-from services.controller.jobplugins.arguments import Port, Value, parse
-from services.controller.jobplugins.interface import JobPlugin, PodBody, add
 from shared.api.batch import Job, TaskSpec
+from shared.jobplugins import hosts
+from shared.jobplugins.arguments import Port, Value, parse
+from shared.jobplugins.interface import JobPlugin, PodBody, add
 
 CONFIG: Final = "TF_CONFIG"
 ROLES: Final = ("ps", "worker", "chief", "evaluator")

@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from services.controller.jobplugins.arguments import BadArgument, Value, parse
 from shared.api.batch import Job, TaskSpec
 from shared.api.kinds import Kind
+from shared.jobplugins.arguments import BadArgument, Value, parse
 
 PodBody = dict[str, Any]
 """A pod as JSON; `spec.containers` is present."""

@@ -8,16 +8,16 @@ from typing import ClassVar, Final
 
 from typing_extensions import override
 
-from services.controller.jobplugins import hosts
-from services.controller.jobplugins.arguments import Port, Value, parse
-from services.controller.jobplugins.interface import (
+from shared.api.batch import Job, TaskSpec
+from shared.jobplugins import hosts
+from shared.jobplugins.arguments import Port, Value, parse
+from shared.jobplugins.interface import (
     JobPlugin,
     PodBody,
     add,
     containers,
     open_port,
 )
-from shared.api.batch import Job, TaskSpec
 
 HOSTS: Final = "MPI_HOST"
 PORT_NAME: Final = "mpijob-port"
