@@ -5,7 +5,8 @@ decoding with a view *is* the projection that the cache publishes on STATE. On t
 is what Kubernetes and Volcano write (camelCase, RFC 3339 times, quantities as strings). Pure: no
 clock, no I/O.
 
-`meta`, `selectors`, `core`, `storage`, `policy`, `scheduling`, `batch` and `bus` hold the views,
-`kinds` tells where an object lives on the API server and how to decode and encode it, `keys` holds
-the names of annotations and labels, `crds` and `crdgen` make the CRDs from the same types.
+`meta`, `selectors`, `core`, `storage`, `policy`, `scheduling`, `batch`, `cron`, `flow`, `topology`,
+`nodeinfo` and `bus` hold the views, `kinds` tells where an object lives on the API server and how
+to decode and encode it, `keys` holds the names of annotations and labels, `crds` and `crdgen` make
+the CRDs from the same types.
 """

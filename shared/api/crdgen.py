@@ -79,6 +79,7 @@ def root_schema(crd: Crd) -> Schema:
     view = inspect.type_info(crd.kind.type)
     assert isinstance(view, inspect.StructType), f"{crd.kind.kind} is no struct"
     schema = _struct(view)
+    schema["properties"].pop("metadata")
     schema["properties"] = {
         "apiVersion": {"type": "string", "description": "Version of the schema of this object."},
         "kind": {"type": "string", "description": "Kind of this object."},
@@ -146,11 +147,7 @@ def _struct(node: inspect.StructType) -> Schema:
     fields = sorted(node.fields, key=lambda field: field.encode_name)
     schema: Schema = {
         "type": "object",
-        "properties": {
-            field.encode_name: schema_of(field.type)
-            for field in fields
-            if field.encode_name != "metadata"
-        },
+        "properties": {field.encode_name: schema_of(field.type) for field in fields},
     }
     if required := [field.encode_name for field in fields if field.required]:
         schema["required"] = required

@@ -1,7 +1,7 @@
 """The table of CRDs: names, short names, columns and subresources of the kinds that Pumice brings.
 
 `crdgen` adds the schema from the kind's type. A new kind is a `Kind` with a type in `kinds.py` and
-one row here. Printer columns are what `kubectl get` shows and are Volcano's (C01 to C05).
+one row here. Printer columns are what `kubectl get` shows and are Volcano's (C01 to C09).
 """
 
 from typing import Final
@@ -84,5 +84,30 @@ CRDS: Final = (
             Column("NodeCount", "integer", ".status.nodeCount"),
             Column("Age", "date", ".metadata.creationTimestamp"),
         ),
+    ),
+    Crd(
+        kind=kinds.CRONJOB,
+        description="CronJob makes jobs by a schedule.",
+        short_names=("cronvcjob", "cronvj"),
+    ),
+    Crd(
+        kind=kinds.JOBFLOW,
+        description="JobFlow is a set of jobs that start when others of them have completed.",
+        short_names=("jf",),
+        columns=(
+            Column("Status", "string", ".status.state.phase"),
+            Column("Age", "date", ".metadata.creationTimestamp"),
+        ),
+    ),
+    Crd(
+        kind=kinds.JOBTEMPLATE,
+        description="JobTemplate is a job that JobFlows are made of.",
+        short_names=("jt",),
+    ),
+    Crd(
+        kind=kinds.NUMATOPOLOGY,
+        description="Numatopology says what NUMA nodes a node has and who uses them.",
+        short_names=("numatopo",),
+        subresources=None,
     ),
 )

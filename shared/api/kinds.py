@@ -1,8 +1,8 @@
 """The catalogue of kinds: where objects live on the API server, and how they are read and written.
 
-`KINDS` maps the token that bus subjects and facts use to the kind; a token is the plural, which is
-unique among the kinds that the services know. Adding a kind is one constant; if somebody reads it,
-with a view as its `type`.
+`KINDS` maps the token that bus subjects and facts use to the kind; a token is the plural, or an
+alias where two kinds that the services know have the same. Adding a kind is one constant; if
+somebody reads it, with a view as its `type`.
 """
 
 from functools import cache
@@ -10,7 +10,19 @@ from typing import Any, Final
 
 import msgspec
 
-from shared.api import batch, bus, core, policy, scheduling, storage, topology
+from shared.api import (
+    batch,
+    bus,
+    core,
+    cron,
+    flow,
+    nodeinfo,
+    policy,
+    scheduling,
+    storage,
+    topology,
+    workloads,
+)
 from shared.api.base import View
 
 ViewType = type[View]
@@ -24,13 +36,15 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     version: str = "v1"
     plural: str
     namespaced: bool = True
+    alias: str = ""
+    """Token of a kind whose plural another one has."""
     type: ViewType | None = None
     """View that its objects are read with; None for kinds that are only written."""
 
     @property
     def token(self) -> str:
         """Return the name of the kind in subjects, facts and `KINDS`."""
-        return self.plural
+        return self.alias or self.plural
 
     @property
     def api_version(self) -> str:
@@ -124,6 +138,49 @@ HYPERNODE: Final = Kind(
     namespaced=False,
     type=topology.HyperNode,
 )
+CRONJOB: Final = Kind(
+    kind="CronJob",
+    group="batch.volcano.sh",
+    version="v1alpha1",
+    plural="cronjobs",
+    type=cron.CronJob,
+)
+JOBFLOW: Final = Kind(
+    kind="JobFlow",
+    group="flow.volcano.sh",
+    version="v1alpha1",
+    plural="jobflows",
+    type=flow.JobFlow,
+)
+JOBTEMPLATE: Final = Kind(
+    kind="JobTemplate",
+    group="flow.volcano.sh",
+    version="v1alpha1",
+    plural="jobtemplates",
+    type=flow.JobTemplate,
+)
+NUMATOPOLOGY: Final = Kind(
+    kind="Numatopology",
+    group="nodeinfo.volcano.sh",
+    version="v1alpha1",
+    plural="numatopologies",
+    namespaced=False,
+    type=nodeinfo.Numatopology,
+)
+REPLICASET: Final = Kind(
+    kind="ReplicaSet", group="apps", plural="replicasets", type=workloads.Workload
+)
+STATEFULSET: Final = Kind(
+    kind="StatefulSet", group="apps", plural="statefulsets", type=workloads.Workload
+)
+DAEMONSET: Final = Kind(
+    kind="DaemonSet", group="apps", plural="daemonsets", type=workloads.Workload
+)
+BATCHJOB: Final = Kind(
+    kind="Job", group="batch", plural="jobs", alias="batchjobs", type=workloads.Workload
+)
+WORKLOADS: Final = (REPLICASET, STATEFULSET, DAEMONSET, BATCHJOB)
+"""Owners of pods that Kubernetes' own controllers make."""
 
 KINDS: Final[dict[str, Kind]] = {
     kind.token: kind
@@ -143,6 +200,10 @@ KINDS: Final[dict[str, Kind]] = {
         PODGROUP,
         QUEUE,
         HYPERNODE,
+        CRONJOB,
+        JOBFLOW,
+        JOBTEMPLATE,
+        *WORKLOADS,
     )
 }
 """Kinds that the cache publishes and others read, by token."""

@@ -35,7 +35,7 @@ def test_a_token_is_one_subject_token_and_leads_back_to_its_kind(token: str) -> 
     assert KINDS[token].token == token
 
 
-@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.kind)
+@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.token)
 def test_an_object_without_fields_decodes_and_encodes(kind: Kind) -> None:
     assert json.loads(encode(kind, decode(kind, b"{}"))) == {
         "apiVersion": kind.api_version,
