@@ -143,6 +143,20 @@ def room_after(session: Session, shape: TaskClass, column: int, victims: Sequenc
     return bool((room >= shape.request[dims]).all())
 
 
+def clearable(session: Session, shape: TaskClass) -> BoolArray:
+    """Return the nodes that would have room for a task of a class with all who run there gone.
+
+    The others need not be asked, whoever the victims would be: what waits there already was
+    promised the rest (`room_after` is never more than this).
+    """
+    ledger = session.ledger
+    mask = np.ones(ledger.size, dtype=np.bool_)
+    for dim in shape.dims:
+        most = ledger.allocatable[dim, : ledger.size] - ledger.pipelined[dim, : ledger.size]
+        mask &= most >= shape.request[dim]
+    return mask
+
+
 def within_own(session: Session, job: Job, shape: TaskClass) -> BoolArray:
     """Return the nodes where a task finds room, or tasks of its own job that might go."""
     mask = np.ones(session.ledger.size, dtype=np.bool_)

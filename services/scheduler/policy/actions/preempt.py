@@ -13,6 +13,7 @@ from services.scheduler.engine.session import Session
 from services.scheduler.policy.actions.evictions import (
     Hopeless,
     Orders,
+    clearable,
     fits_waiting,
     may_ask,
     reprieve,
@@ -101,6 +102,8 @@ class _Preemptor:
 
         candidates = session.candidates(task.shape)
         reachable = candidates.reachable()
+        if not self._options.enabled:
+            reachable &= clearable(session, task.shape)
         if concerns == self._is_own and not self._options.enabled:
             reachable &= within_own(session, self._job, task.shape)
         return any(

@@ -15,6 +15,7 @@ from services.scheduler.engine.session import Session
 from services.scheduler.policy.actions.evictions import (
     Hopeless,
     Orders,
+    clearable,
     reprieve,
     residents,
     room_after,
@@ -76,6 +77,7 @@ class _Reclaimer:
         if not task.preempts or not session.hooks.may_preempt(self._queue, [task]):
             return False
         reachable = session.candidates(task.shape).reachable()
+        reachable &= clearable(session, task.shape)
         size, first = len(reachable), session.first
         return any(
             self._clear(task, column)

@@ -1,0 +1,1 @@
+"""Benchmarks of the scheduling engine alone, without bus or API server."""

@@ -1,0 +1,135 @@
+"""Times the scheduler's own work on one load: undecoded facts in, encoded intents out.
+
+The `Worker` is the production one, so fold, conditions, explanation and pacing are all in the
+figures; only the bus is missing. Times are CPU seconds of the one thread, which is what a free core
+takes, so that a busy machine does not blur them.
+"""
+
+import resource
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.engine import clusters
+from benchmarks.engine.clusters import Load
+from services.scheduler.config import SchedulerConfig
+from services.scheduler.decide import configure
+from services.scheduler.worker import Worker
+from shared.contracts import codec
+from shared.contracts.messages import BindGang
+
+CHANGED = 0.01
+"""Share of the running pods that end before the last cycle."""
+
+
+class Timing(msgspec.Struct, frozen=True, kw_only=True):
+    """CPU seconds, counts, and the largest resident size in MiB."""
+
+    fold: float
+    decide: float
+    encode: float
+    idle: float
+    changed: float
+    """A fold and a cycle after 1 % of the running pods have ended; 0 when none runs."""
+    bound: int
+    evicted: int
+    held_mib: float
+    """What the replica and the process hold before the work arrives."""
+    peak_mib: float
+
+    @property
+    def total(self) -> float:
+        """Return what the arrival costs, from bytes to bytes."""
+        return self.fold + self.decide + self.encode
+
+
+class Bench:
+    """A worker that is fed encoded facts."""
+
+    def __init__(self, config: SchedulerConfig) -> None:
+        self.config = config
+        self.worker = Worker(scheduler_names=("volcano",), seed=0, gang_message=1_000, settle_s=0.0)
+        self._cycle = 0
+
+    def fold(self, payloads: Iterable[bytes]) -> None:
+        """Take facts in; any that cannot be used is a fault of the load."""
+        troubles = self.worker.fold([codec.decode_fact(payload) for payload in payloads])
+        if troubles:
+            raise ValueError(f"{len(troubles)} facts are bad, the first: {troubles[0]}")
+
+    def cycle(self) -> tuple[int, int, float, float]:
+        """Run a cycle; returns binds, evictions, seconds deciding, seconds encoding."""
+        self._cycle += 1
+        start = time.process_time()
+        decision = self.worker.decide(self.config, now=0.0, cycle=self._cycle, token=1)
+        decided = time.process_time()
+        for command in decision.commands:
+            codec.encode(command)
+        for _, desire in decision.desires:
+            codec.encode(desire)
+        encoded = time.process_time()
+        self.worker.adopt(decision.plan)
+        bound = evicted = 0
+        for command in decision.commands:
+            if isinstance(command, BindGang):
+                bound += len(command.binds)
+            else:
+                evicted += len(command.victims)
+        return bound, evicted, decided - start, encoded - decided
+
+    def settle(self) -> None:
+        """Run cycles until statuses are what they will be."""
+        for _ in range(3):
+            self.cycle()
+
+
+def measure(load: Load) -> Timing:
+    """Measure one load in this process, which should be a fresh one for the memory to mean much."""
+    bench = Bench(configure(clusters.configuration(load)))
+    bench.fold(clusters.standing(load))
+    bench.settle()
+    held = resident_mib()
+    payloads = list(clusters.arriving(load))
+    start = time.process_time()
+    bench.fold(payloads)
+    folded = time.process_time() - start
+    bound, evicted, decide_s, encode_s = bench.cycle()
+    bench.settle()
+    idle_s = sum(bench.cycle()[2:])
+    return Timing(
+        fold=folded,
+        decide=decide_s,
+        encode=encode_s,
+        idle=idle_s,
+        changed=_changed(bench, load),
+        bound=bound,
+        evicted=evicted,
+        held_mib=held,
+        peak_mib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _PEAK_UNIT,
+    )
+
+
+def _changed(bench: Bench, load: Load) -> float:
+    payloads = list(clusters.changing(load, CHANGED))
+    if not payloads:
+        return 0.0
+    start = time.process_time()
+    bench.fold(payloads)
+    folded = time.process_time() - start
+    return folded + sum(bench.cycle()[2:])
+
+
+_PEAK_UNIT = 2**20 if sys.platform == "darwin" else 2**10
+"""`ru_maxrss` counts bytes there, KiB elsewhere."""
+
+
+def resident_mib() -> float:
+    """Return what the process holds now; where the system does not say, its peak so far."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _PEAK_UNIT
+    return pages * resource.getpagesize() / 2**20
