@@ -16,6 +16,7 @@ import msgspec
 from shared.api import kinds
 from shared.api.core import Pod
 from shared.api.kinds import Kind
+from shared.api.workloads import Workload
 
 
 def everything(_: Any) -> bool:  # noqa: ANN401 - the view of any kind
@@ -40,6 +41,9 @@ def rows(scheduler_names: Collection[str]) -> tuple[Row, ...]:
     def ours_or_placed(pod: Pod) -> bool:
         return pod.spec.scheduler_name in ours or bool(pod.spec.node_name)
 
+    def makes_ours(workload: Workload) -> bool:
+        return workload.spec.template.spec.scheduler_name in ours
+
     return (
         Row(kind=kinds.POD, keep=ours_or_placed),
         Row(kind=kinds.NODE),
@@ -56,4 +60,5 @@ def rows(scheduler_names: Collection[str]) -> tuple[Row, ...]:
         Row(kind=kinds.STORAGECLASS),
         Row(kind=kinds.CSINODE),
         Row(kind=kinds.HYPERNODE),
+        *(Row(kind=kind, keep=makes_ours) for kind in kinds.WORKLOADS),
     )

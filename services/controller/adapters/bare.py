@@ -1,22 +1,33 @@
-"""Gives bare pods of our schedulers a PodGroup, then names it on the pod (P01)."""
+"""Gives bare pods of our schedulers a PodGroup and names it on them; keeps it up (P01 to P05).
+
+One key per group, so that the pods of one owner wait for one create, and the thousand pods of a
+Deployment are one look.
+"""
 
 from collections.abc import Callable
 from typing import Final
 
 from services.controller.adapters.ownership import Ownership
 from services.controller.adapters.replica import Replica, Touched
+from services.controller.adapters.together import all_of
 from services.controller.metrics import ControllerMetrics
-from services.controller.podgroup.groups import GroupFor, group_for
+from services.controller.podgroup.groups import Wanted, bring_about, group_name
 from shared.api import keys, kinds
+from shared.api.core import Pod
+from shared.api.kinds import Kind
+from shared.contracts.subjects import split_key
 from shared.kube.client import Kube
 from shared.kube.errors import AlreadyExists
 from shared.runtime.errors import Gone, Rejected
 from shared.runtime.logs import Logger
 from shared.runtime.mailbox import Mailbox
 
+_PATCHERS: Final = 8
+"""Pods of one group that are being patched at once."""
+
 
 class BarePods:
-    """The handler of the bare pods' mailbox; keys are pods."""
+    """The handler of the mailbox of bare pods; keys are their groups."""
 
     name: Final = "bare-pods"
 
@@ -51,46 +62,66 @@ class BarePods:
         await self._mailbox.run(self.look, self._workers)
 
     def touch(self, touched: Touched) -> None:
-        """Have pods looked at."""
-        for key in touched.bare_pods:
+        """Have groups looked at."""
+        for key in touched.bare_groups:
             if self._ownership.owns(key):
                 self._mailbox.poke_later(key, 0.0)
 
     def touch_all(self) -> None:
-        """Have every bare pod that this replica owns looked at."""
-        for key in self._replica.bare_pods:
+        """Have every group that this replica owns looked at."""
+        for key in self._replica.bare:
             if self._ownership.owns(key):
                 self._mailbox.poke_later(key, 0.0)
 
     async def look(self, key: str) -> None:
-        """Give one pod its group."""
-        pod = self._replica.bare_pods.get(key)
-        if pod is None or not self._ownership.owns(key):
-            return
-        if not self._is_synced():
-            return  # everything is looked at once it is
-        wanted = group_for(pod, {}, inherit=self._inherit)
-        namespace = pod.metadata.namespace
+        """Do what one group needs. Raises Retryable to be called again later."""
+        if not self._ownership.owns(key) or not self._is_synced():
+            return  # everything is looked at once it is ours, and known
+        facts = self._replica.bare.facts(key, self._replica.groups)
+        wanted = bring_about(facts, inherit=self._inherit)
+        with self._ownership.looking(key):
+            try:
+                await self._carry_out(key, wanted)
+            except Gone:
+                return  # somebody was faster; the fact of it asks again
+            except Rejected as error:
+                self._log.warning("group_refused", group=key, reason=str(error))
+
+    async def _carry_out(self, key: str, wanted: Wanted) -> None:
+        namespace, name = split_key(key)
+        group = self._replica.groups.get(key)
+        if wanted.create is not None:
+            await self._create(namespace, wanted.create)
+        elif group is not None and wanted.patch:
+            uid = group.metadata.uid
+            answer = await self._kube.patch(kinds.PODGROUP, namespace, name, wanted.patch, uid=uid)
+            self._fold("patch", kinds.PODGROUP, answer)
+        elif group is not None and wanted.delete:
+            uid = group.metadata.uid
+            await self._kube.delete(kinds.PODGROUP, namespace, name, uid=uid)
+            self._metrics.writes.labels("delete", kinds.PODGROUP.token).inc()
+            self._touch(self._replica.deleted(kinds.PODGROUP, key, uid))
+        await all_of([lambda p=pod: self._name(p) for pod in wanted.unnamed], width=_PATCHERS)  # type: ignore[misc]
+
+    async def _create(self, namespace: str, body: dict[str, object]) -> None:
         try:
-            await self._ensure(namespace, wanted)
-            patch = {"metadata": {"annotations": {keys.GROUP_NAME: wanted.name}}}
+            answer = await self._kube.create(kinds.PODGROUP, namespace, body)
+        except AlreadyExists:
+            return  # its fact is on the way
+        self._fold("create", kinds.PODGROUP, answer)
+
+    async def _name(self, pod: Pod) -> None:
+        """Write the group's name on a pod; one that is gone needs none."""
+        meta = pod.metadata
+        patch = {"metadata": {"annotations": {keys.GROUP_NAME: group_name(pod)}}}
+        try:
             answer = await self._kube.patch(
-                kinds.POD, namespace, pod.metadata.name, patch, uid=pod.metadata.uid
+                kinds.POD, meta.namespace, meta.name, patch, uid=meta.uid
             )
         except Gone:
             return
-        except Rejected as error:
-            self._log.warning("group_refused", pod=key, group=wanted.name, reason=str(error))
-            return
-        self._metrics.writes.labels("patch", kinds.POD.token).inc()
-        self._touch(self._replica.written(kinds.POD, answer))
+        self._fold("patch", kinds.POD, answer)
 
-    async def _ensure(self, namespace: str, wanted: GroupFor) -> None:
-        if f"{namespace}/{wanted.name}" in self._replica.groups:
-            return
-        try:
-            answer = await self._kube.create(kinds.PODGROUP, namespace, wanted.body)
-        except AlreadyExists:
-            return
-        self._metrics.writes.labels("create", kinds.PODGROUP.token).inc()
-        self._touch(self._replica.written(kinds.PODGROUP, answer))
+    def _fold(self, verb: str, kind: Kind, answer: bytes) -> None:
+        self._metrics.writes.labels(verb, kind.token).inc()
+        self._touch(self._replica.written(kind, answer))

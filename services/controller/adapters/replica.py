@@ -8,13 +8,14 @@ has changed itself.
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from typing import Any
 
 import msgspec
 
+from services.controller.adapters.bare_index import BareIndex
 from services.controller.adapters.records import JobRecord
 from services.controller.job.facts import JobFacts, PodView, pod_view
-from services.controller.podgroup.groups import needs_group
 from services.controller.queue.phases import SHUT
 from shared.api import kinds
 from shared.api.batch import Job, JobEvent
@@ -22,10 +23,12 @@ from shared.api.bus import Command
 from shared.api.core import Pod
 from shared.api.kinds import Kind
 from shared.api.scheduling import PodGroup, PriorityClass, Queue
+from shared.api.workloads import Workload
 from shared.contracts.messages import Fact, Op
 
 KINDS = (
     kinds.JOB, kinds.POD, kinds.PODGROUP, kinds.QUEUE, kinds.COMMAND, kinds.PRIORITYCLASS,
+    *kinds.WORKLOADS,
 )  # fmt: skip
 """What the controller reads of STATE."""
 
@@ -39,7 +42,8 @@ class Touched(msgspec.Struct):
 
     jobs: dict[str, bool] = msgspec.field(default_factory=dict)
     """Job key → whether a policy may have an answer to it (else a short wait does no harm)."""
-    bare_pods: dict[str, None] = msgspec.field(default_factory=dict)
+    bare_groups: dict[str, None] = msgspec.field(default_factory=dict)
+    """Keys of groups of bare pods."""
     queues: bool = False
 
     def job(self, key: str, *, urgent: bool) -> None:
@@ -53,7 +57,7 @@ class Replica:
     def __init__(self, *, scheduler_names: Collection[str]) -> None:
         self.jobs: dict[str, JobRecord] = {}
         self.queues: dict[str, Queue] = {}
-        self.bare_pods: dict[str, Pod] = {}
+        self.bare = BareIndex(scheduler_names=scheduler_names)
         self.groups: dict[str, PodGroup] = {}
         self.oversized: dict[str, str] = {}
         """Jobs too large for STATE: key → uid. Nothing but their existence is known."""
@@ -72,6 +76,7 @@ class Replica:
             kinds.QUEUE.token: self._put_queue,
             kinds.COMMAND.token: self._put_command,
             kinds.PRIORITYCLASS.token: self._put_priority,
+            **{kind.token: partial(self._put_owner, kind.token) for kind in kinds.WORKLOADS},
         }
         self._drop: dict[str, Callable[[str, str, Touched], None]] = {
             kinds.JOB.token: self._drop_job,
@@ -80,6 +85,7 @@ class Replica:
             kinds.QUEUE.token: self._drop_queue,
             kinds.COMMAND.token: self._drop_command,
             kinds.PRIORITYCLASS.token: self._drop_priority,
+            **{kind.token: partial(self._drop_owner, kind.token) for kind in kinds.WORKLOADS},
         }
 
     def fold(self, facts: Iterable[Fact]) -> Touched:
@@ -154,8 +160,9 @@ class Replica:
             yield (kinds.JOB.token, key), record.uid
         for key, (uid, _) in self._pod_at.items():
             yield (kinds.POD.token, key), uid
-        for key, pod in self.bare_pods.items():
-            yield (kinds.POD.token, key), pod.metadata.uid
+        for key, uid in self.bare.uids():
+            yield (kinds.POD.token, key), uid
+        yield from self.bare.owners()
         for token, objects in (
             (kinds.PODGROUP.token, self.groups),
             (kinds.QUEUE.token, self.queues),
@@ -197,11 +204,7 @@ class Replica:
         key, uid = pod.metadata.key, pod.metadata.uid
         if uid in self._gone:
             return
-        if needs_group(pod, self._scheduler_names):
-            self.bare_pods[key] = pod
-            touched.bare_pods[key] = None
-        else:
-            self.bare_pods.pop(key, None)
+        touched.bare_groups.update(dict.fromkeys(self.bare.put_pod(pod)))
         found = pod_view(pod)
         known = self._pod_at.get(key)
         if known is not None and known[0] != uid:
@@ -217,8 +220,7 @@ class Replica:
         self._note(owner, before, view, touched)
 
     def _drop_pod(self, key: str, uid: str, touched: Touched) -> None:
-        if key in self.bare_pods and self.bare_pods[key].metadata.uid == uid:
-            del self.bare_pods[key]
+        touched.bare_groups.update(dict.fromkeys(self.bare.drop_pod(key, uid)))
         if self._pod_at.get(key, ("", ""))[0] != uid:
             return
         _, owner = self._pod_at.pop(key)
@@ -265,6 +267,8 @@ class Replica:
             touched.queues = True
 
     def _attach(self, named: PodGroup, now: PodGroup | None, touched: Touched) -> None:
+        if named.metadata.key in self.bare:
+            touched.bare_groups[named.metadata.key] = None
         owner = named.metadata.controller
         record = self._by_uid.get(owner.uid) if owner is not None else None
         if record is not None:
@@ -273,6 +277,15 @@ class Replica:
 
     def _group_of(self, uid: str, namespace: str, name: str) -> PodGroup | None:
         return self.groups.get(f"{namespace}/{name}-{uid}")
+
+    # Owners of bare pods
+
+    def _put_owner(self, token: str, owner: Workload, touched: Touched) -> None:
+        touched.bare_groups.update(dict.fromkeys(self.bare.put_owner(token, owner)))
+
+    def _drop_owner(self, token: str, key: str, uid: str, touched: Touched) -> None:
+        del touched
+        self.bare.drop_owner(token, key, uid)
 
     # Queues, commands, priority classes
 

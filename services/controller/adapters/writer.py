@@ -6,7 +6,7 @@ later), Conflict (somebody else wrote: look again) or Rejected (the API server w
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -15,6 +15,7 @@ from services.controller.adapters.keypair import key_pair
 from services.controller.adapters.recorder import Recorder
 from services.controller.adapters.records import JobRecord
 from services.controller.adapters.replica import Replica, Touched
+from services.controller.adapters.together import all_of
 from services.controller.job import effects
 from services.controller.job.facts import pod_view
 from services.controller.job.podtemplate import owner_references
@@ -32,7 +33,7 @@ from shared.jobplugins.ssh import with_keys
 from shared.kube.client import Kube
 from shared.kube.errors import AlreadyExists
 from shared.runtime.clock import Clock
-from shared.runtime.errors import Conflict, Gone, PumiceError, Rejected, Retryable
+from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
 
 CREATORS: Final = 32
 """Pods of one task that are being made at once."""
@@ -82,7 +83,7 @@ class Writer:
 
     async def stage(self, record: JobRecord, stage: Iterable[effects.Effect]) -> None:
         """Carry out one stage: everything is tried, then the worst failure is raised."""
-        await _all_of(list(self._jobs(record, stage)), width=CREATORS)
+        await all_of(list(self._jobs(record, stage)), width=CREATORS)
 
     def _jobs(
         self, record: JobRecord, stage: Iterable[effects.Effect]
@@ -356,26 +357,3 @@ def _must_be_ours(record: JobRecord, kind: Kind, meta: ObjectMeta) -> None:
             f"{kind.kind} {meta.name} exists and belongs to somebody else: delete or rename it",
             field="metadata.name",
         )
-
-
-async def _all_of(jobs: Sequence[Callable[[], Awaitable[None]]], *, width: int) -> None:
-    """Run jobs, `width` at a time; go on after a failure, but not against a server that is away."""
-    failures: list[PumiceError] = []
-    rest = iter(jobs)
-
-    async def work() -> None:
-        for job in rest:
-            try:
-                await job()
-            except PumiceError as error:
-                failures.append(error)
-                if isinstance(error, Retryable):
-                    return
-
-    async with asyncio.TaskGroup() as group:
-        for number in range(min(width, len(jobs))):
-            group.create_task(work(), name=f"write-{number}")
-    for severity in (Retryable, Conflict, PumiceError):
-        for failure in failures:
-            if isinstance(failure, severity):
-                raise failure

@@ -1,8 +1,9 @@
-"""PodGroups for bare pods: pods of our schedulers that nobody has put into a group (P01, P02, P03).
+"""PodGroups for bare pods: pods of our schedulers that nobody has put into a group (P01 to P05).
 
-Pods of one controlling owner share a group, a pod without one has its own. `group_for` gives the
-group that a pod needs; the shell creates it and then writes its name into the pod's annotation, in
-this order, so that a crash between the two leaves a group that the next look finds.
+Pods of one controlling owner share a group, a pod without one has its own. `bring_about` compares
+what a group's pods and their owner say with the group that is there; the shell carries it out and
+comes back on the next change. The group is made before its name is written into the pods'
+annotations, so that a crash between the two leaves a group that the next look finds.
 """
 
 from collections.abc import Collection, Mapping
@@ -13,7 +14,8 @@ import msgspec
 from services.controller.job.minresources import Milli, as_texts, pod_usage
 from shared.api import keys, kinds
 from shared.api.core import Pod
-from shared.api.scheduling import DEFAULT_QUEUE
+from shared.api.scheduling import DEFAULT_QUEUE, PodGroup, PodGroupSpec
+from shared.api.workloads import Workload
 
 COPIED: Final = (
     keys.PREEMPTABLE,
@@ -22,69 +24,126 @@ COPIED: Final = (
     keys.JDB_MIN_AVAILABLE,
     keys.JDB_MAX_UNAVAILABLE,
 )
-"""Annotations of a pod that its group carries too (P03)."""
+"""Annotations of a pod that its group carries too, whatever its owner says (P03)."""
+_COPIED_LABELS: Final = (keys.PREEMPTABLE, keys.COOLDOWN_TIME)
+_KEPT_UP: Final = ("minMember", "minResources")
+"""What of a group that is there follows its owner (P05); its queue stays the one it waits in."""
+
+Json = dict[str, Any]
 
 
-class GroupFor(msgspec.Struct, frozen=True, kw_only=True):
-    """The group that a bare pod needs."""
+class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of one group of bare pods."""
 
-    name: str
-    owner_uid: str
-    body: dict[str, Any]
-
-
-def needs_group(pod: Pod, scheduler_names: Collection[str]) -> bool:
-    """Whether `pod` is ours to schedule and has no group yet (P01)."""
-    return (
-        pod.spec.scheduler_name in scheduler_names
-        and keys.GROUP_NAME not in pod.metadata.annotations
-        and pod.metadata.deletion_timestamp is None
-    )
+    pods: tuple[Pod, ...]
+    """Its pods that are not being deleted, whether or not they name it yet."""
+    owner: Workload | None = None
+    """Their owner, as far as it is of a kind that is watched."""
+    group: PodGroup | None = None
 
 
-def group_for(pod: Pod, owner_annotations: Mapping[str, str], *, inherit: bool = True) -> GroupFor:
-    """Return the group of a bare pod.
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What has to be done for a group, in the order of the fields; empty when all is well."""
 
-    `owner_annotations` are those of its controlling owner as far as they are known; with `inherit`
-    the ones of Volcano's prefix go on to the group.
+    create: Json | None = None
+    patch: Json = {}
+    unnamed: tuple[Pod, ...] = ()
+    """Pods that do not name their group yet."""
+    delete: bool = False
+
+
+def is_bare(pod: Pod, scheduler_names: Collection[str]) -> bool:
+    """Whether `pod` is ours to schedule and in no group but one of this module's making (P01)."""
+    named = pod.metadata.annotations.get(keys.GROUP_NAME, "")
+    return pod.spec.scheduler_name in scheduler_names and named in {"", group_name(pod)}
+
+
+def group_name(pod: Pod) -> str:
+    """Return the name of a bare pod's group: after its controlling owner, else after itself."""
+    return f"podgroup-{owner_uid(pod)}"
+
+
+def owner_uid(pod: Pod) -> str:
+    """Return the uid of what a bare pod's group stands for."""
+    owner = pod.metadata.controller
+    return owner.uid if owner is not None else pod.metadata.uid
+
+
+def bring_about(facts: GroupFacts, *, inherit: bool = True) -> Wanted:
+    """Return what has to be done about one group of bare pods.
+
+    With `inherit` the owner's annotations of Volcano's prefix go on to the group (P03).
+    """
+    if not facts.pods:
+        wants_none = facts.owner is not None and facts.owner.spec.replicas == 0
+        return Wanted(delete=wants_none and facts.group is not None)  # P04
+    said = facts.owner.metadata.annotations if facts.owner is not None else {}
+    body = group_for(_model(facts.pods), said, inherit=inherit)
+    unnamed = tuple(p for p in facts.pods if keys.GROUP_NAME not in p.metadata.annotations)
+    if facts.group is None:
+        return Wanted(create=body, unnamed=unnamed)
+    return Wanted(patch=_patch(facts.group, body), unnamed=unnamed)
+
+
+def _model(pods: tuple[Pod, ...]) -> Pod:
+    """Return the pod that a group's resources follow: the newest, so of the owner's last revision.
+
+    Volcano takes any pod of a ReplicaSet, and of a StatefulSet one of its present revision (P04).
+    """
+    return max(pods, key=lambda p: (p.metadata.creation_timestamp or "", p.metadata.name))
+
+
+def group_for(pod: Pod, said: Mapping[str, str], *, inherit: bool = True) -> Json:
+    """Return the group of a bare pod, whose owner has the annotations `said` (P02, P03).
+
+    An owner that is not watched, of somebody's own kind, says the same by its pods' annotations.
     """
     meta = pod.metadata
-    owner = meta.controller
-    owner_uid = owner.uid if owner is not None else meta.uid
-    name = f"podgroup-{owner_uid}"
-    least = owner_annotations.get(keys.GROUP_MIN_MEMBER, "")
-    min_member = int(least) if least.isascii() and least.isdecimal() else 1
-    inherited = {
-        k: v
-        for k, v in owner_annotations.items()
-        if inherit and k.startswith(keys.INHERITED_PREFIX)
-    }
+    inherited = {k: v for k, v in said.items() if inherit and k.startswith(keys.INHERITED_PREFIX)}
     copied = {k: meta.annotations[k] for k in COPIED if k in meta.annotations}
-    usage: Milli = {k: amount * min_member for k, amount in pod_usage(pod.spec).items()}
-    spec: dict[str, Any] = {
-        "minMember": min_member,
-        "queue": meta.annotations.get(keys.SCHEDULING_QUEUE_NAME) or DEFAULT_QUEUE,
+    labels = {k: meta.labels[k] for k in _COPIED_LABELS if k in meta.labels}
+    told = {**said, **meta.annotations}
+    least = _whole(said.get(keys.GROUP_MIN_MEMBER) or told.get(keys.GROUP_MIN_MEMBER, "")) or 1
+    usage: Milli = {k: amount * least for k, amount in pod_usage(pod.spec).items()}
+    spec: Json = {
+        "minMember": least,
+        "queue": told.get(keys.SCHEDULING_QUEUE_NAME) or DEFAULT_QUEUE,
         "minResources": as_texts(usage),
     }
     if pod.spec.priority_class_name:
         spec["priorityClassName"] = pod.spec.priority_class_name
-    if topology := _topology(meta.annotations):
+    if topology := _topology(told):
         spec["networkTopology"] = topology
-    body = {
+    return {
         "apiVersion": kinds.PODGROUP.api_version,
         "kind": kinds.PODGROUP.kind,
         "metadata": {
-            "name": name,
+            "name": group_name(pod),
             "namespace": meta.namespace,
+            **({"labels": labels} if labels else {}),
             "annotations": {**inherited, **copied},
             "ownerReferences": [_owner(pod)],
         },
         "spec": spec,
     }
-    return GroupFor(name=name, owner_uid=owner_uid, body=body)
 
 
-def _owner(pod: Pod) -> dict[str, Any]:
+def _patch(group: PodGroup, body: Json) -> Json:
+    """Return the merge patch that a group needs; what others wrote into it stays (P05)."""
+    wanted = msgspec.convert(body["spec"], PodGroupSpec)
+    patch: Json = {}
+    annotations = body["metadata"]["annotations"]
+    if news := {k: v for k, v in annotations.items() if group.metadata.annotations.get(k) != v}:
+        patch["metadata"] = {"annotations": news}
+    spec: Json = {}
+    for field in msgspec.structs.fields(PodGroupSpec):
+        name = field.encode_name
+        if name in _KEPT_UP and getattr(wanted, field.name) != getattr(group.spec, field.name):
+            spec[name] = body["spec"][name]
+    return {**patch, "spec": spec} if spec else patch
+
+
+def _owner(pod: Pod) -> Json:
     """P05: the pod's controller, or the pod itself."""
     owner = pod.metadata.controller
     if owner is not None:
@@ -99,10 +158,14 @@ def _owner(pod: Pod) -> dict[str, Any]:
     }
 
 
-def _topology(annotations: Mapping[str, str]) -> dict[str, Any]:
-    mode = annotations.get(keys.NETWORK_TOPOLOGY_MODE)
+def _topology(told: Mapping[str, str]) -> Json:
+    mode = told.get(keys.NETWORK_TOPOLOGY_MODE)
     if mode not in {"hard", "soft"}:
         return {}
-    tier = annotations.get(keys.NETWORK_TOPOLOGY_HIGHEST_TIER, "")
-    bound = {"highestTierAllowed": int(tier)} if tier.isascii() and tier.isdecimal() else {}
-    return {"mode": mode, **bound}
+    tier = _whole(told.get(keys.NETWORK_TOPOLOGY_HIGHEST_TIER, ""))
+    return {"mode": mode, **({} if tier is None else {"highestTierAllowed": tier})}
+
+
+def _whole(text: str) -> int | None:
+    """Return the whole number that an annotation holds: anybody may write there."""
+    return int(text) if text.isascii() and text.isdecimal() else None

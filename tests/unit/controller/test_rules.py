@@ -1,18 +1,13 @@
 """The small rules: the table is whole, durations, plugin arguments, groups, queues."""
 
 import json
-from typing import Any
 
-import msgspec
 import pytest
 
 from services.controller.job.phases import ALIVE, FINISHED, TABLE, Do, Target, move_for
 from services.controller.job.podtemplate import PodForge
-from services.controller.podgroup.groups import group_for, needs_group
 from services.controller.queue.queues import missing
-from shared.api import keys
 from shared.api.batch import Action, JobPhase
-from shared.api.core import Pod
 from shared.jobplugins.arguments import BadArgument, parse
 from shared.jobs.defaults import defaulted
 from shared.model import durations
@@ -115,52 +110,6 @@ def test_a_claim_in_the_job_gets_the_same_name_each_time_j30() -> None:
     claim = first["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"]
     assert claim.startswith("train-pvc-")
     assert len(claim) == len("train-pvc-") + 12
-
-
-def _bare(**meta: Any) -> Pod:
-    plain = {
-        "metadata": {"name": "bare", "namespace": "ns", "uid": "u1", **meta},
-        "spec": {
-            "schedulerName": "volcano",
-            "containers": [{"name": "c", "resources": {"requests": {"cpu": "500m"}}}],
-        },
-    }
-    return msgspec.convert(plain, Pod)
-
-
-def test_a_bare_pod_of_ours_without_a_group_needs_one_p01() -> None:
-    assert needs_group(_bare(), ["volcano"])
-    assert not needs_group(_bare(), ["other"])
-    assert not needs_group(_bare(annotations={keys.GROUP_NAME: "g"}), ["volcano"])
-
-
-def test_a_bare_pod_gets_a_group_that_it_owns_p01_p02() -> None:
-    made = group_for(_bare(annotations={keys.SCHEDULING_QUEUE_NAME: "q"}), {})
-    assert made.name == "podgroup-u1"
-    assert made.body["metadata"]["ownerReferences"][0]["kind"] == "Pod"
-    assert made.body["spec"] == {
-        "minMember": 1,
-        "queue": "q",
-        "minResources": {
-            "count/pods": "1",
-            "cpu": "500m",
-            "pods": "1",
-            "requests.cpu": "500m",
-        },
-    }
-
-
-def test_pods_of_one_owner_share_a_group_with_its_minimum_p02_p03() -> None:
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "o"}
-    pod = _bare(ownerReferences=[{**owner, "controller": True}])
-    annotations = {keys.GROUP_MIN_MEMBER: "2", keys.PREEMPTABLE: "true", "other": "x"}
-    made = group_for(pod, annotations)
-    assert made.name == "podgroup-o"
-    assert made.body["spec"]["minMember"] == 2
-    assert made.body["spec"]["minResources"]["cpu"] == "1"
-    assert made.body["metadata"]["annotations"] == {keys.PREEMPTABLE: "true"}
-    plain = group_for(pod, annotations, inherit=False)
-    assert plain.body["metadata"]["annotations"] == {}
 
 
 def test_the_default_queues_are_made_root_first_ca02() -> None:

@@ -1,0 +1,163 @@
+"""Groups of bare pods: what they are made of and when they change (P01 to P05)."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from services.controller.adapters.bare_index import BareIndex
+from services.controller.podgroup.groups import GroupFacts, bring_about, group_for, is_bare
+from shared.api import keys
+from shared.api.core import Pod
+from shared.api.scheduling import PodGroup
+from shared.api.workloads import Workload
+
+OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "o"}
+KEY = "ns/podgroup-o"
+
+
+def bare(name: str = "bare", *, cpu: str = "500m", rv: int = 1, **meta: Any) -> Pod:
+    plain = {
+        "metadata": {
+            "name": name, "namespace": "ns", "uid": f"u-{name}", "resourceVersion": str(rv), **meta,
+        },
+        "spec": {
+            "schedulerName": "volcano",
+            "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}],
+        },
+    }  # fmt: skip
+    return msgspec.convert(plain, Pod)
+
+
+def owned(name: str, **kwargs: Any) -> Pod:
+    return bare(name, ownerReferences=[{**OWNER, "controller": True}], **kwargs)
+
+
+def workload(replicas: int | None = 2, *, rv: int = 1, **annotations: str) -> Workload:
+    meta = {
+        "name": "rs", "namespace": "ns", "uid": "o", "resourceVersion": str(rv),
+        "annotations": annotations,
+    }  # fmt: skip
+    return msgspec.convert({"metadata": meta, "spec": {"replicas": replicas}}, Workload)
+
+
+def made(body: dict[str, Any]) -> PodGroup:
+    body["metadata"] |= {"uid": "g", "resourceVersion": "1"}
+    return msgspec.convert(body, PodGroup)
+
+
+def test_a_pod_of_ours_is_bare_unless_it_names_somebody_elses_group_p01() -> None:
+    assert is_bare(bare(), ["volcano"])
+    assert not is_bare(bare(), ["other"])
+    assert not is_bare(bare(annotations={keys.GROUP_NAME: "g"}), ["volcano"])
+    assert is_bare(bare(annotations={keys.GROUP_NAME: "podgroup-u-bare"}), ["volcano"])
+
+
+def test_a_bare_pod_gets_a_group_that_it_owns_p01_p02() -> None:
+    body = group_for(bare(annotations={keys.SCHEDULING_QUEUE_NAME: "q"}), {})
+    assert body["metadata"]["name"] == "podgroup-u-bare"
+    assert body["metadata"]["ownerReferences"][0]["kind"] == "Pod"
+    assert body["spec"] == {
+        "minMember": 1,
+        "queue": "q",
+        "minResources": {"count/pods": "1", "cpu": "500m", "pods": "1", "requests.cpu": "500m"},
+    }
+
+
+def test_pods_of_one_owner_share_a_group_with_its_minimum_p02_p03() -> None:
+    said = {keys.GROUP_MIN_MEMBER: "2", keys.PREEMPTABLE: "true", "other": "x"}
+    body = group_for(owned("a"), said)
+    assert body["metadata"]["name"] == "podgroup-o"
+    assert body["metadata"]["ownerReferences"] == [{**OWNER, "controller": True}]
+    assert body["spec"]["minMember"] == 2
+    assert body["spec"]["minResources"]["cpu"] == "1"
+    assert body["metadata"]["annotations"] == {keys.PREEMPTABLE: "true"}
+    assert group_for(owned("a"), said, inherit=False)["metadata"]["annotations"] == {}
+
+
+def test_an_owner_of_a_foreign_kind_speaks_through_its_pods() -> None:
+    said = {keys.GROUP_MIN_MEMBER: "3", keys.SCHEDULING_QUEUE_NAME: "gold"}
+    body = group_for(owned("a", annotations=said), {})
+    assert (body["spec"]["minMember"], body["spec"]["queue"]) == (3, "gold")
+
+
+def test_a_pods_annotation_wins_over_its_owners_p03() -> None:
+    pod = owned("a", annotations={keys.PREEMPTABLE: "false", keys.SCHEDULING_QUEUE_NAME: "own"})
+    body = group_for(pod, {keys.PREEMPTABLE: "true", keys.SCHEDULING_QUEUE_NAME: "theirs"})
+    assert body["metadata"]["annotations"] == {keys.PREEMPTABLE: "false"}
+    assert body["spec"]["queue"] == "own"
+
+
+@pytest.mark.parametrize(
+    ("mode", "tier", "topology"),
+    [
+        ("hard", "2", {"mode": "hard", "highestTierAllowed": 2}),
+        ("soft", "many", {"mode": "soft"}),
+        ("firm", "2", None),
+    ],
+)
+def test_a_network_topology_is_read_of_annotations_p03(
+    mode: str, tier: str, topology: dict[str, Any] | None
+) -> None:
+    said = {keys.NETWORK_TOPOLOGY_MODE: mode, keys.NETWORK_TOPOLOGY_HIGHEST_TIER: tier}
+    assert group_for(owned("a"), said)["spec"].get("networkTopology") == topology
+
+
+def test_the_group_is_made_then_named_on_its_pods_then_left_alone() -> None:
+    pods = (owned("a"), owned("b", annotations={keys.GROUP_NAME: "podgroup-o"}))
+    first = bring_about(GroupFacts(pods=pods, owner=workload()))
+    assert first.create is not None
+    assert [pod.metadata.name for pod in first.unnamed] == ["a"]
+    then = bring_about(GroupFacts(pods=pods[1:], owner=workload(), group=made(first.create)))
+    assert (then.create, then.patch, then.unnamed, then.delete) == (None, {}, (), False)
+
+
+def test_a_group_follows_its_owners_annotations_and_its_newest_pod_p04_p05() -> None:
+    old = owned("old", creationTimestamp="2026-01-01T00:00:00Z")
+    new = owned("a", cpu="2", creationTimestamp="2026-01-02T00:00:00Z")
+    first = bring_about(GroupFacts(pods=(old,), owner=workload()))
+    assert first.create is not None
+    group = made(first.create)
+    said = {keys.GROUP_MIN_MEMBER: "2", keys.COOLDOWN_TIME: "5m"}
+    changed = bring_about(GroupFacts(pods=(new, old), owner=workload(**said), group=group))
+    assert changed.patch["metadata"] == {"annotations": {keys.COOLDOWN_TIME: "5m"}}
+    assert changed.patch["spec"]["minMember"] == 2
+    assert changed.patch["spec"]["minResources"]["cpu"] == "4"
+
+
+def test_the_group_of_an_owner_scaled_to_nothing_goes_p04() -> None:
+    first = bring_about(GroupFacts(pods=(owned("a"),), owner=workload()))
+    assert first.create is not None
+    group = made(first.create)
+    assert bring_about(GroupFacts(pods=(), owner=workload(0), group=group)).delete
+    assert not bring_about(GroupFacts(pods=(), owner=workload(1), group=group)).delete
+    assert not bring_about(GroupFacts(pods=(), owner=workload(None), group=group)).delete
+    assert not bring_about(GroupFacts(pods=(owned("a"),), owner=workload(0), group=group)).delete
+
+
+def test_what_is_known_of_a_group_follows_the_facts() -> None:
+    index = BareIndex(scheduler_names=["volcano"])
+    assert index.put_pod(owned("a")) == [KEY]
+    assert index.put_pod(owned("b")) == [KEY]
+    assert index.put_pod(bare("c", annotations={keys.GROUP_NAME: "mine"})) == []
+    assert index.put_owner("replicasets", workload(rv=5)) == [KEY]
+    assert index.put_owner("replicasets", workload(rv=4, late="x")) == [], "facts that lag"
+    facts = index.facts(KEY, {})
+    assert [pod.metadata.name for pod in facts.pods] == ["a", "b"]
+    assert facts.owner is not None
+    assert facts.owner.metadata.annotations == {}
+    ending = owned("a", rv=2, deletionTimestamp="2026-01-01T00:00:00Z")
+    assert index.put_pod(ending) == [KEY]
+    assert index.drop_pod("ns/b", "another uid") == []
+    assert index.drop_pod("ns/b", "u-b") == [KEY]
+    assert index.facts(KEY, {}).pods == ()
+    index.drop_owner("replicasets", "ns/rs", "o")
+    assert list(index) == []
+
+
+def test_a_late_fact_does_not_take_a_groups_name_off_a_pod() -> None:
+    index = BareIndex(scheduler_names=["volcano"])
+    index.put_pod(owned("a", rv=2, annotations={keys.GROUP_NAME: "podgroup-o"}))
+    assert index.put_pod(owned("a", rv=1)) == []
+    (pod,) = index.facts(KEY, {}).pods
+    assert keys.GROUP_NAME in pod.metadata.annotations
