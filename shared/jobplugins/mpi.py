@@ -37,7 +37,10 @@ class Mpi(JobPlugin):
     def misfits(self, job: Job, values: Mapping[str, Value]) -> Iterable[str]:
         """Refuse a job without the master's task (W23); one without workers may run."""
         if hosts.task_named(job, values["master"]) is None:
-            yield f"spec.plugins.mpi: the job has no task {values['master']!r} (--master)"
+            yield (
+                f"spec.plugins.mpi: the job has no task {values['master']!r} (--master):"
+                " The specified mpi master task was not found"
+            )
 
     @override
     def edit_task(self, pod: PodBody, job: Job, task: TaskSpec, arguments: Sequence[str]) -> None:

@@ -86,3 +86,19 @@ def format_bytes(value: int) -> str:
         if value and value & ((1 << shift) - 1) == 0:
             return f"{value >> shift}{suffix}"
     return str(value)
+
+
+def canonical(text: str | float) -> str:
+    """Return a quantity as Kubernetes prints it: `1` for 1000m, `1Gi` for 1024Mi, `10k` for 10000.
+
+    Binary stays binary and decimal decimal; nothing is lost. Raises `BadQuantity`.
+    """
+    exact = milli(text)
+    sign, exact = ("-", -exact) if exact < 0 else ("", exact)
+    if str(text).endswith("i") and exact % 1000 == 0:
+        return sign + format_bytes(exact // 1000)
+    for suffix, size in (("E", 18), ("P", 15), ("T", 12), ("G", 9), ("M", 6), ("k", 3), ("", 0)):
+        unit = 10 ** (size + 3)
+        if exact and exact % unit == 0:
+            return f"{sign}{exact // unit}{suffix}"
+    return f"{sign}{exact}m" if exact else "0"

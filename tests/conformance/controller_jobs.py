@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 
 from services.controller.job.facts import PodView
-from services.controller.job.group import read_template
 from services.controller.job.minresources import min_resources, pod_usage
 from services.controller.job.plan import execute
 from services.controller.job.policies import answer
 from services.controller.job.requests import Request
 from shared.api import keys
 from shared.api.batch import Action, Job, JobEvent, JobSpec, TaskSpec
+from shared.jobs.templates import read_template
 from tests.conformance.report import expect
 
 _NOW_S = 0.0

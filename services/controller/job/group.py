@@ -9,28 +9,14 @@ from services.controller.job.minresources import min_resources, pod_usage
 from services.controller.job.podtemplate import group_name, owner_references
 from shared.api import keys, kinds
 from shared.api.batch import Job, TaskSpec
-from shared.api.core import PodTemplateSpec
 from shared.api.patch import merge_patch
 from shared.api.scheduling import NetworkTopology, PodGroup, PodGroupSpec
+from shared.jobs.templates import read_template
 
-_TEMPLATE: Final = msgspec.json.Decoder(PodTemplateSpec)
 _INTERNAL: Final = "kubectl.kubernetes.io/last-applied-configuration"
 """An annotation that describes the job's own manifest and would be a lie on any other object."""
 
 Json = dict[str, Any]
-
-
-def read_template(task: TaskSpec) -> PodTemplateSpec:
-    """Return what is counted of a task's template; msgspec.ValidationError names a bad field."""
-    return _TEMPLATE.decode(msgspec.json.encode(_without_nulls(msgspec.json.decode(task.template))))
-
-
-def _without_nulls(value: Any) -> Any:  # noqa: ANN401 - any JSON
-    if isinstance(value, dict):
-        return {k: _without_nulls(v) for k, v in value.items() if v is not None}
-    if isinstance(value, list):
-        return [_without_nulls(v) for v in value]
-    return value
 
 
 def group_spec(job: Job, priorities: Mapping[str, int]) -> Json:

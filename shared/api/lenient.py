@@ -1,0 +1,95 @@
+"""Views without their bounds, for those who name every fault of an object themselves.
+
+A view refuses at the first value beyond its bounds, with msgspec's words. Admission reads objects
+that are to be judged by rules, so it decodes them with a twin of the view: same fields, same names
+on the wire, but no bounds, no patterns, enumerations as plain text, and absent where the view needs
+a value. The twin's instances are used as if they were the view's.
+"""
+
+import enum
+import types
+import typing
+from collections.abc import Mapping
+from functools import cache
+from typing import Annotated, Any, TypeVar, cast
+
+import msgspec
+
+from shared.api.base import View
+
+V = TypeVar("V", bound=View)
+
+_ZERO: dict[Any, Any] = {str: "", int: 0, bool: False, float: 0.0}
+
+
+def lenient(raw: object, view: type[V]) -> V:
+    """Return plain JSON data as `view`, its bounds not checked.
+
+    Raises msgspec.ValidationError where a value is of another type altogether.
+    """
+    plain = msgspec.json.encode(_without_nulls(raw))
+    return cast("V", msgspec.json.decode(plain, type=_twin(view)))
+
+
+@cache
+def _twin(view: type) -> type:
+    hints = typing.get_type_hints(view, include_extras=True)
+    fields = [_field(field, hints[field.name]) for field in msgspec.structs.fields(view)]
+    return msgspec.defstruct(
+        view.__name__,
+        fields,
+        bases=(_Base,),
+        namespace={"__doc__": view.__doc__, **_properties(view)},
+        kw_only=True,
+        frozen=True,
+    )
+
+
+class _Base(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of all twins: those of msgspec's options that are inherited."""
+
+
+def _properties(view: type) -> dict[str, property]:
+    return {name: p for name in dir(view) if isinstance(p := getattr(view, name), property)}
+
+
+def _field(field: msgspec.structs.FieldInfo, hint: Any) -> tuple[str, Any, Any]:  # noqa: ANN401
+    kind = _bare(hint)
+    if field.default_factory is not msgspec.NODEFAULT:
+        wanted = msgspec.field(default_factory=field.default_factory, name=field.encode_name)
+    elif field.default is msgspec.NODEFAULT or isinstance(field.default, View):
+        made = kind if isinstance(kind, type) and issubclass(kind, msgspec.Struct) else None
+        wanted = (
+            msgspec.field(default_factory=made, name=field.encode_name)
+            if made
+            else msgspec.field(default=_ZERO.get(kind), name=field.encode_name)
+        )
+    else:
+        wanted = msgspec.field(default=field.default, name=field.encode_name)
+    return field.name, kind, wanted
+
+
+def _bare(hint: Any) -> Any:  # noqa: ANN401 - any annotation
+    """Return an annotation without bounds; views become twins, enumerations text."""
+    origin = typing.get_origin(hint)
+    if origin is Annotated:
+        return _bare(typing.get_args(hint)[0])
+    if isinstance(hint, type) and origin is None:
+        if issubclass(hint, View):
+            return _twin(hint)
+        return str if issubclass(hint, enum.Enum) else hint
+    if origin is None:
+        return hint
+    inner = tuple(_bare(argument) for argument in typing.get_args(hint))
+    if origin in {typing.Union, types.UnionType}:
+        return typing.Union[tuple(dict.fromkeys(inner))]  # noqa: UP007 - made at run time
+    return (dict if origin is Mapping else origin)[inner]
+
+
+def _without_nulls(value: object) -> object:
+    """Return JSON data without nulls: Kubernetes reads them as absent."""
+    if isinstance(value, dict):
+        return {k: _without_nulls(v) for k, v in value.items() if v is not None}
+    if isinstance(value, list):
+        return [_without_nulls(v) for v in value]
+    return value

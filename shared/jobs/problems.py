@@ -1,0 +1,48 @@
+"""What is wrong with an object, by field; and the forms that names must have."""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+from typing_extensions import override
+
+LABEL_MAX: Final = 63
+NAME_MAX: Final = 253
+LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+SUBDOMAIN: Final = re.compile(rf"{LABEL.pattern}(\.{LABEL.pattern})*")
+_QUALIFIED: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """One fault: the path of the field and what is wrong with it.
+
+    `reason` holds Volcano's words where it has some, so that whoever looks for them finds them.
+    """
+
+    path: str
+    reason: str
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}"
+
+
+Problems = Iterator[Problem]
+
+
+def unqualified(name: str) -> str:
+    """Return why `name` can be no label's value, which names of jobs and pods become, or ""."""
+    if not _QUALIFIED.fullmatch(name):
+        return (
+            "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with"
+            " an alphanumeric character"
+        )
+    if len(name) > LABEL_MAX:
+        return f"has {len(name)} letters; pods carry it as a label, {LABEL_MAX} at most"
+    return ""
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names in alphabetical order, for a sentence."""
+    return ", ".join(sorted(names))

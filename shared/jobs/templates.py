@@ -1,0 +1,268 @@
+"""What a pod template must be for a job's pods to come to life (W22, W25).
+
+The API server judges each pod when it is made, but then the job is there already and can only fail.
+So the faults that people make are found before: forms, names, images, amounts, mounts. What is not
+checked here the API server refuses with its own words.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from shared.api.batch import Job, TaskSpec, TopologyPolicy
+from shared.api.core import Container, PodSpec, PodTemplateSpec, ResourceRequirements
+from shared.api.errors import describe
+from shared.jobs.problems import LABEL, LABEL_MAX, Problem, Problems
+from shared.model import quantity
+from shared.model.quantity import BadQuantity, milli
+
+_TEMPLATE: Final = msgspec.json.Decoder(PodTemplateSpec)
+_ENVIRONMENT_NAME: Final = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
+_PORT_MAX: Final = 65_535
+_RESTART_POLICIES: Final = ("Always", "OnFailure", "Never")
+_OVERCOMMITTED: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
+
+
+class _EditedContainer(msgspec.Struct, rename="camel"):
+    name: str
+    image: str | None = None
+    env: list[dict[str, Any]] | None = None
+    volume_mounts: list[dict[str, Any]] | None = None
+    ports: list[dict[str, Any]] | None = None
+
+
+class _EditedSpec(msgspec.Struct, rename="camel"):
+    containers: list[_EditedContainer] | None = None
+    init_containers: list[_EditedContainer] | None = None
+    volumes: list[dict[str, Any]] | None = None
+    hostname: str | None = None
+    subdomain: str | None = None
+    restart_policy: str | None = None
+
+
+class _EditedTemplate(msgspec.Struct):
+    """What is looked at here, and what the job plugins touch: it must have the right form."""
+
+    metadata: dict[str, Any] | None = None
+    spec: _EditedSpec | None = None
+
+
+def read_template(task: TaskSpec) -> PodTemplateSpec:
+    """Return what is counted of a task's template; msgspec.ValidationError names a bad field."""
+    return _TEMPLATE.decode(msgspec.json.encode(_without_nulls(msgspec.json.decode(task.template))))
+
+
+def _without_nulls(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    if isinstance(value, dict):
+        return {k: _without_nulls(v) for k, v in value.items() if v is not None}
+    if isinstance(value, list):
+        return [_without_nulls(v) for v in value]
+    return value
+
+
+def template_problems(job: Job, *, pod_level: bool = True) -> Problems:
+    """Return what is wrong with the templates of all tasks.
+
+    `pod_level`: whether the cluster knows resources of whole pods; one that does not ignores them.
+    """
+    mounted = [str(volume.mount_path) for volume in job.spec.volumes]
+    for index, task in enumerate(job.spec.tasks):
+        at = f"spec.tasks[{index}].template"
+        try:
+            edited = msgspec.json.decode(task.template, type=_EditedTemplate)
+            if edited.spec is None or not edited.spec.containers:
+                yield Problem(f"{at}.spec.containers", "at least one container is needed")
+                continue
+            spec = read_template(task).spec
+        except msgspec.ValidationError as error:
+            path, _, fault = describe(error).rpartition(": ")
+            yield Problem(f"{at}.{path}" if path else at, fault)
+            continue
+        yield from _Template(index, mounted).of_forms(edited.spec)
+        yield from _Amounts(index, task, pod_level=pod_level).of_spec(spec)
+
+
+class _Template:
+    """Judges the containers and volumes of one task."""
+
+    def __init__(self, index: int, mounted: Sequence[str]) -> None:
+        self._at = f"spec.tasks[{index}].template.spec"
+        self._kube = f"spec.task[{index}].template.spec"
+        self._mounted = mounted
+        """Where the job's own volumes are mounted, in each container."""
+
+    def of_forms(self, spec: _EditedSpec) -> Problems:
+        if spec.restart_policy and spec.restart_policy not in _RESTART_POLICIES:
+            yield self._said(
+                "restartPolicy",
+                f'Unsupported value: "{spec.restart_policy}": supported values: '
+                + ", ".join(f'"{known}"' for known in _RESTART_POLICIES),
+            )
+        volumes = [str(volume.get("name", "")) for volume in spec.volumes or ()]
+        for number, name in enumerate(volumes):
+            yield from self._name(f"volumes[{number}].name", name, volumes[:number])
+        seen: list[str] = []
+        for group, containers in (
+            ("initContainers", spec.init_containers or ()),
+            ("containers", spec.containers or ()),
+        ):
+            for number, container in enumerate(containers):
+                at = f"{group}[{number}]"
+                yield from self._name(f"{at}.name", container.name, seen)
+                seen.append(container.name)
+                yield from self._container(at, container, volumes)
+
+    def _container(self, at: str, container: _EditedContainer, volumes: Sequence[str]) -> Problems:
+        if not container.image:
+            yield self._said(f"{at}.image", "Required value")
+        for number, variable in enumerate(container.env or ()):
+            name = str(variable.get("name", ""))
+            if not _ENVIRONMENT_NAME.fullmatch(name):
+                yield self._said(
+                    f"{at}.env[{number}].name",
+                    f'Invalid value: "{name}": is no name of an environment variable',
+                )
+        for number, port in enumerate(container.ports or ()):
+            value = port.get("containerPort")
+            if not isinstance(value, int) or not 1 <= value <= _PORT_MAX:
+                yield self._said(
+                    f"{at}.ports[{number}].containerPort",
+                    f"Invalid value: {value}: must be between 1 and {_PORT_MAX}, inclusive",
+                )
+        taken = list(self._mounted)
+        for number, mount in enumerate(container.volume_mounts or ()):
+            where = f"{at}.volumeMounts[{number}]"
+            if mount.get("name") not in volumes:
+                yield self._said(f"{where}.name", f'Not found: "{mount.get("name", "")}"')
+            path = str(mount.get("mountPath", ""))
+            if not path:
+                yield self._said(f"{where}.mountPath", "Required value")
+            elif path in taken:
+                yield self._said(f"{where}.mountPath", f'Invalid value: "{path}": must be unique')
+            taken.append(path)
+
+    def _name(self, at: str, name: str, earlier: Sequence[str]) -> Problems:
+        if not LABEL.fullmatch(name) or len(name) > LABEL_MAX:
+            yield self._said(
+                at,
+                f'Invalid value: "{name}": must consist of lower case alphanumeric characters or'
+                f" '-', start and end with an alphanumeric character, {LABEL_MAX} letters at most",
+            )
+        elif name in earlier:
+            yield self._said(at, f'Duplicate value: "{name}"')
+
+    def _said(self, field: str, fault: str) -> Problem:
+        """Return a fault in Kubernetes's form, which Volcano passes on with its own index."""
+        return Problem(f"{self._at}.{field}", f"{self._kube}.{field}: {fault}")
+
+
+class _Amounts:
+    """Judges the resources of one task: quantities, not negative, requests within limits."""
+
+    def __init__(self, index: int, task: TaskSpec, *, pod_level: bool) -> None:
+        self._index = index
+        self._at = f"spec.tasks[{index}].template.spec"
+        self._kube = f"spec.task[{index}].template.spec"
+        self._whole = task.topology_policy not in {None, "", TopologyPolicy.NONE}
+        self._pod_level = pod_level
+
+    def of_spec(self, spec: PodSpec) -> Problems:
+        faults: list[Problem] = []
+        for group, containers in (
+            ("containers", spec.containers), ("initContainers", spec.init_containers)
+        ):  # fmt: skip
+            for number, container in enumerate(containers):
+                asked = container.resources
+                faults += self._of(f"{group}[{number}].resources", asked)
+                faults += self._whole_cpus(f"{group}[{number}].resources", number, asked)
+        faults += self._quantities("overhead", spec.overhead)
+        if spec.resources is not None and self._pod_level:
+            faults += self._of("resources", spec.resources)
+            if not faults:
+                faults += self._aggregate(spec, spec.resources)
+        return iter(faults)
+
+    def _of(self, at: str, asked: ResourceRequirements) -> Problems:
+        bad = False
+        for kind, amounts in (("requests", asked.requests), ("limits", asked.limits)):
+            for fault in self._quantities(f"{at}.{kind}", amounts):
+                bad = True
+                yield fault
+        if bad:
+            return
+        for name, amount in sorted(asked.requests.items()):
+            limit = asked.limits.get(name)
+            if limit is None or milli(amount) == milli(limit):
+                continue
+            word = "less than or equal to" if name in _OVERCOMMITTED else "equal to"
+            if milli(amount) > milli(limit) or name not in _OVERCOMMITTED:
+                yield Problem(
+                    f"{self._at}.{at}.requests.{name}",
+                    f'{self._kube}.{at}.requests: Invalid value: "{quantity.canonical(amount)}":'
+                    f" must be {word} {name} limit of {quantity.canonical(limit)}",
+                )
+
+    def _quantities(self, at: str, amounts: Mapping[str, Any]) -> Problems:
+        for name, amount in sorted(amounts.items()):
+            where = f"{self._at}.{at}.{name}"
+            try:
+                below_zero = milli(amount) < 0
+            except BadQuantity as error:
+                yield Problem(where, str(error))
+                continue
+            if below_zero:
+                yield Problem(
+                    where, f"{amount!r} is less than 0: must be greater than or equal to 0"
+                )
+
+    def _whole_cpus(self, at: str, number: int, asked: ResourceRequirements) -> Problems:
+        """W25: a NUMA policy deals in whole CPUs; limits stand in where nothing is requested."""
+        if not self._whole:
+            return
+        amounts = asked.requests or asked.limits
+        try:
+            cpu = milli(amounts.get("cpu", 0))
+        except BadQuantity:
+            return
+        if cpu <= 0 or cpu % 1000:
+            yield Problem(
+                f"{self._at}.{at}.requests.cpu",
+                "topologyPolicy needs a whole number of CPUs: the cpu request isn't an integer in"
+                f" spec.task[{self._index}] container[{number}].",
+            )
+
+    def _aggregate(self, spec: PodSpec, whole: ResourceRequirements) -> Problems:
+        """See that a pod as a whole requests enough for its containers together."""
+        for name, amount in sorted(whole.requests.items()):
+            needed = _together(spec, name)
+            if milli(amount) < needed:
+                yield Problem(
+                    f"{self._at}.resources.requests.{name}",
+                    f"{self._kube}.resources.requests[{name}]: Invalid value:"
+                    f' "{quantity.canonical(amount)}": must be greater than or equal to aggregate'
+                    f" container requests of {_text(name, needed)}",
+                )
+
+
+def _together(spec: PodSpec, name: str) -> int:
+    """Return what the containers request at most at any time, in thousandths."""
+    sidecars = highest = 0
+    for container in spec.init_containers:
+        asked = _requested(container, name)
+        highest = max(highest, sidecars + asked)
+        if container.restart_policy == "Always":
+            sidecars += asked
+    return max(highest, sidecars + sum(_requested(c, name) for c in spec.containers))
+
+
+def _requested(container: Container, name: str) -> int:
+    asked = container.resources
+    return milli(asked.requests.get(name, asked.limits.get(name, 0)))
+
+
+def _text(name: str, amount_milli: int) -> str:
+    if name == "cpu" or amount_milli % 1000:
+        return quantity.format_milli(amount_milli)
+    return quantity.format_bytes(amount_milli // 1000)
