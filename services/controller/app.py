@@ -240,7 +240,7 @@ class _Wiring:
 
     def _make_queues(self) -> QueueKeeper:
         context = self._context
-        return QueueKeeper(
+        keeper = QueueKeeper(
             self._kube,
             self._replica,
             ownership=self._ownership,
@@ -253,6 +253,8 @@ class _Wiring:
             metrics=self._metrics,
             log=context.log,
         )
+        context.metrics.registry.register(keeper.counts())
+        return keeper
 
     def _make_collector(self) -> Collector:
         context = self._context

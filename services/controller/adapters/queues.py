@@ -13,7 +13,7 @@ from services.controller.adapters.announcer import ControllerEvents
 from services.controller.adapters.ownership import Ownership
 from services.controller.adapters.recorder import Recorder
 from services.controller.adapters.replica import Replica, Touched
-from services.controller.metrics import ControllerMetrics
+from services.controller.metrics import ControllerMetrics, QueueCounts
 from services.controller.queue.orders import (
     Change,
     Refusal,
@@ -77,6 +77,14 @@ class QueueKeeper:
         self._log = log
         self._poked = asyncio.Event()
         ownership.on_change(lambda _: self.touch_all())
+
+    def counts(self) -> QueueCounts:
+        """Return the metrics of the queues that this replica keeps (Q03)."""
+        replica = self._replica
+        return QueueCounts(
+            groups=replica.groups.values,
+            queues=lambda: replica.queues if self._ownership.owns(_KEY) else (),
+        )
 
     def touch(self, touched: Touched) -> None:
         """Have the queues looked at when one of them changed."""

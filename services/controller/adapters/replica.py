@@ -23,12 +23,13 @@ from shared.api.bus import Command
 from shared.api.core import Pod
 from shared.api.kinds import Kind
 from shared.api.scheduling import PodGroup, PriorityClass, Queue
+from shared.api.storage import PersistentVolumeClaim
 from shared.api.workloads import Workload
 from shared.contracts.messages import Fact, Op
 
 KINDS = (
     kinds.JOB, kinds.POD, kinds.PODGROUP, kinds.QUEUE, kinds.COMMAND, kinds.PRIORITYCLASS,
-    *kinds.WORKLOADS,
+    kinds.PVC, *kinds.WORKLOADS,
 )  # fmt: skip
 """What the controller reads of STATE."""
 
@@ -59,8 +60,12 @@ class Replica:
         self.queues: dict[str, Queue] = {}
         self.bare = BareIndex(scheduler_names=scheduler_names)
         self.groups: dict[str, PodGroup] = {}
+        self.claims: dict[str, str] = {}
+        """PersistentVolumeClaims that are there: key → uid (J30)."""
         self.oversized: dict[str, str] = {}
         """Jobs too large for STATE: key → uid. Nothing but their existence is known."""
+        self._waiting_for: dict[str, dict[str, None]] = {}
+        """Key of a claim that is not there → keys of the jobs that asked for it."""
         self._scheduler_names = tuple(scheduler_names)
         self._by_uid: dict[str, JobRecord] = {}
         self._pods_of: dict[str, dict[str, PodView]] = defaultdict(dict)
@@ -76,6 +81,7 @@ class Replica:
             kinds.QUEUE.token: self._put_queue,
             kinds.COMMAND.token: self._put_command,
             kinds.PRIORITYCLASS.token: self._put_priority,
+            kinds.PVC.token: self._put_claim,
             **{kind.token: partial(self._put_owner, kind.token) for kind in kinds.WORKLOADS},
         }
         self._drop: dict[str, Callable[[str, str, Touched], None]] = {
@@ -85,6 +91,7 @@ class Replica:
             kinds.QUEUE.token: self._drop_queue,
             kinds.COMMAND.token: self._drop_command,
             kinds.PRIORITYCLASS.token: self._drop_priority,
+            kinds.PVC.token: self._drop_claim,
             **{kind.token: partial(self._drop_owner, kind.token) for kind in kinds.WORKLOADS},
         }
 
@@ -141,6 +148,7 @@ class Replica:
             queue_is_leaf=all(q.spec.parent != queue for q in self.queues.values()),
             commands=tuple(self._commands_for(record)),
             priorities=self._priorities,
+            claims_missing=self._claims_missing(record.job),
             applied=record.applied,
         )
 
@@ -172,6 +180,8 @@ class Replica:
                 yield (token, key), found.metadata.uid
         for name in self._priorities:
             yield (kinds.PRIORITYCLASS.token, name), ""
+        for key, uid in self.claims.items():
+            yield (kinds.PVC.token, key), uid
 
     # Jobs
 
@@ -277,6 +287,28 @@ class Replica:
 
     def _group_of(self, uid: str, namespace: str, name: str) -> PodGroup | None:
         return self.groups.get(f"{namespace}/{name}-{uid}")
+
+    # Claims
+
+    def _claims_missing(self, job: Job) -> tuple[str, ...]:
+        """Return the claims that a job waits for; it is touched when they come."""
+        namespace = job.metadata.namespace
+        named = (volume.volume_claim_name for volume in job.spec.volumes)
+        missing = tuple(n for n in named if n and f"{namespace}/{n}" not in self.claims)
+        for name in missing:
+            self._waiting_for.setdefault(f"{namespace}/{name}", {})[job.metadata.key] = None
+        return missing
+
+    def _put_claim(self, claim: PersistentVolumeClaim, touched: Touched) -> None:
+        key = claim.metadata.key
+        self.claims[key] = claim.metadata.uid
+        for job in self._waiting_for.pop(key, ()):
+            touched.job(job, urgent=False)
+
+    def _drop_claim(self, key: str, uid: str, touched: Touched) -> None:
+        del touched
+        if self.claims.get(key) == uid:
+            del self.claims[key]
 
     # Owners of bare pods
 

@@ -62,6 +62,8 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Commands for this job, oldest first."""
     priorities: Mapping[str, int] = {}
     """PriorityClass name → value (J28)."""
+    claims_missing: tuple[str, ...] = ()
+    """Claims that its volumes name and that are not there (J30)."""
     applied: int = 0
     """Digest of the plugins' objects that this process wrote last; 0 when it wrote none."""
 

@@ -247,7 +247,7 @@ def _alive(facts: JobFacts, before: JobStatus, *, now: float) -> tuple[Stage, ..
         min_available=job.spec.min_available,
         controlled_resources=sync.marks(job),
     )
-    if after.state.reason in {status.INVALID_SPEC, status.QUEUE_NOT_OPEN}:
+    if after.state.reason in status.HELD:
         after = status.explained(after, reason="", message="")
     write = _write(before, after)
     if write is not None and after.state.phase not in ALIVE:
@@ -265,8 +265,21 @@ def _held_by(facts: JobFacts) -> tuple[str, str]:
     if facts.group is None and not facts.pods:
         queue = facts.job.spec.queue
         problem = queue_problem(queue, facts.queue, is_leaf=facts.queue_is_leaf)
-        return status.QUEUE_NOT_OPEN if problem else "", problem
+        if problem:
+            return status.QUEUE_NOT_OPEN, problem
+        if facts.claims_missing:
+            return status.CLAIM_MISSING, _without_claims(facts)
     return "", ""
+
+
+def _without_claims(facts: JobFacts) -> str:
+    """J30: a claim that the user names is the user's to make."""
+    named = [volume.volume_claim_name for volume in facts.job.spec.volumes]
+    return "; ".join(
+        f"spec.volumes[{named.index(name)}].volumeClaimName: no claim {name!r} in this namespace: "
+        "create it or name another"
+        for name in facts.claims_missing
+    )
 
 
 def _down(facts: JobFacts, before: JobStatus, *, now: float) -> tuple[Stage, ...]:

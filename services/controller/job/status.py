@@ -20,6 +20,9 @@ from shared.model import durations
 
 INVALID_SPEC = "InvalidSpec"
 QUEUE_NOT_OPEN = "QueueNotOpen"
+CLAIM_MISSING = "PVCError"
+HELD = frozenset({INVALID_SPEC, QUEUE_NOT_OPEN, CLAIM_MISSING})
+"""Reasons for which a new job is not begun; they go when it is."""
 COMMAND_ISSUED = "CommandIssued"
 
 

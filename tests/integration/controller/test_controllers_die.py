@@ -86,6 +86,29 @@ async def test_killed_while_a_queue_closes_the_queues_below_it_close_too(
     await until(carried_out, deadline_s=30, describe=lambda: f"both are closed, seen {states}")
 
 
+async def test_a_job_whose_time_ran_out_while_nobody_looked_is_deleted_at_the_start(
+    services: Fleet, hand: Hand
+) -> None:
+    """G01: what is due follows from the object, so a restart neither forgets nor prolongs it."""
+    dying = await services.start("controller")
+    await hand.submit(job("short", task("a", 1), ttlSecondsAfterFinished=2))
+    await hand.submit(job("long", task("a", 1), ttlSecondsAfterFinished=3600))
+    await hand.wait_pods(2)
+    await hand.run_all()
+    for name in ("short", "long"):
+        await hand.wait_job(name, "Running")
+        await hand.report(f"{name}-a-0", "Succeeded", 0)
+        await hand.wait_job(name, "Completed")
+    dying.kill()
+    await services.start("controller", instance="b")
+
+    async def is_gone() -> bool:
+        names = {j["metadata"]["name"] for j in await hand.api.items("jobs", hand.namespace)}
+        return names == {"long"}
+
+    await until(is_gone, deadline_s=30, describe="the job that is due is deleted, the other stays")
+
+
 async def test_two_controllers_share_the_jobs_and_one_takes_over(
     services: Fleet, hand: Hand
 ) -> None:
@@ -112,7 +135,7 @@ async def test_a_job_that_the_server_refuses_for_good_is_given_up_j13(
 ) -> None:
     await services.start("controller", max_requeue_num="2")
     refused = job("refused", task("a", 2))
-    refused["spec"]["tasks"][0]["template"]["spec"]["restartPolicy"] = "Sometimes"
+    refused["spec"]["tasks"][0]["template"]["spec"]["priorityClassName"] = "not-there"
     await hand.submit(refused)
     await hand.submit(job("fine", task("a", 1)))
     await hand.wait_job("refused", "Terminated")
@@ -122,7 +145,7 @@ async def test_a_job_that_the_server_refuses_for_good_is_given_up_j13(
         for event in await hand.api.items("events", hand.namespace)
         if event["reason"] == "FailedCreate"
     ]
-    assert any("restartPolicy" in message for message in told)
+    assert any("not-there" in message for message in told)
 
 
 async def test_a_job_too_large_for_the_bus_is_told_so(

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import aiohttp
 import pytest
 
 from tests.integration.controller.conftest import Hand
@@ -139,3 +140,54 @@ async def test_a_finished_job_is_deleted_with_its_pods_and_an_aborted_one_stays(
     await until(is_gone, deadline_s=50, describe="the finished job is deleted (J38, G01)")
     assert "gone-a-0" not in await hand.pods(), "what hangs on a job goes before it"
     assert (await hand.job("kept"))["status"]["state"]["phase"] == "Aborted"
+
+
+async def test_a_closing_queue_is_closed_when_its_last_job_is_deleted(
+    controller: Service, hand: Hand
+) -> None:
+    """As by `kubectl delete job`: the PodGroup goes by its owner reference (Q02, Q03)."""
+    name = f"closing-{hand.namespace}"
+    await make_queue(hand, name)
+    await wait_states(hand, **{name: "Open"})
+    await hand.submit(job("last", task("a", 1), queue=name))
+    await hand.wait_pods(1)
+    await order(hand, "CloseQueue", name)
+    await wait_states(hand, **{name: "Closing"})
+    held = f'volcano_queue_pod_group_inqueue_count{{queue_name="{name}"}}'
+    assert await _sample(controller, held) == "1.0"
+    await hand.api.delete("jobs", hand.namespace, "last")
+    await wait_states(hand, **{name: "Closed"})
+    assert await _sample(controller, held) == "0.0"
+
+
+async def _sample(controller: Service, series: str) -> str:
+    """Return the value of one series of the controller's metrics."""
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"http://{controller.address}/metrics") as answer,
+    ):
+        lines = (await answer.text()).splitlines()
+    return next((line.rpartition(" ")[2] for line in lines if line.startswith(series)), "")
+
+
+async def test_a_job_waits_for_the_claim_that_it_names_j30(controller: Service, hand: Hand) -> None:
+    volumes = [{"mountPath": "/data", "volumeClaimName": "data"}]
+    await hand.submit(job("reads", task("a", 1), volumes=volumes))
+    held = await hand.wait_job("reads", lambda j: "state" in j.get("status", {}))
+    assert held["status"]["state"]["phase"] == "Pending"
+    assert "no claim 'data'" in held["status"]["state"]["message"]
+    assert await hand.api.items("podgroups", hand.namespace) == []
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    }
+    path = f"/api/v1/namespaces/{hand.namespace}/persistentvolumeclaims"
+    await hand.api.request("POST", path, claim)
+    (pod,) = (await hand.wait_pods(1)).values()
+    assert pod["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"] == "data"
+    await hand.wait_job("reads", lambda j: not j["status"]["state"].get("message"))

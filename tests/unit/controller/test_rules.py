@@ -4,10 +4,18 @@ import json
 
 import pytest
 
+from services.controller.adapters.records import JobRecord
+from services.controller.adapters.replica import Replica
+from services.controller.job import effects
 from services.controller.job.phases import ALIVE, FINISHED, TABLE, Do, Target, move_for
+from services.controller.job.plan import advance
 from services.controller.job.podtemplate import PodForge
+from services.controller.metrics import QueueCounts
 from services.controller.queue.queues import missing
-from shared.api.batch import Action, JobPhase
+from shared.api import kinds
+from shared.api.batch import Action, Job, JobPhase
+from shared.api.meta import ObjectMeta
+from shared.api.scheduling import PodGroup, PodGroupPhase, PodGroupSpec, PodGroupStatus, Queue
 from shared.jobplugins.arguments import BadArgument, parse
 from shared.jobs.defaults import defaulted
 from shared.model import durations
@@ -116,3 +124,45 @@ def test_the_default_queues_are_made_root_first_ca02() -> None:
     assert [queue["metadata"]["name"] for queue in missing(())] == ["root", "default"]
     assert [queue["metadata"]["name"] for queue in missing({"root"})] == ["default"]
     assert missing({"root", "default"}) == ()
+
+
+def test_a_named_claim_that_is_missing_holds_a_new_job_back_j30() -> None:
+    replica = Replica(scheduler_names=["volcano"])
+    waiting = job(task("a", 1), volumes=[{"mountPath": "/d", "volumeClaimName": "data"}])
+    record = replica_of(replica, waiting)
+    assert replica.facts_of(record).claims_missing == ("data",)
+    held = advance(replica.facts_of(record), (), (), now=0.0)
+    (write,), (told,) = held.stages
+    assert isinstance(write, effects.WriteStatus)
+    assert "spec.volumes[0].volumeClaimName: no claim 'data'" in write.status.state.message
+    assert isinstance(told, effects.Record)
+    assert (told.reason, told.warning) == ("PVCError", True)
+    claim = json.dumps({"metadata": {"name": "data", "namespace": "ns", "uid": "c"}}).encode()
+    touched = replica.written(kinds.PVC, claim)
+    assert touched.jobs == {"ns/train": False}
+    assert replica.facts_of(record).claims_missing == ()
+
+
+def replica_of(replica: Replica, first: Job) -> JobRecord:
+    """A replica that knows one job and an open queue."""
+    queue = Queue(metadata=ObjectMeta(name="default", uid="q"))
+    replica.written(kinds.QUEUE, kinds.encode(kinds.QUEUE, queue))
+    replica.written(kinds.JOB, kinds.encode(kinds.JOB, first))
+    return replica.jobs[first.metadata.key]
+
+
+def test_podgroups_are_counted_by_queue_and_phase_q03() -> None:
+    groups = [
+        PodGroup(spec=PodGroupSpec(queue="a"), status=PodGroupStatus(phase=phase))
+        for phase in (PodGroupPhase.RUNNING, PodGroupPhase.RUNNING, None)
+    ]
+    counts = QueueCounts(groups=lambda: groups, queues=lambda: ["a", "empty"])
+    found = {
+        (family.name, sample.labels["queue_name"]): sample.value
+        for family in counts.collect()
+        for sample in family.samples
+    }
+    assert found["volcano_queue_pod_group_running_count", "a"] == 2
+    assert found["volcano_queue_pod_group_pending_count", "a"] == 1
+    assert found["volcano_queue_pod_group_running_count", "empty"] == 0
+    assert len(found) == 5 * 2
