@@ -40,6 +40,8 @@ TASK_TOPOLOGY_ANTI_AFFINITY: Final = "volcano.sh/task-topology-anti-affinity"
 TASK_TOPOLOGY_TASK_ORDER: Final = "volcano.sh/task-topology-task-order"
 RESOURCE_STRATEGY_TYPE: Final = "volcano.sh/resource-strategy-scoring-type"
 RESOURCE_STRATEGY_WEIGHT: Final = "volcano.sh/resource-strategy-weight"
+RESOURCE_GROUP: Final = "volcano.sh/resource-group"
+"""Annotation of a pod: the resource group of admission that it belongs to (W30)."""
 QUEUE_ALLOCATION_GATE: Final = "scheduling.volcano.sh/queue-allocation-gate"
 
 # --- workloads and namespaces that lead to a PodGroup (P02, P03, W40) ---
@@ -63,6 +65,17 @@ OVERSUBSCRIPTION_MEMORY: Final = "volcano.sh/oversubscription-memory"
 OFFLINE_JOB_EVICTING: Final = "volcano.sh/offline-job-evicting"
 NODEGROUP_NAME: Final = "volcano.sh/nodegroup-name"
 COLOCATION: Final = "volcano.sh/colocation"
+
+# --- jobs that others make (X01, F01) ---
+CRON_SCHEDULED: Final = "volcano.sh/cronjob-scheduled-timestamp"
+"""Annotation of a job of a CronJob: when it was due (RFC 3339)."""
+CREATED_BY_TEMPLATE: Final = "volcano.sh/createdByJobTemplate"
+CREATED_BY_FLOW: Final = "volcano.sh/createdByJobFlow"
+"""Labels and annotations of a job of a JobFlow: `namespace.name` of what it was made from."""
+
+# --- HyperNodes that were discovered (H02) ---
+TOPOLOGY_SOURCE: Final = "volcano.sh/network-topology-source"
+"""Label of a HyperNode: which source found it."""
 
 # --- marks in a job's status.controlledResources (J30, §2.2) ---
 PLUGIN_MARK: Final = "plugin-"

@@ -111,11 +111,14 @@ def _tasks(job: Job) -> Problems:
 
 
 def _pod_names(at: str, job: Job, name: str, replicas: int, index: int) -> Problems:
-    """W22: names of pods are labels of other objects, and with plugin svc host names."""
+    """W22: names of pods are labels of other objects, and with plugin svc host names.
+
+    That the job's own name has a form that names may have, the API server has seen to.
+    """
     longest = f"{job.metadata.name}-{name}-{max(replicas - 1, 0)}"
     if not LABEL.fullmatch(name) or len(name) > LABEL_MAX:
         yield Problem(at, f"{name!r} is no DNS label")
-    elif not SUBDOMAIN.fullmatch(longest) or len(longest) > NAME_MAX:
+    elif len(longest) > NAME_MAX:
         yield Problem(at, f"its pods would be called {longest!r}, which is no pod name")
     elif "svc" in job.spec.plugins and len(longest) > LABEL_MAX:
         yield Problem(at, f"with plugin svc {longest!r} becomes a host name, 63 letters at most")

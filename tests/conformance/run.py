@@ -10,6 +10,7 @@ from tests.conformance.controller import run_controller
 from tests.conformance.probes import run_probes
 from tests.conformance.report import Grade, Mismatch, Unsupported, Verdict
 from tests.conformance.scheduling import run_scheduler
+from tests.conformance.webhooks import run_webhook
 from tests.conformance.world import lost_arguments
 
 _KINDS: dict[str, Callable[[dict[str, Any]], None]] = {
@@ -17,6 +18,7 @@ _KINDS: dict[str, Callable[[dict[str, Any]], None]] = {
     "scheduler-probe": run_probes,
     "api": run_api,
     "controller": run_controller,
+    "webhook": run_webhook,
 }
 
 

@@ -9,7 +9,7 @@ from tests.conformance.run import cases_in, run_case
 
 OWN = Path(__file__).parent / "cases"
 CORPUS = Path(__file__).parents[3] / "shared" / "conformance"
-OURS = ("scheduler", "api", "controller")
+OURS = ("scheduler", "api", "controller", "webhooks")
 
 
 @pytest.mark.parametrize("path", list(cases_in([OWN])), ids=lambda path: path.stem)

@@ -1,0 +1,160 @@
+"""The hooks by path (W01): what each is about, which rule answers, what that rule has to know.
+
+`adapters.registration` makes the webhook configurations from this table, so what is registered is
+what is served.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from services.admission.rules import (
+    cronjobs,
+    hypernodes,
+    jobflows,
+    jobs,
+    podgroups,
+    pods,
+    queues,
+)
+from services.admission.rules.review import Rule, Terms
+from shared.api import keys
+from shared.api.scheduling import DEFAULT_QUEUE
+
+
+class Hook(msgspec.Struct, frozen=True, kw_only=True):
+    """One path of admission."""
+
+    path: str
+    rule: Rule
+    name: str
+    """Of the webhook, within `volcano.sh`."""
+    group: str = ""
+    version: str = "v1"
+    resource: str
+    operations: tuple[str, ...]
+    queues: bool = False
+    """Whether the rule has to know the queues."""
+    namespace: bool = False
+    """Whether the rule has to know the annotations of the object's namespace."""
+
+    @property
+    def mutates(self) -> bool:
+        """Tell whether it may change the object."""
+        return self.path.endswith("/mutate")
+
+
+_BATCH: Final = "batch.volcano.sh"
+_SCHEDULING: Final = "scheduling.volcano.sh"
+
+_ALL: Final = (
+    Hook(
+        path="/jobs/mutate", rule=jobs.mutate, name="mutatejob",
+        group=_BATCH, version="v1alpha1", resource="jobs", operations=("CREATE",),
+    ),
+    Hook(
+        path="/jobs/validate", rule=jobs.validate, name="validatejob",
+        group=_BATCH, version="v1alpha1", resource="jobs", operations=("CREATE", "UPDATE"),
+        queues=True,
+    ),
+    Hook(
+        path="/podgroups/mutate", rule=podgroups.mutate, name="mutatepodgroup",
+        group=_SCHEDULING, version="v1beta1", resource="podgroups", operations=("CREATE",),
+        namespace=True,
+    ),
+    Hook(
+        path="/podgroups/validate", rule=podgroups.validate, name="validatepodgroup",
+        group=_SCHEDULING, version="v1beta1", resource="podgroups", operations=("CREATE",),
+        queues=True,
+    ),
+    Hook(
+        path="/pods/mutate", rule=pods.mutate, name="mutatepod",
+        resource="pods", operations=("CREATE",),
+    ),
+    Hook(
+        path="/pods/validate", rule=pods.validate, name="validatepod",
+        resource="pods", operations=("CREATE",),
+    ),
+    Hook(
+        path="/queues/mutate", rule=queues.mutate, name="mutatequeue",
+        group=_SCHEDULING, version="v1beta1", resource="queues", operations=("CREATE",),
+    ),
+    Hook(
+        path="/queues/validate", rule=queues.validate, name="validatequeue",
+        group=_SCHEDULING, version="v1beta1", resource="queues",
+        operations=("CREATE", "UPDATE", "DELETE"), queues=True,
+    ),
+    Hook(
+        path="/jobflows/validate", rule=jobflows.validate, name="validatejobflow",
+        group="flow.volcano.sh", version="v1alpha1", resource="jobflows",
+        operations=("CREATE", "UPDATE"),
+    ),
+    Hook(
+        path="/cronjobs/validate", rule=cronjobs.validate, name="validatecronjob",
+        group=_BATCH, version="v1alpha1", resource="cronjobs", operations=("CREATE", "UPDATE"),
+    ),
+    Hook(
+        path="/hypernodes/validate", rule=hypernodes.validate, name="validatehypernode",
+        group="topology.volcano.sh", version="v1alpha1", resource="hypernodes",
+        operations=("CREATE", "UPDATE"),
+    ),
+)  # fmt: skip
+
+HOOKS: Final[Mapping[str, Hook]] = {hook.path: hook for hook in _ALL}
+
+
+def conditions(hook: Hook, terms: Terms) -> Sequence[tuple[str, str]] | None:
+    """Return (name, CEL) of what must hold of an object for the hook to be called.
+
+    None when the hook would never say anything, so that it need not be registered: pods are made
+    by the thousand, and few of them have anything for a rule to read.
+    """
+    match hook.path:
+        case "/pods/validate":
+            return [("has-a-budget", _any_annotation(pods.BUDGETS)), _ours(terms)]
+        case "/pods/mutate":
+            return _in_a_group(terms)
+        case "/podgroups/mutate":
+            queue = f"has(object.spec.queue) && object.spec.queue == '{DEFAULT_QUEUE}'"
+            return [("in-the-default-queue", queue)]
+        case "/jobs/validate":
+            return [("spec-is-new", _SPEC_IS_NEW)]
+        case _:
+            return []
+
+
+_SPEC_IS_NEW: Final = "request.operation == 'CREATE' || object.spec != oldObject.spec"
+"""Nothing but the spec of a job is judged when it changes: no call for labels and finalizers."""
+
+
+def _any_annotation(names: Sequence[str]) -> str:
+    tests = [f"{_text(name)} in object.metadata.annotations" for name in names]
+    return f"has(object.metadata.annotations) && ({' || '.join(tests)})"
+
+
+def _ours(terms: Terms) -> tuple[str, str]:
+    names = ", ".join(_text(name) for name in terms.scheduler_names)
+    return "ours", f"has(object.spec.schedulerName) && object.spec.schedulerName in [{names}]"
+
+
+def _in_a_group(terms: Terms) -> Sequence[tuple[str, str]] | None:
+    """Return the condition that some resource group has the pod; None without groups."""
+    tests: list[str] = []
+    marks: list[str] = []
+    for group in terms.resource_groups:
+        if group.object.key == "namespace":
+            names = ", ".join(_text(name) for name in group.object.value)
+            tests.append(f"request.namespace in [{names}]")
+            continue
+        marks += group.annotations()
+        if not group.object.key:
+            marks.append(keys.RESOURCE_GROUP)
+    if marks:
+        tests.append(f"({_any_annotation(sorted(set(marks)))})")
+    return [("in-a-resource-group", " || ".join(tests))] if tests else None
+
+
+def _text(value: str) -> str:
+    """Return a text as a CEL literal."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

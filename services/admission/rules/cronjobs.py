@@ -1,0 +1,100 @@
+"""CronJobs: a schedule, a time zone and a name that jobs can be made by (W60).
+
+⚠ The template of its jobs is not judged here, as in Volcano: each job is, when it is made.
+"""
+
+import re
+from typing import Final
+
+import msgspec
+
+from services.admission.rules.review import Facts, Request, Terms, Verdict, refused, unexpected
+from shared.api.cron import CronJob, CronJobSpec
+from shared.api.errors import describe
+from shared.api.lenient import lenient
+from shared.jobs.problems import LABEL_MAX, Problem, Problems, unqualified
+from shared.model import schedules
+
+_SUFFIX_MAX: Final = 11
+"""Of a job's name: a hyphen and the minute of its schedule (X01)."""
+NAME_MAX: Final = LABEL_MAX - _SUFFIX_MAX
+_ZONE_PART: Final = re.compile(r"[A-Za-z.\-_0-9+]{1,14}")
+
+
+def validate(request: Request, facts: Facts, terms: Terms) -> Verdict:
+    """Refuse a CronJob that could make no jobs."""
+    del facts, terms
+    if wrong := unexpected(request, "CREATE", "UPDATE"):
+        return wrong
+    try:
+        cron = lenient(request.object, CronJob)
+    except msgspec.ValidationError as error:
+        path, _, why = describe(error).rpartition(": ")
+        return refused([Problem(path, why)])
+    return refused(cron_problems(cron))
+
+
+def cron_problems(cron: CronJob) -> Problems:
+    """Return what is wrong with a CronJob."""
+    yield from spec_problems(cron.spec)
+    if cron.metadata.name or not cron.metadata.generate_name:
+        yield from name_problems(cron.metadata.name)
+
+
+def spec_problems(spec: CronJobSpec) -> Problems:
+    """Return what is wrong with the schedule and its time zone."""
+    at = "spec.schedule"
+    if not spec.schedule:
+        yield Problem(at, "schedule is required, but got empty")
+    elif schedules.names_zone(spec.schedule):
+        yield Problem(
+            at,
+            "schedule should not contain TZ or CRON_TZ, TZ should only be set in the timeZone"
+            " field",
+        )
+    else:
+        try:
+            schedules.parse(spec.schedule)
+        except ValueError as error:
+            yield Problem(at, f"schedule is not a valid cron expression: {error}")
+    if spec.time_zone is not None:
+        yield from _zone(spec.time_zone)
+
+
+def _zone(name: str) -> Problems:
+    at = "spec.timeZone"
+    if not name:
+        yield Problem(at, "timeZone must be nil or non-empty string, got empty string")
+        return
+    if name.lower() == "local":
+        yield Problem(
+            at, "timeZone can't be Local, and must be defined in https://www.iana.org/time-zones"
+        )
+        return
+    odd = [
+        part
+        for part in name.split("/")
+        if part in {".", ".."} or part.startswith("-") or not _ZONE_PART.fullmatch(part)
+    ]
+    if odd:
+        yield Problem(at, f"unknown timeZone {name!r}")
+        return
+    try:
+        schedules.zone(name)
+    except ValueError:
+        yield Problem(
+            at, f"invalid timeZone {name!r}: must be defined in https://www.iana.org/time-zones"
+        )
+
+
+def name_problems(name: str) -> Problems:
+    """Return why jobs could not be named after a CronJob."""
+    at = "metadata.name"
+    if len(name) > NAME_MAX:
+        yield Problem(
+            at,
+            f"cronJob name must be no more than {NAME_MAX} characters to accommodate job name"
+            f" suffix (max {LABEL_MAX} total)",
+        )
+    elif why := unqualified(name):
+        yield Problem(at, f'invalid cronJob name "{name}": {why}')

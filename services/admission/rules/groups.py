@@ -1,0 +1,96 @@
+"""Resource groups: where the pods of some namespaces or annotations have to run (W30).
+
+The file of `--admission-conf` has Volcano's form; it is read here, and reread when it changes.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from shared.api import keys
+from shared.api.errors import describe
+
+_NAMESPACE: Final = "namespace"
+_ANNOTATION: Final = "annotation"
+
+
+class BadConfiguration(ValueError):  # noqa: N818 - reads as the fact it states
+    """The file cannot be read; the text names the field."""
+
+
+class Selects(msgspec.Struct, frozen=True, kw_only=True):
+    """Which pods a group has: `namespace` with names, or `annotation` with `key: value` lines."""
+
+    key: str = ""
+    value: tuple[str, ...] = ()
+
+
+class ResourceGroup(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One group; pods that belong to it get what it says."""
+
+    resource_group: str = ""
+    object: Selects = Selects()
+    scheduler_name: str = ""
+    tolerations: tuple[dict[str, Any], ...] = ()
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
+    affinity: str = ""
+    """JSON."""
+
+    def has(self, namespace: str, annotations: Mapping[str, str]) -> bool:
+        """Tell whether a pod belongs to the group; without a key, by the group's own name."""
+        if self.object.key == _NAMESPACE:
+            return namespace in self.object.value
+        if self.object.key not in {"", _ANNOTATION}:
+            return False
+        if any(annotations.get(key) == value for key, value in self.annotations().items()):
+            return True
+        mark = annotations.get(keys.RESOURCE_GROUP)
+        return not self.object.key and mark is not None and mark == self.resource_group
+
+    def annotations(self) -> dict[str, str]:
+        """Return the annotations that select; what is no `key: value` selects nothing."""
+        found: dict[str, str] = {}
+        for line in self.object.value:
+            name, colon, value = line.partition(":")
+            if colon:
+                found.setdefault(name.strip(), value.strip())
+        return found
+
+    def parsed_affinity(self) -> dict[str, Any] | None:
+        """Return the affinity; None when there is none."""
+        if not self.affinity:
+            return None
+        parsed = msgspec.json.decode(self.affinity)
+        return parsed if isinstance(parsed, dict) else None
+
+
+class AdmissionConfiguration(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The file of `--admission-conf`."""
+
+    resource_groups: tuple[ResourceGroup, ...] = ()
+
+
+def read_configuration(text: str) -> Sequence[ResourceGroup]:
+    """Return the groups of a file in YAML. Raises `BadConfiguration`, which names the field."""
+    try:
+        plain = yaml.safe_load(text) or {}
+        found = msgspec.convert(plain, AdmissionConfiguration, strict=False)
+    except yaml.YAMLError as error:
+        raise BadConfiguration(f"no YAML: {' '.join(str(error).split())}") from error
+    except msgspec.ValidationError as error:
+        raise BadConfiguration(describe(error)) from error
+    for index, group in enumerate(found.resource_groups):
+        at = f"resourceGroups[{index}]"
+        if group.object.key not in {"", _NAMESPACE, _ANNOTATION}:
+            raise BadConfiguration(
+                f"{at}.object.key: {group.object.key!r} is neither namespace nor annotation"
+            )
+        try:
+            sound = not group.affinity or group.parsed_affinity() is not None
+        except msgspec.DecodeError:
+            sound = False
+        if not sound:
+            raise BadConfiguration(f"{at}.affinity: is no JSON object")
+    return found.resource_groups

@@ -1,0 +1,73 @@
+"""HyperNodes: members that can be found (W60); the rest is in the schema, CEL included."""
+
+import re
+from typing import Final
+
+import msgspec
+
+from services.admission.rules.review import Facts, Request, Terms, Verdict, refused, unexpected
+from shared.api.errors import describe
+from shared.api.lenient import lenient
+from shared.api.topology import HyperNode
+from shared.jobs.problems import Problem, Problems
+
+_WORDS: Final = {
+    "unterminated character set": "missing closing ]",
+    "unterminated subpattern": "missing closing )",
+    "unbalanced parenthesis": "unexpected )",
+    "nothing to repeat": "missing argument to repetition operator",
+    "multiple repeat": "invalid nested repetition operator",
+    "bad escape": "invalid escape sequence",
+    "bad character range": "invalid character class range",
+}
+"""Python's words for a fault of a pattern → RE2's, which Volcano's users know."""
+_NOT_RE2: Final = re.compile(r"\(\?(?:=|!|<=|<!|\(|>|P=)|\\[1-9]|[*+?}]\+")
+"""What Python's patterns have beyond RE2's: looking around, references back, possessiveness."""
+
+
+def validate(request: Request, facts: Facts, terms: Terms) -> Verdict:
+    """Refuse a HyperNode without members, or with a pattern that cannot be read."""
+    del facts, terms
+    if wrong := unexpected(request, "CREATE", "UPDATE"):
+        return wrong
+    try:
+        node = lenient(request.object, HyperNode)
+    except msgspec.ValidationError as error:
+        path, _, why = describe(error).rpartition(": ")
+        return refused([Problem(path, why)])
+    return refused(_problems(node))
+
+
+def _problems(node: HyperNode) -> Problems:
+    if not node.spec.members:
+        yield Problem("spec.members", "member must have at least one member")
+    for index, member in enumerate(node.spec.members):
+        at = f"spec.members[{index}].selector"
+        selector = member.selector
+        given = [selector.exact_match, selector.regex_match, selector.label_match]
+        ways = [way for way in given if way is not None]
+        if len(ways) != 1:
+            yield Problem(at, "exactly one of exactMatch, regexMatch and labelMatch is needed")
+        if selector.exact_match is not None and not selector.exact_match.name:
+            yield Problem(f"{at}.exactMatch.name", "required")
+        if selector.regex_match is not None:
+            pattern = selector.regex_match.pattern
+            if not pattern:
+                yield Problem(f"{at}.regexMatch.pattern", "required")
+            elif why := pattern_fault(pattern):
+                yield Problem(
+                    f"{at}.regexMatch.pattern",
+                    f'Invalid value: "{pattern}": member regexMatch pattern is invalid: {why}',
+                )
+
+
+def pattern_fault(pattern: str) -> str:
+    """Return why a regular expression cannot be read, or ""."""
+    if found := _NOT_RE2.search(pattern):
+        return f"error parsing regexp: invalid or unsupported Perl syntax: `{found[0]}`"
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        known = next((words for mark, words in _WORDS.items() if mark in error.msg), error.msg)
+        return f"error parsing regexp: {known}: `{pattern[error.pos or 0 :]}`"
+    return ""

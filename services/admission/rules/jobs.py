@@ -1,0 +1,149 @@
+"""Jobs: defaults (W10 to W13), what a new one must be (W20 to W25), what may change (W26).
+
+The rules themselves are in `shared.jobs`, where the controller finds them too.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from services.admission.rules.review import (
+    ALLOWED,
+    Facts,
+    Json,
+    Request,
+    Terms,
+    Verdict,
+    mutated,
+    refused,
+    unexpected,
+)
+from shared.api.batch import DEFAULT_MAX_RETRY, Job
+from shared.api.errors import describe
+from shared.api.lenient import lenient
+from shared.api.scheduling import DEFAULT_QUEUE
+from shared.jobs.defaults import defaulted
+from shared.jobs.problems import Problem
+from shared.jobs.rules import job_problems, queue_problems, update_problems
+
+_HOST_NETWORK_DNS: Final = "ClusterFirstWithHostNet"
+_CREATE, _UPDATE = "CREATE", "UPDATE"
+
+
+def mutate(request: Request, facts: Facts, terms: Terms) -> Verdict:
+    """Fill in what is missing (W10 to W13).
+
+    A job that cannot be read is left to the schema, which refuses it after the mutating hooks and
+    names the field.
+    """
+    del facts
+    if wrong := unexpected(request, _CREATE):
+        return wrong
+    try:
+        job = lenient(request.object, Job)
+        if not isinstance(request.object.get("spec"), dict):
+            return ALLOWED
+    except msgspec.ValidationError:
+        return ALLOWED
+    full = defaulted(job, scheduler_name=terms.scheduler_names[0])
+    return mutated(_patch(request.object["spec"], job, full))
+
+
+def _patch(spec: Json, job: Job, full: Job) -> Iterator[Json]:
+    if not spec.get("queue"):
+        yield {"op": "add", "path": "/spec/queue", "value": DEFAULT_QUEUE}
+    if not spec.get("schedulerName"):
+        yield {"op": "add", "path": "/spec/schedulerName", "value": full.spec.scheduler_name}
+    if not spec.get("maxRetry"):
+        yield {"op": "add", "path": "/spec/maxRetry", "value": DEFAULT_MAX_RETRY}
+    tasks = [
+        _task(stated, named.name, named.min_available, named.max_retry)
+        for stated, named in zip(spec.get("tasks") or (), full.spec.tasks, strict=True)
+    ]
+    if tasks != (spec.get("tasks") or []):
+        yield {"op": "replace", "path": "/spec/tasks", "value": tasks}
+    if not spec.get("minAvailable"):
+        least = sum(task.min_available or 0 for task in full.spec.tasks)
+        yield {"op": "add", "path": "/spec/minAvailable", "value": least}
+    if "plugins" in spec and spec["plugins"] is not None:
+        stated = {name: list(words) for name, words in job.spec.plugins.items()}
+        implied = {name: list(words) for name, words in full.spec.plugins.items()}
+        yield {"op": "replace", "path": "/spec/plugins", "value": {**implied, **stated}}
+
+
+def _task(stated: Json, name: str, least: int | None, retries: int) -> Json:
+    """Return a task with its defaults; every other field stays as it was stated."""
+    task = dict(stated)
+    if not task.get("name"):
+        task["name"] = name
+    if task.get("minAvailable") is None:
+        task["minAvailable"] = least
+    if not task.get("maxRetry"):
+        task["maxRetry"] = retries
+    template = task.get("template")
+    if isinstance(template, dict):
+        pod = template.get("spec")
+        if isinstance(pod, dict) and pod.get("hostNetwork") and not pod.get("dnsPolicy"):
+            task["template"] = {**template, "spec": {**pod, "dnsPolicy": _HOST_NETWORK_DNS}}
+    return task
+
+
+def validate(request: Request, facts: Facts, terms: Terms) -> Verdict:
+    """Refuse a job that could never run, and changes that a job cannot follow."""
+    del terms
+    if wrong := unexpected(request, _CREATE, _UPDATE):
+        return wrong
+    try:
+        job = lenient(request.object, Job)
+    except msgspec.ValidationError as error:
+        return refused([_unreadable(error)])
+    if request.operation == _UPDATE:
+        return _update(request, job)
+    found = [*job_problems(job), *_queue(job, facts)]
+    return refused(found, separator=" ", end=";")
+
+
+def _update(request: Request, job: Job) -> Verdict:
+    """W26: few fields may change, and the numbers must still go together.
+
+    What is written beside the spec (status, labels, finalizers) is never held up by a spec that
+    was stored before there was a rule.
+    """
+    old, new = _spec(request.old), _spec(request.object)
+    if old == new or job.metadata.deletion_timestamp is not None:
+        return ALLOWED
+    return refused([*_numbers(job), *update_problems(old, new)])
+
+
+_NUMBERS: Final = ("replicas", "minAvailable", "partitionPolicy", "networkTopology")
+
+
+def _numbers(job: Job) -> list[Problem]:
+    """Return the faults that a change of the mutable fields can bring about."""
+    return [
+        problem
+        for problem in job_problems(job)
+        if any(word in problem.path for word in _NUMBERS) and ".template" not in problem.path
+    ]
+
+
+def _spec(stated: Mapping[str, Any]) -> Json:
+    spec = stated.get("spec")
+    return spec if isinstance(spec, dict) else {}
+
+
+def _queue(job: Job, facts: Facts) -> Iterator[Problem]:
+    name = job.spec.queue or DEFAULT_QUEUE
+    queue = facts.queues.get(name)
+    return queue_problems(
+        name,
+        queue.status.state if queue is not None else None,
+        exists=queue is not None,
+        children=len(facts.children(name)),
+    )
+
+
+def _unreadable(error: msgspec.ValidationError) -> Problem:
+    path, _, why = describe(error).rpartition(": ")
+    return Problem(path, why)

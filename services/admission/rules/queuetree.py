@@ -1,0 +1,175 @@
+"""How a queue must fit into the tree of queues (W53): its place, and its share of what is above.
+
+Messages are Volcano's to the letter. Amounts are compared as scheduling counts them; of several
+faults the first is told.
+"""
+
+from typing import Final
+
+from services.admission.rules.review import Facts
+from shared.api.base import CrResourceList
+from shared.api.scheduling import ROOT_QUEUE, Queue
+from shared.jobs.problems import Problem
+from shared.model import quantity
+from shared.model.quantity import milli
+from shared.model.resources import Absent, Resource, parse_list
+
+_PARENT: Final = "spec.parent"
+
+
+def place_problem(queue: Queue, facts: Facts, *, most_levels: int) -> Problem | None:
+    """Return why a queue cannot be below its parent."""
+    name, parent = queue.metadata.name, queue.spec.parent
+    if parent in {"", ROOT_QUEUE}:
+        return None
+    if parent == name:
+        return Problem(_PARENT, f"queue {name} cannot use itself as parent")
+    if (problem := depth_problem(queue, facts, most_levels=most_levels)) is not None:
+        return problem
+    above = facts.queues.get(parent)
+    if above is None:
+        return Problem(_PARENT, f"failed to get parent queue of queue {name}: {_not_found(parent)}")
+    pods = pods_of(above)
+    if pods and not facts.children(parent):
+        return Problem(
+            _PARENT,
+            f"queue {parent} cannot be the parent queue of queue {name} because it has allocated"
+            f" Pods: {pods}",
+        )
+    return None
+
+
+def depth_problem(queue: Queue, facts: Facts, *, most_levels: int) -> Problem | None:
+    """Return why a queue would be too deep in the tree; a circle of parents is too deep, too."""
+    name, parent = queue.metadata.name, queue.spec.parent
+    depth = 1
+    while parent not in {"", ROOT_QUEUE}:
+        depth += 1
+        if depth > most_levels:
+            return Problem(
+                _PARENT, f"queue {name} exceeds the maximum allowed depth of {most_levels}"
+            )
+        above = facts.queues.get(parent)
+        if above is None:
+            return Problem(
+                _PARENT,
+                f"failed to get parent queue {parent} of queue {name}: {_not_found(parent)}",
+            )
+        parent = above.spec.parent
+    return None
+
+
+def share_problem(queue: Queue, facts: Facts) -> Problem | None:
+    """Return why a queue's resources do not fit between those above and those below."""
+    parent = queue.spec.parent
+    if parent not in {"", ROOT_QUEUE}:
+        above = facts.queues.get(parent)
+        if above is None:
+            return Problem(_PARENT, f"parent queue {parent} not found: {_not_found(parent)}")
+        siblings = [s for s in facts.children(parent) if s.metadata.name != queue.metadata.name]
+        problem = ancestor_problem(queue, facts) or _sums(
+            above, [*siblings, queue], f"parent queue {parent}"
+        )
+        if problem is not None:
+            return problem
+    return children_problem(queue, facts)
+
+
+def ancestor_problem(queue: Queue, facts: Facts) -> Problem | None:
+    """Return whether a queue may use more of something than the next queue above that bounds it."""
+    mine = parse_list(queue.spec.capability)
+    for name in mine.names():
+        bound = _bound_above(queue, name, facts)
+        if bound is not None and mine.get(name) > bound:
+            return Problem(
+                f"spec.capability.{name}",
+                f"queue {queue.metadata.name} capability[{name}]={_text(name, mine.get(name))}"
+                f" exceeds its ancestor's capability={_text(name, bound)}",
+            )
+    return None
+
+
+def children_problem(queue: Queue, facts: Facts) -> Problem | None:
+    """Return whether a queue bounds, or grants, less than those below it have."""
+    children = facts.children(queue.metadata.name)
+    if not children:
+        return None
+    mine = parse_list(queue.spec.capability)
+    for name in mine.names():
+        most = max(_most_below(child, name, facts, ()) for child in children)
+        if mine.get(name) < most:
+            return Problem(
+                f"spec.capability.{name}",
+                f"queue {queue.metadata.name} capability[{name}]={_text(name, mine.get(name))}"
+                f" is smaller than its descendants' max capability={_text(name, most)}",
+            )
+    return _sums(queue, children, f"queue {queue.metadata.name}")
+
+
+def _sums(parent: Queue, children: list[Queue], who: str) -> Problem | None:
+    """Return whether children are granted more together than their parent is."""
+    guarantees = deserved = Resource()
+    for child in children:
+        guarantees = guarantees.plus(parse_list(child.spec.guarantee.resource))
+        deserved = deserved.plus(parse_list(child.spec.deserved))
+        for field, total, stated in (
+            ("guarantee", guarantees, parent.spec.guarantee.resource),
+            ("deserved", deserved, parent.spec.deserved),
+        ):
+            problem = _exceeded(who, field, total, stated)
+            if problem is not None:
+                return problem
+    return None
+
+
+def _exceeded(who: str, field: str, total: Resource, stated: CrResourceList) -> Problem | None:
+    limit = parse_list(stated)
+    if not limit.less_somewhere(total, Absent.ZERO):
+        return None
+    return Problem(
+        f"spec.{field}",
+        f"{who} validation failed: sum of children's {field} ({total.text()}) exceeds parent's"
+        f" {field} limit ({limit.text()})",
+    )
+
+
+def _bound_above(queue: Queue, name: str, facts: Facts) -> float | None:
+    """Return what the next queue above with a bound on a resource bounds it to."""
+    parent, seen = queue.spec.parent, {queue.metadata.name}
+    while parent not in {"", ROOT_QUEUE} and parent not in seen:
+        above = facts.queues.get(parent)
+        if above is None:
+            return None
+        bound = parse_list(above.spec.capability).get(name)
+        if bound > 0:
+            return bound
+        seen.add(parent)
+        parent = above.spec.parent
+    return None
+
+
+def _most_below(queue: Queue, name: str, facts: Facts, above: tuple[str, ...]) -> float:
+    """Return the greatest bound of a queue or, where it has none, of those below it."""
+    bound = parse_list(queue.spec.capability).get(name)
+    if bound > 0 or queue.metadata.name in above:
+        return bound
+    line = (*above, queue.metadata.name)
+    below = facts.children(queue.metadata.name)
+    return max((_most_below(child, name, facts, line) for child in below), default=0)
+
+
+def pods_of(queue: Queue) -> int:
+    """Return how many pods of a queue hold resources."""
+    return milli(queue.status.allocated.get("pods", 0)) // 1000
+
+
+def _text(name: str, amount: float) -> str:
+    if name == "cpu":
+        return quantity.canonical(f"{amount:.0f}m")
+    if name == "memory":
+        return quantity.format_bytes(int(amount))
+    return f"{amount:.2f}"
+
+
+def _not_found(name: str) -> str:
+    return f'queue.scheduling.volcano.sh "{name}" not found'

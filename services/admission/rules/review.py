@@ -1,0 +1,95 @@
+"""What a rule is given and what it answers; values only.
+
+A rule is a function of one request, of the facts about the cluster that its hook asks for, and of
+the terms that settings give. It never waits and never looks anything up.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from services.admission.rules.groups import ResourceGroup
+from shared.api.scheduling import Queue
+from shared.jobs.problems import Problem
+
+Json = dict[str, Any]
+Patch = tuple[Json, ...]
+"""A JSON patch (RFC 6902)."""
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of an AdmissionRequest that rules read."""
+
+    operation: str
+    name: str = ""
+    namespace: str = ""
+    object: Json = msgspec.field(default_factory=dict)
+    """Empty when an object is deleted."""
+    old: Json = msgspec.field(default_factory=dict)
+    """What was there before; empty when an object is created."""
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of the cluster; a hook's `needs` says which of it was looked up."""
+
+    queues: Mapping[str, Queue] = msgspec.field(default_factory=dict)
+    namespace_annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
+
+    def children(self, name: str) -> list[Queue]:
+        """Return the queues whose parent is `name`, in order of their names."""
+        found = (queue for queue in self.queues.values() if queue.spec.parent == name)
+        return sorted(found, key=lambda queue: queue.metadata.name)
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """What settings say about the rules (W02)."""
+
+    scheduler_names: Sequence[str] = ("volcano",)
+    max_queue_depth: int = 5
+    check_allocated_pods: bool = False
+    """Whether a queue whose pods hold resources may not be deleted."""
+    protect_root: bool = True
+    """Whether the resources of the root queue may not be changed."""
+    resource_groups: Sequence[ResourceGroup] = ()
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to one request."""
+
+    allowed: bool = True
+    message: str = ""
+    problems: Sequence[Problem] = ()
+    """The faults that the message tells of, by field."""
+    patch: Patch = ()
+
+
+ALLOWED = Verdict()
+
+Rule = Callable[[Request, Facts, Terms], Verdict]
+
+
+def refused(problems: Iterable[Problem], *, separator: str = "; ", end: str = "") -> Verdict:
+    """Return a refusal that names each fault by its field, or that all is well."""
+    found = tuple(problems)
+    if not found:
+        return ALLOWED
+    message = separator.join(f"{problem}{end}" for problem in found)
+    return Verdict(allowed=False, message=message, problems=found)
+
+
+def denied(message: str, path: str = "") -> Verdict:
+    """Return a refusal in just these words; `path` is the field to blame."""
+    return Verdict(allowed=False, message=message, problems=(Problem(path, message),))
+
+
+def mutated(patch: Iterable[Json]) -> Verdict:
+    """Return consent to an object with these changes."""
+    return Verdict(patch=tuple(patch))
+
+
+def unexpected(request: Request, *known: str) -> Verdict | None:
+    """Return a refusal of an operation that a hook was not made for."""
+    if request.operation in known:
+        return None
+    return denied(f"unsupported operation {request.operation}: expected {' or '.join(known)}")
