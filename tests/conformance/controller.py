@@ -7,7 +7,12 @@ here, each a function that takes the case and raises `Mismatch` or `Unsupported`
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tests.conformance import controller_jobs, controller_objects, controller_queues
+from tests.conformance import (
+    controller_cron,
+    controller_jobs,
+    controller_objects,
+    controller_queues,
+)
 from tests.conformance.report import Unsupported
 
 RUNS: Mapping[str, Callable[[dict[str, Any]], None]] = {
@@ -18,6 +23,7 @@ RUNS: Mapping[str, Callable[[dict[str, Any]], None]] = {
     "createJobPod": controller_objects.check_pod,
     "expandJob": controller_objects.check_expansion,
     "queue state Execute": controller_queues.check_state,
+    "syncCronJob": controller_cron.check_sync,
 }
 
 

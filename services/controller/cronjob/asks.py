@@ -1,0 +1,79 @@
+"""What a look at a CronJob asks of the world, and how the world answers.
+
+A look needs answers in its middle (is this job still there? was that name taken?), so it is a
+generator: it yields one of these asks and is sent the answer. Whoever drives it does the I/O; a
+test drives it with a table.
+"""
+
+from collections.abc import Generator
+from typing import TypeVar
+
+import msgspec
+
+from shared.api.batch import Job
+from shared.api.cron import CronJobStatus
+
+
+class Say(msgspec.Struct, frozen=True, kw_only=True):
+    """Record an event on the CronJob. No answer (X04)."""
+
+    reason: str
+    message: str
+    warning: bool = False
+    occasion: str = ""
+    """Tells apart what is said in the same words of different times."""
+
+
+class Read(msgspec.Struct, frozen=True, kw_only=True):
+    """Read a job from the API server itself. Answered by the Job, None (gone) or Failed."""
+
+    name: str
+
+
+class Make(msgspec.Struct, frozen=True, kw_only=True):
+    """Create a job. Answered by the Job as it was created, Taken or Failed."""
+
+    job: Job
+
+
+class Remove(msgspec.Struct, frozen=True, kw_only=True):
+    """Delete a job; one that is gone already is deleted. Answered by None or Failed."""
+
+    job: Job
+
+
+class Write(msgspec.Struct, frozen=True, kw_only=True):
+    """Write the status. Answered by None or Failed."""
+
+    status: CronJobStatus
+
+
+class Taken(msgspec.Struct, frozen=True, kw_only=True):
+    """The name of a job to be made was in use."""
+
+
+class Failed(msgspec.Struct, frozen=True, kw_only=True):
+    """The API server said no, or nothing."""
+
+    reason: str
+    namespace_ends: bool = False
+    """Nothing can be made any more, because the namespace is being deleted."""
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """How a look ended."""
+
+    again_s: float | None = None
+    """When to look again, from now on; None: not before something changes."""
+    failed: str = ""
+    """Why the look has to be repeated; empty when all went well."""
+    invalid: str = ""
+    """Why no look can do anything before somebody changes the spec; empty when it is sound."""
+
+
+Ask = Say | Read | Make | Remove | Write
+Answer = Job | Taken | Failed | None
+
+Result = TypeVar("Result")
+Asking = Generator[Ask, Answer, Result]
+"""A part of a look that ends in a Result."""

@@ -1,0 +1,91 @@
+"""The jobs of a CronJob: how one is named and made, and what an existing one says (X01, X03)."""
+
+from datetime import datetime
+from typing import Final
+
+from services.controller.cronjob.asks import Failed
+from shared.api import keys, kinds, time
+from shared.api.batch import Job, JobPhase
+from shared.api.cron import CronJob, ObjectReference
+from shared.api.meta import ObjectMeta, OwnerReference
+from shared.model import schedules
+
+FINISHED: Final = frozenset({JobPhase.COMPLETED, JobPhase.FAILED, JobPhase.TERMINATED})
+"""Phases that a job does not leave; an aborted one may be resumed."""
+
+
+def name_at(cron: CronJob, due: int) -> str:
+    """Return the name of the job that is due then: the same whoever makes it (X01)."""
+    return f"{cron.metadata.name}-{due // 60}"
+
+
+def job_at(cron: CronJob, due: int) -> Job:
+    """Return the job that is due then."""
+    meta, template = cron.metadata, cron.spec.job_template
+    stamp = _local_time(due, cron.spec.time_zone or "")
+    owner = OwnerReference(
+        api_version=kinds.CRONJOB.api_version,
+        kind=kinds.CRONJOB.kind,
+        name=meta.name,
+        uid=meta.uid,
+        controller=True,
+        block_owner_deletion=True,
+    )
+    return Job(
+        metadata=ObjectMeta(
+            name=name_at(cron, due),
+            namespace=meta.namespace,
+            labels=template.metadata.labels,
+            annotations={**template.metadata.annotations, keys.CRON_SCHEDULED: stamp},
+            owner_references=(owner,),
+        ),
+        spec=template.spec,
+    )
+
+
+def _local_time(due: int, zone: str) -> str:
+    shown = datetime.fromtimestamp(due, schedules.zone(zone)).isoformat()
+    return shown.removesuffix("+00:00") + "Z" if shown.endswith("+00:00") else shown
+
+
+def due_of(job: Job) -> float | None:
+    """Return the time that a job was due, None for one that does not say it."""
+    stamp = job.metadata.annotations.get(keys.CRON_SCHEDULED, "")
+    try:
+        return time.parse(stamp)
+    except ValueError:
+        return None
+
+
+def is_finished(job: Job) -> bool:
+    """Whether a job has ended for good."""
+    return job.status.state.phase in FINISHED
+
+
+def is_ours(job: Job, cron: CronJob) -> bool:
+    """Whether a job belongs to the CronJob."""
+    owner = job.metadata.controller
+    return owner is not None and owner.uid == cron.metadata.uid
+
+
+def reference(job: Job) -> ObjectReference:
+    """Return what the list of active jobs says of one."""
+    meta = job.metadata
+    return ObjectReference(
+        api_version=kinds.JOB.api_version,
+        kind=kinds.JOB.kind,
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+    )
+
+
+def age_order(job: Job) -> tuple[str, str]:
+    """Return what sorts jobs by age, the oldest first."""
+    return (job.metadata.creation_timestamp or "", job.metadata.name)
+
+
+def failure(answer: object) -> Failed | None:
+    """Return the answer if it is a failure."""
+    return answer if isinstance(answer, Failed) else None

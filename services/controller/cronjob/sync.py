@@ -1,0 +1,321 @@
+"""One look at a CronJob: account for its jobs, start what is due, forget what is old.
+
+The order makes it safe to die anywhere. A job's name follows from the time it is due, so what was
+made is never made again; a job that was made by a process that died before it could write so is
+found by the time it was due and joins the list of active jobs; old jobs are deleted only after the
+status has noted what they tell (design section 6).
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from services.controller.cronjob import jobs as made
+from services.controller.cronjob.asks import (
+    Asking,
+    Failed,
+    Make,
+    Outcome,
+    Read,
+    Remove,
+    Say,
+    Taken,
+    Write,
+)
+from shared.api import time
+from shared.api.batch import Job, JobPhase
+from shared.api.cron import ConcurrencyPolicy, CronJob, CronJobStatus, ObjectReference
+from shared.model import schedules
+from shared.model.schedules import Schedule
+
+LATE_S: Final = 0.1
+"""A look comes that much after a due time, so that no clock finds it early (X02)."""
+MISSED_MOST: Final = 100
+"""More missed times than that are a sign of a clock or of a spec that is wrong (X02)."""
+
+
+class _Book:
+    """The status while it is worked on."""
+
+    def __init__(self, cron: CronJob) -> None:
+        status = cron.status
+        self._before = status
+        self.active: dict[str, ObjectReference] = {ref.uid: ref for ref in status.active}
+        self.scheduled = _seconds(status.last_schedule_time)
+        self.succeeded = _seconds(status.last_successful_time)
+
+    def ended(self, moment: float | None) -> None:
+        """Note when a job completed."""
+        if moment is not None and (self.succeeded is None or moment > self.succeeded):
+            self.succeeded = moment
+
+    def started(self, job: Job, due: float) -> None:
+        """Note a job that runs, and the time that it was due."""
+        self.active.setdefault(job.metadata.uid, made.reference(job))
+        self.scheduled = max(due, self.scheduled or due)
+
+    def remember(self, jobs: Iterable[Job]) -> None:
+        """Note what jobs tell that will be deleted: without it they might be made again."""
+        for job in jobs:
+            if (due := made.due_of(job)) is not None:
+                self.scheduled = max(due, self.scheduled or due)
+
+    def status(self) -> CronJobStatus:
+        """Return the status as it is now."""
+        return CronJobStatus(
+            active=tuple(self.active.values()),
+            last_schedule_time=_text(self.scheduled),
+            last_successful_time=_text(self.succeeded),
+        )
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is something to write."""
+        return self.status() != self._before
+
+
+def sync(cron: CronJob, jobs: Iterable[Job], *, now: float) -> Asking[Outcome]:
+    """Look at a CronJob and the jobs that it controls, at Unix time `now`.
+
+    A refusal by the API server ends the part that needed it; what was found until then is still
+    written.
+    """
+    book = _Book(cron)
+    jobs = sorted(jobs, key=made.age_order)
+    old = _old(cron, jobs)
+    yield from _account(book, jobs)
+    book.remember(old)
+    outcome = yield from _find_missing(book, jobs)
+    if outcome is None:
+        outcome = yield from _schedule(cron, book, now=now)
+    if book.changed and (refused := made.failure((yield Write(status=book.status())))):
+        return Outcome(failed=refused.reason)
+    kept = ""
+    for job in old:
+        refused = yield from _remove(job)
+        kept = kept or (refused.reason if refused is not None else "")
+    return outcome if outcome.failed or not kept else Outcome(failed=kept)
+
+
+def _old(cron: CronJob, jobs: Sequence[Job]) -> list[Job]:
+    """Return the oldest finished jobs beyond the limits; Terminated ones are in neither (X03)."""
+    spec = cron.spec
+    old: list[Job] = []
+    for phase, limit in (
+        (JobPhase.FAILED, spec.failed_jobs_history_limit),
+        (JobPhase.COMPLETED, spec.successful_jobs_history_limit),
+    ):
+        ended = [job for job in jobs if job.status.state.phase is phase]
+        old += ended[: max(0, len(ended) - limit)]
+    return old
+
+
+# Jobs that there are
+
+
+def _account(book: _Book, jobs: Sequence[Job]) -> Asking[None]:
+    """Bring the list of active jobs up to the jobs that there are (X03)."""
+    for job in jobs:
+        uid, name = job.metadata.uid, job.metadata.name
+        if made.is_finished(job):
+            if book.active.pop(uid, None) is not None:
+                yield Say(
+                    reason="SawCompletedJob",
+                    message=f"Saw completed job: {name} in active, remove",
+                )
+            if job.status.state.phase is JobPhase.COMPLETED:
+                book.ended(_seconds(job.status.state.last_transition_time))
+        elif uid not in book.active and job.metadata.deletion_timestamp is None:
+            due = made.due_of(job)
+            if due is not None and due > (book.scheduled or float("-inf")):
+                book.started(job, due)
+            else:
+                yield Say(
+                    reason="OrphanedJob",
+                    message=f"Saw running job {name} that is not in active",
+                    warning=True,
+                )
+
+
+def _find_missing(book: _Book, jobs: Sequence[Job]) -> Asking[Outcome | None]:
+    """Drop active jobs that are no more; our picture may be late, so the API server is asked."""
+    known = {job.metadata.uid for job in jobs}
+    for uid, ref in list(book.active.items()):
+        if uid in known:
+            continue
+        found = yield Read(name=ref.name)
+        if refused := made.failure(found):
+            return Outcome(failed=refused.reason)
+        if not isinstance(found, Job) or found.metadata.uid != uid:
+            del book.active[uid]
+            yield Say(
+                reason="StaleReference",
+                message=f"Active job {ref.name} is no more, remove",
+                warning=True,
+            )
+    return None
+
+
+# Jobs that are due
+
+
+def _schedule(cron: CronJob, book: _Book, *, now: float) -> Asking[Outcome]:
+    """Start the job that is due, if one is."""
+    if cron.metadata.deletion_timestamp is not None or cron.spec.suspend:
+        return Outcome()
+    try:
+        zone = schedules.zone(cron.spec.time_zone or "")
+    except ValueError as error:
+        message = f'invalid timeZone "{cron.spec.time_zone}": {error}'
+        yield Say(reason="InvalidTimeZone", message=message, warning=True)
+        return Outcome(invalid=message)
+    text = cron.spec.schedule
+    if schedules.names_zone(text):
+        yield Say(
+            reason="UnsupportedSchedule",
+            message=f'CRON_TZ or TZ in the schedule "{text}" is not officially supported. If set, '
+            "the TimeZone field will be ignored during execution.",
+            warning=True,
+        )
+    try:
+        schedule = schedules.parse(text, within=zone)
+    except ValueError as error:
+        return Outcome(invalid=str(error))
+    return (yield from _start(cron, book, schedule, now=now))
+
+
+def _start(cron: CronJob, book: _Book, schedule: Schedule, *, now: float) -> Asking[Outcome]:
+    at = int(now)
+    begin = book.scheduled if book.scheduled is not None else _begin(cron, now)
+    since = int(begin)
+    following = schedule.following(since, max(since, at))
+    if following is None:
+        message = f"schedule {cron.spec.schedule} is never due"
+        yield Say(reason="InvalidSchedule", message=message, warning=True)
+        return Outcome()
+    wait = Outcome(again_s=following + LATE_S - now)
+    due = yield from _due(cron, schedule, since=since, at=at)
+    if due is None or made.name_at(cron, due) in {ref.name for ref in book.active.values()}:
+        return wait
+    if cron.spec.concurrency_policy is ConcurrencyPolicy.FORBID and book.active:
+        yield Say(
+            reason="ForbidConcurrent",
+            message="Skipping job creation because another job is already running",
+            warning=True,
+            occasion=str(due),
+        )
+        return wait
+    if cron.spec.concurrency_policy is ConcurrencyPolicy.REPLACE:
+        refused = yield from _replace(book, occasion=str(due))
+        if refused is not None:
+            return Outcome(failed=refused.reason)
+    refused = yield from _make(cron, book, due)
+    return wait if refused is None else Outcome(failed=refused.reason)
+
+
+def _begin(cron: CronJob, now: float) -> float:
+    created = _seconds(cron.metadata.creation_timestamp)
+    return created if created is not None else now
+
+
+def _due(cron: CronJob, schedule: Schedule, *, since: int, at: int) -> Asking[int | None]:
+    """Return the latest due time that was missed and may still be made up for (X02)."""
+    deadline_s = cron.spec.starting_deadline_seconds
+    after = since if deadline_s is None else max(since, at - deadline_s)
+    due = schedule.latest(since, at)
+    if due is None or due <= after:
+        return None
+    missed = schedules.missed(schedule, since=since, after=after, at=at, most=MISSED_MOST)
+    if missed > MISSED_MOST:
+        yield Say(
+            reason="TooManyMissedTimes",
+            message="too many missed start times. Set or decrease .spec.startingDeadlineSeconds "
+            "or check clock skew",
+            warning=True,
+            occasion=str(due),
+        )
+    return due
+
+
+def _replace(book: _Book, *, occasion: str) -> Asking[Failed | None]:
+    """Delete the jobs that run; each is read first, since it may have ended meanwhile."""
+    if book.active:
+        yield Say(
+            reason="ReplaceConcurrent",
+            message="Replacing active job for CronJob",
+            warning=True,
+            occasion=occasion,
+        )
+    for uid, ref in list(book.active.items()):
+        found = yield Read(name=ref.name)
+        if refused := made.failure(found):
+            message = f'Failed to get job "{ref.name}": {refused.reason}'
+            yield Say(reason="FailedGet", message=message, warning=True)
+            return refused
+        same = isinstance(found, Job) and found.metadata.uid == uid
+        if same and isinstance(found, Job) and not made.is_finished(found):
+            gone = yield from _remove(found)
+            if gone is not None:
+                return gone
+        del book.active[uid]
+    return None
+
+
+def _remove(job: Job) -> Asking[Failed | None]:
+    name = job.metadata.name
+    refused = made.failure((yield Remove(job=job)))
+    if refused is not None:
+        message = f'Failed to delete job "{name}": {refused.reason}'
+        yield Say(reason="FailedDelete", message=message, warning=True)
+        return refused
+    yield Say(reason="SuccessfulDelete", message=f'Deleted job "{name}"')
+    return None
+
+
+def _make(cron: CronJob, book: _Book, due: int) -> Asking[Failed | None]:
+    """Make the job that is due, or see that somebody did."""
+    job = made.job_at(cron, due)
+    name = job.metadata.name
+    answer = yield Make(job=job)
+    if isinstance(answer, Job):
+        message = f"Created job {name} for CronJob {cron.metadata.key}"
+        yield Say(reason="SuccessfulCreate", message=message)
+        book.started(answer, due)
+        return None
+    if refused := made.failure(answer):
+        reason = "NamespaceTerminating" if refused.namespace_ends else "FailedCreate"
+        message = f"Error creating job {name}: {refused.reason}"
+        yield Say(reason=reason, message=message, warning=True)
+        return refused
+    assert isinstance(answer, Taken), f"{answer!r} is no answer to a create"
+    return (yield from _join(cron, book, name, due))
+
+
+def _join(cron: CronJob, book: _Book, name: str, due: int) -> Asking[Failed | None]:
+    """Take a job of that name for the one that is due, if it is ours."""
+    found = yield Read(name=name)
+    if refused := made.failure(found):
+        return refused
+    if not isinstance(found, Job):
+        return Failed(reason=f"job {name} was there and is gone")
+    if not made.is_ours(found, cron):
+        owner = found.metadata.controller
+        whose = f"{owner.kind}/{owner.name}" if owner is not None else "none"
+        yield Say(
+            reason="ForeignJob",
+            message=f"Job {name} exists but is not owned by this CronJob (current owner: {whose})",
+            warning=True,
+        )
+    elif not made.is_finished(found):
+        book.started(found, due)
+    return None
+
+
+# Times
+
+
+def _seconds(text: str | None) -> float | None:
+    return None if text is None else time.parse(text)
+
+
+def _text(moment: float | None) -> str | None:
+    return None if moment is None else time.format_seconds(moment)
