@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 import nats.errors
-from nats.aio.client import Client
 
+from shared.bus.client import Client, Dial
 from shared.bus.errors import NoAnswer
 from shared.runtime.backoff import Backoff
 from shared.runtime.errors import PumiceError, Rejected
@@ -118,8 +118,11 @@ class Connection:
         on_status: StatusHook,
         on_error: Callable[[str], None],
         prepare: Callable[[Session], Awaitable[None]],
+        rng: random.Random,
+        dial: Dial,
     ) -> None:
         self._options = options
+        self._dial = dial
         self._log = log
         self._on_status = on_status
         self._on_error = on_error
@@ -136,7 +139,7 @@ class Connection:
                     field="nats",
                 )
         self._shown = ", ".join(_redacted(server) for server in self._servers)
-        self._backoff = Backoff(first_s=0.1, cap_s=1.0, rng=random.Random())  # noqa: S311
+        self._backoff = Backoff(first_s=0.1, cap_s=1.0, rng=rng)
 
     @property
     def current(self) -> Session | None:
@@ -191,7 +194,7 @@ class Connection:
 
     async def _connect(self) -> Session | None:
         """Make one attempt; the reason of a failure becomes the readiness reason."""
-        client = Client()
+        client = self._dial()
         self._number += 1
         session = Session(client, self._number)
         self._last_error = ""

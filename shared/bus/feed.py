@@ -16,8 +16,8 @@ from typing import Final
 import msgspec
 import nats.errors
 from nats.aio.msg import Msg
-from nats.aio.subscription import Subscription
 
+from shared.bus.client import Subscription
 from shared.bus.connection import Session
 from shared.bus.errors import NoAnswer
 

@@ -6,13 +6,16 @@ and keeps connected. Tests and the command line use `running(bus)` instead.
 
 import asyncio
 import contextlib
+import random
 import ssl
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from secrets import token_hex
 from typing import Final
 
+from nats.aio.client import Client
+
 from shared.bus.api import Api
+from shared.bus.client import Dial
 from shared.bus.connection import Connection, Credentials, Options, Session, StatusHook
 from shared.bus.errors import NoAnswer, StreamMissing
 from shared.bus.follower import Follower
@@ -91,13 +94,17 @@ class NatsBus:
         clock: Clock,
         log: Logger,
         on_status: StatusHook,
+        rng: random.Random | None = None,
+        dial: Dial = Client,
     ) -> None:
+        """`rng` spreads reconnects and names inboxes; `dial` makes the connections' clients."""
+        rng = rng or random.SystemRandom()
         self._clock = clock
         self._log = log.bind(part="bus")
         self._speakers = 0
         self._silent = asyncio.Event()
         self._silent.set()
-        self._id = token_hex(6)
+        self._id = f"{rng.randrange(16**12):012x}"
         self._count = 0
         self._inbox = f"{options.inbox}.{self._id}"
         self._replies = Replies(inbox=self._inbox, clock=clock)
@@ -109,6 +116,8 @@ class NatsBus:
             on_status=on_status,
             on_error=self._on_error,
             prepare=self._prepare,
+            rng=rng,
+            dial=dial,
         )
 
     async def run(self) -> None:

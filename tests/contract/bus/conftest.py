@@ -1,6 +1,11 @@
-"""The bus under test. Tests use the port only, unless their file is named `test_nats_*`."""
+"""The bus under test, on nats-server and on the server in memory: one suite for both.
+
+What a test says holds for both unless it is marked `only_nats`: users, passwords, processes and
+addresses are matters of the real server alone.
+"""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -8,7 +13,10 @@ import pytest
 import pytest_asyncio
 import structlog
 
+from pumice.local import parts
 from pumice.local.nats import NatsServer
+from shared.bus.connection import Options
+from shared.bus.memory.server import MemoryNats
 from shared.bus.nats import NatsBus, from_settings
 from shared.contracts.streams import Streams, streams
 from shared.contracts.subjects import Subjects
@@ -48,23 +56,109 @@ def declared() -> Streams:
     return streams("local")
 
 
-@pytest_asyncio.fixture
-async def start_bus() -> AsyncIterator[Callable[..., NatsBus]]:
-    """Return a function that starts a bus of one process; all end with the test."""
-    tasks: list[asyncio.Task[None]] = []
+class RealServer:
+    """nats-server in a process of its own."""
 
-    def start(
-        url: str, user: str, password: str, *, status: Status | None = None, name: str = "test"
-    ) -> NatsBus:
-        settings = CommonSettings(nats=url, nats_user=user, nats_password=Secret(password))
-        bus = from_settings(
+    def __init__(self, directory: Path) -> None:
+        self.nats = NatsServer(binary=parts.nats_server_binary(), directory=directory)
+
+    async def start(self) -> None:
+        await self.nats.start()
+
+    async def stop(self) -> None:
+        await self.nats.stop()
+
+    async def restart(self, *, kill: bool = False) -> None:
+        await self.nats.restart(kill=kill)
+
+    def bus(self, user: str = "admin", *, status: Status, name: str) -> NatsBus:
+        """Return the bus of one more process, as its settings make it."""
+        settings = CommonSettings(
+            nats=self.nats.url,
+            nats_user=user,
+            nats_password=Secret(self.nats.passwords.get(user, "wrong")),
+        )
+        return from_settings(
             settings,
             service="test",
             instance=name,
             clock=SystemClock(),
             log=structlog.get_logger(),
-            on_status=(status or Status()).set,
+            on_status=status.set,
         )
+
+    async def freeze(self) -> None:
+        """Suspend the server, and wait until each of its threads has stopped."""
+        self.nats.process.suspend()
+        threads = Path(f"/proc/{self.nats.process.pid}/task")
+
+        def states() -> set[str]:
+            return {
+                (thread / "stat").read_text().rpartition(")")[2].split()[0]
+                for thread in threads.iterdir()
+            }
+
+        await until(lambda: states() == {"T"}, describe=f"{threads} to stop")
+
+    def thaw(self) -> None:
+        self.nats.process.resume()
+
+
+class MemoryServer:
+    """`shared.bus.memory` on this test's loop."""
+
+    def __init__(self, _directory: Path) -> None:
+        self.memory = MemoryNats(wall=time.time)
+
+    async def start(self) -> None:
+        self.memory.start()
+
+    async def stop(self) -> None:
+        self.memory.kill()
+
+    async def restart(self, *, kill: bool = False) -> None:
+        self.memory.kill()
+        await asyncio.sleep(0.05)
+        self.memory.start()
+
+    def bus(self, _user: str = "admin", *, status: Status, name: str) -> NatsBus:
+        """Return the bus of one more process."""
+        return NatsBus(
+            Options(url="nats://memory", name=name),
+            clock=SystemClock(),
+            log=structlog.get_logger(),
+            on_status=status.set,
+            dial=self.memory.client,
+        )
+
+    async def freeze(self) -> None:
+        self.memory.freeze()
+
+    def thaw(self) -> None:
+        self.memory.thaw()
+
+
+SERVERS = {"memory": MemoryServer, "nats": RealServer}
+Server = RealServer | MemoryServer
+only_nats = pytest.mark.parametrize("server", ["nats"], indirect=True)
+"""For what can be said of the real server alone."""
+
+
+@pytest_asyncio.fixture(params=SERVERS)
+async def server(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Server]:
+    """A running server of this test alone, to be frozen and killed at will."""
+    running = SERVERS[request.param](tmp_path / "nats")
+    await running.start()
+    yield running
+    await running.stop()
+
+
+@pytest_asyncio.fixture
+async def start_bus(server: Server) -> AsyncIterator[Callable[..., NatsBus]]:
+    """Return a function that starts a bus of one process; all end with the test."""
+    tasks: list[asyncio.Task[None]] = []
+
+    def start(bus: NatsBus) -> NatsBus:
         tasks.append(asyncio.create_task(bus.run()))
         return bus
 
@@ -79,12 +173,13 @@ async def start_bus() -> AsyncIterator[Callable[..., NatsBus]]:
 
 
 @pytest_asyncio.fixture
-async def open_bus(nats_server: NatsServer, start_bus: Callable[..., NatsBus]) -> OpenBus:
+async def open_bus(server: Server, start_bus: Callable[..., NatsBus]) -> OpenBus:
     """Return a function that connects one more process to this test's server."""
 
-    async def connect(user: str = "admin", **kwargs: object) -> NatsBus:
-        password = nats_server.passwords.get(user, "wrong")
-        bus = start_bus(nats_server.url, user, password, **kwargs)
+    async def connect(
+        user: str = "admin", *, status: Status | None = None, name: str = "test"
+    ) -> NatsBus:
+        bus = start_bus(server.bus(user, status=status or Status(), name=name))
         async with asyncio.timeout(10):
             await bus.connected()
         return bus
@@ -102,20 +197,6 @@ async def bus(open_bus: OpenBus, declared: Streams) -> NatsBus:
 
 def all_streams(declared: Streams) -> tuple:
     return tuple(getattr(declared, name) for name in declared.__struct_fields__)
-
-
-async def freeze(server: NatsServer) -> None:
-    """Suspend the server, and wait until each of its threads has stopped."""
-    server.process.suspend()
-    threads = Path(f"/proc/{server.process.pid}/task")
-
-    def states() -> set[str]:
-        return {
-            (thread / "stat").read_text().rpartition(")")[2].split()[0]
-            for thread in threads.iterdir()
-        }
-
-    await until(lambda: states() == {"T"}, describe=f"{threads} to stop")
 
 
 @pytest_asyncio.fixture

@@ -17,7 +17,7 @@ from shared.contracts import codec
 from shared.contracts.messages import LeaseRecord
 from shared.runtime.clock import SystemClock
 from tests.contract.bus import leader_process
-from tests.contract.bus.conftest import freeze
+from tests.contract.bus.conftest import only_nats
 from tests.support.wait import until
 
 PROGRAM = Path(leader_process.__file__)
@@ -78,12 +78,12 @@ async def test_a_dead_holders_lease_is_taken_within_two_seconds(bus, open_bus, l
         await holder.keep()
 
 
-async def test_a_holder_stops_itself_after_a_second_without_renewal(bus, lease, nats_server):
+async def test_a_holder_stops_itself_after_a_second_without_renewal(bus, lease, server):
     holder = lease(bus, "a")
     await holder.acquire()
     keeping = asyncio.create_task(holder.keep())
     await asyncio.sleep(0.5)
-    await freeze(nats_server)
+    await server.freeze()
     began = time.monotonic()
     try:
         with pytest.raises(LeaseLost):
@@ -91,7 +91,7 @@ async def test_a_holder_stops_itself_after_a_second_without_renewal(bus, lease, 
         assert time.monotonic() - began < 1.1
         assert not holder.valid
     finally:
-        nats_server.process.resume()
+        server.thaw()
 
 
 async def test_a_holder_whose_record_was_overwritten_is_told(bus, declared, subjects, lease):
@@ -103,11 +103,11 @@ async def test_a_holder_whose_record_was_overwritten_is_told(bus, declared, subj
         await holder.keep()
 
 
-async def test_the_holder_goes_on_after_a_short_absence_of_the_server(bus, lease, nats_server):
+async def test_the_holder_goes_on_after_a_short_absence_of_the_server(bus, lease, server):
     holder = lease(bus, "a")
     await holder.acquire()
     keeping = asyncio.create_task(holder.keep())
-    await nats_server.restart(kill=True)
+    await server.restart(kill=True)
     await asyncio.sleep(1.2)
     if keeping.done():  # the restart took longer than the holder may wait: it takes it again
         assert isinstance(keeping.exception(), LeaseLost)
@@ -132,15 +132,15 @@ class Program:
 
 
 @pytest_asyncio.fixture
-async def program(bus, nats_server):
+async def program(bus, server):
     """Start the leader program; killed with the test."""
     root = PROGRAM.parents[3]
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         str(PROGRAM),
-        nats_server.url,
+        server.nats.url,
         "admin",
-        nats_server.passwords["admin"],
+        server.nats.passwords["admin"],
         "frozen",
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
@@ -155,6 +155,7 @@ async def program(bus, nats_server):
     await reading
 
 
+@only_nats
 async def test_a_frozen_leader_that_wakes_up_is_refused_and_stops(program, bus, declared, subjects):
     await until(lambda: program.lines, describe="the first leader")
     stream = declared.state.name
@@ -189,6 +190,7 @@ async def test_a_frozen_leader_that_wakes_up_is_refused_and_stops(program, bus, 
     await ended(leading)
 
 
+@only_nats
 async def test_a_killed_leader_is_followed_within_two_seconds(program, bus):
     await until(lambda: program.lines, describe="the first leader")
     began = asyncio.Event()
@@ -206,7 +208,7 @@ async def test_a_killed_leader_is_followed_within_two_seconds(program, bus):
     await ended(leading)
 
 
-async def test_a_leader_begins_a_new_term_when_its_stream_is_made_anew(bus, declared, nats_server):
+async def test_a_leader_begins_a_new_term_when_its_stream_is_made_anew(bus, declared, server):
     terms = []
 
     async def lead(term) -> None:
@@ -215,7 +217,7 @@ async def test_a_leader_begins_a_new_term_when_its_stream_is_made_anew(bus, decl
 
     leading = asyncio.create_task(leader_process.leadership(bus, "a").run(lead))
     await until(lambda: terms, describe="the first term")
-    await nats_server.restart(kill=True)
+    await server.restart(kill=True)
     await until(lambda: len(terms) > 1, describe="the second term")
 
     async def published() -> bool:

@@ -5,8 +5,10 @@ import pytest
 from shared.bus.errors import NotPermitted
 from shared.bus.port import CaughtUp, FromSequence, Started
 from shared.contracts.streams import command_consumer, desired_consumer
-from tests.contract.bus.conftest import all_streams
+from tests.contract.bus.conftest import all_streams, only_nats
 from tests.contract.bus.readers import Reader
+
+pytestmark = only_nats
 
 FOLLOWS = {
     "cache": ("state", "lease"),

@@ -51,6 +51,40 @@ async def test_an_older_leaders_publish_is_refused_on_every_subject(bus, declare
     assert last.payload == b"1"
 
 
+async def test_a_stored_message_sent_again_behind_a_new_leader_is_refused(bus, declared, subjects):
+    publisher = bus.publisher(declared.command.name)
+    mark = subjects.leader("command")
+    old = await publisher.publish(mark, b"old leader")
+    token = Token(stream=declared.command.name, subject=mark, sequence=old.sequence)
+    await publisher.publish(subjects.command(0), b"bind", fence=token, msg_id="1-1-0")
+    again = await publisher.publish(subjects.command(0), b"bind", fence=token, msg_id="1-1-0")
+    assert again.duplicate
+    await publisher.publish(mark, b"new leader")
+    with pytest.raises(WrongSequence):
+        await publisher.publish(subjects.command(0), b"bind", fence=token, msg_id="1-1-0")
+
+
+async def test_the_oldest_goes_when_a_stream_that_discards_it_is_full(bus, declared, subjects):
+    small = msgspec.structs.replace(declared.events, max_bytes=4096)
+    await bus.ensure_streams([small])
+    publisher = bus.publisher(small.name)
+    for i in range(8):
+        await publisher.publish(subjects.event("t", "ns/a"), b"x" * 1000 + b"%d" % i)
+    info = await bus.info(small.name)
+    assert (info.messages, info.first_seq, info.last_seq) == (3, 6, 8)
+    assert await bus.get(small.name, 5) is None
+
+
+async def test_a_full_stream_still_takes_the_next_state_of_what_it_holds(bus, declared, subjects):
+    small = msgspec.structs.replace(declared.desired, max_bytes=4096)
+    await bus.ensure_streams([small])
+    publisher = bus.publisher(small.name)
+    for _ in range(2):
+        for i in range(3):
+            await publisher.publish(subjects.desired(0, "pods", f"ns/p{i}"), b"x" * 1000)
+    assert (await bus.info(small.name)).messages == 3
+
+
 async def test_what_a_predecessor_got_in_before_stays(bus, declared, subjects):
     publisher = bus.publisher(declared.command.name)
     mark = subjects.leader("command")

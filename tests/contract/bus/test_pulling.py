@@ -146,12 +146,12 @@ async def test_partitions_are_read_apart(bus, declared, subjects):
         assert [int(d.message.payload) for d in odd.of(NatsDelivery)] == [1, 3, 5, 7, 9]
 
 
-async def test_a_queue_goes_on_after_a_restart_of_the_server(bus, declared, subjects, nats_server):
+async def test_a_queue_goes_on_after_a_restart_of_the_server(bus, declared, subjects, server):
     stream = declared.command.name
     async with Reader(bus.pull(quick()).deliveries(), each=acknowledge) as reader:
         await reader.has(1, Started)
         for number in range(2):
-            await nats_server.restart(kill=True)
+            await server.restart(kill=True)
             publisher = bus.publisher(stream)
             await publisher.publish(subjects.command(0), b"%d" % number, msg_id=f"n{number}")
             await reader.has(number + 1, NatsDelivery, deadline_s=2)
@@ -180,3 +180,41 @@ async def test_a_work_queue_can_be_looked_through_without_consuming_it(bus, decl
         9,
     ]
     assert (await bus.info(stream)).messages == 10
+
+
+async def test_no_more_than_declared_are_under_way(bus, declared, subjects):
+    stream = declared.command.name
+    spec = quick(max_ack_pending=3, ack_wait_s=30.0)
+    await fill(bus, stream, lambda _: subjects.command(0), 10)
+    async with Reader(bus.pull(spec).deliveries()) as reader:
+        first = (await reader.has(3, NatsDelivery))[0]
+        await asyncio.sleep(0.3)
+        assert len(reader.of(NatsDelivery)) == 3
+        await first.ack()
+        assert [d.message.payload for d in await reader.has(4, NatsDelivery)] == [
+            b"0",
+            b"1",
+            b"2",
+            b"3",
+        ]
+
+
+async def test_an_id_of_a_done_message_is_forgotten_by_a_restart(bus, declared, subjects, server):
+    stream = declared.command.name
+    publisher = bus.publisher(stream)
+    await publisher.publish(subjects.command(0), b"bind", msg_id="1-1-0")
+    async with Reader(bus.pull(quick()).deliveries(), each=acknowledge) as reader:
+        await reader.has(1, NatsDelivery)
+        await empty(bus, stream)
+        assert (await publisher.publish(subjects.command(0), b"bind", msg_id="1-1-0")).duplicate
+        await server.restart(kill=True)
+        again = await publisher.publish(subjects.command(0), b"bind", msg_id="1-1-0")
+        assert not again.duplicate
+        await reader.has(2, NatsDelivery)
+
+
+async def test_a_purge_below_a_sequence_keeps_what_came_later(bus, declared, subjects):
+    stream = declared.outcome.name
+    await fill(bus, stream, lambda _: subjects.outcome(0), 5)
+    assert await bus.purge(stream, subjects.outcome(0), before_seq=4) == 3
+    assert (await bus.info(stream)).first_seq == 4

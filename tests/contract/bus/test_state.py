@@ -133,13 +133,13 @@ async def test_silence_of_the_cache_makes_the_world_stale_once(cache, follower):
 
 
 async def test_after_a_restart_that_loses_the_stream_the_reader_begins_again(
-    cache, follower, nats_server, bus, declared
+    cache, follower, server, bus, declared
 ):
     async with Reader(follower().items()) as reader:
         await cache.fact("pods", "ns/old")
         await cache.marker(*KINDS)
         await until(lambda: keys(reader) == ["ns/old"], describe="the fact")
-        await nats_server.restart(kill=True)
+        await server.restart(kill=True)
         await reader.has(1, Reset)
         await until(lambda: bus.info(declared.state.name), describe="the stream")
         await cache.fact("pods", "ns/new")

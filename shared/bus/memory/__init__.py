@@ -1,0 +1,10 @@
+"""A NATS server with JetStream in memory: the part of it that Pumice uses, behind its own client.
+
+`NatsBus` runs on it unchanged (`MemoryNats.client` in place of nats-py's `Client`), so that
+what the simulation breaks, delays and restarts is met by the real adapter: its inbox, its feeds,
+its leases. `tests/contract/bus` holds this server and the real one to the same statements.
+
+`subjects` and `stream` and `consumer` are synchronous and take the time as an argument; `api`
+answers JetStream's requests; `server` has the connections and the timers; `client` is the other
+end. Never the place for messages that somebody needs: nothing here is kept on disk.
+"""

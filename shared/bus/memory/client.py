@@ -1,0 +1,142 @@
+"""The client's end of a connection, with the part of nats-py's `Client` that the adapter uses.
+
+Satisfies `shared.bus.connection.Client`. It never reconnects, as the adapter wants it.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import nats.errors
+from nats.aio.msg import Msg
+
+from shared.bus.memory.link import Frame
+
+if TYPE_CHECKING:
+    from shared.bus.memory.server import Line, MemoryNats
+
+Callback = Callable[[], Awaitable[None]]
+MAX_PAYLOAD: Final = 1024 * 1024
+
+
+class Version(NamedTuple):
+    """The version that the server says it has."""
+
+    major: int
+    minor: int
+
+
+class MemorySubscription:
+    """A subscription that can be ended."""
+
+    def __init__(self, end: Callable[[], None]) -> None:
+        self._end = end
+
+    async def unsubscribe(self) -> None:
+        """Take no more messages."""
+        self._end()
+
+
+class MemoryClient:
+    """A connection that is opened once and used until it breaks."""
+
+    connected_server_version: Final = Version(2, 15)
+    max_payload: Final = MAX_PAYLOAD
+    pending_data_size: Final = 0
+    """Bytes wait in the link, which takes any number of them."""
+
+    def __init__(self, server: "MemoryNats") -> None:
+        self._server = server
+        self._line: Line | None = None
+        self._callbacks: dict[str, Callable[[Msg], Awaitable[None]]] = {}
+        self._arrived: deque[Frame] = deque()
+        self._wake = asyncio.Event()
+        self._on_down: Callback | None = None
+        self._reader: asyncio.Task[None] | None = None
+
+    @property
+    def is_connected(self) -> bool:
+        """Tell whether the connection can be used."""
+        return self._line is not None
+
+    async def connect(self, servers: list[str], *, disconnected_cb: Callback, **_: object) -> None:
+        """Connect. Raises OSError when the server is down; waits for one that is frozen."""
+        assert servers, "an address is given, and does not matter: there is one server"
+        await asyncio.sleep(self._server.weather.delay_s())
+        await self._server.thawed.wait()
+        self._line = self._server.connect(self)
+        self._on_down = disconnected_cb
+        self._reader = asyncio.create_task(self._read(), name="memory-client")
+
+    async def publish(
+        self,
+        subject: str,
+        payload: bytes,
+        *,
+        reply: str = "",
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        """Send a message. Raises nats-py's ConnectionClosedError."""
+        self._connected().up.send(
+            Frame(subject=subject, payload=payload, reply=reply, headers=headers)
+        )
+
+    async def subscribe(
+        self, subject: str, *, cb: Callable[[Msg], Awaitable[None]]
+    ) -> MemorySubscription:
+        """Take the messages that are sent to `subject`, which may end in one wildcard."""
+        line = self._connected()
+        line.subscriptions.add(subject)
+        self._callbacks[subject] = cb
+
+        def end() -> None:
+            line.subscriptions.discard(subject)
+            self._callbacks.pop(subject, None)
+
+        return MemorySubscription(end)
+
+    async def close(self) -> None:
+        """End in order."""
+        if self._line is not None:
+            self._line.close()
+            self._line = None
+        if self._reader is not None:
+            self._reader.cancel()
+
+    def arrived(self, frame: Frame) -> None:
+        """Take a message from the server."""
+        self._arrived.append(frame)
+        self._wake.set()
+
+    def broken(self) -> None:
+        """Notice that the connection is gone."""
+        self._line = None
+        self._wake.set()
+
+    def _connected(self) -> "Line":
+        if self._line is None:
+            raise nats.errors.ConnectionClosedError
+        return self._line
+
+    async def _read(self) -> None:
+        """Hand on what arrives, one after the other, until the connection breaks."""
+        while self._line is not None:
+            while self._arrived:
+                frame = self._arrived.popleft()
+                callback = self._callbacks.get(frame.to)
+                if callback is not None:
+                    await callback(
+                        Msg(
+                            _client=self,  # type: ignore[arg-type]  # only its own methods use it
+                            subject=frame.subject,
+                            reply=frame.reply,
+                            data=frame.payload,
+                            headers=frame.headers,
+                        )
+                    )
+            self._wake.clear()
+            if self._line is not None:
+                await self._wake.wait()
+        if self._on_down is not None:
+            await self._on_down()

@@ -1,0 +1,96 @@
+"""One direction of a connection: what is sent arrives later, in the order in which it was sent.
+
+A connection delays and breaks, but it neither reorders nor repeats; two connections overtake each
+other. That is what TCP promises, and a simulation that broke it would find what cannot happen.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+
+class Frame(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One message on a connection, in either direction; `to` is the subscription it is for."""
+
+    to: str = ""
+    subject: str
+    payload: bytes
+    reply: str = ""
+    headers: dict[str, str] | None = None
+
+
+class Weather(Protocol):
+    """How the network behaves; the simulation has worse ones than `Calm`."""
+
+    def delay_s(self) -> float:
+        """Return how long the next message is on its way, in seconds."""
+        ...
+
+    def loses(self, subject: str, /) -> bool:
+        """Tell whether a message to the server that nobody awaits an answer to is lost.
+
+        Asked for acknowledgements of deliveries only: one that is lost stands for a reader that
+        broke off right before it could send it.
+        """
+        ...
+
+
+class Calm:
+    """Nothing is delayed and nothing lost."""
+
+    def delay_s(self) -> float:
+        """Return no delay."""
+        return 0.0
+
+    def loses(self, _subject: str, /) -> bool:
+        """Lose nothing."""
+        return False
+
+
+class Link(Generic[T]):
+    """Carries items to `arrive`, each as late as the weather says."""
+
+    def __init__(self, arrive: Callable[[T], None], weather: Weather) -> None:
+        self._arrive = arrive
+        self._weather = weather
+        self._loop = asyncio.get_running_loop()
+        self._under_way: deque[tuple[float, T]] = deque()
+        self._armed = False
+        self._cut = False
+
+    def send(self, item: T) -> None:
+        """Send an item; it is lost when the link is cut before it arrives."""
+        if self._cut:
+            return
+        due = self._loop.time() + self._weather.delay_s()
+        if self._under_way:
+            due = max(due, self._under_way[-1][0])
+        self._under_way.append((due, item))
+        self._arm()
+
+    def cut(self) -> None:
+        """Lose what is under way and everything after it."""
+        self._cut = True
+        self._under_way.clear()
+
+    def _arm(self) -> None:
+        if self._armed or not self._under_way:
+            return
+        self._armed = True
+        due = self._under_way[0][0]
+        if due <= self._loop.time():
+            self._loop.call_soon(self._drain)
+        else:
+            self._loop.call_at(due, self._drain)
+
+    def _drain(self) -> None:
+        self._armed = False
+        now = self._loop.time()
+        while self._under_way and self._under_way[0][0] <= now:
+            self._arrive(self._under_way.popleft()[1])
+        self._arm()

@@ -1,0 +1,244 @@
+"""The server: connections, routing, timers, and what can go wrong with it.
+
+Everything happens on the loop that is running, at the time of that loop, so that under a virtual
+clock a day passes in no time. `kill`, `freeze` and `break_connections` are there for tests and
+for the simulation.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from shared.bus.client import Client
+from shared.bus.memory.api import API, DIRECT, JetStream, failed
+from shared.bus.memory.client import MemoryClient
+from shared.bus.memory.consumer import NEVER, Consumer, Request
+from shared.bus.memory.link import Calm, Frame, Link, Weather
+from shared.bus.memory.stream import NANO, Refusal
+
+SILENT_S: Final = 7.5
+"""After this long without a sign of the server a client gives its connection up (two pings)."""
+
+_ACK: Final = "$JS.ACK."
+_NEXT: Final = "CONSUMER.MSG.NEXT."
+_NO_RESPONDERS: Final = {"Status": "503"}
+
+
+class Line:
+    """The server's end of one connection."""
+
+    def __init__(self, server: "MemoryNats", client: MemoryClient, weather: Weather) -> None:
+        self._server = server
+        self._client = client
+        self.subscriptions: set[str] = set()
+        self._open = True
+        self.up: Final = Link(self._received, weather)
+        self.down: Final = Link(client.arrived, weather)
+
+    def deliver(
+        self,
+        inbox: str,
+        subject: str,
+        payload: bytes,
+        reply: str = "",
+        headers: dict[str, str] | None = None,
+    ) -> bool:
+        """Send a message to whoever subscribed to `inbox` on this connection, if anybody did."""
+        wanted = inbox if inbox in self.subscriptions else f"{inbox.rpartition('.')[0]}.*"
+        if not self._open or wanted not in self.subscriptions:
+            return False
+        self.down.send(
+            Frame(to=wanted, subject=subject, payload=payload, reply=reply, headers=headers)
+        )
+        return True
+
+    def close(self) -> None:
+        """End in order: what the client sent before still arrives."""
+        self._open = False
+        self._server.lines.pop(self, None)
+
+    def break_off(self) -> None:
+        """End at once: what is under way in both directions is lost."""
+        self.close()
+        self.up.cut()
+        self.down.cut()
+        self._client.broken()
+
+    def _received(self, frame: Frame) -> None:
+        self._server.receive(self, frame)
+
+
+class MemoryNats:
+    """See the module. `wall` gives Unix seconds for the stamps of messages."""
+
+    def __init__(self, *, wall: Callable[[], float], weather: Weather | None = None) -> None:
+        self._wall = wall
+        self.weather: Weather = weather or Calm()
+        self.jetstream: Final = JetStream()
+        self.lines: dict[Line, None] = {}
+        self.up = True
+        self.thawed = asyncio.Event()
+        self.thawed.set()
+        self._held: list[tuple[Line, Frame]] = []
+        self._timers: dict[Consumer, tuple[float, asyncio.TimerHandle]] = {}
+
+    def client(self) -> Client:
+        """Return a client that will connect here; stands in for nats-py's `Client`."""
+        return MemoryClient(self)
+
+    def connect(self, client: MemoryClient) -> Line:
+        """Open a connection. Raises OSError when the server is down."""
+        if not self.up:
+            raise ConnectionRefusedError("connection refused")
+        line = Line(self, client, self.weather)
+        self.lines[line] = None
+        return line
+
+    def kill(self) -> None:
+        """Kill -9: connections break, streams in memory are lost."""
+        self.up = False
+        self.thawed.set()
+        self._held.clear()
+        self.break_connections()
+        self._forget_timers()
+
+    def start(self) -> None:
+        """Come back with what was in files."""
+        self.jetstream.restart(now=self._now())
+        self.up = True
+
+    def break_connections(self) -> None:
+        """Break all connections, and lose what is under way."""
+        for line in list(self.lines):
+            line.break_off()
+
+    def freeze(self) -> None:
+        """SIGSTOP: bytes are taken and nothing happens; clients notice after a while."""
+        self.thawed.clear()
+        asyncio.get_running_loop().call_later(SILENT_S, self._give_up, list(self.lines))
+
+    def thaw(self) -> None:
+        """SIGCONT: what was sent meanwhile is done now."""
+        self.thawed.set()
+        held, self._held = self._held, []
+        for line, frame in held:
+            self.receive(line, frame)
+        for stream in self.jetstream.streams:
+            for consumer in self.jetstream.consumers_of(stream):
+                self._run(consumer)
+
+    def receive(self, line: Line, frame: Frame) -> None:
+        """Take a message from a client."""
+        if not self.up:
+            return
+        if not self.thawed.is_set():
+            self._held.append((line, frame))
+        elif frame.subject.startswith(_ACK):
+            self._acknowledge(frame)
+        elif frame.subject.startswith(API):
+            self._call(line, frame, frame.subject.removeprefix(API))
+        else:
+            self._publish(line, frame)
+
+    def _give_up(self, lines: list[Line]) -> None:
+        if not self.thawed.is_set():
+            for line in lines:
+                if line in self.lines:
+                    line.break_off()
+
+    def _publish(self, line: Line, frame: Frame) -> None:
+        stream = self.jetstream.taking(frame.subject)
+        if stream is None:
+            if frame.reply:
+                line.deliver(frame.reply, frame.reply, b"", headers=_NO_RESPONDERS)
+            return
+        answer = stream.publish(frame.subject, frame.payload, frame.headers, now=self._wall())
+        name = stream.config["name"]
+        if isinstance(answer, Refusal):
+            said = {**failed(answer), "stream": name, "seq": 0}
+        else:
+            said = {"stream": name, "seq": answer.sequence, "duplicate": answer.duplicate}
+        if frame.reply:
+            line.deliver(frame.reply, frame.reply, msgspec.json.encode(said))
+        for consumer in self.jetstream.consumers_of(name):
+            if consumer.filter.takes(frame.subject):
+                self._run(consumer)
+
+    def _acknowledge(self, frame: Frame) -> None:
+        if self.weather.loses(frame.subject):
+            return
+        _, _, stream, name, _, sequence, *_ = frame.subject.split(".")
+        consumer = self.jetstream.consumers.get(stream, {}).get(name)
+        if consumer is not None:
+            consumer.answer(int(sequence), frame.payload, now=self._now())
+            self._arm(consumer)
+
+    def _call(self, line: Line, frame: Frame, operation: str) -> None:
+        if operation.startswith(_NEXT):
+            self._next(line, frame, *operation.removeprefix(_NEXT).split("."))
+            return
+        if operation.startswith(DIRECT):
+            stream = operation.removeprefix(DIRECT)
+            for headers, payload in self.jetstream.lasts(stream, frame.payload, wall=self._wall()):
+                line.deliver(frame.reply, frame.reply, payload, headers=headers)
+            if stream in self.jetstream.streams:
+                return
+            answer = None
+        else:
+            answer = self.jetstream.call(
+                operation, frame.payload, now=self._now(), wall=self._wall()
+            )
+        if answer is None:
+            line.deliver(frame.reply, frame.reply, b"", headers=_NO_RESPONDERS)
+        else:
+            line.deliver(frame.reply, frame.reply, answer)
+
+    def _next(self, line: Line, frame: Frame, stream: str, name: str) -> None:
+        consumer = self.jetstream.consumers.get(stream, {}).get(name)
+        if consumer is None:
+            line.deliver(frame.reply, frame.reply, b"", headers=_NO_RESPONDERS)
+            return
+        now = self._now()
+        body = msgspec.json.decode(frame.payload)
+        expires, heartbeat = body.get("expires"), body.get("idle_heartbeat")
+        consumer.stream.expire(self._wall())
+        consumer.ask(
+            Request(
+                inbox=frame.reply,
+                left=body["batch"],
+                no_wait=body.get("no_wait", False),
+                expires_at=now + expires / NANO if expires else NEVER,
+                heartbeat_s=heartbeat / NANO if heartbeat else NEVER,
+                heard_at=now,
+                deliver=line.deliver,
+            ),
+            now=now,
+        )
+        self._arm(consumer)
+
+    def _run(self, consumer: Consumer) -> None:
+        self._timers.pop(consumer, None)
+        if self.up and self.thawed.is_set():
+            consumer.run(self._now())
+            self._arm(consumer)
+
+    def _arm(self, consumer: Consumer) -> None:
+        """See to it that the consumer runs when it has to."""
+        due = consumer.due
+        armed = self._timers.get(consumer)
+        if due == NEVER or (armed is not None and armed[0] <= due):
+            return
+        if armed is not None:
+            armed[1].cancel()
+        timer = asyncio.get_running_loop().call_at(due, self._run, consumer)
+        self._timers[consumer] = (due, timer)
+
+    def _forget_timers(self) -> None:
+        for _, timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()

@@ -1,0 +1,260 @@
+"""One stream: what is stored, under which limits, and what a publish is answered.
+
+Synchronous and without a clock: the time of each call is an argument (Unix seconds). Limits,
+expected sequences and the window for duplicates are nats-server's, in its order: a publish is
+measured against what it expects first, and only then against the ids that were seen, so that a
+fenced message which is sent again behind a new leader's mark is refused although it is stored.
+"""
+
+import heapq
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from shared.bus.memory.subjects import Filter, matches
+
+NANO: Final = 1_000_000_000
+OVERHEAD: Final = 30
+"""Bytes that a message counts beyond subject, headers and payload (of the server's file store)."""
+
+MSG_ID: Final = "Nats-Msg-Id"
+EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
+EXPECTED_OF: Final = "Nats-Expected-Last-Subject-Sequence-Subject"
+TTL: Final = "Nats-TTL"
+
+_COMPACT_AFTER: Final = 64
+
+
+class Stored(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One message as it lies in its stream."""
+
+    sequence: int
+    subject: str
+    payload: bytes
+    headers: dict[str, str] | None
+    time: float
+    """When it was stored, Unix seconds."""
+    size: int
+    """Bytes that count against the limit."""
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """What the server says instead of storing, in its own codes."""
+
+    code: int
+    err_code: int
+    description: str
+
+
+class Accepted(msgspec.Struct, frozen=True):
+    """The answer to a publish that was stored, now or (`duplicate`) before."""
+
+    sequence: int
+    duplicate: bool = False
+
+
+class MemoryStream:
+    """A stream with the server's settings in `config` and `created` as its epoch (RFC 3339)."""
+
+    def __init__(self, config: dict[str, Any], *, created: str) -> None:
+        self.config = config
+        self.created: Final = created
+        self.last_seq = 0
+        self.bytes = 0
+        self._messages: dict[int, Stored] = {}
+        self._order: list[int] = []
+        self._of_subject: dict[str, dict[int, None]] = {}
+        self._mortal: list[tuple[float, int]] = []
+        self._seen: dict[str, int] = {}
+        self._seen_at: deque[tuple[float, str]] = deque()
+
+    @property
+    def is_file(self) -> bool:
+        """Tell whether it outlives a restart of the server."""
+        return bool(self.config["storage"] == "file")
+
+    @property
+    def is_queue(self) -> bool:
+        """Tell whether an acknowledged message leaves it."""
+        return bool(self.config["retention"] == "workqueue")
+
+    @property
+    def first_seq(self) -> int:
+        """Return the sequence of the oldest message, the next one's when it was emptied."""
+        for sequence in self._order:
+            if sequence in self._messages:
+                return sequence
+        return self.last_seq + 1 if self.last_seq else 0
+
+    def __len__(self) -> int:
+        """Return how many messages are stored."""
+        return len(self._messages)
+
+    def takes(self, subject: str) -> bool:
+        """Tell whether a message with that subject belongs here."""
+        return any(matches(pattern, subject) for pattern in self.config["subjects"])
+
+    def publish(
+        self, subject: str, payload: bytes, headers: dict[str, str] | None, *, now: float
+    ) -> Accepted | Refusal:
+        """Store a message, or say why not."""
+        self.expire(now)
+        given = headers or {}
+        if refusal := self._refuses(subject, given):
+            return refusal
+        identity = given.get(MSG_ID)
+        if identity is not None and identity in self._seen:
+            return Accepted(self._seen[identity], duplicate=True)
+        size = len(subject) + len(payload) + OVERHEAD
+        size += sum(len(name) + len(value) + 4 for name, value in given.items())
+        replaced = self._replaced(subject)
+        limit = self.config["max_bytes"]
+        if limit >= 0:
+            freed = sum(self._messages[sequence].size for sequence in replaced)
+            if self.config["discard"] == "new" and self.bytes - freed + size >= limit:
+                return Refusal(503, 10077, "maximum bytes exceeded")
+            self._make_room(limit - size)
+        for sequence in replaced:
+            self.remove(sequence)
+        self._store(subject, payload, headers, size=size, now=now)
+        if identity is not None:
+            self._seen[identity] = self.last_seq
+            self._seen_at.append((now, identity))
+        return Accepted(self.last_seq)
+
+    def remove(self, sequence: int) -> bool:
+        """Remove a message; tell whether it was there."""
+        stored = self._messages.pop(sequence, None)
+        if stored is None:
+            return False
+        self.bytes -= stored.size
+        siblings = self._of_subject[stored.subject]
+        del siblings[sequence]
+        if not siblings:
+            del self._of_subject[stored.subject]
+        if len(self._order) > 2 * len(self._messages) + _COMPACT_AFTER:
+            self._order = [number for number in self._order if number in self._messages]
+        return True
+
+    def expire(self, now: float) -> None:
+        """Remove what is too old, and forget the ids beyond the window."""
+        while self._mortal and self._mortal[0][0] <= now:
+            self.remove(heapq.heappop(self._mortal)[1])
+        max_age_s = self.config["max_age"] / NANO
+        if max_age_s:
+            while (oldest := next(self.messages(), None)) and oldest.time + max_age_s <= now:
+                self.remove(oldest.sequence)
+        window_s = self.config["duplicate_window"] / NANO
+        while self._seen_at and self._seen_at[0][0] + window_s <= now:
+            self._seen.pop(self._seen_at.popleft()[1], None)
+
+    def restart(self) -> None:
+        """Remember ids as a restarted server does: those of the messages that are still stored.
+
+        The id of a message that was taken from a queue is forgotten with it, so that one which is
+        sent again after the restart is stored again.
+        """
+        self._seen_at = deque(
+            (stored.time, stored.headers[MSG_ID])
+            for stored in self.messages()
+            if stored.headers and MSG_ID in stored.headers
+        )
+        self._seen = {
+            stored.headers[MSG_ID]: stored.sequence
+            for stored in self.messages()
+            if stored.headers and MSG_ID in stored.headers
+        }
+
+    def get(self, sequence: int) -> Stored | None:
+        """Return the message with that sequence."""
+        return self._messages.get(sequence)
+
+    def last_of(self, subject: str) -> Stored | None:
+        """Return the last message of one subject."""
+        siblings = self._of_subject.get(subject)
+        return self._messages[next(reversed(siblings))] if siblings else None
+
+    def next_from(self, sequence: int, wanted: Filter) -> Stored | None:
+        """Return the first message at or after `sequence` that `wanted` takes."""
+        for stored in self.messages(sequence):
+            if wanted.takes(stored.subject):
+                return stored
+        return None
+
+    def first_since(self, time: float) -> int:
+        """Return the sequence of the first message stored at or after `time`."""
+        for stored in self.messages():
+            if stored.time >= time:
+                return stored.sequence
+        return self.last_seq + 1
+
+    def lasts(self, wanted: Filter) -> list[Stored]:
+        """Return the last message of each subject that `wanted` takes, in the stream's order."""
+        found = [
+            next(reversed(s)) for subject, s in self._of_subject.items() if wanted.takes(subject)
+        ]
+        return [self._messages[sequence] for sequence in sorted(found)]
+
+    def messages(self, sequence: int = 0) -> Iterator[Stored]:
+        """Yield the messages from `sequence` on; do not change the stream meanwhile."""
+        order = self._order
+        for place in range(bisect_left(order, sequence), len(order)):
+            stored = self._messages.get(order[place])
+            if stored is not None:
+                yield stored
+
+    def purge(self, subject: str, *, before: int = 0) -> int:
+        """Remove the messages of a subject, (if not 0) those below `before`; return how many."""
+        wanted = Filter([subject])
+        gone = [
+            stored.sequence
+            for stored in self.messages()
+            if wanted.takes(stored.subject) and (not before or stored.sequence < before)
+        ]
+        for sequence in gone:
+            self.remove(sequence)
+        return len(gone)
+
+    def _refuses(self, subject: str, headers: dict[str, str]) -> Refusal | None:
+        expected = headers.get(EXPECTED)
+        if expected is not None:
+            last = self.last_of(headers.get(EXPECTED_OF, subject))
+            actual = last.sequence if last is not None else 0
+            if actual != int(expected):
+                return Refusal(400, 10071, f"wrong last sequence: {actual}")
+        if TTL in headers and not self.config["allow_msg_ttl"]:
+            return Refusal(400, 10166, "per-message TTL is disabled")
+        return None
+
+    def _replaced(self, subject: str) -> list[int]:
+        """Return the messages that a new one of `subject` pushes out by their number."""
+        most = self.config["max_msgs_per_subject"]
+        siblings = self._of_subject.get(subject)
+        if most < 1 or not siblings:
+            return []
+        return list(siblings)[: max(0, len(siblings) + 1 - most)]
+
+    def _make_room(self, room: int) -> None:
+        while self.config["discard"] == "old" and self.bytes > room and self._messages:
+            self.remove(self.first_seq)
+
+    def _store(
+        self, subject: str, payload: bytes, headers: dict[str, str] | None, *, size: int, now: float
+    ) -> None:
+        self.last_seq += 1
+        self._messages[self.last_seq] = Stored(
+            sequence=self.last_seq,
+            subject=subject,
+            payload=payload,
+            headers=headers,
+            time=now,
+            size=size,
+        )
+        self._order.append(self.last_seq)
+        self._of_subject.setdefault(subject, {})[self.last_seq] = None
+        self.bytes += size
+        if headers and TTL in headers:
+            heapq.heappush(self._mortal, (now + int(headers[TTL]), self.last_seq))

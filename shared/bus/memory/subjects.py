@@ -1,0 +1,42 @@
+"""Which subjects a filter of NATS takes: tokens between dots, `*` for one, `>` for the rest."""
+
+from collections.abc import Iterable
+
+
+def matches(pattern: str, subject: str) -> bool:
+    """Tell whether `subject` (without wildcards) is one of those that `pattern` takes."""
+    wanted, given = pattern.split("."), subject.split(".")
+    for place, part in enumerate(wanted):
+        if part == ">":
+            return len(given) > place
+        if place >= len(given) or part not in ("*", given[place]):
+            return False
+    return len(wanted) == len(given)
+
+
+def overlap(one: str, two: str) -> bool:
+    """Tell whether some subject is taken by both patterns."""
+    for left, right in zip(one.split("."), two.split("."), strict=False):
+        if ">" in (left, right):
+            return True
+        if left != right and "*" not in (left, right):
+            return False
+    return one.count(".") == two.count(".")
+
+
+class Filter:
+    """Several patterns at once, remembering what it found (subjects come again and again)."""
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self.patterns = tuple(patterns)
+        self._known: dict[str, bool] = {}
+
+    def takes(self, subject: str) -> bool:
+        """Tell whether one of the patterns takes `subject`; without patterns all are taken."""
+        if not self.patterns:
+            return True
+        known = self._known.get(subject)
+        if known is None:
+            known = any(matches(pattern, subject) for pattern in self.patterns)
+            self._known[subject] = known
+        return known
