@@ -11,14 +11,13 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final, Literal, Self
 from urllib.parse import quote
 
-import aiohttp
 import msgspec
 from kubernetes_asyncio.client import ApiClient
 
 from shared.api.kinds import POD, Kind
 from shared.kube.decode import KindDecoder, Malformed, Page, headed
 from shared.kube.errors import Expired, WriteConflict
-from shared.kube.transport import (
+from shared.kube.wire import (
     MERGE_PATCH,
     STRATEGIC_PATCH,
     Query,
@@ -66,14 +65,11 @@ class Kube:
 
     name: Final = "kube"
 
-    def __init__(
-        self, *, transport: Transport, session: aiohttp.ClientSession, library: ApiClient
-    ) -> None:
+    def __init__(self, *, transport: Transport, library: ApiClient | None = None) -> None:
         self._transport = transport
-        self._session = session
         self._decoders: dict[str, KindDecoder] = {}
         self.library = library
-        """kubernetes-asyncio's client on the same session and credentials, for plain requests."""
+        """kubernetes-asyncio's client on the same session and credentials, if there is one."""
 
     @property
     def host(self) -> str:
@@ -95,7 +91,7 @@ class Kube:
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._session.close()
+        await self._transport.close()
 
     def decoder(self, kind: Kind) -> KindDecoder:
         """Return the decoder of a kind, built once."""

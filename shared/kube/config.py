@@ -11,7 +11,7 @@ from shared.kube.client import Kube
 from shared.kube.credentials import Credentials, Source
 from shared.kube.limiter import RateLimiter
 from shared.kube.sources import InClusterSource, KubeconfigSource
-from shared.kube.transport import Transport, open_session
+from shared.kube.transport import HttpTransport, open_session
 from shared.runtime.clock import Clock, SystemClock
 from shared.runtime.errors import Rejected
 
@@ -49,14 +49,14 @@ async def connect(
     library.user_agent = user_agent
     await library.rest_client.pool_manager.close()
     library.rest_client.pool_manager = session
-    transport = Transport(
+    transport = HttpTransport(
         credentials=credentials,
         session=session,
         limiter=RateLimiter(qps=qps, burst=burst),
         user_agent=user_agent,
         timeout_s=request_timeout_s,
     )
-    return Kube(transport=transport, session=session, library=library)
+    return Kube(transport=transport, library=library)
 
 
 def find_source(

@@ -45,7 +45,7 @@ from shared.kube.errors import (
     refusal,
 )
 from shared.kube.lines import Lines
-from shared.kube.transport import Stream
+from shared.kube.wire import Stream
 from shared.runtime.backoff import Backoff
 from shared.runtime.errors import PumiceError, Retryable
 

@@ -9,22 +9,17 @@ kept-alive connection turns out to be closed.
 import asyncio
 import io
 import ipaddress
-from collections.abc import Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
 import aiohttp
-import msgspec
 from yarl import URL
 
 from shared.kube.credentials import Credentials
 from shared.kube.errors import UNAUTHORIZED, Refusal, Silence, Unreachable, read_status, refusal
 from shared.kube.limiter import RateLimiter
+from shared.kube.wire import JSON, Request
 from shared.runtime.errors import Broken, Retryable
-
-JSON: Final = "application/json"
-MERGE_PATCH: Final = "application/merge-patch+json"
-STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 
 _LARGE_BODY: Final = 1 << 20
 _READ_BUFFER: Final = 1 << 18
@@ -32,25 +27,8 @@ _KEEP_ALIVE_S: Final = 30.0
 """Below the API server's own idle limit, so that we close an idle connection first."""
 _CLIENT_ERROR: Final = 400
 
-Query = Sequence[tuple[str, str]]
 
-
-class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One request; `path` is already quoted."""
-
-    method: str
-    path: str
-    query: Query = ()
-    body: bytes | None = None
-    content_type: str = JSON
-
-    @property
-    def doing(self) -> str:
-        """Return what an error message says was tried."""
-        return f"{self.method} {self.path}"
-
-
-class Stream:
+class HttpStream:
     """An answer that is read while it arrives (a watch)."""
 
     def __init__(self, answer: aiohttp.ClientResponse, doing: str) -> None:
@@ -75,7 +53,7 @@ class Stream:
         self._answer.close()
 
 
-class Transport:
+class HttpTransport:
     """The session to one API server, with its credentials and limits."""
 
     def __init__(
@@ -116,18 +94,22 @@ class Transport:
         except (aiohttp.ClientError, OSError) as exc:
             raise self._unreachable(request, exc) from exc
 
-    async def open(self, request: Request) -> Stream:
+    async def open(self, request: Request) -> HttpStream:
         """Send a request and return its answer as a stream, which the caller closes.
 
         Raises what `exchange` raises; the time-out covers the headers only.
         """
         try:
             async with asyncio.timeout(self._timeout_s):
-                return Stream(await self._send(request), request.doing)
+                return HttpStream(await self._send(request), request.doing)
         except TimeoutError as exc:
             raise Unreachable(f"{request.doing}: no answer in {self._timeout_s:g} s") from exc
         except (aiohttp.ClientError, OSError) as exc:
             raise self._unreachable(request, exc) from exc
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._session.close()
 
     async def _send(self, request: Request) -> aiohttp.ClientResponse:
         authorization = await self._credentials.authorization()
