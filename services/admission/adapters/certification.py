@@ -1,0 +1,187 @@
+"""Keeps our certificate fresh and our registration right, as one part of the service.
+
+The order matters when the authority changes: first the API server is told to trust both, then we
+show a certificate of the new one. A certificate that is given in files is shown anew when they
+change.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+from services.admission.adapters.authorities import Authorities
+from services.admission.adapters.identity import Identity
+from services.admission.certificates import Certificate, issue, read
+from shared.runtime.clock import Clock
+from shared.runtime.errors import Conflict, Rejected, Retryable
+from shared.runtime.health import Gate
+from shared.runtime.logs import Logger
+
+_LOOK_S: Final = 10.0
+"""How often files, the Secret and the registration are looked at."""
+_AGAIN_S: Final = 1.0
+_LAST_WORD_S: Final = 3.0
+
+Register = Callable[[str], Awaitable[None]]
+"""Registers us with a bundle of authorities."""
+Unregister = Callable[[], Awaitable[None]]
+
+
+class Origin(Protocol):
+    """Where certificates come from."""
+
+    async def bundle(self) -> str:
+        """Return what the API server shall trust."""
+        ...
+
+    async def certificate(self, shown: Certificate | None) -> Certificate | None:
+        """Return the certificate to show from now on; None when the shown one will do."""
+        ...
+
+    def due_at(self, shown: Certificate | None) -> float:
+        """Return the time of the next change that is known already."""
+        ...
+
+
+class Made:
+    """Certificates that our own authority signs."""
+
+    def __init__(
+        self, authorities: Authorities, hosts: Sequence[str], *, clock: Clock, life_s: float
+    ) -> None:
+        self._authorities = authorities
+        self._hosts = hosts
+        self._clock = clock
+        self._life_s = life_s
+        self._signer = ""
+
+    async def bundle(self) -> str:
+        """Return our authorities; the newest is made or read first."""
+        return (await self._authorities.trusted()).bundle
+
+    async def certificate(self, shown: Certificate | None) -> Certificate | None:
+        """Return a new certificate when the shown one's time is near or another signs now."""
+        authority = (await self._authorities.trusted()).authority
+        now = self._clock.now()
+        if shown is not None and shown.renew_at > now and self._signer == authority.cert:
+            return None
+        self._signer = authority.cert
+        return issue(authority, self._hosts, now=now, life_s=self._life_s)
+
+    def due_at(self, shown: Certificate | None) -> float:
+        """Return when the shown certificate is to be renewed."""
+        return shown.renew_at if shown is not None else 0.0
+
+
+class Given:
+    """A certificate in files that somebody else renews (W02)."""
+
+    def __init__(self, *, cert: Path, key: Path, ca: Path | None, clock: Clock) -> None:
+        self._cert, self._key, self._ca = cert, key, ca
+        self._clock = clock
+
+    async def bundle(self) -> str:
+        """Return the CA's file, or the certificate itself where none was given."""
+        return _text(self._ca or self._cert, "ca-cert-file")
+
+    async def certificate(self, shown: Certificate | None) -> Certificate | None:
+        """Return what the files hold, when that is another than the shown one."""
+        cert = _text(self._cert, "tls-cert-file")
+        key = _text(self._key, "tls-private-key-file")
+        if shown is not None and (shown.cert, shown.key) == (cert, key):
+            return None
+        try:
+            return read(cert, key)
+        except ValueError as error:
+            raise Rejected(
+                f"--tls-cert-file: {self._cert} holds no certificate: {error}",
+                field="tls-cert-file",
+            ) from error
+
+    def due_at(self, shown: Certificate | None) -> float:
+        """Return never: files are looked at again and again."""
+        del shown
+        return float("inf")
+
+
+def _text(path: Path, flag: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Rejected(f"--{flag}: cannot read {path}: {error}", field=flag) from error
+
+
+class Certification:
+    """The part that runs: see the module."""
+
+    name: Final = "certification"
+
+    def __init__(
+        self,
+        origin: Origin,
+        identity: Identity,
+        *,
+        register: Register | None,
+        unregister: Unregister | None,
+        gate: Gate,
+        clock: Clock,
+        log: Logger,
+    ) -> None:
+        self._origin = origin
+        self._identity = identity
+        self._register = register
+        self._unregister = unregister
+        self._gate = gate
+        self._clock = clock
+        self._log = log
+        self._poked = asyncio.Event()
+
+    def poke(self) -> None:
+        """Look now: what is registered depends on something that changed."""
+        self._poked.set()
+
+    async def run(self) -> None:
+        """Look after certificate and registration until cancelled."""
+        try:
+            while True:
+                await self._look_soon(await self._turn())
+        finally:
+            if self._unregister is not None:
+                async with asyncio.timeout(_LAST_WORD_S):
+                    await asyncio.shield(self._unregister())
+
+    async def _turn(self) -> float:
+        """Do what is due; returns how long to wait."""
+        self._poked.clear()
+        try:
+            if self._identity.shown is None:
+                await self._renew()
+            if self._register is not None:
+                await self._register(await self._origin.bundle())
+            await self._renew()
+        except (Retryable, Conflict, Rejected) as error:
+            if self._identity.shown is None and isinstance(error, Rejected):
+                raise
+            self._gate.set(ok=False, reason=str(error))
+            self._log.warning("certification_failed", reason=str(error))
+            return _AGAIN_S
+        self._gate.set(ok=True)
+        until_s = self._origin.due_at(self._identity.shown) - self._clock.now()
+        return min(max(until_s, 0.05), _LOOK_S)
+
+    async def _renew(self) -> None:
+        fresh = await self._origin.certificate(self._identity.shown)
+        if fresh is None:
+            return
+        self._identity.show(fresh)
+        self._log.info(
+            "certificate_shown", expires_in_s=round(fresh.expires_at - self._clock.now())
+        )
+
+    async def _look_soon(self, wait_s: float) -> None:
+        try:
+            async with asyncio.timeout(wait_s):
+                await self._poked.wait()
+        except TimeoutError:
+            return

@@ -1,0 +1,40 @@
+"""What we show to the API server: the certificate of the listening socket, changed while it runs.
+
+The TLS library reads certificates from files only. They are written to a private directory for the
+moment of loading and removed at once, so that no key stays on a disk.
+"""
+
+import ssl
+import tempfile
+from pathlib import Path
+
+from prometheus_client import Gauge
+
+from services.admission.certificates import Certificate
+from shared.runtime.errors import Rejected
+
+
+class Identity:
+    """The TLS side of the webhooks' socket."""
+
+    def __init__(self, expiry: Gauge) -> None:
+        self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self.shown: Certificate | None = None
+        self._expiry = expiry
+
+    def show(self, certificate: Certificate) -> None:
+        """Show `certificate` from the next connection on. Raises Rejected when it is unsound."""
+        with tempfile.TemporaryDirectory(prefix="pumice-admission-") as directory:
+            cert, key = Path(directory, "tls.crt"), Path(directory, "tls.key")
+            cert.write_text(certificate.cert, encoding="ascii")
+            key.touch(mode=0o600)
+            key.write_text(certificate.key, encoding="ascii")
+            try:
+                self.context.load_cert_chain(cert, key)
+            except ssl.SSLError as error:
+                raise Rejected(
+                    f"certificate and key do not go together: {error.reason}", field="tls-cert-file"
+                ) from error
+        self.shown = certificate
+        self._expiry.set(certificate.expires_at)

@@ -1,0 +1,183 @@
+"""Our webhook configurations in the cluster: made from the table of hooks, kept as they shall be.
+
+Two objects, one for the hooks that change and one for those that only judge; their webhooks bear
+Volcano's names, which users see in refusals.
+"""
+
+import base64
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from services.admission.rules.catalogue import Hook, conditions
+from services.admission.rules.review import Terms
+from shared.api.kinds import Kind
+from shared.kube.client import Kube
+from shared.runtime.errors import Conflict, Gone
+from shared.runtime.logs import Logger
+
+_GROUP: Final = "admissionregistration.k8s.io"
+MUTATING: Final = Kind(
+    kind="MutatingWebhookConfiguration",
+    group=_GROUP,
+    plural="mutatingwebhookconfigurations",
+    namespaced=False,
+)
+VALIDATING: Final = Kind(
+    kind="ValidatingWebhookConfiguration",
+    group=_GROUP,
+    plural="validatingwebhookconfigurations",
+    namespaced=False,
+)
+_NEVER: Final = "kube-system"
+_NAME_LABEL: Final = "kubernetes.io/metadata.name"
+
+Json = dict[str, Any]
+
+
+class Address(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the API server finds us: at a URL, or behind a Service."""
+
+    url: str = ""
+    namespace: str = ""
+    service: str = ""
+    port: int = 443
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Return the names that our certificate must be for."""
+        if self.url:
+            return (urlsplit(self.url).hostname or "",)
+        name = f"{self.service}.{self.namespace}.svc"
+        return (name, f"{name}.cluster.local", f"{self.service}.{self.namespace}")
+
+    def client(self, path: str, bundle: str) -> Json:
+        """Return the `clientConfig` of a webhook."""
+        trusted = {"caBundle": base64.b64encode(bundle.encode()).decode()}
+        if self.url:
+            return {**trusted, "url": f"{self.url.rstrip('/')}{path}"}
+        place = {"namespace": self.namespace, "name": self.service, "port": self.port}
+        return {**trusted, "service": {**place, "path": path}}
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    uid: str = ""
+
+
+class _Found(msgspec.Struct, frozen=True):
+    metadata: _Meta
+    webhooks: list[Json] = msgspec.field(default_factory=list)
+
+
+class Registration:
+    """Keeps the two objects."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        *,
+        name: str,
+        address: Address,
+        hooks: Sequence[Hook],
+        terms: Callable[[], Terms],
+        failure_policy: str,
+        timeout_s: int,
+        log: Logger,
+    ) -> None:
+        self._kube = kube
+        self._name = name
+        self._address = address
+        self._hooks = hooks
+        self._terms = terms
+        self._failure_policy = failure_policy
+        self._timeout_s = timeout_s
+        self._log = log
+
+    async def ensure(self, bundle: str) -> None:
+        """Bring both objects to what they shall be. Raises the errors of `Kube`."""
+        for kind in (MUTATING, VALIDATING):
+            hooks = [hook for hook in self._hooks if hook.mutates == (kind is MUTATING)]
+            await self._keep(kind, list(self._webhooks(hooks, bundle)))
+
+    async def remove(self) -> None:
+        """Delete both objects, if they are there."""
+        for kind in (MUTATING, VALIDATING):
+            try:
+                found = await self._find(kind)
+                if found is not None:
+                    await self._kube.delete(kind, "", self._name, uid=found.metadata.uid)
+            except Gone:
+                continue
+        self._log.info("webhooks_unregistered", name=self._name)
+
+    async def _find(self, kind: Kind) -> _Found | None:
+        try:
+            return msgspec.json.decode(await self._kube.get(kind, "", self._name), type=_Found)
+        except Gone:
+            return None
+
+    async def _keep(self, kind: Kind, webhooks: list[Json]) -> None:
+        found = await self._find(kind)
+        if found is not None and found.webhooks == webhooks:
+            return
+        if found is not None:
+            await self._kube.patch(
+                kind, "", self._name, {"webhooks": webhooks}, uid=found.metadata.uid
+            )
+        else:
+            metadata = {"name": self._name, "labels": {"app.kubernetes.io/part-of": "pumice"}}
+            body = {
+                "apiVersion": kind.api_version,
+                "kind": kind.kind,
+                "metadata": metadata,
+                "webhooks": webhooks,
+            }
+            try:
+                await self._kube.create(kind, "", body)
+            except Conflict:
+                return  # another replica was first, with the same
+        self._log.info("webhooks_registered", kind=kind.kind, webhooks=len(webhooks))
+
+    def _webhooks(self, hooks: Iterable[Hook], bundle: str) -> Iterable[Json]:
+        """Yield the webhooks; whatever the API server would fill in is spelt out.
+
+        So that what is found can be compared with what shall be.
+        """
+        terms = self._terms()
+        for hook in hooks:
+            wanted = conditions(hook, terms)
+            if wanted is None:
+                continue
+            rule = {
+                "apiGroups": [hook.group],
+                "apiVersions": [hook.version],
+                "operations": list(hook.operations),
+                "resources": [hook.resource],
+                "scope": "*",
+            }
+            webhook: Json = {
+                "name": f"{hook.name}.volcano.sh",
+                "clientConfig": self._address.client(hook.path, bundle),
+                "rules": [rule],
+                "failurePolicy": self._failure_policy,
+                "matchPolicy": "Equivalent",
+                "namespaceSelector": {"matchExpressions": [self._elsewhere()]},
+                "objectSelector": {},
+                "sideEffects": "None",
+                "timeoutSeconds": self._timeout_s,
+                "admissionReviewVersions": ["v1"],
+            }
+            if hook.mutates:
+                webhook["reinvocationPolicy"] = "Never"
+            if wanted:
+                webhook["matchConditions"] = [
+                    {"name": name, "expression": expression} for name, expression in wanted
+                ]
+            yield webhook
+
+    def _elsewhere(self) -> Json:
+        """Return what keeps us out of the namespaces that must work without us."""
+        names = [_NEVER, *([self._address.namespace] if self._address.namespace else [])]
+        return {"key": _NAME_LABEL, "operator": "NotIn", "values": names}

@@ -1,0 +1,75 @@
+"""AdmissionReview v1 on the wire: what the API server sends and what it gets (W01)."""
+
+import base64
+from typing import Any, Final
+
+import msgspec
+
+from services.admission.rules.review import Request, Verdict
+from shared.api.errors import describe
+from shared.runtime.errors import Rejected
+
+API_VERSION: Final = "admission.k8s.io/v1"
+KIND: Final = "AdmissionReview"
+_REFUSED: Final = 400
+
+
+class _Request(msgspec.Struct, frozen=True, rename="camel"):
+    uid: str
+    operation: str
+    name: str = ""
+    namespace: str = ""
+    object: dict[str, Any] | None = None
+    old_object: dict[str, Any] | None = None
+
+
+class _Review(msgspec.Struct, frozen=True, rename="camel"):
+    api_version: str
+    kind: str
+    request: _Request | None = None
+
+
+_decoder = msgspec.json.Decoder(_Review)
+
+
+def read_review(body: bytes) -> tuple[str, Request]:
+    """Return (uid, request) of an AdmissionReview. Raises Rejected, which names the field."""
+    try:
+        review = _decoder.decode(body)
+    except msgspec.DecodeError as error:
+        raise Rejected(f"no AdmissionReview: {describe(error)}") from error
+    if (review.api_version, review.kind) != (API_VERSION, KIND):
+        raise Rejected(
+            f"{review.api_version} {review.kind} is not served: send {API_VERSION} {KIND}",
+            field="apiVersion",
+        )
+    if review.request is None:
+        raise Rejected("request: is missing", field="request")
+    asked = review.request
+    return asked.uid, Request(
+        operation=asked.operation,
+        name=asked.name,
+        namespace=asked.namespace,
+        object=asked.object or {},
+        old=asked.old_object or {},
+    )
+
+
+def answer(uid: str, verdict: Verdict) -> bytes:
+    """Return the AdmissionReview that answers `uid`."""
+    response: dict[str, Any] = {"uid": uid, "allowed": verdict.allowed}
+    if not verdict.allowed:
+        causes = [
+            {"reason": "FieldValueInvalid", "field": problem.path, "message": problem.reason}
+            for problem in verdict.problems
+        ]
+        response["status"] = {
+            "code": _REFUSED,
+            "message": verdict.message,
+            "details": {"causes": causes},
+        }
+    elif verdict.patch:
+        patch = msgspec.json.encode(list(verdict.patch))
+        response["patchType"] = "JSONPatch"
+        response["patch"] = base64.b64encode(patch).decode()
+    return msgspec.json.encode({"apiVersion": API_VERSION, "kind": KIND, "response": response})

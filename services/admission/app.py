@@ -1,0 +1,153 @@
+"""Composition root of admission: everything is built here and nowhere else."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from services.admission.adapters.authorities import Authorities, InMemory, InSecret
+from services.admission.adapters.certification import Certification, Given, Made, Origin
+from services.admission.adapters.configuration import Configuration
+from services.admission.adapters.identity import Identity
+from services.admission.adapters.lookup import Lookup
+from services.admission.adapters.registration import Address, Registration
+from services.admission.adapters.server import WebhookServer
+from services.admission.metrics import AdmissionMetrics
+from services.admission.rules.catalogue import HOOKS, Hook
+from services.admission.rules.review import Terms
+from services.admission.settings import AdmissionSettings
+from shared.kube.client import Kube
+from shared.kube.config import connect
+from shared.runtime.errors import Rejected
+from shared.runtime.service import Context
+from shared.runtime.supervise import Part
+
+SERVICE: Final = "admission"
+
+
+async def build(settings: AdmissionSettings, context: Context) -> Sequence[Part]:
+    """Return the parts of admission. Raises Rejected for settings that cannot work."""
+    hooks = _hooks(settings)
+    address = _address(settings)
+    kube = await connect(
+        settings.kubeconfig or None,
+        user_agent=f"pumice-{SERVICE}",
+        qps=settings.kube_api_qps,
+        burst=settings.kube_api_burst,
+        request_timeout_s=settings.request_timeout,
+        clock=context.clock,
+    )
+    metrics = AdmissionMetrics(context.metrics)
+    identity = Identity(metrics.expiry)
+    look = asyncio.Event()
+    configuration = Configuration(
+        settings.admission_conf,
+        _terms(settings),
+        changed=look.set,
+        clock=context.clock,
+        log=context.log,
+    )
+    registration = Registration(
+        kube,
+        name=settings.configuration_name,
+        address=address,
+        hooks=hooks,
+        terms=lambda: configuration.terms,
+        failure_policy=settings.failure_policy,
+        timeout_s=round(settings.webhook_timeout),
+        log=context.log,
+    )
+    certification = Certification(
+        _origin(settings, context, kube, address),
+        identity,
+        register=registration.ensure if settings.register else None,
+        unregister=registration.remove if settings.register and settings.unregister else None,
+        close=kube.close,
+        look=look,
+        gate=context.readiness.gate("certificate"),
+        clock=context.clock,
+        log=context.log,
+    )
+    server = WebhookServer(
+        hooks,
+        lookup=Lookup(kube, clock=context.clock),
+        terms=lambda: configuration.terms,
+        context=identity.context,
+        gate=context.readiness.gate("webhooks"),
+        clock=context.clock,
+        metrics=metrics,
+        log=context.log,
+    )
+    await server.start(settings.bind_address, settings.port)
+    return [server, configuration, certification]
+
+
+def _hooks(settings: AdmissionSettings) -> list[Hook]:
+    paths = [path.strip() for path in settings.enabled_admission if path.strip()]
+    unknown = [path for path in paths if path not in HOOKS]
+    if unknown:
+        raise Rejected(
+            f"--enabled-admission: {', '.join(unknown)}: there are {', '.join(HOOKS)}",
+            field="enabled-admission",
+        )
+    return [HOOKS[path] for path in dict.fromkeys(paths)]
+
+
+def _terms(settings: AdmissionSettings) -> Terms:
+    if not settings.scheduler_name:
+        raise Rejected("--scheduler-name: name at least one", field="scheduler-name")
+    return Terms(
+        scheduler_names=settings.scheduler_name,
+        max_queue_depth=settings.max_queue_depth,
+        check_allocated_pods=settings.enable_queue_allocated_pods_check,
+        protect_root=settings.enable_root_queue_protection,
+    )
+
+
+def _address(settings: AdmissionSettings) -> Address:
+    url = settings.webhook_url
+    if url:
+        parts = urlsplit(url)
+        if parts.scheme != "https" or not parts.hostname or parts.query or parts.fragment:
+            raise Rejected(
+                f"--webhook-url: {url!r} is no address such as https://10.0.0.5:8443",
+                field="webhook-url",
+            )
+    elif not (settings.webhook_namespace and settings.webhook_service_name):
+        raise Rejected(
+            "where does the API server find us? Give --webhook-url, or both --webhook-namespace"
+            " and --webhook-service-name",
+            field="webhook-url",
+        )
+    return Address(
+        url=url,
+        namespace=settings.webhook_namespace,
+        service=settings.webhook_service_name,
+        port=settings.webhook_service_port,
+    )
+
+
+def _origin(settings: AdmissionSettings, context: Context, kube: Kube, address: Address) -> Origin:
+    clock, life_s = context.clock, settings.certificate_life
+    cert, key = settings.tls_cert_file, settings.tls_private_key_file
+    if bool(cert) != bool(key):
+        raise Rejected(
+            "--tls-cert-file and --tls-private-key-file go together", field="tls-cert-file"
+        )
+    if cert:
+        ca = Path(settings.ca_cert_file) if settings.ca_cert_file else None
+        return Given(cert=Path(cert), key=Path(key), ca=ca, clock=clock)
+    authorities: Authorities
+    if settings.webhook_namespace:
+        authorities = InSecret(
+            kube,
+            namespace=settings.webhook_namespace,
+            name=settings.certificate_secret,
+            clock=clock,
+            life_s=life_s,
+            log=context.log,
+        )
+    else:
+        authorities = InMemory(clock=clock, life_s=life_s)
+    return Made(authorities, address.hosts, clock=clock, life_s=life_s)

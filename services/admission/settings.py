@@ -1,0 +1,98 @@
+"""What can be set about admission; flags bear Volcano's names where it has them (W02)."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from services.admission.rules.catalogue import HOOKS
+from shared.runtime.common import CommonSettings
+from shared.runtime.inherited import inert
+from shared.runtime.values import Seconds
+
+_OPTIONAL = "/podgroups/validate"
+"""Not enabled unless asked for, as in Volcano: each PodGroup of a job would cost a second call."""
+
+
+class AdmissionSettings(CommonSettings, frozen=True, kw_only=True):
+    """Settings of one admission process."""
+
+    port: Annotated[int, Meta(description="port of the webhooks (HTTPS)", ge=0, le=65535)] = 8443
+    bind_address: Annotated[
+        str, Meta(description="address that the webhooks listen at; empty: every interface")
+    ] = ""
+    enabled_admission: Annotated[
+        tuple[str, ...],
+        Meta(description=f"paths that are served; `{_OPTIONAL}` only when it is named"),
+    ] = tuple(path for path in HOOKS if path != _OPTIONAL)
+    scheduler_name: Annotated[
+        tuple[str, ...],
+        Meta(description="schedulers whose pods are looked at; jobs without one get the first"),
+    ] = ("volcano",)
+    admission_conf: Annotated[
+        str, Meta(description="file with resource groups, reread when it changes")
+    ] = ""
+    max_queue_depth: Annotated[int, Meta(description="most levels of queues", ge=1)] = 5
+    enable_queue_allocated_pods_check: Annotated[
+        bool, Meta(description="refuse to delete a queue whose pods hold resources")
+    ] = False
+    enable_root_queue_protection: Annotated[
+        bool, Meta(description="refuse changes of the root queue's resources")
+    ] = True
+    tls_cert_file: Annotated[
+        str, Meta(description="our certificate, reread when it changes; empty: we make our own")
+    ] = ""
+    tls_private_key_file: Annotated[
+        str, Meta(description="key of the certificate in --tls-cert-file")
+    ] = ""
+    ca_cert_file: Annotated[
+        str, Meta(description="CA of the certificate in --tls-cert-file, for the API server")
+    ] = ""
+    certificate_life: Annotated[
+        Seconds,
+        Meta(description="life of certificates that we make; renewed after two thirds of it", gt=0),
+    ] = Seconds(90 * 86400.0)
+    certificate_secret: Annotated[
+        str, Meta(description="Secret in --webhook-namespace where replicas share their CA")
+    ] = "pumice-admission-ca"  # noqa: S105 - its name
+    webhook_namespace: Annotated[
+        str, Meta(description="namespace of our Service; its objects are never looked at")
+    ] = ""
+    webhook_service_name: Annotated[str, Meta(description="name of our Service")] = ""
+    webhook_service_port: Annotated[
+        int, Meta(description="port of our Service", ge=1, le=65535)
+    ] = 443
+    webhook_url: Annotated[
+        str,
+        Meta(description="URL where the API server finds us when we run outside of its cluster"),
+    ] = ""
+    register: Annotated[
+        bool, Meta(description="create and keep the webhook configurations of the cluster")
+    ] = True
+    unregister: Annotated[
+        bool, Meta(description="delete the webhook configurations at an orderly end")
+    ] = False
+    configuration_name: Annotated[
+        str, Meta(description="name of our webhook configurations", min_length=1)
+    ] = "pumice-admission"
+    failure_policy: Annotated[
+        Literal["Ignore", "Fail"],
+        Meta(description="what the API server does when we do not answer; Ignore: it admits"),
+    ] = "Ignore"
+    webhook_timeout: Annotated[
+        Seconds, Meta(description="how long the API server waits for us", ge=1, le=30)
+    ] = Seconds(5.0)
+    kube_api_qps: Annotated[
+        float, Meta(description="most API requests per second; 0: no bound", ge=0)
+    ] = 200.0
+    kube_api_burst: Annotated[
+        int, Meta(description="API requests that may go out at once", ge=1)
+    ] = 200
+    request_timeout: Annotated[
+        Seconds, Meta(description="time for one answer of the API server", gt=0)
+    ] = Seconds(3.0)
+    graceful_shutdown_time: Annotated[Seconds, inert("--grace says how long an end may take")] = (
+        Seconds(30.0)
+    )
+    feature_gates: Annotated[
+        str, inert("what is built is on; docs/compatibility.md says what is not")
+    ] = ""
