@@ -122,12 +122,22 @@ def advance(
             job = _one_kill_more(job)
     stages = _level(msgspec.structs.replace(facts, job=job), facts.job.status, now=now)
     if facts.commands:
-        stages = (*stages, tuple(_delete(c) for c in facts.commands))
+        # What an order changed is written before the order goes, or it would be changed by nobody.
+        stages = (*map(_at_once, stages), tuple(_delete(c) for c in facts.commands))
     return Pass(
         stages=stages,
         answered=frozenset(seen),
         delayed=delayed,
         again=any(_leaves(effect) for stage in stages for effect in stage),
+    )
+
+
+def _at_once(stage: Stage) -> Stage:
+    return tuple(
+        msgspec.structs.replace(effect, urgent=True)
+        if isinstance(effect, effects.WriteStatus)
+        else effect
+        for effect in stage
     )
 
 

@@ -1,0 +1,121 @@
+"""Scenarios: short stories of a user and a cluster, each in a namespace of its own.
+
+A file fills a table (`Scenarios`); all of its scenarios play at the same time, so that a hundred of
+them take little longer than the longest. `Scene` is what a scenario may do: submit, order, let pods
+end, and wait for what it expects, with a deadline that prints what it saw.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+import pytest
+
+from pumice.local import admin
+from pumice.local.control_plane import ControlPlane
+from tests.integration.scenarios.scene import Scene
+from tests.support.api import Api
+
+AT_ONCE = 12
+"""Scenarios that play at the same time."""
+
+Scenario = Callable[[Scene], Awaitable[None]]
+
+
+class Scenarios:
+    """A table of scenarios by name."""
+
+    def __init__(self) -> None:
+        self._table: dict[str, Scenario] = {}
+
+    def add(self, name: str, scenario: Scenario) -> None:
+        """Take a scenario in; the name is a sentence."""
+        assert name not in self._table, f"two scenarios {name!r}"
+        self._table[name] = scenario
+
+    def __call__(self, scenario: Scenario) -> Scenario:
+        """Take a function in under its own name."""
+        self.add(scenario.__name__, scenario)
+        return scenario
+
+    def mark(self) -> Any:
+        """Return the decorator that makes a test of each."""
+        return pytest.mark.parametrize(
+            ("name", "scenario"), list(self._table.items()), ids=list(self._table)
+        )
+
+
+class Stage:
+    """The system that scenarios play on."""
+
+    def __init__(self, api: Api, plane: ControlPlane, logs: Path) -> None:
+        self.api = api
+        self._plane = plane
+        self._logs = logs
+
+    async def play(self, scenario: Scenario) -> None:
+        """Play one scenario in a namespace of its own and clear up."""
+        namespace = await self._namespace()
+        scene = Scene(self.api, namespace, self._logs)
+        try:
+            await scenario(scene)
+        finally:
+            await scene.clear()
+
+    async def _namespace(self) -> str:
+        name = f"s-{secrets.token_hex(3)}"
+        async with admin.connect(self._plane.url, self._plane.pki) as client:
+            body = msgspec.json.encode({"metadata": {"name": name}})
+            answer = await client.request("POST", "/api/v1/namespaces", body=body)
+            assert answer.ok, answer
+            process = self._plane.processes["kube-controller-manager"]
+            await process.ready(lambda: client.accounts_ready(name), deadline_s=30.0)
+        return name
+
+
+class Playing:
+    """Plays scenarios side by side; each test waits for its own."""
+
+    def __init__(self, stage: Stage, scenarios: dict[str, Scenario]) -> None:
+        self._stage = stage
+        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._scenarios = scenarios
+        self._ends: dict[str, asyncio.Future[None]] = {}
+        self._tasks = asyncio.TaskGroup()
+
+    async def __aenter__(self) -> Self:
+        await self._tasks.__aenter__()
+        loop = asyncio.get_running_loop()
+        for name, scenario in self._scenarios.items():
+            self._ends[name] = loop.create_future()
+            self._tasks.create_task(self._play(name, scenario), name=name)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        for end in self._ends.values():
+            end.cancel()
+        await self._tasks.__aexit__(kind, exc, tb)
+
+    async def _play(self, name: str, scenario: Scenario) -> None:
+        end = self._ends[name]
+        async with self._turns:
+            if end.done():
+                return
+            try:
+                await self._stage.play(scenario)
+            except Exception as exc:  # noqa: BLE001 - the test that waits for it raises it
+                if not end.done():
+                    end.set_exception(exc)
+                return
+        if not end.done():
+            end.set_result(None)
+
+    async def end_of(self, name: str) -> None:
+        """Wait for the end of a scenario; raises what it raised."""
+        await self._ends[name]
