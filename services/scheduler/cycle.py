@@ -157,6 +157,8 @@ class Scheduler:
             lambda: self._worker.decide(config, now=now, cycle=cycle, token=token)
         )
         decided = self._clock.monotonic()
+        for group in decision.lapsed:
+            self._log.warning("reservation_returned", group=group, reason="its pods did not come")
         if decision.commands:
             self._faults.point("scheduler.before-publish")
         await self._publish(decision, term)

@@ -13,9 +13,11 @@ import msgspec
 from services.scheduler import messages
 from services.scheduler.config import SchedulerConfig
 from services.scheduler.decide import decide
+from services.scheduler.engine.lapses import Lapses
 from services.scheduler.engine.plan import Plan
 from services.scheduler.engine.replica import BadFact, Replica
 from services.scheduler.pacing import Pacing
+from services.scheduler.policy.actions.enqueue import inqueue_timeout_s
 from shared.api.kinds import KINDS
 from shared.contracts import messages as m
 
@@ -34,6 +36,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     plan: Plan
     commands: list[m.Command]
     desires: list[tuple[str, m.Desired]]
+    lapsed: Sequence[str] = ()
+    """Keys of PodGroups that no longer reserve anything, because their pods did not come."""
 
 
 class Worker:
@@ -46,6 +50,8 @@ class Worker:
         self._seed = seed
         self._gang_message = gang_message
         self._pacing = Pacing(settle_s)
+        self._lapses = Lapses()
+        self._unsaid: set[str] = set()
         self._replica = Replica(self._names)
         self._decoders: Final[dict[str, msgspec.json.Decoder[Any]]] = {
             kind: msgspec.json.Decoder(KINDS[kind].type) for kind in sorted(self._replica.kinds)
@@ -124,12 +130,15 @@ class Worker:
 
     def decide(self, config: SchedulerConfig, *, now: float, cycle: int, token: int) -> Decision:
         """Run one cycle; its intents count as assumed from here on."""
+        timeout_s = inqueue_timeout_s(config.arguments.get("enqueue", {}))
+        lapsed = self._lapses.review(self._replica.jobs, now=now, timeout_s=timeout_s)
         whole = decide(self._replica, config, now=now, seed=self._seed, cycle=cycle)
         plan = self._pacing.due(whole, now=now, shown=self._shown_phase)
+        self._unsaid = {group.key for group in whole.podgroups} - {g.key for g in plan.podgroups}
         wanted = messages.commands(plan, token=token, gang_message=self._gang_message)
         for command in wanted:
             self._assume(command)
-        return Decision(plan=plan, commands=wanted, desires=messages.desires(plan))
+        return Decision(plan=plan, commands=wanted, desires=messages.desires(plan), lapsed=lapsed)
 
     def _shown_phase(self, key: str) -> str:
         job = self._replica.jobs.get(key)
@@ -155,7 +164,7 @@ class Worker:
 
     def adopt(self, plan: Plan) -> None:
         """Go by the statuses of a published plan until the objects show them."""
-        self._replica.adopt(plan)
+        self._replica.adopt(plan, unsaid=sorted(self._unsaid))
 
     def audit(self) -> list[str]:
         """Derive node usage from the pods again; return what had drifted (repaired)."""

@@ -4,7 +4,7 @@ A job that is placed wholly and says so in its status is *settled*: a session co
 does not visit it. That is what makes an idle cycle cost nothing however many jobs run.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import numpy as np
@@ -208,6 +208,11 @@ class Jobs:
         """Note that a job is not what rollups and statuses knew."""
         self._stale[job.key] = job
         self.unjudged[job.key] = job
+
+    def judge_later(self, names: Iterable[str]) -> None:
+        """Take all jobs for judged but these."""
+        later = ((key, self._by_key.get(key)) for key in names)
+        self.unjudged = {key: job for key, job in later if job is not None}
 
     def refresh(self) -> None:
         """Bring rollups and the set of unsettled jobs up to date."""

@@ -186,7 +186,10 @@ def judge_reason(session: Session, job: Job) -> Explanation | None:
         else:
             return None
     explanation = session.explanations[job.key]
-    return replace(explanation, position=session.place_in_order(job))
+    message = explanation.message
+    if job.lapsed:
+        message += "; its pods have not come for so long that it no longer reserves resources"
+    return replace(explanation, message=message, position=session.place_in_order(job))
 
 
 def judge_strays(session: Session) -> Iterator[tuple[Explanation, PodGroupStatusWanted | None]]:

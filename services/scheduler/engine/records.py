@@ -126,6 +126,7 @@ class Job:
         "gated",
         "has_group",
         "key",
+        "lapsed",
         "min_available",
         "min_listed",
         "min_resources",
@@ -171,6 +172,8 @@ class Job:
         self.preemptable = False
         """Whether the PodGroup says that it may be evicted; ⚠ pods may unless they say no (T05)."""
         self.has_group = False
+        self.lapsed = False
+        """Whether it no longer reserves what it entered its queue with (`lapses`)."""
         self.division: Division | None = None
         """How it divides into subgroups; None for a job without policies and topology."""
         self.tasks: dict[str, Task] = {}

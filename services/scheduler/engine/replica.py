@@ -257,8 +257,12 @@ class Replica:
             self._unsettle(task)
             self._settle(task)
 
-    def adopt(self, plan: Plan) -> None:
-        """Go by the statuses of a plan that was published until the objects show them."""
+    def adopt(self, plan: Plan, *, unsaid: Iterable[str] = ()) -> None:
+        """Go by the statuses of a plan that was published until the objects show them.
+
+        `unsaid` are keys of PodGroups whose status was decided and not published: they are judged
+        again in the next session, settled or not.
+        """
         for group in plan.podgroups:
             counters = (group.running, group.succeeded, group.failed)
             self.jobs.adopt(
@@ -272,7 +276,7 @@ class Replica:
             queue = self.jobs.queues.get(allocated.name)
             if queue is not None and queue.uid == allocated.uid:
                 queue.said_allocated = allocated.allocated
-        self.jobs.unjudged = {}
+        self.jobs.judge_later(unsaid)
 
     def tidy(self) -> None:
         """Forget classes and queries of pods that are gone; between sessions, seldom anything."""

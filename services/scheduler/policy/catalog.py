@@ -50,6 +50,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
 }
 
 ARGUMENTS: Final[Mapping[str, Callable[[Mapping[str, Any]], object]]] = {
+    "enqueue": enqueue.inqueue_timeout_s,
     "preempt": Options.read,
     "reclaim": reclaim.spares,
 }

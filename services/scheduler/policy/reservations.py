@@ -13,9 +13,9 @@ def unallocated_minimum(job: Job) -> IntArray:
     """Return what a job's minResources exceed what it holds, scheduling-gated pods deducted.
 
     Counts for Inqueue jobs and for running ones whose minimum is allocated (a job that lost pods
-    for good does not reserve again).
+    for good does not reserve again). A lapsed reservation is nothing (`engine.lapses`).
     """
-    if job.min_resources is None:
+    if job.min_resources is None or job.lapsed:
         return np.zeros_like(job.allocated)
     running = job.phase == "Running" and job.allocated_count >= job.min_available
     if job.phase != "Inqueue" and not running:

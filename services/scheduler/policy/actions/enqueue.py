@@ -5,14 +5,25 @@ Only then does the job controller create their pods. A refused job does not bloc
 
 import heapq
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from pumice.plugins import Vote
 from services.scheduler.engine.session import Session
 from services.scheduler.policy.actions.queues import by_queue
+from services.scheduler.policy.arguments import seconds
+
+_TIMEOUT_S: Final = 300.0
 
 
-def execute(session: Session, arguments: Mapping[str, Any]) -> None:  # noqa: ARG001 - it has none
+def inqueue_timeout_s(arguments: Mapping[str, Any]) -> float:
+    """Return `inqueueTimeout`: how long a group reserves without pods; 0 = for ever.
+
+    Not the action but the scheduler's worker goes by it, between cycles (`engine.lapses`).
+    """
+    return seconds(arguments, "inqueueTimeout", _TIMEOUT_S)
+
+
+def execute(session: Session, arguments: Mapping[str, Any]) -> None:  # noqa: ARG001 - see above
     """Move every pending job that may enter to phase Inqueue, best queue and job first."""
     hooks = session.hooks
     queues, jobs = by_queue(session, (job for job in session.jobs if job.is_pending))

@@ -47,6 +47,6 @@ class Overcommit:
 
 def _reserved(job: Job) -> IntArray:
     """⚠ An Inqueue job reserves all of its minimum here, whatever it holds already (PL10)."""
-    if job.phase == "Inqueue" and job.min_resources is not None:
+    if job.phase == "Inqueue" and job.min_resources is not None and not job.lapsed:
         return without_gated(job, job.min_resources)
     return unallocated_minimum(job)

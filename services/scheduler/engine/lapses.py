@@ -1,0 +1,81 @@
+"""Reservations that come back: an Inqueue PodGroup whose pods never come holds nothing for ever.
+
+Entering a queue reserves a group's minResources, so that its pods find room when the job
+controller has created them. Where they are not created (a quota forbids it, nobody owns the
+group), Volcano keeps the reservation for good and the queue stands still (field notes section 2,
+2). Here it is a lease: when a group has been seen Inqueue with fewer pods than its minimum for the
+timeout, it stops counting. Its phase stays, and as soon as its pods are there it counts again: they
+are demand that exists.
+
+Outside of sessions: the scheduler's worker calls `review` before it decides, with `now`. What is
+decided depends on `Job.lapsed` alone, so that whoever runs a single session (a recorded case) has
+Volcano's way. The time is counted from when this process first saw the group so; a restart begins
+anew, which errs on the side of the group.
+"""
+
+from typing import NamedTuple
+
+from services.scheduler.engine.jobs import Jobs
+from services.scheduler.engine.records import Job
+
+
+class Vigil(NamedTuple):
+    """Since when a PodGroup has been waiting for its pods."""
+
+    uid: str
+    since: float
+    """Unix seconds."""
+
+
+class Lapses:
+    """Remembers the PodGroups that wait for pods, by key."""
+
+    def __init__(self) -> None:
+        self._vigils: dict[str, Vigil] = {}
+
+    @property
+    def vigils(self) -> dict[str, Vigil]:
+        """Return what is waited for; a copy."""
+        return dict(self._vigils)
+
+    def restore(self, vigils: dict[str, Vigil]) -> None:
+        """Take over what another instance remembered."""
+        self._vigils = dict(vigils)
+
+    def review(self, jobs: Jobs, *, now: float, timeout_s: float) -> list[str]:
+        """Return reservations that have lasted too long; `timeout_s` 0 leaves all (Volcano's way).
+
+        Returns the keys of the groups that lost theirs just now, in order.
+        """
+        before, self._vigils = self._vigils, {}
+        fresh = []
+        for job in jobs.unsettled():
+            if not _waits_for_pods(job):
+                continue
+            vigil = before.get(job.key)
+            if vigil is None or vigil.uid != job.uid:
+                vigil = Vigil(job.uid, now)
+            self._vigils[job.key] = vigil
+            due = 0 < timeout_s <= now - vigil.since
+            if due and not job.lapsed:
+                fresh.append(job.key)
+            _mark(jobs, job, lapsed=due)
+        for key in before.keys() - self._vigils.keys():
+            job_then = jobs.get(key)
+            if job_then is not None:
+                _mark(jobs, job_then, lapsed=False)
+        return fresh
+
+
+def _waits_for_pods(job: Job) -> bool:
+    return (
+        job.phase == "Inqueue"
+        and job.min_resources is not None
+        and job.task_count < job.min_available
+    )
+
+
+def _mark(jobs: Jobs, job: Job, *, lapsed: bool) -> None:
+    if job.lapsed != lapsed:
+        job.lapsed = lapsed
+        jobs.changed(job)

@@ -1,0 +1,95 @@
+"""The worker between the loop and the engine: facts come in as on the bus, decisions go out."""
+
+import msgspec
+
+from services.scheduler.decide import configure
+from services.scheduler.worker import Decision, Worker
+from shared.contracts import messages as m
+
+CONF = configure()
+
+
+def worker(settle_s: float = 1.0) -> Worker:
+    return Worker(scheduler_names=("volcano",), seed=0, gang_message=10, settle_s=settle_s)
+
+
+def put(to: Worker, kind: str, body: dict) -> None:
+    meta = body["metadata"]
+    key = f"ns/{meta['name']}" if "namespace" in meta else meta["name"]
+    raw = msgspec.Raw(msgspec.json.encode(body))
+    assert to.fold([m.Fact(kind=kind, key=key, uid=meta["uid"], rv="1", body=raw)]) == []
+
+
+def small_world(to: Worker) -> None:
+    amounts = {"cpu": "8", "memory": "8Gi", "pods": "20"}
+    put(to, "nodes", {"metadata": {"name": "n1", "uid": "n1"}, "status": {"allocatable": amounts}})
+    queue = {"metadata": {"name": "default", "uid": "q"}, "spec": {"capability": {"cpu": "8"}}}
+    put(to, "queues", {**queue, "status": {"state": "Open"}})
+
+
+def group(to: Worker, name: str, phase: str, **spec) -> None:
+    meta = {"name": name, "namespace": "ns", "uid": name}
+    spec = {"minMember": 1, "queue": "default", **spec}
+    put(to, "podgroups", {"metadata": meta, "spec": spec, "status": {"phase": phase}})
+
+
+def pod(to: Worker, name: str, of: str, node: str = "") -> None:
+    meta = {"name": name, "namespace": "ns", "uid": name}
+    meta["annotations"] = {"scheduling.k8s.io/group-name": of}
+    container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
+    spec = {"schedulerName": "volcano", "nodeName": node, "containers": [container]}
+    status = {"phase": "Running" if node else "Pending"}
+    put(to, "pods", {"metadata": meta, "spec": spec, "status": status})
+
+
+def step(by: Worker, now: float, cycle: int, conf=CONF) -> Decision:
+    """One cycle whose statuses are published, as the loop does it."""
+    decision = by.decide(conf, now=now, cycle=cycle, token=1)
+    if not decision.plan.is_empty:
+        by.adopt(decision.plan)
+    return decision
+
+
+def groups_of(decision: Decision) -> dict[str, m.DesiredPodGroup]:
+    return {wanted.key: wanted for kind, wanted in decision.desires if kind == "podgroups"}
+
+
+def test_a_counter_that_was_held_back_goes_out_although_another_group_was_told_of_meanwhile():
+    under = worker()
+    small_world(under)
+    group(under, "settled", "Running")
+    pod(under, "settled-0", "settled", "n1")
+    assert step(under, 0.0, 1).desires == []
+    group(under, "new", "Pending")
+    assert set(groups_of(step(under, 0.1, 2))) == {"ns/new"}
+    assert groups_of(step(under, 5.0, 3))["ns/settled"].running == 1
+    assert groups_of(step(under, 9.0, 4)) == {}
+
+
+def test_a_group_whose_pods_never_come_lets_the_next_one_in_after_the_timeout():
+    under = worker()
+    small_world(under)
+    group(under, "gone", "Inqueue", minResources={"cpu": "6"})
+    group(under, "next", "Pending", minResources={"cpu": "6"})
+    assert list(step(under, 0.0, 1).lapsed) == []
+    early = step(under, 299.0, 2)
+    assert list(early.lapsed) == []
+    assert groups_of(early)["ns/next"].phase == "Pending"
+    decision = step(under, 300.0, 3)
+    assert list(decision.lapsed) == ["ns/gone"]
+    assert groups_of(decision)["ns/next"].phase == "Inqueue"
+
+
+def test_volcanos_way_keeps_the_reservation_for_ever():
+    conf = configure(
+        'actions: "enqueue"\ntiers: [{plugins: [{name: proportion}]}]\n'
+        "configurations: [{name: enqueue, arguments: {inqueueTimeout: 0}}]\n"
+    )
+    under = worker()
+    small_world(under)
+    group(under, "gone", "Inqueue", minResources={"cpu": "6"})
+    group(under, "next", "Pending", minResources={"cpu": "6"})
+    step(under, 0.0, 1, conf)
+    decision = step(under, 1e6, 2, conf)
+    assert list(decision.lapsed) == []
+    assert groups_of(decision)["ns/next"].phase == "Pending"
