@@ -14,7 +14,7 @@ from services.admission.adapters.authorities import Authorities
 from services.admission.adapters.identity import Identity
 from services.admission.certificates import Certificate, issue, read
 from shared.runtime.clock import Clock
-from shared.runtime.errors import Conflict, Rejected, Retryable
+from shared.runtime.errors import Conflict, PumiceError, Rejected, Retryable
 from shared.runtime.health import Gate
 from shared.runtime.logs import Logger
 
@@ -26,6 +26,7 @@ _LAST_WORD_S: Final = 3.0
 Register = Callable[[str], Awaitable[None]]
 """Registers us with a bundle of authorities."""
 Unregister = Callable[[], Awaitable[None]]
+Close = Callable[[], Awaitable[None]]
 
 
 class Origin(Protocol):
@@ -124,22 +125,22 @@ class Certification:
         *,
         register: Register | None,
         unregister: Unregister | None,
+        close: Close,
+        look: asyncio.Event,
         gate: Gate,
         clock: Clock,
         log: Logger,
     ) -> None:
+        """`look`, once set, brings on a look; `close` is called at the end, after everything."""
         self._origin = origin
         self._identity = identity
         self._register = register
         self._unregister = unregister
+        self._close = close
+        self._look = look
         self._gate = gate
         self._clock = clock
         self._log = log
-        self._poked = asyncio.Event()
-
-    def poke(self) -> None:
-        """Look now: what is registered depends on something that changed."""
-        self._poked.set()
 
     async def run(self) -> None:
         """Look after certificate and registration until cancelled."""
@@ -147,13 +148,22 @@ class Certification:
             while True:
                 await self._look_soon(await self._turn())
         finally:
+            await self._end()
+
+    async def _end(self) -> None:
+        """Leave nothing behind that sends the API server to a closed port."""
+        try:
             if self._unregister is not None:
                 async with asyncio.timeout(_LAST_WORD_S):
-                    await asyncio.shield(self._unregister())
+                    await self._unregister()
+        except (PumiceError, TimeoutError) as error:
+            self._log.warning("unregistering_failed", reason=str(error))
+        finally:
+            await self._close()
 
     async def _turn(self) -> float:
         """Do what is due; returns how long to wait."""
-        self._poked.clear()
+        self._look.clear()
         try:
             if self._identity.shown is None:
                 await self._renew()
@@ -166,7 +176,9 @@ class Certification:
             self._gate.set(ok=False, reason=str(error))
             self._log.warning("certification_failed", reason=str(error))
             return _AGAIN_S
-        self._gate.set(ok=True)
+        assert self._identity.shown is not None, "shown above"
+        left_s = self._identity.shown.expires_at - self._clock.now()
+        self._gate.set(ok=left_s > 0, reason="" if left_s > 0 else "the certificate has expired")
         until_s = self._origin.due_at(self._identity.shown) - self._clock.now()
         return min(max(until_s, 0.05), _LOOK_S)
 
@@ -182,6 +194,6 @@ class Certification:
     async def _look_soon(self, wait_s: float) -> None:
         try:
             async with asyncio.timeout(wait_s):
-                await self._poked.wait()
+                await self._look.wait()
         except TimeoutError:
             return
