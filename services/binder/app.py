@@ -66,6 +66,13 @@ async def build(settings: BinderSettings, context: Context) -> Sequence[Part]:
         log=context.log,
         on_status=context.readiness.gate("nats").set,
     )
+    return compose(settings, context, kube=kube, bus=bus)
+
+
+def compose(
+    settings: BinderSettings, context: Context, *, kube: Kube, bus: NatsBus
+) -> Sequence[Part]:
+    """Return the parts on a bus and a way to the API server that are there already."""
     return _Wiring(settings, context, kube, bus).parts()
 
 

@@ -7,7 +7,6 @@ watcher per kind ──▶ ledger ──▶ publisher ──▶ STATE       (the
 """
 
 from collections.abc import Callable, Sequence
-from secrets import token_hex
 from typing import Final
 
 from services.cache.adapters.publisher import StatePublisher
@@ -53,6 +52,13 @@ async def build(settings: CacheSettings, context: Context) -> Sequence[Part]:
         log=context.log,
         on_status=context.readiness.gate("nats").set,
     )
+    return compose(settings, context, kube=kube, bus=bus)
+
+
+def compose(
+    settings: CacheSettings, context: Context, *, kube: Kube, bus: NatsBus
+) -> Sequence[Part]:
+    """Return the parts on a bus and a way to the API server that are there already."""
     return _Wiring(settings, context, kube, bus).parts()
 
 
@@ -143,7 +149,7 @@ class _Wiring:
             self._bus,
             stream=self._streams.lease.name,
             subject=self._subjects.lease(SERVICE),
-            holder=f"{context.instance}.{token_hex(4)}",
+            holder=f"{context.instance}.{context.rng.randrange(16**8):08x}",
             clock=context.clock,
         )
         return Leadership(

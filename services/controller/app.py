@@ -41,9 +41,7 @@ _EVENT_CONNECTIONS: Final = 8
 
 async def build(settings: ControllerSettings, context: Context) -> Sequence[Part]:
     """Return the parts of a controller; connections come up, and back, while they run."""
-    if idle := idle_flags(settings):
-        context.log.warning("flags_without_effect", flags=idle)
-    chosen = selected(settings.controllers)
+    selected(settings.controllers)  # a wrong name is refused before anything is opened
     kube = await connect(
         settings.kubeconfig or None,
         user_agent=f"pumice-{SERVICE}",
@@ -61,7 +59,16 @@ async def build(settings: ControllerSettings, context: Context) -> Sequence[Part
         log=context.log,
         on_status=context.readiness.gate("nats").set,
     )
-    return _Wiring(settings, context, kube, bus, chosen).parts()
+    return compose(settings, context, kube=kube, bus=bus)
+
+
+def compose(
+    settings: ControllerSettings, context: Context, *, kube: Kube, bus: NatsBus
+) -> Sequence[Part]:
+    """Return the parts on a bus and a way to the API server that are there already."""
+    if idle := idle_flags(settings):
+        context.log.warning("flags_without_effect", flags=idle)
+    return _Wiring(settings, context, kube, bus, selected(settings.controllers)).parts()
 
 
 class _Controller(Part, Protocol):

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from secrets import token_hex
 
 from services.scheduler.adapters.conf_file import ConfFile
 from services.scheduler.adapters.events import GangEvents
@@ -18,7 +17,7 @@ from shared.bus.declarer import StreamDeclarer
 from shared.bus.leader import Fence, Leadership
 from shared.bus.lease import Lease
 from shared.bus.members import Members
-from shared.bus.nats import from_settings
+from shared.bus.nats import NatsBus, from_settings
 from shared.bus.state import StateFollower
 from shared.contracts.streams import streams
 from shared.contracts.subjects import Subjects
@@ -30,10 +29,6 @@ from shared.runtime.supervise import Part
 
 async def build(settings: SchedulerSettings, ctx: Context) -> Sequence[Part]:
     """Return the parts of the scheduler."""
-    if idle := idle_flags(settings):
-        ctx.log.warning("flags_without_effect", flags=idle)
-    subjects = Subjects(cluster=settings.cluster)
-    declared = streams(settings.cluster)
     bus = from_settings(
         settings,
         service=ctx.service,
@@ -42,6 +37,15 @@ async def build(settings: SchedulerSettings, ctx: Context) -> Sequence[Part]:
         log=ctx.log,
         on_status=ctx.readiness.gate("nats").set,
     )
+    return compose(settings, ctx, bus=bus)
+
+
+def compose(settings: SchedulerSettings, ctx: Context, *, bus: NatsBus) -> Sequence[Part]:
+    """Return the parts on a bus that is there already."""
+    if idle := idle_flags(settings):
+        ctx.log.warning("flags_without_effect", flags=idle)
+    subjects = Subjects(cluster=settings.cluster)
+    declared = streams(settings.cluster)
     worker = Worker(
         scheduler_names=settings.scheduler_name,
         seed=settings.seed,
@@ -71,7 +75,7 @@ async def build(settings: SchedulerSettings, ctx: Context) -> Sequence[Part]:
         bus,
         stream=declared.lease.name,
         subject=subjects.lease("scheduler"),
-        holder=f"{ctx.instance}.{token_hex(4)}",
+        holder=f"{ctx.instance}.{ctx.rng.randrange(16**8):08x}",
         clock=ctx.clock,
     )
     leadership = Leadership(

@@ -1,0 +1,141 @@
+"""The promises that can be seen on the API server alone, checked at every event.
+
+No node carries more than it has, no pod (uid) is ever on two nodes, no gang stays partly placed,
+every job comes to its end. Shared by the restart tests (`watcher`, real processes) and the
+simulation (virtual time); shares no code with the services. Objects are plain JSON.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import NamedTuple
+
+SUFFIX = {
+    "m": Fraction(1, 1000),
+    "k": Fraction(10**3),
+    "M": Fraction(10**6),
+    "G": Fraction(10**9),
+    "Ki": Fraction(2**10),
+    "Mi": Fraction(2**20),
+    "Gi": Fraction(2**30),
+    "Ti": Fraction(2**40),
+}
+GROUP = "scheduling.k8s.io/group-name"
+
+
+def amount(quantity: str) -> Fraction:
+    """Return a quantity as an exact number."""
+    for suffix in sorted(SUFFIX, key=len, reverse=True):
+        if quantity.endswith(suffix):
+            return Fraction(quantity[: -len(suffix)]) * SUFFIX[suffix]
+    return Fraction(quantity)
+
+
+def requests(pod: dict) -> dict[str, Fraction]:
+    """Return what a pod asks for: the sum over its containers, and one pod."""
+    total: dict[str, Fraction] = defaultdict(Fraction)
+    for container in pod["spec"]["containers"]:
+        for name, quantity in container.get("resources", {}).get("requests", {}).items():
+            total[name] += amount(quantity)
+    total["pods"] += 1
+    return total
+
+
+class Violation(NamedTuple):
+    """A promise that was broken, and the object (`namespace/name`, or a node) that shows it."""
+
+    key: str
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def key_of(obj: dict) -> str:
+    """Return `namespace/name`."""
+    return f"{obj['metadata']['namespace']}/{obj['metadata']['name']}"
+
+
+class Invariants:
+    """Folds pods and nodes as they change; `violations` says what was broken, and by which pod."""
+
+    def __init__(self) -> None:
+        self.violations: list[Violation] = []
+        self.pods: dict[str, dict] = {}
+        self._capacity: dict[str, dict[str, Fraction]] = {}
+        self._on_node: dict[str, dict[str, dict[str, Fraction]]] = defaultdict(dict)
+        self._node_of_uid: dict[str, str] = {}
+
+    def node(self, node: dict) -> None:
+        """Take a node, new or changed."""
+        self._capacity[node["metadata"]["name"]] = {
+            name: amount(quantity) for name, quantity in node["status"]["allocatable"].items()
+        }
+
+    def listed(self, pods: Iterable[dict]) -> None:
+        """Take the whole list of pods: what is not in it is gone."""
+        pods = list(pods)
+        uids = {pod["metadata"]["uid"] for pod in pods}
+        for pod in list(self.pods.values()):
+            if pod["metadata"]["uid"] not in uids:
+                self.gone(pod)
+        for pod in pods:
+            self.pod(pod)
+
+    def gone(self, pod: dict) -> None:
+        """Take the end of a pod."""
+        self.pods.pop(key_of(pod), None)
+        if name := pod["spec"].get("nodeName"):
+            self._on_node[name].pop(pod["metadata"]["uid"], None)
+
+    def pod(self, pod: dict) -> None:
+        """Take a pod, new or changed."""
+        key, uid = key_of(pod), pod["metadata"]["uid"]
+        before = self.pods.get(key)
+        if before is not None and before["metadata"]["uid"] != uid:
+            self.gone(before)
+        self.pods[key] = pod
+        name = pod["spec"].get("nodeName")
+        if not name:
+            if uid in self._node_of_uid:
+                self._broken(key, f"{key} ({uid}) lost its node {self._node_of_uid[uid]}")
+            return
+        known = self._node_of_uid.setdefault(uid, name)
+        if known != name:
+            self._broken(key, f"{key} ({uid}) moved from {known} to {name}")
+        if pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+            self._on_node[name].pop(uid, None)
+            return
+        self._on_node[name][uid] = requests(pod)
+        self._check_node(name, key)
+
+    def bound(self, namespace: str) -> list[str]:
+        """Return the keys of the pods of a namespace that have a node."""
+        return [
+            key
+            for key, pod in self.pods.items()
+            if key.startswith(f"{namespace}/") and pod["spec"].get("nodeName")
+        ]
+
+    def partial_gangs(self, minimum: dict[str, int]) -> dict[str, int]:
+        """Return the gangs (`namespace/group` to pods with a node) placed, but not whole."""
+        placed: dict[str, int] = defaultdict(int)
+        for pod in self.pods.values():
+            group = pod["metadata"].get("annotations", {}).get(GROUP)
+            if group and pod["spec"].get("nodeName"):
+                placed[f"{pod['metadata']['namespace']}/{group}"] += 1
+        return {g: n for g, n in placed.items() if g in minimum and n < minimum[g]}
+
+    def _check_node(self, name: str, cause: str) -> None:
+        used: dict[str, Fraction] = defaultdict(Fraction)
+        for wanted in self._on_node[name].values():
+            for resource, value in wanted.items():
+                used[resource] += value
+        for resource, value in used.items():
+            has = self._capacity.get(name, {}).get(resource, Fraction(0))
+            if name in self._capacity and value > has:
+                text = f"node {name}: {resource} {float(value)} of {float(has)} after {cause}"
+                self._broken(cause, text)
+
+    def _broken(self, key: str, text: str) -> None:
+        self.violations.append(Violation(key, text))

@@ -1,0 +1,144 @@
+"""An event loop on virtual time: one seed, one order of events, and no waiting.
+
+What is asked to happen later happens as soon as nothing else can: the clock jumps to the next
+timer. Steps of tasks that are ready together run in an order drawn from the seed, because
+programs must not rely on it; other callbacks keep theirs, because asyncio promises it. There are
+no sockets and no threads: work for an executor is done at once and its result comes after
+`think_s`. When nothing is ready and no timer is set, the program waits for ever: `Deadlock` tells
+where each task stands.
+
+Uses two private parts of asyncio, `_ready` (to shuffle) and `_selector` (to be asked how long to
+wait); `tests/unit/sim` pins both.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any, Final
+
+RESOLUTION_S: Final = 1e-9
+
+
+class Deadlock(RuntimeError):
+    """Nothing can happen any more; the text says where the tasks wait."""
+
+
+class SimLoop(asyncio.BaseEventLoop):
+    """See the module. `think_s` gives how long a piece of work for an executor takes."""
+
+    def __init__(self, seed: int, *, think_s: Callable[[], float] = lambda: 0.0) -> None:
+        self._virtual_s = 0.0
+        super().__init__()
+        self._clock_resolution = RESOLUTION_S
+        self._selector = _Jump(self)
+        self._order = random.Random(f"order-{seed}")
+        self._think_s = think_s
+        self.steps = 0
+        """Steps of tasks that have run."""
+
+    def time(self) -> float:
+        """Return the virtual time in seconds, from 0."""
+        return self._virtual_s
+
+    def pass_time(self, seconds: float | None) -> None:
+        """Let time pass up to the next timer; None: there is no timer. Raises Deadlock."""
+        if seconds is None:
+            raise Deadlock(describe(self))
+        self._virtual_s += max(0.0, seconds)
+
+    def run_in_executor(
+        self, _executor: object, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
+        """Do the work now; its result is there after `think_s`."""
+        future = self.create_future()
+        try:
+            result = func(*args)
+        except Exception as error:  # noqa: BLE001 - it belongs to whoever awaits the work
+            self.call_later(self._think_s(), _fail, future, error)
+        else:
+            self.call_later(self._think_s(), _resolve, future, result)
+        return future
+
+    def _run_once(self) -> None:
+        self._shuffle()
+        super()._run_once()
+
+    def _shuffle(self) -> None:
+        """Draw an order for the steps of tasks among what is ready."""
+        ready = self._ready
+        places = [i for i, handle in enumerate(ready) if _is_step(handle)]
+        self.steps += len(places)
+        if len(places) < 2:
+            return
+        steps = [ready[i] for i in places]
+        self._order.shuffle(steps)
+        for i, step in zip(places, steps, strict=True):
+            ready[i] = step
+
+    def _process_events(self, event_list: list[object]) -> None:
+        assert not event_list, "there is no I/O in a simulation"
+
+    def _write_to_self(self) -> None:
+        """Nobody has to be woken: there is one thread."""
+
+
+class _Jump:
+    """Stands where the selector stands, and instead of waiting moves the clock."""
+
+    def __init__(self, loop: SimLoop) -> None:
+        self._loop = loop
+
+    def select(self, timeout: float | None) -> list[object]:
+        self._loop.pass_time(timeout)
+        return []
+
+
+def _is_step(handle: asyncio.Handle) -> bool:
+    return isinstance(getattr(handle._callback, "__self__", None), asyncio.Task)
+
+
+def _resolve(future: asyncio.Future[Any], result: object) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _fail(future: asyncio.Future[Any], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
+
+
+def describe(loop: asyncio.AbstractEventLoop) -> str:
+    """Return where each task of a loop waits, sorted by name."""
+    lines = []
+    for task in asyncio.all_tasks(loop):
+        frame = task.get_coro()
+        inner = frame
+        while (awaited := getattr(inner, "cr_await", None)) is not None and hasattr(
+            awaited, "cr_frame"
+        ):
+            inner = awaited
+        at = getattr(inner, "cr_frame", None)
+        where = f"{at.f_code.co_qualname}:{at.f_lineno}" if at else repr(inner)
+        lines.append(f"  {task.get_name()}: {where}")
+    return "\n".join([f"nothing can happen any more at {loop.time():.3f} s", *sorted(lines)])
+
+
+class SimClock:
+    """A `shared.runtime.clock.Clock` on the virtual time of the running loop.
+
+    `skew_s` is how far this machine's wall clock is off.
+    """
+
+    START: Final = 1_800_000_000.0
+
+    def __init__(self, skew_s: float = 0.0) -> None:
+        self._skew_s = skew_s
+
+    def now(self) -> float:
+        return self.START + self._skew_s + asyncio.get_running_loop().time()
+
+    def monotonic(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(max(seconds, 0.0))
