@@ -211,7 +211,6 @@ class _Wiring:
             recorder=self._recorder,
             touch=self._touch,
             under_way=asyncio.Semaphore(settings.requests_most),
-            clock=context.clock,
             metrics=self._metrics,
         )
         return JobWorker(

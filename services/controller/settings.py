@@ -22,10 +22,11 @@ class ControllerSettings(InheritedSettings, frozen=True, kw_only=True):
     worker_threads: Annotated[
         int,
         Meta(
-            description="jobs looked at at once; few, so that gangs become whole one after another",
+            description="jobs looked at at once; the requests of each wait in line together, so "
+            "that gangs become whole one after another",
             ge=1,
         ),
-    ] = 8
+    ] = 32
     worker_threads_for_podgroup: Annotated[
         int, Meta(description="bare pods looked at at once", ge=1)
     ] = 5

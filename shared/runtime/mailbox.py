@@ -15,6 +15,7 @@ use it on any key. A handler may `poke` its own key (known, hence free), never o
 
 import asyncio
 import heapq
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
@@ -66,19 +67,23 @@ class Mailbox(Generic[K]):
         self._backoff = backoff
         self._log = log
         self._metrics = metrics
-        self._ready: dict[K, None] = {}
+        self._ready: OrderedDict[K, None] = OrderedDict()
+        self._keys_ready = asyncio.Semaphore(0)
+        """Counts `_ready`, so that one more key wakes one worker."""
         self._running: set[K] = set()
         self._again: set[K] = set()
         self._due: dict[K, float] = {}
         self._timers: list[tuple[float, int, K]] = []
         self._sequence = 0
         self._attempts: dict[K, int] = {}
-        self._work = asyncio.Condition()
+        self._room = asyncio.Condition()
+        self._wait_for_room = 0
         self._timer_set = asyncio.Event()
 
     def __len__(self) -> int:
         """Return how many distinct keys are waiting, delayed or being handled."""
-        return len(self._ready.keys() | self._running | self._due.keys())
+        unplanned = sum(1 for key in self._running if key not in self._due)
+        return len(self._ready) + len(self._due) + unplanned
 
     async def poke(self, key: K) -> None:
         """Have `key` looked at soon; waits while the mailbox is full and `key` is new to it.
@@ -87,11 +92,16 @@ class Mailbox(Generic[K]):
         """
         if not self._knows(key) and len(self) >= self._capacity:
             self._metrics.overflows.labels(self._name).inc()
-        async with self._work:
-            await self._work.wait_for(lambda: self._knows(key) or len(self) < self._capacity)
-            if key not in self._attempts or key in self._running:
-                self._enqueue(key)
-            self._work.notify_all()
+            self._wait_for_room += 1
+            try:
+                async with self._room:
+                    await self._room.wait_for(
+                        lambda: self._knows(key) or len(self) < self._capacity
+                    )
+            finally:
+                self._wait_for_room -= 1
+        if key not in self._attempts or key in self._running:
+            self._enqueue(key)
 
     def poke_later(self, key: K, delay_s: float) -> None:
         """Have `key` looked at after `delay_s`, or earlier if it was due earlier.
@@ -126,41 +136,39 @@ class Mailbox(Generic[K]):
         self._due.pop(key, None)
         if key in self._running:
             self._again.add(key)
-        else:
+        elif key not in self._ready:
             self._ready[key] = None
+            self._keys_ready.release()
         self._metrics.waiting.labels(self._name).set(len(self._ready))
 
     async def _serve_timers(self) -> None:
         while True:
             self._timer_set.clear()
             now = self._clock.monotonic()
-            async with self._work:
-                while self._timers and self._timers[0][0] <= now:
-                    due, _, key = heapq.heappop(self._timers)
-                    if self._due.get(key) == due:
-                        self._enqueue(key)
-                self._work.notify_all()
+            while self._timers and self._timers[0][0] <= now:
+                due, _, key = heapq.heappop(self._timers)
+                if self._due.get(key) == due:
+                    self._enqueue(key)
             wait_s = self._timers[0][0] - now if self._timers else _IDLE_S
             await sleep_or_event(self._clock, wait_s, self._timer_set)
 
     async def _serve(self, handler: Callable[[K], Awaitable[None]]) -> None:
         while True:
-            async with self._work:
-                await self._work.wait_for(lambda: bool(self._ready))
-                key = next(iter(self._ready))
-                del self._ready[key]
-                self._running.add(key)
-                self._metrics.waiting.labels(self._name).set(len(self._ready))
+            await self._keys_ready.acquire()
+            key, _ = self._ready.popitem(last=False)
+            self._running.add(key)
+            self._metrics.waiting.labels(self._name).set(len(self._ready))
             try:
                 await self._handle(handler, key)
             finally:
                 self._running.discard(key)
-            async with self._work:
-                if key in self._again:
-                    self._again.discard(key)
-                    if key not in self._attempts:
-                        self._enqueue(key)
-                self._work.notify_all()
+            if key in self._again:
+                self._again.discard(key)
+                if key not in self._attempts:
+                    self._enqueue(key)
+            if self._wait_for_room:
+                async with self._room:
+                    self._room.notify_all()
 
     async def _handle(self, handler: Callable[[K], Awaitable[None]], key: K) -> None:
         try:

@@ -26,8 +26,8 @@ from shared.runtime.faults import Faults
 from shared.runtime.logs import Logger
 from shared.runtime.mailbox import Mailbox
 
-COALESCE_S: Final = 0.25
-"""A mere change of counts is written at most this often per job."""
+COALESCE_S: Final = 0.5
+"""A mere change of counts waits that long for the next, which is often the one that matters."""
 GLANCE_S: Final = 1e-4
 """Wait per pod of a job before a look that no policy waits for: looks cost in proportion."""
 GLANCE_MOST_S: Final = 0.25
@@ -142,7 +142,8 @@ class JobWorker:
         if found.again:
             self._mailbox.poke_later(record.key, 0.0)
         if postponed:
-            self._mailbox.poke_later(record.key, COALESCE_S)
+            waited_s = self._clock.monotonic() - record.counts_wait_since
+            self._mailbox.poke_later(record.key, max(0.0, COALESCE_S - waited_s))
         if found.delayed:
             due = min(delayed.due for delayed in found.delayed)
             self._mailbox.poke_later(record.key, max(0.0, due - self._clock.now()))
@@ -150,6 +151,8 @@ class JobWorker:
     async def _carry_out(self, record: JobRecord, found: Pass) -> bool:
         """Carry out all stages; returns whether a write of counts was put off."""
         postponed = False
+        if not any(isinstance(e, effects.WriteStatus) for stage in found.stages for e in stage):
+            record.counts_wait_since = float("inf")
         for stage in found.stages:
             kept = []
             for effect in stage:
@@ -164,7 +167,9 @@ class JobWorker:
     def _may_wait(self, record: JobRecord, effect: effects.Effect) -> bool:
         if not isinstance(effect, effects.WriteStatus) or effect.urgent:
             return False
-        return self._clock.monotonic() - record.status_written_at < COALESCE_S
+        now = self._clock.monotonic()
+        record.counts_wait_since = min(record.counts_wait_since, now)
+        return now - record.counts_wait_since < COALESCE_S
 
     def _after(self, record: JobRecord, stage: list[effects.Effect]) -> None:
         if any(isinstance(effect, effects.DeletePod) for effect in stage):

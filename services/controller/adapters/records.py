@@ -32,8 +32,8 @@ class JobRecord:
         """Whether requests are kept up to date: only where this replica owns the job."""
         self.applied = 0
         """Digest of the plugins' objects that this process wrote last."""
-        self.status_written_at = float("-inf")
-        """Monotonic time of the last status write, for coalescing."""
+        self.counts_wait_since = float("inf")
+        """Monotonic time since which a mere change of counts waits to be written."""
         self.refusals = 0
         """Looks in a row that the API server refused for good (J13)."""
         self._scheduler_name = scheduler_name

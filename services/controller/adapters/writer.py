@@ -32,7 +32,6 @@ from shared.jobplugins.interface import Companion
 from shared.jobplugins.ssh import with_keys
 from shared.kube.client import Kube
 from shared.kube.errors import AlreadyExists
-from shared.runtime.clock import Clock
 from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
 
 CREATORS: Final = 32
@@ -58,7 +57,6 @@ class Writer:
         recorder: Recorder,
         touch: Callable[[Touched], None],
         under_way: asyncio.Semaphore,
-        clock: Clock,
         metrics: ControllerMetrics,
     ) -> None:
         self._kube = kube
@@ -66,7 +64,6 @@ class Writer:
         self._recorder = recorder
         self._touch = touch
         self._under_way = under_way
-        self._clock = clock
         self._metrics = metrics
         self._handlers: dict[type, Callable[[JobRecord, Any], Awaitable[None]]] = {
             effects.Record: self._record,
@@ -131,7 +128,7 @@ class Writer:
             )
             self._fold(kinds.JOB, fresh)
             raise
-        record.status_written_at = self._clock.monotonic()
+        record.counts_wait_since = float("inf")
         self._fold(kinds.JOB, answer)
 
     async def refuse_oversized(self, key: str, uid: str) -> None:
