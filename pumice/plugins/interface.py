@@ -6,7 +6,7 @@ resources in thousandths. An *amounts array* has one entry per resource in the o
 """
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -170,6 +170,9 @@ class Task(Protocol):
     priority: int
     priority_class: str
     preemptable: bool
+    labels: Mapping[str, str]
+    node: str
+    """Name of the node that it is on or goes to; empty while it has none."""
 
 
 class Job(Protocol):
@@ -228,6 +231,17 @@ class Cluster(Protocol):
     @property
     def total(self) -> IntArray:
         """Amounts array of all nodes' allocatable resources."""
+
+    @property
+    def node_names(self) -> Sequence[str]:
+        """Names of the nodes, by their index in the cluster's tables; empty for unused places."""
+
+    @property
+    def jobs(self) -> Sequence[Job]:
+        """Jobs that may need something; those that have all they ask for are not among them."""
+
+    def tasks_on(self, node: str) -> Iterable[Task]:
+        """Return the pods on a node, whoever placed them."""
 
     def queue(self, name: str) -> Queue | None:
         """Return the queue of that name."""

@@ -4,12 +4,15 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from services.scheduler.adapters.conf_file import ConfFile
+from services.scheduler.adapters.entry_points import load_plugins
 from services.scheduler.adapters.events import GangEvents
 from services.scheduler.adapters.feed import OutcomeFeed, StateFeed
 from services.scheduler.adapters.inbox import Inbox
+from services.scheduler.adapters.plugin_failures import PluginFailures
 from services.scheduler.adapters.publish import PlanPublisher
 from services.scheduler.adapters.report import Report
 from services.scheduler.cycle import Scheduler
+from services.scheduler.policy.catalog import PLUGINS
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.worker import Worker
 from shared.bus.announcer import Announcer
@@ -46,14 +49,23 @@ def compose(settings: SchedulerSettings, ctx: Context, *, bus: NatsBus) -> Seque
         ctx.log.warning("flags_without_effect", flags=idle)
     subjects = Subjects(cluster=settings.cluster)
     declared = streams(settings.cluster)
+    failures = PluginFailures(metrics=ctx.metrics, log=ctx.log)
+    plugins = {**PLUGINS, **load_plugins(PLUGINS, note=failures)}
     worker = Worker(
         scheduler_names=settings.scheduler_name,
         seed=settings.seed,
         gang_message=settings.gang_message,
         settle_s=settings.status_settle,
+        plugins=plugins,
     )
     inbox = Inbox()
-    conf = ConfFile(settings.scheduler_conf, clock=ctx.clock, log=ctx.log, changed=inbox.changed)
+    conf = ConfFile(
+        settings.scheduler_conf,
+        clock=ctx.clock,
+        log=ctx.log,
+        changed=inbox.changed,
+        plugins=plugins,
+    )
     follower = StateFollower(
         bus,
         stream=declared.state.name,

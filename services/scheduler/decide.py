@@ -4,10 +4,7 @@ The composition of engine and policy: the only module that knows both a session 
 Pure and synchronous; the shell runs it in a worker thread and publishes the plan.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any
-
-from pumice.plugins import Arguments, Cluster, Hooks
+from pumice.plugins import Cluster, Hooks
 from services.scheduler.config import DEFAULT_TEXT, BadConfig, SchedulerConfig, parse
 from services.scheduler.engine.hooks import Registrar
 from services.scheduler.engine.judge import (
@@ -20,17 +17,20 @@ from services.scheduler.engine.judge import (
 from services.scheduler.engine.plan import Plan
 from services.scheduler.engine.replica import Replica
 from services.scheduler.engine.session import Session
+from services.scheduler.foreign import ForeignPlugin
 from services.scheduler.policy.arguments import BadArgument
-from services.scheduler.policy.catalog import ACTIONS, ARGUMENTS, PLUGINS
+from services.scheduler.policy.catalog import ACTIONS, ARGUMENTS, PLUGINS, Plugins
 
 
-def configure(text: str = DEFAULT_TEXT) -> SchedulerConfig:
+def configure(text: str = DEFAULT_TEXT, *, plugins: Plugins = PLUGINS) -> SchedulerConfig:
     """Return a configuration that `decide` accepts. Raises `BadConfig` naming the place."""
-    config = parse(text, actions=ACTIONS.keys(), plugins=PLUGINS.keys())
+    config = parse(text, actions=ACTIONS.keys(), plugins=plugins.keys())
     for number, tier in enumerate(config.tiers):
         for option in tier.plugins:
             try:
-                PLUGINS[option.name](option.arguments)
+                build = plugins[option.name]
+                check = build.check if isinstance(build, ForeignPlugin) else build
+                check(option.arguments)
             except BadArgument as error:
                 raise BadConfig(f"tiers[{number}], plugin {option.name}: {error}") from error
     for action, read in ARGUMENTS.items():
@@ -48,7 +48,7 @@ def open_session(
     now: float,
     seed: int = 0,
     cycle: int = 0,
-    plugins: Mapping[str, Callable[[Arguments], Any]] = PLUGINS,
+    plugins: Plugins = PLUGINS,
 ) -> Session:
     """Return a session with all plugins' contributions. The caller closes it."""
     session = Session(replica, now=now, seed=seed, cycle=cycle, actions=config.actions)
@@ -71,14 +71,20 @@ def run_actions(session: Session, config: SchedulerConfig) -> None:
 
 
 def decide(
-    replica: Replica, config: SchedulerConfig, *, now: float, seed: int = 0, cycle: int = 0
+    replica: Replica,
+    config: SchedulerConfig,
+    *,
+    now: float,
+    seed: int = 0,
+    cycle: int = 0,
+    plugins: Plugins = PLUGINS,
 ) -> Plan:
     """Return what this cycle wants. The replica is the same before and after.
 
     `now` is unix seconds; `seed` turns ties between equal nodes; the same arguments give the same
     plan.
     """
-    session = open_session(replica, config, now=now, seed=seed, cycle=cycle)
+    session = open_session(replica, config, now=now, seed=seed, cycle=cycle, plugins=plugins)
     try:
         run_actions(session, config)
         return conclude(session)

@@ -18,6 +18,7 @@ from services.scheduler.engine.plan import Plan
 from services.scheduler.engine.replica import BadFact, Replica
 from services.scheduler.pacing import Pacing
 from services.scheduler.policy.actions.enqueue import inqueue_timeout_s
+from services.scheduler.policy.catalog import PLUGINS, Plugins
 from shared.api.kinds import KINDS
 from shared.contracts import messages as m
 
@@ -44,8 +45,15 @@ class Worker:
     """Holds the replica and what is needed to rebuild its assumptions."""
 
     def __init__(
-        self, *, scheduler_names: Sequence[str], seed: int, gang_message: int, settle_s: float
+        self,
+        *,
+        scheduler_names: Sequence[str],
+        seed: int,
+        gang_message: int,
+        settle_s: float,
+        plugins: Plugins = PLUGINS,
     ) -> None:
+        self._plugins = plugins
         self._names: Final = tuple(scheduler_names)
         self._seed = seed
         self._gang_message = gang_message
@@ -132,7 +140,9 @@ class Worker:
         """Run one cycle; its intents count as assumed from here on."""
         timeout_s = inqueue_timeout_s(config.arguments.get("enqueue", {}))
         lapsed = self._lapses.review(self._replica.jobs, now=now, timeout_s=timeout_s)
-        whole = decide(self._replica, config, now=now, seed=self._seed, cycle=cycle)
+        whole = decide(
+            self._replica, config, now=now, seed=self._seed, cycle=cycle, plugins=self._plugins
+        )
         plan = self._pacing.due(whole, now=now, shown=self._shown_phase)
         self._unsaid = {group.key for group in whole.podgroups} - {g.key for g in plan.podgroups}
         wanted = messages.commands(plan, token=token, gang_message=self._gang_message)

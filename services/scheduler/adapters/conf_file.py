@@ -11,6 +11,7 @@ from typing import Final
 
 from services.scheduler.config import DEFAULT_TEXT, BadConfig, SchedulerConfig
 from services.scheduler.decide import configure
+from services.scheduler.policy.catalog import PLUGINS, Plugins
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Rejected
 from shared.runtime.logs import Logger
@@ -23,8 +24,17 @@ class ConfFile:
 
     name: Final = "configuration"
 
-    def __init__(self, path: str, *, clock: Clock, log: Logger, changed: asyncio.Event) -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        clock: Clock,
+        log: Logger,
+        changed: asyncio.Event,
+        plugins: Plugins = PLUGINS,
+    ) -> None:
         self._path = Path(path) if path else None
+        self._plugins = plugins
         self._clock = clock
         self._log = log
         self._changed = changed
@@ -50,7 +60,7 @@ class ConfFile:
             ) from error
 
     def _use(self, text: str) -> SchedulerConfig:
-        config = configure(text)
+        config = configure(text, plugins=self._plugins)
         for warning in config.warnings:
             self._log.warning("configuration_warning", reason=warning)
         return config

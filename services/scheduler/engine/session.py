@@ -6,7 +6,7 @@ back and hands out what was committed.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 
@@ -81,6 +81,15 @@ class Session:
     def resources(self) -> Sequence[str]:
         """Names of the resources, in the order of amounts arrays."""
         return self.replica.dimensions.names
+
+    @property
+    def node_names(self) -> Sequence[str]:
+        """Names of the nodes by column."""
+        return self.replica.nodes.attributes.names
+
+    def tasks_on(self, node: str) -> Iterable[Task]:
+        """Return the pods on a node that facts and assumptions put there."""
+        return self.replica.nodes.tasks_on(node)
 
     def queue(self, name: str) -> Queue | None:
         """Return a queue."""

@@ -56,7 +56,10 @@ ARGUMENTS: Final[Mapping[str, Callable[[Mapping[str, Any]], object]]] = {
 }
 """What reads the arguments of an action, to be tried when a configuration is loaded."""
 
-PLUGINS: Final[Mapping[str, Callable[[Arguments], Any]]] = {
+Plugins = Mapping[str, Callable[[Arguments], Any]]
+"""What makes each plugin of its arguments, by its name in the configuration file."""
+
+PLUGINS: Final[Plugins] = {
     "priority": Priority,
     "gang": Gang,
     "conformance": Conformance,

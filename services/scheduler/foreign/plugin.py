@@ -1,0 +1,84 @@
+"""A plugin of another distribution, as the session sees it: built, asked and fenced in.
+
+Only what it was asked fails with it: an exception of one of its functions, or an answer that
+cannot be used, is noted with the names of plugin and extension point, and a fixed answer stands in
+(`guard`). When it fails before it has contributed, it is left out of this cycle.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from pumice.plugins import Arguments, Cluster, Hooks
+from services.scheduler.foreign.guard import Guard, GuardedHooks
+from services.scheduler.policy.arguments import BadArgument
+
+
+class Failure(NamedTuple):
+    """One thing that a foreign plugin did wrong."""
+
+    plugin: str
+    origin: str
+    """Distribution and entry point that it comes from."""
+    point: str
+    """Extension point, or `contribute`."""
+    error: str
+
+
+class ForeignPlugin:
+    """What the catalogue holds for a plugin of another distribution: a maker of guarded plugins."""
+
+    def __init__(
+        self,
+        kind: Callable[[Arguments], Any],
+        *,
+        name: str,
+        origin: str,
+        note: Callable[[Failure], None],
+    ) -> None:
+        self._kind = kind
+        self.name = name
+        self.origin = origin
+        self._note = note
+        self._unsteady: set[str] = set()
+        """Points whose answers failed once; they are not kept between cycles any more."""
+
+    def check(self, arguments: Mapping[str, Any]) -> None:
+        """Build the plugin once, as a configuration is loaded. Raises `BadArgument`."""
+        try:
+            self._kind(arguments)
+        except Exception as error:
+            raise BadArgument(f"{described(error)} (from {self.origin})") from error
+
+    def __call__(self, arguments: Arguments) -> "_Guarded":
+        """Return the plugin for one cycle."""
+        return _Guarded(
+            self.name, lambda: self._kind(arguments), Guard(self.name, self._failed, self._unsteady)
+        )
+
+    def _failed(self, point: str, error: Exception) -> None:
+        self._note(Failure(self.name, self.origin, point, described(error)))
+
+
+class _Guarded:
+    """The plugin within one cycle; implements `pumice.plugins.Plugin`."""
+
+    def __init__(self, name: str, build: Callable[[], Any], guard: Guard) -> None:
+        self.name = name
+        self._build = build
+        self._guard = guard
+
+    def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
+        """Let the plugin contribute, all of it or nothing."""
+        collected = GuardedHooks(hooks, self._guard, nodes=len(cluster.node_names))
+        if self._guard.attempt("contribute", lambda: self._contribute(collected, cluster)):
+            collected.hand_over()
+
+    def _contribute(self, hooks: Hooks, cluster: Cluster) -> bool:
+        self._build().contribute(hooks, cluster)
+        return True
+
+
+def described(error: Exception) -> str:
+    """Return an exception as one line for people."""
+    message = " ".join(str(error).split())
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
