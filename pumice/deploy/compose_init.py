@@ -28,7 +28,7 @@ CLUSTER: Final = "compose"
 NAMESPACE: Final = "pumice-system"
 API_SERVER: Final = "https://kube-apiserver:6443"
 API_SERVER_FROM_HOST: Final = "https://127.0.0.1:6443"
-ACCOUNTS: Final = ("binder", "cache", "controller")
+ACCOUNTS: Final = ("admission", "binder", "cache", "controller")
 """Services that talk to the API server."""
 SERVICES: Final = (*ACCOUNTS, "scheduler")
 USER_ID: Final = 10001
@@ -85,7 +85,7 @@ def make_nats_users(root: Path) -> None:
     write_private(kept, json.dumps(passwords, indent=2))
     server = nats_config.Server(name="pumice-compose", cluster=CLUSTER, store_dir="/data")
     write_private(root / "nats" / "nats.conf", nats_config.render(server, passwords))
-    for user in SERVICES:
+    for user in passwords.keys() & set(SERVICES):
         write_private(root / user / "nats-password", passwords[user])
     for user in users:
         write_private(root / "admin" / f"nats-password-{user}", passwords[user])

@@ -21,12 +21,20 @@ from pumice.local.authority import pair
 from pumice.local.errors import LocalError
 from shared.api import crdgen
 
-FILES: Final = ("namespace.yaml", "rbac/binder.yaml", "rbac/cache.yaml", "rbac/controller.yaml")
+FILES: Final = (
+    "namespace.yaml",
+    "rbac/admission.yaml",
+    "rbac/binder.yaml",
+    "rbac/cache.yaml",
+    "rbac/controller.yaml",
+)
 _WAIT_S: Final = 120.0
 _LOOK_S: Final = 0.5
 _PLURALS: Final = {
     "Namespace": "/api/v1/namespaces",
     "ServiceAccount": "/api/v1/namespaces/{namespace}/serviceaccounts",
+    "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/roles",
+    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings",
     "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
     "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
 }

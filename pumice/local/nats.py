@@ -53,7 +53,12 @@ class NatsServer:
         return f"nats://{LOOPBACK}:{self.port}"
 
     def environ(self, user: str = ADMIN) -> dict[str, str]:
-        """Return what a program needs in its environment to connect as `user`."""
+        """Return what a program needs in its environment to connect as `user`.
+
+        That is nothing for one that has no user here, since it needs no NATS (admission).
+        """
+        if user not in self.passwords:
+            return {}
         return {"PUMICE_NATS_USER": user, "PUMICE_NATS_PASSWORD": self.passwords[user]}
 
     async def start(self) -> None:

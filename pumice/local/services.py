@@ -23,7 +23,7 @@ from pumice.local.ports import LOOPBACK, claim
 from pumice.local.process import Process, ProcessSpec
 from shared.runtime.backoff import Backoff
 
-SERVICES: Final = ("cache", "scheduler", "binder", "controller")
+SERVICES: Final = ("cache", "scheduler", "binder", "controller", "admission")
 READY_S: Final = 60.0
 _TELL_S: Final = 10.0
 _STABLE_S: Final = 60.0
@@ -61,7 +61,7 @@ class Service:
         """`instance` tells replicas apart; `flags` come last, so that they win."""
         self.service = service
         self.name = instance or service
-        flags = tuple(flags)
+        flags = (*(_webhooks(self.name, flags) if service == "admission" else ()), *flags)
         self.address = _given(flags, "listen-address") or f"{LOOPBACK}:0"
         host, _, port = self.address.rpartition(":")
         self.port = claim(int(port or 0), owner=self.name, flag=f"--{service}.listen-address")
@@ -115,6 +115,23 @@ class Service:
 
 def _program(service: str) -> tuple[str, ...]:
     return (sys.executable, "-P", "-m", f"services.{service}")
+
+
+def _webhooks(name: str, flags: Iterable[str]) -> tuple[str, ...]:
+    """Return where admission listens, outside of the cluster that calls it, unless flags say so.
+
+    It takes its registration back when it ends, so that the API server does not go on calling a
+    port where nobody listens. After a crash it does, gets no connection, and admits at once.
+    """
+    given = tuple(flags)
+    port = claim(int(_given(given, "port") or 0), owner=name, flag="--admission.port")
+    return (
+        f"--port={port}",
+        f"--bind-address={LOOPBACK}",
+        f"--webhook-url=https://{LOOPBACK}:{port}",
+        f"--configuration-name=pumice-{name}",
+        "--unregister=true",
+    )
 
 
 def _given(flags: Iterable[str], name: str) -> str:

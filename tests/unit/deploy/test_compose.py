@@ -27,6 +27,7 @@ PARTS = {
     "nats": "nats-server",
 }
 OURS = ("binder", "cache", "controller", "scheduler")
+"""Those that have a user at NATS."""
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 
 
@@ -82,14 +83,14 @@ def test_the_build_sends_only_what_the_dockerfile_copies() -> None:
     assert all((ROOT / path).exists() for path in copied)
 
 
-@pytest.mark.parametrize("service", OURS)
+@pytest.mark.parametrize("service", [*OURS, "admission"])
 def test_a_service_mounts_its_own_credentials_and_no_others(service: str) -> None:
     mounts = SERVICES[service]["volumes"]
     credentials = [mount for mount in mounts if "credentials" in mount]
     assert credentials == [f"{service}-credentials:/credentials:ro"]
     command = SERVICES[service]["command"]
     assert command[:4] == ["python", "-P", "-m", f"services.{service}"]
-    assert f"--nats-user={service}" in command
+    assert (f"--nats-user={service}" in command) == (service in OURS)
     assert not [word for word in command if "password=" in word]
 
 
@@ -185,7 +186,7 @@ def test_the_setup_applies_every_account_and_role_that_a_service_has() -> None:
     wanted = {
         (o["kind"], o["metadata"]["name"])
         for o in build(BASE)
-        if o["kind"] in {"Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding"}
+        if o["kind"] in compose_setup._PLURALS
         and not o["metadata"]["name"].startswith(("pumice-users", "pumice-scheduler"))
     }
     assert applied == wanted

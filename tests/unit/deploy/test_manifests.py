@@ -8,12 +8,13 @@ import yaml
 
 from pumice.deploy import nats_config, nats_secrets
 from pumice.local.versions import versions
+from services.admission.settings import AdmissionSettings
 from shared.api.kinds import KINDS
 from shared.contracts.permissions import permissions
 from tests.support.manifests import BASE, ROOT, build, named
 from tools import write_nats_config
 
-SERVICES = ("binder", "cache", "controller", "scheduler")
+SERVICES = ("admission", "binder", "cache", "controller", "scheduler")
 OBJECTS = build(BASE)
 
 each_service = pytest.mark.parametrize("service", SERVICES)
@@ -73,7 +74,7 @@ def test_a_pod_runs_without_any_privilege(workload: dict) -> None:
         assert "memory" in container["resources"]["limits"]
 
 
-@each_service
+@pytest.mark.parametrize("service", [name for name in SERVICES if name != "admission"])
 def test_a_service_gets_its_own_secret_and_no_other(service: str) -> None:
     pod = pod_of(deployment(service))
     secrets = [v["secret"]["secretName"] for v in pod["volumes"] if "secret" in v]
@@ -91,7 +92,22 @@ def test_the_scheduler_has_no_way_to_the_api_server() -> None:
         if o["kind"] in {"RoleBinding", "ClusterRoleBinding"}
         for subject in o["subjects"]
     ]
-    assert sorted(subjects) == ["pumice-binder", "pumice-cache", "pumice-controller"]
+    assert sorted(set(subjects)) == [
+        "pumice-admission", "pumice-binder", "pumice-cache", "pumice-controller"
+    ]  # fmt: skip
+
+
+def test_admission_needs_no_nats_and_listens_where_its_service_leads() -> None:
+    pod = pod_of(deployment("admission"))
+    assert [volume["name"] for volume in pod["volumes"]] == ["tmp"]
+    (container,) = pod["containers"]
+    service = named(OBJECTS, "Service", "pumice-admission")
+    assert f"--webhook-service-name={service['metadata']['name']}" in container["args"]
+    assert f"--webhook-namespace={service['metadata']['namespace']}" in container["args"]
+    (port,) = service["spec"]["ports"]
+    assert port["port"] == AdmissionSettings().webhook_service_port
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert ports[port["targetPort"]] == AdmissionSettings().port
 
 
 def test_no_role_names_everything() -> None:
@@ -100,8 +116,13 @@ def test_no_role_names_everything() -> None:
             words = [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
             assert "*" not in words, role["metadata"]["name"]
             if "secrets" in rule["resources"]:
-                assert role["metadata"]["name"] == "pumice-controller"
-                assert rule["verbs"] == ["get", "create", "delete"], "of plugin ssh, by name (JP3)"
+                assert (role["kind"], role["metadata"]["name"], rule["verbs"]) in [
+                    ("ClusterRole", "pumice-controller", ["get", "create", "delete"]),  # ssh, JP3
+                    ("Role", "pumice-admission", ["create"]),
+                    ("Role", "pumice-admission", ["get", "patch"]),
+                ]
+                if rule["verbs"] == ["get", "patch"]:
+                    assert rule["resourceNames"] == [AdmissionSettings().certificate_secret]
 
 
 def test_the_cache_may_list_and_watch_exactly_the_kinds_that_it_publishes() -> None:
@@ -193,6 +214,7 @@ def test_a_pod_meets_each_policy_and_service_that_is_made_for_it() -> None:
         "pumice-nothing-else": set(pods),
         "pumice-services-to-nats": services,
         "pumice-services-to-api-server": services - {"pumice-scheduler"},
+        "pumice-admission-from-api-server": {"pumice-admission"},
         "pumice-nats-from-services": {"pumice-nats"},
         "pumice-metrics-from-cluster": services,
     }
