@@ -80,6 +80,8 @@ TOPOLOGY_SOURCE: Final = "volcano.sh/network-topology-source"
 # --- marks in a job's status.controlledResources (J30, §2.2) ---
 PLUGIN_MARK: Final = "plugin-"
 VOLUME_MARK: Final = "volume-pvc-"
+SUCCEEDED_MARK: Final = "succeeded-"
+"""Before a task's name: which of its pods have succeeded, for as long as the job is under way."""
 
 # --- well-known keys of Kubernetes that scheduling reads ---
 HOSTNAME: Final = "kubernetes.io/hostname"

@@ -9,10 +9,12 @@ from collections.abc import Iterable
 
 from services.controller.job.delays import Delayed
 from services.controller.job.facts import PodView
+from services.controller.job.ledger import has_succeeded, recorded
 from services.controller.job.phases import ALIVE
 from services.controller.job.requests import Request, at_start, compare, of_group
 from services.controller.job.validate import problems
 from shared.api.batch import Job
+from shared.api.core import PodPhase
 from shared.api.scheduling import PodGroup
 from shared.jobs.defaults import defaulted
 
@@ -36,6 +38,9 @@ class JobRecord:
         """Monotonic time since which a mere change of counts waits to be written."""
         self.refusals = 0
         """Looks in a row that the API server refused for good (J13)."""
+        self.completed: dict[str, set[int]] = {}
+        """Task → indexes that have succeeded (`ledger`): what the status says and what is newer."""
+        self._unrecorded: dict[str, PodView] = {}
         self._scheduler_name = scheduler_name
         self._generation = -1
         self.job = job
@@ -59,17 +64,33 @@ class JobRecord:
         if rv <= self.rv:
             return False
         self.rv = rv
+        before = self.job.status
         self.job = defaulted(job, scheduler_name=self._scheduler_name)
         if job.metadata.generation != self._generation or job.metadata.generation == 0:
             self._generation = job.metadata.generation
             self._problems = None
+        after = self.job.status
+        if (after.version, after.retry_count) != (before.version, before.retry_count):
+            self._unrecorded.clear()  # a restart: what it left standing is in this status
+        self._know_completed()
         return True
+
+    def _know_completed(self) -> None:
+        """Put together what the status records and what has happened since it was written."""
+        self.completed = recorded(self.job)
+        for name, pod in list(self._unrecorded.items()):
+            if pod.index in self.completed.setdefault(pod.task, set()):
+                del self._unrecorded[name]
+            else:
+                self.completed[pod.task].add(pod.index)
 
     def prime(self) -> None:
         """Begin to own the job: ask again for everything that may be unanswered."""
         if not self.primed:
             self.primed = True
-            self.add(at_start(self.job, self.pods))
+            self._unrecorded = {n: p for n, p in self.pods.items() if has_succeeded(self.job, p)}
+            self._know_completed()
+            self.add(at_start(self.job, self.pods, self.completed))
             if self.job.status.state.phase in ALIVE:
                 self.add(of_group(self.job, None, self.group))
 
@@ -85,9 +106,23 @@ class JobRecord:
         """Note the change of a pod (already made in `pods`); returns the requests it led to."""
         if not self.primed:
             return ()
-        found = compare(self.job, before, after, self.pods, deleted_by_us=ours)
+        self._note_completed(after)
+        found = compare(
+            self.job, before, after, self.pods, deleted_by_us=ours, completed=self.completed
+        )
         self.add(found)
         return found
+
+    def _note_completed(self, pod: PodView | None) -> None:
+        if pod is None:
+            return
+        if has_succeeded(self.job, pod):
+            self._unrecorded[pod.name] = pod
+            self.completed.setdefault(pod.task, set()).add(pod.index)
+        elif pod.out_of_sync or pod.phase != PodPhase.SUCCEEDED:
+            # A pod that is to run, or runs, once more: a restart has struck it out.
+            self._unrecorded.pop(pod.name, None)
+            self.completed.get(pod.task, set()).discard(pod.index)
 
     def regrouped(self, group: PodGroup | None) -> None:
         """Take the present PodGroup, or that there is none."""

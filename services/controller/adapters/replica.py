@@ -148,6 +148,7 @@ class Replica:
             queue_is_leaf=all(q.spec.parent != queue for q in self.queues.values()),
             commands=tuple(self._commands_for(record)),
             priorities=self._priorities,
+            completed=record.completed,
             claims_missing=self._claims_missing(record.job),
             applied=record.applied,
         )

@@ -8,6 +8,8 @@ import msgspec
 from services.controller.job.facts import PodView
 from shared.api.core import PodPhase
 
+NONE_GONE: Final[Mapping[str, int]] = {}
+
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
     """Pods by phase; a pod that is being deleted counts as terminating only."""
@@ -34,8 +36,16 @@ _FIELDS: Final[Mapping[str, str]] = {
 }
 
 
-def count(pods: Iterable[PodView], *, doomed: frozenset[str] = frozenset()) -> Counts:
-    """Count `pods`; those named in `doomed` are about to be deleted: they count as terminating."""
+def count(
+    pods: Iterable[PodView],
+    *,
+    doomed: frozenset[str] = frozenset(),
+    gone: Mapping[str, int] = NONE_GONE,
+) -> Counts:
+    """Count `pods`; those named in `doomed` are about to be deleted: they count as terminating.
+
+    `gone` says per task how many have succeeded and are there no more (`ledger`).
+    """
     totals = dict.fromkeys((*_FIELDS.values(), "unknown"), 0)
     terminating = 0
     by_task: dict[str, dict[str, int]] = {}
@@ -47,4 +57,8 @@ def count(pods: Iterable[PodView], *, doomed: frozenset[str] = frozenset()) -> C
         if pod.task:
             of_task = by_task.setdefault(pod.task, {})
             of_task[pod.phase] = of_task.get(pod.phase, 0) + 1
+    for task, number in gone.items():
+        totals["succeeded"] += number
+        of_task = by_task.setdefault(task, {})
+        of_task[PodPhase.SUCCEEDED] = of_task.get(PodPhase.SUCCEEDED, 0) + number
     return Counts(terminating=terminating, by_task=by_task, **totals)

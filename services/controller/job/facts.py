@@ -6,6 +6,7 @@ pass reads.
 """
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 
 import msgspec
 
@@ -62,6 +63,8 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Commands for this job, oldest first."""
     priorities: Mapping[str, int] = {}
     """PriorityClass name → value (J28)."""
+    completed: Mapping[str, AbstractSet[int]] = {}
+    """Task → indexes that have succeeded, their pods there or gone (`ledger`)."""
     claims_missing: tuple[str, ...] = ()
     """Claims that its volumes name and that are not there (J30)."""
     applied: int = 0

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from services.controller.job import effects, kills, status, sync
+from services.controller.job import effects, kills, ledger, status, sync
 from services.controller.job.counts import Counts, count
 from services.controller.job.delays import Delayed, after_action, arrivals
 from services.controller.job.facts import JobFacts, PodView
@@ -55,18 +55,31 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def execute(
-    job: Job, pods: Iterable[PodView], action: Action, request: Request | None, *, now: float
+    job: Job,
+    pods: Iterable[PodView],
+    action: Action,
+    request: Request | None,
+    *,
+    now: float,
+    completed: ledger.Ledger = ledger.NOBODY,
 ) -> Step:
-    """Carry out `action` by the table; `job` has its defaults filled in (J16 to J21)."""
+    """Carry out `action` by the table; `job` has its defaults filled in (J16 to J21).
+
+    `completed` says which indexes have succeeded; a kill strikes out what it restarts.
+    """
     phase = job.status.state.phase or JobPhase.PENDING
     move = move_for(phase, action)
     views = tuple(pods)
     if move.do is Do.KILL:
         doomed = kills.of_move(job, views, move, request)
+        completed = ledger.after_kill(completed, move, request, job)
     else:
         doomed = kills.still(job, {p.name: p for p in views})
-    counts = count(views, doomed=frozenset(p.name for p in doomed))
+    gone = ledger.gone(job, completed, {p.name: p for p in views})
+    counts = count(views, doomed=frozenset(p.name for p in doomed), gone=gone)
     after = status.with_counts(job.status, counts)
+    resources = ledger.with_marks(job.status.controlled_resources, job, completed, None)
+    after = msgspec.structs.replace(after, controlled_resources=resources)
     if move.do is Do.KILL and move.target is Target.JOB:
         after = msgspec.structs.replace(after, version=after.version + 1)
     if move.enters is not None:
@@ -111,7 +124,9 @@ def advance(
         move = move_for(job.status.state.phase or JobPhase.PENDING, action)
         delayed = after_action(delayed, move, request, action)
         if _restarts(job, move):
-            step = execute(job, facts.pods.values(), action, request, now=now)
+            step = execute(
+                job, facts.pods.values(), action, request, now=now, completed=facts.completed
+            )
             return Pass(
                 stages=_entering(facts, _staying(job, step), request),
                 answered=frozenset(seen),
@@ -251,11 +266,16 @@ def _alive(facts: JobFacts, before: JobStatus, *, now: float) -> tuple[Stage, ..
         news = held.state.message != before.state.message
         told = effects.Record(reason=reason, message=why, warning=True)
         return tuple(s for s in (((write,) if write else ()), ((told,) if news else ())) if s)
-    step = execute(job, facts.pods.values(), Action.SYNC_JOB, None, now=now)
+    step = execute(
+        job, facts.pods.values(), Action.SYNC_JOB, None, now=now, completed=facts.completed
+    )
+    over = step.status.state.phase not in ALIVE
     after = msgspec.structs.replace(
         step.status,
         min_available=job.spec.min_available,
-        controlled_resources=sync.marks(job),
+        controlled_resources=ledger.with_marks(
+            sync.marks(job), job, facts.completed, facts.pods if over else None
+        ),
     )
     if after.state.reason in status.HELD:
         after = status.explained(after, reason="", message="")
@@ -296,7 +316,9 @@ def _down(facts: JobFacts, before: JobStatus, *, now: float) -> tuple[Stage, ...
     """Finish a kill, then see whether the phase can be left (J18 to J20)."""
     job = facts.job
     doomed = kills.still(job, facts.pods)
-    counts = count(facts.pods.values(), doomed=frozenset(p.name for p in doomed))
+    done = ledger.recorded(job)
+    gone_before = ledger.gone(job, done, facts.pods)
+    counts = count(facts.pods.values(), doomed=frozenset(p.name for p in doomed), gone=gone_before)
     after = status.with_counts(job.status, counts)
     phase = job.status.state.phase
     assert phase is not None, "a job without a phase is alive"
@@ -305,7 +327,8 @@ def _down(facts: JobFacts, before: JobStatus, *, now: float) -> tuple[Stage, ...
     if phase != JobPhase.RESTARTING:
         gone += _without_group(facts)
         gone += _without_companions(facts)
-        after = msgspec.structs.replace(after, controlled_resources=_kept_marks(job))
+        resources = ledger.with_marks(_kept_marks(job), job, done, facts.pods)
+        after = msgspec.structs.replace(after, controlled_resources=resources)
     elif any(not p.out_of_sync for p in doomed):
         gone += _without_group(facts)
     gone += [effects.DeletePod(name=p.name, uid=p.uid) for p in doomed]

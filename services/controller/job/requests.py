@@ -8,6 +8,8 @@ each fact; `plan` answers them.
 """
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from typing import Final
 
 import msgspec
 
@@ -17,6 +19,10 @@ from shared.api.core import PodPhase
 from shared.api.scheduling import PodGroup, PodGroupPhase
 
 DEFAULT_TASK_RETRIES = 3
+Completed = Mapping[str, AbstractSet[int]]
+"""Task → indexes that have succeeded (`ledger.Ledger`)."""
+NO_INDEX: Final[AbstractSet[int]] = frozenset()
+NOBODY: Final[Completed] = {}
 _ONLY_A_LOOK = frozenset({JobEvent.OUT_OF_SYNC, JobEvent.POD_RUNNING})
 
 
@@ -51,14 +57,18 @@ def compare(
     pods: Mapping[str, PodView],
     *,
     deleted_by_us: bool = False,
+    completed: Completed = NOBODY,
 ) -> tuple[Request, ...]:
     """Return what the change of one pod (one uid) from `before` to `after` asks for.
 
-    `pods` holds the job's pods as they are now, the changed one included. None stands for "is not
-    there".
+    `pods` holds the job's pods as they are now, the changed one included; `completed` says which
+    have succeeded, there or gone (`ledger`). None stands for "is not there".
     """
     if after is None:
-        return () if before is None else (_ended(job, before, deleted_by_us=deleted_by_us),)
+        if before is None:
+            return ()
+        done = before.index in completed.get(before.task, ())
+        return (_ended(job, before, wanted=deleted_by_us or done),)
     if after.out_of_sync:
         known = before is not None and before.out_of_sync
         return () if known else (_request(job, after, JobEvent.OUT_OF_SYNC),)
@@ -68,11 +78,13 @@ def compare(
     if after.restarts != (before.restarts if before else 0):
         found += _worn_out(job, after, pods)
     if after.phase != (before.phase if before else PodPhase.PENDING):
-        found += _new_phase(job, after, pods)
+        found += _new_phase(job, after, pods, completed)
     return tuple(found)
 
 
-def at_start(job: Job, pods: Mapping[str, PodView]) -> tuple[Request, ...]:
+def at_start(
+    job: Job, pods: Mapping[str, PodView], completed: Completed = NOBODY
+) -> tuple[Request, ...]:
     """Return the requests that a process which knows nothing yet must assume unanswered.
 
     Pods of the current version that ended, and pods that the recorded counts hold but that are no
@@ -88,17 +100,17 @@ def at_start(job: Job, pods: Mapping[str, PodView]) -> tuple[Request, ...]:
     )
     found: list[Request] = []
     for pod in mine:
-        for request in compare(job, None, pod, pods):
+        for request in compare(job, None, pod, pods, completed=completed):
             again = any(
                 r.event == request.event == JobEvent.TASK_COMPLETED and r.task == request.task
                 for r in found
             )
             if request.event not in _ONLY_A_LOOK and not again:
                 found.append(request)
-    return (*found, *_missing(job, pods))
+    return (*found, *_missing(job, pods, completed))
 
 
-def _missing(job: Job, pods: Mapping[str, PodView]) -> tuple[Request, ...]:
+def _missing(job: Job, pods: Mapping[str, PodView], completed: Completed) -> tuple[Request, ...]:
     """Return evictions that nobody saw: the status counts more pods of a task than there are."""
     if job.status.state.phase == JobPhase.RESTARTING:
         return ()
@@ -109,6 +121,9 @@ def _missing(job: Job, pods: Mapping[str, PodView]) -> tuple[Request, ...]:
             continue
         here = sum(1 for p in pods.values() if p.task == task.name)
         absent = [i for i in range(task.replicas) if pod_name(job, task, i) not in pods]
+        done = [i for i in absent if i in completed.get(task.name, NO_INDEX)]
+        absent = [i for i in absent if i not in done]
+        here += len(done)
         for index in absent[: max(0, sum(recorded.phase.values()) - here)]:
             lost = PodView(
                 name=pod_name(job, task, index),
@@ -156,19 +171,21 @@ def _request(job: Job, pod: PodView, event: JobEvent, *, exit_code: int = 0) -> 
     )
 
 
-def _ended(job: Job, pod: PodView, *, deleted_by_us: bool) -> Request:
-    """Say why a pod is gone: evicted, unless a controller wanted it or it was surplus (J08)."""
+def _ended(job: Job, pod: PodView, *, wanted: bool) -> Request:
+    """Say why a pod is gone: evicted, unless it had succeeded, was not wanted or surplus (J08)."""
     task = _task(job.spec, pod.task)
     surplus = task is None or pod.index >= task.replicas
-    ours = deleted_by_us or pod.out_of_sync or surplus
-    return _request(job, pod, JobEvent.OUT_OF_SYNC if ours else JobEvent.POD_EVICTED)
+    no_loss = wanted or pod.out_of_sync or surplus
+    return _request(job, pod, JobEvent.OUT_OF_SYNC if no_loss else JobEvent.POD_EVICTED)
 
 
-def _new_phase(job: Job, pod: PodView, pods: Mapping[str, PodView]) -> tuple[Request, ...]:
+def _new_phase(
+    job: Job, pod: PodView, pods: Mapping[str, PodView], completed: Completed
+) -> tuple[Request, ...]:
     match pod.phase:
         case PodPhase.FAILED:
             return (_request(job, pod, JobEvent.POD_FAILED, exit_code=pod.exit_code),)
-        case PodPhase.SUCCEEDED if _task_completed(job.spec, pod, pods):
+        case PodPhase.SUCCEEDED if _task_completed(job.spec, pod, pods, completed):
             return (_request(job, pod, JobEvent.TASK_COMPLETED),)
         case PodPhase.RUNNING:
             return (_request(job, pod, JobEvent.POD_RUNNING),)
@@ -178,13 +195,15 @@ def _new_phase(job: Job, pod: PodView, pods: Mapping[str, PodView]) -> tuple[Req
             return (_request(job, pod, JobEvent.OUT_OF_SYNC),)
 
 
-def _task_completed(spec: JobSpec, pod: PodView, pods: Mapping[str, PodView]) -> bool:
+def _task_completed(
+    spec: JobSpec, pod: PodView, pods: Mapping[str, PodView], completed: Completed
+) -> bool:
     """Whether all replicas of the pod's task have succeeded (J07)."""
     task = _task(spec, pod.task)
     if task is None or task.replicas == 0:
         return False
-    done = sum(1 for p in pods.values() if p.task == pod.task and p.phase == PodPhase.SUCCEEDED)
-    return done >= task.replicas
+    done = {p.index for p in pods.values() if p.task == pod.task and p.phase == PodPhase.SUCCEEDED}
+    return len(done | completed.get(pod.task, NO_INDEX)) >= task.replicas
 
 
 def _worn_out(job: Job, pod: PodView, pods: Mapping[str, PodView]) -> tuple[Request, ...]:

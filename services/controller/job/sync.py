@@ -8,7 +8,7 @@ import zlib
 
 import msgspec
 
-from services.controller.job import effects, group, kills
+from services.controller.job import effects, group, kills, ledger
 from services.controller.job.facts import JobFacts, PodView
 from services.controller.job.podtemplate import PodForge, claims
 from services.controller.job.requests import pod_name
@@ -73,11 +73,17 @@ def _marked(job: Job) -> bool:
 
 
 def _creates(facts: JobFacts) -> list[effects.CreatePods]:
-    """Return the missing pods per task; one that is still being deleted holds its name."""
+    """Return the missing pods per task; one that is still being deleted holds its name.
+
+    One that has succeeded is not missing, even if it is gone: it never runs again.
+    """
     made = []
     for task in facts.job.spec.tasks:
+        done = facts.completed.get(task.name, ())
         missing = tuple(
-            i for i in range(task.replicas) if pod_name(facts.job, task, i) not in facts.pods
+            i
+            for i in range(task.replicas)
+            if pod_name(facts.job, task, i) not in facts.pods and i not in done
         )
         if missing and _may_start(facts, task):
             forge = PodForge(facts.job, task, forwarding=_is_forwarded(facts))
@@ -104,6 +110,7 @@ def _may_start(facts: JobFacts, task: TaskSpec) -> bool:
 
 def _is_ready(facts: JobFacts, task: TaskSpec) -> bool:
     ready = sum(1 for pod in facts.pods.values() if pod.task == task.name and _counts(pod))
+    ready += ledger.gone(facts.job, facts.completed, facts.pods).get(task.name, 0)
     return ready >= (task.min_available or 0)
 
 

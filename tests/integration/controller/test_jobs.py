@@ -212,3 +212,20 @@ async def test_a_burst_of_jobs_is_made_at_the_servers_pace(controller: Service, 
     await hand.wait_pods(200)
     writes = await controller.metric("pumice_controller_writes_total") - before
     assert writes < 200 + 4 * 8, "no pod is written twice, no status for every pod"
+
+
+async def test_a_pod_that_has_succeeded_is_not_made_again_when_its_node_takes_it_away(
+    controller: Service, hand: Hand
+) -> None:
+    await hand.submit(job("sum", task("a", 2)))
+    await hand.wait_pods(2)
+    await hand.run_all()
+    await hand.wait_job("sum", "Running")
+    await hand.report("sum-a-0", "Succeeded", 0)
+    await hand.wait_job("sum", lambda j: j["status"].get("succeeded") == 1)
+    await hand.api.delete("pods", hand.namespace, "sum-a-0", 0)
+    await hand.wait_pods(1)
+    await hand.report("sum-a-1", "Succeeded", 0)
+    done = await hand.wait_job("sum", "Completed")
+    assert done["status"]["succeeded"] == 2
+    assert list(await hand.pods()) == ["sum-a-1"]

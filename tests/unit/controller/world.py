@@ -214,6 +214,7 @@ class Controller:
                 group=cluster.group,
                 queue=cluster.queue,
                 commands=tuple(cluster.commands.values()),
+                completed=self.record.completed,
                 applied=self.applied,
             ),
             tuple(self.record.requests.values()),

@@ -1,0 +1,127 @@
+"""Which pods of a job have succeeded, kept after they are gone: a finished index never runs again.
+
+A node that goes, or a clean-up of old pods, takes pods that have succeeded with it. Without a
+record they would be missing, and be made and run once more. So the status names the indexes that
+have succeeded, per task, in the same write as the counts (`status.controlledResources`, the one map
+of a job's status that is free: `succeeded-worker: "0-3,7"`). Only a restart of an index, its task,
+its partition or the job strikes it out, in the write that says so. A pod that failed is not
+recorded: what became of it is for the policies to say, and when a node is lost its pods are
+declared failed before they go.
+
+A pod counts as succeeded if it was so before anybody asked for its deletion.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Final
+
+from services.controller.job.facts import PodView
+from services.controller.job.phases import Move, Retain, Target
+from services.controller.job.requests import Request
+from shared.api.batch import Job, TaskSpec
+from shared.api.core import PodPhase
+from shared.api.keys import SUCCEEDED_MARK
+
+Ledger = Mapping[str, AbstractSet[int]]
+"""Task → indexes that have succeeded at the job's version."""
+
+NOBODY: Final[Ledger] = {}
+
+
+def recorded(job: Job) -> dict[str, set[int]]:
+    """Return what a job's status records; text that says nothing of the kind counts as nothing."""
+    said = job.status.controlled_resources
+    return {
+        task.name: set(_indexes(said[mark], below=task.replicas))
+        for task in job.spec.tasks
+        if (mark := f"{SUCCEEDED_MARK}{task.name}") in said
+    }
+
+
+def with_marks(
+    resources: Mapping[str, str], job: Job, ledger: Ledger, missing_in: Mapping[str, PodView] | None
+) -> dict[str, str]:
+    """Return `resources` with what is to be said of a ledger, in order of names.
+
+    With `missing_in` only of the indexes that have no pod among these: when a job ends, its pods
+    speak for themselves.
+    """
+    said = {k: v for k, v in resources.items() if not k.startswith(SUCCEEDED_MARK)}
+    for task in job.spec.tasks:
+        kept = _within(task, ledger)
+        if missing_in is not None:
+            kept -= _here(task, missing_in)
+        if kept:
+            said[f"{SUCCEEDED_MARK}{task.name}"] = ",".join(_ranges(sorted(kept)))
+    return dict(sorted(said.items()))
+
+
+def has_succeeded(job: Job, pod: PodView) -> bool:
+    """Whether a pod that is there is one to record."""
+    of_now = pod.version >= job.status.version and not (pod.out_of_sync or pod.deleting)
+    return pod.phase == PodPhase.SUCCEEDED and of_now
+
+
+def gone(job: Job, ledger: Ledger, pods: Mapping[str, PodView]) -> dict[str, int]:
+    """Return per task how many pods have succeeded and are there no more."""
+    if not any(ledger.values()):
+        return {}
+    found = {}
+    for task in job.spec.tasks:
+        if absent := _within(task, ledger) - _here(task, pods):
+            found[task.name] = len(absent)
+    return found
+
+
+def after_kill(ledger: Ledger, move: Move, request: Request | None, job: Job) -> Ledger:
+    """Return the ledger after a kill: what it restarts is struck out."""
+    if move.target is Target.JOB:
+        return ledger if move.retain is Retain.FINISHED else NOBODY
+    assert request is not None, "a kill of a part is about some pod"
+    task = next((t for t in job.spec.tasks if t.name == request.task), None)
+    if task is None:
+        return ledger
+    struck = set(_meant(task, move.target, request, job))
+    return {**ledger, task.name: _within(task, ledger) - struck}
+
+
+def _meant(task: TaskSpec, target: Target, request: Request, job: Job) -> Iterator[int]:
+    policy = task.partition_policy
+    for index in range(task.replicas):
+        name = f"{job.metadata.name}-{task.name}-{index}"
+        partition = str(index // policy.partition_size) if policy is not None else ""
+        if (
+            target is Target.TASK
+            or (target is Target.POD and name == request.pod)
+            or (target is Target.PARTITION and partition == request.partition)
+        ):
+            yield index
+
+
+def _within(task: TaskSpec, ledger: Ledger) -> set[int]:
+    return {index for index in ledger.get(task.name, ()) if index < task.replicas}
+
+
+def _here(task: TaskSpec, pods: Mapping[str, PodView]) -> set[int]:
+    return {pod.index for pod in pods.values() if pod.task == task.name}
+
+
+def _ranges(indexes: Iterable[int]) -> Iterator[str]:
+    """Yield `3` or `3-7` for each run of a sorted list."""
+    first = last = -1
+    for index in indexes:
+        if first >= 0 and index == last + 1:
+            last = index
+            continue
+        if first >= 0:
+            yield f"{first}-{last}" if last > first else f"{first}"
+        first = last = index
+    if first >= 0:
+        yield f"{first}-{last}" if last > first else f"{first}"
+
+
+def _indexes(text: str, *, below: int) -> Iterator[int]:
+    for run in text.split(","):
+        low, dash, high = run.partition("-")
+        if low.isdecimal() and (high.isdecimal() or not dash):
+            yield from range(int(low), min(int(high or low) + 1, below))
