@@ -1,0 +1,211 @@
+"""Queues before they are stored or deleted (W50 to W54)."""
+
+import pytest
+
+from tests.unit.admission.asking import Json, ask, paths, queue_named
+
+PATH, WEIGHTS = "volcano.sh/hierarchy", "volcano.sh/hierarchy-weights"
+
+
+def queue(name: str = "q", annotations: Json | None = None, **spec) -> Json:
+    metadata = {"name": name, **({"annotations": annotations} if annotations else {})}
+    return {"metadata": metadata, "spec": {"weight": 1, **spec}}
+
+
+def test_a_bare_queue_gets_its_defaults_w50() -> None:
+    verdict = ask("/queues/mutate", {"metadata": {"name": "q"}, "spec": {}})
+    assert [(o["path"], o["value"]) for o in verdict.patch] == [
+        ("/spec/reclaimable", True),
+        ("/spec/weight", 1),
+    ]
+
+
+def test_a_queue_without_a_spec_gets_one_w50() -> None:
+    (only,) = ask("/queues/mutate", {"metadata": {"name": "q"}}).patch
+    assert only == {"op": "add", "path": "/spec", "value": {"reclaimable": True, "weight": 1}}
+
+
+def test_a_path_begins_at_the_root_w50() -> None:
+    stated = queue(annotations={PATH: "root/a", WEIGHTS: "1/2"}, reclaimable=False)
+    assert ask("/queues/mutate", stated).patch == ()
+
+
+@pytest.mark.parametrize(
+    ("stated", "message"),
+    [
+        (
+            queue(capability={"cpu": "-1"}),
+            (
+                'requestBody.spec.capability.cpu: Invalid value: "-1": must be greater than or equal to'
+                " 0"
+            ),
+        ),
+        (
+            queue(capability={"pods": "1500m"}),
+            'requestBody.spec.capability.pods: Invalid value: "1500m": must be an integer',
+        ),
+        (
+            queue(deserved={"cpu": "2000m"}, capability={"cpu": 1}),
+            (
+                'requestBody.spec.deserved.cpu: Invalid value: "2": deserved[cpu]=2 must be <='
+                " capability[cpu]=1"
+            ),
+        ),
+        (
+            queue(guarantee={"resource": {"memory": "1Gi"}}),
+            (
+                'requestBody.spec.deserved.memory: Invalid value: "<nil>": deserved[memory] must be >='
+                " guarantee[memory]=1Gi"
+            ),
+        ),
+        (
+            queue(annotations={PATH: "root/a", WEIGHTS: "1"}),
+            (
+                'requestBody.metadata.annotations: Invalid value: "root/a": volcano.sh/hierarchy must'
+                " have the same length with volcano.sh/hierarchy-weights"
+            ),
+        ),
+        (
+            queue(annotations={PATH: "root/a", WEIGHTS: "1/-2"}),
+            (
+                'requestBody.metadata.annotations: Invalid value: "1/-2": -2 in the 1/-2 must be larger'
+                " than 0"
+            ),
+        ),
+        (
+            queue(annotations={PATH: "root/node1", WEIGHTS: "1/2"}),
+            (
+                'requestBody.metadata.annotations: Invalid value: "root/node1": root/node1 is not'
+                " allowed to be in the sub path of root/node1/node2 of queue taken"
+            ),
+        ),
+    ],
+)
+def test_a_queue_that_contradicts_itself_is_refused_w51_w52(stated: Json, message: str) -> None:
+    taken = queue_named("taken", annotations={PATH: "root/node1/node2", WEIGHTS: "1/2/3"})
+    verdict = ask("/queues/validate", stated, queues=[taken])
+    assert verdict.message == message
+
+
+def test_a_text_that_is_no_quantity_is_refused_with_its_field_w51() -> None:
+    verdict = ask("/queues/validate", queue(capability={"cpu": "lots"}))
+    assert paths(verdict) == ["requestBody.spec.capability.cpu"]
+    assert "'lots' is no quantity" in verdict.message
+
+
+def test_several_faults_of_a_queue_come_in_brackets_w51() -> None:
+    verdict = ask("/queues/validate", queue(capability={"cpu": "-1", "memory": "-1"}))
+    assert verdict.message.startswith("[requestBody.spec.capability.cpu")
+    assert verdict.message.endswith("]")
+
+
+TREE = [
+    queue_named("root"),
+    queue_named("a", parent="root", capability={"cpu": 10}, deserved={"cpu": 8},
+                guarantee={"resource": {"cpu": 6}}),
+    queue_named("b", parent="a", capability={"cpu": 8}, guarantee={"resource": {"cpu": 4}},
+                deserved={"cpu": 4}),
+    queue_named("c", parent="b"),
+    queue_named("d", parent="c"),
+    queue_named("full", parent="root"),
+]  # fmt: skip
+TREE[-1]["status"]["allocated"] = {"pods": "3"}
+
+
+@pytest.mark.parametrize(
+    ("stated", "message"),
+    [
+        (queue(parent="q"), "queue q cannot use itself as parent"),
+        (
+            queue(parent="nope"),
+            (
+                "failed to get parent queue nope of queue q: queue.scheduling.volcano.sh"
+                ' "nope" not found'
+            ),
+        ),
+        (queue(parent="d"), "queue q exceeds the maximum allowed depth of 4"),
+        (
+            queue(parent="full"),
+            "queue full cannot be the parent queue of queue q because it has allocated Pods: 3",
+        ),
+        (
+            queue(parent="c", capability={"cpu": "8500m"}),
+            "queue q capability[cpu]=8500m exceeds its ancestor's capability=8",
+        ),
+        (
+            queue(parent="a", deserved={"cpu": 3}, guarantee={"resource": {"cpu": 3}}),
+            (
+                "parent queue a validation failed: sum of children's guarantee (cpu 7000.00, memory"
+                " 0.00) exceeds parent's guarantee limit (cpu 6000.00, memory 0.00)"
+            ),
+        ),
+        (
+            queue(parent="a", deserved={"cpu": 5}),
+            (
+                "parent queue a validation failed: sum of children's deserved (cpu 9000.00, memory"
+                " 0.00) exceeds parent's deserved limit (cpu 8000.00, memory 0.00)"
+            ),
+        ),
+    ],
+)
+def test_a_queue_that_does_not_fit_into_the_tree_is_refused_w53(stated: Json, message: str) -> None:
+    assert ask("/queues/validate", stated, queues=TREE, max_queue_depth=4).message == message
+
+
+def change(name: str, **spec) -> str:
+    before = next(q for q in TREE if q["metadata"]["name"] == name)
+    now = {**before, "spec": {**before["spec"], **spec}}
+    return ask("/queues/validate", now, old=before, operation="UPDATE", queues=TREE).message
+
+
+def test_a_change_is_checked_against_what_is_below_w53() -> None:
+    assert change("a", capability={"cpu": 8}) == ""
+    assert change("a", deserved={"cpu": 6}, capability={"cpu": 7}) == (
+        "queue a capability[cpu]=7 is smaller than its descendants' max capability=8"
+    )
+
+
+def test_a_change_of_the_weight_is_not_held_up_by_the_tree_w53() -> None:
+    broken = [*TREE, queue_named("odd", parent="a", capability={"cpu": 99})]
+    before = broken[-1]
+    now = {**before, "spec": {**before["spec"], "weight": 7}}
+    assert ask("/queues/validate", now, old=before, operation="UPDATE", queues=broken).allowed
+
+
+def test_a_circle_of_parents_is_too_deep_w53() -> None:
+    circle = [queue_named("x", parent="y"), queue_named("y", parent="x")]
+    verdict = ask("/queues/validate", queue(parent="x"), queues=circle)
+    assert verdict.message == "queue q exceeds the maximum allowed depth of 5"
+
+
+def test_the_resources_of_the_root_stay_w54() -> None:
+    said = "root queue's resource attributes (capability, deserved, guarantee) cannot be modified"
+    assert change("root", capability={"cpu": 1}) == said
+    assert change("root", weight=3) == ""
+    before = TREE[0]
+    now = {**before, "spec": {"capability": {"cpu": 1}}}
+    unprotected = ask(
+        "/queues/validate", now, old=before, operation="UPDATE", queues=TREE, protect_root=False
+    )
+    assert unprotected.allowed
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("default", "`default` queue can not be deleted"),
+        ("root", "`root` queue can not be deleted"),
+        ("a", "queue a can not be deleted because it has 1 child queues: b"),
+        ("full", "queue full cannot be deleted because it has allocated Pods: 3"),
+        ("d", ""),
+    ],
+)
+def test_a_queue_that_is_needed_cannot_be_deleted_w54(name: str, message: str) -> None:
+    verdict = ask(
+        "/queues/validate", operation="DELETE", name=name, queues=TREE, check_allocated_pods=True
+    )
+    assert verdict.message == message
+
+
+def test_pods_do_not_hold_up_a_deletion_unless_asked_for_w54() -> None:
+    assert ask("/queues/validate", operation="DELETE", name="full", queues=TREE).allowed
