@@ -211,6 +211,7 @@ class _Wiring:
             recorder=self._recorder,
             touch=self._touch,
             under_way=asyncio.Semaphore(settings.requests_most),
+            faults=context.faults,
             metrics=self._metrics,
         )
         return JobWorker(

@@ -11,8 +11,9 @@ from services.scheduler.adapters.inbox import Inbox
 from services.scheduler.adapters.plugin_failures import PluginFailures
 from services.scheduler.adapters.publish import PlanPublisher
 from services.scheduler.adapters.report import Report
+from services.scheduler.adapters.usage_source import UsageBoard, UsageSource
 from services.scheduler.cycle import Scheduler
-from services.scheduler.policy.catalog import PLUGINS
+from services.scheduler.policy.catalog import PLUGINS, Plugins
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.worker import Worker
 from shared.bus.announcer import Announcer
@@ -50,13 +51,15 @@ def compose(settings: SchedulerSettings, ctx: Context, *, bus: NatsBus) -> Seque
     subjects = Subjects(cluster=settings.cluster)
     declared = streams(settings.cluster)
     failures = PluginFailures(metrics=ctx.metrics, log=ctx.log)
-    plugins = {**PLUGINS, **load_plugins(PLUGINS, note=failures)}
+    plugins: Plugins = {**PLUGINS, **load_plugins(PLUGINS, note=failures)}
+    usage = UsageBoard()
     worker = Worker(
         scheduler_names=settings.scheduler_name,
         seed=settings.seed,
         gang_message=settings.gang_message,
         settle_s=settings.status_settle,
         plugins=plugins,
+        measured=usage.latest,
     )
     inbox = Inbox()
     conf = ConfFile(
@@ -65,6 +68,9 @@ def compose(settings: SchedulerSettings, ctx: Context, *, bus: NatsBus) -> Seque
         log=ctx.log,
         changed=inbox.changed,
         plugins=plugins,
+    )
+    source = UsageSource(
+        lambda: conf.config.metrics, usage, clock=ctx.clock, metrics=ctx.metrics, log=ctx.log
     )
     follower = StateFollower(
         bus,
@@ -151,4 +157,4 @@ def compose(settings: SchedulerSettings, ctx: Context, *, bus: NatsBus) -> Seque
         clock=ctx.clock,
         gate=ctx.readiness.gate("streams"),
     )
-    return [bus, declarer, members, conf, state, outcomes, scheduler, announcer]
+    return [bus, declarer, members, conf, state, outcomes, source, scheduler, announcer]

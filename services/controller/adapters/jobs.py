@@ -174,8 +174,11 @@ class JobWorker:
     def _after(self, record: JobRecord, stage: list[effects.Effect]) -> None:
         if any(isinstance(effect, effects.DeletePod) for effect in stage):
             self._faults.point("controller.after-kill")
+        if any(isinstance(effect, effects.MarkPod) for effect in stage):
+            self._faults.point("controller.after-mark")
         for effect in stage:
             if isinstance(effect, effects.WriteStatus) and effect.status.state.phase != effect.was:
+                self._faults.point("controller.after-status")
                 self._phase_changed(record, effect)
             elif isinstance(effect, effects.CreatePods):
                 self._pods_made(record)

@@ -33,6 +33,7 @@ from shared.jobplugins.ssh import with_keys
 from shared.kube.client import Kube
 from shared.kube.errors import AlreadyExists
 from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
+from shared.runtime.faults import Faults
 
 CREATORS: Final = 32
 """Pods of one task that are being made at once."""
@@ -57,6 +58,7 @@ class Writer:
         recorder: Recorder,
         touch: Callable[[Touched], None],
         under_way: asyncio.Semaphore,
+        faults: Faults,
         metrics: ControllerMetrics,
     ) -> None:
         self._kube = kube
@@ -64,6 +66,7 @@ class Writer:
         self._recorder = recorder
         self._touch = touch
         self._under_way = under_way
+        self._faults = faults
         self._metrics = metrics
         self._handlers: dict[type, Callable[[JobRecord, Any], Awaitable[None]]] = {
             effects.Record: self._record,
@@ -173,6 +176,7 @@ class Writer:
             raise
         else:
             self._fold(kinds.POD, answer)
+            self._faults.point("controller.mid-create")
 
     async def _adopt(self, record: JobRecord, name: str) -> None:
         """Take a pod of that name when it is ours, say so when it is not (J24)."""

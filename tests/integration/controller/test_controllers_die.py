@@ -11,8 +11,10 @@ import pytest_asyncio
 
 from pumice.local.control_plane import ControlPlane
 from shared.api.kinds import JOB
+from shared.api.time import format_seconds
 from shared.kube.config import connect
 from tests.integration.controller.conftest import Hand
+from tests.integration.controller.crons import jobs_of, make, wait_status
 from tests.support.fleet import Fleet, fleet
 from tests.support.wait import until
 from tests.support.world import job, task
@@ -47,6 +49,86 @@ async def test_killed_after_the_kill_a_restart_counts_once(services: Fleet, hand
     running = await hand.wait_job("killed", "Running")
     assert running["status"]["retryCount"] == 1
     assert running["status"]["version"] == 1
+
+
+async def test_killed_between_a_phase_and_its_effects_an_order_is_carried_out_once(
+    services: Fleet, hand: Hand
+) -> None:
+    """The phase is written with the Command's uid, so the next process ends what it says (J05)."""
+    # Passages: the job enters Pending, Running, Aborting.
+    dying = await services.start("controller", fault="controller.after-status@3")
+    await hand.submit(job("ordered", task("a", 2)))
+    await hand.wait_pods(2)
+    await hand.run_all()
+    running = await hand.wait_job("ordered", "Running")
+    meta = running["metadata"]
+    target = {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "name": "ordered",
+        "uid": meta["uid"],
+    }
+    order = {
+        "apiVersion": "bus.volcano.sh/v1alpha1",
+        "kind": "Command",
+        "metadata": {"name": "abort-ordered"},
+        "action": "AbortJob",
+        "target": target,
+    }
+    await hand.api.create("commands", order, hand.namespace)
+    await dying.died_at_its_fault()
+    assert len(await hand.api.items("commands", hand.namespace)) == 1
+    assert len(await hand.pods()) == 2
+    await services.start("controller", instance="b")
+    aborted = await hand.wait_job("ordered", "Aborted")
+    await hand.wait_pods(0)
+    went_through = [condition["status"] for condition in aborted["status"]["conditions"]]
+    assert went_through == ["Pending", "Running", "Aborting", "Aborted"]
+    assert aborted["status"].get("retryCount", 0) == 0
+
+    async def no_command() -> bool:
+        return await hand.api.items("commands", hand.namespace) == []
+
+    await until(no_command, deadline_s=20, describe="the recorded Command is deleted")
+
+
+async def test_killed_between_two_pods_the_rest_is_made_and_none_twice(
+    services: Fleet, hand: Hand
+) -> None:
+    dying = await services.start("controller", fault="controller.mid-create@2")
+    await hand.submit(job("half", task("a", 6)))
+    await dying.died_at_its_fault()
+    made = {name: pod["metadata"]["uid"] for name, pod in (await hand.pods()).items()}
+    assert len(made) >= 2
+    await services.start("controller", instance="b")
+    whole = await hand.wait_pods(6)
+    assert sorted(whole) == [f"half-a-{index}" for index in range(6)]
+    assert made.items() <= {name: pod["metadata"]["uid"] for name, pod in whole.items()}.items()
+
+
+async def test_killed_between_marks_and_phase_a_task_is_restarted_once(
+    services: Fleet, hand: Hand
+) -> None:
+    """J21: the marks of a kill of a part say what is left of it."""
+    dying = await services.start("controller", fault="controller.after-mark")
+    restart = [{"event": "PodFailed", "action": "RestartTask"}]
+    await hand.submit(job("part", task("a", 3, policies=restart), task("b", 1)))
+    before = {name: pod["metadata"]["uid"] for name, pod in (await hand.wait_pods(4)).items()}
+    await hand.run_all()
+    await hand.wait_job("part", "Running")
+    await hand.report("part-a-0", "Failed", 1)
+    await dying.died_at_its_fault()
+    await services.start("controller", instance="b")
+
+    async def renewed() -> bool:
+        now = {name: pod["metadata"]["uid"] for name, pod in (await hand.pods()).items()}
+        new = {name for name, uid in now.items() if before.get(name) != uid}
+        return len(now) == 4 and new == {"part-a-0", "part-a-1", "part-a-2"}
+
+    await until(renewed, deadline_s=30, describe="the task's three pods are new, the other is not")
+    await hand.run_all()
+    running = await hand.wait_job("part", "Running")
+    assert running["status"]["retryCount"] == 1
 
 
 async def test_killed_while_a_queue_closes_the_queues_below_it_close_too(
@@ -161,3 +243,22 @@ async def test_a_job_too_large_for_the_bus_is_told_so(
     held = await hand.wait_job("huge", lambda j: "state" in j.get("status", {}))
     assert held["status"]["state"]["reason"] == "InvalidSpec"
     assert "larger than a message" in held["status"]["state"]["message"]
+
+
+async def test_killed_between_a_job_and_the_status_no_time_is_run_twice(
+    services: Fleet, hand: Hand
+) -> None:
+    """Design §8, at the named fault point: the job is found again by the time it was due."""
+    dying = await services.start("controller", fault="controller.after-cron-create")
+    await make(hand, "torn", concurrencyPolicy="Forbid")
+    await dying.died_at_its_fault()
+    (made,) = await jobs_of(hand, "torn")
+    status = (await hand.api.get("cronjobs", hand.namespace, "torn"))["status"]
+    assert "active" not in status
+    await services.start("controller", instance="b")
+    status = await wait_status(hand, "torn", lambda s: s.get("active"))
+    assert [ref["uid"] for ref in status["active"]] == [made["metadata"]["uid"]]
+    slot = int(made["metadata"]["name"].removeprefix("torn-")) * 60
+    assert status["lastScheduleTime"] == format_seconds(slot)
+    await hand.wait_pods(1)
+    assert len(await jobs_of(hand, "torn")) == 1
