@@ -13,7 +13,7 @@ from pumice.plugins import Condition
 from services.scheduler.engine.dimensions import Dimensions
 from services.scheduler.engine.quotas import read
 from services.scheduler.engine.records import GroupStatus, Job, Queue, Task
-from services.scheduler.engine.rollup import Measure, Rollup, Rollups
+from services.scheduler.engine.rollup import Measure, Rollup, Rollups, held
 from services.scheduler.engine.subjobs import divided
 from shared.api import keys
 from shared.api.scheduling import PodGroup, PriorityClass, QueueState
@@ -35,6 +35,7 @@ class Jobs:
         self._priorities: dict[str, PriorityClass] = {}
         self._default_priority = 0
         self._rollups = Rollups()
+        self._rollups.get(held, ())  # kept from the start: statuses ask for it in mid-session
         self._stale: dict[str, Job] = {}
         self.unjudged: dict[str, Job] = {}
         """Jobs that changed since a session last computed their status."""
@@ -85,8 +86,9 @@ class Jobs:
         job.division = divided(spec, job.division)
         job.created = meta.creation_timestamp or ""
         job.annotations = meta.annotations
-        said = meta.annotations.get(keys.PREEMPTABLE, meta.labels.get(keys.PREEMPTABLE, ""))
+        said = meta.annotations.get(keys.PREEMPTABLE, meta.labels.get(keys.PREEMPTABLE))
         job.preemptable = said in _TRUE
+        job.shielded = said is not None and not job.preemptable
         self._see_status(job, _status_of(group))
         self.changed(job)
 

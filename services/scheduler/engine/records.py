@@ -143,6 +143,7 @@ class Job:
         "requested",
         "roles",
         "said",
+        "shielded",
         "tasks",
         "uid",
     )
@@ -150,8 +151,7 @@ class Job:
     def __init__(self, key: str, capacity: int) -> None:
         self.key = key
         self.namespace, _, self.name = key.partition("/")
-        self.uid = ""
-        self.queue = ""
+        self.uid = self.queue = ""
         self.priority = 0
         self.priority_class = ""
         self.min_available = 0
@@ -171,6 +171,8 @@ class Job:
         self.annotations: Mapping[str, str] = {}
         self.preemptable = False
         """Whether the PodGroup says that it may be evicted; ⚠ pods may unless they say no (T05)."""
+        self.shielded = False
+        """Whether the PodGroup says that it may not; saying nothing is no objection (A08)."""
         self.has_group = False
         self.lapsed = False
         """Whether it no longer reserves what it entered its queue with (`lapses`)."""

@@ -9,10 +9,13 @@ from services.scheduler.policy.actions import (
     allocate,
     backfill,
     enqueue,
+    gangpreempt,
+    gangreclaim,
     preempt,
     reclaim,
     shuffle,
 )
+from services.scheduler.policy.actions.gang_evictions import GangOptions
 from services.scheduler.policy.actions.topology_aware import Options
 from services.scheduler.policy.plugins.binpack import Binpack
 from services.scheduler.policy.plugins.capacity import Capacity
@@ -47,12 +50,16 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "preempt": preempt.execute,
     "reclaim": reclaim.execute,
     "shuffle": shuffle.execute,
+    "gangpreempt": gangpreempt.execute,
+    "gangreclaim": gangreclaim.execute,
 }
 
 ARGUMENTS: Final[Mapping[str, Callable[[Mapping[str, Any]], object]]] = {
     "enqueue": enqueue.inqueue_timeout_s,
     "preempt": Options.read,
     "reclaim": reclaim.spares,
+    "gangpreempt": GangOptions.read,
+    "gangreclaim": GangOptions.read,
 }
 """What reads the arguments of an action, to be tried when a configuration is loaded."""
 

@@ -19,6 +19,7 @@ from services.scheduler.engine.plan import Explanation
 from services.scheduler.engine.records import Job, Queue, Task
 from services.scheduler.engine.session import Session
 from services.scheduler.engine.subjobs import Division, Seat, SubJob
+from services.scheduler.policy.actions import subgroups
 from services.scheduler.policy.actions.turn import Turn, Worklist
 
 
@@ -71,7 +72,7 @@ class GroupedTurn:
         """Return whether the best solution was committed, None when there is none."""
         session, job = self._session, self._job
         work = self._worksheet()
-        required = self._required()
+        required = subgroups.required(session, job)
         before = {name: session.network.allocated(job, self._subs[name]) for name in work}
         for level in session.hooks.gradient_of_job(job, TOP):
             tries = [self._try(place, work, required, before) for place in level]
@@ -109,26 +110,6 @@ class GroupedTurn:
             if not task.gated:
                 work.setdefault(self._division.sub_of(self._job, task).id, deque()).append(task)
         return work
-
-    def _required(self) -> set[str]:
-        """Return the subgroups that complete the minima of their policies, first come first."""
-        minima = self._division.minima()
-        lacking = []
-        for sub in self._subs.values():
-            if self._missing(sub):
-                lacking.append(sub)
-            elif sub.policy in minima:
-                minima[sub.policy] -= 1
-        required = set()
-        for sub in sorted(lacking, key=self._session.hooks.sub_key):
-            if minima.get(sub.policy, 0) > 0:
-                minima[sub.policy] -= 1
-                required.add(sub.id)
-        return required
-
-    def _missing(self, sub: SubJob) -> int:
-        hooks = self._session.hooks
-        return hooks.sub_missing(sub) if self._division.policies else hooks.missing(self._job)
 
     def _try(
         self,
@@ -291,15 +272,11 @@ class _SubGoal:
 
     def missing(self) -> int:
         """Return what the subgroup lacks; the job, when that is its only one."""
-        hooks = self._session.hooks
-        return hooks.sub_missing(self._sub) if self._has_policies else hooks.missing(self._job)
+        return subgroups.missing(self._session, self._job, self._sub)
 
     def pipelined(self) -> bool:
         """Tell whether the subgroup may keep what it waits for."""
-        hooks = self._session.hooks
-        if self._has_policies:
-            return hooks.sub_pipelined(self._sub)
-        return hooks.pipelined(self._job)
+        return subgroups.pipelined(self._session, self._job, self._sub)
 
     def failed_roles(self) -> set[str]:
         """Return the roles of the subgroup's tasks that failed."""

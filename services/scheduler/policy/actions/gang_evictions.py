@@ -1,0 +1,344 @@
+"""What gangpreempt and gangreclaim share (A08, A09): room for a whole gang, in one place.
+
+A job's places to look at are HyperNodes, widest first; in each, bundles of victims go one after
+another until everything that the job waits for finds a node there. Nothing is evicted piecemeal:
+a place either takes the job or nobody has to leave it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple, Self
+
+from pumice.plugins import BoolArray, EvictionContext, EvictionKind, IntArray
+from services.scheduler.engine.dimensions import CPU_DIM, MEMORY_DIM
+from services.scheduler.engine.evicting import Evicted
+from services.scheduler.engine.network import TOP
+from services.scheduler.engine.plan import Nomination
+from services.scheduler.engine.records import NOWHERE, Job, Queue, Task
+from services.scheduler.engine.session import Session
+from services.scheduler.engine.subjobs import SubJob
+from services.scheduler.policy.actions import subgroups
+from services.scheduler.policy.actions.evictions import reprieve
+from services.scheduler.policy.actions.gang_seats import best_seat, still_seated
+from services.scheduler.policy.arguments import boolean, integer
+from services.scheduler.policy.bundles import Bundle, bundles, permitted, total
+from shared.model.status import TaskStatus
+
+_DOMAINS = 8
+
+Ranked = Callable[[list[Bundle], IntArray], list[Bundle]]
+"""Puts bundles in the order in which they go, given what is needed."""
+
+
+class GangOptions(NamedTuple):
+    """Arguments of both actions (K07)."""
+
+    domains: int
+    """How many HyperNodes are looked at for a job (`maxDomains`)."""
+    whole: bool
+    """Whether gangs may be ended (`allowWholeBundle`); else only their surplus goes."""
+    spare: bool
+    """Our own `spareVictims` (default false): nobody goes who is not needed, and nobody for a place
+    that predicates refuse."""
+
+    @classmethod
+    def read(cls, arguments: Mapping[str, Any]) -> Self:
+        """Return the options; a number of domains below 1 counts as the default."""
+        domains = integer(arguments, "maxDomains", _DOMAINS)
+        return cls(
+            domains=domains if domains > 0 else _DOMAINS,
+            whole=boolean(arguments, "allowWholeBundle", default=True),
+            spare=boolean(arguments, "spareVictims", default=False),
+        )
+
+
+class Work(NamedTuple):
+    """A subgroup, and its tasks that are to be placed, in order."""
+
+    sub: SubJob
+    tasks: list[Task]
+
+
+class Taken(NamedTuple):
+    """Where a task waits then."""
+
+    task: Task
+    column: int
+
+
+class Round(NamedTuple):
+    """What is the same for all jobs of one action."""
+
+    session: Session
+    kind: EvictionKind
+    reason: str
+    options: GangOptions
+    standing: "Standing"
+
+
+class Standing:
+    """Who could be told to go, job by job; looked up anew when the ledger changed."""
+
+    def __init__(self, session: Session, statuses: Sequence[TaskStatus]) -> None:
+        self._session = session
+        self._statuses = statuses
+        self._version = -1
+        self._known: list[tuple[Job, list[Task]]] = []
+
+    def jobs(self) -> list[tuple[Job, list[Task]]]:
+        """Return jobs that do not object, and their tasks that do not either."""
+        if self._version != self._session.ledger.version:
+            self._version = self._session.ledger.version
+            jobs = self._session.replica.jobs
+            found = (
+                (job, [t for s in self._statuses for t in job.by_status[s].values()])
+                for job in jobs.all()
+                if not job.shielded and jobs.takes_part(job)
+            )
+            self._known = [
+                (job, willing)
+                for job, tasks in found
+                if (willing := [task for task in tasks if task.preemptable])
+            ]
+        return self._known
+
+
+class GangEviction:
+    """One starving job that looks for a place."""
+
+    def __init__(
+        self,
+        round_: Round,
+        queue: Queue,
+        job: Job,
+        *,
+        from_: Callable[[Job], bool],
+        ranked: Ranked,
+    ) -> None:
+        """`from_` says which jobs it may take from, `ranked` in which order bundles go."""
+        self._round = round_
+        self._session = round_.session
+        self._queue = queue
+        self._job = job
+        self._from = from_
+        self._ranked = ranked
+        self.works = _worksheet(self._session, job)
+        self._was_ready = self._session.hooks.missing(job) == 0
+        self.pending = _asked_for(self.works, ready=self._was_ready)
+
+    def run(self) -> None:
+        """Take the first place that can be cleared for all of it."""
+        if self.pending:
+            any(self._in_domain(domain) for domain in self._domains())
+
+    def _domains(self) -> list[str]:
+        """Return the HyperNodes to look at; the whole cluster for a job without limits."""
+        levels = self._session.hooks.gradient_of_job(self._job, TOP, evict=True)
+        names = dict.fromkeys(name for level in levels for name in level)
+        if not names and not self._session.network.is_bound(self._job):
+            return [TOP]
+        return list(names)[: self._round.options.domains]
+
+    def _in_domain(self, domain: str) -> bool:
+        """Evict bundle by bundle until the job finds its place; else nobody."""
+        session, options = self._session, self._round.options
+        columns = session.network.layout.columns(domain)
+        need = total(self.pending)
+        waiting = self._bundles(columns, need)
+        room = self._room(columns)
+        position = session.journal.position
+        with session.trial() as keep:
+            evicted: list[Evicted] = []
+            for bundle in waiting:
+                room += bundle.freed
+                evicted += [session.evict(t, reason=self._round.reason) for t in bundle.tasks]
+                if not _covers(room, need):
+                    continue
+                places: dict[str, str] = {}
+                taken = self._place_all(domain, places)
+                if taken:
+                    if options.spare:
+                        evicted = reprieve(session, evicted, partial(self._holds, taken))
+                    self._settle(evicted, taken, places, position)
+                    keep()
+                    return True
+        return False
+
+    # --- whom ----------------------------------------------------------------------------------
+
+    def _bundles(self, columns: IntArray, need: IntArray) -> list[Bundle]:
+        """Return the bundles of victims below a HyperNode, who goes first in front (SS06)."""
+        session = self._session
+        below = set(columns.tolist())
+        column = session.replica.nodes.column
+        found = [
+            bundle
+            for job, tasks in self._round.standing.jobs()
+            if job is not self._job and self._from(job)
+            for bundle in bundles(job, [t for t in tasks if column(t.node) in below])
+        ]
+        if not found:
+            return []
+        ordered = self._ranked(found, need)
+        asked = [task for bundle in ordered for task in bundle.tasks]
+        context = EvictionContext(self._round.kind, self._job)
+        allowed = {task.uid for task in session.hooks.gang_victims(context, asked)}
+        whole = self._round.options.whole
+        return [bundle for bundle in permitted(ordered, allowed) if whole or not bundle.whole]
+
+    def _room(self, columns: IntArray) -> IntArray:
+        """Return what is free below a HyperNode or on its way to be; promises are not deducted."""
+        ledger = self._session.ledger
+        room: IntArray = ledger.allocatable[:, columns].sum(axis=1)
+        room -= ledger.used[:, columns].sum(axis=1)
+        room += ledger.releasing[:, columns].sum(axis=1)
+        return room
+
+    # --- where ---------------------------------------------------------------------------------
+
+    def _place_all(self, domain: str, places: dict[str, str]) -> list[Taken]:
+        """Return where each task would wait, nothing when the job would not be pipelined.
+
+        Subgroup by subgroup, until that is enough; the session is as before afterwards.
+        """
+        session, job = self._session, self._job
+        taken: list[Taken] = []
+        with session.trial():
+            for work in self.works:
+                found = self._place_sub(work, domain)
+                if found is None:
+                    return []
+                places[work.sub.id], part = found
+                taken += part
+                enough = session.hooks.pipelined(job)
+                if enough or self._was_ready:
+                    break
+            return taken if session.hooks.pipelined(job) else []
+
+    def _place_sub(self, work: Work, domain: str) -> tuple[str, list[Taken]] | None:
+        """Put a subgroup into the first HyperNode below a domain that takes all its tasks."""
+        session = self._session
+        names = [domain]
+        if session.network.is_bound(self._job):
+            levels = session.hooks.gradient_of_sub(work.sub, domain, evict=True)
+            names = [name for level in levels for name in level]
+        for name in names:
+            with session.trial() as keep:
+                taken = self._seat(work, session.network.mask(name))
+                if taken is not None:
+                    keep()
+                    return name, taken
+        return None
+
+    def _seat(self, work: Work, within: BoolArray) -> list[Taken] | None:
+        session, job = self._session, self._job
+        taken = []
+        for task in work.tasks:
+            if not session.hooks.allowed(self._queue, task.shape, 1):
+                return None
+            sub = work.sub if job.division is not None else None
+            strictly = self._round.options.spare
+            column = best_seat(session, job, sub, task.shape, within, strictly=strictly)
+            if column == NOWHERE:
+                return None
+            session.place(job, [task], [column], waiting=True)
+            taken.append(Taken(task, column))
+        lacks = subgroups.missing(session, job, work.sub)
+        return None if lacks and not subgroups.pipelined(session, job, work.sub) else taken
+
+    def _holds(self, taken: Sequence[Taken]) -> bool:
+        """Tell whether every task finds its place still, one after another."""
+        session = self._session
+        with session.trial():
+            for task, column in taken:
+                if not session.hooks.allowed(self._queue, task.shape, 1):
+                    return False
+                if not still_seated(session, task.shape, column):
+                    return False
+                session.place(self._job, [task], [column], waiting=True)
+        return True
+
+    # --- for good ------------------------------------------------------------------------------
+
+    def _settle(
+        self,
+        evicted: Sequence[Evicted],
+        taken: Sequence[Taken],
+        places: Mapping[str, str],
+        position: int,
+    ) -> None:
+        """Let the tasks wait there, commit the evictions and pin the subgroups to their places.
+
+        ⚠ Every task is nominated when anybody was evicted, not only those on cleared nodes (SS11).
+        """
+        session = self._session
+        _assign(evicted, taken, session)
+        for task, column in taken:
+            session.place(self._job, [task], [column], waiting=True)
+        known = len(session.nominations)
+        session.commit_evictions(position)
+        if evicted:
+            told = {nomination.uid for nomination in session.nominations[known:]}
+            session.nominations += [
+                Nomination(pod=task.key, uid=task.uid, node=task.node)
+                for task, _ in taken
+                if task.uid not in told
+            ]
+        session.network.nominated.update(places)
+
+
+def _worksheet(session: Session, job: Job) -> list[Work]:
+    """Return the subgroups with tasks that ask for resources, required ones first (A02)."""
+    wanting = [
+        task
+        for task in sorted(job.by_status[TaskStatus.PENDING].values(), key=session.hooks.task_key)
+        if not task.gated and not task.shape.best_effort
+    ]
+    if job.division is None:
+        alone = SubJob(job.key, job.key, min_available=job.min_available, topology=None)
+        return [Work(alone, wanting)] if wanting else []
+    work: dict[str, Work] = {}
+    for task in wanting:
+        sub = job.division.sub_of(job, task)
+        work.setdefault(sub.id, Work(sub, [])).tasks.append(task)
+    first = subgroups.required(session, job)
+    return sorted(
+        work.values(), key=lambda one: (one.sub.id not in first, session.hooks.sub_key(one.sub))
+    )
+
+
+def _asked_for(works: Sequence[Work], *, ready: bool) -> list[Task]:
+    """Return what room is looked for: one subgroup's tasks for a job that runs, else all."""
+    return [task for work in (works[:1] if ready else works) for task in work.tasks]
+
+
+def _covers(room: IntArray, need: IntArray) -> bool:
+    """Tell whether room suffices in sum; ⚠ CPU and memory count even when not asked for (T07)."""
+    asked = need > 0
+    asked[[CPU_DIM, MEMORY_DIM]] = True
+    return bool((room[asked] >= need[asked]).all())
+
+
+def _assign(evicted: Iterable[Evicted], taken: Sequence[Taken], session: Session) -> None:
+    """Name for each victim a task that it makes room for, on its node where there is one."""
+    by_node: dict[int, list[Task]] = {}
+    for task, column in taken:
+        by_node.setdefault(column, []).append(task)
+    anywhere = [task for task, _ in taken]
+    turns: dict[int, int] = {}
+    for change in evicted:
+        column = session.replica.nodes.column(change.task.node)
+        takers = by_node.get(column, anywhere)
+        turn = turns[column] = turns.get(column, -1) + 1
+        change.taker = takers[turn % len(takers)]
+
+
+def ranks(keys: Mapping[str, Any], *, reverse: bool = False) -> dict[str, int]:
+    """Return name → rank by its key."""
+    ordered = sorted(keys, key=keys.__getitem__, reverse=reverse)
+    return {name: rank for rank, name in enumerate(ordered)}
+
+
+def by_worth(bundle: Bundle, need: IntArray) -> tuple[float, str, str, int]:
+    """Return the last criteria of an order of bundles: most room for the loss first, then names."""
+    return -bundle.worth(need), bundle.job.key, bundle.tasks[0].uid, len(bundle.tasks)

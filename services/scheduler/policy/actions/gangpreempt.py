@@ -1,0 +1,56 @@
+"""gangpreempt (A08): starving gangs take from less important jobs of their queue, all or nothing.
+
+Surplus goes before whole gangs, and what belongs to the least important job goes first.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pumice.plugins import EvictionKind, IntArray
+from services.scheduler.engine.records import Job
+from services.scheduler.engine.session import Session
+from services.scheduler.policy.actions.evictions import Orders, starving_jobs
+from services.scheduler.policy.actions.gang_evictions import (
+    GangEviction,
+    GangOptions,
+    Round,
+    Standing,
+    by_worth,
+    ranks,
+)
+from services.scheduler.policy.bundles import Bundle
+from shared.model.status import TaskStatus
+
+
+def execute(session: Session, arguments: Mapping[str, Any]) -> None:
+    """Evict for starving jobs, best queue and job first.
+
+    ⚠ Jobs of equal priority never take from each other, whatever plugins say.
+    """
+    round_ = Round(
+        session,
+        EvictionKind.GANG_PREEMPT,
+        "gangpreempt",
+        GangOptions.read(arguments),
+        Standing(session, (TaskStatus.BOUND, TaskStatus.RUNNING)),
+    )
+    orders = Orders(session)
+    by_queue: dict[str, list[Job]] = {}
+    for job in starving_jobs(session):
+        by_queue.setdefault(job.queue, []).append(job)
+    queues = orders.queues(q for name in by_queue if (q := session.queue(name)) is not None)
+    while queues:
+        queue = queues.pop()
+        jobs = orders.jobs(by_queue[queue.name])
+        while jobs:
+            job = jobs.pop()
+
+            def below(other: Job, job: Job = job) -> bool:
+                return other.queue == job.queue and other.priority < job.priority
+
+            def ranked(found: list[Bundle], need: IntArray) -> list[Bundle]:
+                keys = {bundle.job.key: session.hooks.job_key(bundle.job) for bundle in found}
+                places = ranks(keys, reverse=True)
+                return sorted(found, key=lambda b: (b.whole, places[b.job.key], *by_worth(b, need)))
+
+            GangEviction(round_, queue, job, from_=below, ranked=ranked).run()

@@ -1,0 +1,70 @@
+"""gangreclaim (A09): starving gangs of queues with less than they deserve take from other queues.
+
+Surplus goes before whole gangs; then VictimQueueOrder says whose turn it is, and within a queue
+what frees most for what is lost.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pumice.plugins import EvictionKind, IntArray
+from services.scheduler.engine.records import Job, Queue
+from services.scheduler.engine.session import Session
+from services.scheduler.policy.actions.evictions import Orders, starving_jobs
+from services.scheduler.policy.actions.gang_evictions import (
+    GangEviction,
+    GangOptions,
+    Round,
+    Standing,
+    by_worth,
+    ranks,
+)
+from services.scheduler.policy.bundles import Bundle
+from shared.model.status import TaskStatus
+
+
+def execute(session: Session, arguments: Mapping[str, Any]) -> None:
+    """Evict from other queues for starving jobs, best queue and job first."""
+    round_ = Round(
+        session,
+        EvictionKind.GANG_RECLAIM,
+        "gangreclaim",
+        GangOptions.read(arguments),
+        Standing(session, (TaskStatus.RUNNING,)),
+    )
+    orders = Orders(session)
+    by_queue: dict[str, list[Job]] = {}
+    for job in starving_jobs(session):
+        by_queue.setdefault(job.queue, []).append(job)
+    queues = orders.queues(q for name in by_queue if (q := session.queue(name)) is not None)
+    while queues:
+        queue = queues.pop()
+        if session.hooks.is_overused(queue):
+            continue
+        jobs = orders.jobs(by_queue[queue.name])
+        while jobs:
+            _reclaim(round_, queue, jobs.pop())
+
+
+def _reclaim(round_: Round, queue: Queue, job: Job) -> None:
+    session = round_.session
+
+    def elsewhere(other: Job) -> bool:
+        owner = session.queue(other.queue)
+        return owner is not None and owner is not queue and owner.reclaimable
+
+    def ranked(found: list[Bundle], need: IntArray) -> list[Bundle]:
+        places = _queue_ranks(session, {bundle.job.queue for bundle in found}, queue)
+        return sorted(found, key=lambda b: (b.whole, places[b.job.queue], *by_worth(b, need)))
+
+    eviction = GangEviction(round_, queue, job, from_=elsewhere, ranked=ranked)
+    if eviction.pending and session.hooks.may_preempt(queue, eviction.pending):
+        eviction.run()
+
+
+def _queue_ranks(session: Session, names: set[str], home: Queue) -> dict[str, int]:
+    """Return who gives first: by VictimQueueOrder, then against the order of queues."""
+    queues = [queue for name in sorted(names) if (queue := session.queue(name)) is not None]
+    last = ranks({queue.name: session.hooks.queue_key(queue) for queue in queues}, reverse=True)
+    orders = session.hooks.victim_queue_order.all()
+    return ranks({q.name: (*[fn(q, home) for fn in orders], last[q.name]) for q in queues})

@@ -1,0 +1,36 @@
+"""Which subgroups of a job come first: those that complete the minima of their policies (A02)."""
+
+from services.scheduler.engine.records import Job
+from services.scheduler.engine.session import Session
+from services.scheduler.engine.subjobs import SubJob
+
+
+def missing(session: Session, job: Job, sub: SubJob) -> int:
+    """Return what a subgroup lacks; the job, when that is its only one."""
+    has_policies = job.division is not None and bool(job.division.policies)
+    return session.hooks.sub_missing(sub) if has_policies else session.hooks.missing(job)
+
+
+def pipelined(session: Session, job: Job, sub: SubJob) -> bool:
+    """Tell whether a subgroup may keep what it waits for; the job, when that is its only one."""
+    has_policies = job.division is not None and bool(job.division.policies)
+    return session.hooks.sub_pipelined(sub) if has_policies else session.hooks.pipelined(job)
+
+
+def required(session: Session, job: Job) -> set[str]:
+    """Return the subgroups that complete the minima of their policies, first come first."""
+    if job.division is None:
+        return set()
+    minima = job.division.minima()
+    lacking = []
+    for sub in job.division.subs(job).values():
+        if missing(session, job, sub):
+            lacking.append(sub)
+        elif sub.policy in minima:
+            minima[sub.policy] -= 1
+    wanted = set()
+    for sub in sorted(lacking, key=session.hooks.sub_key):
+        if minima.get(sub.policy, 0) > 0:
+            minima[sub.policy] -= 1
+            wanted.add(sub.id)
+    return wanted

@@ -1,0 +1,132 @@
+"""Bundles of victims for whole gangs (A08): what a job can spare, and what would end it.
+
+Arithmetic over the records, without a session: which of a job's tasks can go while its gang stays
+whole, and what a bundle is worth to somebody who needs room. The actions gangpreempt and
+gangreclaim choose among bundles, never among single tasks.
+"""
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
+
+from pumice.plugins import IntArray
+from services.scheduler.engine.records import Job, Task
+from services.scheduler.engine.subjobs import SubJob
+from shared.model.status import READY
+
+
+class Bundle(NamedTuple):
+    """Tasks of one job that go together."""
+
+    whole: bool
+    """Whether the job's gang ends with them; else they are surplus, and nothing else is lost."""
+    job: Job
+    tasks: Sequence[Task]
+    """Least important first, those of equal importance by uid."""
+
+    @property
+    def freed(self) -> IntArray:
+        """What its tasks hold."""
+        return total(self.tasks)
+
+    def worth(self, need: IntArray) -> float:
+        """Return what is gained for what is lost, both measured by the need; infinite for surplus.
+
+        What is gained beyond the need does not count; what is lost are all of the job's tasks.
+        """
+        named = need > 0
+        if not self.whole:
+            return math.inf
+        lost = float((total(self.job.tasks.values())[named] / need[named]).sum())
+        gained = float((self.freed[named] / need[named]).clip(max=1.0).sum())
+        return gained / lost if lost else math.inf
+
+
+def total(tasks: Iterable[Task]) -> IntArray:
+    """Return what tasks ask for in all; at least one of them."""
+    first, *others = (task.shape.request for task in tasks)
+    result: IntArray = first.copy()
+    for request in others:
+        result += request
+    return result
+
+
+def bundles(job: Job, tasks: Collection[Task]) -> list[Bundle]:
+    """Return the surplus among some of a job's running tasks, and the rest of them.
+
+    A job that has not got its minimum anyway loses nothing more: all of its tasks are surplus.
+    """
+    if not tasks:
+        return []
+    ordered = sorted(tasks, key=lambda task: (task.priority, task.uid))
+    slack = _Slack(job)
+    if slack.tasks < 0:
+        return [Bundle(whole=False, job=job, tasks=ordered)]
+    spared: list[Task] = []
+    rest: list[Task] = []
+    for task in ordered:
+        (spared if slack.spend(task) else rest).append(task)
+    found = (Bundle(whole=False, job=job, tasks=spared), Bundle(whole=True, job=job, tasks=rest))
+    return [bundle for bundle in found if bundle.tasks]
+
+
+def permitted(found: Iterable[Bundle], uids: Collection[str]) -> list[Bundle]:
+    """Return what is left of bundles when only some tasks may go: a gang ends as a whole or not."""
+    left = []
+    for bundle in found:
+        tasks = [task for task in bundle.tasks if task.uid in uids]
+        if tasks and (not bundle.whole or len(tasks) == len(bundle.tasks)):
+            left.append(bundle._replace(tasks=tasks))
+    return left
+
+
+class _Slack:
+    """What a job has above its minima: in all, per role, and of whole subgroups per policy."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self.tasks = job.ready_count - job.min_available
+        self._roles: dict[str, int] = {}
+        if job.role_minima_count:
+            self._roles = {
+                role: job.role_count(role, *READY) + job.role_best_effort(role) - minimum
+                for role, minimum in job.min_task_member.items()
+            }
+        self._policies: dict[str, int] = {}
+        self._broken: set[str] = set()
+        self._has_subgroups = job.division is not None and bool(job.division.policies)
+        if self._has_subgroups:
+            self._count_subgroups()
+
+    def _count_subgroups(self) -> None:
+        division = self._job.division
+        assert division is not None, f"{self._job.key} has no subgroups"
+        for policy, minimum in division.minima().items():
+            self._policies[policy] = -minimum
+        for sub in division.subs(self._job).values():
+            if sub.missing:
+                self._broken.add(sub.id)
+            else:
+                self._policies[sub.policy] = self._policies.get(sub.policy, 0) + 1
+
+    def _sub(self, task: Task) -> SubJob | None:
+        if not self._has_subgroups or self._job.division is None:
+            return None
+        return self._job.division.sub_of(self._job, task)
+
+    def spend(self, task: Task) -> bool:
+        """Take a task out if no minimum suffers; a subgroup that lost one may lose them all."""
+        sub = self._sub(task)
+        breaks = sub is not None and sub.id not in self._broken
+        policy = sub.policy if sub is not None else ""
+        if self.tasks <= 0 or self._roles.get(task.role, 1) <= 0:
+            return False
+        if breaks and self._policies.get(policy, 0) <= 0:
+            return False
+        self.tasks -= 1
+        if task.role in self._roles:
+            self._roles[task.role] -= 1
+        if sub is not None and breaks:
+            self._broken.add(sub.id)
+            self._policies[policy] -= 1
+        return True
