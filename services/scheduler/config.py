@@ -13,6 +13,8 @@ from typing import Any, Final
 import yaml
 from msgspec import Struct, field
 
+from services.scheduler.engine.victims import duration_s
+
 FLAG_DEFAULTS: Final[Mapping[str, bool]] = {
     "enableJobOrder": True,
     "enableHierarchy": False,
@@ -82,7 +84,14 @@ class MetricsOption(Struct, frozen=True, kw_only=True):
     """Where node usage comes from (K03)."""
 
     type: str = ""
-    options: Mapping[str, str] = field(default_factory=dict)
+    """`prometheus`, `prometheus_adaptor` or `elasticsearch`; empty: nobody is asked."""
+    address: str = ""
+    interval_s: float = 30.0
+    insecure: bool = False
+    """Whether any certificate of the source is taken."""
+    index: str = "metricbeat-*"
+    username: str = ""
+    password: str = ""
 
 
 class SchedulerConfig(Struct, frozen=True, kw_only=True):
@@ -218,8 +227,29 @@ def _metrics(value: object) -> MetricsOption:
         raise BadConfig(
             f"metrics.type: {kind!r} is not prometheus, prometheus_adaptor or elasticsearch"
         )
-    options = {key: str(text) for key, text in given.items() if key != "type"}
-    return MetricsOption(type=kind, options=options)
+    texts = {key: "" if text is None else str(text) for key, text in given.items()}
+    address = texts.get("address", "")
+    if kind and not address.startswith(("http://", "https://")):
+        raise BadConfig(f"metrics.address: {address!r} is no http:// or https:// address")
+    insecure = texts.get("tls.insecureSkipVerify", "false").lower()
+    if insecure not in {"true", "false"}:
+        raise BadConfig(f"metrics.tls.insecureSkipVerify: {insecure!r} is neither true nor false")
+    return MetricsOption(
+        type=kind,
+        address=address.rstrip("/"),
+        interval_s=_interval_s(texts.get("interval", "30s")),
+        insecure=insecure == "true",
+        index=texts.get("elasticsearch.index") or "metricbeat-*",
+        username=texts.get("elasticsearch.username", ""),
+        password=texts.get("elasticsearch.password", ""),
+    )
+
+
+def _interval_s(text: str) -> float:
+    interval_s = duration_s(text)
+    if interval_s is None or interval_s <= 0:
+        raise BadConfig(f"metrics.interval: {text!r} is no duration above 0 such as 30s")
+    return interval_s
 
 
 def _mapping(value: object, path: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ loop calls them in a thread (ADR 6). Nothing else touches the replica, which the
 lock.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -16,6 +16,7 @@ from services.scheduler.decide import decide
 from services.scheduler.engine.lapses import Lapses
 from services.scheduler.engine.plan import Plan
 from services.scheduler.engine.replica import BadFact, Replica
+from services.scheduler.engine.usage import Usage
 from services.scheduler.pacing import Pacing
 from services.scheduler.policy.actions.enqueue import inqueue_timeout_s
 from services.scheduler.policy.catalog import PLUGINS, Plugins
@@ -52,8 +53,10 @@ class Worker:
         gang_message: int,
         settle_s: float,
         plugins: Plugins = PLUGINS,
+        measured: Callable[[], Mapping[str, Usage] | None] = lambda: None,
     ) -> None:
         self._plugins = plugins
+        self._measured = measured
         self._names: Final = tuple(scheduler_names)
         self._seed = seed
         self._gang_message = gang_message
@@ -80,7 +83,12 @@ class Worker:
         self._replica = Replica(self._names)
 
     def fold(self, facts: Sequence[m.Fact]) -> list[Trouble]:
-        """Fold facts in, in order; return those that cannot be scheduled by."""
+        """Fold facts in, in order; return those that cannot be scheduled by.
+
+        What a source has measured of nodes since the last time comes in as well.
+        """
+        if (samples := self._measured()) is not None:
+            self._replica.usage.replace(samples)
         troubles = []
         for fact in facts:
             try:

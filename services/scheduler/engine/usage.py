@@ -4,6 +4,7 @@ The scheduler's shell puts samples in as they come; a session reads them. Nothin
 plan's inputs from the API server: without samples every rule that reads them abstains.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +34,14 @@ class UsageTable:
     def remove(self, node: str) -> None:
         """Forget a node."""
         self._by_node.pop(node, None)
+
+    def replace(self, samples: Mapping[str, Usage]) -> None:
+        """Take over what a source says of all nodes; it knows no others."""
+        self._by_node = dict(samples)
+
+    def samples(self) -> dict[str, Usage]:
+        """Return all samples by node; a copy."""
+        return dict(self._by_node)
 
     def table(self, names: list[str]) -> FloatArray:
         """Return CPU and memory percent and sample times: three rows, a column per name.

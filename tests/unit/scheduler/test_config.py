@@ -70,6 +70,15 @@ def test_an_unknown_plugin_is_skipped_with_a_warning():
         ("a: [", "is no YAML"),
         ("[]", "must be a mapping, is list"),
         (PLAIN + "metrics: {type: influx}", "metrics.type: 'influx' is not prometheus"),
+        (PLAIN + "metrics: {type: prometheus}", "metrics.address: '' is no http:// or https://"),
+        (
+            PLAIN + "metrics: {type: prometheus, address: 'http://p', interval: soon}",
+            "metrics.interval: 'soon' is no duration above 0 such as 30s",
+        ),
+        (
+            PLAIN + "metrics: {type: prometheus, address: 'http://p', tls.insecureSkipVerify: 1}",
+            "metrics.tls.insecureSkipVerify: '1' is neither true nor false",
+        ),
         (PLAIN + "configurations: [{name: nope}]", r"configurations\[0\].name"),
         (
             PLAIN + "  - name: binpack\n    arguments: {binpack.cpu: lots}",

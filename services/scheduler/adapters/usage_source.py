@@ -1,0 +1,130 @@
+"""Polls the configured source of node usage and lays out what it says for the worker (K03, CA13).
+
+The block `metrics` of the configuration file says whom to ask; it counts from the next poll on
+when the file changes. A source that fails is told once per reason and counted; its last samples
+stay, with their times, until they are too old for the plugins that read them.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import aiohttp
+
+from services.scheduler.adapters.usage_apis import BadReply, Request, UsageApi, api_of
+from services.scheduler.config import MetricsOption
+from services.scheduler.engine.usage import Usage
+from shared.runtime.clock import Clock
+from shared.runtime.logs import Logger
+from shared.runtime.metrics import Metrics
+
+_ANSWER_S: Final = 10.0
+_IDLE_S: Final = 1.0
+"""How often to look whether a source was configured, or another one."""
+
+
+class UsageBoard:
+    """Where the latest samples lie; written by the loop, read by the worker's thread."""
+
+    def __init__(self) -> None:
+        self._samples: Mapping[str, Usage] | None = None
+
+    def put(self, samples: Mapping[str, Usage]) -> None:
+        """Replace all samples at once."""
+        self._samples = samples
+
+    def latest(self) -> Mapping[str, Usage] | None:
+        """Return the samples, None while there were none; never changed once they lie here."""
+        return self._samples
+
+
+class UsageSource:
+    """A part of the service that asks the source, interval by interval."""
+
+    name: Final = "usage-source"
+
+    def __init__(
+        self,
+        option: Callable[[], MetricsOption],
+        board: UsageBoard,
+        *,
+        clock: Clock,
+        metrics: Metrics,
+        log: Logger,
+    ) -> None:
+        self._option = option
+        self._board = board
+        self._clock = clock
+        self._log = log
+        self._reason = ""
+        self._nodes = metrics.gauge(
+            "pumice_scheduler_usage_nodes", "Nodes whose usage the source told last"
+        )
+        self._told = metrics.gauge(
+            "pumice_scheduler_usage_timestamp_seconds", "When the usage source last answered"
+        )
+        self._failures = metrics.counter(
+            "pumice_scheduler_usage_failures", "Polls of the usage source that failed"
+        )
+
+    async def run(self) -> None:
+        """Poll for ever."""
+        while True:
+            option = self._option()
+            api = api_of(option)
+            if api is not None:
+                await self._poll(option, api)
+            elif self._board.latest():
+                self._board.put({})
+            await self._rest(option)
+
+    async def _rest(self, option: MetricsOption) -> None:
+        """Wait for the interval, or until the configuration names another source."""
+        end = self._clock.monotonic() + (option.interval_s if option.type else _IDLE_S)
+        while self._option() == option and (left := end - self._clock.monotonic()) > 0:
+            await self._clock.sleep(min(left, _IDLE_S))
+
+    async def _poll(self, option: MetricsOption, api: UsageApi) -> None:
+        now = self._clock.now()
+        try:
+            samples = api.samples(await self._ask(option, api), now)
+        except (aiohttp.ClientError, TimeoutError, BadReply) as error:
+            self._failed(option, f"{type(error).__name__}: {error}".rstrip(": "))
+            return
+        if self._reason:
+            self._log.info("usage_source_recovered", source=option.type, address=option.address)
+        self._reason = ""
+        self._board.put(samples)
+        self._nodes.set(len(samples))
+        self._told.set(now)
+
+    def _failed(self, option: MetricsOption, reason: str) -> None:
+        self._failures.inc()
+        if reason != self._reason:
+            self._log.warning(
+                "usage_source_failed", source=option.type, address=option.address, reason=reason
+            )
+        self._reason = reason
+
+    async def _ask(self, option: MetricsOption, api: UsageApi) -> list[bytes]:
+        headers = {}
+        if option.username:
+            headers["Authorization"] = aiohttp.encode_basic_auth(option.username, option.password)
+        timeout = aiohttp.ClientTimeout(total=_ANSWER_S)
+        connector = aiohttp.TCPConnector(ssl=not option.insecure)
+        async with aiohttp.ClientSession(
+            timeout=timeout, headers=headers, connector=connector, trust_env=False
+        ) as session:
+            return [
+                await self._reply(session, option.address, request) for request in api.requests()
+            ]
+
+    @staticmethod
+    async def _reply(session: aiohttp.ClientSession, address: str, request: Request) -> bytes:
+        async with session.request(
+            request.method, address + request.path, params=request.params, json=request.body
+        ) as response:
+            body = await response.read()
+            if response.status != 200:  # noqa: PLR2004 - HTTP's OK
+                text = body[:200].decode(errors="replace")
+                raise BadReply(f"HTTP {response.status}: {' '.join(text.split())}")
+            return body
