@@ -60,5 +60,8 @@ def rows(scheduler_names: Collection[str]) -> tuple[Row, ...]:
         Row(kind=kinds.STORAGECLASS),
         Row(kind=kinds.CSINODE),
         Row(kind=kinds.HYPERNODE),
+        Row(kind=kinds.CRONJOB),
+        Row(kind=kinds.JOBFLOW),
+        Row(kind=kinds.JOBTEMPLATE),
         *(Row(kind=kind, keep=makes_ours) for kind in kinds.WORKLOADS),
     )

@@ -1,14 +1,19 @@
 """Puts the controller together: the one place where its parts are made and wired."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 from services.controller.adapters.announcer import ControllerEvents
 from services.controller.adapters.bare import BarePods
 from services.controller.adapters.collector import Collector
+from services.controller.adapters.cronjobs import CronJobs
 from services.controller.adapters.feed import Feed
+from services.controller.adapters.flows import JobFlows, JobTemplates
 from services.controller.adapters.jobs import JobWorker
+from services.controller.adapters.keeper import Keeper
+from services.controller.adapters.network import NetworkKeeper
+from services.controller.adapters.objects import Objects
 from services.controller.adapters.ownership import PARTITIONS, Ownership
 from services.controller.adapters.queues import QueueKeeper
 from services.controller.adapters.recorder import Recorder
@@ -16,8 +21,20 @@ from services.controller.adapters.replica import KINDS, Replica, Touched
 from services.controller.adapters.shares import Shares
 from services.controller.adapters.writer import Writer
 from services.controller.metrics import ControllerMetrics
-from services.controller.selection import GARBAGE, JOB, POD_GROUP, QUEUE, selected
+from services.controller.selection import (
+    CRON_JOB,
+    GARBAGE,
+    HYPERNODE,
+    JOB,
+    JOB_FLOW,
+    JOB_TEMPLATE,
+    POD_GROUP,
+    QUEUE,
+    selected,
+)
 from services.controller.settings import ControllerSettings
+from shared.api import kinds
+from shared.api.kinds import Kind
 from shared.bus.announcer import Announcer
 from shared.bus.declarer import StreamDeclarer
 from shared.bus.lease import Lease
@@ -37,6 +54,7 @@ from shared.runtime.supervise import Part
 
 SERVICE: Final = "controller"
 _EVENT_CONNECTIONS: Final = 8
+_FLOW_WORKERS: Final = 2
 
 
 async def build(settings: ControllerSettings, context: Context) -> Sequence[Part]:
@@ -127,6 +145,10 @@ class _Wiring:
             POD_GROUP: self._make_bare,
             QUEUE: self._make_queues,
             GARBAGE: self._make_collector,
+            CRON_JOB: self._make_cron,
+            JOB_FLOW: self._make_flows,
+            JOB_TEMPLATE: self._make_templates,
+            HYPERNODE: self._make_network,
         }
         self._controllers = [make() for name, make in makers.items() if name in chosen]
         if absent := sorted(chosen - makers.keys()):
@@ -276,6 +298,65 @@ class _Wiring:
             metrics=self._metrics,
             log=context.log,
         )
+
+    def _make_cron(self) -> Keeper:
+        context = self._context
+        keeper = self._keeper(
+            kinds.CRONJOB, self._replica.holdings.crons, self._settings.worker_threads_for_cronjob
+        )
+        CronJobs(
+            keeper,
+            self._objects(),
+            self._replica,
+            recorder=self._recorder,
+            clock=context.clock,
+            faults=context.faults,
+            log=context.log,
+        )
+        return keeper
+
+    def _make_flows(self) -> JobFlows:
+        return JobFlows(
+            self._keeper(kinds.JOBFLOW, self._replica.holdings.flows, _FLOW_WORKERS),
+            self._objects(),
+            self._replica,
+            recorder=self._recorder,
+            metrics=self._metrics,
+            log=self._context.log,
+        )
+
+    def _make_templates(self) -> Keeper:
+        keeper = self._keeper(kinds.JOBTEMPLATE, self._replica.holdings.templates, _FLOW_WORKERS)
+        JobTemplates(keeper, self._objects(), self._replica)
+        return keeper
+
+    def _make_network(self) -> NetworkKeeper:
+        context = self._context
+        return NetworkKeeper(
+            self._kube,
+            self._objects(),
+            self._replica,
+            config_map=self._settings.topology_config_map,
+            ownership=self._ownership,
+            is_synced=self._is_synced,
+            recorder=self._recorder,
+            clock=context.clock,
+            log=context.log,
+        )
+
+    def _keeper(self, kind: Kind, held: Iterable[str], workers: int) -> Keeper:
+        return Keeper(
+            kind,
+            keys=held,
+            ownership=self._ownership,
+            mailbox=self._mailbox(kind.token),
+            is_synced=self._is_synced,
+            workers=workers,
+            log=self._context.log,
+        )
+
+    def _objects(self) -> Objects:
+        return Objects(self._kube, self._replica, touch=self._touch, metrics=self._metrics)
 
     def _shares(self, members: Members) -> Shares:
         context = self._context

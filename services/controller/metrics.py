@@ -28,6 +28,16 @@ class ControllerMetrics:
             "Jobs that entered phase Failed",
             ("job_name", "queue_name"),
         )
+        self.flows_succeeded = metrics.counter(
+            "volcano_jobflow_succeed_phase_count",
+            "JobFlows that entered phase Succeed (F04)",
+            ("jobflow_namespace",),
+        )
+        self.flows_failed = metrics.counter(
+            "volcano_jobflow_failed_phase_count",
+            "JobFlows that entered phase Failed (F04)",
+            ("jobflow_namespace",),
+        )
         self.to_first_pods = metrics.histogram(
             "volcano_controller_job_to_pod_creation_latency_milliseconds",
             "From a job's creation to the moment its first pods are made",

@@ -9,13 +9,15 @@ JOB: Final = "job-controller"
 QUEUE: Final = "queue-controller"
 POD_GROUP: Final = "pg-controller"
 GARBAGE: Final = "gc-controller"
+CRON_JOB: Final = "cronjob-controller"
+JOB_FLOW: Final = "jobflow-controller"
+JOB_TEMPLATE: Final = "jobtemplate-controller"
+HYPERNODE: Final = "hyperNode-controller"
 
-BUILT: Final = (JOB, QUEUE, POD_GROUP, GARBAGE)
+BUILT: Final = (
+    JOB, QUEUE, POD_GROUP, GARBAGE, CRON_JOB, JOB_FLOW, JOB_TEMPLATE, HYPERNODE,
+)  # fmt: skip
 ABSENT: Final = (
-    "jobflow-controller",
-    "jobtemplate-controller",
-    "cronjob-controller",
-    "hyperNode-controller",
     "sharding-controller",
     "colocation-config-controller",
 )

@@ -54,4 +54,10 @@ class ControllerSettings(InheritedSettings, frozen=True, kw_only=True):
         int, Meta(description="jobs that may wait for a look before readers wait", ge=1)
     ] = 200_000
     worker_threads_for_queue: Annotated[int, inert("one worker keeps all queues")] = 5
-    worker_threads_for_cronjob: Annotated[int, inert("there are no CronJobs yet")] = 3
+    worker_threads_for_cronjob: Annotated[
+        int, Meta(description="CronJobs looked at at once", ge=1)
+    ] = 3
+    topology_config_map: Annotated[
+        str,
+        Meta(description="ConfigMap (namespace/name) that says how HyperNodes are discovered"),
+    ] = "volcano-system/volcano-controller-configmap"

@@ -24,6 +24,7 @@ POINTS: Final[Mapping[str, str]] = {
     "controller.after-status": "between a job's new phase and its effects",
     "controller.mid-create": "between two pods of a job",
     "controller.after-queue-change": "between two changes of an order to a queue",
+    "controller.after-cron-create": "between a CronJob's job and the CronJob's status",
     "cache.before-publish": "after a watch event and before its fact is published",
     "cache.after-publish": "after a fact is published and before the next event is read",
 }

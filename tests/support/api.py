@@ -24,6 +24,10 @@ PATHS = {
     "priorityclasses": "/apis/scheduling.k8s.io/v1",
     "networkpolicies": "/apis/networking.k8s.io/v1",
     "jobs": "/apis/batch.volcano.sh/v1alpha1",
+    "cronjobs": "/apis/batch.volcano.sh/v1alpha1",
+    "jobflows": "/apis/flow.volcano.sh/v1alpha1",
+    "jobtemplates": "/apis/flow.volcano.sh/v1alpha1",
+    "hypernodes": "/apis/topology.volcano.sh/v1alpha1",
     "commands": "/apis/bus.volcano.sh/v1alpha1",
     "podgroups": "/apis/scheduling.volcano.sh/v1beta1",
     "queues": "/apis/scheduling.volcano.sh/v1beta1",
@@ -33,6 +37,7 @@ CLUSTER_SCOPED = {
     "nodes",
     "namespaces",
     "queues",
+    "hypernodes",
     "priorityclasses",
     "customresourcedefinitions",
 }

@@ -13,6 +13,7 @@ import msgspec
 from services.controller.metrics import ControllerMetrics
 from shared.api.batch import Job
 from shared.api.kinds import EVENT, JOB, QUEUE, Kind
+from shared.api.meta import ObjectMeta
 from shared.api.scheduling import Queue
 from shared.api.time import format_seconds
 from shared.kube.client import Kube
@@ -94,6 +95,29 @@ class Recorder:
             namespace="",
             about=queue.metadata.name,
             uid=queue.metadata.uid,
+            reason=reason,
+            message=message[:_MESSAGE_MAX],
+            warning=warning,
+            occasion=occasion,
+        )
+        self._take(note)
+
+    def tell_of(
+        self,
+        kind: Kind,
+        about: ObjectMeta,
+        reason: str,
+        message: str,
+        *,
+        occasion: str = "",
+        warning: bool = False,
+    ) -> None:
+        """Take one event on an object of any kind; `occasion` as in Note."""
+        note = Note(
+            kind=kind,
+            namespace=about.namespace,
+            about=about.name,
+            uid=about.uid,
             reason=reason,
             message=message[:_MESSAGE_MAX],
             warning=warning,

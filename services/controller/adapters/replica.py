@@ -13,7 +13,9 @@ from typing import Any
 
 import msgspec
 
+from services.controller.adapters import holdings
 from services.controller.adapters.bare_index import BareIndex
+from services.controller.adapters.holdings import Holdings, Place
 from services.controller.adapters.records import JobRecord
 from services.controller.job.facts import JobFacts, PodView, pod_view
 from services.controller.queue.phases import SHUT
@@ -29,7 +31,7 @@ from shared.contracts.messages import Fact, Op
 
 KINDS = (
     kinds.JOB, kinds.POD, kinds.PODGROUP, kinds.QUEUE, kinds.COMMAND, kinds.PRIORITYCLASS,
-    kinds.PVC, *kinds.WORKLOADS,
+    kinds.PVC, *kinds.WORKLOADS, *holdings.KINDS,
 )  # fmt: skip
 """What the controller reads of STATE."""
 
@@ -46,6 +48,8 @@ class Touched(msgspec.Struct):
     bare_groups: dict[str, None] = msgspec.field(default_factory=dict)
     """Keys of groups of bare pods."""
     queues: bool = False
+    others: dict[Place, None] = msgspec.field(default_factory=dict)
+    """Objects among the holdings that changed, or whose jobs did."""
 
     def job(self, key: str, *, urgent: bool) -> None:
         """Add a job."""
@@ -59,6 +63,7 @@ class Replica:
         self.jobs: dict[str, JobRecord] = {}
         self.queues: dict[str, Queue] = {}
         self.bare = BareIndex(scheduler_names=scheduler_names)
+        self.holdings = Holdings()
         self.groups: dict[str, PodGroup] = {}
         self.claims: dict[str, str] = {}
         """PersistentVolumeClaims that are there: key → uid (J30)."""
@@ -83,6 +88,7 @@ class Replica:
             kinds.PRIORITYCLASS.token: self._put_priority,
             kinds.PVC.token: self._put_claim,
             **{kind.token: partial(self._put_owner, kind.token) for kind in kinds.WORKLOADS},
+            **{kind.token: partial(self._put_other, kind.token) for kind in holdings.KINDS},
         }
         self._drop: dict[str, Callable[[str, str, Touched], None]] = {
             kinds.JOB.token: self._drop_job,
@@ -93,6 +99,7 @@ class Replica:
             kinds.PRIORITYCLASS.token: self._drop_priority,
             kinds.PVC.token: self._drop_claim,
             **{kind.token: partial(self._drop_owner, kind.token) for kind in kinds.WORKLOADS},
+            **{kind.token: partial(self._drop_other, kind.token) for kind in holdings.KINDS},
         }
 
     def fold(self, facts: Iterable[Fact]) -> Touched:
@@ -172,6 +179,7 @@ class Replica:
         for key, uid in self.bare.uids():
             yield (kinds.POD.token, key), uid
         yield from self.bare.owners()
+        yield from self.holdings.uids()
         for token, objects in (
             (kinds.PODGROUP.token, self.groups),
             (kinds.QUEUE.token, self.queues),
@@ -201,9 +209,10 @@ class Replica:
         elif not record.take(job):
             return
         touched.job(key, urgent=True)
+        touched.others.update(dict.fromkeys(self.holdings.put_job(job)))
 
     def _drop_job(self, key: str, uid: str, touched: Touched) -> None:
-        del touched
+        touched.others.update(dict.fromkeys(self.holdings.drop_job(key, uid)))
         self.oversized.pop(key, None)
         if key in self.jobs and self.jobs[key].uid == uid:
             del self.jobs[key]
@@ -319,6 +328,15 @@ class Replica:
     def _drop_owner(self, token: str, key: str, uid: str, touched: Touched) -> None:
         del touched
         self.bare.drop_owner(token, key, uid)
+
+    # CronJobs, flows, templates, the network
+
+    def _put_other(self, token: str, found: Any, touched: Touched) -> None:  # noqa: ANN401
+        if found.metadata.uid not in self._gone:
+            touched.others.update(dict.fromkeys(self.holdings.put(token, found)))
+
+    def _drop_other(self, token: str, key: str, uid: str, touched: Touched) -> None:
+        touched.others.update(dict.fromkeys(self.holdings.drop(token, key, uid)))
 
     # Queues, commands, priority classes
 

@@ -69,6 +69,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """Why the look has to be repeated; empty when all went well."""
     invalid: str = ""
     """Why no look can do anything before somebody changes the spec; empty when it is sound."""
+    untold: bool = False
+    """That no event has said yet what is invalid: Volcano says it when a spec changes (X04)."""
 
 
 Ask = Say | Read | Make | Remove | Write

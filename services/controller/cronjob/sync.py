@@ -179,7 +179,7 @@ def _schedule(cron: CronJob, book: _Book, *, now: float) -> Asking[Outcome]:
     try:
         schedule = schedules.parse(text, within=zone)
     except ValueError as error:
-        return Outcome(invalid=str(error))
+        return Outcome(invalid=str(error), untold=True)
     return (yield from _start(cron, book, schedule, now=now))
 
 

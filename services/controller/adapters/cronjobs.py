@@ -1,0 +1,116 @@
+"""Carries out looks at CronJobs: asks of `cronjob.sync` in, requests to the API server out.
+
+A look is due when something about the CronJob changed and at its next due time, which waits in the
+mailbox. Whoever takes over a partition looks at all of it first, so that a due time that passed
+meanwhile is found as a missed one.
+"""
+
+from typing import Final
+
+from services.controller.adapters.keeper import Keeper
+from services.controller.adapters.objects import Objects, Taken, namespace_ends
+from services.controller.adapters.recorder import Recorder
+from services.controller.adapters.replica import Replica
+from services.controller.cronjob import asks
+from services.controller.cronjob.sync import sync
+from shared.api import kinds
+from shared.api.batch import Job
+from shared.api.cron import CronJob
+from shared.runtime.clock import Clock
+from shared.runtime.errors import Rejected, Retryable
+from shared.runtime.faults import Faults
+from shared.runtime.logs import Logger
+
+UNPARSEABLE: Final = "UnParseableCronJobSchedule"
+
+
+class CronJobs:
+    """See the module."""
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        objects: Objects,
+        replica: Replica,
+        *,
+        recorder: Recorder,
+        clock: Clock,
+        faults: Faults,
+        log: Logger,
+    ) -> None:
+        self._keeper = keeper
+        self._objects = objects
+        self._replica = replica
+        self._recorder = recorder
+        self._clock = clock
+        self._faults = faults
+        self._log = log
+        keeper.serve(self.look)
+
+    async def look(self, key: str) -> None:
+        """Look at one CronJob. Raises Retryable to be called again later."""
+        cron = self._replica.holdings.crons.get(key)
+        if cron is None:
+            return
+        outcome = await self._drive(cron)
+        if outcome.invalid:
+            self._log.warning("cronjob_invalid", cronjob=key, reason=outcome.invalid)
+        if outcome.untold:
+            message = f"unparseable schedule for cronjob: {cron.spec.schedule}: {outcome.invalid}"
+            self._tell(cron, asks.Say(reason=UNPARSEABLE, message=message, warning=True))
+        if outcome.again_s is not None:
+            self._keeper.poke(key, outcome.again_s)
+        if outcome.failed:
+            raise Retryable(outcome.failed)
+
+    async def _drive(self, cron: CronJob) -> asks.Outcome:
+        jobs = self._replica.holdings.jobs_of(cron.metadata.uid)
+        look = sync(cron, jobs, now=self._clock.now())
+        answer: asks.Answer = None
+        while True:
+            try:
+                ask = look.send(answer)
+            except StopIteration as stop:
+                outcome: asks.Outcome = stop.value
+                return outcome
+            try:
+                answer = await self._answer(cron, ask)
+            except Rejected as error:
+                answer = asks.Failed(reason=str(error), namespace_ends=namespace_ends(error))
+
+    async def _answer(self, cron: CronJob, ask: asks.Ask) -> asks.Answer:
+        match ask:
+            case asks.Say():
+                self._tell(cron, ask)
+            case asks.Read():
+                return await self._objects.read_job(cron.metadata.namespace, ask.name)
+            case asks.Make():
+                return await self._make(cron, ask.job)
+            case asks.Remove():
+                await self._objects.delete_job(ask.job)
+                self._log.info(
+                    "cronjob_job_deleted", cronjob=cron.metadata.key, job=ask.job.metadata.name
+                )
+            case asks.Write():
+                meta = cron.metadata
+                await self._objects.write_status(kinds.CRONJOB, meta, cron.status, ask.status)
+        return None
+
+    async def _make(self, cron: CronJob, job: Job) -> asks.Answer:
+        try:
+            made = await self._objects.create_job(job)
+        except Taken:
+            return asks.Taken()
+        self._faults.point("controller.after-cron-create")
+        self._log.info("cronjob_started", cronjob=cron.metadata.key, job=made.metadata.name)
+        return made
+
+    def _tell(self, cron: CronJob, say: asks.Say) -> None:
+        self._recorder.tell_of(
+            kinds.CRONJOB,
+            cron.metadata,
+            say.reason,
+            say.message,
+            occasion=say.occasion,
+            warning=say.warning,
+        )

@@ -1,0 +1,151 @@
+"""Carries out what flows and templates need (F01 to F05).
+
+The status is written before jobs are deleted and after nothing: a look that dies half-way finds the
+same job names taken, and the jobs that ended noted.
+"""
+
+from typing import Final
+
+from services.controller.adapters.keeper import Keeper
+from services.controller.adapters.objects import Objects, Taken
+from services.controller.adapters.recorder import Recorder
+from services.controller.adapters.replica import Replica, Touched
+from services.controller.jobflow.plan import plan
+from services.controller.jobtemplate.status import status_of
+from services.controller.metrics import ControllerMetrics
+from shared.api import kinds
+from shared.api.batch import Job
+from shared.api.flow import FlowPhase, JobFlow, JobFlowStatus, JobTemplate
+from shared.contracts.subjects import split_key
+from shared.runtime.errors import Rejected, Retryable
+from shared.runtime.logs import Logger
+
+_FAILED: Final = "FailedCreate"
+
+
+class JobFlows:
+    """The looks of the keeper of flows."""
+
+    name: Final = "jobflows"
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        objects: Objects,
+        replica: Replica,
+        *,
+        recorder: Recorder,
+        metrics: ControllerMetrics,
+        log: Logger,
+    ) -> None:
+        self._keeper = keeper
+        self._objects = objects
+        self._replica = replica
+        self._recorder = recorder
+        self._metrics = metrics
+        self._log = log
+        keeper.serve(self.look)
+
+    async def run(self) -> None:
+        """Serve flows for ever."""
+        await self._keeper.run()
+
+    def touch(self, touched: Touched) -> None:
+        """Have flows looked at: those that changed, and those that may wait for a template."""
+        self._keeper.touch(touched)
+        for place in touched.others:
+            if place.token == kinds.JOBTEMPLATE.token:
+                self._touch_users(place.key)
+
+    def touch_all(self) -> None:
+        """Have everything looked at that this replica owns."""
+        self._keeper.touch_all()
+
+    def _touch_users(self, template_key: str) -> None:
+        namespace, name = split_key(template_key)
+        for key, flow in self._replica.holdings.flows.items():
+            if flow.metadata.namespace == namespace and name in {f.name for f in flow.spec.flows}:
+                self._keeper.poke(key)
+
+    async def look(self, key: str) -> None:
+        """Look at one flow. Raises Retryable to be called again later."""
+        holdings = self._replica.holdings
+        flow = holdings.flows.get(key)
+        if flow is None:
+            return
+        jobs = holdings.jobs_of(flow.metadata.uid)
+        found = plan(flow, jobs, self._templates(flow))
+        for note in found.notes:
+            self._tell(flow, note.reason, note.message, warning=True)
+        if found.status != flow.status:
+            await self._write(flow, found.status)
+        for job in found.delete:
+            await self._objects.delete_job(job)
+        for job in found.create:
+            await self._create(flow, job)
+
+    def _templates(self, flow: JobFlow) -> dict[str, JobTemplate]:
+        """Return the templates that a flow names, as far as there are any."""
+        namespace = flow.metadata.namespace
+        names = (entry.name for entry in flow.spec.flows)
+        found = ((n, self._replica.holdings.templates.get(f"{namespace}/{n}")) for n in names)
+        return {name: template for name, template in found if template is not None}
+
+    async def _write(self, flow: JobFlow, status: JobFlowStatus) -> None:
+        await self._objects.write_status(kinds.JOBFLOW, flow.metadata, flow.status, status)
+        was, phase = flow.status.state.phase, status.state.phase
+        if phase is was:
+            return
+        self._log.info("jobflow_phase_changed", jobflow=flow.metadata.key, was=was, phase=phase)
+        if phase is FlowPhase.SUCCEED:
+            self._metrics.flows_succeeded.labels(flow.metadata.namespace).inc()
+        elif phase is FlowPhase.FAILED:
+            self._metrics.flows_failed.labels(flow.metadata.namespace).inc()
+
+    async def _create(self, flow: JobFlow, job: Job) -> None:
+        name = job.metadata.name
+        try:
+            await self._objects.create_job(job)
+        except Taken:
+            await self._see_who_has(flow, job)
+        except Rejected as error:
+            self._tell(flow, _FAILED, f"Error creating job {name}: {error}", warning=True)
+            raise Retryable(str(error)) from error
+        else:
+            self._tell(flow, "SuccessfulCreate", f"Created job {name}")
+            self._log.info("jobflow_started", jobflow=flow.metadata.key, job=name)
+
+    async def _see_who_has(self, flow: JobFlow, job: Job) -> None:
+        """Say that a name is taken, unless it is our own job that we did not know of yet."""
+        meta = job.metadata
+        found = await self._objects.read_job(meta.namespace, meta.name)
+        owner = found.metadata.controller if found is not None else None
+        if owner is not None and owner.uid == flow.metadata.uid:
+            return  # it has been folded, and has us looked at again
+        message = f"Job {meta.name} is there and does not belong to this JobFlow"
+        self._tell(flow, "ForeignJob", message, warning=True)
+        raise Retryable(message)
+
+    def _tell(self, flow: JobFlow, reason: str, message: str, *, warning: bool = False) -> None:
+        self._recorder.tell_of(kinds.JOBFLOW, flow.metadata, reason, message, warning=warning)
+
+
+class JobTemplates:
+    """The looks of the keeper of templates."""
+
+    def __init__(self, keeper: Keeper, objects: Objects, replica: Replica) -> None:
+        self._objects = objects
+        self._replica = replica
+        keeper.serve(self.look)
+
+    async def look(self, key: str) -> None:
+        """Look at one template. Raises Retryable to be called again later."""
+        holdings = self._replica.holdings
+        template = holdings.templates.get(key)
+        if template is None:
+            return
+        status = status_of(holdings.jobs_from(key))
+        if status != template.status:
+            await self._objects.write_status(
+                kinds.JOBTEMPLATE, template.metadata, template.status, status
+            )

@@ -1,0 +1,138 @@
+"""The configuration of topology discovery: key `volcano-controller.conf` of a ConfigMap (H02).
+
+Volcano's form:
+
+    networkTopologyDiscovery:
+      - source: label
+        enabled: true
+        config:
+          networkTopologyTypes:
+            roce:                             # from the top of the network to the bottom
+              - nodeLabel: example.com/spine
+              - nodeLabel: example.com/leaf
+              - nodeLabel: kubernetes.io/hostname
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from shared.model import durations
+
+KEY: Final = "volcano-controller.conf"
+LABEL: Final = "label"
+SOURCES: Final = (LABEL, "ufm")
+_TYPE: Final = re.compile(r"[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?")
+_TYPE_MAX: Final = 20
+
+
+class BadConfigError(ValueError):
+    """The configuration cannot be used; the text names the field."""
+
+
+class _Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Base of what stands in the file; fields that nobody reads are let pass."""
+
+
+class Level(_Wire, frozen=True, kw_only=True):
+    """One level of a network: the label whose values tell its parts apart."""
+
+    node_label: str
+
+
+class LabelConfig(_Wire, frozen=True, kw_only=True):
+    """What the source `label` needs: networks by name, each from its top to its bottom."""
+
+    network_topology_types: dict[str, tuple[Level, ...]]
+
+
+class Source(_Wire, frozen=True, kw_only=True):
+    """One source of topology."""
+
+    source: str
+    enabled: bool = False
+    interval: str = "1h"
+    config: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class _File(_Wire, frozen=True, kw_only=True):
+    network_topology_discovery: tuple[Source, ...] = ()
+
+
+class Discovery(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be discovered."""
+
+    types: Mapping[str, tuple[str, ...]] | None = None
+    """Networks told by labels of nodes: name → labels from the top to the bottom, without the last
+    one, which names single hosts (H04 ⚠). None: that source is off, and nothing of it is touched.
+    """
+    unsupported: tuple[str, ...] = ()
+    """Sources that are enabled and that nobody can read here (H03)."""
+
+
+def parse(text: str) -> Discovery:
+    """Return what a configuration asks for; BadConfigError names what is wrong with it."""
+    try:
+        plain = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise BadConfigError(f"{KEY} is no YAML: {error}") from error
+    try:
+        file = msgspec.convert(plain if plain is not None else {}, _File)
+    except msgspec.ValidationError as error:
+        raise BadConfigError(f"{KEY}: {error}") from error
+    enabled = [
+        (n, one) for n, one in enumerate(file.network_topology_discovery) if _checked(n, one)
+    ]
+    labels = [(n, one) for n, one in enabled if one.source == LABEL]
+    if len(labels) > 1:
+        raise BadConfigError(
+            f"networkTopologyDiscovery[{labels[1][0]}].source: {LABEL!r} is there twice"
+        )
+    return Discovery(
+        types=_types(*labels[0]) if labels else None,
+        unsupported=tuple(one.source for _, one in enabled if one.source != LABEL),
+    )
+
+
+def _checked(number: int, one: Source) -> bool:
+    """Return whether a source is enabled; BadConfigError when it is none."""
+    path = f"networkTopologyDiscovery[{number}]"
+    if one.source not in SOURCES:
+        known = ", ".join(SOURCES)
+        raise BadConfigError(f"{path}.source: {one.source!r} is none of {known}")
+    try:
+        interval_s = durations.seconds(one.interval)
+    except ValueError as error:
+        raise BadConfigError(f"{path}.interval: {error}") from error
+    if interval_s <= 0.0:
+        raise BadConfigError(f"{path}.interval: {one.interval!r} is no time to wait")
+    return one.enabled
+
+
+def _types(number: int, one: Source) -> dict[str, tuple[str, ...]]:
+    path = f"networkTopologyDiscovery[{number}].config"
+    try:
+        config = msgspec.convert(one.config, LabelConfig)
+    except msgspec.ValidationError as error:
+        raise BadConfigError(f"{path}: {error}") from error
+    found = {}
+    for name, levels in config.network_topology_types.items():
+        place = f"{path}.networkTopologyTypes.{name}"
+        if len(name) > _TYPE_MAX or not _TYPE.fullmatch(name):
+            raise BadConfigError(
+                f"{place}: a name has at most {_TYPE_MAX} letters, digits and hyphens"
+            )
+        found[name] = tuple(_labels(place, [level.node_label for level in levels]))[:-1]
+    return found
+
+
+def _labels(place: str, labels: list[str]) -> Iterable[str]:
+    if len(set(labels)) < len(labels):
+        raise BadConfigError(f"{place}: a label is there twice")
+    for number, label in enumerate(labels):
+        if not label:
+            raise BadConfigError(f"{place}[{number}].nodeLabel is empty")
+        yield label

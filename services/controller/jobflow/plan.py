@@ -1,0 +1,123 @@
+"""What a flow needs: jobs to make, jobs to delete, its status, and what there is to tell.
+
+A job is made once: when all its targets have Completed, and not again after it has ended. A job
+that was deleted before its end is made again. Branches that do not hang on a job that failed go on
+(F02, F03).
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from services.controller.jobflow.jobs import job_of, name_of
+from services.controller.jobflow.status import ended_jobs, status_of
+from shared.api.batch import Job, JobPhase
+from shared.api.flow import Flow, FlowPhase, JobFlow, JobFlowStatus, JobTemplate, RetainPolicy
+from shared.jobs.order import in_circles
+
+
+class Note(msgspec.Struct, frozen=True, kw_only=True):
+    """Something to tell about a flow; all of them are warnings."""
+
+    reason: str
+    message: str
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be done, in this order: the status, deletions, creations."""
+
+    status: JobFlowStatus
+    delete: tuple[Job, ...] = ()
+    create: tuple[Job, ...] = ()
+    notes: tuple[Note, ...] = ()
+
+
+def plan(flow: JobFlow, jobs: Sequence[Job], templates: Mapping[str, JobTemplate]) -> Plan:
+    """Return what a flow needs; `jobs` are those that it controls, `templates` its namespace's."""
+    status = status_of(flow, jobs)
+    if status.state.phase in {FlowPhase.SUCCEED, FlowPhase.TERMINATING}:
+        return Plan(status=status, delete=_done_with(flow, status, jobs))
+    if faults := problems(flow):
+        notes = tuple(Note(reason="InvalidJobFlow", message=fault) for fault in faults)
+        return Plan(status=status, notes=notes)
+    create, notes = _missing(flow, status, jobs, templates)
+    return Plan(status=status, create=create, notes=(*notes, *_unread(flow)))
+
+
+def problems(flow: JobFlow) -> list[str]:
+    """Return what is wrong with a spec, each with its field; admission refuses the same (W60)."""
+    found = []
+    needs = {name: _targets(entry) for name, entry in entries(flow).items()}
+    for number, entry in enumerate(flow.spec.flows):
+        found += [
+            f"spec.flows[{number}].dependsOn.targets: no flow is named {target!r}"
+            for target in _targets(entry)
+            if target not in needs
+        ]
+    if stuck := in_circles(needs):
+        found.append(f"spec.flows: {', '.join(stuck)} wait for each other")
+    return found
+
+
+def entries(flow: JobFlow) -> dict[str, Flow]:
+    """Return the entries by name; of several with one name the last one counts (W60)."""
+    return {entry.name: entry for entry in flow.spec.flows}
+
+
+def _done_with(flow: JobFlow, status: JobFlowStatus, jobs: Sequence[Job]) -> tuple[Job, ...]:
+    """Return the jobs to delete: those of a success, if the flow wants that (F04)."""
+    wanted = flow.spec.job_retain_policy is RetainPolicy.DELETE
+    over = status.state.phase is FlowPhase.SUCCEED
+    return tuple(jobs) if wanted and over else ()
+
+
+def _missing(
+    flow: JobFlow,
+    status: JobFlowStatus,
+    jobs: Sequence[Job],
+    templates: Mapping[str, JobTemplate],
+) -> tuple[tuple[Job, ...], tuple[Note, ...]]:
+    present = {job.metadata.name for job in jobs}
+    ended = ended_jobs(status)
+    create, notes = [], []
+    for entry in entries(flow).values():
+        name = name_of(flow, entry.name)
+        if name in present or name in ended or not _may_start(flow, entry, ended):
+            continue
+        template = templates.get(entry.name)
+        if template is None:
+            notes.append(
+                Note(
+                    reason="JobTemplateMissing",
+                    message=f"There is no JobTemplate {entry.name} in namespace "
+                    f"{flow.metadata.namespace}: job {name} waits for it",
+                )
+            )
+        else:
+            create.append(job_of(flow, template))
+    return tuple(create), tuple(notes)
+
+
+def _may_start(flow: JobFlow, entry: Flow, ended: Mapping[str, str]) -> bool:
+    return all(ended.get(name_of(flow, target)) == JobPhase.COMPLETED for target in _targets(entry))
+
+
+def _targets(entry: Flow) -> tuple[str, ...]:
+    return entry.depends_on.targets if entry.depends_on is not None else ()
+
+
+def _unread(flow: JobFlow) -> list[Note]:
+    """Return what a user may believe in that nobody reads, here as in Volcano (F02)."""
+    notes = []
+    for number, entry in enumerate(flow.spec.flows):
+        path = f"spec.flows[{number}]"
+        unread = []
+        if entry.patch is not None:
+            unread.append(f"{path}.patch")
+        if entry.depends_on is not None and entry.depends_on.probe is not None:
+            unread.append(f"{path}.dependsOn.probe")
+        notes += [
+            Note(reason="FieldNotRead", message=f"{field} has no effect, as in Volcano")
+            for field in unread
+        ]
+    return notes

@@ -1,0 +1,114 @@
+"""The status of a flow: its jobs by phase, the course of each, and what they amount to (F03).
+
+A job that has ended stays in the status after it was deleted (by its time to live, by a person, or
+by the flow's own policy): what was done is not done again.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from services.controller.jobflow.jobs import ENDED, STOPPED, name_of
+from services.controller.jobflow.phases import Progress, next_phase
+from shared.api.batch import Job, JobPhase
+from shared.api.flow import (
+    FlowCondition,
+    FlowJobStatus,
+    FlowState,
+    JobFlow,
+    JobFlowStatus,
+    RunningHistory,
+)
+
+_LISTS: Final = {
+    "": "pending_jobs",
+    JobPhase.PENDING: "pending_jobs",
+    JobPhase.RUNNING: "running_jobs",
+    JobPhase.FAILED: "failed_jobs",
+    JobPhase.COMPLETED: "completed_jobs",
+    JobPhase.TERMINATED: "terminated_jobs",
+}
+_OTHER: Final = "un_know_jobs"
+
+
+def status_of(flow: JobFlow, jobs: Sequence[Job]) -> JobFlowStatus:
+    """Return the status of a flow over the jobs that it controls."""
+    before = {entry.name: entry for entry in flow.status.job_status_list}
+    present = {job.metadata.name for job in jobs}
+    remembered = [e for n, e in before.items() if n not in present and e.state in ENDED]
+    entries = sorted(
+        [*remembered, *(_entry(job, before.get(job.metadata.name)) for job in jobs)],
+        key=lambda entry: entry.name,
+    )
+    lists: dict[str, list[str]] = {}
+    for entry in entries:
+        lists.setdefault(_LISTS.get(entry.state, _OTHER), []).append(entry.name)
+    conditions = {
+        entry.name: flow.status.conditions[entry.name]
+        for entry in remembered
+        if entry.name in flow.status.conditions
+    } | {job.metadata.name: _condition(job) for job in jobs}
+    phase = next_phase(flow.status.state.phase, _progress(flow, entries))
+    return JobFlowStatus(
+        job_status_list=tuple(entries),
+        conditions=conditions,
+        state=FlowState(phase=phase),
+        **{name: tuple(names) for name, names in lists.items()},
+    )
+
+
+def ended_jobs(status: JobFlowStatus) -> Mapping[str, str]:
+    """Return the jobs that have ended, those that were deleted since among them: name → phase."""
+    return {entry.name: entry.state for entry in status.job_status_list if entry.state in ENDED}
+
+
+def _progress(flow: JobFlow, entries: Iterable[FlowJobStatus]) -> Progress:
+    if flow.metadata.deletion_timestamp is not None:
+        return Progress.DELETED
+    states = {entry.name: entry.state for entry in entries}
+    if any(state in STOPPED for state in states.values()):
+        return Progress.BROKEN
+    wanted = [name_of(flow, entry.name) for entry in flow.spec.flows]
+    if wanted and all(states.get(name) == JobPhase.COMPLETED for name in wanted):
+        return Progress.WHOLE
+    begun = any(state not in {"", JobPhase.PENDING} for state in states.values())
+    return Progress.UNDER_WAY if begun else Progress.WAITING
+
+
+def _entry(job: Job, before: FlowJobStatus | None) -> FlowJobStatus:
+    state = job.status.state
+    ended = state.phase in ENDED
+    return FlowJobStatus(
+        name=job.metadata.name,
+        state=state.phase or "",
+        start_timestamp=job.metadata.creation_timestamp,
+        end_timestamp=state.last_transition_time if ended else None,
+        restart_count=job.status.retry_count,
+        running_histories=_histories(job, before.running_histories if before else ()),
+    )
+
+
+def _histories(job: Job, before: tuple[RunningHistory, ...]) -> tuple[RunningHistory, ...]:
+    """Return the phases that a job was seen in, the present one last and open."""
+    state = job.status.state
+    if not state.phase or (before and before[-1].state == state.phase):
+        return before
+    since = state.last_transition_time
+    closed = tuple(
+        RunningHistory(
+            start_timestamp=history.start_timestamp,
+            end_timestamp=history.end_timestamp or since,
+            state=history.state,
+        )
+        for history in before
+    )
+    return (*closed, RunningHistory(start_timestamp=since, state=state.phase))
+
+
+def _condition(job: Job) -> FlowCondition:
+    status = job.status
+    return FlowCondition(
+        phase=status.state.phase or "",
+        create_time=job.metadata.creation_timestamp,
+        running_duration=status.running_duration,
+        task_status_count=status.task_status_count,
+    )

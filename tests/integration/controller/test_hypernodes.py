@@ -1,0 +1,155 @@
+"""HyperNodes on a real API server: counts of nodes, and discovery by labels (H01, H02, H04)."""
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import yaml
+
+from pumice.local.control_plane import ControlPlane
+from tests.integration.controller.conftest import Hand
+from tests.support.fleet import Fleet, fleet
+from tests.support.wait import until
+from tests.support.world import node
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+SOURCE = "volcano.sh/network-topology-source"
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def services(control_plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Fleet]:
+    """The processes of one test: the ConfigMap to follow is a flag."""
+    async with fleet(control_plane, tmp_path) as running:
+        await running.start("cache")
+        yield running
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def network(services: Fleet, hand: Hand) -> AsyncIterator[Hand]:
+    """The hand; what it and the controller make for the whole cluster is removed afterwards."""
+    yield hand
+    await services.stop()
+    for one in await hand.api.items("hypernodes"):
+        meta = one["metadata"]
+        if meta["name"].startswith(hand.namespace) or SOURCE in meta.get("labels", {}):
+            await hand.api.delete("hypernodes", "", meta["name"])
+    for one in await hand.api.items("nodes"):
+        if one["metadata"]["name"].startswith(hand.namespace):
+            await hand.api.delete("nodes", "", one["metadata"]["name"])
+
+
+async def add_node(hand: Hand, name: str, **labels: str) -> str:
+    """Create a node of this test's own; its labels have keys of this test's own."""
+    body = node(f"{hand.namespace}-{name}")
+    own = {f"{hand.namespace}/{key}": value for key, value in labels.items()}
+    body["metadata"].setdefault("labels", {}).update(own)
+    await hand.api.create("nodes", body)
+    return str(body["metadata"]["name"])
+
+
+def config(hand: Hand, *levels: str, **source: Any) -> dict[str, Any]:
+    labels = [{"nodeLabel": f"{hand.namespace}/{level}"} for level in levels]
+    types = {"roce": [*labels, {"nodeLabel": "kubernetes.io/hostname"}]}
+    entry = {"source": "label", "enabled": True, "config": {"networkTopologyTypes": types}}
+    text = yaml.safe_dump({"networkTopologyDiscovery": [{**entry, **source}]})
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "topology"},
+        "data": {"volcano-controller.conf": text},
+    }
+
+
+async def wait_hypernodes(
+    hand: Hand, services: Fleet, holds: Callable[[list[dict[str, Any]]], bool]
+) -> list[dict[str, Any]]:
+    seen: list[dict[str, Any]] = []
+
+    async def probe() -> bool:
+        nonlocal seen
+        seen = await hand.api.items("hypernodes")
+        return holds(seen)
+
+    def told() -> str:
+        return f"{[(h['metadata']['name'], h.get('status')) for h in seen]}\n{services.logs()}"
+
+    await until(probe, deadline_s=40, describe=told)
+    return seen
+
+
+def shape(found: list[dict[str, Any]]) -> list[tuple[int, int]]:
+    """Return tier and count of nodes of what was discovered."""
+    return sorted(
+        (one["spec"]["tier"], one.get("status", {}).get("nodeCount", 0))
+        for one in found
+        if one["metadata"].get("labels", {}).get(SOURCE) == "label"
+    )
+
+
+async def test_nodes_below_a_hypernode_are_counted_as_they_come_and_go(
+    services: Fleet, network: Hand
+) -> None:
+    await services.start("controller", topology_config_map=f"{network.namespace}/topology")
+    first = await add_node(network, "n1", rack="a")
+    await add_node(network, "n2", rack="a")
+    rack, row = f"{network.namespace}-rack", f"{network.namespace}-row"
+
+    def hypernode(name: str, tier: int, kind: str, selector: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "apiVersion": "topology.volcano.sh/v1alpha1",
+            "kind": "HyperNode",
+            "metadata": {"name": name},
+            "spec": {"tier": tier, "members": [{"type": kind, "selector": selector}]},
+        }
+
+    labels = {"labelMatch": {"matchLabels": {f"{network.namespace}/rack": "a"}}}
+    await network.api.create("hypernodes", hypernode(rack, 1, "Node", labels))
+    await network.api.create(
+        "hypernodes", hypernode(row, 2, "HyperNode", {"exactMatch": {"name": rack}})
+    )
+
+    def counts(count: int) -> Callable[[list[dict[str, Any]]], bool]:
+        def hold(found: list[dict[str, Any]]) -> bool:
+            seen = {h["metadata"]["name"]: h.get("status", {}).get("nodeCount", 0) for h in found}
+            return seen.get(rack) == seen.get(row) == count
+
+        return hold
+
+    await wait_hypernodes(network, services, counts(2))
+    await add_node(network, "n3", rack="a")
+    await wait_hypernodes(network, services, counts(3))
+    await network.api.delete("nodes", "", first)
+    await wait_hypernodes(network, services, counts(2))
+
+
+async def test_hypernodes_are_discovered_from_labels_and_follow_them(
+    services: Fleet, network: Hand
+) -> None:
+    for name, spine, leaf in (("n1", "s1", "l1"), ("n2", "s1", "l1"), ("n3", "s1", "l2")):
+        await add_node(network, name, spine=spine, leaf=leaf)
+    await add_node(network, "apart")
+    await network.api.create("configmaps", config(network, "spine", "leaf"), network.namespace)
+    flags = {"topology_config_map": f"{network.namespace}/topology"}
+    dying = await services.start("controller", **flags)
+    found = await wait_hypernodes(
+        network, services, lambda found: shape(found) == [(1, 1), (1, 2), (2, 3)]
+    )
+    ours = {one["metadata"]["name"] for one in found}
+    assert all(name.startswith("hypernode-roce-tier") for name in ours)
+
+    dying.kill()
+    await add_node(network, "n4", spine="s1", leaf="l2")
+    await add_node(network, "n5", spine="s2", leaf="l3")
+    await services.start("controller", instance="b", **flags)
+    found = await wait_hypernodes(
+        network,
+        services,
+        lambda found: shape(found) == [(1, 1), (1, 2), (1, 2), (2, 1), (2, 4)],
+    )
+    assert ours < {one["metadata"]["name"] for one in found}, "a restart finds the same names"
+
+    await network.api.delete("nodes", "", f"{network.namespace}-n5")
+    await wait_hypernodes(network, services, lambda found: shape(found) == [(1, 2), (1, 2), (2, 4)])
