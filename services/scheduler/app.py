@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from services.scheduler.adapters.conf_file import ConfFile
+from services.scheduler.adapters.dumper import Dumper
 from services.scheduler.adapters.entry_points import load_plugins
 from services.scheduler.adapters.events import GangEvents
 from services.scheduler.adapters.feed import OutcomeFeed, StateFeed
@@ -13,6 +14,7 @@ from services.scheduler.adapters.publish import PlanPublisher
 from services.scheduler.adapters.report import Report
 from services.scheduler.adapters.usage_source import UsageBoard, UsageSource
 from services.scheduler.cycle import Scheduler
+from services.scheduler.dump import Options
 from services.scheduler.policy.catalog import PLUGINS, Plugins
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.worker import Worker
@@ -130,6 +132,18 @@ def compose(settings: SchedulerSettings, ctx: Context, *, bus: NatsBus) -> Seque
         gate=ctx.readiness.gate("scheduler"),
         log=ctx.log,
     )
+    dumper = Dumper(
+        bus,
+        stream=declared.state.name,
+        subjects=subjects,
+        kinds=worker.kinds,
+        options=Options(scheduler_names=settings.scheduler_name, seed=settings.seed),
+        instance=ctx.instance,
+        directory=settings.cache_dump_dir if settings.cache_dumper else "",
+        limit_mib=settings.cache_dump_limit,
+        clock=ctx.clock,
+        log=ctx.log,
+    )
     scheduler = Scheduler(
         settings=settings,
         worker=worker,
@@ -146,6 +160,7 @@ def compose(settings: SchedulerSettings, ctx: Context, *, bus: NatsBus) -> Seque
         ),
         leadership=leadership,
         report=report,
+        dumper=dumper,
         executor=ThreadPoolExecutor(max_workers=1, thread_name_prefix="scheduler"),
         faults=ctx.faults,
         clock=ctx.clock,
@@ -157,4 +172,4 @@ def compose(settings: SchedulerSettings, ctx: Context, *, bus: NatsBus) -> Seque
         clock=ctx.clock,
         gate=ctx.readiness.gate("streams"),
     )
-    return [bus, declarer, members, conf, state, outcomes, source, scheduler, announcer]
+    return [bus, declarer, members, conf, state, outcomes, source, scheduler, dumper, announcer]

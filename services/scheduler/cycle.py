@@ -11,6 +11,7 @@ from concurrent.futures import Executor
 from typing import Final, TypeVar
 
 from services.scheduler.adapters.conf_file import ConfFile
+from services.scheduler.adapters.dumper import Dumper
 from services.scheduler.adapters.feed import OutcomeFeed, StateFeed
 from services.scheduler.adapters.inbox import Gathered, Inbox
 from services.scheduler.adapters.publish import PlanPublisher
@@ -49,6 +50,7 @@ class Scheduler:
         publisher: PlanPublisher,
         leadership: Leadership,
         report: Report,
+        dumper: Dumper,
         executor: Executor,
         faults: Faults,
         clock: Clock,
@@ -63,6 +65,7 @@ class Scheduler:
         self._publisher = publisher
         self._leadership = leadership
         self._report = report
+        self._dumper = dumper
         self._executor = executor
         self._faults = faults
         self._clock = clock
@@ -153,9 +156,12 @@ class Scheduler:
         cycle, token = self._cycle, term.number
         now, config = self._clock.now(), self._conf.config
         begun = self._clock.monotonic()
+        believed = await self._in_thread(self._worker.beliefs) if self._dumper.is_due else None
         decision = await self._in_thread(
             lambda: self._worker.decide(config, now=now, cycle=cycle, token=token)
         )
+        if believed is not None:
+            self._dumper.take(config, believed, now=now, plan=decision.whole)
         decided = self._clock.monotonic()
         for group in decision.lapsed:
             self._log.warning("reservation_returned", group=group, reason="its pods did not come")
@@ -184,6 +190,7 @@ class Scheduler:
         gathered = self._inbox.take()
         if gathered.forget:
             self._recovered_epoch = NEVER
+        self._dumper.folded(gathered)
         troubles = await self._in_thread(lambda: self._fold_in(gathered))
         for trouble in troubles:
             self._log.warning(

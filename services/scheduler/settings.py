@@ -8,6 +8,8 @@ from shared.contracts.streams import PARTITIONS
 from shared.runtime.inherited import InheritedSettings, inert
 from shared.runtime.values import Seconds
 
+_TMP = "/tmp"  # noqa: S108 - Volcano's default; files get names of their own and mode 0600
+
 
 class SchedulerSettings(InheritedSettings, frozen=True, kw_only=True):
     """What the scheduler can be told."""
@@ -45,6 +47,13 @@ class SchedulerSettings(InheritedSettings, frozen=True, kw_only=True):
     gang_message: Annotated[
         int, Meta(description="most binds in one message; a larger gang is split", ge=1)
     ] = 500
+    cache_dumper: Annotated[
+        bool, Meta(description="write the next cycle to a file on SIGUSR1; see `replay`")
+    ] = True
+    cache_dump_dir: Annotated[str, Meta(description="directory of such files")] = _TMP
+    cache_dump_limit: Annotated[
+        int, Meta(description="largest such file, in MiB before it is compressed", ge=1)
+    ] = 1024
     default_queue: Annotated[str, inert("the API server fills in the queue")] = "default"
     priority_class: Annotated[bool, inert("priority classes always count")] = True
     resync_period: Annotated[Seconds, inert("the cache compares by itself")] = Seconds(0.0)

@@ -13,7 +13,8 @@ import msgspec
 from services.scheduler import messages
 from services.scheduler.config import SchedulerConfig
 from services.scheduler.decide import decide
-from services.scheduler.engine.lapses import Lapses
+from services.scheduler.engine.beliefs import Beliefs, beliefs_of, believe, lay_out
+from services.scheduler.engine.lapses import Lapses, Vigil
 from services.scheduler.engine.plan import Plan
 from services.scheduler.engine.replica import BadFact, Replica
 from services.scheduler.engine.usage import Usage
@@ -36,6 +37,9 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """A plan and the messages that say it."""
 
     plan: Plan
+    """What is worth a write now."""
+    whole: Plan
+    """Everything that was decided, statuses that are held back included."""
     commands: list[m.Command]
     desires: list[tuple[str, m.Desired]]
     lapsed: Sequence[str] = ()
@@ -156,7 +160,13 @@ class Worker:
         wanted = messages.commands(plan, token=token, gang_message=self._gang_message)
         for command in wanted:
             self._assume(command)
-        return Decision(plan=plan, commands=wanted, desires=messages.desires(plan), lapsed=lapsed)
+        return Decision(
+            plan=plan,
+            whole=whole,
+            commands=wanted,
+            desires=messages.desires(plan),
+            lapsed=lapsed,
+        )
 
     def _shown_phase(self, key: str) -> str:
         job = self._replica.jobs.get(key)
@@ -183,6 +193,21 @@ class Worker:
     def adopt(self, plan: Plan) -> None:
         """Go by the statuses of a published plan until the objects show them."""
         self._replica.adopt(plan, unsaid=sorted(self._unsaid))
+
+    # --- recorded cycles ----------------------------------------------------------------------
+
+    def beliefs(self) -> tuple[Beliefs, dict[str, Vigil]]:
+        """Return everything that the next decision depends on and no fact says."""
+        return beliefs_of(self._replica), self._lapses.vigils
+
+    def lay_out(self, beliefs: Beliefs) -> None:
+        """Prepare for the facts of a recorded cycle; nothing has been folded yet."""
+        lay_out(self._replica, beliefs)
+
+    def believe(self, beliefs: Beliefs, vigils: dict[str, Vigil]) -> None:
+        """Take over what a recorded cycle went by, after its facts."""
+        believe(self._replica, beliefs)
+        self._lapses.restore(vigils)
 
     def audit(self) -> list[str]:
         """Derive node usage from the pods again; return what had drifted (repaired)."""

@@ -40,8 +40,8 @@ class StateFeed:
         async with aclosing(self._follower.items()) as items:
             async for item in items:
                 match item:
-                    case Facts(facts=facts):
-                        await self._inbox.facts(facts)
+                    case Facts(facts=facts, last_seq=last_seq):
+                        await self._inbox.facts(facts, last_seq)
                     case Synced():
                         self._fresh()
                     case Stale(reason=reason):

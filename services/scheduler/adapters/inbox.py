@@ -20,6 +20,8 @@ class Gathered(msgspec.Struct, frozen=True, kw_only=True):
     forget: bool
     """STATE began anew: what was folded before is void."""
     facts: list[Fact]
+    last_seq: int
+    """Sequence in STATE up to which facts have come."""
     outcomes: list[Outcome]
 
 
@@ -33,15 +35,17 @@ class Inbox:
         self.changed = asyncio.Event()
         self._forget = False
         self._facts: list[Fact] = []
+        self._last_seq = 0
         self._outcomes: list[Outcome] = []
 
     def __len__(self) -> int:
         return len(self._facts)
 
-    async def facts(self, facts: Sequence[Fact]) -> None:
-        """Add facts; waits while the inbox is full."""
+    async def facts(self, facts: Sequence[Fact], last_seq: int) -> None:
+        """Add facts, up to a sequence of STATE; waits while the inbox is full."""
         await self._room.wait()
         self._facts += facts
+        self._last_seq = last_seq
         if len(self._facts) >= self._limit:
             self._room.clear()
         self.changed.set()
@@ -55,12 +59,18 @@ class Inbox:
         """Note that STATE begins anew."""
         self._forget = True
         self._facts = []
+        self._last_seq = 0
         self._room.set()
         self.changed.set()
 
     def take(self) -> Gathered:
         """Return everything and start empty."""
-        gathered = Gathered(forget=self._forget, facts=self._facts, outcomes=self._outcomes)
+        gathered = Gathered(
+            forget=self._forget,
+            facts=self._facts,
+            last_seq=self._last_seq,
+            outcomes=self._outcomes,
+        )
         self._forget, self._facts, self._outcomes = False, [], []
         self._room.set()
         self.changed.clear()

@@ -44,6 +44,10 @@ class Nominations:
     def __init__(self) -> None:
         self._by_uid: dict[str, tuple[str, str]] = {}
 
+    def items(self) -> tuple[tuple[str, str, str], ...]:
+        """Return pod uid, intent and node of each, oldest first."""
+        return tuple((uid, intent, node) for uid, (intent, node) in self._by_uid.items())
+
     def add(self, uid: str, intent: str, node: str) -> None:
         """Remember that the evictions of an intent clear a node for a pod."""
         self._by_uid[uid] = (intent, node)
@@ -81,6 +85,10 @@ class Assumptions:
 
     def __len__(self) -> int:
         return len(self._by_uid)
+
+    def items(self) -> tuple[tuple[str, Assumption], ...]:
+        """Return pod uid and assumption of each, oldest first."""
+        return tuple(self._by_uid.items())
 
     def get(self, uid: str) -> Assumption | None:
         """Return what is assumed of a pod."""

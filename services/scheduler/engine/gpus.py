@@ -105,7 +105,15 @@ class Gpus:
         """Forget a pod that is gone."""
         self._chosen.pop(uid, None)
 
+    def choose_again(self, uid: str, node: str, cards: tuple[int, ...]) -> None:
+        """Go by cards that were chosen elsewhere, until the pod's object says so."""
+        self._chosen[uid] = (node, cards)
+
     # --- questions ---------------------------------------------------------------------------
+
+    def chosen(self) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
+        """Return pod uid, node and cards of each pod that does not show its cards yet."""
+        return tuple((uid, node, cards) for uid, (node, cards) in self._chosen.items())
 
     def settle_on(self, task: "Task") -> tuple[int, ...]:
         """Return the cards of a placed task; they stay its own from the bind on."""

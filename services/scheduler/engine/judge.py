@@ -18,6 +18,7 @@ from services.scheduler.engine.plan import (
     QueueAllocated,
 )
 from services.scheduler.engine.records import GroupStatus, Job, Queue, Task
+from services.scheduler.engine.rollup import held
 from services.scheduler.engine.session import Session
 from shared.model.quantity import format_bytes, format_milli
 from shared.model.resources import parse_list
@@ -90,8 +91,12 @@ def _merged(shown: tuple[Condition, ...], raised: list[Condition]) -> tuple[Cond
     return tuple(by_type.values())
 
 
-def judge_pods(session: Session, job: Job) -> Iterator[PodConditionWanted]:
-    """Return the PodScheduled conditions of tasks that could not be bound, where they change."""
+def judge_pods(session: Session, job: Job) -> list[PodConditionWanted]:
+    """Return the PodScheduled conditions of tasks that could not be bound, where they change.
+
+    In the order of the tasks: what a job has gone through leaves its tasks in any order.
+    """
+    changes: list[tuple[Task, Condition]] = []
     explanation = session.explanations.get(job.key)
     general = explanation.message if explanation else _NO_NODE
     for status in (TaskStatus.ALLOCATED, TaskStatus.PENDING, TaskStatus.PIPELINED):
@@ -101,7 +106,11 @@ def judge_pods(session: Session, job: Job) -> Iterator[PodConditionWanted]:
             reason, message = _pod_reason(session, job, task, general)
             condition = Condition("PodScheduled", "False", reason, message)
             if task.said != condition:
-                yield PodConditionWanted(key=task.key, uid=task.uid, condition=condition)
+                changes.append((task, condition))
+    return [
+        PodConditionWanted(key=task.key, uid=task.uid, condition=condition)
+        for task, condition in sorted(changes, key=lambda change: change[0].order())
+    ]
 
 
 def _pod_reason(session: Session, job: Job, task: Task, general: str) -> tuple[str, str]:
@@ -125,7 +134,7 @@ def _pod_reason(session: Session, job: Job, task: Task, general: str) -> tuple[s
 def judge_queues(session: Session) -> Iterator[QueueAllocated]:
     """Return what queues hold, parents including their children, where it changed (SS03)."""
     queues = session.replica.jobs.queues
-    sums = session.rollup(_allocated).sums()
+    sums = session.rollup(held).sums()
     totals = {name: np.zeros_like(session.total) for name in queues}
     for name, amounts in sums.items():
         for holder in _lineage(queues, name):
@@ -135,10 +144,6 @@ def judge_queues(session: Session) -> Iterator[QueueAllocated]:
             yield QueueAllocated(
                 name=name, uid=queue.uid, allocated=_quantities(session, totals[name])
             )
-
-
-def _allocated(job: Job) -> IntArray:
-    return job.allocated
 
 
 def _lineage(queues: dict[str, Queue], name: str) -> list[str]:

@@ -54,8 +54,8 @@ class Replica:
         """When a plugin last did what it does from time to time (unix seconds), by its name."""
         self._tasks: dict[str, Task] = {}
         self._uid_by_key: dict[str, str] = {}
-        self._assumptions = Assumptions()
-        self._nominations = Nominations()
+        self.assumptions = Assumptions()
+        self.nominations = Nominations()
         self._put: Mapping[str, Callable[[str, Any], None]] = {
             kinds.POD.token: self._put_pod,
             kinds.NAMESPACE.token: self.nodes.peers.put_namespace,
@@ -114,7 +114,7 @@ class Replica:
 
     def _delete(self, kind: str, key: str, uid: str) -> None:
         if kind == kinds.POD.token and self._uid_by_key.get(key, uid) != uid:
-            self._assumptions.drop(uid)  # a late word about an earlier pod of that name
+            self.assumptions.drop(uid)  # a late word about an earlier pod of that name
             return
         if kind == kinds.PODGROUP.token:
             job = self.jobs.get(key)
@@ -138,8 +138,8 @@ class Replica:
             if before == task.uid:
                 task.said = old.said
             else:
-                self._assumptions.drop(before)
-                self._nominations.drop(before)
+                self.assumptions.drop(before)
+                self.nominations.drop(before)
         if self._concerns_us(task):
             self._tasks[task.uid] = task
             self._uid_by_key[key] = task.uid
@@ -150,9 +150,9 @@ class Replica:
         uid = self._uid_by_key.get(key)
         if uid is not None:
             self._forget(self._tasks[uid])
-            self._assumptions.drop(uid)
+            self.assumptions.drop(uid)
             self.nodes.gpus.forget(uid)
-            self._nominations.drop(uid)
+            self.nominations.drop(uid)
 
     def _read(self, key: str, pod: Pod) -> Task:
         meta, spec, status = pod.metadata, pod.spec, pod.status
@@ -177,7 +177,7 @@ class Replica:
         task.gated = bool(spec.scheduling_gates)
         task.preemptable = _preemptable(pod)
         describe_eviction(task, pod)
-        task.nominated = self._nominations.overlay(meta.uid, status.nominated_node_name)
+        task.nominated = self.nominations.overlay(meta.uid, status.nominated_node_name)
         task.deleting = meta.deletion_timestamp is not None
         task.fact_node = spec.node_name
         task.fact_status = from_pod(
@@ -193,7 +193,7 @@ class Replica:
 
     def _settle(self, task: Task) -> None:
         """Count a task in with the status that fact and assumption give together."""
-        task.status, task.node = self._assumptions.overlay(
+        task.status, task.node = self.assumptions.overlay(
             task.uid, task.fact_status, task.fact_node
         )
         self.nodes.hold(task)
@@ -216,35 +216,36 @@ class Replica:
     def assume(self, intent: str, binds: Iterable[tuple[str, str, str]]) -> None:
         """Count these pods on their nodes: (pod key, uid, node), published as `intent`."""
         for key, uid, node in binds:
-            self._assume(uid, Assumption(intent=intent, purpose=Purpose.BIND, pod=key, node=node))
+            self.believe(uid, Assumption(intent=intent, purpose=Purpose.BIND, pod=key, node=node))
 
     def assume_evictions(self, intent: str, victims: Iterable[tuple[str, str]]) -> None:
         """Count these pods as leaving: (pod key, uid), published as `intent`."""
         for key, uid in victims:
-            self._assume(uid, Assumption(intent=intent, purpose=Purpose.EVICT, pod=key))
+            self.believe(uid, Assumption(intent=intent, purpose=Purpose.EVICT, pod=key))
 
     def assume_nomination(self, intent: str, uid: str, node: str) -> None:
         """Go by a node that an intent clears for a pod, until the pod's status says so."""
-        self._nominations.add(uid, intent, node)
+        self.nominations.add(uid, intent, node)
         if uid in self._tasks:
             self._tasks[uid].nominated = node
 
-    def _assume(self, uid: str, assumption: Assumption) -> None:
-        self._assumptions.add(uid, assumption)
+    def believe(self, uid: str, assumption: Assumption) -> None:
+        """Count a pod as somebody has asked the binder to have it."""
+        self.assumptions.add(uid, assumption)
         self._resettle(uid)
 
     def outcome(self, intent: str, items: Iterable[tuple[str, str]]) -> None:
         """Take an outcome in: (uid, result); what failed or is gone is no longer assumed."""
         for uid, result in items:
-            if self._assumptions.outcome(intent, uid, result):
+            if self.assumptions.outcome(intent, uid, result):
                 self._resettle(uid)
-                self._stand_down(self._nominations.end(intent))
+                self._stand_down(self.nominations.end(intent))
 
     def drop_assumptions(self) -> None:
         """Assume nothing any more: whoever leads next rebuilds it from what the bus holds."""
-        for uid in self._assumptions.clear():
+        for uid in self.assumptions.clear():
             self._resettle(uid)
-        self._stand_down(self._nominations.clear())
+        self._stand_down(self.nominations.clear())
 
     def _stand_down(self, uids: Iterable[str]) -> None:
         for uid in uids:
@@ -298,7 +299,7 @@ class Replica:
     @property
     def assumed(self) -> int:
         """Number of pods that something is assumed of."""
-        return len(self._assumptions)
+        return len(self.assumptions)
 
     def audit(self) -> list[Drift]:
         """Derive all node usage from the pods again; repair and report what differs."""

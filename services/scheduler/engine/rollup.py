@@ -17,6 +17,11 @@ Measure = Callable[[Job], IntArray]
 """A job → what it contributes: an array of one fixed leading shape over amounts arrays."""
 
 
+def held(job: Job) -> IntArray:
+    """Return what a job's tasks hold: what queues show as allocated (SS03)."""
+    return job.allocated
+
+
 class _Share(NamedTuple):
     queue: str
     amounts: IntArray
@@ -38,7 +43,7 @@ class Rollup:
             self._sums[before.queue] -= before.amounts
             self._leave(before.queue)
         if member:
-            amounts = self._measure(job)
+            amounts = np.array(self._measure(job))  # a copy: a job changes its sums in place
             self._shares[job.key] = _Share(job.queue, amounts)
             if job.queue in self._sums:
                 self._sums[job.queue] += amounts
