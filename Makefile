@@ -78,14 +78,20 @@ format: $(READY) ## let ruff format the code and sort the imports
 	$(BIN)/ruff format .
 
 .PHONY: crds
-crds: $(READY) ## write what is made from the code: k8s/crds, NATS users, docs/configuration.md
+crds: $(READY) ## write what is made from the code: k8s/crds, NATS users, pages under docs
 	$(PY) -m tools.write_crds
 	$(PY) -m tools.write_nats_config
 	$(PY) -m tools.write_flags
+	$(PY) -m tools.write_states
 
 .PHONY: bench-engine
 bench-engine: $(READY) ## the scheduling engine alone
 	$(PY) -m benchmarks.engine
+
+.PHONY: bench-jobs
+bench-jobs: go ## many jobs: how fast they are made, and how many writes their lives take
+	$(PY) -m benchmarks.jobs --jobs 500 --replicas 20
+	$(PY) -m benchmarks.jobs --jobs 10000 --replicas 1 --part life
 
 .PHONY: bench
 bench: go ## all benchmarks
@@ -94,6 +100,7 @@ bench: go ## all benchmarks
 	$(PY) -m benchmarks.stack --nodes 1000 --jobs 50 --replicas 100
 	$(PY) -m benchmarks.stack --nodes 1000 --jobs 300 --replicas 10
 	$(PY) -m benchmarks.stack --nodes 5000 --jobs 20 --replicas 100
+	$(MAKE) bench-jobs
 
 .PHONY: compose-check
 compose-check: go ## bring up docker-compose.yml for real and run the demo job on it (needs dockerd)

@@ -41,7 +41,12 @@ class Retain(enum.Enum):
     """Succeeded and Failed pods stay for a look at their logs (J16, J21)."""
 
 
-Rule = Callable[[JobSpec, JobStatus, Counts], JobPhase | None]
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
+    """When the counts call for another phase."""
+
+    leads_to: Mapping[JobPhase, str]
+    """Every phase that it can name → when it does, in words for the diagram in docs/states.md."""
+    decide: Callable[[JobSpec, JobStatus, Counts], JobPhase | None]
 
 
 class Move(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,13 +61,13 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
     then: Rule | None = None
 
 
-def _enough_started(spec: JobSpec, _status: JobStatus, counts: Counts) -> JobPhase | None:
+def _started(spec: JobSpec, _status: JobStatus, counts: Counts) -> JobPhase | None:
     """Enter Running when minAvailable pods run or have ended (J16)."""
     started = counts.running + counts.succeeded + counts.failed
     return JobPhase.RUNNING if spec.min_available <= started else None
 
 
-def _finished_or_short(spec: JobSpec, _status: JobStatus, counts: Counts) -> JobPhase | None:
+def _ended_or_short(spec: JobSpec, _status: JobStatus, counts: Counts) -> JobPhase | None:
     """Enter Completed or Failed, or go back to Pending, in Volcano's order (J17)."""
     replicas = sum(task.replicas for task in spec.tasks)
     if replicas == 0:
@@ -93,7 +98,7 @@ def _verdict(spec: JobSpec, counts: Counts) -> JobPhase:
     return JobPhase.COMPLETED if counts.succeeded >= spec.min_available else JobPhase.FAILED
 
 
-def _tried_enough_or_again(spec: JobSpec, status: JobStatus, counts: Counts) -> JobPhase | None:
+def _tried_enough(spec: JobSpec, status: JobStatus, counts: Counts) -> JobPhase | None:
     """Enter Failed when the tries are used up, else Pending once there is room (J18, J37)."""
     if status.retry_count >= spec.max_retry:
         return JobPhase.FAILED
@@ -101,14 +106,34 @@ def _tried_enough_or_again(spec: JobSpec, status: JobStatus, counts: Counts) -> 
     return JobPhase.PENDING if replicas - counts.terminating >= spec.min_available else None
 
 
-def _settles_as(final: JobPhase) -> Rule:
-    """→ `final` when no pod lives any more (J19)."""
+_ENOUGH_STARTED: Final = Rule(
+    leads_to={JobPhase.RUNNING: "minAvailable pods run or have ended"}, decide=_started
+)
+_ENDED_OR_SHORT: Final = Rule(
+    leads_to={
+        JobPhase.COMPLETED: "minSuccess reached, or all pods ended and enough succeeded",
+        JobPhase.FAILED: "all pods ended and too few succeeded",
+        JobPhase.PENDING: "fewer than minAvailable pods left that are not Pending",
+    },
+    decide=_ended_or_short,
+)
+_ENOUGH_TRIES: Final = Rule(
+    leads_to={
+        JobPhase.FAILED: "maxRetry tries used up",
+        JobPhase.PENDING: "room for minAvailable pods",
+    },
+    decide=_tried_enough,
+)
 
-    def rule(_spec: JobSpec, _status: JobStatus, counts: Counts) -> JobPhase | None:
+
+def _settles_as(final: JobPhase) -> Rule:
+    """Return the rule that leads to `final` when no pod lives any more (J19)."""
+
+    def no_pod_alive(_spec: JobSpec, _status: JobStatus, counts: Counts) -> JobPhase | None:
         alive = counts.pending + counts.running + counts.terminating
         return final if alive == 0 else None
 
-    return rule
+    return Rule(leads_to={final: "no pod is alive"}, decide=no_pod_alive)
 
 
 def _kill(enters: JobPhase) -> Move:
@@ -130,7 +155,7 @@ _ON_ACTION: Final[Mapping[Action | None, Move]] = {
 }
 """What an action does to a job that is alive (J16, J17)."""
 
-_STILL_KILLING: Final = Move(do=Do.KILL, then=_tried_enough_or_again)
+_STILL_KILLING: Final = Move(do=Do.KILL, then=_ENOUGH_TRIES)
 _STAY_DOWN: Final[Mapping[Action | None, Move]] = {None: Move(do=Do.KILL, retain=Retain.FINISHED)}
 
 
@@ -139,10 +164,10 @@ def _settling(final: JobPhase) -> Mapping[Action | None, Move]:
 
 
 TABLE: Final[Mapping[JobPhase, Mapping[Action | None, Move]]] = {
-    JobPhase.PENDING: {**_ON_ACTION, None: Move(do=Do.SYNC, then=_enough_started)},
-    JobPhase.RUNNING: {**_ON_ACTION, None: Move(do=Do.SYNC, then=_finished_or_short)},
+    JobPhase.PENDING: {**_ON_ACTION, None: Move(do=Do.SYNC, then=_ENOUGH_STARTED)},
+    JobPhase.RUNNING: {**_ON_ACTION, None: Move(do=Do.SYNC, then=_ENDED_OR_SHORT)},
     JobPhase.RESTARTING: {
-        Action.SYNC_JOB: Move(do=Do.SYNC, then=_tried_enough_or_again),
+        Action.SYNC_JOB: Move(do=Do.SYNC, then=_ENOUGH_TRIES),
         Action.RESTART_TASK: msgspec.structs.replace(_STILL_KILLING, target=Target.TASK),
         Action.RESTART_POD: msgspec.structs.replace(_STILL_KILLING, target=Target.POD),
         Action.RESTART_PARTITION: msgspec.structs.replace(_STILL_KILLING, target=Target.PARTITION),

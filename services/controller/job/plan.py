@@ -92,7 +92,7 @@ def execute(
 
 
 def _by_rule(move: Move, job: Job, after: JobStatus, counts: Counts) -> JobPhase | None:
-    return move.then(job.spec, after, counts) if move.then is not None else None
+    return move.then.decide(job.spec, after, counts) if move.then is not None else None
 
 
 def _cause(request: Request | None) -> tuple[str, str]:

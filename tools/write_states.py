@@ -1,0 +1,143 @@
+"""Draws `docs/states.md` from the tables that the controllers act by (`make crds`).
+
+One table per entity, one diagram and one list per table. `render` is apart so that the test that
+compares the page calls the very same code.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from services.controller.job.phases import TABLE as JOB_TABLE
+from services.controller.job.phases import Do, Move, Retain, Target
+from services.controller.jobflow.phases import NEXT as FLOW_TABLE
+from services.controller.queue.phases import TABLE as QUEUE_TABLE
+from services.controller.queue.phases import Outcome
+from shared.api.batch import Action, JobPhase
+
+PAGE: Final = Path(__file__).parent.parent / "docs" / "states.md"
+_START: Final = "[*]"
+_OTHER: Final = "any other"
+
+Edges = Mapping[tuple[str, str], Iterable[str]]
+"""(from, to) → what leads there, in order."""
+
+
+def render() -> str:
+    """Return the whole page."""
+    return "\n".join([*_head(), *_jobs(), *_queues(), *_flows()])
+
+
+def _head() -> Iterator[str]:
+    yield "# States"
+    yield ""
+    yield "What the controllers do to an entity follows from one table per entity. This page is"
+    yield "drawn from those tables by `make crds`; a test fails when it does not match them."
+    yield ""
+
+
+def _jobs() -> Iterator[str]:
+    yield "## Job"
+    yield ""
+    yield "`services/controller/job/phases.py` (J15 to J20, J37). A label that begins with an"
+    yield "action is an order or the answer of a policy; the others say what the counts of pods"
+    yield "must be. When no further try is left, a kill leaves pods that ended as they are (J21)."
+    yield ""
+    edges: dict[tuple[str, str], list[str]] = defaultdict(list)
+    edges[_START, JobPhase.PENDING].append("created")
+    for phase, rows in JOB_TABLE.items():
+        for action, move in rows.items():
+            if move.enters is not None:
+                edges[phase, move.enters].append(action or _OTHER)
+            for target, when in move.then.leads_to.items() if move.then is not None else ():
+                if when not in edges[phase, target]:
+                    edges[phase, target].append(when)
+    yield from _diagram(edges)
+    yield "| phase | action | what is done | pods that stay | then |"
+    yield "|---|---|---|---|---|"
+    for phase, rows in JOB_TABLE.items():
+        for action, move in rows.items():
+            cells = (phase, action or _OTHER, _done(move, action), _stay(move), _then(move))
+            yield f"| {' | '.join(cells)} |"
+    yield ""
+
+
+def _done(move: Move, action: Action | None) -> str:
+    if move.do is Do.SYNC:
+        return "make what the spec asks for" if action is None else "count"
+    if move.target is Target.JOB:
+        return "delete pods and PodGroup; version + 1"
+    return (
+        f"delete the {move.target.value}'s pods"
+        if move.target is not Target.POD
+        else ("delete the pod")
+    )
+
+
+def _stay(move: Move) -> str:
+    if move.do is Do.SYNC:
+        return "all wanted"
+    if move.target is not Target.JOB:
+        return "all others"
+    return "succeeded and failed" if move.retain is Retain.FINISHED else "none"
+
+
+def _then(move: Move) -> str:
+    if move.enters is not None:
+        return f"{move.enters}{'; retryCount + 1' if move.retry else ''}"
+    leads = move.then.leads_to if move.then is not None else {}
+    return "; ".join(f"{phase}: {when}" for phase, when in leads.items()) or "stays"
+
+
+def _queues() -> Iterator[str]:
+    yield "## Queue"
+    yield ""
+    yield "`services/controller/queue/phases.py` (Q02). `holding` stands for a queue that has"
+    yield "PodGroups."
+    yield ""
+    edges: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for (state, action), outcome in QUEUE_TABLE.items():
+        for target, when in _outcomes(outcome):
+            if state is None or target != state:
+                edges[state or _START, target].append(f"{action}{when}")
+    yield from _diagram(edges)
+
+
+def _outcomes(outcome: Outcome) -> Iterator[tuple[str, str]]:
+    if outcome.empty == outcome.held:
+        yield outcome.empty, ""
+    else:
+        yield outcome.empty, ", empty"
+        yield outcome.held, ", holding"
+
+
+def _flows() -> Iterator[str]:
+    yield "## JobFlow"
+    yield ""
+    yield "`services/controller/jobflow/phases.py` (F03). The labels say what its jobs amount to."
+    yield ""
+    edges: dict[tuple[str, str], list[str]] = defaultdict(list)
+    edges[_START, next(iter(FLOW_TABLE))].append("created")
+    for phase, leads in FLOW_TABLE.items():
+        for progress, target in leads.items():
+            edges[phase, target].append(progress)
+    yield from _diagram(edges)
+
+
+def _diagram(edges: Edges) -> Iterator[str]:
+    yield "```mermaid"
+    yield "stateDiagram-v2"
+    for (source, target), labels in edges.items():
+        yield f"    {source} --> {target}: {' or '.join(labels)}"
+    yield "```"
+    yield ""
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(render(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
