@@ -63,7 +63,7 @@ class CronWorld:
                 return Outcome(failed="died")
             answer = self._answer(ask)
 
-    def set(self, name: str, phase: JobPhase, clock: str = "10:59:00") -> None:
+    def enter(self, name: str, phase: JobPhase, clock: str = "10:59:00") -> None:
         """Have a job enter a phase."""
         state = JobState(phase=phase, last_transition_time=f"2025-03-11T{clock}Z")
         self.jobs[name] = msgspec.structs.replace(self.jobs[name], status=JobStatus(state=state))

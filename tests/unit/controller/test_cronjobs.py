@@ -104,7 +104,7 @@ def test_a_suspended_cron_job_makes_none_and_still_follows_those_there_are_x02()
     world.look("10:05:00")
     spec = msgspec.structs.replace(world.cron.spec, suspend=True)
     world.cron = msgspec.structs.replace(world.cron, spec=spec)
-    world.set(name_at("10:05:00"), JobPhase.COMPLETED, "10:06:00")
+    world.enter(name_at("10:05:00"), JobPhase.COMPLETED, "10:06:00")
     assert world.look("10:10:00").again_s is None
     assert len(world.jobs) == 1
     assert world.active == []
@@ -116,7 +116,7 @@ def test_forbid_waits_and_starts_when_the_job_before_has_ended_x02() -> None:
     world.look("10:05:00")
     world.look("10:10:00")
     assert world.reasons() == ["SuccessfulCreate", "ForbidConcurrent"]
-    world.set(name_at("10:05:00"), JobPhase.FAILED)
+    world.enter(name_at("10:05:00"), JobPhase.FAILED)
     world.look("10:12:00")
     assert world.active == [name_at("10:10:00")]
 
@@ -127,7 +127,7 @@ def test_replace_deletes_what_runs_but_not_what_has_ended_meanwhile_x02() -> Non
     world.look("10:10:00")
     assert list(world.jobs) == world.active == [name_at("10:10:00")]
     assert "SuccessfulDelete" in world.reasons()
-    world.set(name_at("10:10:00"), JobPhase.COMPLETED)
+    world.enter(name_at("10:10:00"), JobPhase.COMPLETED)
     world.hidden = {name_at("10:10:00")}
     world.look("10:15:00")
     assert name_at("10:10:00") in world.jobs
@@ -147,7 +147,7 @@ def test_the_oldest_jobs_beyond_the_limits_go_and_terminated_ones_stay_x03() -> 
     clocks = [f"10:{minute:02}:00" for minute in range(5, 35, 5)]
     for clock, phase in zip(clocks, phases, strict=True):
         world.look(clock)
-        world.set(name_at(clock), phase)
+        world.enter(name_at(clock), phase)
     world.look("10:31:00")
     assert list(world.jobs) == [name_at(clocks[i]) for i in (2, 3, 4, 5)]
 
@@ -163,10 +163,10 @@ def test_a_process_that_dies_anywhere_runs_no_time_twice(
     world = CronWorld(concurrencyPolicy=policy, **limits)
     world.look("10:05:00")
     if policy == "Forbid":
-        world.set(name_at("10:05:00"), JobPhase.COMPLETED)
+        world.enter(name_at("10:05:00"), JobPhase.COMPLETED)
     world.look("10:10:00", die_at=seam)
     if end is not None and name_at("10:10:00") in world.jobs:
-        world.set(name_at("10:10:00"), end)
+        world.enter(name_at("10:10:00"), end)
     for clock in ("10:11:00", "10:15:00", "10:16:00"):
         world.look(clock)
     due = [name_at(clock) for clock in ("10:05:00", "10:10:00", "10:15:00")]
