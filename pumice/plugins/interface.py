@@ -33,6 +33,8 @@ class Opinion(NamedTuple):
 
     vote: Vote
     reason: str = ""
+    short: tuple[tuple[str, int, int], ...] = ()
+    """Resources that there is too little of: name, amount asked for, amount left."""
 
 
 PERMIT = Opinion(Vote.PERMIT)
@@ -399,6 +401,9 @@ class Hooks(Protocol):
 
     def judged(self, fn: Callable[[Any], Condition | None]) -> None:
         """Say at the end of the cycle what a job's PodGroup should show; None says nothing."""
+
+    def closed(self, fn: Callable[[], None]) -> None:
+        """Be told that the cycle has been decided."""
 
     def trait(self, name: str, fn: Callable[[Any], str]) -> None:
         """Tell pending tasks apart by more than their pods: a class has one value of each trait."""

@@ -12,6 +12,7 @@ from services.scheduler.engine.judge import (
     judge_pods,
     judge_queues,
     judge_reason,
+    judge_stray_pods,
     judge_strays,
 )
 from services.scheduler.engine.plan import Plan
@@ -100,13 +101,14 @@ def conclude(session: Session) -> Plan:
     for reason, wanted in judge_strays(session):
         reasons.append(reason)
         groups += [wanted] if wanted else []
+    pods = [wanted for job in visited for wanted in judge_pods(session, job)]
     return Plan(
         cycle=session.cycle,
         binds=session.binds,
         evictions=tuple(session.evictions),
         nominations=tuple(session.nominations),
         podgroups=tuple(groups),
-        pods=tuple(wanted for job in visited for wanted in judge_pods(session, job)),
+        pods=(*pods, *judge_stray_pods(session)),
         queues=tuple(judge_queues(session)),
         explanations=tuple(reasons),
     )

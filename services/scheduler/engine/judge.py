@@ -26,11 +26,17 @@ from shared.model.status import SCHEDULED, TaskStatus
 
 _ROOT = "root"
 _NO_NODE = "all nodes are unavailable"
+_ORIGIN = "Origin reason is"
+_LAPSED = "its pods have not come for so long that it no longer reserves resources"
 
 
 def judge_group(session: Session, job: Job) -> PodGroupStatusWanted | None:
     """Return the status that a PodGroup should show, None when it shows it already."""
-    raised = [c for fn in session.hooks.judged.all() if (c := fn(job)) is not None]
+    raised = [
+        _with_origin(session, job, condition)
+        for fn in session.hooks.judged.all()
+        if (condition := fn(job)) is not None
+    ]
     if not job.tasks and (waiting := _kept_out(session, job)) is not None:
         raised.append(waiting)
     conditions = _merged(job.conditions, raised)
@@ -58,11 +64,26 @@ def judge_group(session: Session, job: Job) -> PodGroupStatusWanted | None:
     )
 
 
-def _kept_out(session: Session, job: Job) -> Condition | None:
-    """Return why a group without pods may not enter its queue; Volcano tells it in an event only.
+def _with_origin(session: Session, job: Job, condition: Condition) -> Condition:
+    """Add the gate's message to a condition that speaks of numbers only.
 
-    ⚠ Only groups without pods: of all others the gang itself speaks.
+    Volcano names an origin where nodes refused a task; where a queue, a quota or a network did,
+    its condition says that tasks are unschedulable and not why.
     """
+    explanation = session.explanations.get(job.key)
+    if condition.type != "Unschedulable" or explanation is None or _ORIGIN in condition.message:
+        return condition
+    return condition._replace(message=f"{condition.message}. {_ORIGIN} {explanation.message}")
+
+
+def _kept_out(session: Session, job: Job) -> Condition | None:
+    """Return why a group without pods may not enter its queue, or holds nothing in it any more.
+
+    Volcano tells the first in an event only. ⚠ Only groups without pods: of all others the gang
+    itself speaks.
+    """
+    if job.lapsed:
+        return Condition("Unschedulable", "True", "NotEnoughTasks", f"no pods: {_LAPSED}")
     explanation = session.explanations.get(job.key)
     if explanation is None or explanation.gate != "enqueue":
         return None
@@ -193,14 +214,27 @@ def judge_reason(session: Session, job: Job) -> Explanation | None:
     explanation = session.explanations[job.key]
     message = explanation.message
     if job.lapsed:
-        message += "; its pods have not come for so long that it no longer reserves resources"
+        message += f"; {_LAPSED}"
     return replace(explanation, message=message, position=session.place_in_order(job))
+
+
+def judge_stray_pods(session: Session) -> Iterator[PodConditionWanted]:
+    """Return the conditions of pods whose group's queue is unknown."""
+    for job in session.replica.jobs.stray():
+        condition = Condition("PodScheduled", "False", "Unschedulable", _no_queue(job))
+        for task in sorted(job.by_status[TaskStatus.PENDING].values(), key=Task.order):
+            if task.ours and not task.gated and task.said != condition:
+                yield PodConditionWanted(key=task.key, uid=task.uid, condition=condition)
+
+
+def _no_queue(job: Job) -> str:
+    return f"spec.queue: there is no queue {job.queue!r}"
 
 
 def judge_strays(session: Session) -> Iterator[tuple[Explanation, PodGroupStatusWanted | None]]:
     """Return what to say of jobs whose queue is unknown; upstream leaves them without a word."""
     for job in session.replica.jobs.stray():
-        message = f"spec.queue: there is no queue {job.queue!r}"
+        message = _no_queue(job)
         condition = Condition("Unschedulable", "True", "QueueNotFound", message)
         running, succeeded, failed = job.said.counters
         wanted = PodGroupStatusWanted(

@@ -78,12 +78,18 @@ class QueueAllocated(Struct, frozen=True, kw_only=True):
 
 
 class Shortage(Struct, frozen=True, kw_only=True):
-    """A resource that is short for one more task of the class that failed."""
+    """A resource that is short for what the gate looked at: one more task, or a job's minimum."""
 
     resource: str
     requested: int
+    """Bytes of memory, counts of pods, thousandths of anything else."""
     largest_free: int
-    """What the node with the most of it has left."""
+    """What is left of it: on the node with most, in the queue, in the cluster or in the quota."""
+
+    @classmethod
+    def of(cls, resource: str, requested: int, largest_free: int) -> "Shortage":
+        """Return a shortage."""
+        return cls(resource=resource, requested=requested, largest_free=largest_free)
 
 
 class Explanation(Struct, frozen=True, kw_only=True):

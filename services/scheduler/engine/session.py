@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from pumice import plugins
-from pumice.plugins import BoolArray, IntArray
+from pumice.plugins import BoolArray, FloatArray, IntArray
 from services.scheduler.engine.candidates import Candidates, Failure
 from services.scheduler.engine.changes import Placed, Promoted, Rephased
 from services.scheduler.engine.evicting import Evicted, Reprieved, Withdrawn, committed
@@ -28,6 +28,7 @@ from services.scheduler.engine.plan import (
     GangBinds,
     Nomination,
     PlannedBind,
+    Shortage,
 )
 from services.scheduler.engine.records import Job, Queue, Task
 from services.scheduler.engine.replica import Replica
@@ -55,6 +56,8 @@ class Session:
         self.actions = actions
         """Names of the actions of this round; some ask what others will do."""
         self.hooks = Hooks()
+        self.shares: list[Callable[[Queue], FloatArray]] = []
+        """What a queue may still get, said by the plugins that limit it; for people only."""
         self.now = now
         self.cycle = cycle
         self.journal = Journal()
@@ -290,7 +293,15 @@ class Session:
         """Return a job's place among those of its queue in this round, 0 when it had no turn."""
         return self._places.get(job.key, 0)
 
-    def explain(self, job: Job, gate: str, message: str, failure: Failure | None = None) -> None:
+    def explain(
+        self,
+        job: Job,
+        gate: str,
+        message: str,
+        failure: Failure | None = None,
+        *,
+        shortages: Sequence[Shortage] = (),
+    ) -> None:
         """Note the gate that stopped a job; the first one stands."""
         if job.key not in self.explanations:
             self.explanations[job.key] = Explanation(
@@ -300,7 +311,7 @@ class Session:
                 message=message,
                 nodes=failure.nodes if failure else 0,
                 reasons=failure.reasons if failure else {},
-                shortages=failure.shortages if failure else (),
+                shortages=failure.shortages if failure else tuple(shortages),
             )
 
     # --- end ---------------------------------------------------------------------------------
@@ -322,7 +333,9 @@ class Session:
         return [job for _, job in sorted(found.items())]
 
     def close(self) -> None:
-        """Put the replica back as it was."""
+        """Tell plugins, and put the replica back as it was."""
+        for tell in self.hooks.closed.all():
+            tell()
         self.journal.undo_to(0, final=True)
         self.replica.nodes.peers.forget_tables()
         self.replica.tidy()

@@ -1,5 +1,7 @@
 """Arithmetic of shares: pure functions of amounts, used by several plugins."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -38,6 +40,13 @@ def exceeding_of(left: Amounts, right: Amounts, request: IntArray) -> list[int]:
     larger = (request > 0) & (left > right)
     larger[PODS_DIM] = False
     return [int(dim) for dim in np.flatnonzero(larger)]
+
+
+def shortfalls(
+    names: Sequence[str], short: Sequence[int], request: IntArray, left: Amounts
+) -> tuple[tuple[str, int, int], ...]:
+    """Return name, amount asked for and amount left of the dimensions that are short."""
+    return tuple((names[dim], int(request[dim]), max(0, int(left[dim]))) for dim in short)
 
 
 def room_for(limit: FloatArray, taken: IntArray, request: IntArray, count: int) -> int:

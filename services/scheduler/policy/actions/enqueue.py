@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from pumice.plugins import Vote
+from services.scheduler.engine.plan import Shortage
 from services.scheduler.engine.session import Session
 from services.scheduler.policy.actions.queues import by_queue
 from services.scheduler.policy.arguments import seconds
@@ -36,7 +37,12 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:  # noqa: AR
         session.turn(job)
         opinion = None if job.min_resources is None else hooks.enqueueable(job)
         if opinion is not None and opinion.vote is Vote.REJECT:
-            session.explain(job, "enqueue", opinion.reason or "not admitted to its queue")
+            session.explain(
+                job,
+                "enqueue",
+                opinion.reason or "not admitted to its queue",
+                shortages=[Shortage.of(*short) for short in opinion.short],
+            )
         else:
             for fn in hooks.job_enqueued.all():
                 fn(job)

@@ -6,6 +6,7 @@ from itertools import islice, takewhile
 from typing import Protocol
 
 from services.scheduler.engine.failures import need_continue
+from services.scheduler.engine.plan import Shortage
 from services.scheduler.engine.records import Job, Queue, Task
 from services.scheduler.engine.session import Session
 from services.scheduler.engine.subjobs import Seat
@@ -106,7 +107,8 @@ class Turn:
             head = run[0]
             allowed = session.hooks.allowed(self._queue, head.shape, len(run))
             if allowed == 0:
-                session.explain(job, "quota", self._no_share(head))
+                shortages = self._beyond_share(head)
+                session.explain(job, "quota", self._no_share(head), shortages=shortages)
                 self._skip(self._equals())
                 continue
             if head.gated:
@@ -137,6 +139,16 @@ class Turn:
         ]
         text = f"queue {self._queue.name} has no share left for {task.name}"
         return f"{text}: insufficient {', '.join(short)}" if short else text
+
+    def _beyond_share(self, task: Task) -> list[Shortage]:
+        """Return the resources of which the queue may not have enough more for a task."""
+        request, names = task.shape.request, self._session.resources
+        return [
+            Shortage.of(name, int(asked), max(0, int(left)))
+            for room in (share(self._queue) for share in self._session.shares)
+            for name, asked, left in zip(names, request, room, strict=False)
+            if asked > left and asked and name != "pods"
+        ]
 
     def _equals(self, limit: int | None = None) -> list[Task]:
         """Return the tasks at the head that share class and role: what one's fate says of all."""

@@ -18,6 +18,7 @@ from pumice.plugins import (
     Arguments,
     EvictionContext,
     EvictionKind,
+    FloatArray,
     Hooks,
     IntArray,
     Opinion,
@@ -39,7 +40,7 @@ from services.scheduler.policy.capacity_accounts import (
 )
 from services.scheduler.policy.plugins.proportion import measure
 from services.scheduler.policy.reservations import without_gated
-from services.scheduler.policy.shares import exceeding_of, room_for
+from services.scheduler.policy.shares import exceeding_of, room_for, shortfalls
 from shared.model.resources import EPSILON
 
 _NOT_READY = Opinion(Vote.REJECT, "the hierarchy of queues is not sound")
@@ -74,6 +75,12 @@ class Capacity:
         hooks.job_enqueueable(self._enqueueable)
         hooks.job_enqueued(self._enqueued)
         hooks.changed(self._changed)
+        cluster.shares.append(self._left)
+
+    def _left(self, queue: Queue) -> FloatArray:
+        levels = self._accounts[queue.name].line() if self._ready else ()
+        room = [level.limit - level.allocated for level in levels]
+        return np.minimum.reduce(room) if room else np.zeros(len(self._cluster.total))
 
     def _open(self) -> None:
         cluster = self._cluster
@@ -132,7 +139,12 @@ class Capacity:
             short = exceeding_of(then, level.limit, job.min_resources)
             if short:
                 names = ", ".join(f"insufficient {self._cluster.resources[dim]}" for dim in short)
-                return Opinion(Vote.REJECT, f"queue resource quota insufficient: {names}")
+                left = level.limit - (then - job.min_resources)
+                return Opinion(
+                    Vote.REJECT,
+                    f"queue resource quota insufficient: {names}",
+                    shortfalls(self._cluster.resources, short, job.min_resources, left),
+                )
         return PERMIT
 
     def _enqueued(self, job: Job) -> None:

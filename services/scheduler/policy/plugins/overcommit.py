@@ -7,7 +7,7 @@ from services.scheduler.engine.records import Job
 from services.scheduler.engine.session import Session
 from services.scheduler.policy.arguments import number
 from services.scheduler.policy.reservations import unallocated_minimum, without_gated
-from services.scheduler.policy.shares import exceeding_of
+from services.scheduler.policy.shares import exceeding_of, shortfalls
 
 _DEFAULT_FACTOR = 1.2
 
@@ -35,7 +35,11 @@ class Overcommit:
             if not short:
                 return PERMIT
             names = ", ".join(cluster.resources[dim] for dim in short)
-            return Opinion(Vote.REJECT, f"resource in cluster is overused: overused {names}")
+            return Opinion(
+                Vote.REJECT,
+                f"resource in cluster is overused: overused {names}",
+                shortfalls(cluster.resources, short, job.min_resources, budget - reserved),
+            )
 
         def enqueued(job: Job) -> None:
             if job.min_resources is not None:

@@ -19,6 +19,7 @@ from services.scheduler.policy.shares import (
     exceeding_of,
     fits,
     room_for,
+    shortfalls,
     water_fill,
 )
 
@@ -60,6 +61,12 @@ class Proportion:
         hooks.job_enqueueable(self._enqueueable)
         hooks.job_enqueued(self._enqueued)
         hooks.changed(self._changed)
+        cluster.shares.append(self._left)
+
+    def _left(self, queue: Queue) -> FloatArray:
+        account = self._accounts[queue.name]
+        left: FloatArray = account.deserved - account.allocated
+        return left
 
     def _place(self, queue: Queue) -> tuple[int, float]:
         account = self._accounts.get(queue.name)
@@ -107,7 +114,12 @@ class Proportion:
         if not short:
             return PERMIT
         names = ", ".join(f"insufficient {self._cluster.resources[dim]}" for dim in short)
-        return Opinion(Vote.REJECT, f"queue resource quota insufficient: {names}")
+        left = account.limit - (then - job.min_resources)
+        return Opinion(
+            Vote.REJECT,
+            f"queue resource quota insufficient: {names}",
+            shortfalls(self._cluster.resources, short, job.min_resources, left),
+        )
 
     def _enqueued(self, job: Job) -> None:
         if job.min_resources is not None:

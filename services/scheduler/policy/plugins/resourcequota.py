@@ -8,6 +8,7 @@ from pumice.plugins import PERMIT, Arguments, Hooks, Opinion, Vote
 from services.scheduler.engine.quotas import Amounts
 from services.scheduler.engine.records import Job
 from services.scheduler.engine.session import Session
+from shared.model.resources import MEMORY, PODS
 
 
 class ResourceQuota:
@@ -25,11 +26,15 @@ class ResourceQuota:
 
         def enqueueable(job: Job) -> Opinion:
             request = job.min_listed
+            mine = entered.get(job.namespace, {})
             for quota in quotas.of(job.namespace):
-                short = _short(request, entered.get(job.namespace, {}), quota.used, quota.hard)
+                short = _short(request, mine, quota.used, quota.hard)
                 if short:
-                    names = ", ".join(short)
-                    return Opinion(Vote.REJECT, f"resource quota insufficient: {names}")
+                    return Opinion(
+                        Vote.REJECT,
+                        f"resource quota insufficient: {', '.join(name for name, _, _ in short)}",
+                        tuple(short),
+                    )
             return PERMIT
 
         def enqueued(job: Job) -> None:
@@ -41,10 +46,18 @@ class ResourceQuota:
         hooks.job_enqueued(enqueued)
 
 
-def _short(request: Amounts, entered: Amounts, used: Amounts, hard: Amounts) -> list[str]:
-    """Return the resources of which the quota has too little left."""
+def _per(name: str) -> int:
+    """Return what makes thousandths the unit in which amounts of a resource are told."""
+    return 1000 if name in {MEMORY, PODS} else 1
+
+
+def _short(
+    request: Amounts, entered: Amounts, used: Amounts, hard: Amounts
+) -> list[tuple[str, int, int]]:
+    """Return the resources of which the quota has too little: name, asked for, left."""
+    left = {name: hard[name] - used.get(name, 0) - entered.get(name, 0) for name in hard}
     return sorted(
-        name
+        (name, amount // _per(name), max(0, left[name]) // _per(name))
         for name, amount in request.items()
-        if name in hard and amount + entered.get(name, 0) + used.get(name, 0) > hard[name]
+        if name in hard and amount > left[name]
     )

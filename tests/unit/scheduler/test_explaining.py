@@ -1,0 +1,250 @@
+"""Why a job waits: the first gate that stops it, with reasons, amounts and its place in the order.
+
+One row per gate; what the plan explains is also what the PodGroup's and the pods' conditions say.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+import pytest
+
+from services.scheduler.engine.plan import Explanation, Plan, Shortage
+from shared.api import kinds
+from tests.support.cluster import Cluster
+
+TIERS = """
+tiers:
+- plugins: [{name: priority}, {name: gang}, {name: conformance}]
+- plugins: [PLUGINS{name: predicates}, {name: nodeorder}]
+"""
+GI = 1 << 30
+
+
+def world(*plugins: str, actions: str = "enqueue, allocate, backfill", queue=None) -> Cluster:
+    named = "".join(f"{{name: {plugin}}}, " for plugin in plugins)
+    found = Cluster(f'actions: "{actions}"' + TIERS.replace("PLUGINS", named), queue=False)
+    return found.queue("default", **(queue or {})).node("n1", cpu="4", memory="8Gi")
+
+
+def kept_out_of_the_cluster() -> Cluster:
+    return world("overcommit").group("g", min_member=2, phase="Pending", minResources={"cpu": "6"})
+
+
+def kept_out_of_the_queue(plugin: str) -> Callable[[], Cluster]:
+    def build() -> Cluster:
+        limits = {"capability": {"cpu": "3"}, "deserved": {"cpu": "3"}}
+        found = world(plugin, queue=limits).gang("first", tasks=1, minResources={"cpu": "1"})
+        return found.group("g", min_member=3, phase="Pending", minResources={"cpu": "3"})
+
+    return build
+
+
+def kept_out_by_quota() -> Cluster:
+    found = world("resourcequota")
+    status = {"hard": {"memory": "4Gi"}, "used": {"memory": "3Gi"}}
+    found.put(
+        kinds.RESOURCEQUOTA,
+        {"metadata": {"name": "q", "namespace": "ns", "uid": "q"}, "status": status},
+    )
+    return found.group("g", min_member=1, phase="Pending", minResources={"memory": "2Gi"})
+
+
+def overused() -> Cluster:
+    found = world("proportion").queue("rich").pod("r-0", "r", cpu="2", node="n1")
+    found.group("r", queue="rich", phase="Running")
+    return (
+        found.queue("default", weight=1, capability={"cpu": "1", "pods": "1"})
+        .pod("h-0", "h", cpu="1", node="n1")
+        .group("h", phase="Running")
+        .gang("g", tasks=1)
+    )
+
+
+def beyond_the_queues_share() -> Cluster:
+    limits = {"capability": {"cpu": "2"}}
+    return world("capacity", queue=limits).gang("g", tasks=1, cpu="3")
+
+
+def too_few_pods() -> Cluster:
+    return world().group("g", min_member=3).pod("g-0", "g", cpu="1")
+
+
+def too_few_pods_of_a_role() -> Cluster:
+    found = world().group("g", min_member=2, minTaskMember={"a": 1, "b": 1})
+    return found.pod("g-0", "g", cpu="1", role="a").pod("g-1", "g", cpu="1", role="a")
+
+
+def no_room() -> Cluster:
+    return world().node("n2", cpu="2").gang("g", tasks=1, cpu="5")
+
+
+def no_node_at_all() -> Cluster:
+    return world().delete(kinds.NODE, "n1", "uid-n1").gang("g", tasks=1)
+
+
+def not_ready() -> Cluster:
+    found = world().node("n2")
+    found.node("n1", taints=[{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}])
+    return found.node("n2", unschedulable=True).gang("g", tasks=1)
+
+
+def volume_missing() -> Cluster:
+    claim = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
+    return world().gang("g", tasks=1, volumes=[claim])
+
+
+def gated() -> Cluster:
+    return world().gang("g", tasks=1, schedulingGates=[{"name": "wait"}])
+
+
+def no_hypernode() -> Cluster:
+    spec = {"networkTopology": {"mode": "hard", "highestTierAllowed": 1}}
+    found = world("network-topology-aware").node("n2", cpu="4", memory="8Gi")
+    for number in (1, 2):
+        member = {"type": "Node", "selector": {"exactMatch": {"name": f"n{number}"}}}
+        found.put(
+            kinds.HYPERNODE,
+            {
+                "metadata": {"name": f"r{number}", "uid": f"r{number}"},
+                "spec": {"tier": 1, "members": [member]},
+            },
+        )
+    found.group("g", min_member=2, **spec)
+    return found.pod("g-0", "g", cpu="3").pod("g-1", "g", cpu="3")
+
+
+def no_queue() -> Cluster:
+    return world().gang("g", tasks=1, queue="elsewhere")
+
+
+class Row(NamedTuple):
+    build: Callable[[], Cluster]
+    gate: str
+    message: str
+    reasons: Mapping[str, int] = MappingProxyType({})
+    shortages: tuple[Shortage, ...] = ()
+    condition: str = "NotEnoughResources"
+    pods: str = "Unschedulable"
+    """Reason of the conditions of its pods; empty for a group without pods."""
+
+
+SHORT = Shortage.of
+ROWS = {
+    "enqueue, cluster": Row(
+        kept_out_of_the_cluster,
+        "enqueue",
+        "resource in cluster is overused: overused cpu",
+        shortages=(SHORT("cpu", 6000, 4800),),
+        pods="",
+    ),
+    "enqueue, proportion": Row(
+        kept_out_of_the_queue("proportion"),
+        "enqueue",
+        "queue resource quota insufficient: insufficient cpu",
+        shortages=(SHORT("cpu", 3000, 2000),),
+        pods="",
+    ),
+    "enqueue, capacity": Row(
+        kept_out_of_the_queue("capacity"),
+        "enqueue",
+        "queue resource quota insufficient: insufficient cpu",
+        shortages=(SHORT("cpu", 3000, 2000),),
+        pods="",
+    ),
+    "enqueue, quota of the namespace": Row(
+        kept_out_by_quota,
+        "enqueue",
+        "resource quota insufficient: memory",
+        shortages=(SHORT("memory", 2 * GI, GI),),
+        pods="",
+    ),
+    "queue overused": Row(overused, "queue", "queue default has used up what it deserves"),
+    "queue's share": Row(
+        beyond_the_queues_share,
+        "quota",
+        "queue default has no share left for g-0",
+        shortages=(SHORT("cpu", 3000, 2000),),
+    ),
+    "too few pods": Row(
+        too_few_pods, "gang", "Not enough valid tasks for gang-scheduling, valid: 1, min: 3"
+    ),
+    "too few pods of a role": Row(
+        too_few_pods_of_a_role,
+        "gang",
+        "Not enough valid pods of each task for gang-scheduling",
+    ),
+    "no room": Row(
+        no_room,
+        "predicate",
+        "0/2 nodes are unavailable: 2 Insufficient cpu.",
+        {"Insufficient cpu": 2},
+        (SHORT("cpu", 5000, 4000),),
+    ),
+    "no node": Row(no_node_at_all, "predicate", "0/0 nodes are unavailable"),
+    "nodes not ready": Row(
+        not_ready,
+        "predicate",
+        "0/2 nodes are unavailable: ",
+        {
+            "node(s) had untolerated taint(s)": 1,
+            "node(s) were unschedulable": 1,
+        },
+    ),
+    "no volume": Row(
+        volume_missing,
+        "predicate",
+        "0/1 nodes are unavailable: ",
+        {"persistentvolumeclaim not found": 1},
+    ),
+    "gated": Row(gated, "gang", "pod g-0 has scheduling gates", pods=""),
+    "no HyperNode": Row(no_hypernode, "topology", "no HyperNode"),
+    "no queue": Row(
+        no_queue, "queue", "spec.queue: there is no queue 'elsewhere'", condition="QueueNotFound"
+    ),
+}
+
+
+def explained(plan: Plan) -> Explanation:
+    return next(e for e in plan.explanations if e.job == "ns/g")
+
+
+@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS.keys())
+def test_the_first_gate_that_stops_a_job_is_told_everywhere(row: Row):
+    plan = row.build().decide()
+    why = explained(plan)
+    assert (why.gate, why.message[: len(row.message)]) == (row.gate, row.message)
+    assert dict(why.reasons) == row.reasons
+    assert why.nodes == sum(row.reasons.values())
+    assert why.shortages == row.shortages
+    group = next(g for g in plan.podgroups if g.key == "ns/g")
+    (said,) = (c for c in group.conditions if c.type == "Unschedulable")
+    assert (said.status, said.reason) == ("True", row.condition)
+    assert why.message in said.message
+    pods = [p.condition for p in plan.pods if p.key.startswith("ns/g-")]
+    assert {(c.type, c.status, c.reason) for c in pods} == (
+        {("PodScheduled", "False", row.pods)} if row.pods else set()
+    )
+
+
+def test_jobs_of_a_queue_know_their_place_in_the_order():
+    found = world()
+    for number in range(3):
+        created = f"2026-01-0{3 - number}T00:00:00Z"
+        found.gang(f"j{number}", tasks=1, cpu="5", created=created)
+    places = {e.job: e.position for e in found.decide().explanations}
+    assert places == {"ns/j2": 1, "ns/j1": 2, "ns/j0": 3}
+
+
+def test_a_job_that_is_placed_in_part_says_what_its_other_tasks_lack():
+    plan = world().gang("g", tasks=6, min_member=2, cpu="1").decide()
+    assert sum(len(gang.binds) for gang in plan.binds) == 4
+    assert explained(plan).gate == "predicate"
+    assert {p.condition.reason for p in plan.pods} == {"Unschedulable"}
+
+
+def test_members_of_a_gang_that_would_fit_say_so_and_the_others_call_for_nodes():
+    plan = world().gang("g", tasks=5, cpu="1").decide()
+    reasons = [p.condition.reason for p in plan.pods]
+    assert sorted(reasons) == ["Schedulable"] * 4 + ["Unschedulable"]  # D02
+    assert explained(plan).shortages == (SHORT("cpu", 1000, 0),)
