@@ -20,6 +20,7 @@ from services.admission.settings import AdmissionSettings
 from shared.kube.client import Kube
 from shared.kube.config import connect
 from shared.runtime.errors import Rejected
+from shared.runtime.jobplugins import load_job_plugins
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part
 
@@ -30,6 +31,7 @@ async def build(settings: AdmissionSettings, context: Context) -> Sequence[Part]
     """Return the parts of admission. Raises Rejected for settings that cannot work."""
     hooks = _hooks(settings)
     address = _address(settings)
+    load_job_plugins()
     kube = await connect(
         settings.kubeconfig or None,
         user_agent=f"pumice-{SERVICE}",

@@ -48,6 +48,7 @@ from shared.kube.client import Kube
 from shared.kube.config import connect
 from shared.runtime.backoff import Backoff
 from shared.runtime.inherited import idle_flags
+from shared.runtime.jobplugins import load_job_plugins
 from shared.runtime.mailbox import Mailbox
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part
@@ -60,6 +61,7 @@ _FLOW_WORKERS: Final = 2
 async def build(settings: ControllerSettings, context: Context) -> Sequence[Part]:
     """Return the parts of a controller; connections come up, and back, while they run."""
     selected(settings.controllers)  # a wrong name is refused before anything is opened
+    load_job_plugins()
     kube = await connect(
         settings.kubeconfig or None,
         user_agent=f"pumice-{SERVICE}",

@@ -11,7 +11,7 @@ import msgspec
 
 from shared.api.batch import Job, PartitionPolicy, TaskSpec
 from shared.api.scheduling import ROOT_QUEUE, NetworkTopology, QueueState
-from shared.jobplugins.catalogue import PLUGINS, plugins_of
+from shared.jobplugins.catalogue import installed, plugins_of
 from shared.jobs.order import in_circles
 from shared.jobs.policies import policy_problems
 from shared.jobs.problems import (
@@ -221,10 +221,10 @@ def _volumes(job: Job) -> Problems:
 def _plugins(job: Job) -> Problems:
     """W23."""
     for name in sorted(job.spec.plugins):
-        if name not in PLUGINS:
+        if name not in installed():
             yield Problem(
                 f"spec.plugins.{name}",
-                f"unable to find job plugin: {name}: there are {listed(PLUGINS)}",
+                f"unable to find job plugin: {name}: there are {listed(installed())}",
             )
     for _, plugin, arguments in plugins_of(job):
         for said in plugin.problems(job, arguments):

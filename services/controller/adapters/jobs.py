@@ -20,6 +20,7 @@ from services.controller.job.requests import Request
 from services.controller.metrics import ControllerMetrics
 from shared.api import time
 from shared.api.batch import Action, JobEvent, JobPhase
+from shared.jobplugins.foreign import PluginFailed
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
 from shared.runtime.faults import Faults
@@ -115,13 +116,8 @@ class JobWorker:
             await self._pass(record)
 
     async def _pass(self, record: JobRecord) -> None:
-        found = advance(
-            self._replica.facts_of(record),
-            tuple(record.requests.values()),
-            record.delayed,
-            now=self._clock.now(),
-        )
         try:
+            found = self._advance(record)
             postponed = await self._carry_out(record, found)
         except Gone:
             self._mailbox.poke_later(record.key, COALESCE_S)
@@ -137,6 +133,17 @@ class JobWorker:
         record.forget(found.answered)
         record.delayed = found.delayed
         self._next_look(record, found, postponed=postponed)
+
+    def _advance(self, record: JobRecord) -> Pass:
+        try:
+            return advance(
+                self._replica.facts_of(record),
+                tuple(record.requests.values()),
+                record.delayed,
+                now=self._clock.now(),
+            )
+        except PluginFailed as error:
+            raise Rejected(str(error), field="spec.plugins") from error
 
     def _next_look(self, record: JobRecord, found: Pass, *, postponed: bool) -> None:
         if found.again:

@@ -28,6 +28,7 @@ from shared.api.kinds import Kind
 from shared.api.meta import ObjectMeta
 from shared.api.patch import Json
 from shared.contracts.subjects import split_key
+from shared.jobplugins.foreign import PluginFailed
 from shared.jobplugins.interface import Companion
 from shared.jobplugins.ssh import with_keys
 from shared.kube.client import Kube
@@ -164,7 +165,7 @@ class Writer:
     async def _create_pod(self, record: JobRecord, effect: effects.CreatePods, index: int) -> None:
         namespace = record.job.metadata.namespace
         try:
-            body = effect.forge.body(index)
+            body = _body(effect, index)
             answer = await self._send(
                 "create", kinds.POD, self._kube.create(kinds.POD, namespace, body)
             )
@@ -346,6 +347,13 @@ class Writer:
 
     def _fold(self, kind: Kind, answer: bytes) -> None:
         self._touch(self._replica.written(kind, answer))
+
+
+def _body(effect: effects.CreatePods, index: int) -> bytes:
+    try:
+        return effect.forge.body(index)
+    except PluginFailed as error:
+        raise Rejected(str(error), field="spec.plugins") from error
 
 
 def _is_ours(record: JobRecord, meta: ObjectMeta) -> bool:
