@@ -18,7 +18,7 @@ from shared.runtime.errors import Conflict, PumiceError, Rejected, Retryable
 from shared.runtime.health import Gate
 from shared.runtime.logs import Logger
 
-_LOOK_S: Final = 10.0
+_LOOK_S: Final = 5.0
 """How often files, the Secret and the registration are looked at."""
 _AGAIN_S: Final = 1.0
 _LAST_WORD_S: Final = 3.0

@@ -2,7 +2,7 @@
 
 Not of the bus: admission has to answer when NATS is away, too. One list of queues serves all
 requests of a second; a refusal is never based on it, but on a fresh one (`fresh=True`), so that a
-queue made a moment ago is known.
+queue made a moment ago is known; nor is anything about a queue itself.
 """
 
 import asyncio

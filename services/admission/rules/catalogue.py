@@ -36,6 +36,8 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True):
     operations: tuple[str, ...]
     queues: bool = False
     """Whether the rule has to know the queues."""
+    fresh: bool = False
+    """Whether its consent, too, must rest on the queues of now, not of a second ago."""
     namespace: bool = False
     """Whether the rule has to know the annotations of the object's namespace."""
 
@@ -83,7 +85,7 @@ _ALL: Final = (
     Hook(
         path="/queues/validate", rule=queues.validate, name="validatequeue",
         group=_SCHEDULING, version="v1beta1", resource="queues",
-        operations=("CREATE", "UPDATE", "DELETE"), queues=True,
+        operations=("CREATE", "UPDATE", "DELETE"), queues=True, fresh=True,
     ),
     Hook(
         path="/jobflows/validate", rule=jobflows.validate, name="validatejobflow",

@@ -36,8 +36,8 @@ def test_a_path_begins_at_the_root_w50() -> None:
         (
             queue(capability={"cpu": "-1"}),
             (
-                'requestBody.spec.capability.cpu: Invalid value: "-1": must be greater than or equal to'
-                " 0"
+                'requestBody.spec.capability.cpu: Invalid value: "-1": must be greater than or'
+                " equal to 0"
             ),
         ),
         (
@@ -54,22 +54,22 @@ def test_a_path_begins_at_the_root_w50() -> None:
         (
             queue(guarantee={"resource": {"memory": "1Gi"}}),
             (
-                'requestBody.spec.deserved.memory: Invalid value: "<nil>": deserved[memory] must be >='
-                " guarantee[memory]=1Gi"
+                'requestBody.spec.deserved.memory: Invalid value: "<nil>": deserved[memory] must be'
+                " >= guarantee[memory]=1Gi"
             ),
         ),
         (
             queue(annotations={PATH: "root/a", WEIGHTS: "1"}),
             (
-                'requestBody.metadata.annotations: Invalid value: "root/a": volcano.sh/hierarchy must'
-                " have the same length with volcano.sh/hierarchy-weights"
+                'requestBody.metadata.annotations: Invalid value: "root/a": volcano.sh/hierarchy'
+                " must have the same length with volcano.sh/hierarchy-weights"
             ),
         ),
         (
             queue(annotations={PATH: "root/a", WEIGHTS: "1/-2"}),
             (
-                'requestBody.metadata.annotations: Invalid value: "1/-2": -2 in the 1/-2 must be larger'
-                " than 0"
+                'requestBody.metadata.annotations: Invalid value: "1/-2": -2 in the 1/-2 must be'
+                " larger than 0"
             ),
         ),
         (

@@ -1,0 +1,154 @@
+"""Certificates on a real API server: renewed while it calls, shared by replicas, given, expired."""
+
+import asyncio
+import base64
+import ssl
+import time
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from services.admission.certificates import Certificate, issue, new_authority
+from tests.integration.admission.conftest import Door
+from tests.support import world
+from tests.support.api import Api
+from tests.support.proxy import proxy
+from tests.support.wait import until
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
+
+WORDS = "unable to find job plugin: nope"
+SECRET = "pumice-admission-ca"
+
+
+def bad(name: str = "bad") -> dict:
+    return world.job(name, world.task("w", 1, cpu="100m", memory="16Mi"), plugins={"nope": []})
+
+
+async def shown(port: int) -> x509.Certificate:
+    """Return the certificate that a new connection gets to see."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+    try:
+        der = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    finally:
+        writer.close()
+        await writer.wait_closed()
+    return x509.load_der_x509_certificate(der)
+
+
+async def bundle(door: Door) -> list[x509.Certificate]:
+    """Return the authorities that the API server trusts for us; all our webhooks have the same."""
+    (text,) = {webhook["clientConfig"]["caBundle"] for webhook in await door.registered()}
+    return x509.load_pem_x509_certificates(base64.b64decode(text))
+
+
+async def test_certificates_and_authorities_change_while_jobs_are_judged_w02(
+    own_door: Door, space: str
+) -> None:
+    await own_door.start(certificate_life="3s")
+    await own_door.refuses("jobs", bad(), space, words=WORDS)
+    serials, authorities = set(), set()
+
+    async def probe() -> bool:
+        serials.add((await shown(own_door.port)).serial_number)
+        authorities.update(ca.serial_number for ca in await bundle(own_door))
+        said = await own_door.said("jobs", bad(), space)
+        assert WORDS in said, f"{said}\n{own_door.services.logs()}"
+        return len(authorities) >= 2 and len(serials) >= 5
+
+    await until(probe, deadline_s=60, describe=lambda: f"{serials} {authorities}", every_s=0.2)
+
+
+def write(directory: Path, certificate: Certificate, authority: Certificate) -> dict[str, str]:
+    """Write certificate, key and CA; return the flags that name them."""
+    files = {
+        "tls_cert_file": certificate.cert,
+        "tls_private_key_file": certificate.key,
+        "ca_cert_file": authority.cert,
+    }
+    for name, text in files.items():
+        (directory / name).write_text(text)
+    return {name: str(directory / name) for name in files}
+
+
+async def test_with_an_expired_certificate_objects_are_admitted_until_it_is_renewed_w02(
+    own_door: Door, space: str, api: Api, tmp_path: Path
+) -> None:
+    now = time.time()
+    authority = new_authority(now=now, life_s=86400)
+    expired = issue(authority, ["127.0.0.1"], now=now - 7200, life_s=3600)
+    replica = await own_door.start(wait=False, **write(tmp_path, expired, authority))
+    await until(own_door.registered, deadline_s=30, describe=lambda: replica.log)
+    await until(lambda: "certificate_shown" in replica.log, deadline_s=30)
+
+    async def says_so() -> bool:
+        return "the certificate has expired" in await replica.unready()
+
+    await until(says_so, deadline_s=30, describe=lambda: replica.log)
+    for number in range(3):
+        assert await own_door.said("jobs", bad(f"bad-{number}"), space) == ""
+    write(tmp_path, issue(authority, ["127.0.0.1"], now=now, life_s=3600), authority)
+    await own_door.refuses("jobs", bad("late"), space, words=WORDS)
+    await replica.ready(deadline_s=30)
+
+
+async def test_replicas_share_an_authority_and_a_restart_keeps_it_w02(
+    own_door: Door, space: str, api: Api
+) -> None:
+    """Both stand behind one address, as behind a Service."""
+    flags = {"webhook_namespace": space, "webhook_url": "", "register": "true"}
+    async with proxy(own_door.port) as front:
+        flags["webhook_url"] = f"https://127.0.0.1:{front.port}"
+        one = await own_door.start(**flags)
+        two = await own_door.start(**{**flags, "instance": "two", "port": "0"})
+        port = port_of(two)
+        trusted = await bundle(own_door)
+        assert len(trusted) == 1
+        for certificate in (await shown(own_door.port), await shown(port)):
+            certificate.verify_directly_issued_by(trusted[0])
+        other = f"jobs-{space}"
+        await api.create("namespaces", {"metadata": {"name": other}})
+        await own_door.refuses("jobs", bad(), other, words=WORDS)
+        before = await api.get("secrets", space, SECRET)
+        one.kill()
+        front.target = port
+        await own_door.refuses("jobs", bad(), other, words=WORDS)
+        three = await own_door.start(**{**flags, "instance": "three", "port": "0"})
+        (await shown(port_of(three))).verify_directly_issued_by(trusted[0])
+        assert (await api.get("secrets", space, SECRET))["data"] == before["data"]
+        assert await bundle(own_door) == trusted
+
+
+def port_of(replica) -> int:
+    """Return the port of a replica that chose its own."""
+    line = next(line for line in replica.log.splitlines() if "webhooks_listening" in line)
+    return int(line.partition('"address": "127.0.0.1:')[2].partition('"')[0])
+
+
+async def test_of_two_that_make_an_authority_at_once_one_wins_w02(
+    own_door: Door, space: str, api: Api
+) -> None:
+    flags = {"webhook_namespace": space}
+    one = await own_door.start(wait=False, **flags)
+    two = await own_door.start(wait=False, **{**flags, "instance": "two", "port": "0"})
+    await one.ready(deadline_s=30)
+    await two.ready(deadline_s=30)
+    secret = await api.get("secrets", space, SECRET)
+    (authority,) = x509.load_pem_x509_certificates(base64.b64decode(secret["data"]["ca.crt"]))
+    for port in (own_door.port, port_of(two)):
+        (await shown(port)).verify_directly_issued_by(authority)
+
+
+async def test_a_secret_that_somebody_spoilt_is_replaced_w02(
+    own_door: Door, space: str, api: Api
+) -> None:
+    spoilt = {"metadata": {"name": SECRET}, "stringData": {"ca.crt": "nonsense", "ca.key": "x"}}
+    await api.create("secrets", spoilt, space)
+    await own_door.start(webhook_namespace=space)
+    other = f"jobs-{space}"
+    await api.create("namespaces", {"metadata": {"name": other}})
+    await own_door.refuses("jobs", bad(), other, words=WORDS)
