@@ -1,0 +1,148 @@
+"""Laws of gangpreempt and gangreclaim on small random clusters (A08, A09)."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.scheduler.decide import run_actions
+from services.scheduler.engine.session import Session
+from services.scheduler.policy.bundles import bundles
+from shared.model.status import TaskStatus
+from tests.property.test_engine_laws import fingerprint
+from tests.property.test_eviction_laws import PLUGINS, build, jobs, live, names, waiting
+from tests.support.cluster import Cluster
+
+PIPELINES = (
+    "enqueue, allocate, gangpreempt, gangreclaim, backfill",
+    "allocate, backfill, gangreclaim, gangpreempt",
+    "gangpreempt, gangreclaim, allocate",
+    "allocate, preempt, gangpreempt, reclaim, gangreclaim",
+)
+GANG_ONLY = ("allocate, gangpreempt", "gangreclaim, allocate", "gangpreempt, gangreclaim")
+
+worlds = st.builds(build, names(PIPELINES), jobs, spare=st.booleans())
+sparing = st.builds(build, names(GANG_ONLY), jobs, spare=st.just(True))
+roomy = st.builds(
+    build,
+    names(GANG_ONLY),
+    jobs,
+    spare=st.just(True),
+    plugins=st.just(PLUGINS.replace("proportion", "proportion, enabledAllocatable: false")),
+)
+"""Where room on nodes alone is short: elsewhere a victim may be needed for the share of a queue."""
+wasteful = st.builds(build, names(GANG_ONLY), jobs, spare=st.just(False))
+
+
+@settings(max_examples=150, deadline=None)
+@given(worlds)
+def test_whoever_is_evicted_for_a_gang_makes_room_for_all_of_it(world: Cluster):
+    """The gang that evictions are made for is pipelined or placed as a whole (SS07, SS10)."""
+    session = world.session()
+    try:
+        run_actions(session, world.config)
+        for eviction in session.evictions:
+            taker = session.replica.task(eviction.preemptor_uid)
+            job = session.job_of(taker) if taker else None
+            assert job is not None, eviction
+            assert taker.status in {TaskStatus.PIPELINED, TaskStatus.BINDING}
+            assert job.waiting_count + job.ready_count + job.pending_best_effort >= (
+                job.min_available
+            )
+    finally:
+        session.close()
+
+
+@settings(max_examples=150, deadline=None)
+@given(worlds)
+def test_what_gangs_wait_for_fits_once_the_victims_are_gone(world: Cluster):
+    session = world.session()
+    try:
+        before = _future(session)
+        run_actions(session, world.config)
+        after = _future(session)
+    finally:
+        session.close()
+    assert all(now >= min(then, 0) for then, now in zip(before, after, strict=True))
+
+
+def _future(session: Session) -> list[int]:
+    return [int(session.ledger.future_idle(dim).min(initial=0)) for dim in range(2)]
+
+
+@settings(max_examples=100, deadline=None)
+@given(worlds)
+def test_a_session_with_gang_evictions_leaves_the_replica_as_it_was_to_the_bit(world: Cluster):
+    before = fingerprint(world.replica)
+    world.decide()
+    assert fingerprint(world.replica) == before
+    assert world.replica.audit() == []
+
+
+@settings(max_examples=150, deadline=None)
+@given(roomy)
+def test_with_spare_victims_no_victim_of_a_gang_could_stay(world: Cluster):
+    """Were any one of them to stay, its node would be overfull (law of `spareVictims`)."""
+    plan, standing = waiting(world)
+    session = world.session()
+    try:
+        run_actions(session, world.config)
+        ledger, column = session.ledger, session.replica.nodes.column
+        for eviction in plan.evictions:
+            assert standing[eviction.pod] == ("Releasing", eviction.node)
+            victim = session.replica.task(eviction.uid)
+            assert victim is not None
+            dims = list(victim.shape.dims)
+            left = [int(ledger.future_idle(dim)[column(eviction.node)]) for dim in dims]
+            held = [int(victim.shape.request[dim]) for dim in dims]
+            assert any(now < lost for now, lost in zip(left, held, strict=True)), eviction
+    finally:
+        session.close()
+
+
+@settings(max_examples=100, deadline=None)
+@given(roomy)
+def test_with_spare_victims_victims_go_where_their_takers_wait(world: Cluster):
+    plan, standing = waiting(world)
+    for eviction in plan.evictions:
+        assert standing[eviction.preemptor][1] == eviction.node
+
+
+@settings(max_examples=100, deadline=None)
+@given(wasteful)
+def test_without_whole_bundles_no_gang_that_was_whole_falls_below_its_minimum(world: Cluster):
+    text = world.config.arguments
+    for name in ("gangpreempt", "gangreclaim"):
+        text[name]["allowWholeBundle"] = False
+    lost: dict[str, int] = {}
+    for eviction in world.decide().evictions:
+        lost[eviction.job] = lost.get(eviction.job, 0) + 1
+    for key, count in lost.items():
+        job = world.replica.jobs.get(key)
+        if job.ready_count >= job.min_available:
+            assert job.ready_count - count >= job.min_available
+
+
+@settings(max_examples=100, deadline=None)
+@given(wasteful)
+def test_bundles_hold_every_task_once_and_the_surplus_leaves_the_gang_whole(world: Cluster):
+    for job in world.replica.jobs.all():
+        running = list(job.by_status[TaskStatus.RUNNING].values())
+        found = bundles(job, running)
+        held = sorted(task.uid for bundle in found for task in bundle.tasks)
+        assert held == sorted(task.uid for task in running)
+        spared = sum(len(bundle.tasks) for bundle in found if not bundle.whole)
+        if job.ready_count >= job.min_available:
+            assert job.ready_count - spared >= job.min_available
+
+
+@settings(max_examples=60, deadline=None)
+@given(worlds)
+def test_gang_cycles_come_to_rest_while_the_victims_are_on_their_way(world: Cluster):
+    for _ in range(8):
+        plan = world.step()
+    assert (plan.binds, plan.evictions) == ((), ())
+
+
+@settings(max_examples=60, deadline=None)
+@given(sparing)
+def test_gang_cycles_come_to_rest_though_every_victim_comes_back(world: Cluster):
+    assert live(world, cycles=15) >= 3
