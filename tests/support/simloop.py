@@ -17,10 +17,29 @@ from collections.abc import Callable
 from typing import Any, Final
 
 RESOLUTION_S: Final = 1e-9
+STEP_S: Final = 1e-6
+"""Virtual time that one step of a task takes: who looks at the clock again and again sees it move,
+as on a real machine."""
+MOST_STEPS: Final = 5_000_000
+"""A simulation that needs more goes round in circles."""
 
 
-class Deadlock(RuntimeError):
+class Deadlock(RuntimeError):  # noqa: N818 - what has happened
     """Nothing can happen any more; the text says where the tasks wait."""
+
+
+class Livelock(RuntimeError):  # noqa: N818 - what happens
+    """Tasks go on for ever; the text says where they are."""
+
+
+class SimTask(asyncio.Task):
+    """A task that knows how many were made before it: what is drawn starts from that order.
+
+    asyncio keeps the tasks of a group in a set and cancels them in the order of their addresses,
+    which no seed decides.
+    """
+
+    number: int
 
 
 class SimLoop(asyncio.BaseEventLoop):
@@ -33,6 +52,8 @@ class SimLoop(asyncio.BaseEventLoop):
         self._selector = _Jump(self)
         self._order = random.Random(f"order-{seed}")
         self._think_s = think_s
+        self._made = 0
+        self.set_task_factory(_make_task)
         self.steps = 0
         """Steps of tasks that have run."""
 
@@ -43,7 +64,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def pass_time(self, seconds: float | None) -> None:
         """Let time pass up to the next timer; None: there is no timer. Raises Deadlock."""
         if seconds is None:
-            raise Deadlock(describe(self))
+            raise Deadlock(describe(self, "nothing can happen any more"))
         self._virtual_s += max(0.0, seconds)
 
     def run_in_executor(
@@ -59,6 +80,12 @@ class SimLoop(asyncio.BaseEventLoop):
             self.call_later(self._think_s(), _resolve, future, result)
         return future
 
+    def add_signal_handler(self, sig: int, callback: Callable[..., object], *args: Any) -> None:
+        """Take no signals: processes of a simulation are told otherwise."""
+
+    def remove_signal_handler(self, sig: int) -> bool:
+        return False
+
     def _run_once(self) -> None:
         self._shuffle()
         super()._run_once()
@@ -68,9 +95,12 @@ class SimLoop(asyncio.BaseEventLoop):
         ready = self._ready
         places = [i for i, handle in enumerate(ready) if _is_step(handle)]
         self.steps += len(places)
+        self._virtual_s += len(places) * STEP_S
+        if self.steps > MOST_STEPS:
+            raise Livelock(describe(self, "no end in sight"))
         if len(places) < 2:
             return
-        steps = [ready[i] for i in places]
+        steps = sorted((ready[i] for i in places), key=_number)
         self._order.shuffle(steps)
         for i, step in zip(places, steps, strict=True):
             ready[i] = step
@@ -93,8 +123,19 @@ class _Jump:
         return []
 
 
+def _make_task(loop: SimLoop, coro: Any, context: Any = None) -> SimTask:
+    task = SimTask(coro, loop=loop, context=context)
+    loop._made += 1
+    task.number = loop._made
+    return task
+
+
+def _number(handle: asyncio.Handle) -> int:
+    return handle._callback.__self__.number
+
+
 def _is_step(handle: asyncio.Handle) -> bool:
-    return isinstance(getattr(handle._callback, "__self__", None), asyncio.Task)
+    return isinstance(getattr(handle._callback, "__self__", None), SimTask)
 
 
 def _resolve(future: asyncio.Future[Any], result: object) -> None:
@@ -107,7 +148,7 @@ def _fail(future: asyncio.Future[Any], error: Exception) -> None:
         future.set_exception(error)
 
 
-def describe(loop: asyncio.AbstractEventLoop) -> str:
+def describe(loop: asyncio.AbstractEventLoop, what: str) -> str:
     """Return where each task of a loop waits, sorted by name."""
     lines = []
     for task in asyncio.all_tasks(loop):
@@ -120,7 +161,7 @@ def describe(loop: asyncio.AbstractEventLoop) -> str:
         at = getattr(inner, "cr_frame", None)
         where = f"{at.f_code.co_qualname}:{at.f_lineno}" if at else repr(inner)
         lines.append(f"  {task.get_name()}: {where}")
-    return "\n".join([f"nothing can happen any more at {loop.time():.3f} s", *sorted(lines)])
+    return "\n".join([f"{what} at {loop.time():.3f} s", *sorted(lines)])
 
 
 class SimClock:

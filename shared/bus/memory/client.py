@@ -54,6 +54,7 @@ class MemoryClient:
         self._wake = asyncio.Event()
         self._on_down: Callback | None = None
         self._reader: asyncio.Task[None] | None = None
+        self._severed = False
 
     @property
     def is_connected(self) -> bool:
@@ -64,6 +65,8 @@ class MemoryClient:
         """Connect. Raises OSError when the server is down; waits for one that is frozen."""
         assert servers, "an address is given, and does not matter: there is one server"
         await asyncio.sleep(self._server.weather.delay_s())
+        if self._severed:
+            await asyncio.Event().wait()
         await self._server.thawed.wait()
         self._line = self._server.connect(self)
         self._on_down = disconnected_cb
@@ -103,6 +106,22 @@ class MemoryClient:
             self._line = None
         if self._reader is not None:
             self._reader.cancel()
+
+    def reset(self) -> None:
+        """Break the connection; another client may connect at once."""
+        if self._line is not None:
+            self._line.break_off()
+
+    def sever(self, *, lost: bool) -> None:
+        """Die with the process: nothing is sent or taken any more, and nobody is told here.
+
+        What was sent before arrives still, unless it is `lost`.
+        """
+        self._severed = True
+        if self._line is not None and not lost:
+            self._line.close()
+            self._line = None
+        self.reset()
 
     def arrived(self, frame: Frame) -> None:
         """Take a message from the server."""

@@ -11,12 +11,11 @@ from typing import Final
 
 import msgspec
 
-from shared.bus.client import Client
 from shared.bus.memory.api import API, DIRECT, JetStream, failed
 from shared.bus.memory.client import MemoryClient
 from shared.bus.memory.consumer import NEVER, Consumer, Request
 from shared.bus.memory.link import Calm, Frame, Link, Weather
-from shared.bus.memory.stream import NANO, Refusal
+from shared.bus.memory.stream import NANO, Refusal, Stored
 
 SILENT_S: Final = 7.5
 """After this long without a sign of the server a client gives its connection up (two pings)."""
@@ -57,6 +56,7 @@ class Line:
     def close(self) -> None:
         """End in order: what the client sent before still arrives."""
         self._open = False
+        self.down.cut()
         self._server.lines.pop(self, None)
 
     def break_off(self) -> None:
@@ -77,6 +77,8 @@ class MemoryNats:
         self._wall = wall
         self.weather: Weather = weather or Calm()
         self.jetstream: Final = JetStream()
+        self.stored: Callable[[str, Stored], None] = lambda _stream, _message: None
+        """Told of each message that a stream has stored, for whoever checks from outside."""
         self.lines: dict[Line, None] = {}
         self.up = True
         self.thawed = asyncio.Event()
@@ -84,7 +86,7 @@ class MemoryNats:
         self._held: list[tuple[Line, Frame]] = []
         self._timers: dict[Consumer, tuple[float, asyncio.TimerHandle]] = {}
 
-    def client(self) -> Client:
+    def client(self) -> MemoryClient:
         """Return a client that will connect here; stands in for nats-py's `Client`."""
         return MemoryClient(self)
 
@@ -160,6 +162,8 @@ class MemoryNats:
             said = {**failed(answer), "stream": name, "seq": 0}
         else:
             said = {"stream": name, "seq": answer.sequence, "duplicate": answer.duplicate}
+            if not answer.duplicate and (stored := stream.get(answer.sequence)):
+                self.stored(name, stored)
         if frame.reply:
             line.deliver(frame.reply, frame.reply, msgspec.json.encode(said))
         for consumer in self.jetstream.consumers_of(name):

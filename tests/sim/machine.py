@@ -1,0 +1,200 @@
+"""One process of a service inside the simulation: its parts, its ways out, its death.
+
+The parts are made by the service's own composition root and run under its own supervisor. A kill
+cuts every way out first and ends the tasks then, so that no clean-up is heard outside, as after
+kill -9; what others hold of the process (leases, deliveries, connections) is left as it was.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from services.binder import app as binder
+from services.binder.settings import BinderSettings
+from services.cache import app as cache
+from services.cache.settings import CacheSettings
+from services.controller import app as controller
+from services.controller.settings import ControllerSettings
+from services.scheduler import app as scheduler
+from services.scheduler.settings import SchedulerSettings
+from shared.bus.connection import Options
+from shared.bus.memory.client import MemoryClient
+from shared.bus.nats import NatsBus
+from shared.kube.client import Kube
+from shared.runtime.faults import POINTS
+from shared.runtime.health import Readiness
+from shared.runtime.mailbox import MailboxMetrics
+from shared.runtime.metrics import Metrics
+from shared.runtime.service import Context
+from shared.runtime.supervise import Part, PartFailed, supervise
+from tests.sim.wire import CoreTransport
+from tests.support.simloop import SimClock
+
+if TYPE_CHECKING:
+    from tests.sim.simulation import Simulation
+
+SERVICES = ("cache", "scheduler", "binder", "controller")
+GRACE_S = 10.0
+
+
+class SimFaults:
+    """Stands for `Faults`: dies at a passage of a fault point without ending this process."""
+
+    def __init__(self, die: Callable[[str], None]) -> None:
+        self._die = die
+        self._point = ""
+        self._left = 0
+
+    def arm(self, point: str, passage: int) -> None:
+        """Die at the `passage`-th passage of `point` from now on."""
+        assert point in POINTS, f"no fault point {point!r}"
+        self._point, self._left = point, passage
+
+    def disarm(self) -> None:
+        """Die no more."""
+        self._point = ""
+
+    def point(self, name: str) -> None:
+        if name == self._point:
+            self._left -= 1
+            if self._left == 0:
+                self._die(name)
+
+
+class Machine:
+    """A replica of a service that can be started, stopped, killed and started again."""
+
+    def __init__(self, sim: "Simulation", service: str, replica: str) -> None:
+        self._sim = sim
+        self._life = 0
+        self._task: asyncio.Task[None] | None = None
+        self._stop = asyncio.Event()
+        self._clients: list[MemoryClient] = []
+        self.service = service
+        self.instance = f"{service}-{replica}"
+        self.skew_s = 0.0
+        self.alive: list[bool] = [False]
+        self.transport: CoreTransport | None = None
+        self.faults = SimFaults(self._die)
+
+    @property
+    def is_up(self) -> bool:
+        """Tell whether the process runs."""
+        return self.alive[0]
+
+    def start(self) -> None:
+        """Start a new process."""
+        assert not self.is_up, f"{self.instance} runs already"
+        sim = self._sim
+        self._life += 1
+        alive = self.alive = [True]
+        self._stop = stop = asyncio.Event()
+        self._clients = []
+        self.faults = SimFaults(self._die)
+        metrics = Metrics()
+        context = Context(
+            service=self.service,
+            instance=self.instance,
+            clock=SimClock(self.skew_s),
+            rng=random.Random(f"{sim.seed}-{self.instance}-{self._life}"),
+            log=sim.story.logger(self.instance, alive=lambda: alive[0]),
+            readiness=Readiness(),
+            metrics=metrics,
+            mailboxes=MailboxMetrics(metrics),
+            faults=self.faults,
+        )
+        self.transport = CoreTransport(
+            sim.server,
+            who=self.instance,
+            network=sim.network,
+            api=sim.api_weather,
+            story=sim.story,
+            alive=lambda: alive[0],
+        )
+        bus = NatsBus(
+            Options(url="nats://sim", name=self.instance),
+            clock=context.clock,
+            log=context.log,
+            on_status=context.readiness.gate("nats").set,
+            rng=context.rng,
+            dial=self._dial,
+        )
+        kube = Kube(transport=self.transport)
+        sim.story.tell("nemesis", "started", instance=self.instance, life=self._life)
+        self._task = sim.spawn(self._run(context, kube, bus, stop, alive), self.instance)
+
+    def kill(self) -> None:
+        """Kill -9."""
+        if not self.is_up:
+            return
+        self._sim.story.tell("nemesis", "killed", instance=self.instance)
+        self.alive[0] = False
+        lost = self._sim.rng.random() < 0.5
+        for client in self._clients:
+            client.sever(lost=lost)
+        assert self._task is not None
+        self._task.cancel()
+
+    def stop(self) -> None:
+        """SIGTERM."""
+        if self.is_up:
+            self._sim.story.tell("nemesis", "stopped", instance=self.instance)
+            self._stop.set()
+
+    def break_connections(self) -> None:
+        """Break its connections to NATS."""
+        for client in self._clients:
+            client.reset()
+
+    def _dial(self) -> MemoryClient:
+        client = self._sim.nats.client()
+        self._clients = [old for old in self._clients if old.is_connected]
+        self._clients.append(client)
+        if not self.is_up:
+            client.sever(lost=True)
+        return client
+
+    def _die(self, point: str) -> None:
+        self._sim.story.tell("nemesis", "fault point reached", point=point, instance=self.instance)
+        self.kill()
+        self._sim.revive(self)
+
+    async def _run(
+        self, context: Context, kube: Kube, bus: NatsBus, stop: asyncio.Event, alive: list[bool]
+    ) -> None:
+        async def start() -> Sequence[Part]:
+            return _compose(self.service, context, kube=kube, bus=bus, conf=self._sim.conf)
+
+        try:
+            await supervise(
+                start,
+                first=[],
+                stop=stop,
+                clock=context.clock,
+                grace_s=GRACE_S,
+                on_stuck=lambda names: self._sim.judge.broken(
+                    self.instance, f"{self.instance} is stuck in {names}"
+                ),
+            )
+        except PartFailed as failure:
+            if alive[0]:
+                self._sim.judge.broken(
+                    self.instance, f"{self.instance} failed: {failure}: {failure.__cause__!r}"
+                )
+        finally:
+            alive[0] = False
+
+
+def _compose(
+    service: str, context: Context, *, kube: Kube, bus: NatsBus, conf: str
+) -> Sequence[Part]:
+    match service:
+        case "cache":
+            return cache.compose(CacheSettings(), context, kube=kube, bus=bus)
+        case "scheduler":
+            return scheduler.compose(SchedulerSettings(scheduler_conf=conf), context, bus=bus)
+        case "binder":
+            return binder.compose(BinderSettings(), context, kube=kube, bus=bus)
+        case _:
+            return controller.compose(ControllerSettings(), context, kube=kube, bus=bus)

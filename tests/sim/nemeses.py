@@ -1,0 +1,140 @@
+"""What goes wrong while the workload runs. Each ends by itself, and `heal` mends what it left."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from shared.runtime.faults import POINTS
+from tests.sim.machine import SERVICES
+
+if TYPE_CHECKING:
+    from tests.sim.simulation import Simulation
+
+Nemesis = Callable[["Simulation"], Awaitable[None]]
+CHAOS_S = 25.0
+"""How long things go wrong, in virtual seconds."""
+
+
+async def delay(sim: "Simulation") -> None:
+    """A slow network: tens of milliseconds on every way."""
+    sim.network.mean_s = sim.rng.uniform(0.01, 0.06)
+    sim.tell("slow network", mean_s=round(sim.network.mean_s, 4))
+
+
+async def reorder(sim: "Simulation") -> None:
+    """An uneven network: some messages are overtaken by everything on other connections."""
+    sim.network.spike_share = sim.rng.uniform(0.02, 0.2)
+    sim.network.spike_s = sim.rng.uniform(0.1, 0.6)
+    sim.tell("uneven network", share=round(sim.network.spike_share, 3))
+
+
+async def duplicate(sim: "Simulation") -> None:
+    """Acknowledgements are lost, and so are answers of the API server to what it has done."""
+    sim.network.lost_share = sim.rng.uniform(0.05, 0.4)
+    sim.api_weather.lost_share = sim.rng.uniform(0.01, 0.08)
+    sim.tell("lost acknowledgements", share=round(sim.network.lost_share, 3))
+
+
+async def refusals(sim: "Simulation") -> None:
+    """The API server answers 409, 429, 500 and 503 to some requests."""
+    sim.api_weather.refused_share = sim.rng.uniform(0.03, 0.25)
+    sim.tell("refusals", share=round(sim.api_weather.refused_share, 3))
+
+
+async def kills(sim: "Simulation") -> None:
+    """Kill -9 of one service after the other, each started again a little later."""
+    for _ in range(sim.rng.randint(2, 5)):
+        await asyncio.sleep(sim.rng.uniform(0.5, 5))
+        victim = sim.rng.choice(sim.machines)
+        victim.kill()
+        sim.revive(victim)
+
+
+async def faults(sim: "Simulation") -> None:
+    """Services die at their fault points: between two effects that belong together."""
+    for _ in range(sim.rng.randint(2, 4)):
+        point = sim.rng.choice(sorted(POINTS))
+        for machine in sim.machines:
+            if point.startswith(machine.service):
+                machine.faults.arm(point, sim.rng.randint(1, 4))
+        await asyncio.sleep(sim.rng.uniform(1, 6))
+
+
+async def restarts(sim: "Simulation") -> None:
+    """A rolling restart in order (SIGTERM) of each service."""
+    for service in sim.rng.sample(SERVICES, len(SERVICES)):
+        await asyncio.sleep(sim.rng.uniform(0.5, 3))
+        for machine in sim.machines:
+            if machine.service == service:
+                machine.stop()
+                sim.revive(machine)
+
+
+async def watch_gap(sim: "Simulation") -> None:
+    """Watches break, and what they would go on from is too old (410): all is listed again."""
+    for _ in range(sim.rng.randint(2, 6)):
+        await asyncio.sleep(sim.rng.uniform(0.5, 4))
+        gap = sim.rng.random() < 0.7
+        sim.tell("watches broken", gap=gap)
+        for machine in sim.machines:
+            if machine.transport is not None:
+                machine.transport.break_watches(gap=gap)
+
+
+async def nats_memory(sim: "Simulation") -> None:
+    """NATS is killed and comes back without what it had in memory."""
+    for _ in range(sim.rng.randint(1, 3)):
+        await asyncio.sleep(sim.rng.uniform(1, 8))
+        sim.tell("nats killed")
+        sim.nats.kill()
+        await asyncio.sleep(sim.rng.choice((0.05, 0.5, 3.0)))
+        sim.nats.start()
+        sim.tell("nats started")
+
+
+async def nats_frozen(sim: "Simulation") -> None:
+    """NATS stops answering for a while."""
+    await asyncio.sleep(sim.rng.uniform(1, 8))
+    sim.tell("nats frozen")
+    sim.nats.freeze()
+    await asyncio.sleep(sim.rng.choice((0.8, 2.0, 9.0)))
+    sim.nats.thaw()
+    sim.tell("nats thawed")
+
+
+async def connections(sim: "Simulation") -> None:
+    """Connections to NATS break, each process's on its own."""
+    for _ in range(sim.rng.randint(3, 8)):
+        await asyncio.sleep(sim.rng.uniform(0.2, 3))
+        victim = sim.rng.choice(sim.machines)
+        sim.tell("connection broken", instance=victim.instance)
+        victim.break_connections()
+
+
+async def api_away(sim: "Simulation") -> None:
+    """The API server refuses connections for a while."""
+    await asyncio.sleep(sim.rng.uniform(1, 8))
+    sim.tell("api server away")
+    sim.api_weather.away = True
+    for machine in sim.machines:
+        if machine.transport is not None:
+            machine.transport.break_watches(gap=False)
+    await asyncio.sleep(sim.rng.choice((0.5, 3.0, 8.0)))
+    sim.api_weather.away = False
+    sim.tell("api server back")
+
+
+NEMESES: dict[str, Nemesis] = {
+    "delay": delay,
+    "reorder": reorder,
+    "duplicate": duplicate,
+    "refusals": refusals,
+    "kills": kills,
+    "faults": faults,
+    "restarts": restarts,
+    "watch_gap": watch_gap,
+    "nats_memory": nats_memory,
+    "nats_frozen": nats_frozen,
+    "connections": connections,
+    "api_away": api_away,
+}

@@ -1,0 +1,270 @@
+"""One simulation: a seed decides the workload, what goes wrong, every delay and every order.
+
+The whole stack runs in one process on virtual time: the four services from their composition
+roots on the real bus adapter against NATS in memory, and on the embedded API server's core with
+its fake kubelets. First everything goes wrong for a while, then it is calm, and then every job
+must come to its end.
+"""
+
+import asyncio
+import gc
+import random
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pumice.local.apiserver.core import ApiServer
+from shared.bus.memory.server import MemoryNats
+from shared.bus.memory.stream import Stored
+from tests.sim import nemeses, workloads
+from tests.sim.cluster import Cluster, Judge, Refused
+from tests.sim.intents import Ledger
+from tests.sim.machine import SERVICES, Machine
+from tests.sim.story import Story
+from tests.sim.weather import ApiWeather, NetworkWeather
+from tests.support import world
+from tests.support.simloop import SimClock, SimLoop
+
+TICK_S = 0.1
+"""How often the API server and its kubelets notice that time has passed."""
+CALM_S = 150.0
+"""How long everything may take to come to its end when nothing goes wrong any more."""
+LOOK_S = 0.5
+CONF = str(Path(__file__).parent / "preempt.yaml")
+
+
+class Report(NamedTuple):
+    """How a simulation ended."""
+
+    seed: int
+    workload: str
+    nemeses: tuple[str, ...]
+    violations: tuple[str, ...]
+    digest: str
+    steps: int
+    virtual_s: float
+    story: str
+    """What concerns the first violation; "" when there is none."""
+
+    @property
+    def ok(self) -> bool:
+        return not self.violations
+
+
+class Simulation:
+    """The parts of one simulation; made inside its loop."""
+
+    def __init__(self, seed: int, *, workload: str, nemesis_names: Sequence[str]) -> None:
+        loop = asyncio.get_running_loop()
+        clock = SimClock()
+        self.seed = seed
+        self.rng = random.Random(f"events-{seed}")
+        self.story = Story(loop.time)
+        self.network = NetworkWeather(random.Random(f"network-{seed}"))
+        self.api_weather = ApiWeather(random.Random(f"api-{seed}"))
+        self.nats = MemoryNats(wall=clock.now, weather=self.network)
+        self.server = make_server(clock.now, seed)
+        self.cluster = Cluster(self.server, self.story)
+        self.ledger = Ledger("local")
+        self.nats.stored = self._stored
+        self.conf = CONF if workload in workloads.PREEMPTING else ""
+        self._workload = workload
+        self._nemeses = tuple(nemesis_names)
+        self._expected: dict[str, str] = {}
+        self._least: dict[str, int] = {}
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._calm = False
+        self._furnish()
+        self.judge = Judge(self.cluster, self.story)
+        self.machines = [Machine(self, service, "a") for service in SERVICES]
+        for service in SERVICES:
+            if self.rng.random() < 0.4:
+                self.machines.append(Machine(self, service, "b"))
+
+    def tell(self, what: str, /, **about: object) -> None:
+        """Tell what the nemesis does."""
+        self.story.tell("nemesis", what, **about)
+
+    def expect(self, key: str, phase: str, *, least: int) -> None:
+        """Note that a job must come to a phase, and how many of its pods belong together."""
+        self._expected[key] = phase
+        self._least[key] = least
+
+    def spawn(self, coro: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Run something beside the others; it is awaited at the end."""
+        task = asyncio.get_running_loop().create_task(coro, name=name)
+        self._tasks[task] = None
+        return task
+
+    def revive(self, machine: Machine) -> None:
+        """Start a machine again a little later."""
+        self.spawn(self._revive(machine, self.rng.uniform(0.05, 4.0)), "revive")
+
+    async def _revive(self, machine: Machine, after_s: float) -> None:
+        await asyncio.sleep(after_s)
+        while machine.is_up:  # it ends in order, and takes its time
+            await asyncio.sleep(0.1)
+        machine.start()
+
+    async def run(self) -> None:
+        """Play it from beginning to end."""
+        ticking = self.spawn(self._tick(), "time")
+        for machine in self.rng.sample(self.machines, len(self.machines)):
+            machine.start()
+            await asyncio.sleep(self.rng.uniform(0, 1))
+        acting = [self.spawn(workloads.WORKLOADS[self._workload](self), "workload")]
+        acting += [self.spawn(self._curse(name), f"nemesis {name}") for name in self._nemeses]
+        await asyncio.sleep(nemeses.CHAOS_S)
+        await asyncio.wait(acting)
+        self.heal()
+        await self._until_calm()
+        self._check_the_end()
+        for machine in self.machines:
+            machine.kill()
+        ticking.cancel()
+        await asyncio.wait(list(self._tasks))
+        for task in self._tasks:
+            if not task.cancelled() and (error := task.exception()):
+                raise error
+
+    def heal(self) -> None:
+        """Mend everything: from here on nothing goes wrong."""
+        self.tell("calm")
+        self.network.calm()
+        self.api_weather.calm()
+        for machine in self.machines:
+            machine.faults.disarm()
+
+    async def _curse(self, name: str) -> None:
+        await asyncio.sleep(self.rng.uniform(0, 4))
+        await nemeses.NEMESES[name](self)
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            self.server.tick()
+
+    def _furnish(self) -> None:
+        """Make the nodes and what a cluster has besides."""
+        for body in ("default", workloads.NAMESPACE):
+            try:
+                self.cluster.create("namespaces", {"metadata": {"name": body}})
+            except Refused:
+                assert body == "default", "only that one is there from the beginning"
+        for number in range(workloads.NODES):
+            node = world.node(f"node-{number}", cpu=str(workloads.NODE_CPU))
+            self.cluster.create("nodes", node)
+        for name, value in workloads.PRIORITIES.items():
+            self.cluster.create("priorityclasses", {"metadata": {"name": name}, "value": value})
+        queue = {
+            "apiVersion": "scheduling.volcano.sh/v1beta1",
+            "kind": "Queue",
+            "metadata": {"name": "default"},
+            "spec": {"weight": 1, "reclaimable": True},
+        }
+        self.cluster.create("queues", queue)
+
+    def _unfinished(self) -> list[str]:
+        return [
+            f"job {key} is {self.judge.phase(key) or 'without a phase'} and not {phase}"
+            for key, phase in sorted(self._expected.items())
+            if self.judge.phase(key) != phase
+        ]
+
+    async def _until_calm(self) -> None:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + CALM_S
+        while loop.time() < end and not self.judge.violations:
+            if not self._unfinished() and not self.ledger.open():
+                return
+            await asyncio.sleep(LOOK_S)
+
+    def _check_the_end(self) -> None:
+        for text in self._unfinished():
+            self.judge.broken(text.split()[1], text)
+        for gang, placed in sorted(self._partial_gangs().items()):
+            self.judge.broken(gang, f"gang {gang} has only {placed} pods on nodes")
+        for identity, text in self.ledger.broken():
+            self.judge.broken(identity, text)
+
+    def _partial_gangs(self) -> dict[str, int]:
+        minimum = {}
+        for pod in self.judge.pods.values():
+            notes = pod["metadata"].get("annotations", {})
+            key = f"{workloads.NAMESPACE}/{notes.get('volcano.sh/job-name')}"
+            if key in self._least and "scheduling.k8s.io/group-name" in notes:
+                group = notes["scheduling.k8s.io/group-name"]
+                minimum[f"{workloads.NAMESPACE}/{group}"] = self._least[key]
+        return self.judge.partial_gangs(minimum)
+
+    def _stored(self, stream: str, message: Stored) -> None:
+        told = self.ledger.take(message)
+        if told is not None:
+            what, about = told
+            self.story.tell("nats", what, seq=message.sequence, **about)
+
+    def report(self, about: str = "") -> Report:
+        """Return how it ended, with the story of `about` or of the first violation."""
+        loop = asyncio.get_running_loop()
+        violations = self.judge.violations
+        key = about or (violations[0].key if violations else "")
+        return Report(
+            seed=self.seed,
+            workload=self._workload,
+            nemeses=self._nemeses,
+            violations=tuple(str(violation) for violation in violations),
+            digest=self.story.digest(),
+            steps=loop.steps if isinstance(loop, SimLoop) else 0,
+            virtual_s=loop.time(),
+            story=self.story.about(self._related(key)) if key else "",
+        )
+
+    def _related(self, key: str) -> list[str]:
+        """Return the words by which the story of `key` is found: the key and its uid."""
+        pod = self.judge.pods.get(key)
+        return [key, pod["metadata"]["uid"] if pod else ""]
+
+
+def choose(seed: int) -> tuple[str, tuple[str, ...]]:
+    """Return the workload and the nemeses of a seed."""
+    rng = random.Random(f"choice-{seed}")
+    workload = rng.choice(sorted(workloads.WORKLOADS))
+    return workload, tuple(rng.sample(sorted(nemeses.NEMESES), rng.randint(1, 3)))
+
+
+def simulate(
+    seed: int,
+    *,
+    workload: str = "",
+    nemesis_names: Sequence[str] | None = None,
+    plant: Callable[[Simulation], None] = lambda _: None,
+    about: str = "",
+) -> Report:
+    """Run a seed; `plant` may put a bug into the simulation before it begins."""
+    chosen, cursed = choose(seed)
+    workload = workload or chosen
+    names = cursed if nemesis_names is None else tuple(nemesis_names)
+
+    async def main() -> Report:
+        simulation = Simulation(seed, workload=workload, nemesis_names=names)
+        plant(simulation)
+        await simulation.run()
+        return simulation.report(about)
+
+    thinking = random.Random(f"think-{seed}")
+    collecting = gc.isenabled()
+    gc.disable()  # finalizers must not run at a moment that no seed decides
+    try:
+        with asyncio.Runner(
+            loop_factory=lambda: SimLoop(seed, think_s=lambda: thinking.uniform(0.0005, 0.02))
+        ) as runner:
+            return runner.run(main())
+    finally:
+        if collecting:
+            gc.enable()
+            gc.collect()
+
+
+def make_server(now: Callable[[], float], seed: int) -> ApiServer:
+    """Return an API server with our kinds and nothing in it."""
+    raise NotImplementedError

@@ -1,0 +1,136 @@
+"""The way of one process to the API server in this process: `shared.kube.wire.Transport`."""
+
+import asyncio
+from collections.abc import Callable
+from urllib.parse import urlencode
+
+from pumice.local.apiserver.core import ApiServer
+from pumice.local.apiserver.core import Request as CoreRequest
+from shared.kube.errors import Expired, Silence, Status, Unreachable, read_status, refusal
+from shared.kube.wire import Request
+from tests.sim.story import Story
+from tests.sim.weather import ApiWeather, NetworkWeather
+
+
+class CoreStream:
+    """A watch; ends when its time is up, breaks when the way is cut."""
+
+    def __init__(self, watch, way: "CoreTransport", doing: str) -> None:
+        self._watch = watch
+        self._way = way
+        self._doing = doing
+        self._wake = asyncio.Event()
+        self.cut = False
+        watch.on_change(self._wake.set)
+
+    async def read(self, *, silence_s: float) -> bytes:
+        try:
+            async with asyncio.timeout(silence_s):
+                while True:
+                    if self.cut:
+                        raise Unreachable(f"{self._doing}: connection reset")
+                    if events := self._watch.take():
+                        await self._way.travel(self._doing)
+                        return b"".join(events)
+                    if self._watch.closed:
+                        return b""
+                    self._wake.clear()
+                    await self._wake.wait()
+        except TimeoutError as exc:
+            raise Silence(f"{self._doing}: no byte for {silence_s:g} s") from exc
+
+    def break_off(self) -> None:
+        self.cut = True
+        self._wake.set()
+
+    def close(self) -> None:
+        self._watch.close()
+        self._way.streams.pop(self, None)
+
+
+class CoreTransport:
+    """Requests of one process; `sever` is what a kill does to them."""
+
+    host = "sim"
+
+    def __init__(
+        self,
+        server: ApiServer,
+        *,
+        who: str,
+        network: NetworkWeather,
+        api: ApiWeather,
+        story: Story,
+        alive: Callable[[], bool],
+    ) -> None:
+        self._server = server
+        self._who = who
+        self._network = network
+        self._api = api
+        self._story = story
+        self._alive = alive
+        self._gap = False
+        self.streams: dict[CoreStream, None] = {}
+
+    async def exchange(self, request: Request) -> bytes:
+        await self.travel(request.doing)
+        self._api.check(request)
+        answer = self._server.handle(core_request(request))
+        if request.method != "GET":
+            self._story.tell(self._who, request.doing, status=answer.status, body=request.body)
+        lost = self._api.loses_answer()
+        await self.travel(request.doing)
+        if lost:
+            raise Unreachable(f"{request.doing}: connection reset")
+        if answer.status >= 400:
+            status = read_status(answer.status, answer.body)
+            raise refusal(request.doing, status, answer.headers)
+        return answer.body
+
+    async def open(self, request: Request) -> CoreStream:
+        await self.travel(request.doing)
+        self._api.check(request)
+        query = dict(request.query)
+        if self._gap and query.get("resourceVersion"):
+            self._gap = False
+            raise Expired(request.doing, Status(code=410, reason="Expired", message="too old"))
+        answer = self._server.handle(core_request(request))
+        if hasattr(answer, "status"):
+            raise refusal(request.doing, read_status(answer.status, answer.body), answer.headers)
+        stream = CoreStream(answer, self, request.doing)
+        self.streams[stream] = None
+        if limit := query.get("timeoutSeconds"):
+            asyncio.get_running_loop().call_later(float(limit), stream.break_off)
+        return stream
+
+    async def close(self) -> None:
+        for stream in list(self.streams):
+            stream.close()
+
+    async def travel(self, doing: str) -> None:
+        """Wait as long as the network takes; for ever once the process is dead."""
+        if not self._alive():
+            await asyncio.Event().wait()
+        if self._api.away:
+            await asyncio.sleep(self._network.delay_s())
+            raise Unreachable(f"{doing}: connection refused")
+        await asyncio.sleep(self._network.delay_s())
+        if not self._alive():
+            await asyncio.Event().wait()
+
+    def break_watches(self, *, gap: bool) -> None:
+        """Break all watches; with `gap` the next one that goes on is too old (410)."""
+        self._gap = gap
+        for stream in list(self.streams):
+            stream.break_off()
+
+
+def core_request(request: Request) -> CoreRequest:
+    """Return a request in the form of the API server's core."""
+    return CoreRequest(
+        method=request.method,
+        path=request.path,
+        query=urlencode(list(request.query)),
+        headers={"Content-Type": request.content_type, "Accept": "application/json"},
+        body=request.body or b"",
+    )
