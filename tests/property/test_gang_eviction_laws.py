@@ -19,17 +19,47 @@ PIPELINES = (
 )
 GANG_ONLY = ("allocate, gangpreempt", "gangreclaim, allocate", "gangpreempt, gangreclaim")
 
-worlds = st.builds(build, names(PIPELINES), jobs, spare=st.booleans())
-sparing = st.builds(build, names(GANG_ONLY), jobs, spare=st.just(True))
+crowds = st.lists(
+    st.fixed_dictionaries(
+        {
+            "queue": names(["a", "b"]),
+            "priority": st.just("low"),
+            "min_member": st.integers(0, 3),
+            "running": st.lists(
+                st.tuples(st.integers(1, 2), names(["n0", "n1"])), min_size=1, max_size=4
+            ),
+            "pending": st.just([]),
+        }
+    ),
+    min_size=2,
+    max_size=4,
+)
+"""Who is there already: enough to fill the nodes most of the time."""
+takers = st.lists(
+    st.lists(st.tuples(st.integers(1, 3), st.integers(0, 2)), min_size=1, max_size=3).map(
+        lambda pending: {
+            "queue": "a",
+            "priority": "high",
+            "min_member": len(pending),
+            "running": [],
+            "pending": pending,
+        }
+    ),
+    min_size=1,
+    max_size=2,
+)
+some = st.tuples(crowds, takers, jobs).map(lambda parts: [*parts[0], *parts[1], *parts[2][:1]])
+worlds = st.builds(build, names(PIPELINES), some, spare=st.booleans())
+sparing = st.builds(build, names(GANG_ONLY), some, spare=st.just(True))
 roomy = st.builds(
     build,
     names(GANG_ONLY),
-    jobs,
+    some,
     spare=st.just(True),
     plugins=st.just(PLUGINS.replace("proportion", "proportion, enabledAllocatable: false")),
 )
 """Where room on nodes alone is short: elsewhere a victim may be needed for the share of a queue."""
-wasteful = st.builds(build, names(GANG_ONLY), jobs, spare=st.just(False))
+wasteful = st.builds(build, names(GANG_ONLY), some, spare=st.just(False))
 
 
 @settings(max_examples=150, deadline=None)
