@@ -1,4 +1,4 @@
-"""Keeps the HyperNodes: their counts of nodes, and those that are discovered (H01, H02, H04).
+"""Keeps the HyperNodes: their counts of nodes, and those that are discovered (H01 to H04).
 
 One key for all, like the queues: a HyperNode's count depends on those below it. A look follows each
 change of a node's labels or of a HyperNode, at most every half second; the configuration is read
@@ -15,7 +15,8 @@ from services.controller.adapters.objects import Objects, Taken
 from services.controller.adapters.ownership import Ownership
 from services.controller.adapters.recorder import Recorder
 from services.controller.adapters.replica import Replica, Touched
-from services.controller.hypernode import config, discovery
+from services.controller.adapters.ufm import FabricManager
+from services.controller.hypernode import config, discovery, ufm
 from services.controller.hypernode.config import Discovery
 from services.controller.hypernode.status import statuses
 from shared.api import kinds
@@ -32,6 +33,8 @@ from shared.runtime.tasks import sleep_or_event
 _KEY: Final = "network"
 _READ_AGAIN_S: Final = 10.0
 _CALM_S: Final = 0.5
+_ASK_AGAIN_S: Final = 60.0
+"""A fabric manager that did not answer is asked again so much later, or when it is due."""
 _WATCHED: Final = frozenset({kinds.NODE.token, kinds.HYPERNODE.token})
 
 
@@ -70,6 +73,8 @@ class NetworkKeeper:
         self._poked = asyncio.Event()
         self._discovery = Discovery()
         self._text = ""
+        self._ask_at = float("-inf")
+        """Monotonic time at which the fabric manager is asked again."""
         ownership.on_change(lambda _: self.touch_all())
 
     def touch(self, touched: Touched) -> None:
@@ -97,10 +102,14 @@ class NetworkKeeper:
 
     async def _look(self) -> None:
         await self._read_config()
+        labels = self._labels()
         if self._discovery.types is not None:
-            await self._discover(self._discovery.types)
+            wanted = discovery.discovered(self._discovery.types, labels)
+            await self._bring_about(wanted, source=discovery.SOURCE)
+        if self._discovery.ufm is not None:
+            await self._ask_fabric_manager(self._discovery.ufm, labels)
         hypernodes = dict(self._replica.holdings.hypernodes.items())
-        for one, status in list(statuses(hypernodes, self._labels())):
+        for one, status in list(statuses(hypernodes, labels)):
             await self._objects.write_status(kinds.HYPERNODE, one.metadata, one.status, status)
 
     def _labels(self) -> dict[str, dict[str, str]]:
@@ -132,13 +141,28 @@ class NetworkKeeper:
             return
         types = self._discovery.types
         self._log.info("topology_config_read", networks=sorted(types) if types else [])
-        if self._discovery.unsupported:
-            self._log.warning("topology_sources_absent", sources=self._discovery.unsupported)
+        self._ask_at = float("-inf")
 
-    async def _discover(self, types: Mapping[str, tuple[str, ...]]) -> None:
-        wanted = discovery.discovered(types, self._labels())
+    async def _ask_fabric_manager(
+        self, source: config.UfmSource, nodes: Mapping[str, object]
+    ) -> None:
+        """Follow the fabric; one that does not answer leaves what was found, and is asked later."""
+        now = self._clock.monotonic()
+        if now < self._ask_at:
+            return
+        try:
+            ports = await FabricManager(self._kube, source).ports()
+        except (Retryable, Rejected) as error:
+            self._ask_at = now + min(source.interval_s, _ASK_AGAIN_S)
+            self._log.warning("fabric_manager_not_read", reason=str(error))
+            return
+        self._ask_at = now + source.interval_s
+        wanted = ufm.discovered(ports, nodes.keys())
+        await self._bring_about(wanted, source=ufm.SOURCE)
+
+    async def _bring_about(self, wanted: Mapping[str, HyperNode], *, source: str) -> None:
         there = [one for _, one in self._replica.holdings.hypernodes.items()]
-        create, change, delete = discovery.changes(wanted, there)
+        create, change, delete = discovery.changes(wanted, there, source=source)
         for one in create:
             await self._create(one)
         for old, spec in change:

@@ -24,7 +24,8 @@ from shared.model import durations
 
 KEY: Final = "volcano-controller.conf"
 LABEL: Final = "label"
-SOURCES: Final = (LABEL, "ufm")
+UFM: Final = "ufm"
+SOURCES: Final = (LABEL, UFM)
 _TYPE: Final = re.compile(r"[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?")
 _TYPE_MAX: Final = 20
 
@@ -49,17 +50,48 @@ class LabelConfig(_Wire, frozen=True, kw_only=True):
     network_topology_types: dict[str, tuple[Level, ...]]
 
 
+class UfmConfig(_Wire, frozen=True, kw_only=True):
+    """What the source `ufm` needs."""
+
+    endpoint: str
+    insecure_skip_verify: bool = False
+
+
+class SecretRef(_Wire, frozen=True, kw_only=True):
+    """The Secret with `username` and `password`."""
+
+    name: str
+    namespace: str
+
+
+class Credentials(_Wire, frozen=True, kw_only=True):
+    """How a source lets us in."""
+
+    secret_ref: SecretRef
+
+
 class Source(_Wire, frozen=True, kw_only=True):
     """One source of topology."""
 
     source: str
     enabled: bool = False
     interval: str = "1h"
+    credentials: Credentials | None = None
     config: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class _File(_Wire, frozen=True, kw_only=True):
     network_topology_discovery: tuple[Source, ...] = ()
+
+
+class UfmSource(msgspec.Struct, frozen=True, kw_only=True):
+    """A fabric manager to ask (H03)."""
+
+    endpoint: str
+    insecure_skip_verify: bool = False
+    secret: str
+    """`namespace/name` of the Secret with user and password."""
+    interval_s: float
 
 
 class Discovery(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,8 +101,8 @@ class Discovery(msgspec.Struct, frozen=True, kw_only=True):
     """Networks told by labels of nodes: name → labels from the top to the bottom, without the last
     one, which names single hosts (H04 ⚠). None: that source is off, and nothing of it is touched.
     """
-    unsupported: tuple[str, ...] = ()
-    """Sources that are enabled and that nobody can read here (H03)."""
+    ufm: UfmSource | None = None
+    """The fabric manager to ask; None: that source is off, and nothing of it is touched."""
 
 
 def parse(text: str) -> Discovery:
@@ -86,14 +118,16 @@ def parse(text: str) -> Discovery:
     enabled = [
         (n, one) for n, one in enumerate(file.network_topology_discovery) if _checked(n, one)
     ]
-    labels = [(n, one) for n, one in enabled if one.source == LABEL]
-    if len(labels) > 1:
-        raise BadConfigError(
-            f"networkTopologyDiscovery[{labels[1][0]}].source: {LABEL!r} is there twice"
-        )
+    by_name: dict[str, tuple[int, Source]] = {}
+    for number, one in enabled:
+        if one.source in by_name:
+            raise BadConfigError(
+                f"networkTopologyDiscovery[{number}].source: {one.source!r} is there twice"
+            )
+        by_name[one.source] = (number, one)
     return Discovery(
-        types=_types(*labels[0]) if labels else None,
-        unsupported=tuple(one.source for _, one in enabled if one.source != LABEL),
+        types=_types(*by_name[LABEL]) if LABEL in by_name else None,
+        ufm=_ufm(*by_name[UFM]) if UFM in by_name else None,
     )
 
 
@@ -127,6 +161,25 @@ def _types(number: int, one: Source) -> dict[str, tuple[str, ...]]:
             )
         found[name] = tuple(_labels(place, [level.node_label for level in levels]))[:-1]
     return found
+
+
+def _ufm(number: int, one: Source) -> UfmSource:
+    path = f"networkTopologyDiscovery[{number}]"
+    try:
+        config = msgspec.convert(one.config, UfmConfig)
+    except msgspec.ValidationError as error:
+        raise BadConfigError(f"{path}.config: {error}") from error
+    if not config.endpoint.startswith(("https://", "http://")):
+        raise BadConfigError(f"{path}.config.endpoint: {config.endpoint!r} is no http(s) address")
+    if one.credentials is None:
+        raise BadConfigError(f"{path}.credentials.secretRef is missing")
+    ref = one.credentials.secret_ref
+    return UfmSource(
+        endpoint=config.endpoint,
+        insecure_skip_verify=config.insecure_skip_verify,
+        secret=f"{ref.namespace}/{ref.name}",
+        interval_s=durations.seconds(one.interval),
+    )
 
 
 def _labels(place: str, labels: list[str]) -> Iterable[str]:

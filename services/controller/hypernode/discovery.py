@@ -46,17 +46,17 @@ def discovered(
 
 
 def changes(
-    wanted: Mapping[str, HyperNode], there: Iterable[HyperNode]
+    wanted: Mapping[str, HyperNode], there: Iterable[HyperNode], *, source: str = SOURCE
 ) -> tuple[list[HyperNode], list[tuple[HyperNode, HyperNodeSpec]], list[HyperNode]]:
     """Return what to create, what to change to which spec, and what to delete.
 
     From the bottom up, deletions from the top down, so that no HyperNode names one that is not
-    there. Only HyperNodes of our source are touched.
+    there. Only HyperNodes of `source` are touched.
     """
     ours = {
         one.metadata.name: one
         for one in there
-        if one.metadata.labels.get(keys.TOPOLOGY_SOURCE) == SOURCE
+        if one.metadata.labels.get(keys.TOPOLOGY_SOURCE) == source
     }
     create = [one for name, one in wanted.items() if name not in ours]
     change = [

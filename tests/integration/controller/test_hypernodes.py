@@ -1,4 +1,4 @@
-"""HyperNodes on a real API server: counts of nodes, and discovery by labels (H01, H02, H04)."""
+"""HyperNodes on a real API server: counts of nodes, and discovery (H01 to H04)."""
 
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 import yaml
+from aiohttp import encode_basic_auth, web
+from aiohttp.test_utils import TestServer
 
 from pumice.local.control_plane import ControlPlane
 from tests.integration.controller.conftest import Hand
@@ -153,3 +155,42 @@ async def test_hypernodes_are_discovered_from_labels_and_follow_them(
 
     await network.api.delete("nodes", "", f"{network.namespace}-n5")
     await wait_hypernodes(network, services, lambda found: shape(found) == [(1, 2), (1, 2), (2, 4)])
+
+
+async def test_a_fabric_manager_is_asked_for_hypernodes(services: Fleet, network: Hand) -> None:
+    asked: list[str | None] = []
+    hosts = [await add_node(network, name) for name in ("u1", "u2", "u3")]
+    ports = [
+        {"description": "Computer IB Port", "system_name": host, "peer_node_name": switch}
+        for host, switch in zip(hosts, ("leaf-a", "leaf-a", "leaf-b"), strict=True)
+    ]
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append(request.headers.get("Authorization"))
+        return web.json_response(ports)
+
+    app = web.Application()
+    app.router.add_get("/ufmRest/resources/ports", answer)
+    async with TestServer(app) as server:
+        secret = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": "ufm"},
+            "stringData": {"username": "reader", "password": "pass"},
+        }
+        await network.api.create("secrets", secret, network.namespace)
+        manager = config(
+            network,
+            source="ufm",
+            credentials={"secretRef": {"name": "ufm", "namespace": network.namespace}},
+            config={"endpoint": str(server.make_url("/"))},
+        )
+        await network.api.create("configmaps", manager, network.namespace)
+        await services.start("controller", topology_config_map=f"{network.namespace}/topology")
+
+        def counts(found: list[dict[str, Any]]) -> bool:
+            seen = {h["metadata"]["name"]: h.get("status", {}).get("nodeCount") for h in found}
+            return seen.items() >= {"leaf-hn-0": 2, "leaf-hn-1": 1, "spine-hn": 3}.items()
+
+        await wait_hypernodes(network, services, counts)
+    assert asked == [encode_basic_auth("reader", "pass")], "once within its interval"

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 import yaml
 
-from services.controller.hypernode.config import BadConfigError, Discovery, parse
+from services.controller.hypernode import ufm
+from services.controller.hypernode.config import BadConfigError, Discovery, UfmSource, parse
 from services.controller.hypernode.discovery import changes, discovered
 from services.controller.hypernode.status import statuses
 from shared.api import kinds
@@ -76,9 +77,65 @@ def test_a_source_that_is_off_is_left_alone_h02() -> None:
     assert parse(text(enabled=False)) == Discovery()
 
 
-def test_a_source_that_nobody_reads_is_named_h03() -> None:
-    ufm = {"source": "ufm", "enabled": True, "config": {"endpoint": "https://ufm"}}
-    assert parse(yaml.safe_dump({"networkTopologyDiscovery": [ufm]})).unsupported == ("ufm",)
+UFM = {
+    "source": "ufm",
+    "enabled": True,
+    "interval": "10m",
+    "credentials": {"secretRef": {"name": "s", "namespace": "ns"}},
+    "config": {"endpoint": "https://ufm", "insecureSkipVerify": True},
+}
+
+
+def of_ufm(**changed: Any) -> str:
+    return yaml.safe_dump({"networkTopologyDiscovery": [{**UFM, **changed}]})
+
+
+def test_a_fabric_manager_is_asked_with_the_credentials_of_a_secret_h03() -> None:
+    assert parse(of_ufm()).ufm == UfmSource(
+        endpoint="https://ufm", insecure_skip_verify=True, secret="ns/s", interval_s=600.0
+    )
+    assert parse(of_ufm(enabled=False)).ufm is None
+
+
+def port(host: str, switch: str, description: str = "Computer IB Port") -> dict[str, Any]:
+    return {
+        "description": description,
+        "system_name": host,
+        "peer_node_name": switch,
+        "tier": 1,
+        "lid": 7,
+    }
+
+
+def test_computers_that_share_a_switch_are_one_leaf_h03() -> None:
+    listed = [
+        port("n1", "rail-1"),
+        port("n1", "rail-2"),
+        port("n2", "rail-1"),
+        port("n3", "rail-2"),
+        port("n4", "apart"),
+        port("stranger", "apart"),
+        port("unplugged", ""),
+        port("rail-1", "spine-1", "Switch IB Port"),
+    ]
+    nodes = {"n1", "n2", "n3", "n4", "n5", "unplugged", "rail-1"}
+    found = ufm.discovered(ufm.ports(msgspec.json.encode(listed)), nodes)
+    members = {
+        name: [m.selector.exact_match.name for m in one.spec.members if m.selector.exact_match]
+        for name, one in found.items()
+    }
+    assert members == {
+        "leaf-hn-0": ["n1", "n2", "n3"],
+        "leaf-hn-1": ["n4"],
+        "spine-hn": ["leaf-hn-0", "leaf-hn-1"],
+    }
+    assert [one.spec.tier for one in found.values()] == [1, 1, 2]
+    again = ufm.discovered(ufm.ports(msgspec.json.encode(listed[::-1])), nodes)
+    assert again == found
+
+
+def test_a_fabric_without_nodes_has_no_hypernodes_h03() -> None:
+    assert ufm.discovered(ufm.ports(b"[]"), {"n1"}) == {}
 
 
 def levels(*names: str) -> list[dict[str, str]]:
@@ -94,6 +151,9 @@ def levels(*names: str) -> list[dict[str, str]]:
         (text(enabled="perhaps"), "networkTopologyDiscovery[0].enabled"),
         (text(interval="soon"), "networkTopologyDiscovery[0].interval: 'soon' is no duration"),
         (text(interval="0s"), "networkTopologyDiscovery[0].interval: '0s' is no time"),
+        (of_ufm(credentials=None), "networkTopologyDiscovery[0].credentials.secretRef is missing"),
+        (of_ufm(config={"endpoint": "ufm:80"}), "[0].config.endpoint: 'ufm:80' is no http(s)"),
+        (of_ufm(config={}), "[0].config: Object missing required field `endpoint`"),
         (text(config={}), "networkTopologyDiscovery[0].config: Object missing required field"),
         (
             text(config={"networkTopologyTypes": {"a" * 21: levels("x", "y")}}),
