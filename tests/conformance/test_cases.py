@@ -1,9 +1,11 @@
 """Runs our own cases, and the recorded corpus where it lies beside the project."""
 
+import json
 from pathlib import Path
 
 import pytest
 
+from services.admission.rules.catalogue import HOOKS
 from tests.conformance.report import Grade, summary
 from tests.conformance.run import cases_in, run_case
 
@@ -22,6 +24,12 @@ def test_there_is_a_case_for_every_action_and_plugin_family():
     stems = " ".join(path.stem for path in cases_in([OWN]))
     words = ("enqueue", "allocate", "backfill", "priority", "drf", "proportion", "predicates")
     assert [word for word in words if word not in stems] == []
+
+
+def test_there_is_a_case_for_every_hook_of_admission_w01():
+    cases = [json.loads(path.read_text()) for path in cases_in([OWN])]
+    hooks = {f"/{case['webhook']}" for case in cases if case["kind"] == "webhook"}
+    assert hooks == set(HOOKS)
 
 
 @pytest.mark.parametrize("kind", OURS)

@@ -91,7 +91,6 @@ def _task(stated: Json, name: str, least: int | None, retries: int) -> Json:
 
 def validate(request: Request, facts: Facts, terms: Terms) -> Verdict:
     """Refuse a job that could never run, and changes that a job cannot follow."""
-    del terms
     if wrong := unexpected(request, _CREATE, _UPDATE):
         return wrong
     try:
@@ -99,21 +98,35 @@ def validate(request: Request, facts: Facts, terms: Terms) -> Verdict:
     except msgspec.ValidationError as error:
         return refused([_unreadable(error)])
     if request.operation == _UPDATE:
-        return _update(request, job)
+        return _update(request, job, terms)
     found = [*job_problems(job), *_queue(job, facts)]
     return refused(found, separator=" ", end=";")
 
 
-def _update(request: Request, job: Job) -> Verdict:
+def _update(request: Request, job: Job, terms: Terms) -> Verdict:
     """W26: few fields may change, and the numbers must still go together.
 
-    What is written beside the spec (status, labels, finalizers) is never held up by a spec that
-    was stored before there was a rule.
+    What a new version leaves out counts as its default: whoever applies a file again does not state
+    what admission had filled in (Volcano refuses that). What is written beside the spec (status,
+    labels, finalizers) is never held up by a spec that was stored before there was a rule.
     """
     old, new = _spec(request.old), _spec(request.object)
     if old == new or job.metadata.deletion_timestamp is not None:
         return ALLOWED
-    return refused([*_numbers(job), *update_problems(old, new)])
+    before, after = _filled(request.old, terms), _filled(request.object, terms)
+    return refused([*_numbers(job), *update_problems(before, after)])
+
+
+def _filled(stated: Json, terms: Terms) -> Json:
+    """Return the spec of a job with its defaults; one that cannot be read as it is."""
+    spec = _spec(stated)
+    try:
+        job = lenient(stated, Job)
+    except msgspec.ValidationError:
+        return spec
+    full = defaulted(job, scheduler_name=terms.scheduler_names[0])
+    changes = {op["path"].rpartition("/")[2]: op["value"] for op in _patch(spec, job, full)}
+    return {**spec, **changes}
 
 
 _NUMBERS: Final = ("replicas", "minAvailable", "partitionPolicy", "networkTopology")

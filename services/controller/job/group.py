@@ -10,7 +10,7 @@ from services.controller.job.podtemplate import group_name, owner_references
 from shared.api import keys, kinds
 from shared.api.batch import Job, TaskSpec
 from shared.api.patch import merge_patch
-from shared.api.scheduling import NetworkTopology, PodGroup, PodGroupSpec
+from shared.api.scheduling import DEFAULT_QUEUE, NetworkTopology, PodGroup, PodGroupSpec
 from shared.jobs.templates import read_template
 
 _INTERNAL: Final = "kubectl.kubernetes.io/last-applied-configuration"
@@ -98,6 +98,8 @@ def group_patch(group: PodGroup, job: Job, priorities: Mapping[str, int]) -> Jso
     for field in msgspec.structs.fields(PodGroupSpec):
         if getattr(wanted, field.name) == getattr(group.spec, field.name):
             continue
+        if field.name == "queue" and wanted.queue == DEFAULT_QUEUE:
+            continue  # admission put the group into the queue of its namespace (W40)
         name = field.encode_name
         new, old = plain.get(name), before.get(name)
         both = isinstance(new, dict) and isinstance(old, dict)

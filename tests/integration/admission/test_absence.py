@@ -72,6 +72,31 @@ def _template() -> dict:
     return world.task("w", 1, cpu="100m", memory="16Mi")["template"]
 
 
+async def test_a_job_of_the_default_queue_stays_in_the_queue_of_its_namespace_w40(
+    own_door: Door, api: Api, space: str, controller: Fleet
+) -> None:
+    team = f"{space}-team"
+    body = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "spec": {}}
+    await api.create("queues", {**body, "metadata": {"name": team}})
+    annotations = {"annotations": {"scheduling.volcano.sh/queue-name": team}}
+    await api.patch("namespaces", "", space, {"metadata": annotations})
+    await own_door.start()
+    await own_door.refuses("jobs", job(plugins={"nope": []}), space, words="spec.plugins.nope")
+    await api.create("jobs", job("scaled"), space)
+
+    async def grouped(least: int) -> bool:
+        return [
+            (group["spec"]["queue"], group["spec"]["minMember"])
+            for group in await api.items("podgroups", space)
+        ] == [(team, least)]
+
+    await until(lambda: grouped(1), deadline_s=30, describe=controller.logs)
+    await api.patch("jobs", space, "scaled", {"spec": {"minAvailable": 0}})
+    tasks = [world.task("w", 3, cpu="100m", memory="16Mi")]
+    await api.patch("jobs", space, "scaled", {"spec": {"minAvailable": 3, "tasks": tasks}})
+    await until(lambda: grouped(3), deadline_s=30, describe=controller.logs)
+
+
 async def test_by_flag_nothing_is_admitted_while_it_is_away_w01(own_door: Door, space: str) -> None:
     replica = await own_door.start(failure_policy="Fail")
     await own_door.refuses("jobs", job(plugins={"nope": []}), space, words="spec.plugins.nope")

@@ -363,6 +363,16 @@ def test_numbers_are_checked_again_when_they_change_w26(changes: Json, path: str
     assert path in paths(update(job(task("a", 3)), **changes))
 
 
+def test_whoever_applies_a_file_again_need_not_state_the_defaults_w26() -> None:
+    before = job(task("a", 3), plugins={"mpi": ["--master=a"]})
+    stored = {**before, "spec": after(before)}
+    again = job(task("a", 5), plugins={"mpi": ["--master=a"]})
+    assert ask("/jobs/validate", again, old=stored, operation="UPDATE").allowed
+    other = job(task("a", 3, maxRetry=9), plugins={"mpi": ["--master=a"]})
+    verdict = ask("/jobs/validate", other, old=stored, operation="UPDATE")
+    assert paths(verdict) == ["spec.tasks[0].maxRetry"]
+
+
 def test_the_name_of_a_claim_that_the_controller_filled_in_is_no_change_w26() -> None:
     before = job(volumes=[{"mountPath": "/a", "volumeClaim": {"x": 1}}])
     filled = [{"mountPath": "/a", "volumeClaim": {"x": 1}, "volumeClaimName": "made"}]
