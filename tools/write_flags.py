@@ -22,7 +22,7 @@ from shared.runtime.values import Seconds, show_seconds
 
 PAGE: Final = Path(__file__).parent.parent / "docs" / "configuration.md"
 _BEHAVIOUR: Final = re.compile(r" \([A-Z]{1,2}\d{1,2}[^)]*\)")
-_READERS: Final = frozenset({"integer", "number", "boolean", "names"})
+_READERS: Final = frozenset({"integer", "number", "boolean", "names", "text"})
 """Functions of `services.scheduler.policy.arguments`."""
 _INERT: Final = "accepted, no effect"
 

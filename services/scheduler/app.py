@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from services.scheduler.adapters.conf_file import ConfFile
 from services.scheduler.adapters.dumper import Dumper
 from services.scheduler.adapters.entry_points import load_plugins
 from services.scheduler.adapters.events import GangEvents
+from services.scheduler.adapters.extender_http import ExtenderHttp
 from services.scheduler.adapters.feed import OutcomeFeed, StateFeed
 from services.scheduler.adapters.inbox import Inbox
 from services.scheduler.adapters.plugin_failures import PluginFailures
@@ -16,6 +18,7 @@ from services.scheduler.adapters.usage_source import UsageBoard, UsageSource
 from services.scheduler.cycle import Scheduler
 from services.scheduler.dump import Options
 from services.scheduler.policy.catalog import PLUGINS, Plugins
+from services.scheduler.policy.plugins.extender import Extender
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.worker import Worker
 from shared.bus.announcer import Announcer
@@ -53,7 +56,12 @@ def compose(settings: SchedulerSettings, ctx: Context, *, bus: NatsBus) -> Seque
     subjects = Subjects(cluster=settings.cluster)
     declared = streams(settings.cluster)
     failures = PluginFailures(metrics=ctx.metrics, log=ctx.log)
-    plugins: Plugins = {**PLUGINS, **load_plugins(PLUGINS, note=failures)}
+    extender = ExtenderHttp(metrics=ctx.metrics, log=ctx.log)
+    plugins: Plugins = {
+        **PLUGINS,
+        "extender": partial(Extender, post=extender),
+        **load_plugins(PLUGINS, note=failures),
+    }
     usage = UsageBoard()
     worker = Worker(
         scheduler_names=settings.scheduler_name,
@@ -172,4 +180,5 @@ def compose(settings: SchedulerSettings, ctx: Context, *, bus: NatsBus) -> Seque
         clock=ctx.clock,
         gate=ctx.readiness.gate("streams"),
     )
-    return [bus, declarer, members, conf, state, outcomes, source, scheduler, dumper, announcer]
+    sources: list[Part] = [state, outcomes, source, extender]
+    return [bus, declarer, members, conf, *sources, scheduler, dumper, announcer]

@@ -24,6 +24,7 @@ class WatchPoints:
     def __init__(self) -> None:
         super().__init__()
         self.trait: Point[Trait] = Point()
+        self.closed: Point[Callable[[], None]] = Point()
         self.binding: Point[Callable[[Task], Mapping[str, str]]] = Point()
         self.moved: Point[Callable[[Job, TaskClass, IntArray, IntArray], None]] = Point()
 
@@ -54,6 +55,10 @@ class WatchRegistrar:
     def trait(self, name: str, fn: Callable[[Any], str]) -> None:
         """Tell pending tasks apart."""
         self._to("trait", (name, fn))
+
+    def closed(self, fn: Callable[[], None]) -> None:
+        """Hear of the end of the cycle."""
+        self._to("closed", fn)
 
     def binding(self, fn: Callable[[Any], Mapping[str, str]]) -> None:
         """Add annotations with the binding."""

@@ -321,6 +321,10 @@ class GuardedHooks:
         """Say what a PodGroup should show; a failure says nothing."""
         self._simple("judged", fn, answers.condition, None)
 
+    def closed(self, fn: Callable[[], None]) -> None:
+        """Hear of the end of the cycle."""
+        self._simple("closed", fn, _nothing, None)
+
     def trait(self, name: str, fn: Callable[[Any], str]) -> None:
         """Tell tasks apart; a failure tells nothing."""
         guarded = self._guard.around(
@@ -347,7 +351,7 @@ class GuardedHooks:
         return [*reasons, Reason(self._guard.blame, resolvable=False)]
 
 
-def _nothing(_: object) -> None:
+def _nothing(*_: object) -> None:
     return None
 
 

@@ -52,6 +52,14 @@ def seconds(arguments: Arguments, key: str, default: float) -> float:
     return found
 
 
+def text(arguments: Arguments, key: str, default: str = "") -> str:
+    """Return a text argument."""
+    value = _given(arguments, key, default)
+    if not isinstance(value, str):
+        raise BadArgument(f"{key}: {value!r} is no text")
+    return value
+
+
 def names(arguments: Arguments, key: str) -> list[str]:
     """Return a comma separated list."""
     value = arguments.get(key)

@@ -23,6 +23,7 @@ from services.scheduler.policy.plugins.cdp import Cdp
 from services.scheduler.policy.plugins.conformance import Conformance
 from services.scheduler.policy.plugins.deviceshare import DeviceShare
 from services.scheduler.policy.plugins.drf import Drf
+from services.scheduler.policy.plugins.extender import Extender
 from services.scheduler.policy.plugins.gang import Gang
 from services.scheduler.policy.plugins.network_topology_aware import NetworkTopologyAware
 from services.scheduler.policy.plugins.nodegroup import NodeGroup
@@ -73,6 +74,7 @@ PLUGINS: Final[Plugins] = {
     "overcommit": Overcommit,
     "drf": Drf,
     "predicates": Predicates,
+    "extender": Extender,
     "proportion": Proportion,
     "capacity": Capacity,
     "nodeorder": NodeOrder,

@@ -1,0 +1,172 @@
+"""Tasks, nodes, jobs and queues as an extender gets them (PL24): JSON under Go's field names.
+
+The scheduler keeps what rules read, not whole objects; of pods, nodes and PodGroups only what it
+has is sent. Amounts are what Volcano's are: milli-CPU, bytes, thousandths of anything else.
+"""
+
+from typing import Any, Final
+
+from pumice.plugins import IntArray
+from services.scheduler.engine.dimensions import CPU_DIM, MEMORY_DIM, PODS_DIM
+from services.scheduler.engine.records import Job, Queue, Task
+from services.scheduler.engine.session import Session
+from shared.model.status import TaskStatus
+
+Form = dict[str, Any]
+
+_STATUS: Final = {
+    status: 1 << bit
+    for bit, status in enumerate(
+        (
+            TaskStatus.PENDING,
+            TaskStatus.ALLOCATED,
+            TaskStatus.PIPELINED,
+            TaskStatus.BINDING,
+            TaskStatus.BOUND,
+            TaskStatus.RUNNING,
+            TaskStatus.RELEASING,
+            TaskStatus.SUCCEEDED,
+            TaskStatus.FAILED,
+            TaskStatus.UNKNOWN,
+        )
+    )
+}
+
+
+class Forms:
+    """Writes what a session holds."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._labels = session.replica.nodes.attributes.labels_by_name()
+
+    def amounts(self, vector: IntArray) -> Form:
+        """Return an amounts array."""
+        names = self._session.resources
+        scalars = {
+            name: float(vector[at])
+            for at, name in enumerate(names)
+            if at not in (CPU_DIM, MEMORY_DIM) and vector[at]
+        }
+        return {
+            "MilliCPU": float(vector[CPU_DIM]),
+            "Memory": float(vector[MEMORY_DIM]),
+            "ScalarResources": scalars,
+            "MaxTaskNum": int(vector[PODS_DIM]),
+        }
+
+    def task(self, task: Task) -> Form:
+        """Return a task."""
+        request = self.amounts(task.shape.request)
+        meta = {
+            "name": task.name,
+            "namespace": task.namespace,
+            "uid": task.uid,
+            "labels": dict(task.labels),
+        }
+        spec = {
+            "priority": task.pod_priority,
+            "priorityClassName": task.priority_class,
+            "nodeName": task.fact_node,
+            "nodeSelector": dict(task.shape.node_selector),
+        }
+        return {
+            "UID": task.uid,
+            "Job": task.job_key,
+            "Name": task.name,
+            "Namespace": task.namespace,
+            "TaskRole": task.role,
+            "Resreq": request,
+            "InitResreq": request,
+            "NodeName": task.node,
+            "Status": _STATUS[task.status],
+            "Priority": task.priority,
+            "Preemptable": task.preemptable,
+            "BestEffort": task.shape.best_effort,
+            "SchGated": task.gated,
+            "Pod": {"metadata": meta, "spec": spec},
+        }
+
+    def node(self, column: int, more: IntArray | None = None) -> Form:
+        """Return a node, with `more` used than is."""
+        session, ledger = self._session, self._session.ledger
+        name = session.node_names[column]
+        used = ledger.used[:, column] + (0 if more is None else more)
+        allocatable = ledger.allocatable[:, column]
+        labels = self._labels.get(name, {})
+        return {
+            "Name": name,
+            "Node": {"metadata": {"name": name, "labels": dict(labels)}},
+            "Releasing": self.amounts(ledger.releasing[:, column]),
+            "Pipelined": self.amounts(ledger.pipelined[:, column]),
+            "Idle": self.amounts(allocatable - used),
+            "Used": self.amounts(used),
+            "Allocatable": self.amounts(allocatable),
+            "Tasks": {task.uid: self.task(task) for task in session.tasks_on(name)},
+        }
+
+    def job(self, job: Job) -> Form:
+        """Return a job with its tasks."""
+        meta = {
+            "name": job.name,
+            "namespace": job.namespace,
+            "uid": job.uid,
+            "annotations": dict(job.annotations),
+            "creationTimestamp": job.created,
+        }
+        spec = {
+            "minMember": job.min_available,
+            "queue": job.queue,
+            "priorityClassName": job.priority_class,
+        }
+        return {
+            "UID": job.key,
+            "PgUID": job.uid,
+            "Name": job.name,
+            "Namespace": job.namespace,
+            "Queue": job.queue,
+            "Priority": job.priority,
+            "MinAvailable": job.min_available,
+            "Allocated": self.amounts(job.allocated),
+            "TotalRequest": self.amounts(job.requested),
+            "Preemptable": job.preemptable,
+            "Tasks": {task.uid: self.task(task) for task in job.tasks.values()},
+            "PodGroup": {"metadata": meta, "spec": spec, "status": {"phase": job.phase}},
+        }
+
+    @staticmethod
+    def queue(queue: Queue) -> Form:
+        """Return a queue."""
+        meta = {
+            "name": queue.name,
+            "uid": queue.uid,
+            "annotations": dict(queue.annotations),
+            "creationTimestamp": queue.created,
+        }
+        spec = {
+            "weight": queue.weight,
+            "priority": queue.priority,
+            "parent": queue.parent,
+            "reclaimable": queue.reclaimable,
+        }
+        return {
+            "UID": queue.name,
+            "Name": queue.name,
+            "Weight": queue.weight,
+            "Queue": {"metadata": meta, "spec": spec, "status": {"state": queue.state}},
+        }
+
+    def world(self) -> Form:
+        """Return everything: what an extender is told when a session opens."""
+        session = self._session
+        columns = [at for at, name in enumerate(session.node_names) if name]
+        nodes = {session.node_names[at]: self.node(at) for at in columns}
+        jobs = session.replica.jobs
+        return {
+            "Jobs": {job.key: self.job(job) for job in session.jobs},
+            "Nodes": nodes,
+            "Queues": {name: self.queue(queue) for name, queue in jobs.queues.items()},
+            "NamespaceInfo": {},
+            "RevocableNodes": {},
+            "NodeList": list(nodes),
+        }

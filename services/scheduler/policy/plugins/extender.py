@@ -1,0 +1,304 @@
+"""extender (PL24): rules that an HTTP server of the user's decides, asked by POST with JSON.
+
+The engine does no I/O: it asks through a function that the service gives to the plugin, which
+answers within the configured time or raises `Unreachable`. After one failure the server is not
+asked again in the same cycle, so that one that is away costs a cycle one timeout.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from pumice.plugins import (
+    Arguments,
+    BoolArray,
+    CodeArray,
+    FloatArray,
+    Hooks,
+    Opinion,
+    Reason,
+    Vote,
+    WideScore,
+    WideVerdict,
+)
+from services.scheduler.engine.records import Job, Queue, Task
+from services.scheduler.engine.rows import Rows
+from services.scheduler.engine.session import Session
+from services.scheduler.engine.shapes import TaskClass
+from services.scheduler.engine.victims import duration_s
+from services.scheduler.policy.arguments import BadArgument, boolean, text
+from services.scheduler.policy.extender_forms import Form, Forms
+from shared.model.status import TaskStatus
+
+_VERBS: Final = (
+    "onSessionOpen",
+    "onSessionClose",
+    "predicate",
+    "prioritize",
+    "preemptable",
+    "reclaimable",
+    "queueOverused",
+    "jobEnqueueable",
+    "jobReady",
+)
+_REFUSED, _REFUSED_FOR_GOOD, _FAILED = 1, 2, 3
+_REASONS: Final = (
+    Reason("node(s) were refused by the extender"),
+    Reason("node(s) were refused by the extender for good", resolvable=False),
+    Reason("the extender failed"),
+)
+_UNRESOLVABLE: Final = 3
+"""Volcano's code UnschedulableAndUnresolvable."""
+
+
+class Unreachable(Exception):  # noqa: N818 - reads as the fact it states
+    """The extender gave no usable answer in time."""
+
+
+Post = Callable[[str, bytes, float], bytes]
+"""POSTs a body to a URL and returns the body of the answer within so many seconds."""
+
+
+def nowhere(url: str, _body: bytes, _timeout_s: float) -> bytes:
+    """Stand in where there is no network, as in a replayed cycle. Raises `Unreachable`."""
+    raise Unreachable(f"{url}: there is no network here")
+
+
+class _Answer(msgspec.Struct, rename="camel"):
+    """All that any verb answers; each reads its own fields."""
+
+    error_message: str = ""
+    status: Any = None
+    code: int = 0
+    node_score: dict[str, float] | None = None
+    victims: list[dict[str, Any]] | None = None
+    overused: bool = False
+
+
+class Extender:
+    """The server, with the verbs that the configuration names."""
+
+    name = "extender"
+
+    def __init__(self, arguments: Arguments, post: Post = nowhere) -> None:
+        """Take the URL, the verbs, `httpTimeout`, `ignorable` and `managedResources`."""
+        self._post = post
+        self._url = text(arguments, "extender.urlPrefix").rstrip("/")
+        if not self._url.startswith(("http://", "https://")):
+            raise BadArgument(
+                f"extender.urlPrefix: {self._url!r} is no http:// or https:// address"
+            )
+        self._verbs = {verb: text(arguments, f"extender.{verb}Verb") for verb in _VERBS}
+        self._ignorable = boolean(arguments, "extender.ignorable", default=False)
+        stated = text(arguments, "extender.httpTimeout", "1s")
+        timeout_s = duration_s(stated)
+        if timeout_s is None or timeout_s <= 0:
+            raise BadArgument(f"extender.httpTimeout: {stated!r} is no duration such as 100ms")
+        self._timeout_s = timeout_s
+        self._managed = _names(arguments, "extender.managedResources")
+        self._down = False
+        self._examples: dict[int, Task] = {}
+        self._judged: dict[tuple[int, int, int, bytes], int] = {}
+
+    def contribute(self, hooks: Hooks, cluster: Session) -> None:
+        """Tell of the session and add what has a verb."""
+        self._cluster = cluster
+        self._forms = Forms(cluster)
+        self._places = {name: at for at, name in enumerate(cluster.node_names)}
+        if self._verbs["onSessionOpen"]:
+            answered = self._ask("onSessionOpen", self._forms.world)
+            if answered is None and not self._ignorable:
+                return
+        given: Mapping[str, Callable[[], None]] = {
+            "onSessionClose": lambda: hooks.closed(lambda: self._tell("onSessionClose")),
+            "predicate": lambda: hooks.predicate(self._judge, reasons=_REASONS),
+            "prioritize": lambda: self._prioritize(hooks),
+            "preemptable": lambda: hooks.preemptable(self._victims("preemptable")),
+            "reclaimable": lambda: hooks.reclaimable(self._victims("reclaimable")),
+            "queueOverused": lambda: hooks.overused(self._overused),
+            "jobEnqueueable": lambda: hooks.job_enqueueable(self._enqueueable),
+            "jobReady": lambda: hooks.job_ready(self._missing),
+        }
+        for verb, add in given.items():
+            if self._verbs[verb]:
+                add()
+
+    # --- asking ------------------------------------------------------------------------------
+
+    def _ask(self, verb: str, form: Callable[[], Form]) -> _Answer | None:
+        """Return the answer, None when there is none."""
+        if self._down:
+            return None
+        body = msgspec.json.encode(form())
+        try:
+            answer = self._post(f"{self._url}/{self._verbs[verb]}", body, self._timeout_s)
+            if verb.startswith("onSession"):
+                return _Answer()
+            return msgspec.json.decode(answer, type=_Answer)
+        except (Unreachable, msgspec.DecodeError):
+            self._down = True
+            return None
+
+    def _tell(self, verb: str) -> None:
+        self._ask(verb, dict)
+
+    def _concerns(self, shape: TaskClass) -> bool:
+        """Tell whether a class asks for something that the extender manages; all when none is."""
+        names = self._cluster.resources
+        return not self._managed or any(names[dim] in self._managed for dim in shape.dims)
+
+    def _example(self, shape: TaskClass) -> Task | None:
+        """Return a pending task of a class; all of them are alike in what placement reads."""
+        known = self._examples.get(shape.id)
+        if known is not None and known.status == TaskStatus.PENDING and known.shape is shape:
+            return known
+        for job in self._cluster.jobs:
+            for task in job.by_status[TaskStatus.PENDING].values():
+                if task.shape is shape:
+                    self._examples[shape.id] = task
+                    return task
+        return None
+
+    # --- nodes -------------------------------------------------------------------------------
+
+    def _judge(self, shape: TaskClass, rows: Rows) -> CodeArray:
+        codes = np.zeros(len(rows), dtype=np.uint8)
+        task = self._example(shape) if self._concerns(shape) else None
+        if task is None:
+            return codes
+        pairs = zip(rows.index.tolist(), rows.extra.tolist(), strict=True)
+        for at, (column, extra) in enumerate(pairs):
+            if self._has_room(shape, column, extra):
+                codes[at] = self._verdict(task, column, extra)
+        return codes
+
+    def _has_room(self, shape: TaskClass, column: int, extra: int) -> bool:
+        """Tell whether the node would take the task at all, so that asking is worth it."""
+        ledger = self._cluster.ledger
+        if not ledger.alive[column]:
+            return False
+        future = (
+            ledger.allocatable[:, column]
+            - ledger.used[:, column]
+            - ledger.pipelined[:, column]
+            + ledger.releasing[:, column]
+            - extra * shape.request
+        )
+        dims = list(shape.dims)
+        return shape.best_effort or bool((future[dims] >= shape.request[dims]).all())
+
+    def _verdict(self, task: Task, column: int, extra: int) -> int:
+        """Return the code for a node in its present state; asked once for each state."""
+        ledger, shape = self._cluster.ledger, task.shape
+        state = b"".join(
+            array[:, column].tobytes()
+            for array in (ledger.used, ledger.releasing, ledger.pipelined)
+        )
+        key = (shape.id, column, extra, state)
+        found = self._judged.get(key)
+        if found is None:
+            found = self._judged[key] = self._asked(task, column, extra)
+        return found
+
+    def _asked(self, task: Task, column: int, extra: int) -> int:
+        more = extra * task.shape.request
+        forms = self._forms
+        answer = self._ask(
+            "predicate", lambda: {"task": forms.task(task), "node": forms.node(column, more)}
+        )
+        if answer is None:
+            return 0 if self._ignorable else _FAILED
+        refused = answer.error_message or (answer.status if isinstance(answer.status, str) else "")
+        if not refused:
+            return 0
+        return _REFUSED_FOR_GOOD if answer.code == _UNRESOLVABLE else _REFUSED
+
+    def _prioritize(self, hooks: Hooks) -> None:
+        hooks.wide_score(self._scorer, weight=1.0)
+        if not self._ignorable:
+            hooks.wide_predicate(self._unscored, reasons=[_REASONS[_FAILED - 1]])
+
+    def _unscored(self, shape: TaskClass) -> WideVerdict | None:
+        """Refuse all nodes once the extender has failed: nobody knows which is good."""
+        if not self._concerns(shape):
+            return None
+        size = self._cluster.ledger.size
+        return WideVerdict(lambda: np.full(size, self._down, dtype=np.uint8))
+
+    def _scorer(self, shape: TaskClass) -> WideScore | None:
+        if not self._concerns(shape):
+            return None
+        forms = self._forms
+
+        def score(mask: BoolArray) -> FloatArray:
+            result = np.zeros(len(mask), dtype=np.float64)
+            task = self._example(shape)
+            if task is None:
+                return result
+            columns = np.flatnonzero(mask).tolist()
+            answer = self._ask(
+                "prioritize",
+                lambda: {"task": forms.task(task), "nodes": [forms.node(c) for c in columns]},
+            )
+            if answer is not None and not answer.error_message:
+                for name, points in (answer.node_score or {}).items():
+                    if name in self._places:
+                        result[self._places[name]] = points
+            return result
+
+        return score
+
+    # --- jobs, queues, victims ---------------------------------------------------------------
+
+    def _victims(self, verb: str) -> Callable[[Task, Sequence[Task]], list[Task] | None]:
+        forms = self._forms
+
+        def choose(evictor: Task, evictees: Sequence[Task]) -> list[Task] | None:
+            if not self._concerns(evictor.shape):
+                return None
+            answer = self._ask(
+                verb,
+                lambda: {
+                    "evictor": forms.task(evictor),
+                    "evictees": [forms.task(task) for task in evictees],
+                },
+            )
+            if answer is None:
+                return []  # ⚠ ignorable or not: a permission for nobody clears the tier (SS06)
+            if answer.status == 0:
+                return None
+            offered = {task.uid: task for task in evictees}
+            named = [str(victim.get("UID", "")) for victim in answer.victims or []]
+            return [offered[uid] for uid in named if uid in offered]
+
+        return choose
+
+    def _enqueueable(self, job: Job) -> Opinion:
+        answer = self._ask("jobEnqueueable", lambda: {"job": self._forms.job(job)})
+        if answer is None:
+            vote = Vote.PERMIT if self._ignorable else Vote.REJECT
+            return Opinion(vote, "the extender failed")
+        status = answer.status if isinstance(answer.status, int) else 0
+        return Opinion(Vote((status > 0) - (status < 0)), "the extender says no")
+
+    def _overused(self, queue: Queue) -> bool:
+        answer = self._ask("queueOverused", lambda: {"queue": self._forms.queue(queue)})
+        return not self._ignorable if answer is None else answer.overused
+
+    def _missing(self, job: Job) -> int:
+        answer = self._ask("jobReady", lambda: {"job": self._forms.job(job)})
+        if answer is None:
+            # ⚠ As upstream: a failure that may not be ignored counts as ready, one that may does
+            # not.
+            return int(self._ignorable)
+        return int(answer.status is not True)
+
+
+def _names(arguments: Arguments, key: str) -> frozenset[str]:
+    value = arguments.get(key)
+    listed = value.split(",") if isinstance(value, str) else value or []
+    if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
+        raise BadArgument(f"{key}: {value!r} is no list of resource names")
+    return frozenset(name.strip() for name in listed if name.strip())
