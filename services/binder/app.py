@@ -14,6 +14,7 @@ from services.binder.adapters.outcomes import Finished, Outcomes
 from services.binder.adapters.recorder import Recorder
 from services.binder.adapters.statuses import Statuses
 from services.binder.adapters.throttle import Throttle
+from services.binder.adapters.volumes import Volumes
 from services.binder.adapters.watch import ApiServerProbe, Backlogs
 from services.binder.intents.pace import Pace, PaceLimits
 from services.binder.intents.retry import Ladder
@@ -221,19 +222,24 @@ class _Wiring:
 
     def _executor(self) -> Executor:
         context = self._context
+        cluster = Cluster(
+            self._kube, throttle=self._throttle, clock=context.clock, metrics=self._metrics
+        )
         return Executor(
-            Cluster(
-                self._kube,
-                throttle=self._throttle,
-                clock=context.clock,
-                metrics=self._metrics,
-            ),
+            cluster,
             told=(self._recorder, PodEvents(self._announcer)),
             clock=context.clock,
             faults=context.faults,
             metrics=self._metrics,
             instance=context.instance,
             ladder=Ladder(attempts=self._settings.attempts),
+            volumes=Volumes(
+                self._kube,
+                cluster,
+                throttle=self._throttle,
+                clock=context.clock,
+                timeout_s=self._settings.volume_bind_timeout,
+            ),
         )
 
     def _desired(self, pullers: Mapping[int, Puller]) -> Sequence[Part]:

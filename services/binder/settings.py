@@ -40,6 +40,10 @@ class BinderSettings(CommonSettings, frozen=True, kw_only=True):
     statuses_active: Annotated[
         int, Meta(description="most wanted statuses worked on at once", ge=1)
     ] = 16
+    volume_bind_timeout: Annotated[
+        Seconds,
+        Meta(description="how long a pod may wait for its volumes before its bind fails", gt=0),
+    ] = Seconds(600.0)
     attempts: Annotated[
         int, Meta(description="tries of one bind or eviction before it counts as failed", ge=1)
     ] = 8

@@ -7,6 +7,8 @@ again only when the same message is sent again.
 from collections.abc import Iterator
 from itertools import count, groupby
 
+from msgspec import structs
+
 from services.scheduler.engine.plan import Eviction, GangBinds, Plan
 from shared.contracts import messages as m
 
@@ -44,7 +46,13 @@ def commands(plan: Plan, *, token: int, gang_message: int) -> list[m.Command]:
 
 def _chunks(gang: GangBinds, size: int) -> Iterator[tuple[m.Bind, ...]]:
     binds = tuple(
-        m.Bind(pod=b.pod, uid=b.uid, node=b.node, annotations=dict(b.annotations))
+        m.Bind(
+            pod=b.pod,
+            uid=b.uid,
+            node=b.node,
+            annotations=dict(b.annotations),
+            claims=tuple(m.ClaimUse(**structs.asdict(use)) for use in b.claims),
+        )
         for b in gang.binds
     )
     for start in range(0, len(binds), size):

@@ -65,6 +65,16 @@ class Leader(msgspec.Struct, frozen=True, kw_only=True):
     time: float
 
 
+class ClaimUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A claim that waits for its pod's node before it gets a volume (CA11)."""
+
+    claim: Key
+    uid: Uid
+    volume: str = ""
+    """The volume that it is to be bound to; empty: one is to be made for the node."""
+    volume_uid: Uid = Uid("")
+
+
 class Bind(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One pod of a gang and its node."""
 
@@ -73,6 +83,8 @@ class Bind(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     node: str
     annotations: dict[str, str] = {}
     """Merged into the pod by the binding (CA06)."""
+    claims: tuple[ClaimUse, ...] = ()
+    """Claims that must have their volumes before the pod is bound."""
 
 
 class BindGang(

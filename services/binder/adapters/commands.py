@@ -117,13 +117,14 @@ class Commands:
 
     async def _end(self, delivery: Delivery, intent: BindGang | Evict, epoch: int) -> None:
         if not await self._finished.has(intent.id):
+            ended = {} if delivery.exhausted else await self._executor.prepare(intent)
             async with self._hands.active:
                 if epoch != self._epoch:
                     return
                 if delivery.exhausted:
                     outcome = await self._executor.report(intent)
                 else:
-                    outcome = await self._executor.run(intent)
+                    outcome = await self._executor.run(intent, ended)
             self._faults.point("binder.after-write")
             await self._outcomes.publish(self._partition, outcome)
             self._tell(delivery, intent, outcome)

@@ -1,10 +1,11 @@
 """Runs one intent to its end: asks the API server, and does what the pure steps say."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 from services.binder.adapters.cluster import Cluster
+from services.binder.adapters.volumes import Volumes
 from services.binder.intents import bind as bind_steps
 from services.binder.intents import evict as evict_steps
 from services.binder.intents.evict import Delete, Verdict
@@ -56,6 +57,7 @@ class Executor:
         metrics: BinderMetrics,
         instance: str,
         ladder: Ladder,
+        volumes: Volumes,
     ) -> None:
         self._cluster = cluster
         self._told = tuple(told)
@@ -64,13 +66,25 @@ class Executor:
         self._metrics = metrics
         self._instance = instance
         self._ladder = ladder
+        self._volumes = volumes
 
-    async def run(self, intent: BindGang | Evict) -> Outcome:
-        """Do what `intent` says for every pod and return how each ended.
+    async def prepare(self, intent: BindGang | Evict) -> Mapping[int, ItemOutcome]:
+        """Wait for what must be there before `run`: volumes; may take minutes.
+
+        Returns how those pods end, by their index, that `run` is not to bind.
+        """
+        return await self._volumes.prepare(intent) if isinstance(intent, BindGang) else {}
+
+    async def run(
+        self, intent: BindGang | Evict, ended: Mapping[int, ItemOutcome] | None = None
+    ) -> Outcome:
+        """Do what `intent` says for every pod that has not `ended` and return how each did.
 
         Takes as long as it needs: while the API server is away it waits.
         """
         ledger = Ledger(intent)
+        for index, item in (ended or {}).items():
+            ledger.record(index, item)
         if isinstance(intent, BindGang):
             await self._bind_all(intent, ledger)
         else:
@@ -107,7 +121,8 @@ class Executor:
 
         async with asyncio.TaskGroup() as group:
             for index, item in enumerate(gang.binds):
-                group.create_task(one(index, item), name=f"bind {item.pod}")
+                if not ledger.has(index):
+                    group.create_task(one(index, item), name=f"bind {item.pod}")
 
     async def _bind(self, item: Bind) -> ItemOutcome:
         attempt = 0

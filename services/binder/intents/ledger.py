@@ -18,6 +18,10 @@ class Ledger:
         assert outcome.uid == self._uids[index], "an outcome belongs to its item"
         self._ended[index] = outcome
 
+    def has(self, index: int) -> bool:
+        """Tell whether the item at `index` has ended."""
+        return index in self._ended
+
     @property
     def open(self) -> int:
         """Return how many items have not ended."""

@@ -42,6 +42,8 @@ class Beliefs(Struct, frozen=True, kw_only=True):
     """PodGroups that changed since their status was last computed."""
     cards: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
     """Pod uid, node and GPU cards that were chosen for it and that it does not show yet."""
+    promised: Mapping[str, str] = field(default_factory=dict)
+    """Claim → volume that it is to be bound to."""
     usage: Mapping[str, Usage] = field(default_factory=dict)
     """Node → its measured load."""
     memory: Mapping[str, float] = field(default_factory=dict)
@@ -73,6 +75,7 @@ def beliefs_of(replica: Replica) -> Beliefs:
         allocated={name: queue.said_allocated for name, queue in jobs.queues.items()},
         unjudged=tuple(jobs.unjudged),
         cards=replica.nodes.gpus.chosen(),
+        promised=dict(replica.nodes.volumes.promised),
         usage=replica.usage.samples(),
         memory=dict(replica.memory),
     )
@@ -98,6 +101,7 @@ def believe(replica: Replica, beliefs: Beliefs) -> None:
         queue = replica.jobs.queues.get(name)
         if queue is not None:
             queue.said_allocated = allocated
+    replica.nodes.volumes.promised.update(beliefs.promised)
     for node, usage in beliefs.usage.items():
         replica.usage.put(node, usage)
     replica.memory.update(beliefs.memory)

@@ -7,6 +7,16 @@ from msgspec import Struct
 from pumice.plugins import Condition
 
 
+class ClaimUse(Struct, frozen=True, kw_only=True):
+    """A claim of a pod that has no volume yet: which one it is to get (CA11)."""
+
+    claim: str
+    uid: str
+    volume: str = ""
+    """Name of the volume; empty: one is to be made for the pod's node."""
+    volume_uid: str = ""
+
+
 class PlannedBind(Struct, frozen=True, kw_only=True):
     """One pod and its node."""
 
@@ -15,6 +25,8 @@ class PlannedBind(Struct, frozen=True, kw_only=True):
     node: str
     annotations: Mapping[str, str] = {}
     """What the binding adds to the pod (CA06)."""
+    claims: tuple[ClaimUse, ...] = ()
+    """Claims that have to get their volumes first."""
 
 
 class GangBinds(Struct, frozen=True, kw_only=True):

@@ -23,6 +23,7 @@ from services.scheduler.engine.hooks import Hooks
 from services.scheduler.engine.journal import Journal
 from services.scheduler.engine.network import Network
 from services.scheduler.engine.plan import (
+    ClaimUse,
     Eviction,
     Explanation,
     GangBinds,
@@ -56,6 +57,8 @@ class Session:
         self.actions = actions
         """Names of the actions of this round; some ask what others will do."""
         self.hooks = Hooks()
+        self.claim_uses: Callable[[Task], tuple[ClaimUse, ...]] = _no_claims
+        """What becomes of a placed task's claims; said by the plugin that looks at volumes."""
         self.shares: list[Callable[[Queue], FloatArray]] = []
         """What a queue may still get, said by the plugins that limit it; for people only."""
         self.now = now
@@ -225,7 +228,13 @@ class Session:
         _, binds = self._binds.setdefault(job.key, (job, []))
         annotated = self.hooks.bind_annotations
         binds += [
-            PlannedBind(pod=task.key, uid=task.uid, node=task.node, annotations=annotated(task))
+            PlannedBind(
+                pod=task.key,
+                uid=task.uid,
+                node=task.node,
+                annotations=annotated(task),
+                claims=self.claim_uses(task) if task.shape.claims else (),
+            )
             for task in tasks
         ]
         self._touched[job.key] = job
@@ -346,6 +355,10 @@ class Session:
             return np.array(columns, dtype=np.int64), np.ones(1, dtype=np.int64)
         distinct, counts = np.unique(np.array(columns, dtype=np.int64), return_counts=True)
         return distinct, counts.astype(np.int64)
+
+
+def _no_claims(_: Task) -> tuple[ClaimUse, ...]:
+    return ()
 
 
 def _both(one: BoolArray | None, other: BoolArray | None) -> BoolArray | None:

@@ -41,17 +41,22 @@ class Volumes:
         """Node → driver → volumes that it can attach."""
         self.users: dict[str, dict[str, str]] = {}
         """Claim → uid of each task on a node that uses it → node."""
+        self.promised: dict[str, str] = {}
+        """Claim → volume that a plan binds it to, until the claim says so."""
 
     # --- facts -------------------------------------------------------------------------------
 
     def put_claim(self, key: str, claim: PersistentVolumeClaim) -> None:
         """Take over a claim."""
         self.claims[key] = claim
+        if claim.spec.volume_name:
+            self.promised.pop(key, None)
         self.generation += 1
 
     def remove_claim(self, key: str) -> None:
         """Forget a claim."""
         self.claims.pop(key, None)
+        self.promised.pop(key, None)
         self.generation += 1
 
     def put_volume(self, name: str, volume: PersistentVolume) -> None:

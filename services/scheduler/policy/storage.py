@@ -7,9 +7,12 @@ a driver publishes (CSIStorageCapacity) is not looked at.
 from collections.abc import Iterator
 
 import numpy as np
+from msgspec import structs
 
 from pumice.plugins import BoolArray, CodeArray, Reason, WideVerdict
 from services.scheduler.engine.nodes import Nodes
+from services.scheduler.engine.plan import ClaimUse
+from services.scheduler.engine.records import Task
 from services.scheduler.engine.shapes import TaskClass
 from services.scheduler.engine.volumes import ZONE_LABELS, Attachment
 from shared.api.storage import PersistentVolume, StorageClass
@@ -175,17 +178,46 @@ class Storage:
 
     def _promised(self, own: set[str]) -> set[str]:
         """Return the volumes that claims of tasks on nodes will be bound to."""
+        matches = self._matches(skip=own)
+        return {volume.metadata.name for volume in matches.values() if volume is not None}
+
+    def _matches(self, skip: set[str]) -> dict[str, PersistentVolume | None]:
+        """Return the volume of each claim that tasks on nodes wait with; None: one is made."""
+        volumes, promised = self._volumes, self._volumes.promised
+        waiting = [key for key in volumes.waiting_claims() if key not in skip]
+        matches: dict[str, PersistentVolume | None] = {}
         taken: set[str] = set()
-        for key in self._volumes.waiting_claims():
-            node = self._volumes.selected_node(key)
+        for key in sorted(waiting, key=lambda key: (key not in promised, key)):
+            node = volumes.selected_node(key)
             column = self._nodes.column(node) if node else -1
-            if key in own or column < 0:
+            if column < 0:
                 continue
-            for volume in self._volumes.offers(key):
-                if volume.metadata.name not in taken and self._reaches(volume)[column]:
-                    taken.add(volume.metadata.name)
-                    break
-        return taken
+            free = [
+                volume
+                for volume in volumes.offers(key)
+                if volume.metadata.name not in taken and self._reaches(volume)[column]
+            ]
+            free.sort(key=lambda volume: volume.metadata.name != promised.get(key))
+            matches[key] = free[0] if free else None
+            taken.update(volume.metadata.name for volume in free[:1])
+        return matches
+
+    def settle_on(self, task: Task) -> tuple[ClaimUse, ...]:
+        """Return what becomes of a placed task's claims; what is chosen stays theirs."""
+        claims = self._volumes.claims
+        found = []
+        matches = self._matches(skip=set())
+        for key in task.shape.claims:
+            if key not in matches:
+                continue  # it has its volume
+            volume = matches[key]
+            use = ClaimUse(claim=key, uid=claims[key].metadata.uid)
+            if volume is not None:
+                meta = volume.metadata
+                self._volumes.promised[key] = meta.name
+                use = structs.replace(use, volume=meta.name, volume_uid=meta.uid)
+            found.append(use)
+        return tuple(found)
 
     def _provisionable(self, storage_class: StorageClass | None) -> BoolArray:
         if storage_class is None or storage_class.provisioner in _NO_PROVISIONER:

@@ -178,3 +178,49 @@ def test_switched_off_volume_checks_are_not_made_pl07():
     world = Cluster(f'actions: "allocate"\ntiers:\n- plugins: {plugins}\n').node("n0")
     world.gang("g", tasks=1, **mounting("nothing"))
     assert len(binds_of(world.decide())) == 1
+
+
+# --- what the binding is told of claims ----------------------------------------------------------
+
+
+def uses_of(plan) -> dict[str, list[tuple[str, str]]]:
+    return {
+        bind.pod.partition("/")[2]: [(use.claim, use.volume) for use in bind.claims]
+        for gang in plan.binds
+        for bind in gang.binds
+    }
+
+
+def test_a_binding_names_the_volume_that_each_waiting_claim_gets_ca11():
+    world = storage_class(world_of("a", "b"), provisioner="kubernetes.io/no-provisioner")
+    volume(volume(world, "v0", node="n0"), "v1", node="n1")
+    for name in ("c0", "c1"):
+        claim(world, name)
+    world.group("g", min_member=2)
+    for number in (0, 1):
+        world.pod(f"g-{number}", "g", cpu="6", **mounting(f"c{number}"))
+    plan = world.decide()
+    by_node = {"n0": "v0", "n1": "v1"}
+    where = binds_of(plan)
+    assert uses_of(plan) == {
+        f"g-{number}": [(f"ns/c{number}", by_node[where[f"g-{number}"]])] for number in (0, 1)
+    }
+
+
+def test_a_claim_whose_volume_is_to_be_made_is_named_without_one():
+    world = storage_class(world_of("a"), provisioner="example.com/made")
+    claim(claim(world, "c"), "bound", volume="there")
+    volume(world, "there", node="n0", size="100Mi")
+    world.group("g").pod("g-0", "g", cpu="1", **mounting("bound", "c"))
+    assert uses_of(world.decide()) == {"g-0": [("ns/c", "")]}
+
+
+def test_a_volume_that_was_promised_stays_promised_until_the_claim_shows_it():
+    world = storage_class(world_of("a"), provisioner="kubernetes.io/no-provisioner")
+    volume(volume(world, "v0", node="n0"), "v1", node="n0")
+    claim(world, "z").group("g").pod("g-0", "g", cpu="1", **mounting("z"))
+    assert uses_of(world.step()) == {"g-0": [("ns/z", "v0")]}
+    claim(world, "a").group("h").pod("h-0", "h", cpu="1", **mounting("a"))
+    assert uses_of(world.step()) == {"h-0": [("ns/a", "v1")]}
+    claim(world, "b").group("i").pod("i-0", "i", cpu="1", **mounting("b"))
+    assert uses_of(world.step()) == {}

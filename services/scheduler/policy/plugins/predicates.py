@@ -75,6 +75,7 @@ class Predicates:
             hooks.wide_predicate(spreading.constraint, reasons=SPREADING_REASONS)
         if self._binding:
             hooks.wide_predicate(storage.binding, reasons=BINDING_REASONS)
+            cluster.claim_uses = storage.settle_on
 
 
 def _number_of_pods(_: TaskClass, rows: Rows) -> CodeArray:

@@ -1,0 +1,148 @@
+"""Waits for the volumes of a gang before any of its pods is bound.
+
+Outside of the slots for intents at work: a provisioner may take minutes, or never come, and binds
+that need no volume must not queue up behind it. Bounded by `--volume-bind-timeout` and by how many
+intents a replica holds. A crash loses nothing: everything asked for is in the objects, and the
+redelivered intent asks again.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from services.binder.adapters.cluster import Cluster
+from services.binder.adapters.throttle import Throttle
+from services.binder.intents import bind as bind_steps
+from services.binder.intents import volumes as steps
+from services.binder.intents.replies import Answer
+from services.binder.intents.retry import Ladder
+from services.binder.intents.volumes import Ask, Hopeless, Pending, Ready, Step
+from shared.api.kinds import PV, PVC, decode
+from shared.contracts.messages import Bind, BindGang, ClaimUse, ItemOutcome, Result, Retry
+from shared.contracts.subjects import split_key
+from shared.kube.client import Kube
+from shared.runtime.clock import Clock
+from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
+
+T = TypeVar("T")
+_LOOKS: Final = Ladder(first_s=0.1, factor=1.5, cap_s=1.0)
+"""Claims are looked at once a second in the end, as Kubernetes' own scheduler does."""
+_POD_EVERY: Final = 5
+"""With every fifth look the pod is looked at, too: it may be gone."""
+
+
+class _Refused(Exception):  # noqa: N818 - reads as the fact it states
+    """The API server will not do it, now or ever."""
+
+
+class Volumes:
+    """Makes the volumes of binds ready."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        cluster: Cluster,
+        *,
+        throttle: Throttle,
+        clock: Clock,
+        timeout_s: float,
+    ) -> None:
+        self._kube = kube
+        self._cluster = cluster
+        self._throttle = throttle
+        self._clock = clock
+        self._timeout_s = timeout_s
+
+    async def prepare(self, gang: BindGang) -> dict[int, ItemOutcome]:
+        """Wait until the gang's claims have their volumes; return how those end that get none."""
+        failed: dict[int, ItemOutcome] = {}
+
+        async def one(index: int, item: Bind) -> None:
+            ended = await self._ready(item)
+            if ended is not None:
+                failed[index] = ended
+
+        async with asyncio.TaskGroup() as group:
+            for index, item in enumerate(gang.binds):
+                if item.claims:
+                    group.create_task(one(index, item), name=f"volumes {item.pod}")
+        return failed
+
+    async def _ready(self, item: Bind) -> ItemOutcome | None:
+        deadline = self._clock.monotonic() + self._timeout_s
+        asked: set[str] = set()
+        attempt = 0
+        while True:
+            waiting = []
+            for use in item.claims:
+                step = await self._advance(item, use, asked)
+                if isinstance(step, Hopeless):
+                    return _failed(item, step.message)
+                if not isinstance(step, Ready):
+                    waiting.append(use.claim)
+            if not waiting:
+                return None
+            if self._clock.monotonic() >= deadline:
+                names = ", ".join(waiting)
+                return _failed(item, f"no volume for {names} within {self._timeout_s:g} s")
+            attempt += 1
+            if attempt % _POD_EVERY == 0 and (ended := await self._pod_is_gone(item)):
+                return ended
+            await self._clock.sleep(_LOOKS.wait_s(attempt, None))
+
+    async def _advance(self, item: Bind, use: ClaimUse, asked: set[str]) -> Step:
+        """Look at a claim, and ask for what it needs; a busy API server means: later."""
+        try:
+            namespace, name = split_key(use.claim)
+            claim = await self._ask(lambda: self._kube.get(PVC, namespace, name))
+            step = steps.look_at(use, item.node, decode(PVC, claim), asked=use.claim in asked)
+            if isinstance(step, Pending):
+                asked.add(use.claim)  # by us before, or for another pod
+            if not isinstance(step, Ask):
+                return step
+            if use.volume:
+                step = await self._reserve(use)
+            else:
+                patch = steps.select(item.node)
+                await self._ask(lambda: self._kube.patch(PVC, namespace, name, patch, uid=use.uid))
+                step = Pending()
+        except _Refused as error:
+            return Hopeless(f"claim {use.claim}: {error}")
+        except (Retryable, Conflict):
+            return Pending()
+        asked.add(use.claim)
+        return step
+
+    async def _reserve(self, use: ClaimUse) -> Step:
+        volume = decode(PV, await self._ask(lambda: self._kube.get(PV, "", use.volume)))
+        step = steps.may_reserve(use, volume)
+        if isinstance(step, Ask):
+            await self._ask(
+                lambda: self._kube.patch(
+                    PV,
+                    "",
+                    use.volume,
+                    steps.reserve(use),
+                    uid=use.volume_uid,
+                    resource_version=volume.metadata.resource_version,
+                )
+            )
+            step = Pending()
+        return step
+
+    async def _ask(self, request: Callable[[], Awaitable[T]]) -> T:
+        try:
+            async with self._throttle.slot():
+                return await request()
+        except (Gone, Rejected) as error:
+            raise _Refused(str(error)) from error
+
+    async def _pod_is_gone(self, item: Bind) -> ItemOutcome | None:
+        reply = await self._cluster.look(item.pod)
+        if reply.answer is Answer.GONE:
+            return bind_steps.ended(item, Result.GONE, message=reply.message)
+        return bind_steps.judge(item, reply.seen) if reply.seen else None
+
+
+def _failed(item: Bind, message: str) -> ItemOutcome:
+    return bind_steps.ended(item, Result.FAILED, retry=Retry.LATER, message=message)
