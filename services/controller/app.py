@@ -313,6 +313,7 @@ class _Wiring:
             recorder=self._recorder,
             clock=context.clock,
             faults=context.faults,
+            metrics=self._metrics,
             log=context.log,
         )
         return keeper

@@ -11,6 +11,7 @@ from typing_extensions import override
 from shared.api.scheduling import PodGroup, PodGroupPhase
 from shared.runtime.metrics import Metrics
 
+_LATENESS_S = (0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 _MILLIS = (5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000)
 
 
@@ -37,6 +38,11 @@ class ControllerMetrics:
             "volcano_jobflow_failed_phase_count",
             "JobFlows that entered phase Failed (F04)",
             ("jobflow_namespace",),
+        )
+        self.cron_lateness = metrics.histogram(
+            "pumice_controller_cronjob_lateness_seconds",
+            "From the time that a job of a CronJob was due to the moment it is made",
+            buckets=_LATENESS_S,
         )
         self.to_first_pods = metrics.histogram(
             "volcano_controller_job_to_pod_creation_latency_milliseconds",

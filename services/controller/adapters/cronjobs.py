@@ -12,7 +12,9 @@ from services.controller.adapters.objects import Objects, Taken, namespace_ends
 from services.controller.adapters.recorder import Recorder
 from services.controller.adapters.replica import Replica
 from services.controller.cronjob import asks
+from services.controller.cronjob.jobs import due_of
 from services.controller.cronjob.sync import sync
+from services.controller.metrics import ControllerMetrics
 from shared.api import kinds
 from shared.api.batch import Job
 from shared.api.cron import CronJob
@@ -21,6 +23,8 @@ from shared.runtime.errors import Rejected, Retryable
 from shared.runtime.faults import Faults
 from shared.runtime.logs import Logger
 
+_CHECK_S: Final = 300.0
+"""A look at least so often: the mailbox counts seconds, and the wall clock may be set."""
 UNPARSEABLE: Final = "UnParseableCronJobSchedule"
 
 
@@ -36,6 +40,7 @@ class CronJobs:
         recorder: Recorder,
         clock: Clock,
         faults: Faults,
+        metrics: ControllerMetrics,
         log: Logger,
     ) -> None:
         self._keeper = keeper
@@ -44,6 +49,7 @@ class CronJobs:
         self._recorder = recorder
         self._clock = clock
         self._faults = faults
+        self._metrics = metrics
         self._log = log
         keeper.serve(self.look)
 
@@ -59,7 +65,7 @@ class CronJobs:
             message = f"unparseable schedule for cronjob: {cron.spec.schedule}: {outcome.invalid}"
             self._tell(cron, asks.Say(reason=UNPARSEABLE, message=message, warning=True))
         if outcome.again_s is not None:
-            self._keeper.poke(key, outcome.again_s)
+            self._keeper.poke(key, min(outcome.again_s, _CHECK_S))
         if outcome.failed:
             raise Retryable(outcome.failed)
 
@@ -102,6 +108,8 @@ class CronJobs:
         except Taken:
             return asks.Taken()
         self._faults.point("controller.after-cron-create")
+        if (due := due_of(made)) is not None:
+            self._metrics.cron_lateness.observe(max(0.0, self._clock.now() - due))
         self._log.info("cronjob_started", cronjob=cron.metadata.key, job=made.metadata.name)
         return made
 

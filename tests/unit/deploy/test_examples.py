@@ -6,6 +6,8 @@ import msgspec
 import pytest
 import yaml
 
+from services.controller.hypernode import config as topology
+from services.controller.settings import ControllerSettings
 from services.scheduler.config import parse
 from services.scheduler.policy.catalog import ACTIONS, PLUGINS
 from shared.api.kinds import JOB, KINDS, decode
@@ -25,7 +27,7 @@ def test_an_example_holds_objects_that_our_types_read(path: Path) -> None:
     for found in objects_of(path):
         kind = BY_KIND.get((found["apiVersion"], found["kind"]))
         if kind is None:
-            assert found["kind"] == "Deployment"
+            assert found["kind"] in {"Deployment", "ConfigMap"}
             continue
         view = decode(kind, msgspec.json.encode(found))
         assert view.metadata.name == found["metadata"]["name"]
@@ -33,6 +35,13 @@ def test_an_example_holds_objects_that_our_types_read(path: Path) -> None:
             total = sum(task.replicas for task in view.spec.tasks)
             assert 0 < view.spec.min_available <= total
             assert view.spec.scheduler_name == "volcano"
+
+
+def test_the_example_of_a_network_is_a_configuration_h02() -> None:
+    (found,) = objects_of(EXAMPLES / "hypernodes.yaml")
+    assert f"/{found['metadata']['name']}" in ControllerSettings().topology_config_map
+    discovery = topology.parse(found["data"][topology.KEY])
+    assert discovery.types == {"roce": ("example.com/spine", "example.com/leaf")}
 
 
 def test_every_example_is_in_the_list() -> None:
