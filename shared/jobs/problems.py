@@ -33,13 +33,18 @@ Problems = Iterator[Problem]
 
 def unqualified(name: str) -> str:
     """Return why `name` can be no label's value, which names of jobs and pods become, or ""."""
+    if not name:
+        return "name part must be non-empty"
     if not _QUALIFIED.fullmatch(name):
         return (
-            "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with"
-            " an alphanumeric character"
+            "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and"
+            " end with an alphanumeric character"
         )
     if len(name) > LABEL_MAX:
-        return f"has {len(name)} letters; pods carry it as a label, {LABEL_MAX} at most"
+        return (
+            f"name part must be no more than {LABEL_MAX} characters: has {len(name)} letters, and"
+            f" pods carry it as a label, {LABEL_MAX} at most"
+        )
     return ""
 
 

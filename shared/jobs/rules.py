@@ -61,20 +61,20 @@ def queue_problems(name: str, state: str | None, *, exists: bool, children: int)
     elif not exists:
         yield Problem(
             at,
-            f"no queue {name!r}: create it or name another (unable to find job queue:"
-            f' queue.scheduling.volcano.sh "{name}" not found)',
+            f"no queue {name!r}: create it or name another: unable to find job queue:"
+            f' queue.scheduling.volcano.sh "{name}" not found',
         )
     elif state not in {None, "", QueueState.OPEN}:
         yield Problem(
             at,
-            f"queue {name!r} is {state}: open it or name another (can only submit job to queue"
-            f" with state `Open`, queue `{name}` status is `{state}`)",
+            f"queue {name!r} is {state}: open it or name another: can only submit job to queue"
+            f" with state `Open`, queue `{name}` status is `{state}`",
         )
     elif children:
         yield Problem(
             at,
-            f"queue {name!r} has queues below it: name one of those (can only submit job to leaf"
-            f" queue, queue `{name}` has {children} child queues)",
+            f"queue {name!r} has queues below it: name one of those: can only submit job to leaf"
+            f" queue, queue `{name}` has {children} child queues",
         )
 
 

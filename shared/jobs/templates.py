@@ -170,13 +170,15 @@ class _Amounts:
 
     def of_spec(self, spec: PodSpec) -> Problems:
         faults: list[Problem] = []
+        at = 0  # Volcano counts init containers on behind the others
         for group, containers in (
             ("containers", spec.containers), ("initContainers", spec.init_containers)
         ):  # fmt: skip
             for number, container in enumerate(containers):
                 asked = container.resources
                 faults += self._of(f"{group}[{number}].resources", asked)
-                faults += self._whole_cpus(f"{group}[{number}].resources", number, asked)
+                faults += self._whole_cpus(f"{group}[{number}].resources", at, asked)
+                at += 1
         faults += self._quantities("overhead", spec.overhead)
         if spec.resources is not None and self._pod_level:
             faults += self._of("resources", spec.resources)

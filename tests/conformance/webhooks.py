@@ -28,7 +28,7 @@ def run_webhook(case: Case) -> None:
     hook = HOOKS.get(f"/{case['webhook']}")
     if hook is None:
         raise Unsupported(case["webhook"])
-    _compare(case, hook.rule(_request(case), _facts(case), _terms(case)))
+    _compare(case, hook.judge(_request(case), _facts(case), _terms(case)))
 
 
 def _request(case: Case) -> Request:
@@ -36,6 +36,7 @@ def _request(case: Case) -> Request:
     metadata = stated.get("metadata") or {}
     return Request(
         operation=case.get("operation", "CREATE"),
+        resource=case.get("resource", ""),
         name=case.get("name", metadata.get("name", "")),
         namespace=metadata.get("namespace", ""),
         object=stated,

@@ -14,9 +14,14 @@ KIND: Final = "AdmissionReview"
 _REFUSED: Final = 400
 
 
+class _Resource(msgspec.Struct, frozen=True):
+    resource: str = ""
+
+
 class _Request(msgspec.Struct, frozen=True, rename="camel"):
     uid: str
     operation: str
+    resource: _Resource = _Resource()
     name: str = ""
     namespace: str = ""
     object: dict[str, Any] | None = None
@@ -48,6 +53,7 @@ def read_review(body: bytes) -> tuple[str, Request]:
     asked = review.request
     return asked.uid, Request(
         operation=asked.operation,
+        resource=asked.resource.resource,
         name=asked.name,
         namespace=asked.namespace,
         object=asked.object or {},

@@ -120,10 +120,10 @@ class WebhookServer:
     async def judge(self, hook: Hook, asked: Request) -> Verdict:
         """Return the verdict; a refusal rests on facts of now. Raises Retryable."""
         facts = await self._facts(hook, asked, fresh=hook.fresh)
-        verdict = hook.rule(asked, facts, self._terms())
+        verdict = hook.judge(asked, facts, self._terms())
         if verdict.allowed or not hook.queues or hook.fresh:
             return verdict
-        return hook.rule(asked, await self._facts(hook, asked, fresh=True), self._terms())
+        return hook.judge(asked, await self._facts(hook, asked, fresh=True), self._terms())
 
     async def _facts(self, hook: Hook, asked: Request, *, fresh: bool) -> Facts:
         if hook.namespace and asked.namespace:

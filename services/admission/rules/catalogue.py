@@ -18,7 +18,7 @@ from services.admission.rules import (
     pods,
     queues,
 )
-from services.admission.rules.review import Rule, Terms
+from services.admission.rules.review import Facts, Request, Rule, Terms, Verdict, denied
 from shared.api import keys
 from shared.api.scheduling import DEFAULT_QUEUE
 
@@ -40,6 +40,13 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True):
     """Whether its consent, too, must rest on the queues of now, not of a second ago."""
     namespace: bool = False
     """Whether the rule has to know the annotations of the object's namespace."""
+
+    def judge(self, request: Request, facts: Facts, terms: Terms) -> Verdict:
+        """Return what the rule says, or a refusal of an object of another kind."""
+        if request.resource not in {"", self.resource}:
+            wanted = f"{self.group} {self.version} {self.resource}"
+            return denied(f"expect resource to be {{{wanted}}}")
+        return self.rule(request, facts, terms)
 
     @property
     def mutates(self) -> bool:

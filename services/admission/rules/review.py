@@ -22,6 +22,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """The part of an AdmissionRequest that rules read."""
 
     operation: str
+    resource: str = ""
+    """Plural of the object's kind; empty when nobody said."""
     name: str = ""
     namespace: str = ""
     object: Json = msgspec.field(default_factory=dict)

@@ -17,6 +17,7 @@ def ask(
     operation: str = "CREATE",
     old: Json | None = None,
     name: str = "",
+    resource: str = "",
     queues: list[Json] | None = None,
     namespace: dict[str, str] | None = None,
     **terms: Any,
@@ -30,12 +31,13 @@ def ask(
     stated = obj or {}
     request = Request(
         operation=operation,
+        resource=resource,
         name=name or stated.get("metadata", {}).get("name", ""),
         namespace=stated.get("metadata", {}).get("namespace", ""),
         object=stated,
         old=old or {},
     )
-    return HOOKS[path].rule(request, facts, Terms(**terms))
+    return HOOKS[path].judge(request, facts, Terms(**terms))
 
 
 def paths(verdict: Verdict) -> list[str]:

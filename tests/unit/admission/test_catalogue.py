@@ -12,6 +12,7 @@ from services.admission.rules.groups import ResourceGroup, Selects
 from services.admission.rules.review import Terms, denied, mutated
 from services.admission.settings import AdmissionSettings
 from shared.runtime.errors import Rejected
+from tests.unit.admission.asking import ask
 
 VOLCANO = (
     "/jobs/mutate",
@@ -116,6 +117,11 @@ def test_what_is_no_review_is_refused_with_the_field_w01(body: bytes, said: str)
     with pytest.raises(Rejected) as refusal:
         read_review(body)
     assert said in str(refusal.value)
+
+
+def test_an_object_of_another_kind_is_refused_w01() -> None:
+    verdict = ask("/queues/validate", {}, resource="podgroups")
+    assert verdict.message == "expect resource to be {scheduling.volcano.sh v1beta1 queues}"
 
 
 def test_an_answer_bears_the_uid_and_the_patch_or_the_faults_w01() -> None:
