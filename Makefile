@@ -68,6 +68,14 @@ test-integration: go ## the tests on a real nats-server and a real API server
 test-restart: go ## faults and restarts on the real stack
 	@$(PY) -m tools.suite restart
 
+# How many seeds, and the first of them.
+SEEDS ?= 200
+FIRST ?= 0
+
+.PHONY: sim
+sim: $(READY) ## the whole stack on virtual time under drawn troubles: make sim SEEDS=200 FIRST=0
+	@$(PY) -m tests.sim --seeds $(SEEDS) --first $(FIRST)
+
 .PHONY: lint
 lint: $(READY) ## ruff, mypy, import-linter
 	@$(PY) -m tools.suite lint

@@ -54,6 +54,9 @@ class SimLoop(asyncio.BaseEventLoop):
         self._think_s = think_s
         self._made = 0
         self.set_task_factory(_make_task)
+        self.complaints: list[str] = []
+        """What asyncio would have logged, such as failures that nobody has asked for."""
+        self.set_exception_handler(lambda _, context: self.complaints.append(context["message"]))
         self.steps = 0
         """Steps of tasks that have run."""
 
