@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from services.scheduler.engine.sampling import Sampling
 from shared.api.core import Pod
 from shared.model import requests
 from shared.model.resources import Absent, Resource, parse_list
@@ -20,6 +21,8 @@ def run_api(case: dict[str, Any]) -> None:
     function = case["function"]
     if function in PURE:
         run_pure(case)
+    elif function == "CalculateNumOfFeasibleNodesToFind":
+        _check_sampling(case)
     elif function in _OF_PODS:
         _check_pod(case, _OF_PODS[function])
     elif function in _OF_AMOUNTS:
@@ -27,6 +30,16 @@ def run_api(case: dict[str, Any]) -> None:
         _compare(function, _OF_AMOUNTS[function](*arguments), case["results"])
     else:
         raise Unsupported(function)
+
+
+def _check_sampling(case: dict[str, Any]) -> None:
+    options = case["options"]
+    sampling = Sampling(
+        minimum=options["minNodesToFind"],
+        minimum_percent=options["minPercentageOfNodesToFind"],
+        percent=options["percentageOfNodesToFind"],
+    )
+    expect(case["function"], [sampling.enough(*case["args"])], case["results"])
 
 
 def _check_pod(case: dict[str, Any], function: Callable[[Pod], Resource]) -> None:

@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import Any
 
+from pumice.plugins import IntArray
 from services.scheduler.decide import conclude, open_session, run_actions
 from services.scheduler.engine.judge import phase_of
 from services.scheduler.engine.plan import Plan
@@ -42,6 +43,9 @@ class Outcome:
             if job.waiting_count
         }
         self.phases = {job.key: phase_of(job, unschedulable=False) for job in jobs}
+        self.allocated = {
+            job.key: amounts for job in jobs if (amounts := _amounts(session, job.allocated))
+        }
         wanted = {group.key: group for group in plan.podgroups}
         self.after_close = {
             job.key: {
@@ -55,6 +59,24 @@ class Outcome:
             }
             for job in jobs
         }
+
+
+def _amounts(session: Session, held: IntArray) -> dict[str, int]:
+    """Return what a job holds in the words of the cases: CPU in milli, pods as a count."""
+    named = zip(session.resources, held.tolist(), strict=False)
+    words = {"cpu": "milliCPU"}
+    return {words.get(name, name): amount for name, amount in named if amount}
+
+
+def _recorded_amounts(jobs: dict[str, Any]) -> dict[str, dict[str, int]]:
+    """Return recorded amounts without zeros, scalars beside CPU and memory."""
+    found = {}
+    for key, resource in jobs.items():
+        flat = {**resource, **resource.get("scalars", {})}
+        amounts = {n: a for n, a in flat.items() if n not in {"scalars", "maxTaskNum"} and a}
+        if amounts:
+            found[key] = amounts
+    return found
 
 
 def run_scheduler(case: dict[str, Any]) -> None:
@@ -110,6 +132,8 @@ def _check_actual(actual: dict[str, Any], outcome: Outcome) -> None:
         expect(f"task {key}", outcome.tasks.get(key), task)
     expect("pipelined", outcome.pipelined, actual.get("pipelined", {}))
     expect("phases", outcome.phases, actual.get("podgroupPhases", {}))
+    allocated = _recorded_amounts(actual.get("jobAllocated", {}))
+    expect("what jobs hold", outcome.allocated, allocated)
     for key, after in actual.get("afterClose", {}).items():
         have = outcome.after_close.get(key, {"phase": None, "conditions": []})
         expect(f"{key} after close", have["phase"], after["phase"])
@@ -124,9 +148,11 @@ def _check_invariants(wanted: dict[str, Any], outcome: Outcome) -> None:
     check_places(wanted, outcome.places)
     nodes = Counter(outcome.binds.values())
     for key, value in wanted.items():
-        if key in _OF_PLACES or key == "jobAllocated":
+        if key in _OF_PLACES:
             continue
-        if key == "boundPods":
+        if key == "jobAllocated":
+            expect(key, outcome.allocated, _recorded_amounts(value))
+        elif key == "boundPods":
             expect(key, sorted(outcome.binds), sorted(value))
         elif key == "taskStatuses":
             expect(key, {name: task["status"] for name, task in outcome.tasks.items()}, value)

@@ -6,7 +6,9 @@ weight of 0).
 """
 
 import copy
+import itertools
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -21,6 +23,8 @@ from tests.conformance.custom_plugins import CUSTOM_PLUGINS
 from tests.conformance.report import Unsupported
 
 KNOWN_PLUGINS = {**PLUGINS, **CUSTOM_PLUGINS}
+_WEIGHTS = {"usage": ("cpu.weight", "memory.weight")}
+"""Arguments of a plugin that are tried where they were lost."""
 _NOT_READ = {
     "resourceClaims": "dynamic resource allocation",
     "resourceSlices": "dynamic resource allocation",
@@ -75,6 +79,18 @@ def lost_arguments(case: dict[str, Any]) -> bool:
         for tier in case["conf"].get("tiers", [])
         for plugin in tier.get("plugins", [])
     )
+
+
+def guesses(case: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the case with arguments that it may have had: small weights of what is weighed."""
+    for weights in itertools.product(range(1, 6), repeat=2):
+        guess = copy.deepcopy(case)
+        for tier in guess["conf"].get("tiers", []):
+            for plugin in tier.get("plugins", []):
+                if isinstance(plugin.get("arguments"), str):
+                    names = _WEIGHTS.get(plugin["name"], ())
+                    plugin["arguments"] = dict(zip(names, weights, strict=False))
+        yield guess
 
 
 def _view(kind: kinds.Kind, obj: dict[str, Any]) -> Any:
