@@ -113,7 +113,7 @@ class Performance:
             "",
             f"ran on {self._ran_on(*self._versions)}",
             f"with Pumice {metadata.version('pumice')} on Python {platform.python_version()}: "
-            "cache, scheduler, binder and controller, each a process of its own",
+            "cache, scheduler, binder, controller and admission, each a process of its own",
             *_NEXT,
         )
 

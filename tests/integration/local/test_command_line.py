@@ -146,7 +146,7 @@ async def test_the_services_run_against_a_cluster_until_a_signal(control_plane, 
             deadline_s=60,
             describe="pumice run says that everything is ready",
         )
-        assert sum(" listens on 127.0.0.1:" in line for line in lines) == 4
+        assert sum(" listens on 127.0.0.1:" in line for line in lines) == 5
         process.send_signal(signal.SIGTERM)
         assert await process.wait() == 0
     assert lines[-1] == "pumice run: stopped"
@@ -155,6 +155,7 @@ async def test_the_services_run_against_a_cluster_until_a_signal(control_plane, 
         "scheduler.log",
         "binder.log",
         "controller.log",
+        "admission.log",
     }
 
 
