@@ -55,8 +55,9 @@ class ControllerSettings(InheritedSettings, frozen=True, kw_only=True):
     ] = 200_000
     worker_threads_for_queue: Annotated[int, inert("one worker keeps all queues")] = 5
     worker_threads_for_cronjob: Annotated[
-        int, Meta(description="CronJobs looked at at once", ge=1)
-    ] = 3
+        int,
+        Meta(description="CronJobs looked at at once; many are due at the same minute", ge=1),
+    ] = 16
     topology_config_map: Annotated[
         str,
         Meta(description="ConfigMap (namespace/name) that says how HyperNodes are discovered"),
