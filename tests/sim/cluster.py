@@ -3,9 +3,9 @@
 import json
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import urlencode
 
-from pumice.local.apiserver.core import ApiServer, Request
+from pumice.local.apiserver.answers import Request
+from pumice.local.apiserver.core import ApiServer
 from tests.sim.story import Story
 from tests.support.api import path
 from tests.support.invariants import Invariants, Violation, key_of
@@ -28,8 +28,8 @@ class Cluster:
             Request(
                 method=method,
                 path=url,
-                query=urlencode(query),
-                headers={"Content-Type": "application/json"},
+                query=query,
+                headers={"content-type": "application/json"},
                 body=b"" if body is None else json.dumps(body).encode(),
             )
         )
@@ -54,9 +54,7 @@ class Cluster:
             Request(
                 method="GET",
                 path=path(plural),
-                query=urlencode({"watch": "true"}),
-                headers={},
-                body=b"",
+                query={"watch": "true"},
             )
         )
 

@@ -30,7 +30,7 @@ async def reorder(sim: "Simulation") -> None:
 
 async def duplicate(sim: "Simulation") -> None:
     """Acknowledgements are lost, and so are answers of the API server to what it has done."""
-    sim.network.lost_share = sim.rng.uniform(0.05, 0.4)
+    sim.network.lost_share = sim.rng.uniform(0.1, 0.6)
     sim.api_weather.lost_share = sim.rng.uniform(0.01, 0.08)
     sim.tell("lost acknowledgements", share=round(sim.network.lost_share, 3))
 

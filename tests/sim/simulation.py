@@ -73,7 +73,7 @@ class Simulation:
         self._expected: dict[str, str] = {}
         self._least: dict[str, int] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
-        self._calm = False
+        self._over = False
         self._furnish()
         self.judge = Judge(self.cluster, self.story)
         self.machines = [Machine(self, service, "a") for service in SERVICES]
@@ -102,13 +102,14 @@ class Simulation:
 
     async def _revive(self, machine: Machine, after_s: float) -> None:
         await asyncio.sleep(after_s)
-        while machine.is_up:  # it ends in order, and takes its time
+        while machine.is_up and not self._over:  # it ends in order, and takes its time
             await asyncio.sleep(0.1)
-        machine.start()
+        if not self._over:
+            machine.start()
 
     async def run(self) -> None:
         """Play it from beginning to end."""
-        ticking = self.spawn(self._tick(), "time")
+        self.spawn(self._tick(), "time")
         for machine in self.rng.sample(self.machines, len(self.machines)):
             machine.start()
             await asyncio.sleep(self.rng.uniform(0, 1))
@@ -119,10 +120,15 @@ class Simulation:
         self.heal()
         await self._until_calm()
         self._check_the_end()
+        await self._end()
+
+    async def _end(self) -> None:
+        """Kill what runs, and raise what any task beside it failed with."""
+        self._over = True
         for machine in self.machines:
             machine.kill()
-        ticking.cancel()
-        await asyncio.wait(list(self._tasks))
+        while running := [task for task in self._tasks if not task.done()]:
+            await asyncio.wait(running)
         for task in self._tasks:
             if not task.cancelled() and (error := task.exception()):
                 raise error
@@ -140,7 +146,7 @@ class Simulation:
         await nemeses.NEMESES[name](self)
 
     async def _tick(self) -> None:
-        while True:
+        while not self._over:
             await asyncio.sleep(TICK_S)
             self.server.tick()
 

@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Callable
-from urllib.parse import urlencode
+from urllib.parse import unquote
 
+from pumice.local.apiserver.answers import Request as CoreRequest
+from pumice.local.apiserver.answers import Response
 from pumice.local.apiserver.core import ApiServer
-from pumice.local.apiserver.core import Request as CoreRequest
+from pumice.local.apiserver.watching import Watch
 from shared.kube.errors import Expired, Silence, Status, Unreachable, read_status, refusal
 from shared.kube.wire import Request
 from tests.sim.story import Story
@@ -15,7 +17,7 @@ from tests.sim.weather import ApiWeather, NetworkWeather
 class CoreStream:
     """A watch; ends when its time is up, breaks when the way is cut."""
 
-    def __init__(self, watch, way: "CoreTransport", doing: str) -> None:
+    def __init__(self, watch: Watch, way: "CoreTransport", doing: str) -> None:
         self._watch = watch
         self._way = way
         self._doing = doing
@@ -32,7 +34,7 @@ class CoreStream:
                     if events := self._watch.take():
                         await self._way.travel(self._doing)
                         return b"".join(events)
-                    if self._watch.closed:
+                    if self._watch.ended:
                         return b""
                     self._wake.clear()
                     await self._wake.wait()
@@ -95,12 +97,10 @@ class CoreTransport:
             self._gap = False
             raise Expired(request.doing, Status(code=410, reason="Expired", message="too old"))
         answer = self._server.handle(core_request(request))
-        if hasattr(answer, "status"):
+        if isinstance(answer, Response):
             raise refusal(request.doing, read_status(answer.status, answer.body), answer.headers)
         stream = CoreStream(answer, self, request.doing)
         self.streams[stream] = None
-        if limit := query.get("timeoutSeconds"):
-            asyncio.get_running_loop().call_later(float(limit), stream.break_off)
         return stream
 
     async def close(self) -> None:
@@ -129,8 +129,8 @@ def core_request(request: Request) -> CoreRequest:
     """Return a request in the form of the API server's core."""
     return CoreRequest(
         method=request.method,
-        path=request.path,
-        query=urlencode(list(request.query)),
-        headers={"Content-Type": request.content_type, "Accept": "application/json"},
+        path=unquote(request.path),
+        query=dict(request.query),
+        headers={"content-type": request.content_type, "accept": "application/json"},
         body=request.body or b"",
     )

@@ -222,8 +222,11 @@ class MemoryNats:
         )
         self._arm(consumer)
 
+    def _wake(self, consumer: Consumer) -> None:
+        del self._timers[consumer]
+        self._run(consumer)
+
     def _run(self, consumer: Consumer) -> None:
-        self._timers.pop(consumer, None)
         if self.up and self.thawed.is_set():
             consumer.run(self._now())
             self._arm(consumer)
@@ -236,7 +239,7 @@ class MemoryNats:
             return
         if armed is not None:
             armed[1].cancel()
-        timer = asyncio.get_running_loop().call_at(due, self._run, consumer)
+        timer = asyncio.get_running_loop().call_at(due, self._wake, consumer)
         self._timers[consumer] = (due, timer)
 
     def _forget_timers(self) -> None:
