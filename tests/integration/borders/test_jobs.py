@@ -61,7 +61,15 @@ def named(name: str, job: Json) -> Json:
 
 
 BAD: dict[str, tuple[Json, tuple[str, ...]]] = {
-    "two-tasks-of-one-name": (world.job("x", small(), small()), ("spec.tasks[1].name", "'w'")),
+    "two-tasks-of-one-name": (
+        world.job("x", small(), small()),
+        ("spec.tasks[1].name", "duplicated task name w"),
+    ),
+    "no-image": (container(image=""), (f"{CONTAINER}.image", "Required value")),
+    "an-odd-restart-policy": (
+        template(restartPolicy="Sometimes"),
+        ("spec.tasks[0].template.spec.restartPolicy", 'Unsupported value: "Sometimes"'),
+    ),
     "more-wanted-than-there-are": (
         world.job("x", small(), min_available=5),
         ("spec.minAvailable", "5", "replicas (1)"),
@@ -199,16 +207,20 @@ async def test_a_mended_job_runs(borders: Borders) -> None:
 
 
 SERVER_REFUSES: dict[str, tuple[Json, str, str]] = {
-    "no-image": (container(image=""), "FailedCreate", "spec.containers[0].image"),
+    "an-odd-pull-policy": (
+        container(imagePullPolicy="Perhaps"),
+        "FailedCreate",
+        "spec.containers[0].imagePullPolicy",
+    ),
     "unknown-priority-class": (
         world.job("x", small(), priorityClassName="nosuch"),
         "FailedCreate",
         "no PriorityClass with name nosuch",
     ),
-    "an-odd-restart-policy": (
-        template(restartPolicy="Sometimes"),
+    "an-odd-dns-policy": (
+        template(dnsPolicy="Sometimes"),
         "FailedCreate",
-        'spec.restartPolicy: Unsupported value: "Sometimes"',
+        'spec.dnsPolicy: Unsupported value: "Sometimes"',
     ),
     "an-odd-claim": (
         world.job(
