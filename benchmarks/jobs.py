@@ -18,19 +18,21 @@ import os
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from benchmarks.jobs_audit import AuditLog, Write, beyond_the_needed, events
-from benchmarks.stack import CRDS, NAMESPACE, clear, cpu_s, many
+from benchmarks.stack import CRDS, NAMESPACE, cpu_s, many
 from pumice.local import parts
 from pumice.local.admin import NodeShape
 from pumice.local.control_plane import ControlPlane, Options
-from pumice.local.services import SERVICES
 from tests.support import world
 from tests.support.api import Api, ApiError, connect
-from tests.support.fleet import Service, fleet
+from tests.support.fleet import SERVICES, Service, fleet
 
 RUN_S = "1"
+NOT_FOUND = 404
+PHASES = ("Inqueue", "Running", "Completed")
 GROUP = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup"}
 _MIB = 1024
 _DEADLINE_S = 900
@@ -54,34 +56,48 @@ async def plain_creates(api: Api, pods: int) -> float:
     return pods / (time.monotonic() - begun)
 
 
+async def follow(api: Api, plural: str, version: str, enough: Callable[[dict], bool]) -> None:
+    """Show every state of every object to `enough` until it says so.
+
+    The server may drop a watcher that is slow, as this busy process can be: then it lists anew.
+    """
+    while True:
+        async for event in api.watch(plural, NAMESPACE, version):
+            if event["type"] in {"ADDED", "MODIFIED"} and enough(event["object"]):
+                return
+        listed = await api.get(plural, NAMESPACE)
+        version = listed["metadata"]["resourceVersion"]
+        if any([enough(item) for item in listed["items"]]):  # noqa: C419 - show all of them
+            return
+
+
 async def created(api: Api, jobs: int, replicas: int) -> float:
     """Return the seconds from the first job's creation to the last pod's."""
     pods_rv = (await api.get("pods", NAMESPACE))["metadata"]["resourceVersion"]
     groups_rv = (await api.get("podgroups", NAMESPACE))["metadata"]["resourceVersion"]
     seen: set[str] = set()
+    admitted: set[str] = set()
 
-    async def count() -> None:
-        async for event in api.watch("pods", NAMESPACE, pods_rv):
-            if event["type"] == "ADDED":
-                seen.add(event["object"]["metadata"]["name"])
-                if len(seen) == jobs * replicas:
-                    return
+    def all_there(pod: dict) -> bool:
+        seen.add(pod["metadata"]["name"])
+        return len(seen) == jobs * replicas
 
     async def admit(name: str) -> None:
         await api.patch("podgroups", NAMESPACE, name, {"status": {"phase": "Inqueue"}})
 
-    async def let_in(tasks: asyncio.TaskGroup) -> None:
-        async for event in api.watch("podgroups", NAMESPACE, groups_rv):
-            if event["type"] == "ADDED":
-                name = event["object"]["metadata"]["name"]
-                tasks.create_task(admit(name), name=f"admit-{name}")
+    def let_in(group: dict) -> bool:
+        name = group["metadata"]["name"]
+        if name not in admitted:
+            admitted.add(name)
+            tasks.create_task(admit(name), name=f"admit-{name}")
+        return False
 
     async def submit(i: int) -> None:
         await api.create("jobs", body(i, replicas), NAMESPACE)
 
     async with asyncio.timeout(_DEADLINE_S), asyncio.TaskGroup() as tasks:
-        counting = tasks.create_task(count(), name="count")
-        letting = tasks.create_task(let_in(tasks), name="let-in")
+        counting = tasks.create_task(follow(api, "pods", pods_rv, all_there), name="count")
+        letting = tasks.create_task(follow(api, "podgroups", groups_rv, let_in), name="let-in")
         begun = time.monotonic()
         await many(submit, range(jobs))
         await counting
@@ -95,58 +111,97 @@ async def lived(api: Api, jobs: int, replicas: int) -> float:
     version = (await api.get("jobs", NAMESPACE))["metadata"]["resourceVersion"]
     done: set[str] = set()
 
-    async def watch() -> None:
-        async for event in api.watch("jobs", NAMESPACE, version):
-            job = event["object"]
-            if job.get("status", {}).get("state", {}).get("phase") == "Completed":
-                done.add(job["metadata"]["name"])
-                if len(done) == jobs:
-                    return
+    def all_done(job: dict) -> bool:
+        if job.get("status", {}).get("state", {}).get("phase") == "Completed":
+            done.add(job["metadata"]["name"])
+        return len(done) == jobs
 
     async def submit(i: int) -> None:
         await api.create("jobs", body(i, replicas), NAMESPACE)
 
     async with asyncio.timeout(_DEADLINE_S), asyncio.TaskGroup() as tasks:
-        watching = tasks.create_task(watch(), name="watch")
+        watching = tasks.create_task(follow(api, "jobs", version, all_done), name="watch")
         begun = time.monotonic()
         await many(submit, range(jobs))
         await watching
     return time.monotonic() - begun
 
 
-async def same_writes(api: Api, found: Counter[Write], jobs: int) -> float:
-    """Return the writes per second of a plain client that writes the same mix.
+class SameWrites:
+    """A plain client that writes what our services wrote per job, with nobody else at work."""
 
-    Each of some jobs gets its share: an object of its own for creates, patches for everything else.
-    """
-    share = {(w.verb, w.what): count / jobs for w, count in found.items() if w.what != "events"}
-    creates = {what: n for (verb, what), n in share.items() if verb == "create"}
-    patches = sum(share.values()) - sum(creates.values())
-    sample = min(jobs, 500)
-    done = 0
+    def __init__(self, api: Api, found: Counter[Write], jobs: int, nodes: list[str]) -> None:
+        self._api = api
+        self._nodes = nodes
+        self._share: dict[tuple[str, str], float] = {}
+        for write, count in found.items():
+            if write.what != "events":
+                key = (write.verb, write.what)
+                self._share[key] = self._share.get(key, 0.0) + count / jobs
+        self.done = 0
 
-    async def one(i: int) -> None:
-        nonlocal done
-        name = f"plain-{i}"
-        group = {**GROUP, "metadata": {"name": name}}
-        await api.create("podgroups", group, NAMESPACE)
-        done += 1
-        for pod in range(round(creates.get("pods", 1))):
-            spec = world.task("w", 1)["template"]["spec"] | {"schedulerName": "none"}
-            meta = {"name": f"{name}-{pod}"}
-            await api.create("pods", {"metadata": meta, "spec": spec}, NAMESPACE)
-            target = {"metadata": meta, "target": {"kind": "Node", "name": "none"}}
-            url = f"/api/v1/namespaces/{NAMESPACE}/pods/{name}-{pod}/binding"
-            await api.request("POST", url, target)
-            done += 2
-        for number in range(round(patches)):
-            phase = ("Pending", "Inqueue", "Running")[number % 3]
-            await api.patch("podgroups", NAMESPACE, name, {"status": {"phase": phase}})
-            done += 1
+    async def rate(self, jobs: int) -> float:
+        """Return its writes per second; the creation of the jobs themselves is nobody's."""
+        begun = time.monotonic()
+        await many(self._one, range(jobs))
+        return self.done / (time.monotonic() - begun)
 
-    begun = time.monotonic()
-    await many(one, range(sample))
-    return done / (time.monotonic() - begun)
+    def _times(self, number: int, verb: str, what: str) -> range:
+        """Spread a share that is no whole number over the jobs."""
+        share = self._share.get((verb, what), 0.0)
+        return range(int((number + 1) * share) - int(number * share))
+
+    async def _one(self, number: int) -> None:
+        name = f"plain-{number}"
+        job = world.job(name, world.task("w", 1, cpu="100m"))
+        await self._api.create("jobs", job, NAMESPACE)
+        group = {**GROUP, "metadata": {"name": name}, "spec": {"minMember": 1}}
+        for _ in self._times(number, "create", "podgroups"):
+            await self._write(self._api.create("podgroups", group, NAMESPACE))
+        for turn in self._times(number, "patch", "podgroups"):
+            status = {"status": {"phase": PHASES[turn % len(PHASES)]}}
+            await self._write(self._api.patch("podgroups", NAMESPACE, name, status))
+        for turn in self._times(number, "create", "pods"):
+            await self._pod(f"{name}-{turn}", number)
+        for turn in self._times(number, "patch", "jobs/status"):
+            state = {"phase": ("Pending", "Running", "Completed")[turn % 3]}
+            status = {"status": {"state": state, "running": turn, "minAvailable": 1}}
+            await self._write(self._api.patch("jobs", NAMESPACE, name, status, "status"))
+        for _ in self._times(number, "delete", "podgroups"):
+            await self._write(self._api.delete("podgroups", NAMESPACE, name))
+
+    async def _pod(self, name: str, number: int) -> None:
+        """Create and bind a pod; it runs on its fake node and succeeds, as those of the jobs."""
+        notes = {"pumice.dev/run-seconds": RUN_S}
+        spec = world.task("w", 1, cpu="100m")["template"]["spec"] | {"schedulerName": "none"}
+        meta = {"name": name, "annotations": notes}
+        pod = {"metadata": meta, "spec": spec}
+        await self._write(self._api.create("pods", pod, NAMESPACE))
+        node = {"kind": "Node", "name": self._nodes[number % len(self._nodes)]}
+        url = f"/api/v1/namespaces/{NAMESPACE}/pods/{name}/binding"
+        body = {"metadata": {"name": name}, "target": node}
+        await self._write(self._api.request("POST", url, body))
+
+    async def _write(self, request: Awaitable[object]) -> None:
+        await request
+        self.done += 1
+
+
+async def clear(api: Api) -> None:
+    """Remove jobs, PodGroups and pods and wait until they are gone; others may be faster."""
+    for plural in ("jobs", "podgroups", "pods"):
+        names = [item["metadata"]["name"] for item in await api.items(plural, NAMESPACE)]
+
+        async def remove(i: int, plural: str = plural, names: list[str] = names) -> None:
+            try:
+                await api.delete(plural, NAMESPACE, names[i], 0 if plural == "pods" else None)
+            except ApiError as error:
+                if error.status != NOT_FOUND:
+                    raise
+
+        await many(remove, range(len(names)))
+    while await api.items("pods", NAMESPACE):  # noqa: ASYNC110 - nothing signals it
+        await asyncio.sleep(0.2)
 
 
 def memory_mib(service: Service) -> int:
@@ -171,7 +226,7 @@ class Cost:
         used = {name: after[name] - self._before[name] for name in self._pids}
         ours = [f"{n} {used[n]:.1f} s {memory_mib(s)} MiB" for n, s in self._services.items()]
         others = [f"{n} {used[n]:.1f} s" for n in sorted(used.keys() - self._services.keys())]
-        return f"CPU and memory: {', '.join(ours)}; beside them {', '.join(others)}"
+        return f"CPU and memory: {', '.join([*ours, *others])}"
 
 
 def table(found: Counter[Write], jobs: int) -> str:
@@ -188,7 +243,9 @@ async def measure_creation(
 ) -> None:
     """Print how fast the controller creates pods against a plain client."""
     pods = options.jobs * options.replicas
-    alone = await plain_creates(api, min(pods, options.floor))
+    spent = Cost(plane, {})
+    before = await plain_creates(api, min(pods, options.floor))
+    print(f"a plain client alone, {min(pods, options.floor)} pods: {spent}", flush=True)
     await clear(api)
     async with fleet(plane, directory) as running:
         started = await running.start_all("cache", "controller")
@@ -198,13 +255,20 @@ async def measure_creation(
         elapsed = await created(api, options.jobs, options.replicas)
         print(
             f"creation: {pods} pods of {options.jobs} jobs in {elapsed:.1f} s, {pods / elapsed:.0f}"
-            f" pods/s; API server alone {alone:.0f} pods/s, ratio {pods / elapsed / alone:.2f};"
-            f" load {os.getloadavg()[0]:.1f}; {cost}",
+            f" pods/s; load {os.getloadavg()[0]:.1f}; {cost}",
             flush=True,
         )
         log.settle()
         print(table(log.writes()[0], options.jobs), flush=True)
         await clear(api)
+    after = await plain_creates(api, min(pods, options.floor))
+    await clear(api)
+    alone = (before + after) / 2
+    print(
+        f"creation: API server alone {before:.0f} before and {after:.0f} pods/s after; "
+        f"ratio {pods / elapsed / alone:.2f}",
+        flush=True,
+    )
 
 
 async def measure_life(
@@ -224,7 +288,10 @@ async def measure_life(
         found, conflicts = log.writes()
     total = sum(found.values()) - events(found)
     try:
-        alone = await same_writes(api, found, options.jobs)
+        nodes = [node["metadata"]["name"] for node in await api.items("nodes")]
+        alone = await SameWrites(api, found, options.jobs, nodes).rate(
+            min(options.jobs, options.floor)
+        )
     except ApiError as error:
         raise SystemExit(f"the plain client was refused: {error}") from error
     print(

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from services.controller.job import sync
-from services.controller.job.group import group_body
+from services.controller.job.group import group_body, wanted_of
 from services.controller.job.podtemplate import PodForge, owner_references
 from shared.api import kinds
 from shared.api.batch import Job, PartitionPolicy, TaskSpec
@@ -56,7 +56,7 @@ def _task(given: dict[str, Any]) -> TaskSpec:
 def check_expansion(case: dict[str, Any]) -> None:
     """`expandJob`: everything that a new job is made into (J27 to J32, JP1 to JP8)."""
     job, actual = _admitted(case["job"]), case["actual"]
-    group = group_body(job, {})
+    group = group_body(job, wanted_of(job, {}))
     expect("podGroup", {k: group[k] for k in ("metadata", "spec")}, actual["podGroup"])
     expect("controlledResources", sync.marks(job), actual.get("controlledResources", {}))
     for kind, field in (

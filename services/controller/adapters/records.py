@@ -5,15 +5,18 @@ record is changed by the replica (facts, own writes) and by the worker that look
 one event loop and never across an `await`, so it needs no lock.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+
+import msgspec
 
 from services.controller.job.delays import Delayed
 from services.controller.job.facts import PodView
+from services.controller.job.group import GroupWanted, wanted_of
 from services.controller.job.ledger import has_succeeded, recorded
 from services.controller.job.phases import ALIVE
 from services.controller.job.requests import Request, at_start, compare, of_group
 from services.controller.job.validate import problems
-from shared.api.batch import Job
+from shared.api.batch import Job, JobSpec
 from shared.api.core import PodPhase
 from shared.api.scheduling import PodGroup
 from shared.jobs.defaults import defaulted
@@ -43,6 +46,7 @@ class JobRecord:
         self._unrecorded: dict[str, PodView] = {}
         self._scheduler_name = scheduler_name
         self._generation = -1
+        self._wanted: tuple[JobSpec, Mapping[str, int], GroupWanted] | None = None
         self.job = job
         self._problems: tuple[str, ...] | None = None
         self.take(job)
@@ -58,6 +62,19 @@ class JobRecord:
             self._problems = problems(self.job)
         return self._problems
 
+    def group_wanted(self, priorities: Mapping[str, int]) -> GroupWanted | None:
+        """Return what the PodGroup should say (J27, J28), made anew when what it rests on changed.
+
+        `priorities` holds the value of each PriorityClass.
+        """
+        if self.problems:
+            return None
+        known = self._wanted
+        if known is None or known[0] is not self.job.spec or known[1] != priorities:
+            made = wanted_of(self.job, priorities)
+            self._wanted = known = (self.job.spec, dict(priorities), made)
+        return known[2]
+
     def take(self, job: Job) -> bool:
         """Take a newer version of the job; returns whether it is newer."""
         rv = int(job.metadata.resource_version or 0)
@@ -65,10 +82,12 @@ class JobRecord:
             return False
         self.rv = rv
         before = self.job.status
-        self.job = defaulted(job, scheduler_name=self._scheduler_name)
         if job.metadata.generation != self._generation or job.metadata.generation == 0:
             self._generation = job.metadata.generation
             self._problems = None
+            self.job = defaulted(job, scheduler_name=self._scheduler_name)
+        else:
+            self.job = msgspec.structs.replace(job, spec=self.job.spec)
         after = self.job.status
         if (after.version, after.retry_count) != (before.version, before.retry_count):
             self._unrecorded.clear()  # a restart: what it left standing is in this status

@@ -154,7 +154,7 @@ class Replica:
             queue=self.queues.get(queue),
             queue_is_leaf=all(q.spec.parent != queue for q in self.queues.values()),
             commands=tuple(self._commands_for(record)),
-            priorities=self._priorities,
+            group_wanted=record.group_wanted(self._priorities),
             completed=record.completed,
             claims_missing=self._claims_missing(record.job),
             applied=record.applied,

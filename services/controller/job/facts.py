@@ -10,6 +10,7 @@ from collections.abc import Set as AbstractSet
 
 import msgspec
 
+from services.controller.job.group import GroupWanted
 from shared.api import keys
 from shared.api.batch import Job
 from shared.api.bus import Command
@@ -61,8 +62,8 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     queue_is_leaf: bool = True
     commands: tuple[Command, ...] = ()
     """Commands for this job, oldest first."""
-    priorities: Mapping[str, int] = {}
-    """PriorityClass name → value (J28)."""
+    group_wanted: GroupWanted | None = None
+    """What its PodGroup should say; None for a job with problems."""
     completed: Mapping[str, AbstractSet[int]] = {}
     """Task → indexes that have succeeded, their pods there or gone (`ledger`)."""
     claims_missing: tuple[str, ...] = ()

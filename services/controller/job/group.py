@@ -67,7 +67,20 @@ def _topology(wanted: NetworkTopology) -> Json:
     return {"mode": wanted.mode.value, **msgspec.to_builtins(wanted)}
 
 
-def group_body(job: Job, priorities: Mapping[str, int]) -> Json:
+class GroupWanted(msgspec.Struct, frozen=True, kw_only=True):
+    """The spec that a job's PodGroup should have; it changes with the job's spec alone."""
+
+    plain: Json
+    typed: PodGroupSpec
+
+
+def wanted_of(job: Job, priorities: Mapping[str, int]) -> GroupWanted:
+    """Return what the PodGroup of a job should say; some 0.2 ms per task."""
+    plain = group_spec(job, priorities)
+    return GroupWanted(plain=plain, typed=msgspec.convert(plain, PodGroupSpec))
+
+
+def group_body(job: Job, wanted: GroupWanted) -> Json:
     """Return the PodGroup to create: the job's labels and annotations go with it (J27)."""
     annotations = {k: v for k, v in job.metadata.annotations.items() if k != _INTERNAL}
     return {
@@ -80,28 +93,28 @@ def group_body(job: Job, priorities: Mapping[str, int]) -> Json:
             **({"annotations": annotations} if annotations else {}),
             "ownerReferences": owner_references(job),
         },
-        "spec": group_spec(job, priorities),
+        "spec": wanted.plain,
     }
 
 
-def group_patch(group: PodGroup, job: Job, priorities: Mapping[str, int]) -> Json:
+def group_patch(group: PodGroup, wanted: GroupWanted) -> Json:
     """Return the merge patch that the job's PodGroup needs, empty when it is as it should be.
 
     Fields are compared as typed values, so that a default that the API server filled in is no
     difference. ⚠ An encoded view cannot tell: it leaves out a default only when it is the very
     same object.
     """
-    plain = group_spec(job, priorities)
-    wanted = msgspec.convert(plain, PodGroupSpec)
+    if wanted.typed == group.spec:
+        return {}
     before = msgspec.to_builtins(group.spec)
     patch: Json = {}
     for field in msgspec.structs.fields(PodGroupSpec):
-        if getattr(wanted, field.name) == getattr(group.spec, field.name):
+        if getattr(wanted.typed, field.name) == getattr(group.spec, field.name):
             continue
-        if field.name == "queue" and wanted.queue == DEFAULT_QUEUE:
+        if field.name == "queue" and wanted.typed.queue == DEFAULT_QUEUE:
             continue  # admission put the group into the queue of its namespace (W40)
         name = field.encode_name
-        new, old = plain.get(name), before.get(name)
+        new, old = wanted.plain.get(name), before.get(name)
         both = isinstance(new, dict) and isinstance(old, dict)
         patch[name] = merge_patch(old, new) if both else new
     return {"spec": patch} if patch else {}

@@ -28,9 +28,10 @@ def bring_about(facts: JobFacts) -> tuple[Stage, ...]:
     doomed = kills.still(job, facts.pods)
     creates = tuple(_creates(facts)) if gate_is_open(facts.group) else ()
     beside: list[effects.Effect] = []
+    assert facts.group_wanted is not None, "only valid jobs are synced"
     if facts.group is None:
-        beside.append(effects.CreateGroup(body=group.group_body(job, facts.priorities)))
-    elif patch := group.group_patch(facts.group, job, facts.priorities):
+        beside.append(effects.CreateGroup(body=group.group_body(job, facts.group_wanted)))
+    elif patch := group.group_patch(facts.group, facts.group_wanted):
         meta = facts.group.metadata
         beside.append(effects.PatchGroup(name=meta.name, uid=meta.uid, patch=patch))
     wanted = companions(job)

@@ -214,6 +214,7 @@ class Controller:
                 group=cluster.group,
                 queue=cluster.queue,
                 commands=tuple(cluster.commands.values()),
+                group_wanted=self.record.group_wanted({}),
                 completed=self.record.completed,
                 applied=self.applied,
             ),
