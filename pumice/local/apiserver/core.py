@@ -1,0 +1,212 @@
+"""`ApiServer`: requests in, answers and watches out. No socket, no thread, no clock of its own.
+
+`handle` answers at once. Time passes only by `tick`, which ends watches, sends bookmarks, collects
+garbage and plays the fake kubelets; `due_at` says when there is something for it to do. A write
+that webhooks are asked about is a row of `steps`: who has a network drives them itself.
+"""
+
+from collections.abc import Callable, Generator, Iterable
+from typing import Final
+
+import msgspec
+
+from pumice.local.apiserver import deleting, discovery, pods, reading, target, writing
+from pumice.local.apiserver.admission import Call, Reply
+from pumice.local.apiserver.answers import Failure, Object, Request, Response, wrong_method
+from pumice.local.apiserver.catalogue import Catalogue, builtin
+from pumice.local.apiserver.definitions import Definitions
+from pumice.local.apiserver.kubelets import Kubelets
+from pumice.local.apiserver.owners import Owners
+from pumice.local.apiserver.store import Change, Entry, Store
+from pumice.local.apiserver.target import Target
+from pumice.local.apiserver.watching import BOOKMARK_EVERY_S, Watch
+from pumice.local.apiserver.world import CRDS, NAMESPACES, PRIORITIES, World, decode
+
+KEEP: Final = 20_000
+"""Changes per kind that a watch may start behind."""
+KEEP_S: Final = 300.0
+_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
+_PRIORITIES: Final = (
+    ("system-cluster-critical", 2_000_000_000),
+    ("system-node-critical", 2_000_001_000),
+)
+Steps = Generator[Call, Reply, Response | Watch]
+
+
+def nobody(call: Call) -> Reply:
+    """Answer for webhooks where none can be reached."""
+    return Reply(error=f"no webhook can be reached from here: {call.webhook}")
+
+
+class ApiServer:
+    """One API server; see the module."""
+
+    def __init__(
+        self,
+        *,
+        now: Callable[[], float],
+        uids: Callable[[], str],
+        crds: Iterable[Object] = (),
+        webhooks: Callable[[Call], Reply] = nobody,
+        keep: int = KEEP,
+        keep_s: float = KEEP_S,
+    ) -> None:
+        """Take the wall clock (unix seconds), a source of uids, CRDs, and who calls webhooks."""
+        store = Store(now=now, keep=keep, keep_s=keep_s)
+        self.world = World(now=now, uids=uids, store=store, catalogue=Catalogue(builtin()))
+        self._webhooks = webhooks
+        self._watches: dict[str, list[Watch]] = {}
+        self._definitions = Definitions(self.world)
+        self._owners = Owners(self.world)
+        self._kubelets = Kubelets(self.world)
+        store.listeners.append(self._spread)
+        for name in _NAMESPACES:
+            self._add_namespace(name)
+        for name, value in _PRIORITIES:
+            self._add_priority(name, value)
+        for crd in crds:
+            self.world.add(CRDS, "", crd["metadata"]["name"], spec=self._definition(crd), status={})
+        self.tick()
+
+    def handle(self, request: Request) -> Response | Watch:
+        """Carry out a request; refusals are answers too."""
+        steps = self.steps(request)
+        try:
+            call = next(steps)
+            while True:
+                call = steps.send(self._webhooks(call))
+        except StopIteration as done:
+            outcome: Response | Watch = done.value
+            return outcome
+
+    def steps(self, request: Request) -> Steps:
+        """Carry out a request; yields each webhook to be asked and is sent its reply."""
+        try:
+            return (yield from self._route(request))
+        except Failure as failure:
+            return failure.response()
+
+    def tick(self) -> None:
+        """Do what is due by now; cheap when nothing is."""
+        self._kubelets.work()
+        while not (self._owners.is_idle and self._definitions.is_idle):
+            self._definitions.work()
+            self._owners.work()
+        self._look_at_watches()
+
+    def due_at(self) -> float | None:
+        """Return when `tick` has something to do (unix seconds), None while nothing is foreseen."""
+        if not (self._owners.is_idle and self._definitions.is_idle):
+            return self.world.now()
+        times = [at for at in (self._kubelets.due_at(),) if at is not None]
+        for watches in self._watches.values():
+            for watch in watches:
+                times += [watch.bookmark_at] if watch.bookmarks else []
+                times += [watch.ends_at] if watch.ends_at is not None else []
+        return min(times, default=None)
+
+    def compact(self) -> None:
+        """Forget past changes: a watch that starts in the past gets 410."""
+        self.world.store.compact()
+
+    def cut(self, failure: Failure | None = None) -> None:
+        """End all watches, with an error event when a `failure` is given (410 in mid-stream)."""
+        for watches in self._watches.values():
+            for watch in list(watches):
+                if failure is None:
+                    watch.close()
+                else:
+                    watch.fail(failure)
+        self._watches.clear()
+
+    def restore(self, resource_id: str, key: str, entry: Entry) -> None:
+        """Put back an object from a journal, before the first request."""
+        obj = decode(entry.body)
+        self.world.store.restore(resource_id, key, entry)
+        if resource_id == CRDS:
+            self._definitions.serve(obj)
+        self._owners.index(resource_id, obj)
+        self._kubelets.index(resource_id, obj)
+
+    def _route(self, request: Request) -> Steps:
+        told = discovery.respond(self.world.catalogue, request)
+        if told is not None:
+            return told
+        found = target.read(self.world.catalogue, request)
+        match request.method:
+            case "GET" | "HEAD":
+                return self._read(found)
+            case "POST":
+                return (yield from self._post(found))
+            case "PUT" if found.name:
+                return (yield from writing.update(self.world, found))
+            case "PATCH" if found.name:
+                return (yield from writing.patch(self.world, found))
+            case "DELETE" if not found.subresource:
+                act = deleting.delete if found.name else deleting.delete_collection
+                return (yield from act(self.world, found))
+        raise wrong_method()
+
+    def _read(self, found: Target) -> Response | Watch:
+        if found.flag("watch"):
+            watch = reading.watch(self.world, found)
+            self._watches.setdefault(found.resource.id, []).append(watch)
+            return watch
+        if found.name:
+            return reading.get(self.world, found)
+        return reading.listing(self.world, found)
+
+    def _post(self, found: Target) -> writing.Answering:
+        if found.subresource == "binding":
+            return pods.bind(self.world, found)
+        if found.subresource == "eviction":
+            return (yield from pods.evict(self.world, found))
+        if found.name:
+            raise wrong_method()
+        return (yield from writing.create(self.world, found))
+
+    def _spread(self, change: Change, obj: Object) -> None:
+        del obj
+        watches = self._watches.get(change.resource)
+        if not watches:
+            return
+        lines: dict[str, bytes] = {}
+        for watch in watches:
+            watch.feed(change, lines)
+
+    def _look_at_watches(self) -> None:
+        now = self.world.now()
+        for resource, watches in list(self._watches.items()):
+            for watch in watches:
+                if watch.ends_at is not None and now >= watch.ends_at:
+                    if watch.bookmarks and not watch.ended:
+                        watch.bookmark(self.world.store.version)
+                    watch.close()
+                elif watch.bookmarks and now >= watch.bookmark_at:
+                    watch.bookmark_at = now + BOOKMARK_EVERY_S
+                    watch.bookmark(self.world.store.version)
+            left = [watch for watch in watches if not watch.ended]
+            if len(left) < len(watches):
+                self._watches[resource] = left
+
+    def _add_namespace(self, name: str) -> None:
+        labels = {"labels": {"kubernetes.io/metadata.name": name}}
+        self.world.add(
+            NAMESPACES,
+            "",
+            name,
+            metadata=labels,
+            spec={"finalizers": ["kubernetes"]},
+            status={"phase": "Active"},
+        )
+
+    def _add_priority(self, name: str, value: int) -> None:
+        self.world.add(PRIORITIES, "", name, value=value, preemptionPolicy="PreemptLowerPriority")
+
+    def _definition(self, crd: Object) -> Object:
+        whole = msgspec.json.decode(msgspec.json.encode(crd))
+        resource = self.world.kind(CRDS)
+        self.world.form(resource).tidy(whole)
+        spec: Object = whole["spec"]
+        spec.setdefault("conversion", {"strategy": "None"})
+        return spec

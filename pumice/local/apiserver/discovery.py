@@ -1,0 +1,260 @@
+"""What clients ask before they ask: groups, kinds, OpenAPI documents, version, health."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from pumice.local.apiserver.answers import JSON, Object, Request, Response, answer, no_such_path
+from pumice.local.apiserver.catalogue import (
+    REFERENCE,
+    Catalogue,
+    Resource,
+    builtin_schemas,
+    server_version,
+)
+
+_VERBS: Final = (
+    "create",
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "update",
+    "watch",
+)
+_AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+_HEALTH: Final = frozenset(("/healthz", "/readyz", "/livez"))
+
+
+def respond(catalogue: Catalogue, request: Request) -> Response | None:
+    """Return the answer to a request about the server itself, None when it is about objects."""
+    path = request.path.rstrip("/")
+    parts = path.strip("/").split("/")
+    match parts:
+        case ["healthz" | "readyz" | "livez", *_]:
+            return Response(status=200, headers={"Content-Type": "text/plain"}, body=b"ok")
+        case ["version"]:
+            return answer(server_version())
+        case ["openapi", "v3", *rest]:
+            return answer(_openapi(catalogue, "/".join(rest)))
+        case ["api"] | ["apis"]:
+            return _groups(catalogue, request, named=parts == ["apis"])
+        case ["api", version]:
+            return answer(_resources(catalogue, "", version))
+        case ["apis", group]:
+            found = [v for name, v in catalogue.groups() if name == group]
+            if not found:
+                raise no_such_path()
+            return answer({"kind": "APIGroup", "apiVersion": "v1", **_group(group, found[0])})
+        case ["apis", group, version]:
+            return answer(_resources(catalogue, group, version))
+        case ["api" | "apis", *_]:
+            return None
+        case _:
+            raise no_such_path()
+
+
+def _wants_aggregated(request: Request) -> bool:
+    accepted = request.headers.get("accept", "").replace(" ", "")
+    wanted = set(_AGGREGATED.split(";"))
+    return any(wanted == set(entry.split(";")) for entry in accepted.split(","))
+
+
+def _groups(catalogue: Catalogue, request: Request, *, named: bool) -> Response:
+    if _wants_aggregated(request):
+        return answer(_aggregated(catalogue, named=named), 200, _AGGREGATED)
+    if named:
+        groups = [_group(name, versions) for name, versions in catalogue.groups()]
+        return answer({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
+    return answer({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []})
+
+
+def _group(name: str, versions: Sequence[str]) -> Object:
+    told = [{"groupVersion": f"{name}/{v}", "version": v} for v in versions]
+    return {"name": name, "versions": told, "preferredVersion": told[0]}
+
+
+def _served(catalogue: Catalogue, group: str, version: str) -> list[Resource]:
+    return [r for r in catalogue.all() if (r.group, r.version) == (group, version)]
+
+
+def _resources(catalogue: Catalogue, group: str, version: str) -> Object:
+    served = _served(catalogue, group, version)
+    if not served:
+        raise no_such_path()
+    told: list[Object] = []
+    for resource in served:
+        head = {"namespaced": resource.namespaced, "kind": resource.kind}
+        told.append(
+            {
+                "name": resource.plural,
+                "singularName": resource.singular,
+                **head,
+                "verbs": list(_VERBS),
+                **({"shortNames": list(resource.short)} if resource.short else {}),
+                **({"categories": list(resource.categories)} if resource.categories else {}),
+            }
+        )
+        for sub in resource.subresources:
+            verbs = _sub_verbs(sub)
+            told.append(
+                {
+                    "name": f"{resource.plural}/{sub}",
+                    "singularName": "",
+                    **head,
+                    "kind": _SUB_KINDS.get(sub, resource.kind),
+                    "verbs": verbs,
+                }
+            )
+    place = f"{group}/{version}" if group else version
+    return {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": place,
+        "resources": told,
+    }
+
+
+_SUB_KINDS: Final = {"binding": "Binding", "eviction": "Eviction", "scale": "Scale"}
+
+
+def _sub_verbs(sub: str) -> list[str]:
+    if sub in ("binding", "eviction"):
+        return ["create"]
+    return ["update"] if sub == "finalize" else ["get", "patch", "update"]
+
+
+def _aggregated(catalogue: Catalogue, *, named: bool) -> Object:
+    groups = catalogue.groups() if named else [("", ["v1"])]
+    items = [
+        {
+            "metadata": {"name": name} if name else {},
+            "versions": [
+                {
+                    "version": version,
+                    "freshness": "Current",
+                    "resources": [_told(r) for r in _served(catalogue, name, version)],
+                }
+                for version in versions
+            ],
+        }
+        for name, versions in groups
+    ]
+    return {
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": "apidiscovery.k8s.io/v2",
+        "metadata": {},
+        "items": items,
+    }
+
+
+def _told(resource: Resource) -> Object:
+    kind = {"group": resource.group, "version": resource.version, "kind": resource.kind}
+    return {
+        "resource": resource.plural,
+        "responseKind": kind,
+        "scope": "Namespaced" if resource.namespaced else "Cluster",
+        "singularResource": resource.singular,
+        "verbs": list(_VERBS),
+        **({"shortNames": list(resource.short)} if resource.short else {}),
+        **({"categories": list(resource.categories)} if resource.categories else {}),
+        "subresources": [
+            {
+                "subresource": sub,
+                "responseKind": {**kind, "kind": _SUB_KINDS.get(sub, resource.kind)},
+                "verbs": _sub_verbs(sub),
+            }
+            for sub in resource.subresources
+        ],
+    }
+
+
+def _openapi(catalogue: Catalogue, place: str) -> Object:
+    places: dict[str, tuple[str, str]] = {}
+    for resource in catalogue.all():
+        root = f"apis/{resource.api_version}" if resource.group else f"api/{resource.version}"
+        places[root] = (resource.group, resource.version)
+    if not place:
+        return {"paths": {at: {"serverRelativeURL": f"/openapi/v3/{at}"} for at in places}}
+    if place not in places:
+        raise no_such_path()
+    served = _served(catalogue, *places[place])
+    schemas: dict[str, Any] = {}
+    paths: dict[str, Any] = {}
+    for resource in served:
+        name, schema = _named_schema(resource)
+        schemas[name] = schema
+        _keep(schema, schemas)
+        paths |= _paths(place, resource, name)
+    return {
+        "openapi": "3.0.0",
+        "info": {"title": "Kubernetes", "version": server_version()["gitVersion"]},
+        "paths": paths,
+        "components": {"schemas": schemas},
+    }
+
+
+def _named_schema(resource: Resource) -> tuple[str, Mapping[str, Any]]:
+    if not resource.custom:
+        name = str(resource.schema["$ref"]).removeprefix(REFERENCE)
+        return name, builtin_schemas()[name]
+    name = ".".join([*reversed(resource.group.split(".")), resource.version, resource.kind])
+    head = {"group": resource.group, "version": resource.version, "kind": resource.kind}
+    meta = {"$ref": REFERENCE + "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}
+    properties = {
+        **(resource.schema.get("properties") or {}),
+        "apiVersion": {"type": "string"},
+        "kind": {"type": "string"},
+        "metadata": meta,
+    }
+    kinds = [head]
+    return name, {
+        **resource.schema,
+        "properties": properties,
+        "x-kubernetes-group-version-kind": kinds,
+    }
+
+
+def _keep(value: Any, schemas: dict[str, Any]) -> None:  # noqa: ANN401 - any JSON
+    if isinstance(value, list):
+        for item in value:
+            _keep(item, schemas)
+    elif isinstance(value, dict):
+        reference = value.get("$ref")
+        if isinstance(reference, str) and reference.startswith(REFERENCE):
+            name = reference.removeprefix(REFERENCE)
+            if name not in schemas:
+                schemas[name] = builtin_schemas()[name]
+                _keep(schemas[name], schemas)
+        for item in value.values():
+            _keep(item, schemas)
+
+
+def _paths(place: str, resource: Resource, schema: str) -> Object:
+    """Return the operations that kubectl looks at: what can be validated, and by which schema."""
+    middle = "namespaces/{namespace}/" if resource.namespaced else ""
+    collection = f"/{place}/{middle}{resource.plural}"
+    kind = {"group": resource.group, "version": resource.version, "kind": resource.kind}
+    content = {JSON: {"schema": {"$ref": REFERENCE + schema}}}
+    responses = {"200": {"description": "OK", "content": content}}
+
+    def operation(action: str) -> Object:
+        return {
+            "x-kubernetes-action": action,
+            "x-kubernetes-group-version-kind": kind,
+            "responses": responses,
+            "parameters": [
+                {"name": name, "in": "query", "schema": {"type": "string"}}
+                for name in ("dryRun", "fieldManager", "fieldValidation")
+            ],
+        }
+
+    return {
+        collection: {"get": operation("list"), "post": operation("post")},
+        f"{collection}/{{name}}": {
+            "get": operation("get"),
+            "put": operation("put"),
+            "patch": operation("patch"),
+            "delete": operation("delete"),
+        },
+    }

@@ -1,0 +1,150 @@
+"""The subresources of pods: binding and eviction."""
+
+import msgspec
+
+from pumice.local.apiserver import selecting
+from pumice.local.apiserver.answers import (
+    Failure,
+    Object,
+    Response,
+    answer,
+    bad_request,
+    conflict,
+)
+from pumice.local.apiserver.catalogue import Resource
+from pumice.local.apiserver.deleting import delete_object
+from pumice.local.apiserver.target import Target, read_body
+from pumice.local.apiserver.world import BUDGETS, World
+from pumice.local.apiserver.writing import CREATED, Answering
+
+
+def bind(world: World, target: Target) -> Response:
+    """Put a pod on a node (POST pods/NAME/binding). Raises Failure."""
+    binding = read_body(target.request)
+    if not isinstance(binding, dict):
+        raise bad_request("the body is no Binding")
+    node = (binding.get("target") or {}).get("name")
+    if not node:
+        raise Failure(
+            422,
+            "Invalid",
+            'Binding "" is invalid: target.name: Required value',
+            {
+                "kind": "Binding",
+                "causes": [
+                    {
+                        "reason": "FieldValueRequired",
+                        "message": "Required value",
+                        "field": "target.name",
+                    }
+                ],
+            },
+        )
+    pod = world.load(target.resource, target.namespace, target.name)
+    wanted = binding.get("metadata") or {}
+    resource = _as_binding(target.resource)
+    _check_pod(resource, target.name, pod, wanted)
+    if target.dry_run:
+        return answer(_done(), CREATED)
+    pod["spec"]["nodeName"] = node
+    meta = pod["metadata"]
+    for field in ("annotations", "labels"):
+        if wanted.get(field):
+            meta[field] = {**(meta.get(field) or {}), **wanted[field]}
+    meta["generation"] = meta.get("generation", 0) + 1
+    conditions = [c for c in _conditions(pod) if c.get("type") != "PodScheduled"]
+    conditions.append(
+        {
+            "type": "PodScheduled",
+            "status": "True",
+            "lastProbeTime": None,
+            "lastTransitionTime": world.timestamp(),
+        }
+    )
+    pod["status"]["conditions"] = conditions
+    world.write(target.resource.id, pod)
+    return answer(_done(), CREATED)
+
+
+def _done() -> Object:
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "code": CREATED,
+    }
+
+
+def _as_binding(resource: Resource) -> Resource:
+    return msgspec.structs.replace(resource, plural="pods/binding")
+
+
+def _conditions(pod: Object) -> list[Object]:
+    return list(pod.setdefault("status", {}).get("conditions") or ())
+
+
+def _check_pod(resource: Resource, name: str, pod: Object, wanted: Object) -> None:
+    for field, word in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+        value, own = wanted.get(field), pod["metadata"][field]
+        if value and value != own:
+            raise conflict(
+                resource,
+                name,
+                f"Precondition failed: {word} in precondition: {value}, {word} in object meta: "
+                f"{own}",
+            )
+    if "deletionTimestamp" in pod["metadata"]:
+        raise conflict(resource, name, f"pod {name} is being deleted, cannot be assigned to a host")
+    if node := pod["spec"].get("nodeName"):
+        raise conflict(resource, name, f'pod {name} is already assigned to node "{node}"')
+    if pod["spec"].get("schedulingGates"):
+        raise conflict(resource, name, f"pod {name} has non-empty .spec.schedulingGates")
+
+
+def evict(world: World, target: Target) -> Answering:
+    """Delete a pod if the disruption budgets over it allow (POST pods/NAME/eviction)."""
+    told = read_body(target.request)
+    eviction = told if isinstance(told, dict) else {}
+    pod = world.load(target.resource, target.namespace, target.name)
+    status = pod.get("status") or {}
+    terminal = status.get("phase") in ("Succeeded", "Failed", "Pending")
+    if not terminal and "deletionTimestamp" not in pod["metadata"]:
+        _spend(world, target, pod)
+    options = eviction.get("deleteOptions") or {}
+    yield from delete_object(world, target, pod, dict(options))
+    return answer(_done(), CREATED)
+
+
+def _spend(world: World, target: Target, pod: Object) -> None:
+    labels = pod["metadata"].get("labels") or {}
+    budgets = [
+        budget
+        for budget in world.objects(BUDGETS, target.namespace)
+        if selecting.of_spec((budget.get("spec") or {}).get("selector"))(labels)
+    ]
+    if len(budgets) > 1:
+        raise Failure(
+            500,
+            "InternalError",
+            "This pod has more than one PodDisruptionBudget, which the eviction subresource does "
+            "not support.",
+        )
+    for budget in budgets:
+        name, own = budget["metadata"]["name"], budget.get("status") or {}
+        allowed = own.get("disruptionsAllowed", 0)
+        if allowed > 0:
+            own["disruptionsAllowed"] = allowed - 1
+            world.write(BUDGETS, {**budget, "status": own})
+            continue
+        cause = {
+            "reason": "DisruptionBudget",
+            "message": f"The disruption budget {name} needs {own.get('desiredHealthy', 0)} healthy "
+            f"pods and has {own.get('currentHealthy', 0)} currently",
+        }
+        raise Failure(
+            429,
+            "TooManyRequests",
+            "Cannot evict pod as it would violate the pod's disruption budget.",
+            {"causes": [cause]},
+        )

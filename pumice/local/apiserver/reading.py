@@ -1,0 +1,240 @@
+"""Get, list and watch."""
+
+import base64
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from pumice.local.apiserver import selecting, tables
+from pumice.local.apiserver.answers import (
+    Failure,
+    Object,
+    Response,
+    answer,
+    bad_request,
+    expired,
+    not_found,
+)
+from pumice.local.apiserver.catalogue import Resource
+from pumice.local.apiserver.store import Collection, Entry
+from pumice.local.apiserver.target import Target
+from pumice.local.apiserver.watching import Accepts, Watch
+from pumice.local.apiserver.world import World, decode, key_of
+
+
+class _Labels(msgspec.Struct):
+    labels: dict[str, str] | None = None
+
+
+class _Headed(msgspec.Struct):
+    metadata: _Labels
+
+
+class _Page(msgspec.Struct, frozen=True, kw_only=True):
+    """What a continue token holds."""
+
+    version: int
+    after: str
+
+
+_labels = msgspec.json.Decoder(_Headed)
+_pages = msgspec.json.Decoder(_Page)
+Convert = Callable[[bytes], bytes]
+
+
+def versioned(resource: Resource) -> Convert | None:
+    """Return what turns a kept body into this version of the kind, None when nothing is to do."""
+    if not resource.custom:
+        return None
+    head = f'"apiVersion":"{resource.api_version}"'.encode()
+
+    def convert(body: bytes) -> bytes:
+        if head in body[:200]:
+            return body
+        obj = decode(body)
+        obj["apiVersion"] = resource.api_version
+        return msgspec.json.encode(obj)
+
+    return convert
+
+
+def get(world: World, target: Target) -> Response:
+    """Return one object."""
+    entry = world.store.get(target.resource.id, key_of(target.namespace, target.name))
+    if entry is None:
+        raise not_found(target.resource, target.name)
+    convert = versioned(target.resource)
+    body = convert(entry.body) if convert else entry.body
+    if told := tables.wanted(target.request):
+        return answer(tables.table(world, target.resource, [decode(body)], told=told))
+    return answer(body)
+
+
+def accepts(target: Target) -> Accepts | None:
+    """Return the test that the selectors of a request mean. Raises Failure (400)."""
+    query = target.request.query
+    by_label = selecting.labels(query.get("labelSelector", ""))
+    by_field = selecting.fields(query.get("fieldSelector", ""), target.resource)
+    only = f"/{target.name}" if target.name else ""
+    if by_label is None and by_field is None and not only:
+        return None
+
+    def accept(key: str, body: bytes) -> bool:
+        if only and not key.endswith(only):
+            return False
+        if by_label is not None and not by_label(_labels.decode(body).metadata.labels or {}):
+            return False
+        return by_field is None or by_field(decode(body))
+
+    return accept
+
+
+def listing(world: World, target: Target) -> Response:
+    """Return a list, or a page of one."""
+    query = target.request.query
+    collection = world.store.collection(target.resource.id)
+    version, after, entries = _snapshot(world, target, collection)
+    accept = accepts(target)
+    limit = target.number("limit") or 0
+    bodies: list[bytes] = []
+    remaining, last = 0, ""
+    keys = collection.keys(target.prefix) if entries is None else _sorted(entries, target.prefix)
+    found = collection.entries if entries is None else entries
+    for key in keys:
+        if after and key <= after:
+            continue
+        body = found[key].body
+        if accept is not None and not accept(key, body):
+            continue
+        if limit and len(bodies) >= limit:
+            remaining += 1
+            continue
+        bodies.append(body)
+        last = key
+    metadata: Object = {"resourceVersion": str(version)}
+    if remaining:
+        token = msgspec.json.encode(_Page(version=version, after=last))
+        metadata["continue"] = base64.urlsafe_b64encode(token).decode().rstrip("=")
+        if not (query.get("labelSelector") or query.get("fieldSelector")):
+            metadata["remainingItemCount"] = remaining
+    convert = versioned(target.resource)
+    if convert is not None:
+        bodies = [convert(body) for body in bodies]
+    if told := tables.wanted(target.request):
+        table = tables.table(world, target.resource, [decode(b) for b in bodies], told=told)
+        return answer(table | {"metadata": metadata})
+    return answer(_encoded(target.resource, metadata, bodies))
+
+
+def _encoded(resource: Resource, metadata: Object, bodies: list[bytes]) -> bytes:
+    head = msgspec.json.encode(
+        {
+            "kind": f"{resource.kind}List",
+            "apiVersion": resource.api_version,
+            "metadata": metadata,
+        }
+    )
+    return head[:-1] + b',"items":[' + b",".join(bodies) + b"]}"
+
+
+def _sorted(entries: Iterable[str], prefix: str) -> list[str]:
+    return sorted(key for key in entries if key.startswith(prefix))
+
+
+def _snapshot(
+    world: World, target: Target, collection: Collection
+) -> tuple[int, str, dict[str, Entry] | None]:
+    """Return the version of a list, the key that it goes on after, and past state if it is past."""
+    query = target.request.query
+    if token := query.get("continue", ""):
+        try:
+            page = _pages.decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        except (ValueError, msgspec.DecodeError) as exc:
+            raise bad_request(f"continue key is not valid: {exc}") from exc
+        try:
+            return page.version, page.after, collection.at(page.version)
+        except Failure as exc:
+            raise expired(
+                "The provided continue parameter is too old to display a consistent list result. "
+                "You can start a new list without the continue parameter."
+            ) from exc
+    version = target.number("resourceVersion") or 0
+    match = query.get("resourceVersionMatch", "")
+    if match and not query.get("resourceVersion"):
+        words = (
+            "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless "
+            "resourceVersion is provided"
+        )
+        raise Failure(422, "Invalid", f'ListOptions.meta.k8s.io "" is invalid: {words}')
+    if version > world.store.version:
+        message = f"Too large resource version: {version}, current: {world.store.version}"
+        cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+        details = {"causes": [cause], "retryAfterSeconds": 1}
+        raise Failure(504, "Timeout", f"Timeout: {message}", details)
+    if version and (match == "Exact" or (not match and target.number("limit"))):
+        return version, "", collection.at(version)
+    return world.store.version, "", None
+
+
+def watch(world: World, target: Target) -> Watch:
+    """Open a watch. Raises Failure (400, 422)."""
+    query = target.request.query
+    collection = world.store.collection(target.resource.id)
+    initial = query.get("sendInitialEvents")
+    _check_initial(query, initial)
+    ends = target.number("timeoutSeconds")
+    opened = Watch(
+        target.resource,
+        accepts=accepts(target),
+        prefix=target.prefix,
+        convert=versioned(target.resource),
+        bookmarks=target.flag("allowWatchBookmarks"),
+        now=world.now(),
+        ends_at=None if ends is None else world.now() + ends,
+        table=_as_table(world, target),
+    )
+    version = target.number("resourceVersion") or 0
+    wants_state = initial == "true" or (initial is None and not version)
+    if wants_state:
+        for key in collection.keys(target.prefix):
+            opened.initial(key, collection.entries[key])
+        if initial == "true" and opened.bookmarks:
+            opened.bookmark(world.store.version, initial_end=True)
+        return opened
+    try:
+        for change in collection.since(version):
+            opened.feed(change, {})
+    except Failure as failure:
+        opened.fail(failure)
+    return opened
+
+
+def _as_table(world: World, target: Target) -> Callable[[Object, bool], Object] | None:
+    told = tables.wanted(target.request)
+    if not told:
+        return None
+    return lambda obj, first: tables.table(world, target.resource, [obj], told=told, headed=first)
+
+
+def _check_initial(query: Mapping[str, str], initial: str | None) -> None:
+    match = query.get("resourceVersionMatch", "")
+    faults = []
+    if initial is not None and match != "NotOlderThan":
+        faults.append(
+            "resourceVersionMatch: Forbidden: sendInitialEvents requires setting "
+            "resourceVersionMatch to NotOlderThan"
+        )
+    elif initial is None and match:
+        faults.append(
+            "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless "
+            "sendInitialEvents is provided"
+        )
+    if faults:
+        message = f'ListOptions.meta.k8s.io "" is invalid: {faults[0]}'
+        cause = {
+            "reason": "FieldValueForbidden",
+            "message": faults[0].partition(": ")[2],
+            "field": "resourceVersionMatch",
+        }
+        details = {"group": "meta.k8s.io", "kind": "ListOptions", "causes": [cause]}
+        raise Failure(422, "Invalid", message, details)

@@ -1,0 +1,170 @@
+"""What a request is about: its path and query, read once."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from pumice.local.apiserver.answers import (
+    Failure,
+    Object,
+    Request,
+    bad_request,
+    no_such_path,
+    unsupported,
+)
+from pumice.local.apiserver.catalogue import UNSERVED, Catalogue, Resource
+
+_API: Final = 2
+_APIS: Final = 3
+_YAML: Final = ("application/yaml", "application/apply-patch+yaml", "application/vnd.yaml")
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """One collection, object or subresource, and how the request wants it treated."""
+
+    resource: Resource
+    request: Request
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+    def flag(self, name: str) -> bool:
+        """Return a boolean query parameter, as Go reads it."""
+        return self.request.query.get(name, "") in ("1", "true", "True", "t", "T", "TRUE")
+
+    def number(self, name: str) -> int | None:
+        """Return a whole number among the query parameters. Raises Failure (400)."""
+        text = self.request.query.get(name, "")
+        if not text:
+            return None
+        try:
+            return int(text)
+        except ValueError as exc:
+            raise bad_request(f"{name}: {text!r} is no number") from exc
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether nothing is to be written."""
+        return self.request.query.get("dryRun") == "All"
+
+    @property
+    def prefix(self) -> str:
+        """Return what the keys of the selected objects start with."""
+        return f"{self.namespace}/" if self.namespace else ""
+
+    def body(self) -> Any:  # noqa: ANN401 - whatever the client sent
+        """Return the decoded body. Raises Failure (400, 415)."""
+        return read_body(self.request)
+
+
+def read_body(request: Request) -> Any:  # noqa: ANN401 - whatever the client sent
+    """Return the decoded body of a request. Raises Failure (400, 415)."""
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip()
+    if content_type == "application/vnd.kubernetes.protobuf":
+        raise Failure(415, "UnsupportedMediaType", "the body of the request was in protobuf")
+    try:
+        if content_type in _YAML:
+            return _from_yaml(request.body)
+        return msgspec.json.decode(request.body)
+    except (msgspec.DecodeError, yaml.YAMLError, UnicodeDecodeError) as exc:
+        raise bad_request(f"the object provided is unrecognized: {exc}") from exc
+
+
+def _from_yaml(body: bytes) -> Any:  # noqa: ANN401 - whatever the client sent
+    try:
+        return msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        return msgspec.json.decode(msgspec.json.encode(yaml.safe_load(body)))
+
+
+def read(catalogue: Catalogue, request: Request) -> Target:
+    """Return what a path under /api or /apis is about. Raises Failure (404, 501)."""
+    parts = request.path.strip("/").split("/")
+    if parts[0] == "api":
+        group, head = "", _API
+    else:
+        group, head = (parts[1] if len(parts) > 1 else ""), _APIS
+    if len(parts) <= head:
+        raise no_such_path()
+    version, rest = parts[head - 1], parts[head:]
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > _API and rest[_API] not in ("status", "finalize"):
+        namespace, rest = rest[1], rest[2:]
+    resource = catalogue.find(group, version, rest[0])
+    if resource is None:
+        raise _unknown(group, version, rest[0])
+    if resource.namespaced is False and namespace:
+        raise no_such_path()
+    name = rest[1] if len(rest) > 1 else ""
+    subresource = "/".join(rest[2:])
+    if subresource and subresource not in resource.subresources:
+        if subresource.partition("/")[0] in UNSERVED:
+            raise unsupported(f"{resource.qualified}/{subresource}: there is no kubelet behind it")
+        raise no_such_path()
+    return Target(
+        resource=resource, request=request, namespace=namespace, name=name, subresource=subresource
+    )
+
+
+_KNOWN_ELSEWHERE: Final = frozenset(
+    (
+        "authorization.k8s.io",
+        "authentication.k8s.io",
+        "autoscaling",
+        "certificates.k8s.io",
+        "coordination.k8s.io",
+        "discovery.k8s.io",
+        "events.k8s.io",
+        "flowcontrol.apiserver.k8s.io",
+        "node.k8s.io",
+        "rbac.authorization.k8s.io",
+        "resource.k8s.io",
+        "apiregistration.k8s.io",
+        "",
+        "apps",
+        "batch",
+        "policy",
+        "storage.k8s.io",
+        "scheduling.k8s.io",
+        "networking.k8s.io",
+        "apiextensions.k8s.io",
+        "admissionregistration.k8s.io",
+    )
+)
+
+
+def _unknown(group: str, version: str, plural: str) -> Failure:
+    """501 for what Kubernetes has and this server has not, 404 for what nobody knows."""
+    if group in _KNOWN_ELSEWHERE and version in ("v1", "v1beta1", "v2"):
+        return unsupported(f"{plural}.{group} ({version})" if group else f"{plural} ({version})")
+    return no_such_path()
+
+
+def of_object(target: Target, value: Any) -> Object:  # noqa: ANN401 - whatever the client sent
+    """Return a body as an object of the target's kind. Raises Failure (400)."""
+    resource = target.resource
+    if not isinstance(value, dict):
+        raise bad_request(f"the body of the request is no {resource.kind}")
+    _check_head(resource, value)
+    value["kind"], value["apiVersion"] = resource.kind, resource.api_version
+    if value.get("metadata") is None:
+        value["metadata"] = {}
+    return value
+
+
+def _check_head(resource: Resource, value: Mapping[str, Any]) -> None:
+    version, kind = value.get("apiVersion"), value.get("kind")
+    if resource.custom and not kind:
+        raise bad_request("Object 'Kind' is missing in the request body")
+    if kind and kind != resource.kind:
+        raise bad_request(
+            f"{kind} in version {version or ''!r} cannot be handled as a {resource.kind}: the kind "
+            "does not match"
+        )
+    if version and version != resource.api_version:
+        raise bad_request(
+            f"the API version in the data ({version}) does not match the expected API version "
+            f"({resource.api_version})"
+        )

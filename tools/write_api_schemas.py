@@ -1,0 +1,118 @@
+"""Writes `pumice/local/apiserver/builtin.json`: the built-in kinds of the embedded API server.
+
+`python -m tools.write_api_schemas KUBECONFIG` asks a real API server (of the pinned version) for
+its discovery and OpenAPI documents and keeps of them what the embedded one serves: names, scopes,
+subresources, and the form of each kind without its prose. Run it when the pinned version changes.
+"""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from tests.support.api import connect
+
+TARGET: Final = Path(__file__).parents[1] / "pumice/local/apiserver/builtin.json"
+SERVED: Final = {
+    "": (
+        "pods nodes namespaces resourcequotas persistentvolumeclaims persistentvolumes services "
+        "configmaps secrets serviceaccounts events"
+    ),
+    "apps": "replicasets statefulsets daemonsets",
+    "batch": "jobs",
+    "policy": "poddisruptionbudgets",
+    "storage.k8s.io": "storageclasses csinodes",
+    "scheduling.k8s.io": "priorityclasses",
+    "networking.k8s.io": "networkpolicies",
+    "apiextensions.k8s.io": "customresourcedefinitions",
+    "admissionregistration.k8s.io": "mutatingwebhookconfigurations validatingwebhookconfigurations",
+}
+"""Group → plurals, all of version v1."""
+ALSO: Final = {"": ("io.k8s.api.core.v1.Binding", "io.k8s.api.policy.v1.Eviction")}
+PROSE: Final = {"description", "x-kubernetes-unions"}
+
+
+async def main(kubeconfig: str) -> None:
+    """Ask the server and write the file."""
+    schemas: dict[str, Any] = {}
+    resources = []
+    async with connect(kubeconfig) as api:
+        version = await api.request("GET", "/version")
+        for group, plurals in SERVED.items():
+            root = f"apis/{group}/v1" if group else "api/v1"
+            listed = (await api.request("GET", f"/{root}"))["resources"]
+            document = await api.request("GET", f"/openapi/v3/{root}")
+            known = document["components"]["schemas"]
+            for plural in plurals.split():
+                resource = described(group, plural, listed, known)
+                resources.append(resource)
+                keep(resource["schema"], known, schemas)
+            for name in ALSO.get(group, ()):
+                keep(name, known, schemas)
+    told = {"version": version, "resources": resources, "schemas": schemas}
+    TARGET.write_text(json.dumps(told, separators=(",", ":"), sort_keys=True) + "\n", "utf-8")
+
+
+def described(
+    group: str, plural: str, listed: list[dict[str, Any]], known: dict[str, Any]
+) -> dict[str, Any]:
+    """Return what is kept of one resource."""
+    own = next(entry for entry in listed if entry["name"] == plural)
+    head = {"group": group, "version": "v1", "kind": own["kind"]}
+    schema = next(
+        name for name, s in known.items() if head in s.get("x-kubernetes-group-version-kind", ())
+    )
+    subresources = [entry["name"] for entry in listed if entry["name"].startswith(f"{plural}/")]
+    return {
+        **head,
+        "plural": plural,
+        "singular": own["singularName"],
+        "short": own.get("shortNames", []),
+        "categories": own.get("categories", []),
+        "namespaced": own["namespaced"],
+        "subresources": [name.partition("/")[2] for name in subresources],
+        "schema": schema,
+    }
+
+
+def keep(name: str, known: dict[str, Any], kept: dict[str, Any]) -> None:
+    """Copy a schema and all that it refers to."""
+    if name in kept:
+        return
+    kept[name] = plain(known[name])
+    for reference in references(known[name]):
+        keep(reference, known, kept)
+
+
+def plain(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    """Return a schema without its prose; a property may be called like a part of it."""
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    rest = {key: item for key, item in value.items() if key not in PROSE}
+    properties = rest.pop("properties", None)
+    told = {key: plain(item) for key, item in rest.items()}
+    if properties is not None:
+        told["properties"] = {key: plain(item) for key, item in properties.items()}
+    alone = told.get("allOf")
+    if isinstance(alone, list) and len(alone) == 1 and "$ref" in alone[0]:
+        told.pop("allOf")
+        told["$ref"] = alone[0]["$ref"]
+    return told
+
+
+def references(value: Any) -> list[str]:  # noqa: ANN401 - any JSON
+    """Return the names of the schemas that one refers to."""
+    if isinstance(value, list):
+        return [name for item in value for name in references(item)]
+    if not isinstance(value, dict):
+        return []
+    own = value.get("$ref")
+    found = [own.rpartition("/")[2]] if isinstance(own, str) else []
+    return found + [name for item in value.values() for name in references(item)]
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))
