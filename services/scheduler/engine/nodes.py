@@ -18,6 +18,7 @@ from services.scheduler.engine.ledger import Ledger
 from services.scheduler.engine.peers import Peers
 from services.scheduler.engine.records import NOWHERE, Task
 from services.scheduler.engine.shapes import Shapes, TaskClass
+from services.scheduler.engine.vgpus import VGpus
 from services.scheduler.engine.volumes import Volumes
 from shared.api import keys
 from shared.api.core import Node
@@ -67,6 +68,7 @@ class Nodes:
         """What pods on nodes mean for other pods; a session counts its own decisions in, too."""
         self.volumes = Volumes()
         self.gpus = Gpus(self.column)
+        self.vgpus = VGpus()
         self.port_holders: dict[str, Task] = {}
         """Placed tasks that take ports of their node, by uid; a session adds its own."""
 
@@ -91,6 +93,7 @@ class Nodes:
         )
         self.images.set(record.column, node.status.images)
         self.gpus.put(name, node)
+        self.vgpus.put(name, node)
         if fresh:
             for held in record.held.values():
                 self.ledger.hold(record.column, held.shape, 1, releasing=held.releasing)
@@ -103,6 +106,7 @@ class Nodes:
         self.ledger.clear(record.column)
         self.attributes.unset(record.column)
         self.images.set(record.column, ())
+        self.vgpus.remove(name)
         self._free.append(record.column)
         record.column = NOWHERE
         if not record.held:
@@ -143,6 +147,8 @@ class Nodes:
             self.volumes.count(task, sign)
         if any(task.shape.gpus):
             self.gpus.count(task, sign)
+        if task.shape.vgpus or task.vcards:
+            self.vgpus.count(task, sign)
 
     # --- questions ---------------------------------------------------------------------------
 

@@ -62,6 +62,7 @@ class Task:
         "started",
         "status",
         "uid",
+        "vcards",
     )
 
     uid: str
@@ -82,6 +83,8 @@ class Task:
     """Whether this scheduler is asked to place it."""
     cards: tuple[int, ...]
     """GPU cards that its annotation names (DV1)."""
+    vcards: str
+    """Shares of virtual GPUs, as its annotation says them (DV2)."""
     gated: bool
     preemptable: bool
     shape: TaskClass

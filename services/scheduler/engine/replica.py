@@ -23,6 +23,7 @@ from services.scheduler.engine.records import GroupStatus, Task
 from services.scheduler.engine.shapes import Shapes
 from services.scheduler.engine.traits import traits_of
 from services.scheduler.engine.usage import UsageTable
+from services.scheduler.engine.vcards import IDS
 from services.scheduler.engine.victims import describe_eviction
 from shared.api import keys, kinds
 from shared.api.core import Pod
@@ -152,6 +153,7 @@ class Replica:
             self._forget(self._tasks[uid])
             self.assumptions.drop(uid)
             self.nodes.gpus.forget(uid)
+            self.nodes.vgpus.forget(uid)
             self.nominations.drop(uid)
 
     def _read(self, key: str, pod: Pod) -> Task:
@@ -174,6 +176,7 @@ class Replica:
         task.labels = meta.labels
         task.ours = spec.scheduler_name in self._names
         task.cards = card_ids(meta.annotations.get(INDEX, ""))
+        task.vcards = meta.annotations.get(IDS, "")
         task.gated = bool(spec.scheduling_gates)
         task.preemptable = _preemptable(pod)
         describe_eviction(task, pod)

@@ -17,6 +17,7 @@ from services.scheduler.engine.gpus import NUMBER as GPU_NUMBER
 from services.scheduler.engine.gpus import GpuRequest
 from services.scheduler.engine.images import full_name
 from services.scheduler.engine.locality import NOWHERE_SPECIAL, Locality
+from services.scheduler.engine.vcards import PERCENT, Request, requests_of
 from services.scheduler.engine.volumes import claims_of
 from shared.api.core import Pod, PodSpec
 from shared.api.selectors import NodeAffinity, Toleration
@@ -49,6 +50,7 @@ class TaskClass:
         "stem",
         "tolerations",
         "traits",
+        "vgpus",
     )
 
     def __init__(
@@ -60,13 +62,16 @@ class TaskClass:
         affinity = spec.affinity
         self.id: int = number
         self.request: IntArray = dimensions.vector(resource)
-        self.dims: tuple[int, ...] = dimensions.present(resource)
+        # No node offers a part of its cards' memory: `vgpus` looks after it (T07).
+        share = dimensions.find(PERCENT)
+        self.dims: tuple[int, ...] = tuple(d for d in dimensions.present(resource) if d != share)
         self.best_effort: bool = resource.is_empty()
         self.scoring_request: tuple[int, int] = scoring_request(pod)
         self.node_selector: Mapping[str, str] = spec.node_selector or _NO_LABELS
         self.node_affinity: NodeAffinity | None = affinity.node_affinity if affinity else None
         self.tolerations: tuple[Toleration, ...] = spec.tolerations
         self.gpus = GpuRequest(_units(resource, GPU_MEMORY), _units(resource, GPU_NUMBER))
+        self.vgpus: tuple[Request, ...] = requests_of(spec)
         self.claims: tuple[str, ...] = _claims(pod)
         self.images: tuple[str, ...] = _images(spec)
         self.host_ports: tuple[tuple[str, str, int], ...] = _host_ports(spec)
@@ -147,6 +152,7 @@ def _content(pod: Pod) -> tuple[Any, ...]:
         [(c.resources.requests, c.restart_policy) for c in spec.init_containers],
         _images(spec),
         _claims(pod),
+        requests_of(spec),
         spec.overhead,
         spec.resources,
         sorted(spec.node_selector.items()),

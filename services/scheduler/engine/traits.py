@@ -5,12 +5,13 @@ Pods that carry none of them, nearly all, share one class as if there were no tr
 
 from typing import Final
 
+from services.scheduler.engine.vcards import GROUP, SPREAD_POLICY, WISHES
 from shared.api import keys
 from shared.api.core import Pod
 
 REVOCABLE: Final = keys.REVOCABLE_ZONE
 """Trait of pods that may run on nodes which are taken away again; its value is `*`."""
-_AS_WRITTEN: Final = (keys.RESOURCE_STRATEGY_TYPE, keys.RESOURCE_STRATEGY_WEIGHT)
+_AS_WRITTEN: Final = (keys.RESOURCE_STRATEGY_TYPE, keys.RESOURCE_STRATEGY_WEIGHT, *WISHES)
 _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 
 
@@ -20,6 +21,10 @@ def traits_of(pod: Pod) -> dict[str, str]:
     if not annotations:
         return {}
     traits = {key: annotations[key] for key in _AS_WRITTEN if key in annotations}
+    if annotations.get(SPREAD_POLICY) == "spread":
+        group = annotations.get(keys.GROUP_NAME_VOLCANO) or annotations.get(keys.GROUP_NAME)
+        if group:
+            traits[GROUP] = f"{pod.metadata.namespace}/{group}"
     zone = annotations.get(keys.REVOCABLE_ZONE)
     if zone == "*" or (zone is None and annotations.get(keys.PREEMPTABLE) in _TRUE):
         traits[REVOCABLE] = "*"

@@ -79,7 +79,11 @@ def test_whole_cards_go_to_one_pod_each_and_broken_ones_to_nobody():
     "arguments",
     [
         "deviceshare.GPUSharingEnable: true, deviceshare.GPUNumberEnable: true",
-        "deviceshare.VGPUEnable: true",
+        "deviceshare.VGPUEnable: true, deviceshare.GPUNumberEnable: true",
+        "deviceshare.AscendHAMiVNPUEnable: true",
+        "deviceshare.SchedulePolicy: random",
+        "deviceshare.GPUExclusiveRules: {a: b}",
+        "deviceshare.GPUExclusiveRules: [{a: 3}]",
     ],
 )
 def test_what_cannot_be_honoured_is_refused_when_it_is_configured(arguments):

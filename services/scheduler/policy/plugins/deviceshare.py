@@ -1,26 +1,36 @@
-"""deviceshare (PL18): pods share GPU cards by memory, or take whole cards (DV1).
+"""deviceshare (PL18): pods share GPU cards by memory, take whole cards (DV1), or parts (DV2).
 
-Virtual GPUs (DV2) and NPUs (DV3) are not implemented; a configuration that asks for them is
-refused rather than half obeyed.
+NPUs (DV3) are not implemented; a configuration that asks for them is refused rather than half
+obeyed. `NodeLockEnable` changes nothing: the scheduler writes no nodes.
 """
 
 from collections.abc import Mapping
+from math import floor
 
 import numpy as np
 
-from pumice.plugins import Arguments, CodeArray, Hooks, Reason
-from services.scheduler.engine.gpus import annotations_of
+from pumice.plugins import Arguments, CodeArray, FloatArray, Hooks, Reason
+from services.scheduler.engine import gpus, vgpus
 from services.scheduler.engine.records import Task
 from services.scheduler.engine.rows import Rows
 from services.scheduler.engine.session import Session
 from services.scheduler.engine.shapes import TaskClass
-from services.scheduler.policy.arguments import BadArgument, boolean
+from services.scheduler.policy.arguments import BadArgument, boolean, integer, text
 
 _REASONS = (
     Reason("GpuShare no enough gpu memory on node"),
     Reason("GpuNumber no enough gpu number on node"),
 )
 _NO_MEMORY, _NO_CARDS = 1, 2
+_VGPU_REASONS = (
+    Reason("node not initialized with devicehamivgpu"),
+    Reason("hami-vgpuDeviceSharing error"),
+)
+_UNREGISTERED, _NOT_FITTED = 1, 2
+_POLICIES = ("", "binpack", "spread")
+_RULES = "deviceshare.GPUExclusiveRules"
+
+Labels = Mapping[str, str]
 
 
 class DeviceShare:
@@ -29,24 +39,39 @@ class DeviceShare:
     name = "deviceshare"
 
     def __init__(self, arguments: Arguments) -> None:
-        """Take which of the two ways is on; both at once are refused, as upstream refuses them."""
+        """Take which way is on; two at once are refused, as upstream refuses them."""
         self._sharing = boolean(arguments, "deviceshare.GPUSharingEnable", default=False)
         self._number = boolean(arguments, "deviceshare.GPUNumberEnable", default=False)
+        self._virtual = boolean(arguments, "deviceshare.VGPUEnable", default=False)
+        boolean(arguments, "deviceshare.NodeLockEnable", default=False)
         if self._sharing and self._number:
             raise BadArgument(
                 "deviceshare: GPUSharingEnable and GPUNumberEnable exclude each other"
             )
-        if (
-            boolean(arguments, "deviceshare.VGPUEnable", default=False)
-            or boolean(arguments, "deviceshare.AscendMindClusterVNPUEnable", default=False)
-            or boolean(arguments, "deviceshare.AscendHAMiVNPUEnable", default=False)
+        if self._virtual and (self._sharing or self._number):
+            raise BadArgument("deviceshare: VGPUEnable excludes GPUSharingEnable, GPUNumberEnable")
+        if boolean(arguments, "deviceshare.AscendMindClusterVNPUEnable", default=False) or boolean(
+            arguments, "deviceshare.AscendHAMiVNPUEnable", default=False
         ):
-            raise BadArgument("deviceshare: vGPUs and NPUs are not implemented")
+            raise BadArgument("deviceshare: NPUs are not implemented")
+        self._policy = text(arguments, "deviceshare.SchedulePolicy")
+        if self._policy not in _POLICIES:
+            raise BadArgument(
+                f"deviceshare.SchedulePolicy: {self._policy!r} is neither binpack nor spread"
+            )
+        self._weight = integer(arguments, "deviceshare.ScheduleWeight", 0)
+        self._rules = _label_rules(arguments)
 
     def contribute(self, hooks: Hooks, cluster: Session) -> None:
-        """Add the predicate, and what the binding tells the device plugin."""
-        if not self._sharing and not self._number:
-            return
+        """Add what is on, and what the binding tells the device plugin."""
+        if self._virtual:
+            self._share_virtual_cards(hooks, cluster)
+        elif self._sharing or self._number:
+            self._share_cards(hooks, cluster)
+
+    # --- cards -------------------------------------------------------------------------------
+
+    def _share_cards(self, hooks: Hooks, cluster: Session) -> None:
         nodes = cluster.replica.nodes
 
         def judge(shape: TaskClass, rows: Rows) -> CodeArray:
@@ -59,7 +84,68 @@ class DeviceShare:
 
         def annotations(task: Task) -> Mapping[str, str]:
             cards = nodes.gpus.settle_on(task) if any(task.shape.gpus) else ()
-            return annotations_of(cards, cluster.now) if cards else {}
+            return gpus.annotations_of(cards, cluster.now) if cards else {}
 
         hooks.predicate(judge, reasons=_REASONS)
         hooks.binding(annotations)
+
+    # --- parts of cards ----------------------------------------------------------------------
+
+    def _share_virtual_cards(self, hooks: Hooks, cluster: Session) -> None:
+        cards = cluster.replica.nodes.vgpus
+        cards.begin(now=cluster.now, policy=self._policy, matches=self._matches)
+        names = cluster.node_names
+        registered = cards.registered(names)
+
+        def places(shape: TaskClass, rows: Rows) -> list[float | None]:
+            pairs = zip(rows.index.tolist(), rows.extra.tolist(), strict=True)
+            return [
+                cards.score(shape, names[column], extra) if registered[column] else None
+                for column, extra in pairs
+            ]
+
+        def judge(shape: TaskClass, rows: Rows) -> CodeArray:
+            if not shape.vgpus:
+                return np.zeros(len(rows), dtype=np.uint8)
+            fits = np.array([score is not None for score in places(shape, rows)], dtype=np.bool_)
+            code = np.where(rows.pick(registered) > 0, _NOT_FITTED, _UNREGISTERED)
+            return np.where(fits, 0, code).astype(np.uint8)
+
+        def score(shape: TaskClass, rows: Rows) -> FloatArray:
+            if not shape.vgpus:
+                return np.zeros(len(rows), dtype=np.float64)
+            points = [floor((found or 0.0) + 0.5) for found in places(shape, rows)]
+            return np.array(points, dtype=np.float64) * self._weight
+
+        def annotations(task: Task) -> Mapping[str, str]:
+            shown = cards.settle_on(task) if task.shape.vgpus else ""
+            return vgpus.annotations_of(shown, task.node, cluster.now) if shown else {}
+
+        if self._rules:
+            hooks.trait(vgpus.RULES, self._rules_of)
+        hooks.predicate(judge, reasons=_VGPU_REASONS)
+        if self._policy and self._weight:
+            hooks.node_score(score)
+        hooks.binding(annotations)
+
+    def _matches(self, labels: Labels) -> frozenset[int]:
+        return frozenset(
+            number for number, rule in enumerate(self._rules) if rule.items() <= labels.items()
+        )
+
+    def _rules_of(self, task: Task) -> str:
+        matched = self._matches(task.labels) if task.shape.vgpus else ()
+        return ",".join(str(number) for number in sorted(matched))
+
+
+def _label_rules(arguments: Arguments) -> tuple[Labels, ...]:
+    """Return the rules of exclusive cards: a pod with all labels of one shares with no other."""
+    stated = arguments.get(_RULES) or []
+    if not isinstance(stated, list):
+        raise BadArgument(f"{_RULES}: {stated!r} is no list of labels")
+    for rule in stated:
+        if not (
+            rule and isinstance(rule, Mapping) and all(isinstance(v, str) for v in rule.values())
+        ):
+            raise BadArgument(f"{_RULES}: {rule!r} is no mapping of labels to texts")
+    return tuple(stated)
