@@ -1,7 +1,7 @@
 """Puts the controller together: the one place where its parts are made and wired."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from services.controller.adapters.announcer import ControllerEvents
@@ -11,7 +11,7 @@ from services.controller.adapters.cronjobs import CronJobs
 from services.controller.adapters.feed import Feed
 from services.controller.adapters.flows import JobFlows, JobTemplates
 from services.controller.adapters.jobs import JobWorker
-from services.controller.adapters.keeper import Keeper
+from services.controller.adapters.keeper import Frame
 from services.controller.adapters.network import NetworkKeeper
 from services.controller.adapters.objects import Objects
 from services.controller.adapters.ownership import PARTITIONS, Ownership
@@ -301,13 +301,10 @@ class _Wiring:
             log=context.log,
         )
 
-    def _make_cron(self) -> Keeper:
+    def _make_cron(self) -> CronJobs:
         context = self._context
-        keeper = self._keeper(
-            kinds.CRONJOB, self._replica.holdings.crons, self._settings.worker_threads_for_cronjob
-        )
-        CronJobs(
-            keeper,
+        return CronJobs(
+            self._frame(kinds.CRONJOB, self._settings.worker_threads_for_cronjob),
             self._objects(),
             self._replica,
             recorder=self._recorder,
@@ -316,11 +313,10 @@ class _Wiring:
             metrics=self._metrics,
             log=context.log,
         )
-        return keeper
 
     def _make_flows(self) -> JobFlows:
         return JobFlows(
-            self._keeper(kinds.JOBFLOW, self._replica.holdings.flows, _FLOW_WORKERS),
+            self._frame(kinds.JOBFLOW, _FLOW_WORKERS),
             self._objects(),
             self._replica,
             recorder=self._recorder,
@@ -328,10 +324,9 @@ class _Wiring:
             log=self._context.log,
         )
 
-    def _make_templates(self) -> Keeper:
-        keeper = self._keeper(kinds.JOBTEMPLATE, self._replica.holdings.templates, _FLOW_WORKERS)
-        JobTemplates(keeper, self._objects(), self._replica)
-        return keeper
+    def _make_templates(self) -> JobTemplates:
+        frame = self._frame(kinds.JOBTEMPLATE, _FLOW_WORKERS)
+        return JobTemplates(frame, self._objects(), self._replica)
 
     def _make_network(self) -> NetworkKeeper:
         context = self._context
@@ -347,10 +342,8 @@ class _Wiring:
             log=context.log,
         )
 
-    def _keeper(self, kind: Kind, held: Iterable[str], workers: int) -> Keeper:
-        return Keeper(
-            kind,
-            keys=held,
+    def _frame(self, kind: Kind, workers: int) -> Frame:
+        return Frame(
             ownership=self._ownership,
             mailbox=self._mailbox(kind.token),
             is_synced=self._is_synced,

@@ -7,7 +7,9 @@ meanwhile is found as a missed one.
 
 from typing import Final
 
-from services.controller.adapters.keeper import Keeper
+from typing_extensions import override
+
+from services.controller.adapters.keeper import Frame, Keeper
 from services.controller.adapters.objects import Objects, Taken, namespace_ends
 from services.controller.adapters.recorder import Recorder
 from services.controller.adapters.replica import Replica
@@ -28,12 +30,12 @@ _CHECK_S: Final = 300.0
 UNPARSEABLE: Final = "UnParseableCronJobSchedule"
 
 
-class CronJobs:
+class CronJobs(Keeper):
     """See the module."""
 
     def __init__(
         self,
-        keeper: Keeper,
+        frame: Frame,
         objects: Objects,
         replica: Replica,
         *,
@@ -43,7 +45,7 @@ class CronJobs:
         metrics: ControllerMetrics,
         log: Logger,
     ) -> None:
-        self._keeper = keeper
+        super().__init__(kinds.CRONJOB, replica.holdings.crons, frame)
         self._objects = objects
         self._replica = replica
         self._recorder = recorder
@@ -51,10 +53,10 @@ class CronJobs:
         self._faults = faults
         self._metrics = metrics
         self._log = log
-        keeper.serve(self.look)
 
-    async def look(self, key: str) -> None:
-        """Look at one CronJob. Raises Retryable to be called again later."""
+    @override
+    async def bring_about(self, key: str) -> None:
+        """Do what one CronJob needs. Raises Retryable to be called again later."""
         cron = self._replica.holdings.crons.get(key)
         if cron is None:
             return
@@ -65,7 +67,7 @@ class CronJobs:
             message = f"unparseable schedule for cronjob: {cron.spec.schedule}: {outcome.invalid}"
             self._tell(cron, asks.Say(reason=UNPARSEABLE, message=message, warning=True))
         if outcome.again_s is not None:
-            self._keeper.poke(key, min(outcome.again_s, _CHECK_S))
+            self.poke(key, min(outcome.again_s, _CHECK_S))
         if outcome.failed:
             raise Retryable(outcome.failed)
 

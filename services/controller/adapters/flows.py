@@ -6,7 +6,9 @@ same job names taken, and the jobs that ended noted.
 
 from typing import Final
 
-from services.controller.adapters.keeper import Keeper
+from typing_extensions import override
+
+from services.controller.adapters.keeper import Frame, Keeper
 from services.controller.adapters.objects import Objects, Taken
 from services.controller.adapters.recorder import Recorder
 from services.controller.adapters.replica import Replica, Touched
@@ -23,14 +25,12 @@ from shared.runtime.logs import Logger
 _FAILED: Final = "FailedCreate"
 
 
-class JobFlows:
-    """The looks of the keeper of flows."""
-
-    name: Final = "jobflows"
+class JobFlows(Keeper):
+    """The keeper of flows."""
 
     def __init__(
         self,
-        keeper: Keeper,
+        frame: Frame,
         objects: Objects,
         replica: Replica,
         *,
@@ -38,37 +38,30 @@ class JobFlows:
         metrics: ControllerMetrics,
         log: Logger,
     ) -> None:
-        self._keeper = keeper
+        super().__init__(kinds.JOBFLOW, replica.holdings.flows, frame)
         self._objects = objects
         self._replica = replica
         self._recorder = recorder
         self._metrics = metrics
         self._log = log
-        keeper.serve(self.look)
 
-    async def run(self) -> None:
-        """Serve flows for ever."""
-        await self._keeper.run()
-
+    @override
     def touch(self, touched: Touched) -> None:
         """Have flows looked at: those that changed, and those that may wait for a template."""
-        self._keeper.touch(touched)
+        super().touch(touched)
         for place in touched.others:
             if place.token == kinds.JOBTEMPLATE.token:
                 self._touch_users(place.key)
-
-    def touch_all(self) -> None:
-        """Have everything looked at that this replica owns."""
-        self._keeper.touch_all()
 
     def _touch_users(self, template_key: str) -> None:
         namespace, name = split_key(template_key)
         for key, flow in self._replica.holdings.flows.items():
             if flow.metadata.namespace == namespace and name in {f.name for f in flow.spec.flows}:
-                self._keeper.poke(key)
+                self.poke(key)
 
-    async def look(self, key: str) -> None:
-        """Look at one flow. Raises Retryable to be called again later."""
+    @override
+    async def bring_about(self, key: str) -> None:
+        """Do what one flow needs. Raises Retryable to be called again later."""
         holdings = self._replica.holdings
         flow = holdings.flows.get(key)
         if flow is None:
@@ -130,16 +123,17 @@ class JobFlows:
         self._recorder.tell_of(kinds.JOBFLOW, flow.metadata, reason, message, warning=warning)
 
 
-class JobTemplates:
-    """The looks of the keeper of templates."""
+class JobTemplates(Keeper):
+    """The keeper of templates."""
 
-    def __init__(self, keeper: Keeper, objects: Objects, replica: Replica) -> None:
+    def __init__(self, frame: Frame, objects: Objects, replica: Replica) -> None:
+        super().__init__(kinds.JOBTEMPLATE, replica.holdings.templates, frame)
         self._objects = objects
         self._replica = replica
-        keeper.serve(self.look)
 
-    async def look(self, key: str) -> None:
-        """Look at one template. Raises Retryable to be called again later."""
+    @override
+    async def bring_about(self, key: str) -> None:
+        """Do what one template needs. Raises Retryable to be called again later."""
         holdings = self._replica.holdings
         template = holdings.templates.get(key)
         if template is None:

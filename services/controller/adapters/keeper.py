@@ -4,8 +4,10 @@ A keeper serves the objects of one kind among the holdings. It is poked when one
 of theirs, changed; it looks at the present state and brings about what is missing.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Final
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+
+import msgspec
 
 from services.controller.adapters.ownership import Ownership
 from services.controller.adapters.replica import Touched
@@ -15,73 +17,74 @@ from shared.runtime.logs import Logger
 from shared.runtime.mailbox import Mailbox
 
 
-class Keeper:
-    """The handler of a mailbox; `look` does the work for one key that is ours."""
+class Frame(msgspec.Struct, frozen=True, kw_only=True):
+    """What each keeper is given."""
 
-    def __init__(
-        self,
-        kind: Kind,
-        *,
-        keys: Iterable[str],
-        ownership: Ownership,
-        mailbox: Mailbox[str],
-        is_synced: Callable[[], bool],
-        workers: int,
-        log: Logger,
-    ) -> None:
-        self.kind: Final = kind
-        self.name: Final = kind.token
-        self._keys = keys
-        self._ownership = ownership
-        self._mailbox = mailbox
-        self._is_synced = is_synced
-        self._workers = workers
-        self._log = log
-        self._look: Callable[[str], Awaitable[None]] | None = None
-        ownership.on_change(lambda _: self.touch_all())
+    ownership: Ownership
+    mailbox: Mailbox[str]
+    is_synced: Callable[[], bool]
+    workers: int
+    log: Logger
 
-    def serve(self, look: Callable[[str], Awaitable[None]]) -> None:
-        """Say what a look is; once, before `run`."""
-        self._look = look
+
+class Keeper(ABC):
+    """A part of the service and the handler of its mailbox."""
+
+    def __init__(self, kind: Kind, held: Iterable[str], frame: Frame) -> None:
+        """Serve the objects of `kind`; `held` yields their keys, as often as it is asked."""
+        self._kind = kind
+        self._held = held
+        self._frame = frame
+        frame.ownership.on_change(lambda _: self.touch_all())
+
+    @property
+    def name(self) -> str:
+        """Return the name of the part."""
+        return self._kind.token
+
+    @abstractmethod
+    async def bring_about(self, key: str) -> None:
+        """Do what one object needs. Raises any of the errors of a seam to be called again."""
 
     async def run(self) -> None:
         """Serve keys for ever."""
-        await self._mailbox.run(self.look, self._workers)
+        await self._frame.mailbox.run(self.look, self._frame.workers)
 
     def touch(self, touched: Touched) -> None:
         """Have what some facts touched looked at."""
         for place in touched.others:
-            if place.token == self.kind.token:
+            if place.token == self._kind.token:
                 self.poke(place.key)
 
     def touch_all(self) -> None:
         """Have everything looked at that this replica owns."""
-        for key in self._keys:
+        for key in self._held:
             self.poke(key)
 
     def poke(self, key: str, after_s: float = 0.0) -> None:
         """Have one key looked at, if it is ours."""
-        if self._ownership.owns(self._owned_as(key)):
-            self._mailbox.poke_later(key, after_s)
+        if self._frame.ownership.owns(self._owned_as(key)):
+            self._frame.mailbox.poke_later(key, after_s)
 
     async def look(self, key: str) -> None:
         """Look at one key. Raises Retryable to be called again later."""
-        assert self._look is not None, f"nobody serves {self.kind.kind}"
-        owned_as = self._owned_as(key)
-        if not self._ownership.owns(owned_as) or not self._is_synced():
+        owned_as, frame = self._owned_as(key), self._frame
+        if not frame.ownership.owns(owned_as) or not frame.is_synced():
             return  # everything is looked at once it is ours, and known
-        with self._ownership.looking(owned_as):
+        with frame.ownership.looking(owned_as):
             try:
-                await self._look(key)
+                await self.bring_about(key)
             except Gone:
                 return  # the fact of it asks again
             except Conflict as error:
-                self._log.info("object_changed_meanwhile", kind=self.kind.kind, key=key)
+                frame.log.info("object_changed_meanwhile", kind=self._kind.kind, key=key)
                 raise Retryable(str(error)) from error
             except Rejected as error:
-                self._log.warning("object_refused", kind=self.kind.kind, key=key, reason=str(error))
+                frame.log.warning(
+                    "object_refused", kind=self._kind.kind, key=key, reason=str(error)
+                )
                 raise Retryable(str(error)) from error
 
     def _owned_as(self, key: str) -> str:
         """Return what the partition of a key follows from: a kind's keys are its own."""
-        return f"{self.kind.token}/{key}"
+        return f"{self._kind.token}/{key}"

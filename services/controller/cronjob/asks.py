@@ -79,3 +79,8 @@ Answer = Job | Taken | Failed | None
 Result = TypeVar("Result")
 Asking = Generator[Ask, Answer, Result]
 """A part of a look that ends in a Result."""
+
+
+def failure(answer: Answer) -> Failed | None:
+    """Return the answer if it is a failure."""
+    return answer if isinstance(answer, Failed) else None

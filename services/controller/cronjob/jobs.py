@@ -3,7 +3,6 @@
 from datetime import datetime
 from typing import Final
 
-from services.controller.cronjob.asks import Failed
 from shared.api import keys, kinds, time
 from shared.api.batch import Job, JobPhase
 from shared.api.cron import CronJob, ObjectReference
@@ -84,8 +83,3 @@ def reference(job: Job) -> ObjectReference:
 def age_order(job: Job) -> tuple[str, str]:
     """Return what sorts jobs by age, the oldest first."""
     return (job.metadata.creation_timestamp or "", job.metadata.name)
-
-
-def failure(answer: object) -> Failed | None:
-    """Return the answer if it is a failure."""
-    return answer if isinstance(answer, Failed) else None

@@ -20,6 +20,7 @@ from services.controller.cronjob.asks import (
     Say,
     Taken,
     Write,
+    failure,
 )
 from shared.api import time
 from shared.api.batch import Job, JobPhase
@@ -87,7 +88,7 @@ def sync(cron: CronJob, jobs: Iterable[Job], *, now: float) -> Asking[Outcome]:
     outcome = yield from _find_missing(book, jobs)
     if outcome is None:
         outcome = yield from _schedule(cron, book, now=now)
-    if book.changed and (refused := made.failure((yield Write(status=book.status())))):
+    if book.changed and (refused := failure((yield Write(status=book.status())))):
         return Outcome(failed=refused.reason)
     kept = ""
     for job in old:
@@ -143,7 +144,7 @@ def _find_missing(book: _Book, jobs: Sequence[Job]) -> Asking[Outcome | None]:
         if uid in known:
             continue
         found = yield Read(name=ref.name)
-        if refused := made.failure(found):
+        if refused := failure(found):
             return Outcome(failed=refused.reason)
         if not isinstance(found, Job) or found.metadata.uid != uid:
             del book.active[uid]
@@ -247,7 +248,7 @@ def _replace(book: _Book, *, occasion: str) -> Asking[Failed | None]:
         )
     for uid, ref in list(book.active.items()):
         found = yield Read(name=ref.name)
-        if refused := made.failure(found):
+        if refused := failure(found):
             message = f'Failed to get job "{ref.name}": {refused.reason}'
             yield Say(reason="FailedGet", message=message, warning=True)
             return refused
@@ -262,7 +263,7 @@ def _replace(book: _Book, *, occasion: str) -> Asking[Failed | None]:
 
 def _remove(job: Job) -> Asking[Failed | None]:
     name = job.metadata.name
-    refused = made.failure((yield Remove(job=job)))
+    refused = failure((yield Remove(job=job)))
     if refused is not None:
         message = f'Failed to delete job "{name}": {refused.reason}'
         yield Say(reason="FailedDelete", message=message, warning=True)
@@ -281,7 +282,7 @@ def _make(cron: CronJob, book: _Book, due: int) -> Asking[Failed | None]:
         yield Say(reason="SuccessfulCreate", message=message)
         book.started(answer, due)
         return None
-    if refused := made.failure(answer):
+    if refused := failure(answer):
         reason = "NamespaceTerminating" if refused.namespace_ends else "FailedCreate"
         message = f"Error creating job {name}: {refused.reason}"
         yield Say(reason=reason, message=message, warning=True)
@@ -293,7 +294,7 @@ def _make(cron: CronJob, book: _Book, due: int) -> Asking[Failed | None]:
 def _join(cron: CronJob, book: _Book, name: str, due: int) -> Asking[Failed | None]:
     """Take a job of that name for the one that is due, if it is ours."""
     found = yield Read(name=name)
-    if refused := made.failure(found):
+    if refused := failure(found):
         return refused
     if not isinstance(found, Job):
         return Failed(reason=f"job {name} was there and is gone")
