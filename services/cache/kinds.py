@@ -59,6 +59,7 @@ def rows(scheduler_names: Collection[str]) -> tuple[Row, ...]:
         Row(kind=kinds.PV),
         Row(kind=kinds.STORAGECLASS),
         Row(kind=kinds.CSINODE),
+        Row(kind=kinds.RESOURCECLAIM),
         Row(kind=kinds.HYPERNODE),
         Row(kind=kinds.CRONJOB),
         Row(kind=kinds.JOBFLOW),

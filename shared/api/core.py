@@ -100,6 +100,13 @@ class PodResourceClaim(View, frozen=True, kw_only=True):
     resource_claim_template_name: str | None = None
 
 
+class PodResourceClaimStatus(View, frozen=True, kw_only=True):
+    """The claim that was made of a template; none when the template asks for nothing."""
+
+    name: str
+    resource_claim_name: str | None = None
+
+
 class PodSchedulingGate(View, frozen=True, kw_only=True):
     """While a pod has a gate it is not scheduled."""
 
@@ -199,6 +206,7 @@ class PodStatus(View, frozen=True, kw_only=True):
     """`Proposed`, `InProgress`, `Deferred` or `Infeasible` (before 1.33; later a condition)."""
     resources: ResourceRequirements | None = None
     """Actual pod-level resources."""
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
     allocated_resources: ResourceList = field(default_factory=dict)
 
 

@@ -18,6 +18,7 @@ from shared.api import (
     flow,
     nodeinfo,
     policy,
+    resource,
     scheduling,
     storage,
     topology,
@@ -95,6 +96,12 @@ CSINODE: Final = Kind(
     plural="csinodes",
     namespaced=False,
     type=storage.CSINode,
+)
+RESOURCECLAIM: Final = Kind(
+    kind="ResourceClaim",
+    group="resource.k8s.io",
+    plural="resourceclaims",
+    type=resource.ResourceClaim,
 )
 PDB: Final = Kind(
     kind="PodDisruptionBudget",
@@ -193,6 +200,7 @@ KINDS: Final[dict[str, Kind]] = {
         PV,
         STORAGECLASS,
         CSINODE,
+        RESOURCECLAIM,
         PDB,
         PRIORITYCLASS,
         JOB,

@@ -26,9 +26,8 @@ KNOWN_PLUGINS = {**PLUGINS, **CUSTOM_PLUGINS}
 _WEIGHTS = {"usage": ("cpu.weight", "memory.weight")}
 """Arguments of a plugin that are tried where they were lost."""
 _NOT_READ = {
-    "resourceClaims": "dynamic resource allocation",
-    "resourceSlices": "dynamic resource allocation",
-    "deviceClasses": "dynamic resource allocation",
+    "resourceSlices": "allocation of devices",
+    "deviceClasses": "allocation of devices",
 }
 
 
@@ -47,6 +46,7 @@ def replica_of(given: dict[str, Any]) -> Replica:
         (kinds.STORAGECLASS, given.get("storageClasses", [])),
         (kinds.PV, given.get("pvs", [])),
         (kinds.PVC, given.get("pvcs", [])),
+        (kinds.RESOURCECLAIM, given.get("resourceClaims", [])),
         (kinds.RESOURCEQUOTA, given.get("resourceQuotas", [])),
         (kinds.HYPERNODE, given.get("hyperNodes", [])),
     ):
@@ -146,13 +146,7 @@ def _pod(obj: dict[str, Any]) -> dict[str, Any]:
     obj.setdefault("status", {}).setdefault("phase", "")
     for container in (*spec.get("containers", []), *spec.get("initContainers", [])):
         container.setdefault("name", "c")
-    _refuse_what_is_not_read(spec)
     return obj
-
-
-def _refuse_what_is_not_read(spec: dict[str, Any]) -> None:
-    if spec.get("resourceClaims"):
-        raise Unsupported("dynamic resource allocation")
 
 
 def _group(obj: dict[str, Any]) -> dict[str, Any]:

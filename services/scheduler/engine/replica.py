@@ -12,6 +12,7 @@ from pumice.plugins import Condition
 from services.scheduler.engine.assumed import Assumption, Assumptions, Nominations, Purpose
 from services.scheduler.engine.budgets import Budgets
 from services.scheduler.engine.candidates import StaticCache
+from services.scheduler.engine.devices import Devices
 from services.scheduler.engine.dimensions import Dimensions
 from services.scheduler.engine.gpus import INDEX, card_ids
 from services.scheduler.engine.jobs import Jobs
@@ -50,6 +51,7 @@ class Replica:
         self.budgets = Budgets()
         self.quotas = Quotas()
         self.usage = UsageTable()
+        self.devices = Devices()
         self.static_cache = StaticCache()
         self.memory: dict[str, float] = {}
         """When a plugin last did what it does from time to time (unix seconds), by its name."""
@@ -64,6 +66,7 @@ class Replica:
             kinds.PV.token: self.nodes.volumes.put_volume,
             kinds.STORAGECLASS.token: self.nodes.volumes.put_class,
             kinds.CSINODE.token: self.nodes.volumes.put_drivers,
+            kinds.RESOURCECLAIM.token: self.devices.put_claim,
             kinds.NODE.token: self.nodes.put,
             kinds.PODGROUP.token: self.jobs.put_group,
             kinds.QUEUE.token: self.jobs.put_queue,
@@ -79,6 +82,7 @@ class Replica:
             kinds.PV.token: self.nodes.volumes.remove_volume,
             kinds.STORAGECLASS.token: self.nodes.volumes.remove_class,
             kinds.CSINODE.token: self.nodes.volumes.remove_drivers,
+            kinds.RESOURCECLAIM.token: self.devices.remove_claim,
             kinds.NODE.token: self.nodes.remove,
             kinds.PODGROUP.token: self.jobs.remove_group,
             kinds.QUEUE.token: self.jobs.remove_queue,
@@ -145,6 +149,7 @@ class Replica:
             self._tasks[task.uid] = task
             self._uid_by_key[key] = task.uid
             self.nodes.peers.join(task)
+            self.devices.join(task)
             self._settle(task)
 
     def _remove_pod(self, key: str) -> None:
@@ -211,6 +216,7 @@ class Replica:
     def _forget(self, task: Task) -> None:
         self._unsettle(task)
         self.nodes.peers.leave(task)
+        self.devices.leave(task)
         del self._tasks[task.uid]
         del self._uid_by_key[task.key]
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from pumice.plugins import IntArray
+from services.scheduler.engine.devices import device_claims
 from services.scheduler.engine.dimensions import Dimensions
 from services.scheduler.engine.gpus import MEMORY as GPU_MEMORY
 from services.scheduler.engine.gpus import NUMBER as GPU_NUMBER
@@ -37,6 +38,7 @@ class TaskClass:
         "best_effort",
         "claims",
         "content",
+        "device_claims",
         "dims",
         "gpus",
         "host_ports",
@@ -73,6 +75,7 @@ class TaskClass:
         self.gpus = GpuRequest(_units(resource, GPU_MEMORY), _units(resource, GPU_NUMBER))
         self.vgpus: tuple[Request, ...] = requests_of(spec)
         self.claims: tuple[str, ...] = _claims(pod)
+        self.device_claims: tuple[str, ...] = device_claims(pod)
         self.images: tuple[str, ...] = _images(spec)
         self.host_ports: tuple[tuple[str, str, int], ...] = _host_ports(spec)
         self.locality: Locality = locality
@@ -152,6 +155,7 @@ def _content(pod: Pod) -> tuple[Any, ...]:
         [(c.resources.requests, c.restart_policy) for c in spec.init_containers],
         _images(spec),
         _claims(pod),
+        device_claims(pod),
         requests_of(spec),
         spec.overhead,
         spec.resources,

@@ -230,7 +230,7 @@ def test_the_first_gate_that_stops_a_job_is_told_everywhere(row: Row):
 def test_jobs_of_a_queue_know_their_place_in_the_order():
     found = world()
     for number in range(3):
-        created = f"2026-01-0{3 - number}T00:00:00Z"
+        created = f"2026-01-01T00:00:0{3 - number}Z"
         found.gang(f"j{number}", tasks=1, cpu="5", created=created)
     places = {e.job: e.position for e in found.decide().explanations}
     assert places == {"ns/j2": 1, "ns/j1": 2, "ns/j0": 3}

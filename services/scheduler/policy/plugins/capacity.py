@@ -29,7 +29,7 @@ from services.scheduler.engine.records import Job, Queue, Task
 from services.scheduler.engine.session import Session
 from services.scheduler.engine.shapes import TaskClass
 from services.scheduler.policy.actions.evictions import Orders
-from services.scheduler.policy.arguments import integer
+from services.scheduler.policy.arguments import boolean, integer
 from services.scheduler.policy.capacity_accounts import (
     Account,
     Accounts,
@@ -38,12 +38,14 @@ from services.scheduler.policy.capacity_accounts import (
     kinship,
     tree,
 )
+from services.scheduler.policy.device_claims import DeviceQuotas
 from services.scheduler.policy.plugins.proportion import measure
 from services.scheduler.policy.reservations import without_gated
 from services.scheduler.policy.shares import exceeding_of, room_for, shortfalls
 from shared.model.resources import EPSILON
 
 _NOT_READY = Opinion(Vote.REJECT, "the hierarchy of queues is not sound")
+_DEVICES = "capacity.DynamicResourceAllocationEnable"
 _NOT_A_LEAF = Opinion(Vote.REJECT, "jobs can enter queues without children only")
 
 
@@ -53,7 +55,9 @@ class Capacity:
     name = "capacity"
 
     def __init__(self, arguments: Arguments) -> None:
-        """Take `ancestorReclaimLevel`; below 0 it is 0."""
+        """Take `ancestorReclaimLevel`, below 0 it is 0, and whether quotas of devices count."""
+        self._counts_devices = boolean(arguments, _DEVICES, default=False)
+        self._devices: DeviceQuotas | None = None
         self._levels = max(0, integer(arguments, "ancestorReclaimLevel", 0))
         self._accounts: Accounts = {}
         self._ready = True
@@ -64,6 +68,8 @@ class Capacity:
         self._cluster = cluster
         self._hierarchy = hooks.enabled("enableHierarchy")
         self._open()
+        if self._counts_devices:
+            self._devices = DeviceQuotas(cluster, self._accounts)
         if self._ready:
             hooks.queue_order(self._place)
             if self._hierarchy:
@@ -122,7 +128,7 @@ class Capacity:
             return 0
         for level in account.line():
             count = room_for(level.limit, level.allocated, shape.request, count)
-        return count
+        return self._devices.allowed(queue, shape, count) if self._devices else count
 
     def _enqueueable(self, job: Job) -> Opinion:
         if not self._ready:
@@ -145,17 +151,21 @@ class Capacity:
                     f"queue resource quota insufficient: {names}",
                     shortfalls(self._cluster.resources, short, job.min_resources, left),
                 )
-        return PERMIT
+        return (self._devices.objection(job) if self._devices else None) or PERMIT
 
     def _enqueued(self, job: Job) -> None:
         account = self._accounts.get(job.queue)
         if account is not None and job.min_resources is not None:
             account.reserve(without_gated(job, job.min_resources))
+        if account is not None and self._devices is not None:
+            self._devices.enqueued(job)
 
     def _changed(self, job: Job, shape: TaskClass, count: int) -> None:
         account = self._accounts.get(job.queue)
         if account is not None:
             account.hold(count * shape.request)
+            if self._devices is not None:
+                self._devices.changed(job, shape, count)
 
     # --- taking from others ------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from services.scheduler.engine.shapes import TaskClass
 from services.scheduler.policy.arguments import boolean
 from services.scheduler.policy.company import REASONS as COMPANY_REASONS
 from services.scheduler.policy.company import Company
+from services.scheduler.policy.device_claims import CLAIM_REASONS, DeviceClaims
 from services.scheduler.policy.eligible import by_affinity, by_taints
 from services.scheduler.policy.spreading import REASONS as SPREADING_REASONS
 from services.scheduler.policy.spreading import Spreading
@@ -65,6 +66,7 @@ class Predicates:
             company = Company(cluster.replica.nodes.peers, cluster.replica.nodes.attributes)
             hooks.predicate(company.here, reasons=COMPANY_REASONS)
             hooks.wide_predicate(company.elsewhere, reasons=COMPANY_REASONS)
+        hooks.wide_predicate(DeviceClaims(cluster).judge, reasons=CLAIM_REASONS)
         storage = Storage(cluster.replica.nodes)
         if self._limits:
             hooks.wide_predicate(storage.limits, reasons=LIMIT_REASONS)

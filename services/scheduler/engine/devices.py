@@ -1,0 +1,77 @@
+"""Claims for devices, and the tasks that use them (dynamic resource allocation)."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from shared.api.core import Pod
+from shared.api.resource import DeviceRequest, ResourceClaim
+
+if TYPE_CHECKING:
+    from services.scheduler.engine.records import Task
+
+_THOUSANDTHS: Final = 1000
+
+
+class Devices:
+    """The claims of a cluster by key."""
+
+    def __init__(self) -> None:
+        self.claims: dict[str, ResourceClaim] = {}
+        self.users: dict[str, Task] = {}
+        """Tasks with claims by uid."""
+
+    def put_claim(self, key: str, claim: ResourceClaim) -> None:
+        """Take over a claim."""
+        self.claims[key] = claim
+
+    def remove_claim(self, key: str) -> None:
+        """Forget a claim."""
+        self.claims.pop(key, None)
+
+    def join(self, task: "Task") -> None:
+        """Note a task; one without claims is none of ours."""
+        if task.shape.device_claims:
+            self.users[task.uid] = task
+
+    def leave(self, task: "Task") -> None:
+        """Forget a task."""
+        self.users.pop(task.uid, None)
+
+    def demand(self, claims: tuple[str, ...]) -> Mapping[str, int]:
+        """Return device class → devices that these claims ask for, in thousandths.
+
+        A claim that is not known yet asks for nothing, and "all" devices count as one: how many
+        they are shows when they are allocated.
+        """
+        asked: Counter[str] = Counter()
+        for key in claims:
+            claim = self.claims.get(key)
+            for request in claim.spec.devices.requests if claim else ():
+                name, count = _wanted(request)
+                asked[name] += count * _THOUSANDTHS
+        return asked
+
+
+def _wanted(request: DeviceRequest) -> tuple[str, int]:
+    alternatives = (request.exactly,) if request.exactly else request.first_available
+    if not alternatives or alternatives[0] is None:
+        return "", 0
+    return alternatives[0].device_class_name, alternatives[0].count or 1
+
+
+def device_claims(pod: Pod) -> tuple[str, ...]:
+    """Return the keys of a pod's claims; one that a template is to become has no object's key."""
+    made = {
+        status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses
+    }
+    meta = pod.metadata
+    found = []
+    for claim in pod.spec.resource_claims:
+        name = claim.resource_claim_name
+        if name is None and claim.name in made:
+            name = made[claim.name]
+            if name is None:
+                continue  # the template asks for nothing
+        found.append(f"{meta.namespace}/{name or f'{meta.name}/{claim.name}'}")
+    return tuple(sorted(set(found)))

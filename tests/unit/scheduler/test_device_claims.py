@@ -1,0 +1,158 @@
+"""Claims for devices: quotas of queues count them (PL06), and pods go where theirs are (PL07)."""
+
+from typing import Any
+
+import pytest
+
+from shared.api import kinds
+from tests.support.cluster import Cluster, binds_of
+
+QUOTAS = """
+actions: "enqueue, allocate, backfill"
+tiers:
+- plugins:
+  - {name: gang}
+  - name: capacity
+    enableHierarchy: TREE
+    arguments: {capacity.DynamicResourceAllocationEnable: ENABLED}
+"""
+
+
+def quotas(*, tree: bool = False, enabled: bool = True) -> Cluster:
+    words = {"TREE": str(tree).lower(), "ENABLED": str(enabled).lower()}
+    conf = QUOTAS
+    for word, value in words.items():
+        conf = conf.replace(word, value)
+    return Cluster(conf, queue=False).node("n1")
+
+
+def claim(
+    world: Cluster, name: str, *, device: str = "gpu.com", count: int = 1, allocated: Any = None
+) -> Cluster:
+    exactly = {"deviceClassName": device, "count": count}
+    document = {
+        "metadata": {"name": name, "namespace": "ns", "uid": f"uid-{name}"},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}},
+        "status": {} if allocated is None else {"allocation": allocated},
+    }
+    return world.put(kinds.RESOURCECLAIM, document)
+
+
+def using(name: str) -> dict[str, Any]:
+    return {"resourceClaims": [{"name": "c", "resourceClaimName": name}]}
+
+
+def pair(world: Cluster, *, device: str = "gpu.com", count: int = 1) -> Cluster:
+    """Two jobs of one pod each, each with a claim of its own."""
+    for number in range(2):
+        claim(world, f"c{number}", device=device, count=count)
+        world.group(f"g{number}", created=f"2026-01-01T00:00:0{number}Z")
+        world.pod(f"g{number}-0", f"g{number}", cpu="1", **using(f"c{number}"))
+    return world
+
+
+def test_a_queue_gets_no_more_devices_of_a_class_than_its_quota_pl06():
+    world = pair(quotas().queue("default", capability={"deviceclass/gpu.com": "1"}))
+    plan = world.decide()
+    assert binds_of(plan) == {"g0-0": "n1"}
+    assert {e.job: e.gate for e in plan.explanations} == {"ns/g1": "quota"}
+
+
+def test_other_classes_have_quotas_of_their_own():
+    world = pair(quotas().queue("default", capability={"deviceclass/nic.com": "1"}))
+    assert len(binds_of(world.decide())) == 2
+
+
+def test_quotas_of_devices_count_only_when_asked_for():
+    limits = {"deviceclass/gpu.com": "1"}
+    assert (
+        len(binds_of(pair(quotas(enabled=False).queue("default", capability=limits)).decide())) == 2
+    )
+
+
+def test_what_running_pods_hold_counts_from_cycle_to_cycle():
+    world = pair(quotas().queue("default", capability={"deviceclass/gpu.com": "1"}))
+    world.step()
+    assert binds_of(world.step()) == {}
+    world.pod("g0-0", "g0", cpu="1", node="n1", phase="Succeeded", **using("c0"))
+    assert binds_of(world.decide()) == {"g1-0": "n1"}
+
+
+def test_a_quota_of_a_parent_holds_for_all_its_children():
+    world = quotas(tree=True).queue("root")
+    world.queue("p", parent="root", capability={"deviceclass/gpu.com": "1"})
+    world.queue("default", parent="p")
+    assert len(binds_of(pair(world).decide())) == 1
+
+
+def test_a_job_that_asks_for_more_devices_than_its_queue_may_have_stays_outside():
+    world = quotas().queue("default", capability={"deviceclass/gpu.com": "1"})
+    claim(world, "c", count=2).group("g", phase="Pending", minResources={"cpu": "1"})
+    world.pod("g-0", "g", cpu="1", **using("c"))
+    (why,) = world.decide().explanations
+    assert (why.gate, why.shortages[0].resource) == ("enqueue", "deviceclass/gpu.com")
+    assert (why.shortages[0].requested, why.shortages[0].largest_free) == (2000, 1000)
+
+
+def test_a_job_that_entered_its_queue_reserves_the_devices_of_its_pods():
+    world = quotas().queue("default", capability={"deviceclass/gpu.com": "3"})
+    for name in ("a", "b"):
+        claim(world, name, count=2).group(name, phase="Pending", minResources={"cpu": "1"})
+        world.pod(f"{name}-0", name, cpu="1", **using(name))
+    assert {e.job: e.gate for e in world.decide().explanations} == {"ns/b": "enqueue"}
+
+
+# --- where pods go -------------------------------------------------------------------------------
+
+NODES = """
+actions: "allocate"
+tiers:
+- plugins: [{name: gang}, {name: predicates}]
+"""
+
+
+def reachable(node: str) -> dict[str, Any]:
+    need = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
+    return {"nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": [need]}]}}
+
+
+def two_nodes() -> Cluster:
+    world = Cluster(NODES)
+    for name in ("n1", "n2"):
+        world.node(name, labels={"kubernetes.io/hostname": name})
+    return world
+
+
+@pytest.mark.parametrize(
+    ("allocated", "nodes"),
+    [({}, {"n1", "n2"}), (reachable("n2"), {"n2"})],
+    ids=["everywhere", "one-node"],
+)
+def test_a_pod_goes_where_its_claim_is_allocated_pl07(allocated, nodes):
+    world = claim(two_nodes(), "c", allocated=allocated).group("g")
+    world.pod("g-0", "g", cpu="1", **using("c"))
+    assert binds_of(world.decide())["g-0"] in nodes
+
+
+@pytest.mark.parametrize(
+    ("known", "reason"),
+    [(True, "cannot allocate all claims"), (False, "waiting for a resource claim to be created")],
+    ids=["not-allocated", "not-there"],
+)
+def test_a_pod_waits_while_a_claim_of_it_is_not_allocated(known, reason):
+    world = two_nodes().group("g").pod("g-0", "g", cpu="1", **using("c"))
+    if known:
+        claim(world, "c")
+    plan = world.decide()
+    assert binds_of(plan) == {}
+    assert dict(plan.explanations[0].reasons) == {reason: 2}
+
+
+def test_a_claim_that_was_made_of_a_template_is_found_by_the_pods_status():
+    world = claim(two_nodes(), "g-0-c-xyz", allocated=reachable("n2")).group("g")
+    claims = [{"name": "c", "resourceClaimTemplateName": "t"}]
+    world.pod("g-0", "g", cpu="1", resourceClaims=claims)
+    assert binds_of(world.decide()) == {}
+    made = {"resourceClaimStatuses": [{"name": "c", "resourceClaimName": "g-0-c-xyz"}]}
+    world.pod("g-0", "g", cpu="1", resourceClaims=claims, status=made)
+    assert binds_of(world.decide()) == {"g-0": "n2"}
