@@ -1,4 +1,4 @@
-"""The real API server takes our CRDs and enforces what they say (C01 to C05).
+"""The real API server takes our CRDs and enforces what they say (C01 to C09).
 
 The CRDs are those that the fixture `control_plane` applied from k8s/crds/.
 """
@@ -54,6 +54,15 @@ def queue(name: str, **spec: object) -> dict:
     return {
         "apiVersion": kinds.QUEUE.api_version,
         "kind": "Queue",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+def other(kind: kinds.Kind, name: str, **spec: object) -> dict:
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
         "metadata": {"name": name},
         "spec": spec,
     }
@@ -190,3 +199,89 @@ async def test_a_status_is_written_apart_where_volcano_has_it_so(
     assert "pending" not in (await api.get(plural, namespace, name)).get("status", {})
     await api.patch(plural, namespace, name, {"status": {"pending": 1}}, "status")
     assert (await api.get(plural, namespace, name))["status"]["pending"] == 1
+
+
+async def test_the_server_fills_in_the_defaults_of_a_cron_job_c02a(
+    api: Api, namespace: str
+) -> None:
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": job()["spec"]}
+    body = other(kinds.CRONJOB, "c", schedule="@daily", jobTemplate=template)
+    made = (await api.create("cronjobs", body, namespace))["spec"]
+    assert made["concurrencyPolicy"] == "Allow"
+    assert made["suspend"] is False
+    assert made["successfulJobsHistoryLimit"] == 3
+    assert made["failedJobsHistoryLimit"] == 1
+    assert made["jobTemplate"]["metadata"] == {"labels": {"a": "b"}}
+    assert made["jobTemplate"]["spec"]["queue"] == "default"
+    assert made["jobTemplate"]["spec"]["tasks"][0]["template"] == TEMPLATE
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "field"),
+    [
+        (kinds.CRONJOB, {"jobTemplate": {}}, "spec.schedule"),
+        (kinds.CRONJOB, {"schedule": "@daily"}, "spec.jobTemplate"),
+        (
+            kinds.CRONJOB,
+            {"schedule": "@daily", "jobTemplate": {}, "concurrencyPolicy": "Queue"},
+            "spec.concurrencyPolicy",
+        ),
+        (
+            kinds.CRONJOB,
+            {"schedule": "@daily", "jobTemplate": {}, "failedJobsHistoryLimit": -1},
+            "spec.failedJobsHistoryLimit",
+        ),
+        (
+            kinds.CRONJOB,
+            {"schedule": "@daily", "jobTemplate": {"spec": {"tasks": []}}},
+            "spec.jobTemplate.spec.tasks",
+        ),
+        (kinds.JOBFLOW, {"flows": [{"name": ""}]}, "spec.flows[0].name"),
+        (kinds.JOBFLOW, {"jobRetainPolicy": "keep"}, "spec.jobRetainPolicy"),
+        (
+            kinds.JOBFLOW,
+            {"flows": [{"name": "a", "dependsOn": {"probe": {"tcpSocketList": [{}]}}}]},
+            "spec.flows[0].dependsOn.probe.tcpSocketList[0].port",
+        ),
+        (kinds.JOBTEMPLATE, {"minAvailable": -1}, "spec.minAvailable"),
+        (kinds.HYPERNODE, {"members": [{"type": "Node"}]}, "spec.tier"),
+        (kinds.HYPERNODE, {"tier": 1, "members": []}, "spec.members"),
+        (
+            kinds.HYPERNODE,
+            {"tier": 1, "members": [{"type": "Node", "selector": {}}]},
+            "spec.members[0].selector",
+        ),
+        (
+            kinds.NUMATOPOLOGY,
+            {"cpuDetail": {"0": {"numa": -1}}},
+            "spec.cpuDetail.0.numa",
+        ),
+    ],
+    ids=lambda value: value.kind if isinstance(value, kinds.Kind) else str(value),
+)
+async def test_a_malformed_object_is_refused_by_the_name_of_its_field(
+    api: Api, namespace: str, kind: kinds.Kind, spec: dict, field: str
+) -> None:
+    body = other(kind, f"{namespace}-bad", **spec)
+    with pytest.raises(ApiError, match="422") as caught:
+        await api.request("POST", kind.path(namespace), body)
+    assert field in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "kind", [kinds.CRONJOB, kinds.JOBFLOW, kinds.JOBTEMPLATE], ids=lambda kind: kind.kind
+)
+async def test_a_status_of_the_other_kinds_is_written_apart(
+    api: Api, namespace: str, kind: kinds.Kind
+) -> None:
+    spec = {"schedule": "@daily", "jobTemplate": {}} if kind is kinds.CRONJOB else {}
+    body = other(kind, "apart", **spec)
+    status = {
+        kinds.CRONJOB.token: {"active": [{"name": "j"}]},
+        kinds.JOBFLOW.token: {"state": {"phase": "Running"}},
+        kinds.JOBTEMPLATE.token: {"jobDependsOnList": ["ns.j"]},
+    }[kind.token]
+    await api.create(kind.plural, {**body, "status": status}, namespace)
+    assert "status" not in await api.get(kind.plural, namespace, "apart")
+    await api.patch(kind.plural, namespace, "apart", {"status": status}, "status")
+    assert (await api.get(kind.plural, namespace, "apart"))["status"] == status
