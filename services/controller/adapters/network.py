@@ -7,6 +7,7 @@ again every ten seconds, and one that cannot be used leaves the one before in fo
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -15,6 +16,7 @@ from services.controller.adapters.objects import Objects, Taken
 from services.controller.adapters.ownership import Ownership
 from services.controller.adapters.recorder import Recorder
 from services.controller.adapters.replica import Replica, Touched
+from services.controller.adapters.together import all_of
 from services.controller.adapters.ufm import FabricManager
 from services.controller.hypernode import config, discovery, ufm
 from services.controller.hypernode.config import Discovery
@@ -22,7 +24,7 @@ from services.controller.hypernode.status import statuses
 from shared.api import kinds
 from shared.api.meta import ObjectMeta
 from shared.api.patch import merge_patch
-from shared.api.topology import HyperNode
+from shared.api.topology import HyperNode, HyperNodeStatus
 from shared.contracts.subjects import split_key
 from shared.kube.client import Kube
 from shared.runtime.clock import Clock
@@ -35,6 +37,7 @@ _READ_AGAIN_S: Final = 10.0
 _CALM_S: Final = 0.5
 _ASK_AGAIN_S: Final = 60.0
 """A fabric manager that did not answer is asked again so much later, or when it is due."""
+_WRITERS: Final = 8
 _WATCHED: Final = frozenset({kinds.NODE.token, kinds.HYPERNODE.token})
 
 
@@ -109,8 +112,11 @@ class NetworkKeeper:
         if self._discovery.ufm is not None:
             await self._ask_fabric_manager(self._discovery.ufm, labels)
         hypernodes = dict(self._replica.holdings.hypernodes.items())
-        for one, status in list(statuses(hypernodes, labels)):
-            await self._objects.write_status(kinds.HYPERNODE, one.metadata, one.status, status)
+        writes = [partial(self._write, *pair) for pair in statuses(hypernodes, labels)]
+        await all_of(writes, width=_WRITERS)
+
+    async def _write(self, one: HyperNode, status: HyperNodeStatus) -> None:
+        await self._objects.write_status(kinds.HYPERNODE, one.metadata, one.status, status)
 
     def _labels(self) -> dict[str, dict[str, str]]:
         nodes = self._replica.holdings.nodes.items()
@@ -125,6 +131,9 @@ class NetworkKeeper:
             answer = await self._kube.get(kinds.CONFIGMAP, namespace, name)
         except Gone:
             self._discovery, self._text = Discovery(), ""
+            return
+        except Rejected as error:
+            self._log.warning("topology_config_not_read", reason=str(error))
             return
         found = msgspec.json.decode(answer, type=_ConfigMap)
         text = found.data.get(config.KEY, "")
