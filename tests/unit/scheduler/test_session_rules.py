@@ -84,7 +84,7 @@ def test_what_waits_for_a_release_keeps_it_from_those_behind_a02():
     cluster = world().node("n1", cpu="2").group("old")
     cluster.pod("old-0", "old", cpu="2", node="n1", deleting=True)
     for name, day in (("first", 1), ("second", 2)):
-        cluster.group(name, created=f"2026-01-0{day}T00:00:00Z").pod(f"{name}-0", name, cpu="2")
+        cluster.group(name, created=f"2026-01-01T00:00:0{day}Z").pod(f"{name}-0", name, cpu="2")
     session = played(cluster)
     assert cluster.job("first").waiting_count == 1
     assert cluster.job("second").waiting_count == 0
@@ -95,7 +95,7 @@ def test_a_refused_group_leaves_the_gate_open_for_those_behind_it_a01():
     tiers = TIERS.replace("{name: proportion}", "{name: proportion}, {name: overcommit}")
     cluster = world(tiers=tiers).node("n1", cpu="4")
     for name, cpu, day in (("huge", "9", 1), ("small", "1", 2)):
-        day_ = f"2026-01-0{day}T00:00:00Z"
+        day_ = f"2026-01-01T00:00:0{day}Z"
         cluster.group(name, phase="Pending", created=day_, minResources={"cpu": cpu})
     plan = cluster.decide()
     assert phase_in(plan, "small") == "Inqueue"
@@ -114,7 +114,7 @@ tiers:
     for number in range(4):
         cluster.pod(f"old-{number}", "old", cpu="1", node="n1")
     for name, cpu, day in (("too-big", "3", 1), ("one", "1", 2), ("two", "1", 3)):
-        day_ = f"2026-01-0{day}T00:00:00Z"
+        day_ = f"2026-01-01T00:00:0{day}Z"
         cluster.group(name, queue="poor", created=day_).pod(f"{name}-0", name, cpu=cpu)
     assert sorted(evictions_of(cluster.decide()).values()) == ["one-0", "two-0"]
 
