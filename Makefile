@@ -45,11 +45,11 @@ go: $(READY)
 parts: go ## find or build etcd, kube-apiserver, its controllers, KWOK (once per user, 7 min)
 	@$(BIN)/pumice parts build
 
-# What the demo runs on; `real` is the only choice so far.
-API ?= real
+# What the demo runs on: embedded (at once, without Go) or real (kube-apiserver, etcd, KWOK).
+API ?= embedded
 
 .PHONY: demo
-demo: go ## a cluster for a minute, a TensorFlow job and more gangs on it, shown live
+demo: $(if $(filter real,$(API)),go,$(READY)) ## a cluster for a minute, a TensorFlow job and more gangs on it, shown live
 	@$(BIN)/pumice demo --api $(API)
 
 .PHONY: test

@@ -11,9 +11,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
     parser.add_argument(
         "--api",
-        choices=("real",),
-        default="real",
-        help="API server to run on: real is a kube-apiserver with etcd",
+        choices=("embedded", "real"),
+        default="embedded",
+        help="API server to run on: embedded (default) starts at once and needs no Go, real is "
+        "kube-apiserver with etcd, its controllers and KWOK",
     )
     parser.add_argument(
         "--plain", action="store_true", help="plain lines, as when the output is no terminal"
@@ -31,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 async def run(args: argparse.Namespace) -> int:
     """Run the demo; return 0, 1 after a message, or 128 + the signal that ended it."""
     interrupts = Interrupts()
-    options = DemoOptions(plain=args.plain, deadline_s=args.deadline)
+    options = DemoOptions(api=args.api, plain=args.plain, deadline_s=args.deadline)
     code = await interruptible(_exit_code(options, interrupts), interrupts)
     if interrupts.first is not None:
         print(f"stopped by {interrupts.first.name}, nothing is left behind", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Start a local cluster: a real API server with fake nodes, NATS, and the services.
+"""Start a local cluster: an API server with fake nodes, NATS, and the services.
 
 It goes on in the background until `pumice down`. Data, logs and credentials are kept in the data
 directory; a later `pumice up` goes on with them.
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from pumice.local import build, state
+from pumice.local import embedded, state
 from pumice.local.admin import NodeShape
 from pumice.local.control_plane import Options
 from pumice.local.errors import LocalError
@@ -47,7 +47,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, default=0, help="of the API server (default: free)")
     parser.add_argument("--nats-port", type=int, default=0, help="of NATS (default: free)")
     parser.add_argument(
-        "--api", choices=["real"], default="real", help="the API server to use (default real)"
+        "--api",
+        choices=("real", "embedded"),
+        default="real",
+        help="real: kube-apiserver with etcd and KWOK (default); embedded: a small one in one "
+        "process, which needs no Go and starts at once",
     )
     data_directory(parser)
 
@@ -86,7 +90,7 @@ async def run(args: argparse.Namespace) -> int:
     with state.held(directory):  # nobody else has it; the holder takes it over below
         claim(args.port, owner="kube-apiserver", flag="--port")
         claim(args.nats_port, owner="nats-server", flag="--nats-port")
-        binaries = await build.ensure(_tell)
+        binaries = await embedded.ensure(args.api, _tell)
         state.write_order(directory, Order(stack=_options(args), binaries=binaries))
         state.forget(directory)
     holder = _start_holder(directory)
@@ -104,7 +108,9 @@ async def run(args: argparse.Namespace) -> int:
 
 def _options(args: argparse.Namespace) -> StackOptions:
     return StackOptions(
-        plane=Options(directory=args.data_dir, port=args.port, nats_port=args.nats_port),
+        plane=Options(
+            directory=args.data_dir, port=args.port, nats_port=args.nats_port, api=args.api
+        ),
         nodes=NodeShape(count=args.nodes, cpu=args.cpu, memory=args.memory),
         services=() if args.only else SERVICES,
     )

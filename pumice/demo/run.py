@@ -24,8 +24,8 @@ from pumice.demo.story import Demo, DemoError
 from pumice.demo.teller import Teller, choose
 from pumice.local import parts
 from pumice.local.admin import NodeShape
-from pumice.local.build import ensure
 from pumice.local.control_plane import Options
+from pumice.local.embedded import ensure
 from pumice.local.errors import LocalError
 from pumice.local.stack import LocalStack, StackOptions
 from shared.kube.config import connect
@@ -34,6 +34,16 @@ from shared.runtime.errors import PumiceError
 
 NODES: Final = NodeShape(count=8, cpu="8", memory="32Gi")
 _USER_AGENT: Final = "pumice-demo"
+EMBEDDED: Final = "embedded API server"
+_ON_TOP: Final = (EMBEDDED, "kube-apiserver", "nats-server")
+_GROUND: Final = {
+    "embedded": "the embedded API server of Pumice and a real nats-server",
+    "real": "a real kube-apiserver with etcd and KWOK, and a real nats-server",
+}
+_OTHER: Final = {
+    "embedded": "the same on the real parts: make demo API=real",
+    "real": "the same without them, at once: make demo",
+}
 _NEXT: Final = (
     "",
     "go on:",
@@ -59,9 +69,13 @@ class Performance:
 
     async def run(self) -> None:
         """Set up, play, tell how it went. Raises DemoError, LocalError, PumiceError."""
-        binaries = await ensure(self._setup)
-        found = await asyncio.to_thread(parts.find_all)
+        api = self._options.api
+        self._setup(f"a demo on {_GROUND[api]}")
+        binaries = await ensure(api, self._setup)
+        found = await asyncio.to_thread(parts.find_all, tuple(binaries))
         self._versions = {name: part.version for name, part in found.items()}
+        if api == "embedded":
+            self._versions = {EMBEDDED: metadata.version("pumice"), **self._versions}
         self._setup(f"found {self._ran_on(*self._versions)}")
         directory = Path(tempfile.mkdtemp(prefix="pumice-demo-"))
         logs: Path | None = None
@@ -77,7 +91,9 @@ class Performance:
             _clear(directory, keep=logs)
 
     async def _perform(self, directory: Path, binaries: Mapping[str, Path]) -> None:
-        options = StackOptions(plane=Options(directory=directory), nodes=NODES)
+        options = StackOptions(
+            plane=Options(directory=directory, api=self._options.api), nodes=NODES
+        )
         stack = LocalStack(options, binaries, report=self._setup)
         try:
             await stack.start()
@@ -90,7 +106,7 @@ class Performance:
                     teller=self._teller,
                     clock=self._clock,
                     began_s=self._began_s,
-                    versions=self._ran_on("kube-apiserver", "nats-server"),
+                    versions=self._ran_on(*(n for n in _ON_TOP if n in self._versions)),
                     deaths=stack.deaths,
                 )
                 await self._play(demo)
@@ -115,6 +131,8 @@ class Performance:
             f"with Pumice {metadata.version('pumice')} on Python {platform.python_version()}: "
             "cache, scheduler, binder, controller and admission, each a process of its own",
             *_NEXT,
+            "",
+            f"this ran on {_GROUND[self._options.api]}; {_OTHER[self._options.api]}",
         )
 
     def _write(self, *lines: Text | str) -> None:

@@ -24,6 +24,7 @@ from pumice.local.pki import Pki
 _PARALLEL: Final = 16
 _REQUEST_S: Final = 30.0
 _MANAGER: Final = {"fieldManager": "pumice-local", "force": "true"}
+QUEUES: Final = "/apis/scheduling.volcano.sh/v1beta1/queues"
 CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
@@ -93,6 +94,12 @@ class Admin:
         except aiohttp.ClientError as exc:
             return str(exc)
         return "" if answer.ok else f"the account of namespace {namespace} is not made yet"
+
+    async def queue_open(self, name: str = "default") -> str:
+        """Return "" when jobs can go to a queue, else why not yet."""
+        answer = await self.request("GET", f"{QUEUES}/{name}")
+        state = (answer.body.get("status") or {}).get("state") if answer.ok else "not there"
+        return "" if state == "Open" else f"the queue {name} is {state or 'new'}"
 
     async def apply_crds(self, manifests: Iterable[dict[str, Any]]) -> list[str]:
         """Apply CRDs and wait until they are served; returns their names.

@@ -14,7 +14,7 @@ import secrets
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Final, Self
+from typing import ClassVar, Final, Literal, Self
 
 import msgspec
 
@@ -51,6 +51,10 @@ CONTROLLERS: Final = (
 _NO_HEARTBEAT: Final = "87600h"
 
 
+Api = Literal["real", "embedded"]
+"""kube-apiserver with etcd and its controllers, or `pumice.local.apiserver` in their place."""
+
+
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What a caller may choose."""
 
@@ -60,6 +64,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Port of the API server; 0 picks a free one, as in the next field."""
     nats_port: int = 0
     cluster: str = "local"
+    api: Api = "real"
     audit_log: bool = False
     """Write `audit.log` (metadata of each request), for measurements."""
     apiserver_flags: tuple[str, ...] = ()
@@ -73,6 +78,10 @@ class ControlPlane:
     was used before goes on with its data.
     """
 
+    api_program: ClassVar[str] = "kube-apiserver"
+    node_program: ClassVar[str] = "kwok"
+    """Program that makes fake nodes ready."""
+
     def __init__(self, options: Options, binaries: Mapping[str, Path]) -> None:
         directory = options.directory
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -82,7 +91,7 @@ class ControlPlane:
         self.kubeconfig = directory / "kubeconfig"
         self.pki = pki.ensure(directory / "pki")
         self.token = _token(directory / "pki" / "tokens.csv")
-        self.port = claim(options.port, owner="kube-apiserver", flag="--port")
+        self.port = claim(options.port, owner=self.api_program, flag="--port")
         self.url = f"https://{LOOPBACK}:{self.port}"
         self._binaries = binaries
         self._etcd_port = free_port()
@@ -95,13 +104,18 @@ class ControlPlane:
             cluster=options.cluster,
         )
         self.processes: dict[str, Process] = {
+            **self._programs(),
+            "nats-server": self.nats.process,
+        }
+
+    def _programs(self) -> dict[str, Process]:
+        return {
             "etcd": self._process("etcd", self._etcd_flags()),
             "kube-apiserver": self._process("kube-apiserver", self._apiserver_flags()),
             "kube-controller-manager": self._process(
                 "kube-controller-manager", self._controllers_flags()
             ),
             "kwok": self._process("kwok", self._kwok_flags()),
-            "nats-server": self.nats.process,
         }
 
     async def start(self) -> None:
@@ -134,13 +148,16 @@ class ControlPlane:
             return
         process.start()
         async with admin.connect(self.url, self.pki) as client:
-            probes: dict[str, Probe] = {
-                "etcd": lambda: _listens(self._etcd_port),
-                "kube-apiserver": client.probe,
-                "kube-controller-manager": client.accounts_ready,
-                "kwok": lambda: _listens(self._kwok_port),
-            }
-            await process.ready(probes[name], deadline_s=START_S)
+            await process.ready(self._probe(name, client), deadline_s=START_S)
+
+    def _probe(self, name: str, client: admin.Admin) -> Probe:
+        probes: dict[str, Probe] = {
+            "etcd": lambda: _listens(self._etcd_port),
+            "kube-apiserver": client.probe,
+            "kube-controller-manager": client.accounts_ready,
+            "kwok": lambda: _listens(self._kwok_port),
+        }
+        return probes[name]
 
     async def restart(self, name: str, *, kill: bool = False) -> None:
         """Stop (or kill -9) one program and start it again on its port and data."""
@@ -176,7 +193,7 @@ class ControlPlane:
                 count = await client.ready_nodes()
                 return "" if count >= shape.count else f"{count} of {shape.count} nodes are ready"
 
-            await self.processes["kwok"].ready(ready, deadline_s=START_S)
+            await self.processes[self.node_program].ready(ready, deadline_s=START_S)
 
     async def apply_crds(self, directory: Path) -> list[str]:
         """Apply the CRDs of a directory; returns their names."""

@@ -67,7 +67,7 @@ async def _serve(directory: Path) -> None:
 
 
 def _seen(stack: LocalStack) -> State:
-    addresses = {"kube-apiserver": stack.plane.url, "nats-server": stack.plane.nats.url}
+    addresses = {stack.plane.api_program: stack.plane.url, "nats-server": stack.plane.nats.url}
     addresses |= {name: service.address for name, service in stack.services.items()}
     processes = {
         **stack.plane.processes,

@@ -14,10 +14,12 @@ from typing import Final, Self
 
 import msgspec
 
+from pumice.local import admin
 from pumice.local.admin import NodeShape
-from pumice.local.control_plane import ControlPlane, Options
+from pumice.local.control_plane import Options
+from pumice.local.embedded import plane_of
 from pumice.local.errors import LocalError
-from pumice.local.services import SERVICES, Keeper, Kept, Service, Wiring, all_ready
+from pumice.local.services import READY_S, SERVICES, Keeper, Kept, Service, Wiring, all_ready
 
 CRDS: Final = Path(__file__).parents[2] / "k8s" / "crds"
 _STOP_S: Final = 12.0
@@ -52,7 +54,7 @@ class LocalStack:
         if options.services and not options.crds.is_dir():
             raise LocalError(f"the CRDs are not at {options.crds}: run from a checkout of Pumice")
         self.options = options
-        self.plane = ControlPlane(options.plane, binaries)
+        self.plane = plane_of(options.plane, binaries)
         self.services: dict[str, Service] = {}
         self._report = report
         wiring = Wiring(
@@ -86,8 +88,17 @@ class LocalStack:
                 self._report(f"{self.options.nodes.count} fake nodes are ready")
             if self.services:
                 await all_ready(self.services.values(), report=self._report, patient=False)
+                await self._queue_open()
                 self._report(f"ready: {', '.join(self.services)}")
             on_failure.pop_all()
+
+    async def _queue_open(self) -> None:
+        """Wait for the queue that jobs go to; without it admission refuses the first one."""
+        controller = self.services.get("controller")
+        if controller is None:
+            return
+        async with admin.connect(self.plane.url, self.plane.pki) as client:
+            await controller.process.ready(client.queue_open, deadline_s=READY_S)
 
     async def stop(self) -> None:
         """Stop the services, then the control plane."""

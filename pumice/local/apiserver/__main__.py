@@ -1,0 +1,71 @@
+"""The embedded API server as a process: `python -m pumice.local.apiserver --directory D --port P`.
+
+The directory is that of a local stack: certificates and token are in its `pki`. With `--journal`
+the objects are kept in a file there. `pumice.local.embedded` starts it.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import gc
+import signal
+import sys
+import time
+import uuid
+from pathlib import Path
+
+from pumice.local.apiserver.core import ApiServer
+from pumice.local.apiserver.http import Shell, tls_of
+from pumice.local.apiserver.journal import Journal
+from pumice.local.ports import LOOPBACK
+
+_YOUNG = 50_000
+"""Allocations between looks for garbage: bytes and flat dicts make little of it."""
+
+
+def main(argv: list[str]) -> int:
+    """Serve until a signal; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m pumice.local.apiserver", description=__doc__)
+    parser.add_argument("--directory", type=Path, required=True, help="directory of a local stack")
+    parser.add_argument("--port", type=int, required=True, help="port on the loopback")
+    parser.add_argument("--journal", action="store_true", help="keep the objects in a file")
+    options = parser.parse_args(argv)
+    gc.set_threshold(_YOUNG, 50, 100)
+    asyncio.run(_serve(options.directory, options.port, journal=options.journal))
+    return 0
+
+
+async def _serve(directory: Path, port: int, *, journal: bool) -> None:
+    core = ApiServer(now=time.time, uids=lambda: str(uuid.uuid4()))
+    kept = Journal(directory / "objects.jsonl") if journal else None
+    if kept is not None:
+        _bring_back(core, kept)
+    pki = directory / "pki"
+    token = (pki / "tokens.csv").read_text("utf-8").split(",", 1)[0]
+    tls = tls_of(
+        cert=str(pki / "server.crt"), key=str(pki / "server.key"), client_ca=str(pki / "ca.crt")
+    )
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with asyncio.TaskGroup() as tasks:
+        shell = Shell(core, token=token, journal=kept)
+        serving = tasks.create_task(shell.serve(host=LOOPBACK, port=port, tls=tls), name="serve")
+        await stop.wait()
+        serving.cancel()
+
+
+def _bring_back(core: ApiServer, journal: Journal) -> None:
+    version = journal.version()
+    for resource, key, entry in journal.load():
+        core.restore(resource, key, entry)
+    store = core.world.store
+    store.version = max(store.version, version)
+    core.compact()
+    core.tick()
+    journal.follow(store)
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        sys.exit(main(sys.argv[1:]))

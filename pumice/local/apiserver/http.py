@@ -1,0 +1,189 @@
+"""The shell around the core: HTTPS on the loopback, who may call, streams, and the passing of time.
+
+aiohttp's plain server without its router: the core routes. Who calls is known by a client
+certificate of the local authority or by the token of the kubeconfig; nobody else gets more than the
+health and version of the server.
+"""
+
+import asyncio
+import contextlib
+import hmac
+import ssl
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import aiohttp
+from aiohttp import web
+
+from pumice.local.apiserver.admission import Call, Reply
+from pumice.local.apiserver.answers import Failure, Request, Response
+from pumice.local.apiserver.core import ApiServer
+from pumice.local.apiserver.journal import Journal
+from pumice.local.apiserver.watching import Watch
+
+LARGEST_BODY: Final = 3 << 20
+"""Bytes of a request, as kube-apiserver limits it."""
+_LONGEST_NAP_S: Final = 5.0
+_OPEN: Final = frozenset(("/healthz", "/readyz", "/livez", "/version"))
+_CHUNK_EVENTS: Final = 512
+_KEEP_ALIVE_S: Final = 120.0
+_JSON: Final = {"Content-Type": "application/json"}
+
+
+class Shell:
+    """Serves one core."""
+
+    def __init__(self, core: ApiServer, *, token: str, journal: Journal | None = None) -> None:
+        self._core = core
+        self._token = f"Bearer {token}".encode()
+        self._journal = journal
+        self._wake = asyncio.Event()
+        self._asleep_until = 0.0
+        self._webhooks: aiohttp.ClientSession | None = None
+
+    async def serve(self, *, host: str, port: int, tls: ssl.SSLContext) -> None:
+        """Serve until cancelled."""
+        server = web.Server(self._respond, access_log=None, keepalive_timeout=_KEEP_ALIVE_S)
+        runner = web.ServerRunner(server)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, host, port, ssl_context=tls, backlog=512).start()
+            async with aiohttp.ClientSession() as self._webhooks:
+                await self._let_time_pass()
+        finally:
+            self._core.cut()
+            await runner.cleanup()
+            if self._journal is not None:
+                self._journal.flush()
+
+    async def _let_time_pass(self) -> None:
+        while True:
+            self._wake.clear()
+            self._core.tick()
+            if self._journal is not None:
+                self._journal.flush()
+            now = time.time()
+            due = self._core.due_at()
+            self._asleep_until = min(now + _LONGEST_NAP_S, due if due is not None else now + 60)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, self._asleep_until - now)):
+                    await self._wake.wait()
+
+    def _stir(self) -> None:
+        """Let time pass sooner when a request has made something due."""
+        due = self._core.due_at()
+        if due is not None and due < self._asleep_until:
+            self._wake.set()
+
+    async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
+        if not (request.path in _OPEN or self._knows(request)):
+            return _plain(Failure(401, "Unauthorized", "Unauthorized").response())
+        body = await request.content.read()
+        if len(body) > LARGEST_BODY:
+            message = f"the body is larger than {LARGEST_BODY} bytes"
+            return _plain(Failure(413, "RequestEntityTooLarge", message).response())
+        outcome = await self._carry_out(
+            Request(
+                method=request.method,
+                path=request.path,
+                query=dict(request.query),
+                headers=_Lowered(request.headers),
+                body=body,
+            )
+        )
+        if isinstance(outcome, Watch):
+            return await self._stream(request, outcome)
+        if request.method != "GET":
+            self._stir()
+        return _plain(outcome)
+
+    def _knows(self, request: web.BaseRequest) -> bool:
+        given = request.headers.get("Authorization", "").encode()
+        if given:
+            return hmac.compare_digest(given, self._token)
+        transport = request.transport
+        return bool(transport is not None and transport.get_extra_info("peercert"))
+
+    async def _carry_out(self, request: Request) -> Response | Watch:
+        steps = self._core.steps(request)
+        try:
+            call = next(steps)
+            while True:
+                call = steps.send(await self._ask(call))
+        except StopIteration as done:
+            outcome: Response | Watch = done.value
+            return outcome
+
+    async def _ask(self, call: Call) -> Reply:
+        """Call one webhook."""
+        if not call.url:
+            return Reply(error=f"service {call.service}: there is no cluster network here")
+        assert self._webhooks is not None
+        trusted = ssl.create_default_context(cadata=call.ca.decode() or None)
+        try:
+            async with (
+                asyncio.timeout(call.timeout_s),
+                self._webhooks.post(call.url, data=call.body, headers=_JSON, ssl=trusted) as answer,
+            ):
+                said = await answer.read()
+                if not answer.ok:
+                    return Reply(error=f"an error on the server ({answer.status})")
+                return Reply(body=said)
+        except TimeoutError:
+            return Reply(error=f'Post "{call.url}": context deadline exceeded')
+        except (aiohttp.ClientError, OSError) as exc:
+            return Reply(error=f'Post "{call.url}": {exc}')
+
+    async def _stream(self, request: web.BaseRequest, watch: Watch) -> web.StreamResponse:
+        changed = asyncio.Event()
+        watch.on_change(changed.set)
+        response = web.StreamResponse(headers=_JSON)
+        response.enable_chunked_encoding()
+        self._stir()
+        try:
+            await response.prepare(request)
+            while True:
+                changed.clear()
+                lines = watch.take()
+                for start in range(0, len(lines), _CHUNK_EVENTS):
+                    await response.write(b"".join(lines[start : start + _CHUNK_EVENTS]))
+                if watch.ended and not lines:
+                    break
+                if not watch.ended:
+                    await changed.wait()
+            await response.write_eof()
+        except (ConnectionError, aiohttp.ClientConnectionError):
+            pass  # the client has gone: nobody is left to be told
+        finally:
+            watch.close()
+        return response
+
+
+class _Lowered(Mapping[str, str]):
+    """aiohttp's headers, which ignore case, as a plain mapping."""
+
+    def __init__(self, headers: Any) -> None:  # noqa: ANN401 - a CIMultiDictProxy
+        self._headers = headers
+
+    def __getitem__(self, name: str) -> str:
+        value: str = self._headers[name]
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._headers)
+
+    def __len__(self) -> int:
+        return len(self._headers)
+
+
+def _plain(response: Response) -> web.Response:
+    return web.Response(status=response.status, headers=dict(response.headers), body=response.body)
+
+
+def tls_of(*, cert: str, key: str, client_ca: str) -> ssl.SSLContext:
+    """Return a server's TLS settings that ask for, and check, client certificates."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=client_ca)
+    context.load_cert_chain(cert, key)
+    context.verify_mode = ssl.CERT_OPTIONAL
+    return context

@@ -1,0 +1,69 @@
+"""The API server's side of the local stack in one small process, and the choice between the two.
+
+`EmbeddedPlane` is a `ControlPlane` whose etcd, kube-apiserver, controllers and KWOK are one
+program: `pumice.local.apiserver`. It needs no Go and is ready in a second; its objects are kept in
+a file of the data directory.
+"""
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar, Final
+
+from typing_extensions import override
+
+from pumice.local import admin, build, parts
+from pumice.local.control_plane import Api, ControlPlane, Options
+from pumice.local.process import Probe, Process, ProcessSpec
+
+NAME: Final = "apiserver"
+
+
+class EmbeddedPlane(ControlPlane):
+    """See the module."""
+
+    api_program: ClassVar[str] = NAME
+    node_program: ClassVar[str] = NAME
+
+    @override
+    def _programs(self) -> dict[str, Process]:
+        argv = (
+            *(sys.executable, "-P", "-m", "pumice.local.apiserver"),
+            f"--directory={self.directory}",
+            f"--port={self.port}",
+            "--journal",
+        )
+        spec = ProcessSpec(name=NAME, argv=argv, log=self.logs / f"{NAME}.log")
+        return {NAME: Process(spec)}
+
+    @override
+    async def _start_kubernetes(self) -> None:
+        await self.start_program(NAME)
+
+    @override
+    def _probe(self, name: str, client: admin.Admin) -> Probe:
+        return client.probe
+
+    @override
+    async def stop(self) -> None:
+        """Stop both programs; what is not gone after its grace is killed."""
+        async with asyncio.TaskGroup() as tasks:
+            for name, process in self.processes.items():
+                tasks.create_task(process.stop(grace_s=5.0), name=name)
+
+
+def plane_of(options: Options, binaries: Mapping[str, Path]) -> ControlPlane:
+    """Return the control plane that the options ask for."""
+    kind = EmbeddedPlane if options.api == "embedded" else ControlPlane
+    return kind(options, binaries)
+
+
+async def ensure(api: Api, report: build.Report) -> dict[str, Path]:
+    """Return the programs that a control plane needs; those of the real one are built if missing.
+
+    Raises LocalError when one is missing and cannot be built.
+    """
+    if api == "embedded":
+        return parts.require(["nats-server"])
+    return await build.ensure(report)
