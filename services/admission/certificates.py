@@ -70,9 +70,9 @@ def issue(
 
 
 def read(cert: str, key: str) -> Certificate:
-    """Return a certificate that was made before. Raises ValueError when it is none."""
+    """Return a certificate that was made here before. Raises ValueError when it is none."""
     parsed = x509.load_pem_x509_certificate(cert.encode())
-    begin = parsed.not_valid_before_utc.timestamp()
+    begin = (parsed.not_valid_before_utc + _SKEW).timestamp()
     end = parsed.not_valid_after_utc.timestamp()
     return Certificate(
         cert=cert, key=key, renew_at=begin + (end - begin) * _RENEW_AFTER, expires_at=end

@@ -49,6 +49,7 @@ def test_what_was_made_can_be_read_again_w02() -> None:
     made = new_authority(now=NOW, life_s=LIFE_S)
     again = read(made.cert, made.key)
     assert (again.cert, again.key, again.expires_at) == (made.cert, made.key, made.expires_at)
+    assert again.renew_at == pytest.approx(made.renew_at, abs=1)
     with pytest.raises(ValueError, match="PEM"):
         read("nonsense", "")
 
