@@ -21,6 +21,7 @@ GONE = 410
 UNPROCESSABLE = 422
 TOO_MANY = 429
 _SERVER_ERROR = 500
+NOT_IMPLEMENTED = 501
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):

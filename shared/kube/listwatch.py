@@ -35,6 +35,7 @@ from shared.kube.errors import (
     BAD_REQUEST,
     FORBIDDEN,
     NOT_FOUND,
+    NOT_IMPLEMENTED,
     TOO_MANY,
     UNPROCESSABLE,
     Expired,
@@ -82,14 +83,14 @@ class Unavailable(msgspec.Struct, frozen=True, kw_only=True):
     """The kind cannot be watched now; tried again in `retry_in_s`."""
 
     status: int
-    """HTTP status: 404 the kind is not installed, 403 no right to see it; 0 without an answer."""
+    """HTTP status: 404 or 501 the kind is not served, 403 no right to see it; 0 without an answer."""
     message: str
     retry_in_s: float
 
     @property
     def is_absent(self) -> bool:
         """Tell whether the server says that it does not know the kind."""
-        return self.status == NOT_FOUND
+        return self.status in NOT_SERVED
 
     @property
     def is_forbidden(self) -> bool:
@@ -99,6 +100,8 @@ class Unavailable(msgspec.Struct, frozen=True, kw_only=True):
 
 Item = Listed | Changed | Malformed | Bookmark | Unavailable
 
+NOT_SERVED: Final = frozenset({NOT_FOUND, NOT_IMPLEMENTED})
+"""Answers of a server without the kind: not installed, or (the embedded one) beyond what it does."""
 _NO_STREAMING: Final = frozenset({BAD_REQUEST, UNPROCESSABLE})
 """Answers of a server that cannot stream a list."""
 _PAGED_AFTER: Final = 2
@@ -288,9 +291,9 @@ class ListWatch:
                 self._can_stream = False
                 return Unavailable(status=status, message=str(exc), retry_in_s=0.0)
             self._version = ""
-        if status == NOT_FOUND:
+        if status in NOT_SERVED:
             self._version = ""
-        if status in (NOT_FOUND, FORBIDDEN):
+        if status in NOT_SERVED or status == FORBIDDEN:
             wait_s = self._pace.absent_retry_s * self._rng.uniform(0.8, 1.2)
             return Unavailable(status=status, message=str(exc), retry_in_s=wait_s)
         wait_s = self._backoff.next_s()

@@ -226,6 +226,17 @@ async def test_a_kind_that_is_not_installed_is_looked_for_again(
     assert await conversation(kube, 3) == ["unavailable 404", "unavailable 404", "listed a,b@9"]
 
 
+async def test_a_kind_beyond_what_a_server_does_counts_as_not_installed(
+    api: ScriptedApi, kube: Kube
+) -> None:
+    api.then(status(501), chunks(*INITIAL, ending=END))
+    watch = ListWatch(kube, POD, pace=PACE)
+    async with aclosing(watch.items()) as items:
+        first = await anext(items)
+    assert isinstance(first, Unavailable)
+    assert (first.status, first.is_absent) == (501, True)
+
+
 async def test_a_kind_that_is_removed_is_listed_anew_when_it_returns(
     api: ScriptedApi, kube: Kube
 ) -> None:
