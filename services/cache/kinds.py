@@ -61,6 +61,8 @@ def rows(scheduler_names: Collection[str]) -> tuple[Row, ...]:
         Row(kind=kinds.CSINODE),
         Row(kind=kinds.RESOURCECLAIM),
         Row(kind=kinds.HYPERNODE),
+        Row(kind=kinds.NUMATOPOLOGY),
+        Row(kind=kinds.NODESHARD),
         Row(kind=kinds.CRONJOB),
         Row(kind=kinds.JOBFLOW),
         Row(kind=kinds.JOBTEMPLATE),

@@ -17,6 +17,7 @@ from services.scheduler.adapters.report import Report
 from services.scheduler.adapters.usage_source import UsageBoard, UsageSource
 from services.scheduler.cycle import Scheduler
 from services.scheduler.dump import Options
+from services.scheduler.engine.sharding import Mode, Sharding
 from services.scheduler.policy.catalog import PLUGINS, Plugins
 from services.scheduler.policy.plugins.extender import Extender
 from services.scheduler.settings import SchedulerSettings
@@ -62,6 +63,9 @@ def compose(settings: SchedulerSettings, ctx: Context, *, bus: NatsBus) -> Seque
         "extender": partial(Extender, post=extender),
         **load_plugins(PLUGINS, note=failures),
     }
+    sharding = Sharding(
+        mode=Mode(settings.scheduler_sharding_mode), name=settings.scheduler_sharding_name
+    )
     usage = UsageBoard()
     worker = Worker(
         scheduler_names=settings.scheduler_name,
@@ -69,6 +73,7 @@ def compose(settings: SchedulerSettings, ctx: Context, *, bus: NatsBus) -> Seque
         gang_message=settings.gang_message,
         settle_s=settings.status_settle,
         plugins=plugins,
+        sharding=sharding,
         measured=usage.latest,
     )
     inbox = Inbox()
@@ -145,7 +150,9 @@ def compose(settings: SchedulerSettings, ctx: Context, *, bus: NatsBus) -> Seque
         stream=declared.state.name,
         subjects=subjects,
         kinds=worker.kinds,
-        options=Options(scheduler_names=settings.scheduler_name, seed=settings.seed),
+        options=Options(
+            scheduler_names=settings.scheduler_name, seed=settings.seed, sharding=sharding
+        ),
         instance=ctx.instance,
         directory=settings.cache_dump_dir if settings.cache_dumper else "",
         limit_mib=settings.cache_dump_limit,

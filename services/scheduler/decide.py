@@ -18,6 +18,7 @@ from services.scheduler.engine.judge import (
 from services.scheduler.engine.plan import Plan
 from services.scheduler.engine.replica import Replica
 from services.scheduler.engine.session import Session
+from services.scheduler.engine.sharding import UNSHARDED, Mode, Sharding
 from services.scheduler.foreign import ForeignPlugin
 from services.scheduler.policy.arguments import BadArgument
 from services.scheduler.policy.catalog import ACTIONS, ARGUMENTS, PLUGINS, Plugins
@@ -79,6 +80,7 @@ def decide(
     seed: int = 0,
     cycle: int = 0,
     plugins: Plugins = PLUGINS,
+    sharding: Sharding = UNSHARDED,
 ) -> Plan:
     """Return what this cycle wants. The replica is the same before and after.
 
@@ -86,6 +88,9 @@ def decide(
     plan.
     """
     session = open_session(replica, config, now=now, seed=seed, cycle=cycle, plugins=plugins)
+    if sharding.mode is not Mode.NONE:
+        names = replica.shards.get(sharding.name, ())
+        session.join_shard(names, hard=sharding.mode is Mode.HARD)
     try:
         run_actions(session, config)
         return conclude(session)

@@ -22,6 +22,7 @@ from services.scheduler.config import SchedulerConfig
 from services.scheduler.engine.beliefs import Beliefs
 from services.scheduler.engine.lapses import Vigil
 from services.scheduler.engine.plan import Plan
+from services.scheduler.engine.sharding import UNSHARDED, Sharding
 from shared.contracts.messages import Fact, Op
 
 FORMAT: Final = "pumice-cycle"
@@ -47,6 +48,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     scheduler_names: tuple[str, ...]
     seed: int
+    sharding: Sharding = UNSHARDED
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,12 +11,15 @@ from typing import Final
 
 import msgspec
 
+from services.scheduler.adapters.entry_points import load_plugins
 from services.scheduler.dump import BadDump, Dump, read
 from services.scheduler.engine.plan import Plan
+from services.scheduler.foreign import Failure
 from services.scheduler.policy.arguments import BadArgument
 from services.scheduler.policy.catalog import ACTIONS, PLUGINS, Plugins
 from services.scheduler.showing import show
 from services.scheduler.worker import Worker
+from shared.runtime.errors import Rejected
 
 _SAME: Final = 0
 _DIFFERS: Final = 1
@@ -30,10 +33,10 @@ def main(argv: Sequence[str]) -> int:
     try:
         with Path(arguments.dump).open("rb") as file:
             dump = read(file)
-        plan = replayed(dump)
+        plan = replayed(dump, {**PLUGINS, **load_plugins(PLUGINS, note=_note)})
     except OSError as error:
         return _refuse(f"{arguments.dump}: {error.strerror or error}")
-    except (BadDump, BadArgument) as error:
+    except (BadDump, BadArgument, Rejected) as error:
         return _refuse(f"{arguments.dump}: {error}")
     unlike = differences(dump.plan, plan)
     if arguments.json:
@@ -54,6 +57,10 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
+def _note(failure: Failure) -> None:
+    sys.stderr.write(f"plugin {failure.plugin} failed in {failure.point}: {failure.error}\n")
+
+
 def _refuse(message: str) -> int:
     sys.stderr.write(f"error: {message}\n")
     return _UNUSABLE
@@ -72,6 +79,7 @@ def replayed(dump: Dump, plugins: Plugins = PLUGINS) -> Plan:
         gang_message=_ANY_SIZE,
         settle_s=0.0,
         plugins=plugins,
+        sharding=header.options.sharding,
     )
     worker.lay_out(header.beliefs)
     worker.fold(dump.facts)

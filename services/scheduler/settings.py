@@ -1,6 +1,6 @@
 """Settings of the scheduler, under Volcano's flag names where it has one (K10, K11)."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -47,6 +47,13 @@ class SchedulerSettings(InheritedSettings, frozen=True, kw_only=True):
     gang_message: Annotated[
         int, Meta(description="most binds in one message; a larger gang is split", ge=1)
     ] = 500
+    scheduler_sharding_mode: Annotated[
+        Literal["none", "hard", "soft"],
+        Meta(description="whether this scheduler keeps to the nodes of a NodeShard"),
+    ] = "none"
+    scheduler_sharding_name: Annotated[
+        str, Meta(description="name of this scheduler's NodeShard")
+    ] = "volcano"
     cache_dumper: Annotated[
         bool, Meta(description="write the next cycle to a file on SIGUSR1; see `replay`")
     ] = True

@@ -17,6 +17,7 @@ from services.scheduler.engine.beliefs import Beliefs, beliefs_of, believe, lay_
 from services.scheduler.engine.lapses import Lapses, Vigil
 from services.scheduler.engine.plan import Plan
 from services.scheduler.engine.replica import BadFact, Replica
+from services.scheduler.engine.sharding import UNSHARDED, Sharding
 from services.scheduler.engine.usage import Usage
 from services.scheduler.pacing import Pacing
 from services.scheduler.policy.actions.enqueue import inqueue_timeout_s
@@ -57,9 +58,11 @@ class Worker:
         gang_message: int,
         settle_s: float,
         plugins: Plugins = PLUGINS,
+        sharding: Sharding = UNSHARDED,
         measured: Callable[[], Mapping[str, Usage] | None] = lambda: None,
     ) -> None:
         self._plugins = plugins
+        self._sharding = sharding
         self._measured = measured
         self._names: Final = tuple(scheduler_names)
         self._seed = seed
@@ -153,7 +156,13 @@ class Worker:
         timeout_s = inqueue_timeout_s(config.arguments.get("enqueue", {}))
         lapsed = self._lapses.review(self._replica.jobs, now=now, timeout_s=timeout_s)
         whole = decide(
-            self._replica, config, now=now, seed=self._seed, cycle=cycle, plugins=self._plugins
+            self._replica,
+            config,
+            now=now,
+            seed=self._seed,
+            cycle=cycle,
+            plugins=self._plugins,
+            sharding=self._sharding,
         )
         plan = self._pacing.due(whole, now=now, shown=self._shown_phase)
         self._unsaid = {group.key for group in whole.podgroups} - {g.key for g in plan.podgroups}

@@ -86,6 +86,12 @@ CRDS: Final = (
         ),
     ),
     Crd(
+        kind=kinds.NODESHARD,
+        description="NodeShard is the set of nodes of one of several schedulers.",
+        short_names=("nsh",),
+        columns=(_AGE,),
+    ),
+    Crd(
         kind=kinds.CRONJOB,
         description="CronJob makes jobs by a schedule.",
         short_names=("cronvcjob", "cronvj"),

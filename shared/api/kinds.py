@@ -20,6 +20,7 @@ from shared.api import (
     policy,
     resource,
     scheduling,
+    shard,
     storage,
     topology,
     workloads,
@@ -145,6 +146,14 @@ HYPERNODE: Final = Kind(
     namespaced=False,
     type=topology.HyperNode,
 )
+NODESHARD: Final = Kind(
+    kind="NodeShard",
+    group="shard.volcano.sh",
+    version="v1alpha1",
+    plural="nodeshards",
+    namespaced=False,
+    type=shard.NodeShard,
+)
 CRONJOB: Final = Kind(
     kind="CronJob",
     group="batch.volcano.sh",
@@ -208,6 +217,8 @@ KINDS: Final[dict[str, Kind]] = {
         PODGROUP,
         QUEUE,
         HYPERNODE,
+        NUMATOPOLOGY,
+        NODESHARD,
         CRONJOB,
         JOBFLOW,
         JOBTEMPLATE,

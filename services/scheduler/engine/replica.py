@@ -28,6 +28,7 @@ from services.scheduler.engine.vcards import IDS
 from services.scheduler.engine.victims import describe_eviction
 from shared.api import keys, kinds
 from shared.api.core import Pod
+from shared.api.shard import NodeShard
 from shared.model.quantity import BadQuantity
 from shared.model.status import TERMINAL, from_pod
 
@@ -52,6 +53,8 @@ class Replica:
         self.quotas = Quotas()
         self.usage = UsageTable()
         self.devices = Devices()
+        self.shards: dict[str, tuple[str, ...]] = {}
+        """NodeShard → nodes that its scheduler is to have."""
         self.static_cache = StaticCache()
         self.memory: dict[str, float] = {}
         """When a plugin last did what it does from time to time (unix seconds), by its name."""
@@ -74,6 +77,7 @@ class Replica:
             kinds.RESOURCEQUOTA.token: self.quotas.put,
             kinds.PDB.token: self.budgets.put,
             kinds.HYPERNODE.token: self.hypernodes.put,
+            kinds.NODESHARD.token: self._put_shard,
         }
         self._remove: Mapping[str, Callable[[str], None]] = {
             kinds.POD.token: self._remove_pod,
@@ -90,6 +94,7 @@ class Replica:
             kinds.RESOURCEQUOTA.token: self.quotas.remove,
             kinds.PDB.token: self.budgets.remove,
             kinds.HYPERNODE.token: self.hypernodes.remove,
+            kinds.NODESHARD.token: self._remove_shard,
         }
 
     @property
@@ -133,6 +138,12 @@ class Replica:
             shape.request = self.dimensions.fitted(shape.request)
         self.nodes.ledger.grow_rows(capacity)
         self.jobs.stretch(capacity)
+
+    def _put_shard(self, name: str, shard: NodeShard) -> None:
+        self.shards[name] = shard.spec.nodes_desired
+
+    def _remove_shard(self, name: str) -> None:
+        self.shards.pop(name, None)
 
     def _put_pod(self, key: str, pod: Pod) -> None:
         task = self._read(key, pod)

@@ -1,15 +1,38 @@
-"""The nodes of this scheduler's shard where several share a cluster (`--scheduler-sharding-mode`).
+"""The nodes of this scheduler's shard where several share a cluster (CA12).
 
-Hard: others do not exist for it. Soft: it takes them when its own have no room.
+A NodeShard of the name that `--scheduler-sharding-name` gives says which they are. Hard: others do
+not exist for it; without such an object it has none. Soft: it takes others when its own have no
+room.
 """
 
+import enum
+
 import numpy as np
+from msgspec import Struct
 
 from pumice.plugins import BoolArray, CodeArray, Reason
 from services.scheduler.engine.hooks import Predicate
 from services.scheduler.engine.rows import Rows
 from services.scheduler.engine.shapes import TaskClass
 
+
+class Mode(enum.StrEnum):
+    """What a shard means (K12)."""
+
+    NONE = "none"
+    HARD = "hard"
+    SOFT = "soft"
+
+
+class Sharding(Struct, frozen=True, kw_only=True):
+    """Whether a scheduler keeps to a shard, and to which."""
+
+    mode: Mode = Mode.NONE
+    name: str = "volcano"
+    """Name of the NodeShard."""
+
+
+UNSHARDED = Sharding()
 _REASON = Reason("node isn't in scheduler node shard", resolvable=False)
 
 

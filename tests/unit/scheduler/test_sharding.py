@@ -1,8 +1,12 @@
 """A scheduler's shard of the nodes: hard keeps to it, soft prefers it."""
 
+from collections import Counter
+
 import pytest
 
 from services.scheduler.decide import conclude, run_actions
+from services.scheduler.engine.sharding import Mode, Sharding
+from shared.api import kinds
 from tests.support.cluster import Cluster, binds_of
 
 CONF = """
@@ -60,3 +64,34 @@ def test_nodes_outside_a_hard_shard_are_named_as_the_reason():
     world = Cluster(CONF).node("n1").node("n2", cpu="1").gang("g", tasks=1, cpu="2")
     message = decided(world, hard=True).explanations[0].message
     assert "1 node isn't in scheduler node shard" in message
+
+
+# --- as a setting --------------------------------------------------------------------------------
+
+
+def shard(world: Cluster, *nodes: str, name: str = "volcano") -> Cluster:
+    document = {"metadata": {"name": name, "uid": name}, "spec": {"nodesDesired": list(nodes)}}
+    return world.put(kinds.NODESHARD, document)
+
+
+@pytest.mark.parametrize(
+    ("mode", "nodes"),
+    [(Mode.NONE, {"n1": 2, "n2": 1}), (Mode.HARD, {"n2": 1}), (Mode.SOFT, {"n1": 2, "n2": 1})],
+)
+def test_a_scheduler_keeps_to_the_shard_of_its_name_ca12(mode, nodes):
+    world = Cluster(CONF).node("n1", cpu="8").node("n2", cpu="1").gang("g", tasks=3, min_member=1)
+    shard(shard(world, "n1", name="other"), "n2")
+    sharding = Sharding(mode=mode)
+    if mode is Mode.NONE:
+        world.node("n1", cpu="2")
+    assert Counter(binds_of(world.decide(sharding=sharding)).values()) == nodes
+
+
+def test_without_its_shard_a_scheduler_has_no_node_or_all_of_them():
+    world = Cluster(CONF).node("n1").gang("g", tasks=1)
+    assert binds_of(world.decide(sharding=Sharding(mode=Mode.HARD))) == {}
+    assert binds_of(world.decide(sharding=Sharding(mode=Mode.SOFT))) == {"g-0": "n1"}
+    shard(world, "n1")
+    assert binds_of(world.decide(sharding=Sharding(mode=Mode.HARD))) == {"g-0": "n1"}
+    world.delete(kinds.NODESHARD, "volcano")
+    assert binds_of(world.decide(sharding=Sharding(mode=Mode.HARD))) == {}
