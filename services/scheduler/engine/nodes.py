@@ -15,6 +15,7 @@ from services.scheduler.engine.gpus import Gpus
 from services.scheduler.engine.images import NodeImages
 from services.scheduler.engine.labels import NodeAttributes
 from services.scheduler.engine.ledger import Ledger
+from services.scheduler.engine.numa import Numa
 from services.scheduler.engine.peers import Peers
 from services.scheduler.engine.records import NOWHERE, Task
 from services.scheduler.engine.shapes import Shapes, TaskClass
@@ -69,6 +70,7 @@ class Nodes:
         self.volumes = Volumes()
         self.gpus = Gpus(self.column)
         self.vgpus = VGpus()
+        self.numa = Numa()
         self.port_holders: dict[str, Task] = {}
         """Placed tasks that take ports of their node, by uid; a session adds its own."""
 
@@ -149,6 +151,8 @@ class Nodes:
             self.gpus.count(task, sign)
         if task.shape.vgpus or task.vcards:
             self.vgpus.count(task, sign)
+        if task.shape.exclusive and task.ours:
+            self.numa.count(task, sign)
 
     # --- questions ---------------------------------------------------------------------------
 

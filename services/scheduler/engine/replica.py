@@ -77,6 +77,7 @@ class Replica:
             kinds.RESOURCEQUOTA.token: self.quotas.put,
             kinds.PDB.token: self.budgets.put,
             kinds.HYPERNODE.token: self.hypernodes.put,
+            kinds.NUMATOPOLOGY.token: self.nodes.numa.put,
             kinds.NODESHARD.token: self._put_shard,
         }
         self._remove: Mapping[str, Callable[[str], None]] = {
@@ -94,6 +95,7 @@ class Replica:
             kinds.RESOURCEQUOTA.token: self.quotas.remove,
             kinds.PDB.token: self.budgets.remove,
             kinds.HYPERNODE.token: self.hypernodes.remove,
+            kinds.NUMATOPOLOGY.token: self.nodes.numa.remove,
             kinds.NODESHARD.token: self._remove_shard,
         }
 
@@ -170,6 +172,7 @@ class Replica:
             self.assumptions.drop(uid)
             self.nodes.gpus.forget(uid)
             self.nodes.vgpus.forget(uid)
+            self.nodes.numa.forget(uid)
             self.nominations.drop(uid)
 
     def _read(self, key: str, pod: Pod) -> Task:

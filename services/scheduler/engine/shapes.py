@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from pumice.plugins import IntArray
+from services.scheduler.engine.cpus import exclusive_cpus
 from services.scheduler.engine.devices import device_claims
 from services.scheduler.engine.dimensions import Dimensions
 from services.scheduler.engine.gpus import MEMORY as GPU_MEMORY
@@ -40,6 +41,7 @@ class TaskClass:
         "content",
         "device_claims",
         "dims",
+        "exclusive",
         "gpus",
         "host_ports",
         "id",
@@ -74,6 +76,8 @@ class TaskClass:
         self.tolerations: tuple[Toleration, ...] = spec.tolerations
         self.gpus = GpuRequest(_units(resource, GPU_MEMORY), _units(resource, GPU_NUMBER))
         self.vgpus: tuple[Request, ...] = requests_of(spec)
+        self.exclusive: tuple[int, ...] = exclusive_cpus(spec)
+        """CPUs that each container gets to itself; empty unless the pod is Guaranteed."""
         self.claims: tuple[str, ...] = _claims(pod)
         self.device_claims: tuple[str, ...] = device_claims(pod)
         self.images: tuple[str, ...] = _images(spec)
@@ -157,6 +161,7 @@ def _content(pod: Pod) -> tuple[Any, ...]:
         _claims(pod),
         device_claims(pod),
         requests_of(spec),
+        exclusive_cpus(spec),
         spec.overhead,
         spec.resources,
         sorted(spec.node_selector.items()),

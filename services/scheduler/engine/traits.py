@@ -11,7 +11,12 @@ from shared.api.core import Pod
 
 REVOCABLE: Final = keys.REVOCABLE_ZONE
 """Trait of pods that may run on nodes which are taken away again; its value is `*`."""
-_AS_WRITTEN: Final = (keys.RESOURCE_STRATEGY_TYPE, keys.RESOURCE_STRATEGY_WEIGHT, *WISHES)
+_AS_WRITTEN: Final = (
+    keys.RESOURCE_STRATEGY_TYPE,
+    keys.RESOURCE_STRATEGY_WEIGHT,
+    keys.NUMA_TOPOLOGY_POLICY,
+    *WISHES,
+)
 _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 
 

@@ -28,6 +28,7 @@ from services.scheduler.policy.plugins.gang import Gang
 from services.scheduler.policy.plugins.network_topology_aware import NetworkTopologyAware
 from services.scheduler.policy.plugins.nodegroup import NodeGroup
 from services.scheduler.policy.plugins.nodeorder import NodeOrder
+from services.scheduler.policy.plugins.numa_aware import NumaAware
 from services.scheduler.policy.plugins.overcommit import Overcommit
 from services.scheduler.policy.plugins.pdb import Pdb
 from services.scheduler.policy.plugins.predicates import Predicates
@@ -79,6 +80,7 @@ PLUGINS: Final[Plugins] = {
     "capacity": Capacity,
     "nodeorder": NodeOrder,
     "deviceshare": DeviceShare,
+    "numa-aware": NumaAware,
     "nodegroup": NodeGroup,
     "tdm": Tdm,
     "usage": Usage,
