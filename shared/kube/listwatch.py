@@ -83,7 +83,7 @@ class Unavailable(msgspec.Struct, frozen=True, kw_only=True):
     """The kind cannot be watched now; tried again in `retry_in_s`."""
 
     status: int
-    """HTTP status: 404 or 501 the kind is not served, 403 no right to see it; 0 without an answer."""
+    """HTTP status: 404 or 501 the kind is not served, 403 no right to see it; 0 no answer."""
     message: str
     retry_in_s: float
 
@@ -101,7 +101,7 @@ class Unavailable(msgspec.Struct, frozen=True, kw_only=True):
 Item = Listed | Changed | Malformed | Bookmark | Unavailable
 
 NOT_SERVED: Final = frozenset({NOT_FOUND, NOT_IMPLEMENTED})
-"""Answers of a server without the kind: not installed, or (the embedded one) beyond what it does."""
+"""Answers of a server without the kind: not installed, or beyond what (the embedded one) does."""
 _NO_STREAMING: Final = frozenset({BAD_REQUEST, UNPROCESSABLE})
 """Answers of a server that cannot stream a list."""
 _PAGED_AFTER: Final = 2

@@ -76,9 +76,9 @@ async def watch_gap(sim: "Simulation") -> None:
         await asyncio.sleep(sim.rng.uniform(0.5, 4))
         gap = sim.rng.random() < 0.7
         sim.tell("watches broken", gap=gap)
-        for machine in sim.machines:
-            if machine.transport is not None:
-                machine.transport.break_watches(gap=gap)
+        if gap:
+            sim.server.compact()
+        sim.break_watches()
 
 
 async def nats_memory(sim: "Simulation") -> None:
@@ -116,9 +116,7 @@ async def api_away(sim: "Simulation") -> None:
     await asyncio.sleep(sim.rng.uniform(1, 8))
     sim.tell("api server away")
     sim.api_weather.away = True
-    for machine in sim.machines:
-        if machine.transport is not None:
-            machine.transport.break_watches(gap=False)
+    sim.break_watches()
     await asyncio.sleep(sim.rng.choice((0.5, 3.0, 8.0)))
     sim.api_weather.away = False
     sim.tell("api server back")

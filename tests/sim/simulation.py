@@ -10,8 +10,12 @@ import asyncio
 import gc
 import random
 from collections.abc import Callable, Coroutine, Sequence
+from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import yaml
 
 from pumice.local.apiserver.core import ApiServer
 from shared.bus.memory.server import MemoryNats
@@ -25,12 +29,13 @@ from tests.sim.weather import ApiWeather, NetworkWeather
 from tests.support import world
 from tests.support.simloop import SimClock, SimLoop
 
-TICK_S = 0.1
-"""How often the API server and its kubelets notice that time has passed."""
+TICK_S = (0.01, 0.15)
+"""How soon garbage collection and kubelets notice what they have to do."""
 CALM_S = 150.0
 """How long everything may take to come to its end when nothing goes wrong any more."""
 LOOK_S = 0.5
 CONF = str(Path(__file__).parent / "preempt.yaml")
+CRDS = Path(__file__).parents[2] / "k8s" / "crds"
 
 
 class Report(NamedTuple):
@@ -74,6 +79,7 @@ class Simulation:
         self._least: dict[str, int] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._over = False
+        self._pace = random.Random(f"pace-{seed}")
         self._furnish()
         self.judge = Judge(self.cluster, self.story)
         self.machines = [Machine(self, service, "a") for service in SERVICES]
@@ -133,6 +139,12 @@ class Simulation:
             if not task.cancelled() and (error := task.exception()):
                 raise error
 
+    def break_watches(self) -> None:
+        """Break every connection that a watch of a service is on."""
+        for machine in self.machines:
+            if machine.transport is not None:
+                machine.transport.break_watches()
+
     def heal(self) -> None:
         """Mend everything: from here on nothing goes wrong."""
         self.tell("calm")
@@ -147,7 +159,7 @@ class Simulation:
 
     async def _tick(self) -> None:
         while not self._over:
-            await asyncio.sleep(TICK_S)
+            await asyncio.sleep(self._pace.uniform(*TICK_S))
             self.server.tick()
 
     def _furnish(self) -> None:
@@ -271,6 +283,14 @@ def simulate(
             gc.collect()
 
 
+@cache
+def definitions() -> tuple[dict[str, Any], ...]:
+    """Return our CRDs, as they are applied to a real cluster."""
+    files = sorted(CRDS.glob("*_*.yaml"))
+    return tuple(crd for file in files for crd in yaml.safe_load_all(file.read_text()) if crd)
+
+
 def make_server(now: Callable[[], float], seed: int) -> ApiServer:
     """Return an API server with our kinds and nothing in it."""
-    raise NotImplementedError
+    numbers = count(1)
+    return ApiServer(now=now, uids=lambda: f"{seed:08d}-{next(numbers):06d}", crds=definitions())

@@ -8,7 +8,7 @@ from pumice.local.apiserver.answers import Request as CoreRequest
 from pumice.local.apiserver.answers import Response
 from pumice.local.apiserver.core import ApiServer
 from pumice.local.apiserver.watching import Watch
-from shared.kube.errors import Expired, Silence, Status, Unreachable, read_status, refusal
+from shared.kube.errors import Silence, Unreachable, read_status, refusal
 from shared.kube.wire import Request
 from tests.sim.story import Story
 from tests.sim.weather import ApiWeather, NetworkWeather
@@ -71,7 +71,6 @@ class CoreTransport:
         self._api = api
         self._story = story
         self._alive = alive
-        self._gap = False
         self.streams: dict[CoreStream, None] = {}
 
     async def exchange(self, request: Request) -> bytes:
@@ -92,10 +91,6 @@ class CoreTransport:
     async def open(self, request: Request) -> CoreStream:
         await self.travel(request.doing)
         self._api.check(request)
-        query = dict(request.query)
-        if self._gap and query.get("resourceVersion"):
-            self._gap = False
-            raise Expired(request.doing, Status(code=410, reason="Expired", message="too old"))
         answer = self._server.handle(core_request(request))
         if isinstance(answer, Response):
             raise refusal(request.doing, read_status(answer.status, answer.body), answer.headers)
@@ -118,9 +113,8 @@ class CoreTransport:
         if not self._alive():
             await asyncio.Event().wait()
 
-    def break_watches(self, *, gap: bool) -> None:
-        """Break all watches; with `gap` the next one that goes on is too old (410)."""
-        self._gap = gap
+    def break_watches(self) -> None:
+        """Break the connection of each watch."""
         for stream in list(self.streams):
             stream.break_off()
 

@@ -1,0 +1,23 @@
+"""A few seeds of the simulation with every build; `make sim` plays hundreds."""
+
+import pytest
+
+from tests.sim.nemeses import NEMESES
+from tests.sim.simulation import choose, simulate
+from tests.sim.workloads import WORKLOADS
+
+pytestmark = pytest.mark.timeout(300)
+
+SEEDS = range(5)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_job_comes_to_its_end_and_no_promise_is_broken(seed):
+    report = simulate(seed)
+    assert report.ok, f"{report.story}\n{report.violations}\npython -m tests.sim --seed {seed}"
+
+
+def test_two_hundred_seeds_choose_every_workload_and_every_nemesis():
+    chosen = [choose(seed) for seed in range(200)]
+    assert {workload for workload, _ in chosen} == set(WORKLOADS)
+    assert {name for _, names in chosen for name in names} == set(NEMESES)
