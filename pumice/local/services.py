@@ -129,7 +129,7 @@ def _webhooks(name: str, flags: Iterable[str]) -> tuple[str, ...]:
         f"--port={port}",
         f"--bind-address={LOOPBACK}",
         f"--webhook-url=https://{LOOPBACK}:{port}",
-        f"--configuration-name=pumice-{name}",
+        f"--configuration-name=pumice-local-{name}",
         "--unregister=true",
     )
 
