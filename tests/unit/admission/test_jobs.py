@@ -302,6 +302,10 @@ def test_a_job_needs_an_open_leaf_for_a_queue_w24(queue: str, words: str) -> Non
     assert ask("/jobs/validate", job(queue="leaf"), queues=known).allowed
 
 
+def test_a_job_of_the_default_queue_need_not_wait_until_the_controller_has_made_it_w24() -> None:
+    assert ask("/jobs/validate", job(), queues=[queue_named("root")]).allowed
+
+
 def test_a_queue_that_was_just_made_is_open_w24() -> None:
     assert ask("/jobs/validate", job(), queues=[queue_named("default", state="")]).allowed
 
