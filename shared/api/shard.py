@@ -1,4 +1,4 @@
-"""NodeShard (shard.volcano.sh): the nodes of one scheduler where several share a cluster (S01)."""
+"""NodeShard (shard.volcano.sh): the nodes of one scheduler where several share a cluster (C10)."""
 
 from typing import Annotated
 
