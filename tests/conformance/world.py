@@ -49,6 +49,7 @@ def replica_of(given: dict[str, Any]) -> Replica:
         (kinds.RESOURCECLAIM, given.get("resourceClaims", [])),
         (kinds.RESOURCEQUOTA, given.get("resourceQuotas", [])),
         (kinds.HYPERNODE, given.get("hyperNodes", [])),
+        (kinds.NUMATOPOLOGY, given.get("numatopologies", [])),
     ):
         for obj in objects:
             view = _view(kind, _with_uid(obj))
