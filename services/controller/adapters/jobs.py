@@ -15,6 +15,8 @@ from services.controller.adapters.records import JobRecord
 from services.controller.adapters.replica import Replica, Touched
 from services.controller.adapters.writer import Writer
 from services.controller.job import effects
+from services.controller.job.group import why_pending
+from services.controller.job.phases import ALIVE
 from services.controller.job.plan import Pass, advance
 from services.controller.job.requests import Request
 from services.controller.metrics import ControllerMetrics
@@ -130,6 +132,7 @@ class JobWorker:
             self._refused(record, error)
             raise Retryable(str(error)) from error
         record.refusals = 0
+        self._tell_waiting(record)
         record.forget(found.answered)
         record.delayed = found.delayed
         self._next_look(record, found, postponed=postponed)
@@ -144,6 +147,15 @@ class JobWorker:
             )
         except PluginFailed as error:
             raise Rejected(str(error), field="spec.plugins") from error
+
+    def _tell_waiting(self, record: JobRecord) -> None:
+        """Say on the job why its PodGroup does not get on (J34); the same reason once."""
+        alive = record.job.status.state.phase in ALIVE
+        said = why_pending(record.group) if alive else None
+        if said is not None and said.reason != record.told_pending:
+            message = f"PodGroup is not schedulable, {said.reason}: {said.message}"
+            self._recorder.tell(record.job, "PodGroupPending", message, warning=True)
+        record.told_pending = said.reason if said is not None else ""
 
     def _next_look(self, record: JobRecord, found: Pass, *, postponed: bool) -> None:
         if found.again:

@@ -39,6 +39,8 @@ class JobRecord:
         """Digest of the plugins' objects that this process wrote last."""
         self.counts_wait_since = float("inf")
         """Monotonic time since which a mere change of counts waits to be written."""
+        self.told_pending = ""
+        """Reason for which its PodGroup waits, as an event has said it last."""
         self.refusals = 0
         """Looks in a row that the API server refused for good (J13)."""
         self.completed: dict[str, set[int]] = {}

@@ -84,7 +84,10 @@ class Writer:
 
     async def stage(self, record: JobRecord, stage: Iterable[effects.Effect]) -> None:
         """Carry out one stage: everything is tried, then the worst failure is raised."""
-        await all_of(list(self._jobs(record, stage)), width=CREATORS)
+        effects_now = list(stage)
+        if doomed := sum(1 for e in effects_now if isinstance(e, effects.DeletePod)):
+            self._recorder.tell(record.job, "SuccessfulDelete", f"Deleting {doomed} pods")
+        await all_of(list(self._jobs(record, effects_now)), width=CREATORS)
 
     def _jobs(
         self, record: JobRecord, stage: Iterable[effects.Effect]
@@ -194,7 +197,11 @@ class Writer:
         raise Rejected(message, field="metadata.name")
 
     async def _delete_pod(self, record: JobRecord, effect: effects.DeletePod) -> None:
-        await self._delete(record, kinds.POD, effect.name, effect.uid)
+        try:
+            await self._delete(record, kinds.POD, effect.name, effect.uid)
+        except Rejected as error:
+            self._recorder.tell(record.job, "FailedDelete", str(error), warning=True)
+            raise
 
     async def _mark_pod(self, record: JobRecord, effect: effects.MarkPod) -> None:
         mark: Json = {"metadata": {"annotations": {keys.OUT_OF_SYNC: "true"}}}

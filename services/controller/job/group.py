@@ -10,7 +10,15 @@ from services.controller.job.podtemplate import group_name, owner_references
 from shared.api import keys, kinds
 from shared.api.batch import Job, TaskSpec
 from shared.api.patch import merge_patch
-from shared.api.scheduling import DEFAULT_QUEUE, NetworkTopology, PodGroup, PodGroupSpec
+from shared.api.scheduling import (
+    DEFAULT_QUEUE,
+    NetworkTopology,
+    PodGroup,
+    PodGroupCondition,
+    PodGroupConditionType,
+    PodGroupPhase,
+    PodGroupSpec,
+)
 from shared.jobs.templates import read_template
 
 _INTERNAL: Final = "kubectl.kubernetes.io/last-applied-configuration"
@@ -118,3 +126,13 @@ def group_patch(group: PodGroup, wanted: GroupWanted) -> Json:
         both = isinstance(new, dict) and isinstance(old, dict)
         patch[name] = merge_patch(old, new) if both else new
     return {"spec": patch} if patch else {}
+
+
+def why_pending(group: PodGroup | None) -> PodGroupCondition | None:
+    """Return what the scheduler last said against a group that does not run yet (J34)."""
+    if group is None or group.status.phase == PodGroupPhase.RUNNING:
+        return None
+    for condition in reversed(group.status.conditions):
+        if condition.type == PodGroupConditionType.UNSCHEDULABLE and condition.status == "True":
+            return condition
+    return None

@@ -229,3 +229,54 @@ async def test_a_pod_that_has_succeeded_is_not_made_again_when_its_node_takes_it
     done = await hand.wait_job("sum", "Completed")
     assert done["status"]["succeeded"] == 2
     assert list(await hand.pods()) == ["sum-a-1"]
+
+
+async def test_a_job_says_why_its_group_waits_and_that_its_pods_are_deleted_j34(
+    controller: Service, hand: Hand
+) -> None:
+    hand.admits = False
+    await hand.submit(job("waits", task("a", 1)))
+    uid = (await hand.job("waits"))["metadata"]["uid"]
+    name = f"waits-{uid}"
+
+    async def made() -> bool:
+        return bool(await hand.api.items("podgroups", hand.namespace))
+
+    await until(made, deadline_s=20, describe="the group is made")
+    refusal = {
+        "type": "Unschedulable",
+        "status": "True",
+        "reason": "NotEnoughResources",
+        "message": "queue default is full",
+        "transitionID": "1",
+    }
+    status = {"phase": "Pending", "conditions": [refusal]}
+    await hand.api.patch("podgroups", hand.namespace, name, {"status": status})
+    status["phase"] = "Inqueue"
+    told: dict[str, str] = {}
+
+    async def says(reason: str) -> bool:
+        for event in await hand.api.items("events", hand.namespace):
+            if event["involvedObject"]["name"] == "waits":
+                told[event["reason"]] = event["message"]
+        return reason in told
+
+    await until(
+        lambda: says("PodGroupPending"), deadline_s=20, describe=lambda: f"why it waits: {told}"
+    )
+    assert "queue default is full" in told["PodGroupPending"]
+    await hand.api.patch("podgroups", hand.namespace, name, {"status": status})
+    await hand.wait_pods(1)
+    target = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "waits"}
+    order = {
+        "apiVersion": "bus.volcano.sh/v1alpha1",
+        "kind": "Command",
+        "metadata": {"name": "abort-waits"},
+        "action": "AbortJob",
+        "target": {**target, "uid": uid},
+    }
+    await hand.api.create("commands", order, hand.namespace)
+    await until(
+        lambda: says("SuccessfulDelete"), deadline_s=20, describe=lambda: f"it is told: {told}"
+    )
+    assert told["SuccessfulDelete"] == "Deleting 1 pods"
