@@ -16,7 +16,7 @@ from services.scheduler.engine.records import NOWHERE, Job, Queue, Task
 from services.scheduler.engine.session import Session
 from services.scheduler.engine.shapes import TaskClass
 from services.scheduler.policy.actions.live_heap import LiveHeap
-from shared.model.status import TaskStatus
+from shared.model.status import READY, TaskStatus
 
 
 class Orders:
@@ -252,13 +252,26 @@ def may_ask(session: Session, task: Task) -> bool:
     return not any(t.displaced and t.pod_priority < task.pod_priority for t in leaving)
 
 
+def is_whole(job: Job) -> bool:
+    """Tell whether a gang has its minima, counting what waits, whatever plugins are configured."""
+    counted = job.waiting_count + job.ready_count + job.pending_best_effort
+    statuses = (*READY, TaskStatus.PIPELINED)
+    return counted >= job.min_available and not job.roles_short_of(*statuses, best_effort=True)
+
+
 def take_for(
-    session: Session, job: Job, hopeless: Hopeless, attempt: Callable[[Task], bool]
+    session: Session,
+    job: Job,
+    hopeless: Hopeless,
+    attempt: Callable[[Task], bool],
+    *,
+    whole: bool,
 ) -> None:
     """Try to make a place for each task of a starving job, as preempt and reclaim both do.
 
-    All is for nothing unless the job is then pipelined. A task like one that just failed is not
-    tried again until another one found a place.
+    All is for nothing unless the job is then pipelined; with `whole` its gang has to be whole even
+    where no plugin asks for that. A task like one that just failed is not tried again until another
+    one found a place.
     """
     position = session.journal.position
     failed: set[Likeness] = set()
@@ -274,6 +287,6 @@ def take_for(
             else:
                 failed.add(likeness)
                 hopeless.learn(job, task)
-        if session.hooks.pipelined(job):
+        if session.hooks.pipelined(job) and (not whole or is_whole(job)):
             keep()
             session.commit_evictions(position)

@@ -18,7 +18,7 @@ from services.scheduler.engine.records import NOWHERE, Job, Queue, Task
 from services.scheduler.engine.session import Session
 from services.scheduler.engine.subjobs import SubJob
 from services.scheduler.policy.actions import subgroups
-from services.scheduler.policy.actions.evictions import reprieve
+from services.scheduler.policy.actions.evictions import is_whole, reprieve
 from services.scheduler.policy.actions.gang_seats import best_seat, still_seated
 from services.scheduler.policy.arguments import boolean, integer
 from services.scheduler.policy.bundles import Bundle, bundles, permitted, total
@@ -210,10 +210,10 @@ class GangEviction:
                     return []
                 places[work.sub.id], part = found
                 taken += part
-                enough = session.hooks.pipelined(job)
-                if enough or self._was_ready:
+                if session.hooks.pipelined(job) or self._was_ready:
                     break
-            return taken if session.hooks.pipelined(job) else []
+            enough = session.hooks.pipelined(job)
+            return taken if enough and (not self._round.options.spare or is_whole(job)) else []
 
     def _place_sub(self, work: Work, domain: str) -> tuple[str, list[Taken]] | None:
         """Put a subgroup into the first HyperNode below a domain that takes all its tasks."""

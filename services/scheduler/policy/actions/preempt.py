@@ -68,7 +68,11 @@ class _Preemptor:
     def from_other_jobs(self, hopeless: Hopeless) -> None:
         """Take from other jobs of the queue, all for nothing unless the job is then pipelined."""
         take_for(
-            self._session, self._job, hopeless, lambda task: self._preempt(task, self._is_elsewhere)
+            self._session,
+            self._job,
+            hopeless,
+            lambda task: self._preempt(task, self._is_elsewhere),
+            whole=self._options.spare,
         )
 
     def from_own_tasks(self) -> None:

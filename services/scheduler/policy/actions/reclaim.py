@@ -12,6 +12,7 @@ from typing import Any
 
 from services.scheduler.engine.records import Job, Queue, Task
 from services.scheduler.engine.session import Session
+from services.scheduler.engine.shapes import TaskClass
 from services.scheduler.policy.actions.evictions import (
     Hopeless,
     Orders,
@@ -31,7 +32,8 @@ _REASON = "reclaim"
 def execute(session: Session, arguments: Mapping[str, Any]) -> None:
     """Evict from other queues for starving jobs, best queue and job first.
 
-    With our own `spareVictims` (default false) victims who turn out not to be needed stay.
+    With our own `spareVictims` (default false) victims who turn out not to be needed stay, nobody
+    goes for a place that predicates refuse, and gangs are whole or nobody goes.
     `predicateErrorCacheEnable` (K07) changes no decision: refusals for good stay refusals.
     """
     spare = spares(arguments)
@@ -69,7 +71,7 @@ class _Reclaimer:
 
     def run(self, hopeless: Hopeless) -> None:
         """Take from other queues, all for nothing unless the job is then pipelined."""
-        take_for(self._session, self._job, hopeless, self._reclaim)
+        take_for(self._session, self._job, hopeless, self._reclaim, whole=self._spare)
 
     def _reclaim(self, task: Task) -> bool:
         """Make a place for a task; return whether it waits on a node now."""
@@ -98,8 +100,8 @@ class _Reclaimer:
     def _clear(self, task: Task, column: int) -> bool:
         """Evict on one node until the task has room; else nobody.
 
-        ⚠ Neither the queue nor predicates are asked again. A node without candidates is passed
-        over even when there is room.
+        ⚠ Neither the queue nor predicates are asked again, unless victims are to be spared. A node
+        without candidates is passed over even when there is room.
         """
         session, shape = self._session, task.shape
         candidates = residents(session, column, self._may_go)
@@ -108,11 +110,20 @@ class _Reclaimer:
         victims = session.hooks.reclaim_victims(task, candidates)
         if not room_after(session, shape, column, victims):
             return False
-        heap = self._orders.victims(victims, task)
-        evicted = []
-        while heap and not room_after(session, shape, column, ()):
-            evicted.append(session.evict(heap.pop(), reason=_REASON, taker=task))
-        if self._spare:
-            reprieve(session, evicted, lambda: room_after(session, shape, column, ()))
-        session.place(self._job, [task], [column], waiting=True)
+        with session.trial() as keep:
+            heap = self._orders.victims(victims, task)
+            evicted = []
+            while heap and not room_after(session, shape, column, ()):
+                evicted.append(session.evict(heap.pop(), reason=_REASON, taker=task))
+            if self._spare:
+                if not self._takes(shape, column):
+                    return False
+                reprieve(session, evicted, lambda: self._takes(shape, column))
+            session.place(self._job, [task], [column], waiting=True)
+            keep()
         return True
+
+    def _takes(self, shape: TaskClass, column: int) -> bool:
+        """Tell whether a node has room for a task of a class and no predicate refuses it."""
+        has_room = room_after(self._session, shape, column, ())
+        return has_room and self._session.candidates(shape).admits(column)

@@ -27,7 +27,8 @@ class Options(NamedTuple):
     """Arguments of the action (K07)."""
 
     spare: bool
-    """Our own `spareVictims` (default false): victims who turn out not to be needed stay."""
+    """Our own `spareVictims` (default false): victims who are not needed after all stay, and nobody
+    goes for less than a whole gang."""
     enabled: bool
     minimum_percent: int
     minimum: int
