@@ -310,3 +310,27 @@ def test_failures_are_counted_and_each_kind_is_logged_once():
     line = 'pumice_scheduler_plugin_failures_total{plugin="made",point="node_score"} 3.0'
     assert line in metrics.render().decode()
     assert [(entry["event"], entry["origin"]) for entry in said] == [("plugin_failed", "acme 1.0")]
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        (
+            "raise OSError('no licence')",
+            "acme_plugin:Zoned cannot be imported: OSError: no licence",
+        ),
+        ("Zoned = 3", "acme_plugin:Zoned is no plugin: a class with a method `contribute`"),
+    ],
+)
+def test_a_scheduler_with_a_plugin_that_cannot_be_loaded_ends_with_one_line(tmp_path, code, says):
+    distribution(tmp_path, entry="zoned = acme_plugin:Zoned", code=code)
+    command = [sys.executable, "-P", "-m", "services.scheduler", "--log-format=json"]
+    environ = {"PATH": "", "HOME": "/nonexistent", "PYTHONPATH": str(tmp_path)}
+    ended = subprocess.run(
+        command, env=environ, capture_output=True, text=True, timeout=50, check=False
+    )
+    assert ended.returncode not in {0, None}
+    assert "Traceback" not in ended.stderr
+    line = ended.stderr.splitlines()[-1]
+    assert line.startswith("error: scheduler plugin of acme 2.0, entry point zoned: ")
+    assert says in line

@@ -39,7 +39,10 @@ class DeviceShare:
     name = "deviceshare"
 
     def __init__(self, arguments: Arguments) -> None:
-        """Take which way is on; two at once are refused, as upstream refuses them."""
+        """Take which way is on, policy, weight and `deviceshare.GPUExclusiveRules`.
+
+        Two ways at once are refused, as upstream refuses them.
+        """
         self._sharing = boolean(arguments, "deviceshare.GPUSharingEnable", default=False)
         self._number = boolean(arguments, "deviceshare.GPUNumberEnable", default=False)
         self._virtual = boolean(arguments, "deviceshare.VGPUEnable", default=False)

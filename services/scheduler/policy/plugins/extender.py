@@ -83,7 +83,7 @@ class Extender:
     name = "extender"
 
     def __init__(self, arguments: Arguments, post: Post = nowhere) -> None:
-        """Take the URL, the verbs, `httpTimeout`, `ignorable` and `managedResources`."""
+        """Take the URL, a verb per question, the time limit and `extender.managedResources`."""
         self._post = post
         self._url = text(arguments, "extender.urlPrefix").rstrip("/")
         if not self._url.startswith(("http://", "https://")):

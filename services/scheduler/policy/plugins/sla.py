@@ -25,7 +25,7 @@ class Sla:
     name = "sla"
 
     def __init__(self, arguments: Arguments) -> None:
-        """Take `sla-waiting-time`, a duration such as `1h30m`; an unreadable one is none."""
+        """Take `sla-waiting-time`, a duration such as 1h30m; an unreadable one is none."""
         self._default = _positive(arguments.get(_ARGUMENT))
 
     def contribute(self, hooks: Hooks, cluster: Session) -> None:
