@@ -94,6 +94,7 @@ class Registration:
         self._failure_policy = failure_policy
         self._timeout_s = timeout_s
         self._log = log
+        self._said = False
 
     async def ensure(self, bundle: str) -> None:
         """Bring both objects to what they shall be. Raises the errors of `Kube`."""
@@ -136,9 +137,18 @@ class Registration:
             }
             try:
                 await self._kube.create(kind, "", body)
+            except Gone:
+                self._say_unsupported()
+                return
             except Conflict:
                 return  # another replica was first, with the same
         self._log.info("webhooks_registered", kind=kind.kind, webhooks=len(webhooks))
+
+    def _say_unsupported(self) -> None:
+        """Say once that this API server calls nobody (an embedded one, or a very small one)."""
+        if not self._said:
+            self._said = True
+            self._log.warning("webhooks_unsupported", group=_GROUP)
 
     def _webhooks(self, hooks: Iterable[Hook], bundle: str) -> Iterable[Json]:
         """Yield the webhooks; whatever the API server would fill in is spelt out.
