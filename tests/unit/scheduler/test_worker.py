@@ -33,11 +33,11 @@ def group(to: Worker, name: str, phase: str, **spec) -> None:
     put(to, "podgroups", {"metadata": meta, "spec": spec, "status": {"phase": phase}})
 
 
-def pod(to: Worker, name: str, of: str, node: str = "") -> None:
+def pod(to: Worker, name: str, of: str, node: str = "", **more) -> None:
     meta = {"name": name, "namespace": "ns", "uid": name}
     meta["annotations"] = {"scheduling.k8s.io/group-name": of}
     container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
-    spec = {"schedulerName": "volcano", "nodeName": node, "containers": [container]}
+    spec = {"schedulerName": "volcano", "nodeName": node, "containers": [container], **more}
     status = {"phase": "Running" if node else "Pending"}
     put(to, "pods", {"metadata": meta, "spec": spec, "status": status})
 
@@ -93,3 +93,17 @@ def test_volcanos_way_keeps_the_reservation_for_ever():
     decision = step(under, 1e6, 2, conf)
     assert list(decision.lapsed) == []
     assert groups_of(decision)["ns/next"].phase == "Pending"
+
+
+def test_a_bind_tells_the_binder_which_claims_must_have_their_volumes_first():
+    under = worker()
+    small_world(under)
+    waits = {"provisioner": "x", "volumeBindingMode": "WaitForFirstConsumer"}
+    put(under, "storageclasses", {"metadata": {"name": "sc", "uid": "sc"}, **waits})
+    meta = {"name": "c", "namespace": "ns", "uid": "claim-uid"}
+    put(under, "persistentvolumeclaims", {"metadata": meta, "spec": {"storageClassName": "sc"}})
+    group(under, "g", "Inqueue")
+    pod(under, "g-0", "g", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}])
+    (command,) = step(under, 0.0, 1).commands
+    assert isinstance(command, m.BindGang)
+    assert command.binds[0].claims == (m.ClaimUse(claim="ns/c", uid="claim-uid"),)
