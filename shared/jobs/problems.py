@@ -7,6 +7,8 @@ from typing import Final
 import msgspec
 from typing_extensions import override
 
+from shared.api.errors import describe
+
 LABEL_MAX: Final = 63
 NAME_MAX: Final = 253
 LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
@@ -46,6 +48,12 @@ def unqualified(name: str) -> str:
             f" pods carry it as a label, {LABEL_MAX} at most"
         )
     return ""
+
+
+def unreadable(error: msgspec.ValidationError) -> Problem:
+    """Return the fault of an object that a view cannot be made of: a value of a wrong type."""
+    path, _, why = describe(error).rpartition(": ")
+    return Problem(path, why)
 
 
 def listed(names: Iterable[str]) -> str:

@@ -13,8 +13,7 @@ import msgspec
 
 from shared.api.batch import Job, TaskSpec, TopologyPolicy
 from shared.api.core import Container, PodSpec, PodTemplateSpec, ResourceRequirements
-from shared.api.errors import describe
-from shared.jobs.problems import LABEL, LABEL_MAX, Problem, Problems
+from shared.jobs.problems import LABEL, LABEL_MAX, Problem, Problems, unreadable
 from shared.model import quantity
 from shared.model.quantity import BadQuantity, milli
 
@@ -77,8 +76,8 @@ def template_problems(job: Job, *, pod_level: bool = True) -> Problems:
                 continue
             spec = read_template(task).spec
         except msgspec.ValidationError as error:
-            path, _, fault = describe(error).rpartition(": ")
-            yield Problem(f"{at}.{path}" if path else at, fault)
+            fault = unreadable(error)
+            yield Problem(f"{at}.{fault.path}" if fault.path else at, fault.reason)
             continue
         yield from _Template(index, mounted).of_forms(edited.spec)
         yield from _Amounts(index, task, pod_level=pod_level).of_spec(spec)

@@ -10,9 +10,8 @@ import msgspec
 
 from services.admission.rules.review import Facts, Request, Terms, Verdict, refused, unexpected
 from shared.api.cron import CronJob, CronJobSpec
-from shared.api.errors import describe
 from shared.api.lenient import lenient
-from shared.jobs.problems import LABEL_MAX, Problem, Problems, unqualified
+from shared.jobs.problems import LABEL_MAX, Problem, Problems, unqualified, unreadable
 from shared.model import schedules
 
 _SUFFIX_MAX: Final = 11
@@ -29,8 +28,7 @@ def validate(request: Request, facts: Facts, terms: Terms) -> Verdict:
     try:
         cron = lenient(request.object, CronJob)
     except msgspec.ValidationError as error:
-        path, _, why = describe(error).rpartition(": ")
-        return refused([Problem(path, why)])
+        return refused([unreadable(error)])
     return refused(cron_problems(cron))
 
 

@@ -6,10 +6,9 @@ from typing import Final
 import msgspec
 
 from services.admission.rules.review import Facts, Request, Terms, Verdict, refused, unexpected
-from shared.api.errors import describe
 from shared.api.lenient import lenient
 from shared.api.topology import HyperNode
-from shared.jobs.problems import Problem, Problems
+from shared.jobs.problems import Problem, Problems, unreadable
 
 _WORDS: Final = {
     "unterminated character set": "missing closing ]",
@@ -33,8 +32,7 @@ def validate(request: Request, facts: Facts, terms: Terms) -> Verdict:
     try:
         node = lenient(request.object, HyperNode)
     except msgspec.ValidationError as error:
-        path, _, why = describe(error).rpartition(": ")
-        return refused([Problem(path, why)])
+        return refused([unreadable(error)])
     return refused(_problems(node))
 
 

@@ -3,11 +3,10 @@
 import msgspec
 
 from services.admission.rules.review import Facts, Request, Terms, Verdict, refused, unexpected
-from shared.api.errors import describe
 from shared.api.flow import JobFlow
 from shared.api.lenient import lenient
 from shared.jobs.order import in_circles
-from shared.jobs.problems import Problem, Problems
+from shared.jobs.problems import Problem, Problems, unreadable
 
 NOT_DAG = "jobflow Flow is not DAG"
 
@@ -20,8 +19,7 @@ def validate(request: Request, facts: Facts, terms: Terms) -> Verdict:
     try:
         flow = lenient(request.object, JobFlow)
     except msgspec.ValidationError as error:
-        path, _, why = describe(error).rpartition(": ")
-        return refused([Problem(path, why)])
+        return refused([unreadable(error)])
     return refused(flow_problems(flow))
 
 

@@ -20,11 +20,10 @@ from services.admission.rules.review import (
     unexpected,
 )
 from shared.api.batch import DEFAULT_MAX_RETRY, Job
-from shared.api.errors import describe
 from shared.api.lenient import lenient
 from shared.api.scheduling import DEFAULT_QUEUE
 from shared.jobs.defaults import defaulted
-from shared.jobs.problems import Problem
+from shared.jobs.problems import Problem, unreadable
 from shared.jobs.rules import job_problems, queue_problems, update_problems
 
 _HOST_NETWORK_DNS: Final = "ClusterFirstWithHostNet"
@@ -96,7 +95,7 @@ def validate(request: Request, facts: Facts, terms: Terms) -> Verdict:
     try:
         job = lenient(request.object, Job)
     except msgspec.ValidationError as error:
-        return refused([_unreadable(error)])
+        return refused([unreadable(error)])
     if request.operation == _UPDATE:
         return _update(request, job, terms)
     found = [*job_problems(job), *_queue(job, facts)]
@@ -158,8 +157,3 @@ def _queue(job: Job, facts: Facts) -> Iterator[Problem]:
         exists=queue is not None,
         children=len(facts.children(name)),
     )
-
-
-def _unreadable(error: msgspec.ValidationError) -> Problem:
-    path, _, why = describe(error).rpartition(": ")
-    return Problem(path, why)

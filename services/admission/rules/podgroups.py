@@ -15,10 +15,9 @@ from services.admission.rules.review import (
     unexpected,
 )
 from shared.api import keys
-from shared.api.errors import describe
 from shared.api.lenient import lenient
 from shared.api.scheduling import DEFAULT_QUEUE, PodGroup, QueueState
-from shared.jobs.problems import Problem
+from shared.jobs.problems import Problem, unreadable
 from shared.jobs.rules import topology_problems
 
 _CREATE = "CREATE"
@@ -44,8 +43,7 @@ def validate(request: Request, facts: Facts, terms: Terms) -> Verdict:
     try:
         group = lenient(request.object, PodGroup)
     except msgspec.ValidationError as error:
-        path, _, why = describe(error).rpartition(": ")
-        return refused([Problem(path, why)])
+        return refused([unreadable(error)])
     stated = request.object.get("spec")
     named = isinstance(stated, dict) and bool(stated.get("queue"))
     return refused([*(_queue(group, facts) if named else ()), *_topologies(group)])

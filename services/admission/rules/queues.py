@@ -20,13 +20,13 @@ from services.admission.rules.review import (
     Verdict,
     denied,
     mutated,
+    refused,
 )
 from shared.api import keys
 from shared.api.base import CrQuantity
-from shared.api.errors import describe
 from shared.api.lenient import lenient
 from shared.api.scheduling import DEFAULT_QUEUE, ROOT_QUEUE, Queue, QueueState
-from shared.jobs.problems import Problem
+from shared.jobs.problems import Problem, unreadable
 from shared.model import quantity
 from shared.model.quantity import BadQuantity, milli
 
@@ -86,8 +86,7 @@ def validate(request: Request, facts: Facts, terms: Terms) -> Verdict:
         queue = lenient(request.object, Queue)
         old = lenient(request.old, Queue) if request.operation == _UPDATE else None
     except msgspec.ValidationError as error:
-        path, _, why = describe(error).rpartition(": ")
-        return denied(f"{path}: {why}", path)
+        return refused([unreadable(error)])
     if old is not None and old.spec == queue.spec and queue.metadata.deletion_timestamp:
         return ALLOWED
     if found := list(dict.fromkeys(_of_itself(queue, facts))):
