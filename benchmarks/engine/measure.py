@@ -19,7 +19,7 @@ from services.scheduler.config import SchedulerConfig
 from services.scheduler.decide import configure
 from services.scheduler.worker import Worker
 from shared.contracts import codec
-from shared.contracts.messages import BindGang
+from shared.contracts.messages import BindGang, Command
 
 CHANGED = 0.01
 """Share of the running pods that end before the last cycle."""
@@ -59,6 +59,13 @@ class Bench:
         troubles = self.worker.fold([codec.decode_fact(payload) for payload in payloads])
         if troubles:
             raise ValueError(f"{len(troubles)} facts are bad, the first: {troubles[0]}")
+
+    def commands(self) -> list[Command]:
+        """Run a cycle; returns what it wants done."""
+        self._cycle += 1
+        decision = self.worker.decide(self.config, now=0.0, cycle=self._cycle, token=1)
+        self.worker.adopt(decision.plan)
+        return decision.commands
 
     def cycle(self) -> tuple[int, int, float, float]:
         """Run a cycle; returns binds, evictions, seconds deciding, seconds encoding."""

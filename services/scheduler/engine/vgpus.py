@@ -5,7 +5,7 @@ One that is placed and does not show them yet has those that were chosen for it.
 chosen is the plugin's to say at the start of a session (`begin`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -14,6 +14,8 @@ from pumice.plugins import IntArray
 from services.scheduler.engine.vcards import (
     GROUP,
     IDS,
+    NO_UUID,
+    USE_UUID,
     Card,
     Share,
     Usage,
@@ -35,6 +37,10 @@ RULES: Final = "vgpu-rules"
 _REGISTER: Final = "volcano.sh/node-vgpu-register"
 _HANDSHAKE: Final = "volcano.sh/node-vgpu-handshake"
 _NONE: Final[frozenset[int]] = frozenset()
+_TABLE_LIMIT: Final = 200_000
+
+State = tuple[tuple[str, int, int, Usage], ...]
+"""Type, slots, memory and use of each card of a node: all that decides for most pods."""
 
 
 class _Held:
@@ -62,6 +68,15 @@ class _NodeCards:
         self.handshake = ""
         self.pods: dict[str, _Held] = {}
         self.version = 0
+        self._state: tuple[int, State] = (-1, ())
+
+    def state(self) -> State:
+        """Return what tells these cards from others, their names apart."""
+        if self._state[0] != self.version:
+            used = self.usage()
+            said = tuple((c.type, c.slots, c.memory, used[c.uuid]) for c in self.cards)
+            self._state = (self.version, said)
+        return self._state[1]
 
     def usage(self) -> dict[str, Usage]:
         """Return what is used of each card."""
@@ -93,6 +108,9 @@ class VGpus:
         self._now = 0.0
         self._matches: Callable[[Mapping[str, str]], frozenset[int]] = lambda _: _NONE
         self._steps: dict[tuple[int, str], tuple[int, list[float], bool]] = {}
+        self._tables: dict[Hashable, dict[tuple[State, int], float | None]] = {}
+        """What pods ask → cards as they are and pods before this one → score. Most nodes are like
+        others, so few of them are looked at."""
 
     def begin(
         self,
@@ -102,6 +120,8 @@ class VGpus:
         matches: Callable[[Mapping[str, str]], frozenset[int]],
     ) -> None:
         """Say how cards are chosen: `matches` gives the exclusive rules that labels match."""
+        if policy != self._policy or sum(map(len, self._tables.values())) > _TABLE_LIMIT:
+            self._tables = {}
         self._now, self._policy, self._matches = now, policy, matches
         self._steps = {}
 
@@ -144,6 +164,14 @@ class VGpus:
         """Forget a pod that is gone."""
         self._chosen.pop(uid, None)
 
+    def choose_again(self, uid: str, node: str, shown: str) -> None:
+        """Go by shares that were chosen elsewhere, until the pod's object says so."""
+        self._chosen[uid] = (node, read_shares(shown))
+
+    def chosen(self) -> tuple[tuple[str, str, str], ...]:
+        """Return pod uid, node and shares of each pod that does not show its shares yet."""
+        return tuple((uid, node, show_shares(s)) for uid, (node, s) in self._chosen.items())
+
     def _choose(
         self, node: _NodeCards, shape: "TaskClass", rules: frozenset[int], group: str
     ) -> Sequence[Sequence[Share]]:
@@ -173,11 +201,31 @@ class VGpus:
         ]
         return np.array(counts, dtype=np.int64)
 
-    def score(self, shape: "TaskClass", name: str, extra: int) -> float | None:
-        """Return the score of one more pod beyond `extra` others; None when it does not fit."""
-        node = self._nodes.get(name)
-        if node is None:
-            return None
+    def scores(
+        self, shape: "TaskClass", names: Sequence[str], extra: Sequence[int]
+    ) -> list[float | None]:
+        """Return, per node, the score of one more pod beyond `extra` others; None: no room."""
+        nodes = [self._nodes.get(name) for name in names]
+        if _tells_cards_apart(shape):
+            return [
+                None if node is None else self._score(shape, name, node, more)
+                for node, name, more in zip(nodes, names, extra, strict=True)
+            ]
+        want = Want.of(shape.vgpus, shape.traits)
+        table = self._tables.setdefault((want.requests, *want.wishes.items()), {})
+        found: list[float | None] = []
+        for node, more in zip(nodes, extra, strict=True):
+            if node is None:
+                found.append(None)
+                continue
+            likeness = (node.state(), more)
+            if likeness not in table:
+                steps, _ = self._look_ahead(node, shape, more + 1)
+                table[likeness] = steps[more] if more < len(steps) else None
+            found.append(table[likeness])
+        return found
+
+    def _score(self, shape: "TaskClass", name: str, node: _NodeCards, extra: int) -> float | None:
         version, steps, over = self._steps.get((shape.id, name), (-1, [], False))
         if version != node.version:
             steps, over = [], False
@@ -205,6 +253,11 @@ class VGpus:
                 if rules or group:
                     closed.add(share.uuid)
         return steps, False
+
+
+def _tells_cards_apart(shape: "TaskClass") -> bool:
+    """Whether it matters to a class which cards these are, or whose pods they have."""
+    return any(shape.traits.get(trait) for trait in (RULES, GROUP, USE_UUID, NO_UUID))
 
 
 def _rules(shape: "TaskClass") -> frozenset[int]:

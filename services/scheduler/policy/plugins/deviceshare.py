@@ -101,11 +101,13 @@ class DeviceShare:
         registered = cards.registered(names)
 
         def places(shape: TaskClass, rows: Rows) -> list[float | None]:
-            pairs = zip(rows.index.tolist(), rows.extra.tolist(), strict=True)
-            return [
-                cards.score(shape, names[column], extra) if registered[column] else None
-                for column, extra in pairs
-            ]
+            found: list[float | None] = [None] * len(rows)
+            there = np.flatnonzero(rows.pick(registered))
+            columns, extra = rows.index[there].tolist(), rows.extra[there].tolist()
+            scores = cards.scores(shape, [names[column] for column in columns], extra)
+            for row, score in zip(there.tolist(), scores, strict=True):
+                found[row] = score
+            return found
 
         def judge(shape: TaskClass, rows: Rows) -> CodeArray:
             if not shape.vgpus:
