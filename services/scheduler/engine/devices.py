@@ -2,13 +2,10 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from shared.api.core import Pod
+from services.scheduler.engine.records import Task
 from shared.api.resource import DeviceRequest, ResourceClaim
-
-if TYPE_CHECKING:
-    from services.scheduler.engine.records import Task
 
 _THOUSANDTHS: Final = 1000
 
@@ -29,12 +26,12 @@ class Devices:
         """Forget a claim."""
         self.claims.pop(key, None)
 
-    def join(self, task: "Task") -> None:
+    def join(self, task: Task) -> None:
         """Note a task; one without claims is none of ours."""
         if task.shape.device_claims:
             self.users[task.uid] = task
 
-    def leave(self, task: "Task") -> None:
+    def leave(self, task: Task) -> None:
         """Forget a task."""
         self.users.pop(task.uid, None)
 
@@ -58,20 +55,3 @@ def _wanted(request: DeviceRequest) -> tuple[str, int]:
     if not alternatives or alternatives[0] is None:
         return "", 0
     return alternatives[0].device_class_name, alternatives[0].count or 1
-
-
-def device_claims(pod: Pod) -> tuple[str, ...]:
-    """Return the keys of a pod's claims; one that a template is to become has no object's key."""
-    made = {
-        status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses
-    }
-    meta = pod.metadata
-    found = []
-    for claim in pod.spec.resource_claims:
-        name = claim.resource_claim_name
-        if name is None and claim.name in made:
-            name = made[claim.name]
-            if name is None:
-                continue  # the template asks for nothing
-        found.append(f"{meta.namespace}/{name or f'{meta.name}/{claim.name}'}")
-    return tuple(sorted(set(found)))

@@ -5,28 +5,18 @@ it yet has the cards that were chosen for it: the first ones that fit, as Volcan
 """
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
 from pumice.plugins import IntArray
+from services.scheduler.engine.asks import GPU_MEMORY, GPU_NUMBER, GpuRequest
+from services.scheduler.engine.records import Task
 from shared.api.core import Node
 from shared.model.quantity import BadQuantity, units
 
-if TYPE_CHECKING:
-    from services.scheduler.engine.records import Task
-
-MEMORY: Final = "volcano.sh/gpu-memory"
-NUMBER: Final = "volcano.sh/gpu-number"
 INDEX: Final = "volcano.sh/gpu-index"
 _UNHEALTHY: Final = "volcano.sh/gpu-unhealthy-ids"
-
-
-class GpuRequest(NamedTuple):
-    """What a pod asks of cards; `memory` of one card goes before whole cards."""
-
-    memory: int = 0
-    number: int = 0
 
 
 class _Cards:
@@ -75,7 +65,7 @@ class Gpus:
         """Take over which cards a node has; amounts that cannot be read mean none."""
         capacity = node.status.capacity or node.status.allocatable
         try:
-            memory, number = units(capacity.get(MEMORY, 0)), units(capacity.get(NUMBER, 0))
+            memory, number = units(capacity.get(GPU_MEMORY, 0)), units(capacity.get(GPU_NUMBER, 0))
         except BadQuantity:
             memory = number = 0
         if memory <= 0 or number <= 0:
@@ -86,7 +76,7 @@ class Gpus:
         cards = self._nodes.setdefault(name, _Cards())
         cards.memory = {card: memory // number for card in range(number) if card not in unhealthy}
 
-    def count(self, task: "Task", sign: int) -> None:
+    def count(self, task: Task, sign: int) -> None:
         """Count a task in on its node's cards (-1: out)."""
         cards = self._nodes.setdefault(task.node, _Cards())
         if sign < 0:
@@ -115,7 +105,7 @@ class Gpus:
         """Return pod uid, node and cards of each pod that does not show its cards yet."""
         return tuple((uid, node, cards) for uid, (node, cards) in self._chosen.items())
 
-    def settle_on(self, task: "Task") -> tuple[int, ...]:
+    def settle_on(self, task: Task) -> tuple[int, ...]:
         """Return the cards of a placed task; they stay its own from the bind on."""
         cards = self._nodes.get(task.node)
         chosen = cards.pods.get(task.uid, ((), 0))[0] if cards else ()

@@ -11,16 +11,18 @@ from typing import Any, Final
 import msgspec
 
 from pumice.plugins import IntArray
+from services.scheduler.engine.asks import (
+    GPU_MEMORY,
+    GPU_NUMBER,
+    GpuRequest,
+    claims_of,
+    device_claims,
+)
 from services.scheduler.engine.cpus import exclusive_cpus
-from services.scheduler.engine.devices import device_claims
 from services.scheduler.engine.dimensions import Dimensions
-from services.scheduler.engine.gpus import MEMORY as GPU_MEMORY
-from services.scheduler.engine.gpus import NUMBER as GPU_NUMBER
-from services.scheduler.engine.gpus import GpuRequest
 from services.scheduler.engine.images import full_name
 from services.scheduler.engine.locality import NOWHERE_SPECIAL, Locality
 from services.scheduler.engine.vcards import PERCENT, Request, requests_of
-from services.scheduler.engine.volumes import claims_of
 from shared.api.core import Pod, PodSpec
 from shared.api.selectors import NodeAffinity, Toleration
 from shared.model.requests import pod_request, resize_is_infeasible, scoring_request

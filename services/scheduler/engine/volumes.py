@@ -5,15 +5,12 @@ so plain dictionaries serve, and what is derived from them is made anew when one
 """
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from services.scheduler.engine.records import Task
 from services.scheduler.engine.selecting import selector_of
-from shared.api.core import PodSpec
 from shared.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from shared.model.quantity import BadQuantity, units
-
-if TYPE_CHECKING:
-    from services.scheduler.engine.records import Task
 
 _SELECTED_NODE = "volume.kubernetes.io/selected-node"
 _ZONE = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
@@ -97,7 +94,7 @@ class Volumes:
 
     # --- tasks on nodes ----------------------------------------------------------------------
 
-    def count(self, task: "Task", sign: int) -> None:
+    def count(self, task: Task, sign: int) -> None:
         """Note that a task's node uses its claims (no more: -1)."""
         for claim in task.shape.claims:
             users = self.users.setdefault(claim, {})
@@ -175,17 +172,6 @@ class Volumes:
             for key in self.users
             if key in self.claims and not self.claims[key].spec.volume_name
         )
-
-
-def claims_of(spec: PodSpec, namespace: str, pod: str) -> tuple[str, ...]:
-    """Return the keys of the claims that a pod mounts."""
-    found = []
-    for volume in spec.volumes:
-        if volume.persistent_volume_claim is not None:
-            found.append(f"{namespace}/{volume.persistent_volume_claim.claim_name}")
-        elif volume.ephemeral is not None:
-            found.append(f"{namespace}/{pod}-{volume.name}")
-    return tuple(sorted(set(found)))
 
 
 def _selects(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
