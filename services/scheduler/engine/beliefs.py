@@ -42,6 +42,10 @@ class Beliefs(Struct, frozen=True, kw_only=True):
     """PodGroups that changed since their status was last computed."""
     cards: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
     """Pod uid, node and GPU cards that were chosen for it and that it does not show yet."""
+    shares: tuple[tuple[str, str, str], ...] = ()
+    """Pod uid, node and shares of virtual GPUs, likewise, as its annotation will say them."""
+    cpus: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
+    """Pod uid, node and CPUs that are its own and that no Numatopology shows yet."""
     promised: Mapping[str, str] = field(default_factory=dict)
     """Claim → volume that it is to be bound to."""
     usage: Mapping[str, Usage] = field(default_factory=dict)
@@ -75,6 +79,8 @@ def beliefs_of(replica: Replica) -> Beliefs:
         allocated={name: queue.said_allocated for name, queue in jobs.queues.items()},
         unjudged=tuple(jobs.unjudged),
         cards=replica.nodes.gpus.chosen(),
+        shares=replica.nodes.vgpus.chosen(),
+        cpus=replica.nodes.numa.chosen(),
         promised=dict(replica.nodes.volumes.promised),
         usage=replica.usage.samples(),
         memory=dict(replica.memory),
@@ -111,8 +117,16 @@ def believe(replica: Replica, beliefs: Beliefs) -> None:
 def _believe_of_pods(replica: Replica, beliefs: Beliefs) -> None:
     for uid, node, cards in beliefs.cards:
         replica.nodes.gpus.choose_again(uid, node, cards)
+    for uid, node, shown in beliefs.shares:
+        replica.nodes.vgpus.choose_again(uid, node, shown)
+    for uid, node, cpus in beliefs.cpus:
+        replica.nodes.numa.choose_again(uid, node, cpus)
     for uid, assumption in beliefs.assumptions:
         replica.believe(uid, assumption)
+    for uid, _, _ in beliefs.cpus:
+        task = replica.task(uid)
+        if task is not None:
+            replica.nodes.numa.hold(task)
     for uid, intent, node in beliefs.nominations:
         replica.assume_nomination(intent, uid, node)
     for uid, condition in beliefs.said:

@@ -13,6 +13,7 @@ from shared.api.core import Container, PodSpec
 from shared.api.nodeinfo import Numatopology
 from shared.model.quantity import BadQuantity, milli
 
+Amount = str | int | float
 Cpus = frozenset[int]
 NO_CPUS: Final[Cpus] = frozenset()
 _MILLI: Final = 1000
@@ -113,9 +114,13 @@ def exclusive_cpus(spec: PodSpec) -> tuple[int, ...]:
 def _is_guaranteed(container: Container) -> bool:
     limits, requests = container.resources.limits, container.resources.requests
     return all(
-        name in limits and milli(requests.get(name, limits[name])) == milli(limits[name])
+        name in limits and _is_same(requests.get(name, limits[name]), limits[name])
         for name in (_CPU, "memory")
     )
+
+
+def _is_same(one: Amount, other: Amount) -> bool:
+    return one == other or milli(one) == milli(other)
 
 
 # --- which CPUs ----------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ A Numatopology says which CPUs are free. Pods that were placed and are not in it
 that were chosen for them, until it names them, or changes while they run.
 """
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from services.scheduler.engine.cpus import NO_CPUS, Cpus, Topology, assign, topology_of
@@ -67,6 +68,20 @@ class Numa:
     def forget(self, uid: str) -> None:
         """Forget a pod that is gone."""
         self._kept.pop(uid, None)
+
+    def choose_again(self, uid: str, node: str, cpus: Iterable[int]) -> None:
+        """Go by CPUs that were chosen elsewhere, until a Numatopology shows them."""
+        self._kept[uid] = (node, frozenset(cpus))
+
+    def hold(self, task: "Task") -> None:
+        """Count a task in with the CPUs that were chosen elsewhere, if that is its node."""
+        node, cpus = self._kept.get(task.uid, ("", NO_CPUS))
+        if node and node == task.node:
+            self._held.setdefault(node, {})[task.uid] = (task, cpus)
+
+    def chosen(self) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
+        """Return pod uid, node and CPUs of each pod that no Numatopology shows yet."""
+        return tuple((uid, node, tuple(sorted(cpus))) for uid, (node, cpus) in self._kept.items())
 
     # --- questions ---------------------------------------------------------------------------
 

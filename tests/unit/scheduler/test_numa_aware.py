@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from services.scheduler.engine.beliefs import beliefs_of, believe, lay_out
 from services.scheduler.engine.cpus import Place, cpu_set, take
 from services.scheduler.engine.replica import BadFact
 from shared.api import kinds
@@ -207,3 +208,30 @@ def test_a_list_of_cpus_that_cannot_be_read_names_its_part():
         cpu_set("0,x")
     with pytest.raises(BadFact, match=r"numatopologies n1 .*'all' is no number of a CPU"):
         add_node(Cluster(CONF), "n1", free="all")
+
+
+@pytest.mark.parametrize("runs", [False, True])
+def test_what_was_chosen_goes_with_a_recorded_cycle(runs):
+    def pods(world: Cluster) -> Cluster:
+        return ask(add_node(world, "n1"), "g", cpu="3", policy="single-numa-node", tasks=2)
+
+    def start(world: Cluster) -> None:
+        stated = {"cpu": "3", "memory": "1Gi"}
+        containers = [{"name": "main", "resources": {"requests": stated, "limits": stated}}]
+        metadata = {"annotations": {POLICY: "single-numa-node"}}
+        world.pod("g-0", "g", node="n1", metadata=metadata, containers=containers)
+
+    world = pods(Cluster(CONF))
+    world.step()
+    if runs:
+        start(world)
+    beliefs = beliefs_of(world.replica)
+    again = Cluster(CONF)
+    lay_out(again.replica, beliefs)
+    pods(again)
+    if runs:
+        start(again)
+    believe(again.replica, beliefs)
+    for same in (world, again):
+        ask(same, "h", cpu="1", policy="single-numa-node", tasks=3)
+    assert decisions_of(again.decide()) == decisions_of(world.decide()) != {}

@@ -3,6 +3,7 @@
 import pytest
 
 from services.scheduler.decide import decide
+from services.scheduler.engine.beliefs import beliefs_of, believe, lay_out
 from services.scheduler.engine.vcards import read_shares
 from services.scheduler.messages import commands
 from shared.api import kinds
@@ -201,3 +202,16 @@ def test_a_device_plugin_that_does_not_answer_for_a_minute_is_gone():
     world = ask(world_of(handshake="Requesting_2026.01.01 00:00:00"), "g", number=1)
     for now, placed in ((ASKED_AT + 60, 1), (ASKED_AT + 61, 0)):
         assert len(binds_of(decide(world.replica, world.config, now=now))) == placed
+
+
+def test_what_was_chosen_goes_with_a_recorded_cycle():
+    world = ask(world_of(), "g", tasks=2, number=1, memory=9000)
+    world.step()
+    beliefs = beliefs_of(world.replica)
+    again = Cluster(conf())
+    lay_out(again.replica, beliefs)
+    ask(add_node(again), "g", tasks=2, number=1, memory=9000)
+    believe(again.replica, beliefs)
+    for same in (world, again):
+        ask(same, "h", tasks=2, number=1, memory=7000)
+    assert cards_of(again.decide()) == cards_of(world.decide()) != {}
