@@ -5,7 +5,6 @@ look repeats until the facts ask for nothing more; whatever a crash interrupts i
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -138,7 +137,7 @@ class QueueKeeper:
         if (patch := parent_patch(queue)) is not None:
             await self._patch(queue, patch)
             return  # its change is looked at next
-        state = synced_state(queue, groups=self._groups()[name])
+        state = synced_state(queue, groups=self._replica.groups_per_queue().get(name, 0))
         if state is not None:
             # Decided on facts that may be late, so only the version decided on is changed.
             await self._write_state(queue, state, version=queue.metadata.resource_version)
@@ -153,7 +152,7 @@ class QueueKeeper:
             await self._forget_orphan(command)
             return
         action = action_of(command)
-        changes = carry_out(action, name, self._replica.queues, self._groups())
+        changes = carry_out(action, name, self._replica.queues, self._replica.groups_per_queue())
         occasion = command.metadata.uid
         if isinstance(changes, Refusal):
             self._log.warning("queue_order_refused", queue=name, order=action, reason=changes.why)
@@ -224,6 +223,3 @@ class QueueKeeper:
         else:
             self._metrics.writes.labels("delete", kinds.COMMAND.token).inc()
         self._touch(self._replica.deleted(kinds.COMMAND, meta.key, meta.uid))
-
-    def _groups(self) -> Counter[str]:
-        return Counter(group.spec.queue for group in self._replica.groups.values())

@@ -65,6 +65,8 @@ class Replica:
         self.bare = BareIndex(scheduler_names=scheduler_names)
         self.holdings = Holdings()
         self.groups: dict[str, PodGroup] = {}
+        self._groups_in: dict[str, set[str]] = defaultdict(set)
+        """Queue → keys of the PodGroups that are in it."""
         self.claims: dict[str, str] = {}
         """PersistentVolumeClaims that are there: key → uid (J30)."""
         self.oversized: dict[str, str] = {}
@@ -159,6 +161,10 @@ class Replica:
             claims_missing=self._claims_missing(record.job),
             applied=record.applied,
         )
+
+    def groups_per_queue(self) -> dict[str, int]:
+        """Return how many PodGroups are in each queue that has some (Q02)."""
+        return {queue: len(keys) for queue, keys in self._groups_in.items() if keys}
 
     def queue_commands(self) -> tuple[Command, ...]:
         """Return the Commands to queues in the order in which they were given."""
@@ -269,7 +275,10 @@ class Replica:
         known = self.groups.get(key)
         if known is not None and known.metadata.uid == uid and _rv(known) >= _rv(group):
             return
+        if known is not None:
+            self._groups_in[known.spec.queue].discard(key)
         self.groups[key] = group
+        self._groups_in[group.spec.queue].add(key)
         self._touch_queue_of(group, touched)
         self._attach(group, group, touched)
 
@@ -277,6 +286,7 @@ class Replica:
         known = self.groups.get(key)
         if known is not None and known.metadata.uid == uid:
             del self.groups[key]
+            self._groups_in[known.spec.queue].discard(key)
             self._touch_queue_of(known, touched)
             self._attach(known, None, touched)
 

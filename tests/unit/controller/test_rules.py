@@ -166,3 +166,20 @@ def test_podgroups_are_counted_by_queue_and_phase_q03() -> None:
     assert found["volcano_queue_pod_group_pending_count", "a"] == 1
     assert found["volcano_queue_pod_group_running_count", "empty"] == 0
     assert len(found) == 5 * 2
+
+
+def test_groups_are_counted_by_the_queue_that_they_are_in_now_q02() -> None:
+    replica = Replica(scheduler_names=["volcano"])
+
+    def put(name: str, queue: str, rv: int) -> None:
+        meta = {"name": name, "namespace": "ns", "uid": name, "resourceVersion": str(rv)}
+        body = json.dumps({"metadata": meta, "spec": {"queue": queue}}).encode()
+        replica.written(kinds.PODGROUP, body)
+
+    put("x", "a", 1)
+    put("y", "a", 2)
+    put("y", "b", 4)
+    put("y", "a", 3)
+    assert replica.groups_per_queue() == {"a": 1, "b": 1}
+    replica.deleted(kinds.PODGROUP, "ns/x", "x")
+    assert replica.groups_per_queue() == {"b": 1}
