@@ -6,6 +6,7 @@ python -m tests.sim --seed 17 --about ns/a one seed; prints the story of one key
 """
 
 import argparse
+import gc
 import os
 import sys
 import time
@@ -50,7 +51,7 @@ def many(options: argparse.Namespace) -> int:
     seeds = range(options.first, options.first + options.seeds)
     failed: list[Report] = []
     virtual_s = 0.0
-    with ProcessPoolExecutor(options.jobs) as pool:
+    with ProcessPoolExecutor(options.jobs, initializer=gc.freeze) as pool:
         reports = pool.map(
             play, seeds, repeat(options.workload), repeat(options.nemesis), chunksize=1
         )

@@ -147,6 +147,22 @@ class Machine:
         for client in self._clients:
             client.reset()
 
+    async def cut_off(self, for_s: float) -> None:
+        """Let nothing in or out for a while, and everything after it: others take over meanwhile.
+
+        What the process publishes of its old right arrives when somebody else has it.
+        """
+        transport, clients = self.transport, list(self._clients)
+        if transport is None:
+            return
+        transport.open_way.clear()
+        for client in clients:
+            client.hold()
+        await asyncio.sleep(for_s)
+        transport.open_way.set()
+        for client in clients:
+            client.release()
+
     def _dial(self) -> MemoryClient:
         client = self._sim.nats.client()
         self._clients = [old for old in self._clients if old.is_connected]

@@ -111,6 +111,17 @@ async def connections(sim: "Simulation") -> None:
         victim.break_connections()
 
 
+async def partition(sim: "Simulation") -> None:
+    """A process is cut off from everything, long enough that another takes over, and comes back."""
+    for _ in range(sim.rng.randint(1, 3)):
+        await asyncio.sleep(sim.rng.uniform(0.5, 4))
+        victim = sim.rng.choice(sim.machines)
+        for_s = sim.rng.uniform(0.5, 6)
+        sim.tell("cut off", instance=victim.instance, for_s=round(for_s, 2))
+        await victim.cut_off(for_s)
+        sim.tell("back", instance=victim.instance)
+
+
 async def api_away(sim: "Simulation") -> None:
     """The API server refuses connections for a while."""
     await asyncio.sleep(sim.rng.uniform(1, 8))
@@ -134,5 +145,6 @@ NEMESES: dict[str, Nemesis] = {
     "nats_memory": nats_memory,
     "nats_frozen": nats_frozen,
     "connections": connections,
+    "partition": partition,
     "api_away": api_away,
 }

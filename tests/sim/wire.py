@@ -72,6 +72,9 @@ class CoreTransport:
         self._story = story
         self._alive = alive
         self.streams: dict[CoreStream, None] = {}
+        self.open_way = asyncio.Event()
+        """Cleared while nothing gets through."""
+        self.open_way.set()
 
     async def exchange(self, request: Request) -> bytes:
         await self.travel(request.doing)
@@ -106,10 +109,12 @@ class CoreTransport:
         """Wait as long as the network takes; for ever once the process is dead."""
         if not self._alive():
             await asyncio.Event().wait()
+        await self.open_way.wait()
         if self._api.away:
             await asyncio.sleep(self._network.delay_s())
             raise Unreachable(f"{doing}: connection refused")
         await asyncio.sleep(self._network.delay_s())
+        await self.open_way.wait()
         if not self._alive():
             await asyncio.Event().wait()
 

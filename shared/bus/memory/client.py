@@ -112,6 +112,18 @@ class MemoryClient:
         if self._line is not None:
             self._line.break_off()
 
+    def hold(self) -> None:
+        """Let nothing through in either direction until `release`."""
+        if self._line is not None:
+            self._line.up.hold()
+            self._line.down.hold()
+
+    def release(self) -> None:
+        """Let through what was held."""
+        if self._line is not None:
+            self._line.up.release()
+            self._line.down.release()
+
     def sever(self, *, lost: bool) -> None:
         """Die with the process: nothing is sent or taken any more, and nobody is told here.
 

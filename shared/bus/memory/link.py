@@ -62,6 +62,7 @@ class Link(Generic[T]):
         self._under_way: deque[tuple[float, T]] = deque()
         self._armed = False
         self._cut = False
+        self._held = False
 
     def send(self, item: T) -> None:
         """Send an item; it is lost when the link is cut before it arrives."""
@@ -78,8 +79,17 @@ class Link(Generic[T]):
         self._cut = True
         self._under_way.clear()
 
+    def hold(self) -> None:
+        """Let nothing arrive until `release`; nothing is lost."""
+        self._held = True
+
+    def release(self) -> None:
+        """Let arrive what was held, in order."""
+        self._held = False
+        self._arm()
+
     def _arm(self) -> None:
-        if self._armed or not self._under_way:
+        if self._held or self._armed or not self._under_way:
             return
         self._armed = True
         due = self._under_way[0][0]
@@ -91,6 +101,6 @@ class Link(Generic[T]):
     def _drain(self) -> None:
         self._armed = False
         now = self._loop.time()
-        while self._under_way and self._under_way[0][0] <= now:
+        while not self._held and self._under_way and self._under_way[0][0] <= now:
             self._arrive(self._under_way.popleft()[1])
         self._arm()
