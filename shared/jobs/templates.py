@@ -18,7 +18,8 @@ from shared.model import quantity
 from shared.model.quantity import BadQuantity, milli
 
 _TEMPLATE: Final = msgspec.json.Decoder(PodTemplateSpec)
-_ENVIRONMENT_NAME: Final = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
+_ENVIRONMENT_NAME: Final = re.compile(r"[\x20-\x3c\x3e-\x7e]+")
+"""Printable ASCII but the equals sign: what Kubernetes takes since 1.34."""
 _PORT_MAX: Final = 65_535
 _RESTART_POLICIES: Final = ("Always", "OnFailure", "Never")
 _OVERCOMMITTED: Final = frozenset({"cpu", "memory", "ephemeral-storage"})

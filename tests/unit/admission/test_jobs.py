@@ -234,7 +234,7 @@ BAD = {
         "between 1 and 65535",
     ),
     "a-variable": (
-        container(env=[{"name": "1 x"}]), f"{POD}.containers[0].env[0].name",
+        container(env=[{"name": "a=b"}]), f"{POD}.containers[0].env[0].name",
         "environment variable",
     ),
     "a-mount-of-nothing": (
@@ -314,6 +314,10 @@ def test_a_job_whose_name_is_still_to_be_made_up_is_admitted_w22() -> None:
     stated = job()
     stated["metadata"] = {"generateName": "run-", "namespace": "ns"}
     assert ask("/jobs/validate", stated).allowed
+
+
+def test_a_variable_may_have_any_name_that_the_api_server_takes_w22() -> None:
+    assert ask("/jobs/validate", container(env=[{"name": "1 x.y-z"}])).allowed
 
 
 def test_requests_of_a_whole_pod_cover_its_containers_w22() -> None:
