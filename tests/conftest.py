@@ -12,11 +12,14 @@ settings.load_profile("pumice")
 pytest_plugins = ["tests.support.stack"]
 
 MARKS = {"contract": ["nats"], "integration": ["kube"], "restart": ["kube", "restart"]}
+REAL_API_SERVER = Path("contract", "apiserver")
+"""A contract that is held with the real API server, and so has the marks of its tests."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
-        folder = item.path.relative_to(here).parts[0]
+        path = item.path.relative_to(here)
+        folder = "integration" if path.is_relative_to(REAL_API_SERVER) else path.parts[0]
         for mark in MARKS.get(folder, []):
             item.add_marker(mark)

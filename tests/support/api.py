@@ -121,7 +121,7 @@ class Api:
 @asynccontextmanager
 async def connect(kubeconfig: str | Path) -> AsyncIterator[Api]:
     """Open an `Api` for the current context of a kubeconfig."""
-    server, headers, context = _credentials(Path(kubeconfig))
+    server, headers, context = credentials(Path(kubeconfig))
     async with aiohttp.ClientSession(
         server,
         headers=headers,
@@ -131,7 +131,8 @@ async def connect(kubeconfig: str | Path) -> AsyncIterator[Api]:
         yield Api(session)
 
 
-def _credentials(kubeconfig: Path) -> tuple[str, dict[str, str], ssl.SSLContext | bool]:
+def credentials(kubeconfig: Path) -> tuple[str, dict[str, str], ssl.SSLContext | bool]:
+    """Return server, headers and TLS settings of the current context of a kubeconfig."""
     doc = yaml.safe_load(kubeconfig.read_text())
 
     def named(kind: str, name: str) -> dict:

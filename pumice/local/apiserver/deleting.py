@@ -58,6 +58,9 @@ def delete_object(
         return obj if resource.plural in kindrules.RETURNS_DELETED else done
     if _begin(world, resource, obj, told):
         return obj
+    if resource.id == PODS:
+        meta["deletionTimestamp"], meta["deletionGracePeriodSeconds"] = world.timestamp(), 0
+        meta["generation"] = meta.get("generation", 0) + 1
     world.remove(resource.id, obj)
     whole = not resource.custom and resource.plural in kindrules.RETURNS_DELETED
     return obj if whole else done

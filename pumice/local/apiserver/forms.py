@@ -18,6 +18,10 @@ from pumice.local.apiserver.rules import Rule, broken
 
 _HEAD: Final = frozenset(("apiVersion", "kind", "metadata"))
 _META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+_UNCHECKED: Final = (
+    "Invalid value: null: some validation rules were not checked because the object was invalid; "
+    "correct the existing errors to complete validation"
+)
 _IN_BODY: Final = {
     "Minimum": "should be greater than or equal to {limit}",
     "Maximum": "should be less than or equal to {limit}",
@@ -116,6 +120,8 @@ class Form:
         """Raise Failure (400 or 422) that names each wrong field."""
         if not self._judge.is_valid(obj):
             faults = [self._fault(error, obj) for error in self._judge.iter_errors(obj)]
+            if self._has_rules:
+                faults.append(Fault(field="<nil>", message=_UNCHECKED))
             raise invalid(self.resource, obj["metadata"].get("name", ""), faults)
         if self._has_rules and (faults := list(self._root.faults(obj, old, ""))):
             raise invalid(self.resource, obj["metadata"].get("name", ""), faults)
@@ -241,16 +247,23 @@ def _plain(schema: Any) -> Any:  # noqa: ANN401 - any JSON
             told[key] = _plain(told[key])
     if isinstance(told.get("properties"), dict):
         told["properties"] = {key: _plain(item) for key, item in told["properties"].items()}
-    for bound in ("Minimum", "Maximum"):
-        if told.pop(f"exclusive{bound}", None) is True:
-            told[f"exclusive{bound}"] = told.pop(bound.lower())
+    _strict_bounds(told)
     if schema.get("x-kubernetes-int-or-string"):
         told.pop("anyOf", None)
         told["type"] = ["integer", "string"]
-    if schema.get("nullable") and "type" in told:
+    # Go writes an absent time as null.
+    is_time = schema.get("format") in ("date-time", "micro-time")
+    if (schema.get("nullable") or is_time) and "type" in told:
         own = told["type"]
         told["type"] = [*(own if isinstance(own, list) else [own]), "null"]
     return told
+
+
+def _strict_bounds(told: Object) -> None:
+    """Turn OpenAPI's flags into JSON Schema's numbers, in place."""
+    for bound in ("Minimum", "Maximum"):
+        if told.pop(f"exclusive{bound}", None) is True:
+            told[f"exclusive{bound}"] = told.pop(bound.lower())
 
 
 def _unsupported(path: str, value: Any, options: Sequence[Any]) -> Fault:  # noqa: ANN401

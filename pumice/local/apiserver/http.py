@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import aiohttp
 from aiohttp import web
+from typing_extensions import override
 
 from pumice.local.apiserver.admission import Call, Reply
 from pumice.local.apiserver.answers import Failure, Request, Response
@@ -166,13 +167,16 @@ class _Lowered(Mapping[str, str]):
     def __init__(self, headers: Any) -> None:  # noqa: ANN401 - a CIMultiDictProxy
         self._headers = headers
 
+    @override
     def __getitem__(self, name: str) -> str:
         value: str = self._headers[name]
         return value
 
+    @override
     def __iter__(self) -> Iterator[str]:
         return iter(self._headers)
 
+    @override
     def __len__(self) -> int:
         return len(self._headers)
 

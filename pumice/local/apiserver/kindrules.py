@@ -22,6 +22,7 @@ RETURNS_DELETED: Final = frozenset(
         "persistentvolumeclaims",
         "persistentvolumes",
         "resourcequotas",
+        "storageclasses",
     )
 )
 """Kinds whose delete answers with the object instead of a Status."""
@@ -108,6 +109,8 @@ def _volume(obj: Object) -> None:
     if isinstance(obj.get("spec"), dict):
         obj["spec"].setdefault("volumeMode", "Filesystem")
         obj["spec"].setdefault("persistentVolumeReclaimPolicy", "Retain")
+        if isinstance(obj["spec"].get("hostPath"), dict):
+            obj["spec"]["hostPath"].setdefault("type", "")
 
 
 def _storage_class(obj: Object) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from pumice.local.apiserver.answers import Object
+from pumice.local.apiserver.patching import merge_list
 from pumice.local.apiserver.store import DELETED, Change
 from pumice.local.apiserver.world import NODES, PODS, World, decode
 
@@ -219,13 +220,13 @@ def _container(container: Object, *, ready: bool) -> Object:
         "imageID": "",
         "ready": ready,
         "restartCount": 0,
+        "lastState": {},
     }
 
 
 def _set_conditions(status: Object, new: list[Object], stamp: str) -> None:
-    types = {condition["type"] for condition in new}
-    kept = [c for c in status.get("conditions") or () if c["type"] not in types]
-    status["conditions"] = [*kept, *({**c, "lastTransitionTime": stamp} for c in new)]
+    stamped = [{**condition, "lastTransitionTime": stamp} for condition in new]
+    status["conditions"] = merge_list(status.get("conditions") or [], stamped, "type", {})
 
 
 def _node_status(name: str, address: str, stamp: str) -> Object:

@@ -4,10 +4,12 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
+
 from pumice.local.apiserver.answers import Failure, Fault, Object, bad_request, conflict, invalid
 from pumice.local.apiserver.answers import stale as stale_version
 from pumice.local.apiserver.catalogue import Resource
-from pumice.local.apiserver.world import SUFFIX, World
+from pumice.local.apiserver.world import EVENTS, SUFFIX, World
 
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN: Final = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
@@ -107,6 +109,8 @@ def check(resource: Resource, metadata: Object) -> None:
 
 def _name_faults(resource: Resource, metadata: Object) -> list[Fault]:
     name = metadata.get("name") or ""
+    if name and resource.id == EVENTS:
+        return []
     if not name:
         words = "Required value: name or generateName is required"
         return [Fault(field="metadata.name", message=words, reason="FieldValueRequired")]
@@ -152,11 +156,16 @@ def check_preconditions(
         value = (wanted or {}).get(field)
         if value and value != found[field]:
             raise conflict(
-                resource,
+                as_kind(resource),
                 name,
                 f"the {words} in the precondition ({value}) does not match the {words} in record "
                 f"({found[field]}). The object might have been deleted and then recreated",
             )
+
+
+def as_kind(resource: Resource) -> Resource:
+    """Return the resource under the name that some refusals use: its kind instead of its plural."""
+    return msgspec.structs.replace(resource, plural=resource.kind)
 
 
 def updated(
@@ -180,7 +189,8 @@ def updated(
     version = metadata.get("resourceVersion") or ""
     if not version and resource.custom and not is_patch:
         words = "Invalid value: 0: must be specified for an update"
-        raise invalid(resource, name, [Fault(field="metadata.resourceVersion", message=words)])
+        fault = Fault(field="metadata.resourceVersion", message=words)
+        raise invalid(msgspec.structs.replace(resource, kind=resource.plural), name, [fault])
     if version and version != before["resourceVersion"]:
         raise stale_version(resource, name)
     for field in _KEPT:
@@ -200,7 +210,9 @@ def _check_uid(resource: Resource, metadata: Object, before: Object, *, is_patch
         return
     if is_patch:
         words = f'Invalid value: "{uid}": field is immutable'
-        raise invalid(resource, name, [Fault(field="metadata.uid", message=words)])
+        # The real server checks it twice and says so twice.
+        times = 1 if resource.id == EVENTS else 2
+        raise invalid(resource, name, [Fault(field="metadata.uid", message=words)] * times)
     raise conflict(
         resource,
         name,
@@ -219,7 +231,7 @@ def _check_finalizers(resource: Resource, metadata: Object, before: Object) -> N
             f"finalizers []string{{{', '.join(chr(34) + a + chr(34) for a in added)}}}"
         )
         fault = Fault(field="metadata.finalizers", message=words, reason="FieldValueForbidden")
-        raise invalid(resource, before["name"], [fault])
+        raise invalid(resource, before["name"], [fault] * 2)
 
 
 def tidy(metadata: Object) -> None:

@@ -1,7 +1,7 @@
 """What kube-controller-manager does on a real cluster and others rely on.
 
 Garbage collection by owner references (background, foreground, orphan), the end of namespaces with
-all that is in them, the account and the configuration that each namespace starts with, CRDs that
+all that is in them, the account that each namespace starts with, CRDs that
 begin to be served, and the arithmetic of disruption budgets. Changes are noted as they
 happen and worked off by `work`, in the order in which they happened.
 """
@@ -94,14 +94,6 @@ class Owners:
             self._due.append(("namespace", meta["name"]))
             return
         self._world.add("serviceaccounts.", meta["name"], "default")
-        note = "Contains a CA bundle that can be used to verify the kube-apiserver."
-        self._world.add(
-            "configmaps.",
-            meta["name"],
-            "kube-root-ca.crt",
-            metadata={"annotations": {"kubernetes.io/description": note}},
-            data={"ca.crt": ""},
-        )
 
     def _forget(self, place: Place, obj: Object) -> None:
         meta = obj["metadata"]

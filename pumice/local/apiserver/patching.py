@@ -131,7 +131,7 @@ def _member(old: Any, value: Any, schema: Schema, patch: Object, key: str) -> An
     if not isinstance(value, list) or "merge" not in schema.get("x-kubernetes-patch-strategy", ""):
         return value
     by = schema.get("x-kubernetes-patch-merge-key")
-    merged = _by_key(old or [], value, by, schema) if by else _by_value(old or [], value)
+    merged = merge_list(old or [], value, by, schema) if by else _by_value(old or [], value)
     order = patch.get(f"$setElementOrder/{key}")
     if order is None:
         return merged
@@ -144,7 +144,11 @@ def _member(old: Any, value: Any, schema: Schema, patch: Object, key: str) -> An
     return sorted(merged, key=place)
 
 
-def _by_key(old: Sequence[Any], patch: Sequence[Any], by: str, schema: Schema) -> list[Any]:
+def merge_list(old: Sequence[Any], patch: Sequence[Any], by: str, schema: Schema) -> list[Any]:
+    """Return a list of objects with those of a patch merged in by the member `by`.
+
+    What is new comes before what only the server has, as Go orders it.
+    """
     if any(entry.get(_DIRECTIVE) == "replace" for entry in patch):
         return [entry for entry in patch if _DIRECTIVE not in entry]
     merged = list(old)
@@ -157,7 +161,23 @@ def _by_key(old: Sequence[Any], patch: Sequence[Any], by: str, schema: Schema) -
             merged.append(strategic({}, entry, schema.get("items", {})))
         else:
             merged[at] = strategic(merged[at], entry, schema.get("items", {}))
-    return merged
+    patched = {entry.get(by) for entry in patch}
+    known = {entry.get(by) for entry in old}
+    if patched <= known:
+        return merged
+    return _ordered(merged, by, patched, [entry.get(by) for entry in old])
+
+
+def _ordered(merged: Sequence[Any], by: str, patched: set[Any], before: Sequence[Any]) -> list[Any]:
+    """Merge what was patched and what was not: by their old places, what is new first."""
+    left = [entry for entry in merged if entry.get(by) in patched]
+    right = [entry for entry in merged if entry.get(by) not in patched]
+    ordered = []
+    while left and right:
+        mark = left[0].get(by)
+        first = mark not in before or before.index(mark) < before.index(right[0].get(by))
+        ordered.append((left if first else right).pop(0))
+    return [*ordered, *left, *right]
 
 
 def _by_value(old: Sequence[Any], patch: Sequence[Any]) -> list[Any]:

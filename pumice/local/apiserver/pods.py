@@ -43,7 +43,8 @@ def bind(world: World, target: Target) -> Response:
     pod = world.load(target.resource, target.namespace, target.name)
     wanted = binding.get("metadata") or {}
     resource = _as_binding(target.resource)
-    _check_pod(resource, target.name, pod, wanted)
+    _check_identity(target.resource, target.name, pod, wanted)
+    _check_free(resource, target.name, pod)
     if target.dry_run:
         return answer(_done(), CREATED)
     pod["spec"]["nodeName"] = node
@@ -51,7 +52,6 @@ def bind(world: World, target: Target) -> Response:
     for field in ("annotations", "labels"):
         if wanted.get(field):
             meta[field] = {**(meta.get(field) or {}), **wanted[field]}
-    meta["generation"] = meta.get("generation", 0) + 1
     conditions = [c for c in _conditions(pod) if c.get("type") != "PodScheduled"]
     conditions.append(
         {
@@ -84,16 +84,21 @@ def _conditions(pod: Object) -> list[Object]:
     return list(pod.setdefault("status", {}).get("conditions") or ())
 
 
-def _check_pod(resource: Resource, name: str, pod: Object, wanted: Object) -> None:
+def _check_identity(resource: Resource, name: str, pod: Object, wanted: Object) -> None:
     for field, word in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
         value, own = wanted.get(field), pod["metadata"][field]
         if value and value != own:
             raise conflict(
                 resource,
                 name,
+                f"StorageError: invalid object, Code: 4, Key: /registry/pods/"
+                f"{pod['metadata']['namespace']}/{name}, ResourceVersion: 0, AdditionalErrorMsg: "
                 f"Precondition failed: {word} in precondition: {value}, {word} in object meta: "
                 f"{own}",
             )
+
+
+def _check_free(resource: Resource, name: str, pod: Object) -> None:
     if "deletionTimestamp" in pod["metadata"]:
         raise conflict(resource, name, f"pod {name} is being deleted, cannot be assigned to a host")
     if node := pod["spec"].get("nodeName"):

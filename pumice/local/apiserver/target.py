@@ -8,9 +8,11 @@ import yaml
 
 from pumice.local.apiserver.answers import (
     Failure,
+    Fault,
     Object,
     Request,
     bad_request,
+    invalid,
     no_such_path,
     unsupported,
 )
@@ -158,6 +160,10 @@ def _check_head(resource: Resource, value: Mapping[str, Any]) -> None:
     version, kind = value.get("apiVersion"), value.get("kind")
     if resource.custom and not kind:
         raise bad_request("Object 'Kind' is missing in the request body")
+    if resource.custom and kind != resource.kind:
+        words = f'Invalid value: "{kind}": must be {resource.kind}'
+        name = (value.get("metadata") or {}).get("name", "")
+        raise invalid(resource, name, [Fault(field="kind", message=words)])
     if kind and kind != resource.kind:
         raise bad_request(
             f"{kind} in version {version or ''!r} cannot be handled as a {resource.kind}: the kind "

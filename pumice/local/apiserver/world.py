@@ -16,6 +16,7 @@ _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 SUFFIX: Final = 5
 
 CORE: Final = ""
+EVENTS: Final = "events."
 PODS: Final = "pods."
 NODES: Final = "nodes."
 NAMESPACES: Final = "namespaces."

@@ -178,7 +178,11 @@ def _patched(target: Target, content_type: str, old: Object, told: object) -> Ob
 def _apply(world: World, target: Target, told: object) -> Answering:
     obj = of_object(target, told)
     if not (manager := target.request.query.get("fieldManager", "")):
-        raise bad_request('PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value')
+        words = "Required value: is required for apply patch"
+        cause = {"reason": "FieldValueRequired", "message": words, "field": "fieldManager"}
+        details = {"group": "meta.k8s.io", "kind": "PatchOptions", "causes": [cause]}
+        message = f'PatchOptions.meta.k8s.io "" is invalid: fieldManager: {words}'
+        raise Failure(422, "Invalid", message, details)
     obj["metadata"].setdefault("name", target.name)
     old = world.find(target.resource.id, target.namespace, target.name)
     schema = target.resource.schema
