@@ -1,13 +1,12 @@
 """The changes that a session makes, each with its reverse; see `journal`."""
 
-from typing import TYPE_CHECKING
+import numpy as np
 
+from pumice.plugins import IntArray
+from services.scheduler.engine.board import Board
 from services.scheduler.engine.failures import Attempt
 from services.scheduler.engine.records import Job, Task
 from shared.model.status import TaskStatus
-
-if TYPE_CHECKING:
-    from services.scheduler.engine.session import Session
 
 
 class Placed:
@@ -15,20 +14,20 @@ class Placed:
 
     def __init__(
         self,
-        session: "Session",
+        board: Board,
         job: Job,
         tasks: list[Task],
         columns: list[int],
         *,
         waiting: bool,
     ) -> None:
-        self._session = session
+        self._board = board
         self.job = job
         self.tasks = tasks
         self.waiting = waiting
-        self._names = [session.replica.nodes.name(column) for column in columns]
-        self._columns, self._counts = session.spread(columns)
-        self._version = session.ledger.version
+        self._names = [board.nodes.name(column) for column in columns]
+        self._columns, self._counts = _spread(columns)
+        self._version = board.ledger.version
 
     def do(self) -> None:
         """Count the tasks in at job, nodes and plugins."""
@@ -36,34 +35,34 @@ class Placed:
         self.job.move(self.tasks, TaskStatus.PIPELINED if self.waiting else TaskStatus.ALLOCATED)
         for task, name in zip(self.tasks, self._names, strict=True):
             task.node = name
-            self._session.replica.nodes.meet(task, 1)
+            self._board.nodes.meet(task, 1)
         if shape.host_ports:
-            holders = self._session.replica.nodes.port_holders
+            holders = self._board.nodes.port_holders
             holders.update((task.uid, task) for task in self.tasks)
-        self._session.ledger.place(self._columns, self._counts, shape, waiting=self.waiting)
-        for fn in self._session.hooks.changed.all():
+        self._board.ledger.place(self._columns, self._counts, shape, waiting=self.waiting)
+        for fn in self._board.hooks.changed.all():
             fn(self.job, shape, len(self.tasks))
-        for tell in self._session.hooks.moved.all():
+        for tell in self._board.hooks.moved.all():
             tell(self.job, shape, self._columns, self._counts)
 
     def undo(self, *, final: bool) -> None:
         """Count them out again; remember that it was tried."""
         shape = self.tasks[0].shape
-        ledger = self._session.ledger
+        ledger = self._board.ledger
         ledger.place(self._columns, -self._counts, shape, waiting=self.waiting)
         ledger.version = self._version
         if not final:
-            attempts = self._session.failures(self.job).attempts
+            attempts = self._board.failures(self.job).attempts
             for task in self.tasks:
                 attempts[task.uid] = Attempt(task.status, task.node)
-            for fn in self._session.hooks.changed.all():
+            for fn in self._board.hooks.changed.all():
                 fn(self.job, shape, -len(self.tasks))
-            for tell in self._session.hooks.moved.all():
+            for tell in self._board.hooks.moved.all():
                 tell(self.job, shape, self._columns, -self._counts)
         for task in self.tasks:
-            self._session.replica.nodes.meet(task, -1)
+            self._board.nodes.meet(task, -1)
             task.node = ""
-            self._session.replica.nodes.port_holders.pop(task.uid, None)
+            self._board.nodes.port_holders.pop(task.uid, None)
         self.job.move(self.tasks, TaskStatus.PENDING)
 
 
@@ -98,3 +97,11 @@ class Rephased:
     def undo(self, *, final: bool) -> None:  # noqa: ARG002 - plugins never hear of it
         """Set the phase back."""
         self._job.phase = self._before
+
+
+def _spread(columns: list[int]) -> tuple[IntArray, IntArray]:
+    """Return distinct columns and how often each occurs."""
+    if len(columns) == 1:
+        return np.array(columns, dtype=np.int64), np.ones(1, dtype=np.int64)
+    distinct, counts = np.unique(np.array(columns, dtype=np.int64), return_counts=True)
+    return distinct, counts.astype(np.int64)

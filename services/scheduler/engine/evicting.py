@@ -5,18 +5,16 @@ and queue, and what it holds is part of what the node will have (T08). Nothing l
 before a commit; an undone trial puts every victim back as it was.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 
+from services.scheduler.engine.board import Board
 from services.scheduler.engine.changes import Placed
+from services.scheduler.engine.journal import Change
 from services.scheduler.engine.plan import Eviction, Nomination
 from services.scheduler.engine.records import Job, Task
 from shared.model.status import TaskStatus
-
-if TYPE_CHECKING:
-    from services.scheduler.engine.journal import Change
-    from services.scheduler.engine.session import Session
 
 _ONE = np.ones(1, dtype=np.int64)
 
@@ -25,13 +23,13 @@ class Evicted:
     """One task was told to go, for a task that needs its place or for nobody's sake."""
 
     def __init__(
-        self, session: "Session", job: Job, task: Task, *, reason: str, taker: Task | None
+        self, board: Board, job: Job, task: Task, *, reason: str, taker: Task | None
     ) -> None:
-        self._session = session
+        self._board = board
         self._job = job
         self._before = task.status
-        self._version = session.ledger.version
-        self._column = np.array([session.replica.nodes.column(task.node)], dtype=np.int64)
+        self._version = board.ledger.version
+        self._column = np.array([board.nodes.column(task.node)], dtype=np.int64)
         self.task = task
         self.reason = reason
         self.taker = taker
@@ -39,43 +37,43 @@ class Evicted:
     def do(self) -> None:
         """Count the task as leaving at job, node and plugins."""
         self._move(TaskStatus.RELEASING, 1)
-        self._session.replica.nodes.port_holders.pop(self.task.uid, None)
+        self._board.nodes.port_holders.pop(self.task.uid, None)
 
     def undo(self, *, final: bool) -> None:
         """Count it as it was."""
         self.restore(silently=final)
-        self._session.ledger.version = self._version
+        self._board.ledger.version = self._version
 
     def restore(self, *, silently: bool = False) -> None:
         """Count it as it was, whatever else has changed since."""
         self._move(self._before, -1, silently=silently)
         if self.task.shape.host_ports:
-            self._session.replica.nodes.port_holders[self.task.uid] = self.task
+            self._board.nodes.port_holders[self.task.uid] = self.task
 
     def _move(self, status: TaskStatus, count: int, *, silently: bool = False) -> None:
         shape = self.task.shape
         self._job.move([self.task], status)
-        self._session.ledger.evict(self._column, count * _ONE, shape)
-        self._session.replica.nodes.meet(self.task, -count)
+        self._board.ledger.evict(self._column, count * _ONE, shape)
+        self._board.nodes.meet(self.task, -count)
         if not silently:
-            for fn in self._session.hooks.changed.all():
+            for fn in self._board.hooks.changed.all():
                 fn(self._job, shape, -count)
-            for tell in self._session.hooks.moved.all():
+            for tell in self._board.hooks.moved.all():
                 tell(self._job, shape, self._column, -count * _ONE)
 
 
 class Withdrawn:
     """A task that waited on a node is pending again, to be looked at anew."""
 
-    def __init__(self, session: "Session", job: Job, task: Task) -> None:
-        column = session.replica.nodes.column(task.node)
-        self._session = session
-        self._placed = Placed(session, job, [task], [column], waiting=True)
+    def __init__(self, board: Board, job: Job, task: Task) -> None:
+        column = board.nodes.column(task.node)
+        self._board = board
+        self._placed = Placed(board, job, [task], [column], waiting=True)
 
     def do(self) -> None:
         """Take the place back."""
         self._placed.undo(final=False)
-        self._session.ledger.version = self._session.ledger.tick
+        self._board.ledger.version = self._board.ledger.tick
 
     def undo(self, *, final: bool) -> None:  # noqa: ARG002 - the placement's own undo follows
         """Wait there again."""
@@ -97,7 +95,7 @@ class Reprieved:
         self.evicted.do()
 
 
-def committed(changes: "list[Change]") -> tuple[list[Eviction], list[Nomination]]:
+def committed(changes: Sequence[Change]) -> tuple[list[Eviction], list[Nomination]]:
     """Return the evictions among these changes, and which tasks wait for them.
 
     ⚠ Only a task whose own place had to be cleared is nominated to its node (SS11).

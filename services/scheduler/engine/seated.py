@@ -4,20 +4,21 @@ Such scores change with each placement and compare the candidates with each othe
 look ahead: the caller gets one column and asks again.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from services.scheduler.engine.candidates import Candidates
+from services.scheduler.engine.hooks import Hooks
 from services.scheduler.engine.subjobs import Seat
 
-if TYPE_CHECKING:
-    from services.scheduler.engine.session import Session
 
+def seated(
+    hooks: Hooks, candidates: Candidates, seat: Seat, *, waiting: bool, first: int
+) -> list[int]:
+    """Return the best column for one task, none when no plugin tells the candidates apart.
 
-def seated(session: "Session", candidates: Candidates, seat: Seat, *, waiting: bool) -> list[int]:
-    """Return the best column for one task, none when no plugin tells the candidates apart."""
-    if not session.hooks.group_score.tiers:
+    Among equals the search begins at column `first`.
+    """
+    if not hooks.group_score.tiers:
         return []
     mask = candidates.future if waiting else candidates.idle
     if seat.within is not None:
@@ -25,12 +26,12 @@ def seated(session: "Session", candidates: Candidates, seat: Seat, *, waiting: b
     columns = np.flatnonzero(mask)
     if not len(columns):
         return []
-    bias = session.hooks.group_bias(seat, candidates.shape, columns)
+    bias = hooks.group_bias(seat, candidates.shape, columns)
     if bias is None:
         return []
     rank = candidates.ranked(mask)
     score = candidates.score[columns] + bias
     if rank is not None:
         score = score + rank[columns]
-    turn = (columns - session.first) % len(mask)
+    turn = (columns - first) % len(mask)
     return [int(columns[np.lexsort((turn, -score))[0]])]

@@ -14,6 +14,7 @@ import numpy as np
 
 from pumice import plugins
 from pumice.plugins import BoolArray, FloatArray, IntArray
+from services.scheduler.engine.board import Board
 from services.scheduler.engine.candidates import Candidates, Failure
 from services.scheduler.engine.changes import Placed, Promoted, Rephased
 from services.scheduler.engine.evicting import Evicted, Reprieved, Withdrawn, committed
@@ -65,6 +66,7 @@ class Session:
         self.cycle = cycle
         self.journal = Journal()
         self.ledger = replica.nodes.ledger
+        self._board = Board(replica.nodes, self.hooks, self.failures)
         self.first = seed % max(1, self.ledger.size)
         """Column at which searches among equals begin."""
         self._parts: tuple[BoolArray, ...] = ()
@@ -164,7 +166,8 @@ class Session:
         for part in self._parts or (None,):
             within = _both(part, seat.within if seat else None)
             if seat is not None:
-                found = seated(self, candidates, seat._replace(within=within), waiting=waiting)
+                here = seat._replace(within=within)
+                found = seated(self.hooks, candidates, here, waiting=waiting, first=self.first)
                 if found:
                     return found
             found = fill(candidates, count, waiting=waiting, first=self.first, within=within)
@@ -196,7 +199,7 @@ class Session:
 
         They hold resources at once (Allocated), or wait for a release (Pipelined).
         """
-        change = Placed(self, job, tasks, columns, waiting=waiting)
+        change = Placed(self._board, job, tasks, columns, waiting=waiting)
         change.do()
         self.journal.record(change)
         self._touched[job.key] = job
@@ -243,7 +246,7 @@ class Session:
         """Tell a task of a job to go; it stays Releasing for the rest of the session (T08)."""
         job = self.replica.jobs.get(task.job_key)
         assert job is not None, f"{task.key} is in no job of this session"
-        change = Evicted(self, job, task, reason=reason, taker=taker)
+        change = Evicted(self._board, job, task, reason=reason, taker=taker)
         change.do()
         self.journal.record(change)
         self._touched[job.key] = job
@@ -257,7 +260,7 @@ class Session:
 
     def withdraw(self, job: Job, task: Task) -> None:
         """Make a task that waits on a node pending again."""
-        change = Withdrawn(self, job, task)
+        change = Withdrawn(self._board, job, task)
         change.do()
         self.journal.record(change)
 
@@ -348,13 +351,6 @@ class Session:
         self.journal.undo_to(0, final=True)
         self.replica.nodes.peers.forget_tables()
         self.replica.tidy()
-
-    def spread(self, columns: list[int]) -> tuple[IntArray, IntArray]:
-        """Return distinct columns and how often each occurs."""
-        if len(columns) == 1:
-            return np.array(columns, dtype=np.int64), np.ones(1, dtype=np.int64)
-        distinct, counts = np.unique(np.array(columns, dtype=np.int64), return_counts=True)
-        return distinct, counts.astype(np.int64)
 
 
 def _no_claims(_: Task) -> tuple[ClaimUse, ...]:
