@@ -1,10 +1,10 @@
 """Pods that ask for no GPU go to nodes without one; with `strict: true`, nowhere else."""
 
+import numpy as np
+
 from pumice.plugins import Arguments, Cluster, CodeArray, FloatArray, Hooks, Reason
 from pumice.plugins import NodeRows as Rows
 from pumice.plugins import TaskClass as Shape
-
-GPU = "nvidia.com/gpu"
 
 
 class KeepGpusFree:
@@ -14,16 +14,16 @@ class KeepGpusFree:
         self.strict = bool(arguments.get("strict", False))
 
     def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
-        if GPU not in cluster.resources:
-            return
-        gpu = cluster.resources.index(GPU)
+        names = list(cluster.resources)
+        if "nvidia.com/gpu" in names:
+            gpu = names.index("nvidia.com/gpu")
 
-        def wasted(shape: Shape, rows: Rows) -> CodeArray:
-            return ((shape.request[gpu] == 0) & (rows.allocatable(gpu) > 0)).astype("uint8")
+            def wasted(shape: Shape, rows: Rows) -> CodeArray:
+                return np.uint8(shape.request[gpu] == 0) * (rows.allocatable(gpu) > 0)
 
-        def score(shape: Shape, rows: Rows) -> FloatArray:
-            return -100.0 * wasted(shape, rows)
+            def score(shape: Shape, rows: Rows) -> FloatArray:
+                return np.where(wasted(shape, rows), np.float64(-100), np.float64(0))
 
-        hooks.node_score(score)
-        if self.strict:
-            hooks.predicate(wasted, reasons=[Reason("node(s) are kept for pods with GPUs")])
+            hooks.node_score(score)
+            if self.strict:
+                hooks.predicate(wasted, reasons=[Reason("node(s) are kept for pods with GPUs")])
