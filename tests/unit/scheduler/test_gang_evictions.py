@@ -360,3 +360,18 @@ def test_what_was_cleared_is_taken_once_the_victims_are_gone():
     for eviction in plan.evictions:
         cluster.delete(kinds.POD, eviction.pod, eviction.uid)
     assert binds_of(cluster.step()) == {"high-0": "n1", "high-1": "n1"}
+
+
+@pytest.mark.parametrize("spare", [False, True], ids=["Volcano", "spare"])
+def test_before_allocate_another_bundle_goes_while_the_first_is_leaving_a08(spare):
+    """⚠ Room on its way is counted, but a place is looked for with a bundle in hand only."""
+    conf = f'actions: "gangpreempt, allocate"{PLUGINS}'
+    conf += f"configurations: [{{name: gangpreempt, arguments: {{spareVictims: {spare}}}}}]\n"
+    cluster = Cluster(conf).node("n1", cpu="2")
+    for name, value in (("low", 10), ("high", 1000)):
+        cluster.put(kinds.PRIORITYCLASS, {"metadata": {"name": name, "uid": name}, "value": value})
+    running(cluster, "low", ["n1"], min_member=0)
+    running(cluster, "more", ["n1"], min_member=0)
+    asks(cluster, 1, "1", {})
+    assert len(cluster.step().evictions) == 1
+    assert len(cluster.step().evictions) == (0 if spare else 1)
