@@ -20,10 +20,9 @@ from pathlib import Path
 from pumice.local import parts
 from pumice.local.admin import NodeShape
 from pumice.local.control_plane import ControlPlane, Options
-from pumice.local.services import SERVICES
 from tests.support import world
 from tests.support.api import Api, connect
-from tests.support.fleet import Fleet, fleet
+from tests.support.fleet import SERVICES, Fleet, fleet
 
 CRDS = Path(__file__).parents[1] / "k8s" / "crds"
 CLIENTS = 32
