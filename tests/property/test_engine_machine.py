@@ -7,6 +7,7 @@ happens, fails or is late, limits and nodes change in between.
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -278,5 +279,9 @@ class LivingCluster(RuleBasedStateMachine):
         assert (plan.binds, plan.evictions, plan.podgroups) == ((), (), ())
 
 
-LivingCluster.TestCase.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
-TestLivingCluster = LivingCluster.TestCase
+LivingCluster.TestCase.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
+
+
+@pytest.mark.timeout(300)  # many days in one test, and others may want the machine
+class TestLivingCluster(LivingCluster.TestCase):
+    """Runs the machine."""

@@ -70,7 +70,7 @@ gang may leave so much that a small one who went before could have stayed.
 wasteful = st.builds(build, names(GANG_ONLY), some, spare=st.just(False))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(worlds)
 def test_whoever_is_evicted_for_a_gang_makes_room_for_all_of_it(world: Cluster):
     """The gang that evictions are made for is pipelined or placed as a whole (SS07, SS10)."""
@@ -89,7 +89,7 @@ def test_whoever_is_evicted_for_a_gang_makes_room_for_all_of_it(world: Cluster):
         session.close()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(worlds)
 def test_what_gangs_wait_for_fits_once_the_victims_are_gone(world: Cluster):
     session = world.session()
@@ -115,7 +115,7 @@ def test_a_session_with_gang_evictions_leaves_the_replica_as_it_was_to_the_bit(w
     assert world.replica.audit() == []
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(roomy)
 def test_with_spare_victims_no_victim_of_a_gang_could_stay(world: Cluster):
     """Were any one of them to stay, its node would be overfull (law of `spareVictims`)."""
@@ -172,7 +172,7 @@ def test_bundles_hold_every_task_once_and_the_surplus_leaves_the_gang_whole(worl
             assert job.ready_count - spared >= job.min_available
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(worlds)
 def test_gang_cycles_come_to_rest_while_the_victims_are_on_their_way(world: Cluster):
     for _ in range(8):
@@ -180,7 +180,7 @@ def test_gang_cycles_come_to_rest_while_the_victims_are_on_their_way(world: Clus
     assert (plan.binds, plan.evictions) == ((), ())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(sparing)
 def test_gang_cycles_come_to_rest_though_every_victim_comes_back(world: Cluster):
     assert live(world, cycles=15) >= 3
