@@ -51,18 +51,21 @@ def many(options: argparse.Namespace) -> int:
     seeds = range(options.first, options.first + options.seeds)
     failed: list[Report] = []
     virtual_s = 0.0
+    slowest = (0.0, 0)
     with ProcessPoolExecutor(options.jobs, initializer=gc.freeze) as pool:
         reports = pool.map(
             play, seeds, repeat(options.workload), repeat(options.nemesis), chunksize=1
         )
         for report in reports:
             virtual_s += report.virtual_s
+            slowest = max(slowest, (report.settled_s, report.seed))
             if not report.ok:
                 failed.append(report)
                 print(f"{report.story}\n{line(report)}\n", flush=True)
     took = time.monotonic() - began
     print(
-        f"{len(seeds)} seeds, {virtual_s / 3600:.1f} virtual hours in {took:.0f} s: "
+        f"{len(seeds)} seeds, {virtual_s / 3600:.1f} virtual hours in {took:.0f} s, "
+        f"at most {slowest[0]:.0f} s from the calm to the end (seed {slowest[1]}): "
         + (f"FAILED {', '.join(str(report.seed) for report in failed)}" if failed else "all well")
     )
     return bool(failed)

@@ -31,7 +31,7 @@ from tests.support.simloop import SimClock, SimLoop
 
 TICK_S = (0.01, 0.15)
 """How soon garbage collection and kubelets notice what they have to do."""
-CALM_S = 150.0
+CALM_S = 60.0
 """How long everything may take to come to its end when nothing goes wrong any more."""
 LOOK_S = 0.5
 CONF = str(Path(__file__).parent / "preempt.yaml")
@@ -48,6 +48,8 @@ class Report(NamedTuple):
     digest: str
     steps: int
     virtual_s: float
+    settled_s: float
+    """How long it took, from the moment when nothing went wrong any more, until all was done."""
     story: str
     """What concerns the first violation; "" when there is none."""
 
@@ -79,6 +81,7 @@ class Simulation:
         self._least: dict[str, int] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._over = False
+        self._settled_s = 0.0
         self._pace = random.Random(f"pace-{seed}")
         self._furnish()
         self.judge = Judge(self.cluster, self.story)
@@ -124,7 +127,9 @@ class Simulation:
         await asyncio.sleep(nemeses.CHAOS_S)
         await asyncio.wait(acting)
         self.heal()
+        healed = asyncio.get_running_loop().time()
         await self._until_calm()
+        self._settled_s = asyncio.get_running_loop().time() - healed
         self._check_the_end()
         await self._end()
 
@@ -234,6 +239,7 @@ class Simulation:
             digest=self.story.digest(),
             steps=loop.steps if isinstance(loop, SimLoop) else 0,
             virtual_s=loop.time(),
+            settled_s=self._settled_s,
             story=self.story.about(self._related(key)) if key else "",
         )
 
