@@ -39,7 +39,7 @@ async def _serve(directory: Path, port: int, *, journal: bool) -> None:
     core = ApiServer(now=time.time, uids=lambda: str(uuid.uuid4()))
     kept = Journal(directory / "objects.jsonl") if journal else None
     if kept is not None:
-        _bring_back(core, kept)
+        core.bring_back(kept)
     pki = directory / "pki"
     token = (pki / "tokens.csv").read_text("utf-8").split(",", 1)[0]
     tls = tls_of(
@@ -53,17 +53,6 @@ async def _serve(directory: Path, port: int, *, journal: bool) -> None:
         serving = tasks.create_task(shell.serve(host=LOOPBACK, port=port, tls=tls), name="serve")
         await stop.wait()
         serving.cancel()
-
-
-def _bring_back(core: ApiServer, journal: Journal) -> None:
-    version = journal.version()
-    for resource, key, entry in journal.load():
-        core.restore(resource, key, entry)
-    store = core.world.store
-    store.version = max(store.version, version)
-    core.compact()
-    core.tick()
-    journal.follow(store)
 
 
 if __name__ == "__main__":

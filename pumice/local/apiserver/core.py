@@ -15,6 +15,7 @@ from pumice.local.apiserver.admission import Call, Reply
 from pumice.local.apiserver.answers import Failure, Object, Request, Response, wrong_method
 from pumice.local.apiserver.catalogue import Catalogue, builtin
 from pumice.local.apiserver.definitions import Definitions
+from pumice.local.apiserver.journal import Journal
 from pumice.local.apiserver.kubelets import Kubelets
 from pumice.local.apiserver.owners import Owners
 from pumice.local.apiserver.store import Change, Entry, Store
@@ -127,6 +128,20 @@ class ApiServer:
             self._definitions.serve(obj)
         self._owners.index(resource_id, obj)
         self._kubelets.index(resource_id, obj)
+
+    def bring_back(self, journal: Journal) -> None:
+        """Put back what a journal holds, and keep it there from now on; before the first request.
+
+        Watches and pages of before start anew: their past is not known here.
+        """
+        version = journal.version()
+        for resource, key, entry in journal.load():
+            self.restore(resource, key, entry)
+        store = self.world.store
+        store.version = max(store.version, version)
+        store.compact()
+        self.tick()
+        journal.follow(store)
 
     def _route(self, request: Request) -> Steps:
         told = discovery.respond(self.world.catalogue, request)

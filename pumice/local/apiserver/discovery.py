@@ -3,7 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from pumice.local.apiserver.answers import JSON, Object, Request, Response, answer, no_such_path
+from pumice.local.apiserver.answers import (
+    JSON,
+    Object,
+    Request,
+    Response,
+    answer,
+    no_such_path,
+    unsupported,
+)
 from pumice.local.apiserver.catalogue import (
     REFERENCE,
     Catalogue,
@@ -37,21 +45,27 @@ def respond(catalogue: Catalogue, request: Request) -> Response | None:
             return answer(server_version())
         case ["openapi", "v3", *rest]:
             return answer(_openapi(catalogue, "/".join(rest)))
+        case ["openapi", *_]:
+            raise unsupported(f"{path}: only OpenAPI v3")
         case ["api"] | ["apis"]:
             return _groups(catalogue, request, named=parts == ["apis"])
         case ["api", version]:
             return answer(_resources(catalogue, "", version))
         case ["apis", group]:
-            found = [v for name, v in catalogue.groups() if name == group]
-            if not found:
-                raise no_such_path()
-            return answer({"kind": "APIGroup", "apiVersion": "v1", **_group(group, found[0])})
+            return answer(_one_group(catalogue, group))
         case ["apis", group, version]:
             return answer(_resources(catalogue, group, version))
         case ["api" | "apis", *_]:
             return None
         case _:
             raise no_such_path()
+
+
+def _one_group(catalogue: Catalogue, group: str) -> Object:
+    found = [versions for name, versions in catalogue.groups() if name == group]
+    if not found:
+        raise no_such_path()
+    return {"kind": "APIGroup", "apiVersion": "v1", **_group(group, found[0])}
 
 
 def _wants_aggregated(request: Request) -> bool:

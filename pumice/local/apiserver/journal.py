@@ -7,7 +7,7 @@ to the disk: a power loss may cost the last writes, as with the etcd of the loca
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
 
 import msgspec
 
@@ -15,12 +15,15 @@ from pumice.local.apiserver.answers import Object
 from pumice.local.apiserver.store import DELETED, Change, Entry, Store
 
 
+_GONE: Final = msgspec.Raw(b"null")
+
+
 class _Line(msgspec.Struct, frozen=True, kw_only=True):
     resource: str
     key: str
     version: int
-    body: msgspec.Raw | None = None
-    """None for a delete."""
+    body: msgspec.Raw = _GONE
+    """null for a delete."""
 
 
 _lines = msgspec.json.Decoder(_Line)
@@ -40,12 +43,12 @@ class Journal:
         for line in self._read():
             newest = max(newest, line.version)
             kept.pop((line.resource, line.key), None)
-            if line.body is not None:
+            if bytes(line.body) != bytes(_GONE):
                 kept[line.resource, line.key] = line
         lines = sorted(kept.values(), key=lambda line: line.version)
         self._rewrite(lines, newest)
         for line in lines:
-            yield line.resource, line.key, Entry(bytes(line.body or b""), line.version)
+            yield line.resource, line.key, Entry(bytes(line.body), line.version)
 
     def version(self) -> int:
         """Return the version of the last write, deletes included."""
@@ -61,6 +64,12 @@ class Journal:
         if self._file is not None:
             self._file.flush()
 
+    def close(self) -> None:
+        """Write no more."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
     def _note(self, change: Change, obj: Object) -> None:
         del obj
         assert self._file is not None
@@ -69,7 +78,7 @@ class Journal:
             resource=change.resource,
             key=change.key,
             version=change.version,
-            body=None if gone else msgspec.Raw(change.after.body),
+            body=_GONE if gone else msgspec.Raw(change.after.body),
         )
         self._file.write(msgspec.json.encode(line) + b"\n")
 
@@ -81,7 +90,9 @@ class Journal:
                 try:
                     yield _lines.decode(raw)
                 except msgspec.DecodeError:
-                    return
+                    if raw.endswith(b"\n"):
+                        raise
+                    return  # torn by a kill
 
     def _rewrite(self, lines: list[_Line], newest: int) -> None:
         fresh = self._path.with_suffix(".new")

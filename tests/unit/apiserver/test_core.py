@@ -1,0 +1,264 @@
+"""What the contract with the real server cannot show: time, webhooks, 410, the journal."""
+
+import base64
+import itertools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pumice.local.apiserver.admission import Call, Reply
+from pumice.local.apiserver.answers import Request, Response, expired
+from pumice.local.apiserver.core import ApiServer, nobody
+from pumice.local.apiserver.journal import Journal
+from pumice.local.apiserver.watching import Watch
+
+PODS = "/api/v1/namespaces/default/pods"
+MAPS = "/api/v1/namespaces/default/configmaps"
+HOOKS = "/apis/admissionregistration.k8s.io/v1/"
+
+
+class World:
+    """A core on a clock that the test sets."""
+
+    def __init__(self, webhooks: Callable[[Call], Reply] = nobody, keep: int = 100) -> None:
+        self.now = 1_800_000_000.0
+        uids = itertools.count()
+        self.core = ApiServer(
+            now=lambda: self.now, uids=lambda: f"uid-{next(uids)}", webhooks=webhooks, keep=keep
+        )
+
+    def ask(self, method: str, path: str, body: object = None, **query: str) -> tuple[int, Any]:
+        answer = self.core.handle(
+            Request(method=method, path=path, query=query, body=json.dumps(body or {}).encode())
+        )
+        assert isinstance(answer, Response)
+        return answer.status, json.loads(answer.body)
+
+    def watch(self, path: str, **query: str) -> Watch:
+        told = self.core.handle(Request(method="GET", path=path, query={"watch": "1", **query}))
+        assert isinstance(told, Watch)
+        return told
+
+    def pass_time(self, seconds: float) -> None:
+        end = self.now + seconds
+        while (due := self.core.due_at()) is not None and due <= end:
+            self.now = max(self.now, due)
+            self.core.tick()
+        self.now = end
+        self.core.tick()
+
+    def run_pod(self, **notes: str) -> None:
+        node = {"metadata": {"name": "n", "annotations": {"kwok.x-k8s.io/node": "fake"}}}
+        self.ask("POST", "/api/v1/nodes", node)
+        annotations = {f"pumice.dev/{k.replace('_', '-')}": v for k, v in notes.items()}
+        self.ask("POST", PODS, pod(annotations=annotations))
+        self.ask("POST", f"{PODS}/p/binding", {"target": {"name": "n"}})
+
+    def phase(self) -> str:
+        return str(self.ask("GET", f"{PODS}/p")[1]["status"]["phase"])
+
+
+def pod(**meta: object) -> dict[str, object]:
+    spec = {"containers": [{"name": "c", "image": "x"}]}
+    return {"metadata": {"name": "p", **meta}, "spec": spec}
+
+
+def events(watch: Watch) -> list[tuple[str, str]]:
+    told = [json.loads(line) for line in watch.take()]
+    return [(e["type"], e["object"].get("metadata", {}).get("name", "")) for e in told]
+
+
+def test_a_pod_starts_runs_and_ends_when_its_annotations_say_and_not_before() -> None:
+    world = World()
+    world.run_pod(start_seconds="2", run_seconds="3", exit_code="7")
+    phases = []
+    for _ in range(7):
+        phases.append(world.phase())
+        world.pass_time(0.999)
+    assert phases == ["Pending"] * 3 + ["Running"] * 3 + ["Failed"]
+
+
+def test_a_pod_stops_as_late_as_its_annotation_says() -> None:
+    world = World()
+    world.run_pod(stop_seconds="5")
+    world.pass_time(1)
+    world.ask("DELETE", f"{PODS}/p")
+    world.pass_time(4.9)
+    assert world.ask("GET", f"{PODS}/p")[0] == 200
+    world.pass_time(0.2)
+    assert world.ask("GET", f"{PODS}/p")[0] == 404
+
+
+def test_two_cores_that_are_asked_alike_answer_alike() -> None:
+    def story() -> list[bytes]:
+        world = World()
+        watch = world.watch("/api/v1/pods")
+        world.run_pod(run_seconds="1")
+        world.pass_time(3)
+        return watch.take()
+
+    assert story() == story()
+
+
+def test_a_watch_that_starts_before_what_is_known_gets_410() -> None:
+    world = World(keep=2)
+    for name in "abcd":
+        world.ask("POST", MAPS, {"metadata": {"name": name}})
+    watch = world.watch(MAPS, resourceVersion="1")
+    (error,) = [json.loads(line) for line in watch.take()]
+    assert (error["type"], error["object"]["code"]) == ("ERROR", 410)
+    assert watch.ended
+
+
+def test_a_page_of_a_state_that_is_forgotten_gets_410() -> None:
+    world = World()
+    for name in "abc":
+        world.ask("POST", MAPS, {"metadata": {"name": name}})
+    page = world.ask("GET", MAPS, limit="1")[1]["metadata"]["continue"]
+    world.ask("POST", MAPS, {"metadata": {"name": "d"}})
+    world.core.compact()
+    assert world.ask("GET", MAPS, **{"continue": page})[0] == 410
+
+
+def test_a_watch_can_be_cut_in_mid_stream_with_410() -> None:
+    world = World()
+    watch = world.watch(MAPS)
+    watch.take()
+    world.core.cut(expired("too old resource version"))
+    assert [json.loads(line)["object"]["code"] for line in watch.take()] == [410]
+    assert watch.ended
+
+
+def test_bookmarks_come_by_the_minute_and_the_watch_ends_when_it_was_told_to() -> None:
+    world = World()
+    watch = world.watch(MAPS, allowWatchBookmarks="true", timeoutSeconds="150", resourceVersion="9")
+    watch.take()
+    world.pass_time(149)
+    assert [kind for kind, _ in events(watch)] == ["BOOKMARK"] * 2
+    assert not watch.ended
+    world.pass_time(2)
+    assert watch.ended
+
+
+def test_who_watches_hears_of_each_change_without_asking() -> None:
+    world = World()
+    watch = world.watch(MAPS, resourceVersion="9")
+    calls: list[int] = []
+    watch.on_change(lambda: calls.append(1))
+    world.ask("POST", MAPS, {"metadata": {"name": "a"}})
+    world.ask("DELETE", f"{MAPS}/a")
+    assert events(watch)[-2:] == [("ADDED", "a"), ("DELETED", "a")]
+    assert len(calls) == 2
+
+
+def hook(kind: str, policy: str = "Fail", **more: object) -> dict[str, object]:
+    rule = {
+        "operations": ["CREATE"],
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "resources": ["configmaps"],
+    }
+    one = {
+        "name": "h.example.com",
+        "clientConfig": {"url": "https://127.0.0.1:1/h"},
+        "rules": [rule],
+        "failurePolicy": policy,
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        **more,
+    }
+    return {"kind": kind, "metadata": {"name": "h"}, "webhooks": [one]}
+
+
+def replying(**response: object) -> Callable[[Call], Reply]:
+    def reply(call: Call) -> Reply:
+        uid = json.loads(call.body)["request"]["uid"]
+        return Reply(body=json.dumps({"response": {"uid": uid, **response}}).encode())
+
+    return reply
+
+
+def created(world: World, **labels: str) -> tuple[int, Any]:
+    return world.ask("POST", MAPS, {"metadata": {"name": "a", "labels": labels}})
+
+
+def test_a_mutating_webhook_changes_what_is_written() -> None:
+    patch = [{"op": "add", "path": "/data", "value": {"k": "v"}}]
+    told = base64.b64encode(json.dumps(patch).encode()).decode()
+    world = World(replying(allowed=True, patchType="JSONPatch", patch=told))
+    world.ask("POST", f"{HOOKS}mutatingwebhookconfigurations", hook("MutatingWebhookConfiguration"))
+    assert created(world)[1]["data"] == {"k": "v"}
+    assert world.ask("GET", f"{MAPS}/a")[1]["data"] == {"k": "v"}
+
+
+def test_a_validating_webhook_says_no_with_its_own_words() -> None:
+    world = World(replying(allowed=False, status={"message": "not today", "code": 418}))
+    world.ask(
+        "POST", f"{HOOKS}validatingwebhookconfigurations", hook("ValidatingWebhookConfiguration")
+    )
+    status, told = created(world)
+    assert (status, told["message"]) == (
+        418,
+        'admission webhook "h.example.com" denied the request: not today',
+    )
+    assert world.ask("GET", f"{MAPS}/a")[0] == 404
+
+
+@pytest.mark.parametrize(("policy", "status"), [("Fail", 500), ("Ignore", 201)])
+def test_a_webhook_that_cannot_be_reached_fails_or_is_ignored(policy: str, status: int) -> None:
+    world = World()
+    body = hook("ValidatingWebhookConfiguration", policy)
+    world.ask("POST", f"{HOOKS}validatingwebhookconfigurations", body)
+    assert created(world)[0] == status
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        {"objectSelector": {"matchLabels": {"k": "v"}}},
+        {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "other"}}},
+    ],
+    ids=["object", "namespace"],
+)
+def test_a_webhook_is_not_asked_about_what_it_did_not_select(selector: dict[str, object]) -> None:
+    world = World()
+    body = hook("ValidatingWebhookConfiguration", "Fail", **selector)
+    world.ask("POST", f"{HOOKS}validatingwebhookconfigurations", body)
+    assert created(world)[0] == 201
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"{PODS}/p/log",
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+        "/apis/apps/v1/deployments",
+    ],
+)
+def test_what_is_not_served_names_itself(path: str) -> None:
+    status, told = World().ask("GET", path)
+    assert status == 501
+    assert path.rpartition("/")[2] in told["message"]
+    assert "embedded API server" in told["message"]
+
+
+def test_a_journal_brings_back_what_was_written_and_not_what_was_deleted(tmp_path: Path) -> None:
+    first = World()
+    journal = Journal(tmp_path / "objects.jsonl")
+    journal.follow(first.core.world.store)
+    for name in "ab":
+        first.ask("POST", MAPS, {"metadata": {"name": name}, "data": {"k": name}})
+    first.ask("DELETE", f"{MAPS}/b")
+    journal.close()
+    with (tmp_path / "objects.jsonl").open("ab") as file:
+        file.write(b'{"resource":"torn')
+    second = World()
+    journal = Journal(tmp_path / "objects.jsonl")
+    second.core.bring_back(journal)
+    assert second.ask("GET", f"{MAPS}/a")[1] == first.ask("GET", f"{MAPS}/a")[1]
+    assert second.ask("GET", f"{MAPS}/b")[0] == 404
+    assert second.core.world.store.version >= first.core.world.store.version
+    journal.close()
