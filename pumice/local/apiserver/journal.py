@@ -14,7 +14,6 @@ import msgspec
 from pumice.local.apiserver.answers import Object
 from pumice.local.apiserver.store import DELETED, Change, Entry, Store
 
-
 _GONE: Final = msgspec.Raw(b"null")
 
 
