@@ -58,7 +58,11 @@ def claim(
     for entry in entries:
         if entry["manager"] == manager:
             continue
-        left = [p for p in _paths(entry.get("fieldsV1") or {}) if p not in mine or own is not None]
+        left = [
+            p
+            for p in _paths(entry.get("fieldsV1") or {})
+            if p not in mine or _get(old, p) == _get(obj, p)
+        ]
         if left:
             rest.append(entry)
     rest.append(

@@ -30,6 +30,16 @@ _VERBS: Final = (
     "update",
     "watch",
 )
+_CUSTOM_VERBS: Final = (
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "create",
+    "update",
+    "watch",
+)
 _AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _HEALTH: Final = frozenset(("/healthz", "/readyz", "/livez"))
 
@@ -104,7 +114,7 @@ def _resources(catalogue: Catalogue, group: str, version: str) -> Object:
                 "name": resource.plural,
                 "singularName": resource.singular,
                 **head,
-                "verbs": list(_VERBS),
+                "verbs": list(_CUSTOM_VERBS if resource.custom else _VERBS),
                 **({"shortNames": list(resource.short)} if resource.short else {}),
                 **({"categories": list(resource.categories)} if resource.categories else {}),
             }

@@ -33,7 +33,16 @@ _IN_BODY: Final = {
 class Node:
     """One place in a schema."""
 
-    __slots__ = ("additional", "defaults", "embedded", "items", "preserve", "properties", "rules")
+    __slots__ = (
+        "additional",
+        "defaults",
+        "embedded",
+        "items",
+        "nullable",
+        "preserve",
+        "properties",
+        "rules",
+    )
 
     def __init__(self) -> None:
         self.properties: dict[str, Node] = {}
@@ -41,6 +50,7 @@ class Node:
         self.items: Node | None = None
         self.preserve = False
         self.embedded = False
+        self.nullable = False
         self.defaults: list[tuple[str, Any, bool]] = []
         """Field, encoded default, and whether null is a value of the field."""
         self.rules: list[Rule] = []
@@ -65,7 +75,7 @@ class Node:
                     continue
                 unknown.append(f"{path}.{key}" if path else key)
                 del value[key]
-            elif item is None and go:
+            elif item is None and (go or not node.nullable):
                 del value[key]
             elif isinstance(item, dict | list):
                 node.tidy(item, f"{path}.{key}" if path else key, unknown, go=go)
@@ -201,6 +211,7 @@ class _Compiler:
             or additional is True
             or (self._go and (typeless or (schema.get("type") == "object" and not _shaped(schema))))
         )
+        node.nullable = bool(schema.get("nullable"))
         node.embedded = bool(schema.get("x-kubernetes-embedded-resource"))
         node.rules = [Rule(told) for told in schema.get("x-kubernetes-validations", ())]
 

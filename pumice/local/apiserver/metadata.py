@@ -46,6 +46,7 @@ _SERVERS: Final = (
     "generation",
     "managedFields",
 )
+_STANDARD_FINALIZERS: Final = ("foregroundDeletion", "kubernetes", "orphan")
 _KEPT: Final = (
     "name",
     "namespace",
@@ -64,6 +65,7 @@ def created(world: World, resource: Resource, namespace: str, obj: Object) -> No
     metadata = obj.setdefault("metadata", {})
     if not isinstance(metadata, dict):
         raise bad_request("metadata is no object")
+    _check_texts(resource, metadata)
     own = metadata.get("namespace") or ""
     if own and own != namespace:
         raise bad_request(
@@ -86,6 +88,17 @@ def created(world: World, resource: Resource, namespace: str, obj: Object) -> No
         metadata["generation"] = 1
 
 
+def _check_texts(resource: Resource, metadata: Mapping[str, Any]) -> None:
+    """Raise Failure (400) for labels and annotations that are no map of texts."""
+    for field in ("labels", "annotations"):
+        told = metadata.get(field) or {}
+        if not isinstance(told, dict) or not all(isinstance(v, str) for v in told.values()):
+            raise bad_request(
+                f"{resource.kind} in version {resource.api_version!r} cannot be handled as a "
+                f"{resource.kind}: metadata.{field} is no map of strings"
+            )
+
+
 def check(resource: Resource, metadata: Object) -> None:
     """Raise Failure (422) for names, labels and annotations that break the rules."""
     faults = [*_name_faults(resource, metadata), *_label_faults(metadata)]
@@ -97,14 +110,27 @@ def check(resource: Resource, metadata: Object) -> None:
         faults.append(
             Fault(field="metadata.annotations", message=words, reason="FieldValueTooLong")
         )
-    for index, owner in enumerate(metadata.get("ownerReferences") or ()):
+    for owner in metadata.get("ownerReferences") or ():
         for field in ("apiVersion", "kind", "name", "uid"):
             if not owner.get(field):
-                path = f"metadata.ownerReferences[{index}].{field}"
+                path = f"metadata.ownerReferences.{field}"
                 words = f'Invalid value: "": {field if field != "apiVersion" else "version"} must '
                 faults.append(Fault(field=path, message=words + "not be empty"))
+    if sum(bool(o.get("controller")) for o in metadata.get("ownerReferences") or ()) > 1:
+        words = "Invalid value: only one reference can have controller set to true"
+        faults.append(Fault(field="metadata.ownerReferences", message=words))
+    faults += [] if resource.custom else _finalizer_faults(metadata)
     if faults:
         raise invalid(resource, metadata.get("name", ""), faults)
+
+
+def _finalizer_faults(metadata: Mapping[str, Any]) -> list[Fault]:
+    words = "name is neither a standard finalizer name nor is it fully qualified"
+    return [
+        _fault(f"metadata.finalizers[{index}]", name, words)
+        for index, name in enumerate(metadata.get("finalizers") or ())
+        if "/" not in name and name not in _STANDARD_FINALIZERS
+    ]
 
 
 def _name_faults(resource: Resource, metadata: Object) -> list[Fault]:
@@ -174,7 +200,8 @@ def updated(
     """Check and fill in the metadata of a changed object, in place. Raises Failure."""
     metadata, before = obj.setdefault("metadata", {}), old["metadata"]
     name = before["name"]
-    if metadata.get("name", name) != name and not is_patch:
+    _check_texts(resource, metadata)
+    if metadata.get("name", name) != name:
         raise bad_request(
             f"the name of the object ({metadata['name']}) does not match the name on the URL "
             f"({name})"

@@ -23,23 +23,17 @@ def bind(world: World, target: Target) -> Response:
     binding = read_body(target.request)
     if not isinstance(binding, dict):
         raise bad_request("the body is no Binding")
-    node = (binding.get("target") or {}).get("name")
-    if not node:
-        raise Failure(
-            422,
-            "Invalid",
-            'Binding "" is invalid: target.name: Required value',
-            {
-                "kind": "Binding",
-                "causes": [
-                    {
-                        "reason": "FieldValueRequired",
-                        "message": "Required value",
-                        "field": "target.name",
-                    }
-                ],
-            },
+    aim = binding.get("target") or {}
+    node = aim.get("name")
+    given = (binding.get("metadata") or {}).get("name", target.name)
+    if given != target.name:
+        raise bad_request(
+            f"the name of the object ({given}) does not match the name on the URL ({target.name})"
         )
+    if aim.get("kind", "Node") not in ("", "Node"):
+        raise Failure(500, "", 'invalid value for binding: target.kind: must be empty or "Node"')
+    if not node:
+        raise Failure(500, "", "invalid value for binding: target.name: Required value")
     pod = world.load(target.resource, target.namespace, target.name)
     wanted = binding.get("metadata") or {}
     resource = _as_binding(target.resource)

@@ -12,6 +12,7 @@ Match = Callable[[Object], bool]
 _REQUIREMENT: Final = re.compile(
     r"\s*(?:(?P<absent>!)\s*(?P<absentkey>[^\s=!,()]+)"
     r"|(?P<key>[^\s=!<>,()]+)(?:\s*(?P<op>==|=|!=)\s*(?P<value>[^\s,()=!]*)"
+    r"|\s*(?P<order>[<>])\s*(?P<bound>-?\d+)"
     r"|\s+(?P<set>in|notin)\s*\((?P<values>[^()]*)\))?)\s*(?:,|$)"
 )
 _PARTS: Final = {
@@ -55,12 +56,22 @@ def _label_test(found: re.Match[str]) -> Callable[[Mapping[str, str]], bool]:
     if found["op"]:
         value, negated = found["value"], found["op"] == "!="
         return lambda owned: (owned.get(key) == value) is not negated
+    if found["order"]:
+        bound, above = int(found["bound"]), found["order"] == ">"
+        return lambda owned: _is_beyond(owned.get(key, ""), bound, above=above)
     if found["set"]:
         values = {value.strip() for value in found["values"].split(",")}
         if found["set"] == "in":
             return lambda owned: owned.get(key) in values
         return lambda owned: owned.get(key) not in values
     return lambda owned: key in owned
+
+
+def _is_beyond(value: str, bound: int, *, above: bool) -> bool:
+    """Compare a label as a whole number; what is none is beyond nothing."""
+    if not re.fullmatch(r"-?\d+", value):
+        return False
+    return int(value) > bound if above else int(value) < bound
 
 
 def fields(selector: str, resource: Resource) -> Match | None:

@@ -183,7 +183,11 @@ def _apply(world: World, target: Target, told: object) -> Answering:
         details = {"group": "meta.k8s.io", "kind": "PatchOptions", "causes": [cause]}
         message = f'PatchOptions.meta.k8s.io "" is invalid: fieldManager: {words}'
         raise Failure(422, "Invalid", message, details)
-    obj["metadata"].setdefault("name", target.name)
+    given = obj["metadata"].setdefault("name", target.name)
+    if given != target.name:
+        raise bad_request(
+            f"the name of the object ({given}) does not match the name on the URL ({target.name})"
+        )
     old = world.find(target.resource.id, target.namespace, target.name)
     schema = target.resource.schema
     stamp = world.timestamp()
