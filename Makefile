@@ -60,6 +60,14 @@ test: go ## everything: lint, fast, contract, integration and restart tests
 test-fast: $(READY) ## lint and the tests that need no server
 	@$(PY) -m tools.suite lint fast
 
+.PHONY: laws
+laws: $(READY) ## laws on drawn histories, and some seeds of the simulation
+	@$(PY) -m tools.suite laws
+
+.PHONY: search
+search: $(READY) ## the same laws on examples that nobody has tried yet
+	HYPOTHESIS_PROFILE=search $(BIN)/pytest -q -n 2 tests/property
+
 .PHONY: test-integration
 test-integration: go ## the tests on a real nats-server and a real API server
 	@$(PY) -m tools.suite contract integration
@@ -95,6 +103,10 @@ crds: $(READY) ## write what is made from the code: k8s/crds, NATS users, pages 
 .PHONY: bench-engine
 bench-engine: $(READY) ## the scheduling engine alone
 	$(PY) -m benchmarks.engine
+
+.PHONY: bench-openb
+bench-openb: $(READY) ## replay a GPU trace through the engine: make bench-openb TRACE=folder with its CSV files
+	$(PY) -m benchmarks.engine.openb $(TRACE)
 
 .PHONY: bench-jobs
 bench-jobs: go ## many jobs: how fast they are made, and how many writes their lives take

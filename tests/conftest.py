@@ -1,17 +1,30 @@
 """Marks tests by their folder and offers the servers of `tests.support.stack` to all of them."""
 
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-# The machine may be busy: how long an example takes says nothing about the law it checks.
-settings.register_profile("pumice", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("pumice")
+# The machine may be busy: how long an example takes says nothing about the law it checks. The suite
+# tries the same examples each time: a change makes it fail, not chance. `make search` draws others.
+settings.register_profile(
+    "suite", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+)
+settings.register_profile(
+    "search", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
 pytest_plugins = ["tests.support.stack"]
 
-MARKS = {"contract": ["nats"], "integration": ["kube"], "restart": ["kube", "restart"]}
+MARKS = {
+    "property": ["laws"],
+    "sim": ["laws"],
+    "contract": ["nats"],
+    "integration": ["kube"],
+    "restart": ["kube", "restart"],
+}
 REAL_API_SERVER = Path("contract", "apiserver")
 """A contract that is held with the real API server, and so has the marks of its tests."""
 

@@ -1,6 +1,6 @@
 """Runs the stages of the test suite and ends with one line that says how it went.
 
-`python -m tools.suite [lint fast contract integration restart]`; without names all of them, in this
+`python -m tools.suite [lint fast laws contract integration restart]`; without names all of them, in this
 order, with the parts of the local cluster being built beside the first two if they are missing.
 Every stage runs even when an earlier one failed. Up to three tests that fail against real servers
 are run once more, alone: a busy machine may starve a server for longer than a deadline. The last
@@ -28,7 +28,8 @@ STAGES = {
         [str(BIN / "mypy"), "--no-error-summary"],
         [str(BIN / "lint-imports")],
     ],
-    "fast": [[*PYTEST, "-n", "2", "-m", "not nats and not kube", "tests"]],
+    "fast": [[*PYTEST, "-n", "2", "-m", "not nats and not kube and not laws", "tests"]],
+    "laws": [[*PYTEST, "-n", "2", "-m", "laws", "tests"]],
     "contract": [[*PYTEST, "-n", "2", "-m", "nats", "tests"]],
     "integration": [
         [*PYTEST, "-n", "2", "--dist", "loadfile", "-m", "kube and not restart", "tests"]

@@ -279,7 +279,7 @@ class LivingCluster(RuleBasedStateMachine):
         assert (plan.binds, plan.evictions) == ((), ())
 
 
-LivingCluster.TestCase.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
+LivingCluster.TestCase.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)
 
 
 @pytest.mark.timeout(300)  # many days in one test, and others may want the machine

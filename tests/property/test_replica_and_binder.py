@@ -155,5 +155,5 @@ class World(RuleBasedStateMachine):
         assert self.scheduler.replica.audit() == []
 
 
-World.TestCase.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
+World.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 TestScheduleBindAndRestart = World.TestCase

@@ -61,7 +61,7 @@ async def a_finished_pod_is_not_made_again(scene: Scene) -> None:
     before = uids(await scene.running("j", task("a", 2), min_available=1))
     await scene.end("j-a-0")
     await scene.phase("j", "Running", succeeded=1)
-    await scene.change("j", ttlSecondsAfterFinished=3600)
+    await scene.change("j", minAvailable=2)
     await scene.end("j-a-1")
     await scene.phase("j", "Completed", succeeded=2)
     assert uids(await scene.pods(2)) == before
