@@ -1,7 +1,7 @@
 """Runs the stages of the test suite and ends with one line that says how it went.
 
-`python -m tools.suite [lint fast laws contract integration restart]`; without names all of them, in this
-order, with the parts of the local cluster being built beside the first two if they are missing.
+`python -m tools.suite [lint fast laws contract integration restart]`; without names all of them, in
+this order, with the parts of the local cluster being built beside the first ones if missing.
 Every stage runs even when an earlier one failed. Up to three tests that fail against real servers
 are run once more, alone: a busy machine may starve a server for longer than a deadline. The last
 line names those, and each of them is a fault to be mended. Standard library only.
