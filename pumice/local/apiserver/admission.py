@@ -146,7 +146,7 @@ def _ask(
     status = response.get("status") or {}
     said = status.get("message") or status.get("reason") or ""
     why = f": {said}" if said else " without explanation"
-    code = status.get("code") or 403
+    code = status.get("code") or 400
     message = f'admission webhook "{hook["name"]}" denied the request{why}'
     reason = status.get("reason") or ("Forbidden" if code == 403 else "")  # noqa: PLR2004 - HTTP
     raise Failure(code, reason, message, status.get("details"))
