@@ -35,6 +35,7 @@ async def run(args: argparse.Namespace) -> int:
     options = DemoOptions(api=args.api, plain=args.plain, deadline_s=args.deadline)
     code = await interruptible(_exit_code(options, interrupts), interrupts)
     if interrupts.first is not None:
+        interrupts.mute()
         print(f"stopped by {interrupts.first.name}, nothing is left behind", file=sys.stderr)
     return code
 

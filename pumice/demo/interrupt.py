@@ -44,6 +44,13 @@ class Interrupts:
         finally:
             self._holds -= 1
 
+    def mute(self) -> None:
+        """Hear no more of them: everything is cleared up, and the process only has to end.
+
+        The loop gives SIGINT back to Python when it closes, which would then die of it.
+        """
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+
     def _caught(self, number: signal.Signals) -> None:
         if self.first is not None:
             return
