@@ -39,7 +39,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
         if item.path.is_relative_to(here):
-            item.add_marker(pytest.mark.timeout(180))
+            item.add_marker(pytest.mark.timeout(400))
 
 
 @pytest_asyncio.fixture(scope="package", loop_scope="session")
