@@ -4,7 +4,7 @@ Orders are asked anew at every comparison, because evictions change them; their 
 state of the ledger.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -112,6 +112,22 @@ def starving_jobs(session: Session) -> list[Job]:
         for job in session.jobs
         if not job.is_pending and hooks.invalidity(job) is None and hooks.starving(job)
     ]
+
+
+def turns(
+    session: Session, orders: Orders, jobs: Iterable[Job]
+) -> Iterator[tuple[Queue, list[Job]]]:
+    """Yield queues with the jobs that are theirs, the best queue of the moment first.
+
+    Whose turn is next is asked after the one before has been served, since that changes shares.
+    """
+    by_queue: dict[str, list[Job]] = {}
+    for job in jobs:
+        by_queue.setdefault(job.queue, []).append(job)
+    queues = orders.queues(q for name in by_queue if (q := session.queue(name)) is not None)
+    while queues:
+        queue = queues.pop()
+        yield queue, by_queue[queue.name]
 
 
 def wanting(session: Session, job: Job) -> list[Task]:

@@ -9,7 +9,7 @@ from typing import Any
 from pumice.plugins import EvictionKind, IntArray
 from services.scheduler.engine.records import Job
 from services.scheduler.engine.session import Session
-from services.scheduler.policy.actions.evictions import Orders, starving_jobs
+from services.scheduler.policy.actions.evictions import Orders, starving_jobs, turns
 from services.scheduler.policy.actions.gang_evictions import (
     GangEviction,
     GangOptions,
@@ -35,13 +35,8 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:
         Standing(session, (TaskStatus.BOUND, TaskStatus.RUNNING)),
     )
     orders = Orders(session)
-    by_queue: dict[str, list[Job]] = {}
-    for job in starving_jobs(session):
-        by_queue.setdefault(job.queue, []).append(job)
-    queues = orders.queues(q for name in by_queue if (q := session.queue(name)) is not None)
-    while queues:
-        queue = queues.pop()
-        jobs = orders.jobs(by_queue[queue.name])
+    for queue, theirs in turns(session, orders, starving_jobs(session)):
+        jobs = orders.jobs(theirs)
         while jobs:
             job = jobs.pop()
 

@@ -21,6 +21,7 @@ from services.scheduler.policy.actions.evictions import (
     room_after,
     starving_jobs,
     take_for,
+    turns,
     wanting,
     within_own,
 )
@@ -38,18 +39,18 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:
     options = Options.read(arguments)
     orders = Orders(session)
     hopeless = Hopeless(session)
-    by_queue: dict[str, list[Job]] = {}
-    for job in starving_jobs(session):
-        if job.division is not None and job.division.states_topology(job):
-            continue  # ⚠ who is cleared for them would not be near each other (A05)
-        by_queue.setdefault(job.queue, []).append(job)
-    queues = orders.queues(q for name in by_queue if (q := session.queue(name)) is not None)
-    while queues:
-        queue = queues.pop()
-        jobs = orders.jobs(by_queue[queue.name])
+    # ⚠ Jobs that state a topology are left out: who is cleared for them would not be near each
+    # other (A05).
+    starving = [
+        job
+        for job in starving_jobs(session)
+        if job.division is None or not job.division.states_topology(job)
+    ]
+    for queue, theirs in turns(session, orders, starving):
+        jobs = orders.jobs(theirs)
         while jobs:
             _Preemptor(session, orders, queue, jobs.pop(), options).from_other_jobs(hopeless)
-        for job in by_queue[queue.name]:
+        for job in theirs:
             _Preemptor(session, orders, queue, job, options).from_own_tasks()
 
 

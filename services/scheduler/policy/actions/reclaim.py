@@ -22,6 +22,7 @@ from services.scheduler.policy.actions.evictions import (
     room_after,
     starving_jobs,
     take_for,
+    turns,
 )
 from services.scheduler.policy.arguments import boolean
 from shared.model.status import TaskStatus
@@ -39,15 +40,10 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:
     spare = spares(arguments)
     orders = Orders(session)
     hopeless = Hopeless(session)
-    by_queue: dict[str, list[Job]] = {}
-    for job in starving_jobs(session):
-        by_queue.setdefault(job.queue, []).append(job)
-    queues = orders.queues(q for name in by_queue if (q := session.queue(name)) is not None)
-    while queues:
-        queue = queues.pop()
+    for queue, theirs in turns(session, orders, starving_jobs(session)):
         if session.hooks.is_overused(queue):
             continue
-        jobs = orders.jobs(by_queue[queue.name])
+        jobs = orders.jobs(theirs)
         while jobs:
             _Reclaimer(session, orders, queue, jobs.pop(), spare=spare).run(hopeless)
 
