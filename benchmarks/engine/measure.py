@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -46,6 +47,29 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
         return self.fold + self.decide + self.encode
 
 
+class Cycle(NamedTuple):
+    """What a cycle wants done, and CPU seconds."""
+
+    commands: list[Command]
+    decide_s: float
+    encode_s: float
+
+    @property
+    def total_s(self) -> float:
+        """Return what the cycle took."""
+        return self.decide_s + self.encode_s
+
+    @property
+    def bound(self) -> int:
+        """Return how many pods are bound."""
+        return sum(len(c.binds) for c in self.commands if isinstance(c, BindGang))
+
+    @property
+    def evicted(self) -> int:
+        """Return how many pods are evicted."""
+        return sum(len(c.victims) for c in self.commands if not isinstance(c, BindGang))
+
+
 class Bench:
     """A worker that is fed encoded facts."""
 
@@ -60,15 +84,8 @@ class Bench:
         if troubles:
             raise ValueError(f"{len(troubles)} facts are bad, the first: {troubles[0]}")
 
-    def commands(self) -> list[Command]:
-        """Run a cycle; returns what it wants done."""
-        self._cycle += 1
-        decision = self.worker.decide(self.config, now=0.0, cycle=self._cycle, token=1)
-        self.worker.adopt(decision.plan)
-        return decision.commands
-
-    def cycle(self) -> tuple[int, int, float, float]:
-        """Run a cycle; returns binds, evictions, seconds deciding, seconds encoding."""
+    def cycle(self) -> Cycle:
+        """Run a cycle and adopt what it decided."""
         self._cycle += 1
         start = time.process_time()
         decision = self.worker.decide(self.config, now=0.0, cycle=self._cycle, token=1)
@@ -79,13 +96,7 @@ class Bench:
             codec.encode(desire)
         encoded = time.process_time()
         self.worker.adopt(decision.plan)
-        bound = evicted = 0
-        for command in decision.commands:
-            if isinstance(command, BindGang):
-                bound += len(command.binds)
-            else:
-                evicted += len(command.victims)
-        return bound, evicted, decided - start, encoded - decided
+        return Cycle(decision.commands, decided - start, encoded - decided)
 
     def settle(self) -> None:
         """Run cycles until statuses are what they will be."""
@@ -103,17 +114,17 @@ def measure(load: Load) -> Timing:
     start = time.process_time()
     bench.fold(payloads)
     folded = time.process_time() - start
-    bound, evicted, decide_s, encode_s = bench.cycle()
+    placing = bench.cycle()
     bench.settle()
-    idle_s = sum(bench.cycle()[2:])
+    idle_s = bench.cycle().total_s
     return Timing(
         fold=folded,
-        decide=decide_s,
-        encode=encode_s,
+        decide=placing.decide_s,
+        encode=placing.encode_s,
         idle=idle_s,
         changed=_changed(bench, load),
-        bound=bound,
-        evicted=evicted,
+        bound=placing.bound,
+        evicted=placing.evicted,
         held_mib=held,
         peak_mib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _PEAK_UNIT,
     )
@@ -126,7 +137,7 @@ def _changed(bench: Bench, load: Load) -> float:
     start = time.process_time()
     bench.fold(payloads)
     folded = time.process_time() - start
-    return folded + sum(bench.cycle()[2:])
+    return folded + bench.cycle().total_s
 
 
 _PEAK_UNIT = 2**20 if sys.platform == "darwin" else 2**10

@@ -170,7 +170,7 @@ def replay(policy: str, nodes: list[Node], pods: list[Pod]) -> Outcome:
     start = time.process_time()
     for batch in batches:
         bench.fold(batch)
-        for command in bench.commands():
+        for command in bench.cycle().commands:
             if isinstance(command, BindGang):
                 for bind in command.binds:
                     homes[bind.pod.partition("/")[2]] = bind.node

@@ -15,7 +15,7 @@ from shared.api.batch import Job
 from shared.api.kinds import Kind
 from shared.api.meta import ObjectMeta
 from shared.api.patch import merge_patch
-from shared.kube.client import Kube
+from shared.kube.client import Kube, Propagation
 from shared.kube.errors import AlreadyExists, Refusal
 from shared.runtime.errors import Conflict, Gone, Rejected
 
@@ -55,27 +55,13 @@ class Objects:
     async def create_job(self, job: Job) -> Job:
         """Create a job; Taken when the name is in use, Rejected when it cannot be."""
         body = kinds.encode(kinds.JOB, job)
-        try:
-            answer = await self._kube.create(kinds.JOB, job.metadata.namespace, body)
-        except AlreadyExists as error:
-            raise Taken from error
-        self._metrics.writes.labels("create", kinds.JOB.token).inc()
-        self._touch(self._replica.written(kinds.JOB, answer))
+        answer = await self.create(kinds.JOB, job.metadata.namespace, body)
         made: Job = kinds.decode(kinds.JOB, answer)
         return made
 
     async def delete_job(self, job: Job) -> None:
         """Delete a job and what hangs on it; one that is gone is deleted."""
-        meta = job.metadata
-        try:
-            await self._kube.delete(
-                kinds.JOB, meta.namespace, meta.name, uid=meta.uid, propagation="Background"
-            )
-        except Gone:
-            pass
-        else:
-            self._metrics.writes.labels("delete", kinds.JOB.token).inc()
-        self._touch(self._replica.deleted(kinds.JOB, meta.key, meta.uid))
+        await self.delete(kinds.JOB, job.metadata, propagation="Background")
 
     async def write_status(
         self, kind: Kind, meta: ObjectMeta, before: object, after: object
@@ -105,14 +91,15 @@ class Objects:
         self._metrics.writes.labels("patch", kind.token).inc()
         self._touch(self._replica.written(kind, answer))
 
-    async def create(self, kind: Kind, namespace: str, body: dict[str, Any]) -> None:
-        """Create an object; Taken when the name is in use."""
+    async def create(self, kind: Kind, namespace: str, body: dict[str, Any] | bytes) -> bytes:
+        """Create an object and return it; Taken when the name is in use."""
         try:
             answer = await self._kube.create(kind, namespace, body)
         except AlreadyExists as error:
             raise Taken from error
         self._metrics.writes.labels("create", kind.token).inc()
         self._touch(self._replica.written(kind, answer))
+        return answer
 
     async def patch(self, kind: Kind, meta: ObjectMeta, patch: dict[str, Any]) -> None:
         """Patch an object."""
@@ -120,10 +107,14 @@ class Objects:
         self._metrics.writes.labels("patch", kind.token).inc()
         self._touch(self._replica.written(kind, answer))
 
-    async def delete(self, kind: Kind, meta: ObjectMeta) -> None:
+    async def delete(
+        self, kind: Kind, meta: ObjectMeta, *, propagation: Propagation | None = None
+    ) -> None:
         """Delete an object; one that is gone is deleted."""
         try:
-            await self._kube.delete(kind, meta.namespace, meta.name, uid=meta.uid)
+            await self._kube.delete(
+                kind, meta.namespace, meta.name, uid=meta.uid, propagation=propagation
+            )
         except Gone:
             pass
         else:
