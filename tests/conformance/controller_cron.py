@@ -28,6 +28,7 @@ from shared.api import kinds, time
 from shared.api.batch import Job
 from shared.api.cron import CronJob
 from tests.conformance.report import expect
+from tests.support.looks import played
 
 _UID = "test-uid-123"
 _WALL_CLOCK = 1_741_690_000.0
@@ -41,15 +42,7 @@ def check_sync(case: dict[str, Any]) -> None:
     jobs = [_decode(kinds.JOB, job) for job in given.get("jobs") or ()]
     now = time.parse(given["now"]) if "now" in given else _WALL_CLOCK
     api = _RecordedApi(given)
-    look = sync(cron, jobs, now=now)
-    answer: Answer = None
-    while True:
-        try:
-            ask = look.send(answer)
-        except StopIteration as stop:
-            outcome: Outcome = stop.value
-            break
-        answer = api.answer(ask)
+    outcome = played(sync(cron, jobs, now=now), api.answer)
     _compare(case["actual"], cron, api, outcome)
     _compare_expected(case.get("expect", {}), api, outcome)
 

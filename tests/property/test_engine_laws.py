@@ -1,7 +1,5 @@
 """Laws of the engine on small random clusters."""
 
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -17,6 +15,7 @@ from services.scheduler.policy.plugins.proportion import measure
 from shared.api import kinds
 from shared.model.status import TaskStatus
 from tests.support.cluster import Cluster, binds_of
+from tests.support.hash_seeds import printed_under_hash_seeds
 
 CONF = """
 actions: "enqueue, allocate, backfill"
@@ -256,16 +255,7 @@ print(world.step(), world.step())
 
 
 def test_the_plan_does_not_depend_on_the_hash_seed():
-    plans = {
-        subprocess.run(
-            [sys.executable, "-c", SCRIPT],
-            env={"PYTHONHASHSEED": seed, "PYTHONPATH": "."},
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout
-        for seed in ("0", "1", "2")
-    }
+    plans = printed_under_hash_seeds(SCRIPT)
     assert len(plans) == 1
     assert "GangBinds" in plans.pop()
 

@@ -1,8 +1,5 @@
 """Laws of gangpreempt and gangreclaim on small random clusters (A08, A09)."""
 
-import subprocess
-import sys
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +10,7 @@ from shared.model.status import TaskStatus
 from tests.property.test_engine_laws import fingerprint
 from tests.property.test_eviction_laws import PLUGINS, build, jobs, live, names, waiting
 from tests.support.cluster import Cluster
+from tests.support.hash_seeds import printed_under_hash_seeds
 
 PIPELINES = (
     "enqueue, allocate, gangpreempt, gangreclaim, backfill",
@@ -202,15 +200,6 @@ for pipeline in ("allocate, preempt, reclaim", "allocate, gangpreempt, gangrecla
 
 
 def test_who_is_evicted_does_not_depend_on_the_hash_seed():
-    plans = {
-        subprocess.run(
-            [sys.executable, "-c", SCRIPT],
-            env={"PYTHONHASHSEED": seed, "PYTHONPATH": "."},
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout
-        for seed in ("0", "1", "2")
-    }
+    plans = printed_under_hash_seeds(SCRIPT)
     assert len(plans) == 1
     assert "Eviction(" in plans.pop()

@@ -20,6 +20,11 @@ from services.controller.cronjob.sync import sync
 from shared.api import kinds, time
 from shared.api.batch import Job, JobPhase, JobState, JobStatus
 from shared.api.cron import CronJob
+from tests.support.looks import played
+
+
+class _DeathError(Exception):
+    """The controller dies in the midst of a look."""
 
 
 class CronWorld:
@@ -51,17 +56,16 @@ class CronWorld:
         """Look once at a time of 11 March 2025; with `die_at` no further than such an ask."""
         now = time.parse(f"2025-03-11T{clock}Z") if "T" not in clock else time.parse(clock)
         known = [job for name, job in self.jobs.items() if name not in self.hidden]
-        look = sync(self.cron, known, now=now)
-        answer: Answer = None
-        while True:
-            try:
-                ask = look.send(answer)
-            except StopIteration as stop:
-                outcome: Outcome = stop.value
-                return outcome
+
+        def answer(ask: Ask) -> Answer:
             if die_at is not None and isinstance(ask, die_at):
-                return Outcome(failed="died")
-            answer = self._answer(ask)
+                raise _DeathError
+            return self._answer(ask)
+
+        try:
+            return played(sync(self.cron, known, now=now), answer)
+        except _DeathError:
+            return Outcome(failed="died")
 
     def enter(self, name: str, phase: JobPhase, clock: str = "10:59:00") -> None:
         """Have a job enter a phase."""

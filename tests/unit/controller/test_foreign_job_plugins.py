@@ -1,8 +1,6 @@
 """Job plugins of other distributions: loaded by entry point, and unable to harm but their jobs."""
 
 import json
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,9 +18,9 @@ from shared.jobplugins.foreign import PluginFailed, load_plugins
 from shared.jobs.defaults import defaulted
 from shared.runtime.errors import Rejected
 from shared.runtime.jobplugins import load_job_plugins
+from tests.support import distributions
 from tests.unit.controller.world import job, task
 
-EXAMPLE = Path(__file__).parents[3] / "examples" / "job-plugin"
 WHOLE = """
 class Mine:
     name = "mine"
@@ -34,17 +32,8 @@ class Mine:
 
 @pytest.fixture(scope="module")
 def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the example installed as pip installs it, without any network."""
-    source = tmp_path_factory.mktemp("source") / "example"
-    target = tmp_path_factory.mktemp("site")
-    shutil.copytree(EXAMPLE, source)
-    flags = ["--no-index", "--no-build-isolation", "--no-deps", "--quiet", "--target", str(target)]
-    subprocess.run(
-        [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", *flags, source],
-        check=True,
-        timeout=50,
-    )
-    return target
+    """Return a folder with the example installed."""
+    return distributions.installed("job-plugin", tmp_path_factory)
 
 
 @pytest.fixture
@@ -56,14 +45,11 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
 
 
 def mine(folder: Path, code: str, *, entry: str = "mine = acme_jobs:Mine") -> Path:
-    """Lay out a distribution as an installer does."""
-    info = folder / "acme-2.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 2.0\n")
-    (info / "entry_points.txt").write_text(f"[pumice.jobplugins]\n{entry}\n")
-    (folder / "acme_jobs.py").write_text(code)
+    """Lay out a distribution with a job plugin."""
     sys.modules.pop("acme_jobs", None)
-    return folder
+    return distributions.laid_out(
+        folder, group="pumice.jobplugins", entry=entry, module="acme_jobs", code=code
+    )
 
 
 def asking(name: str, *arguments: str) -> Job:

@@ -1,6 +1,5 @@
 """Plugins of other distributions: loaded by entry point, checked, and unable to break a cycle."""
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,9 +17,10 @@ from services.scheduler.foreign import Failure, ForeignPlugin
 from services.scheduler.policy.catalog import PLUGINS
 from shared.runtime.errors import Rejected
 from shared.runtime.metrics import Metrics
+from tests.support import distributions
 from tests.support.cluster import Cluster, binds_of, evictions_of
 
-EXAMPLE = Path(__file__).parents[3] / "examples" / "scheduler-plugin"
+EXAMPLE = "scheduler-plugin"
 CONF = """\
 actions: "enqueue, allocate"
 tiers:
@@ -30,28 +30,16 @@ tiers:
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the example installed as pip installs it, without any network."""
-    source = tmp_path_factory.mktemp("source") / "example"
-    target = tmp_path_factory.mktemp("site")
-    shutil.copytree(EXAMPLE, source)
-    flags = ["--no-index", "--no-build-isolation", "--no-deps", "--quiet", "--target", str(target)]
-    subprocess.run(
-        [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", *flags, source],
-        check=True,
-        timeout=50,
-    )
-    return target
+def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the example installed."""
+    return distributions.installed(EXAMPLE, tmp_path_factory)
 
 
 def distribution(folder: Path, *, entry: str, code: str = "", name: str = "acme") -> Path:
-    """Lay out a distribution as an installer does."""
-    info = folder / f"{name}-2.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 2.0\n")
-    (info / "entry_points.txt").write_text(f"[pumice.plugins]\n{entry}\n")
-    (folder / f"{name}_plugin.py").write_text(code)
-    return folder
+    """Lay out a distribution with a scheduler plugin."""
+    return distributions.laid_out(
+        folder, group="pumice.plugins", entry=entry, module=f"{name}_plugin", code=code, name=name
+    )
 
 
 def configured(name: str, plugins, arguments: str = ""):
@@ -59,9 +47,11 @@ def configured(name: str, plugins, arguments: str = ""):
     return configure(text, plugins={**PLUGINS, **plugins})
 
 
-def test_the_example_of_thirty_lines_is_loaded_from_its_own_distribution(installed, monkeypatch):
-    assert len((EXAMPLE / "keep_gpus_free.py").read_text().splitlines()) <= 30
-    monkeypatch.syspath_prepend(str(installed))
+def test_the_example_of_thirty_lines_is_loaded_from_its_own_distribution(example, monkeypatch):
+    assert (
+        len((distributions.EXAMPLES / EXAMPLE / "keep_gpus_free.py").read_text().splitlines()) <= 30
+    )
+    monkeypatch.syspath_prepend(str(example))
     plugins = load_plugins(PLUGINS, note=pytest.fail)
     assert plugins["keep-gpus-free"].origin == "keep-gpus-free 1.0, entry point keep-gpus-free"
     world = Cluster().node("a", **{"nvidia.com/gpu": "8"}).node("b", cpu="2")
