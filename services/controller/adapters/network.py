@@ -78,6 +78,8 @@ class NetworkKeeper:
         self._text = ""
         self._ask_at = float("-inf")
         """Monotonic time at which the fabric manager is asked again."""
+        self._ports: list[ufm.Port] | None = None
+        """Its last answer: a node that joins in between is placed by it."""
         ownership.on_change(lambda _: self.touch_all())
 
     def touch(self, touched: Touched) -> None:
@@ -150,32 +152,32 @@ class NetworkKeeper:
             return
         types = self._discovery.types
         self._log.info("topology_config_read", networks=sorted(types) if types else [])
-        self._ask_at = float("-inf")
+        self._ask_at, self._ports = float("-inf"), None
 
     async def _ask_fabric_manager(
         self, source: config.UfmSource, nodes: Mapping[str, object]
     ) -> None:
         """Follow the fabric; one that does not answer leaves what was found, and is asked later."""
         now = self._clock.monotonic()
-        if now < self._ask_at:
-            return
-        try:
-            ports = await FabricManager(self._kube, source).ports()
-        except (Retryable, Rejected) as error:
-            self._ask_at = now + min(source.interval_s, _ASK_AGAIN_S)
-            self._log.warning("fabric_manager_not_read", reason=str(error))
-            return
-        self._ask_at = now + source.interval_s
-        wanted = ufm.discovered(ports, nodes.keys())
-        await self._bring_about(wanted, source=ufm.SOURCE)
+        if now >= self._ask_at:
+            try:
+                self._ports = await FabricManager(self._kube, source).ports()
+                self._ask_at = now + source.interval_s
+            except (Retryable, Rejected) as error:
+                self._ask_at = now + min(source.interval_s, _ASK_AGAIN_S)
+                self._log.warning("fabric_manager_not_read", reason=str(error))
+        if self._ports is not None:
+            wanted = ufm.discovered(self._ports, nodes.keys())
+            await self._bring_about(wanted, source=ufm.SOURCE)
 
     async def _bring_about(self, wanted: Mapping[str, HyperNode], *, source: str) -> None:
         there = [one for _, one in self._replica.holdings.hypernodes.items()]
         create, change, delete = discovery.changes(wanted, there, source=source)
         for one in create:
             await self._create(one)
-        for old, spec in change:
-            patch = {"spec": merge_patch(old.spec, spec)}
+        for old, new in change:
+            labels = {"labels": dict(new.metadata.labels)}
+            patch = {"metadata": labels, "spec": merge_patch(old.spec, new.spec)}
             await self._objects.patch(kinds.HYPERNODE, old.metadata, patch)
         for one in delete:
             await self._objects.delete(kinds.HYPERNODE, one.metadata)

@@ -27,15 +27,17 @@ class _Secret(msgspec.Struct, frozen=True, kw_only=True):
 class FabricManager:
     """One fabric manager."""
 
-    def __init__(self, kube: Kube, source: UfmSource) -> None:
+    def __init__(self, kube: Kube, source: UfmSource, *, time_s: float = _TIME_S) -> None:
+        """Ask as `source` says; an answer has `time_s` seconds to be there whole."""
         self._kube = kube
         self._source = source
+        self._time_s = time_s
 
     async def ports(self) -> list[ufm.Port]:
-        """Return the ports of the fabric. Raises Retryable, or Rejected for bad credentials."""
+        """Return the computers' ports. Raises Retryable, or Rejected for bad credentials."""
         headers = {"Authorization": await self._authorization()}
         url = self._source.endpoint.rstrip("/") + ufm.PORTS_PATH
-        timeout = aiohttp.ClientTimeout(total=_TIME_S)
+        timeout = aiohttp.ClientTimeout(total=self._time_s)
         try:
             async with (
                 aiohttp.ClientSession(timeout=timeout, headers=headers) as session,
@@ -49,9 +51,12 @@ class FabricManager:
         except (aiohttp.ClientError, TimeoutError) as error:
             raise Retryable(f"{url}: {type(error).__name__} {error}") from error
         try:
-            return ufm.ports(body)
+            found = ufm.ports(body)
         except msgspec.DecodeError as error:
             raise Retryable(f"{url} answers no list of ports: {error}") from error
+        if not found:  # a manager that starts has seen nothing yet: that is no news of the fabric
+            raise Retryable(f"{url} names no computer")
+        return found
 
     async def _authorization(self) -> str:
         namespace, name = split_key(self._source.secret)

@@ -20,14 +20,17 @@ from typing import Any, Final
 import msgspec
 import yaml
 
+from services.controller.hypernode.discovery import clean
 from shared.model import durations
 
 KEY: Final = "volcano-controller.conf"
 LABEL: Final = "label"
 UFM: Final = "ufm"
 SOURCES: Final = (LABEL, UFM)
-_TYPE: Final = re.compile(r"[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?")
+_PART: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_OBJECT: Final = re.compile(rf"{_PART}(\.{_PART})*")
 _TYPE_MAX: Final = 20
+_ADDRESS: Final = re.compile(r"https?://[^/\s]+(/\S*)?")
 
 
 class BadConfigError(ValueError):
@@ -155,10 +158,10 @@ def _types(number: int, one: Source) -> dict[str, tuple[str, ...]]:
     found = {}
     for name, levels in config.network_topology_types.items():
         place = f"{path}.networkTopologyTypes.{name}"
-        if len(name) > _TYPE_MAX or not _TYPE.fullmatch(name):
-            raise BadConfigError(
-                f"{place}: a name has at most {_TYPE_MAX} letters, digits and hyphens"
-            )
+        if not 0 < len(name) <= _TYPE_MAX:
+            raise BadConfigError(f"{place}: a name has 1 to {_TYPE_MAX} characters")
+        if not _OBJECT.fullmatch(f"hypernode-{clean(name)}-tier1"):
+            raise BadConfigError(f"{place}: its HyperNodes cannot be called {clean(name)!r}")
         found[name] = tuple(_labels(place, [level.node_label for level in levels]))[:-1]
     return found
 
@@ -169,13 +172,14 @@ def _ufm(number: int, one: Source) -> UfmSource:
         config = msgspec.convert(one.config, UfmConfig)
     except msgspec.ValidationError as error:
         raise BadConfigError(f"{path}.config: {error}") from error
-    if not config.endpoint.startswith(("https://", "http://")):
+    endpoint = config.endpoint if "://" in config.endpoint else f"https://{config.endpoint}"
+    if not _ADDRESS.fullmatch(endpoint):
         raise BadConfigError(f"{path}.config.endpoint: {config.endpoint!r} is no http(s) address")
     if one.credentials is None:
         raise BadConfigError(f"{path}.credentials.secretRef is missing")
     ref = one.credentials.secret_ref
     return UfmSource(
-        endpoint=config.endpoint,
+        endpoint=endpoint,
         insecure_skip_verify=config.insecure_skip_verify,
         secret=f"{ref.namespace}/{ref.name}",
         interval_s=durations.seconds(one.interval),

@@ -1,12 +1,13 @@
 """HyperNodes that NVIDIA's fabric manager UFM tells of (H03).
 
-UFM lists the ports of an InfiniBand fabric (`GET /ufmRest/resources/ports`). A port of a computer
-says which computer it belongs to (`system_name`) and which switch is at its other end
-(`peer_node_name`). Computers that share a switch, directly or through others that do, are one leaf
-of tier 1: with several rails a computer is at several switches, which then count as one. Above all
-leaves is one spine of tier 2.
+UFM lists the ports of an InfiniBand fabric (`GET /ufmRest/resources/ports`). A port of a computer,
+which says so in its description, tells which computer it belongs to (`system_name`) and which
+switch is at its other end (`peer_node_name`). Computers that share a switch, directly or through
+others that do, are one leaf of tier 1: with several rails a computer is at several switches, which
+then count as one. Above all leaves is one spine of tier 2.
 
-Computers that are no nodes of the cluster are left out.
+⚠ Computers that are no nodes of the cluster are left out: storage that is at every switch would
+make one leaf of all. Leaves are numbered in the order of their switches, as in Volcano.
 """
 
 from collections.abc import Collection, Iterable
@@ -27,12 +28,12 @@ from shared.api.topology import (
 
 SOURCE: Final = "ufm"
 PORTS_PATH: Final = "/ufmRest/resources/ports"
-_COMPUTER_PORT: Final = "Computer IB Port"
+_COMPUTER: Final = "Computer"
 _SPINE: Final = "spine-hn"
 
 
 class Port(msgspec.Struct, frozen=True, kw_only=True):
-    """What is read of a port; UFM says much more."""
+    """What is read of a computer's port; UFM says much more."""
 
     description: str = ""
     system_name: str = ""
@@ -40,8 +41,9 @@ class Port(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ports(body: bytes) -> list[Port]:
-    """Return the ports in UFM's answer; DecodeError when it is none."""
-    return msgspec.json.decode(body, type=list[Port])
+    """Return the ports of computers in UFM's answer; DecodeError when it is none."""
+    found = msgspec.json.decode(body, type=list[Port])
+    return [port for port in found if _COMPUTER in port.description and port.peer_node_name]
 
 
 def discovered(found: Iterable[Port], nodes: Collection[str]) -> dict[str, HyperNode]:
@@ -58,17 +60,17 @@ def discovered(found: Iterable[Port], nodes: Collection[str]) -> dict[str, Hyper
 
 
 def _leaves(found: Iterable[Port], nodes: Collection[str]) -> list[list[str]]:
-    """Return the nodes of each leaf; leaves and nodes in the order of names."""
+    """Return the nodes of each leaf in their order; leaves in the order of their first switch."""
     switches: dict[str, dict[str, None]] = {}
     for port in found:
-        at_switch = port.description == _COMPUTER_PORT and port.peer_node_name
-        if at_switch and port.system_name in nodes:
+        if port.system_name in nodes:
             switches.setdefault(port.peer_node_name, {})[port.system_name] = None
     leaf_of: dict[str, set[str]] = {}
     for hosts in switches.values():
         together = set(hosts).union(*(leaf_of.get(host, ()) for host in hosts))
         leaf_of.update(dict.fromkeys(together, together))
-    return sorted({id(leaf): sorted(leaf) for leaf in leaf_of.values()}.values())
+    leaves = [leaf_of[next(iter(hosts))] for _, hosts in sorted(switches.items())]
+    return list({id(leaf): sorted(leaf) for leaf in leaves}.values())
 
 
 def _hypernode(name: str, tier: int, kind: MemberType, members: Iterable[str]) -> HyperNode:

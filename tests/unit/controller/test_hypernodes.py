@@ -97,6 +97,21 @@ def test_a_fabric_manager_is_asked_with_the_credentials_of_a_secret_h03() -> Non
     assert parse(of_ufm(enabled=False)).ufm is None
 
 
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        ("https://ufm", "https://ufm"),
+        ("http://10.0.0.1:8080/", "http://10.0.0.1:8080/"),
+        ("ufm.example.com", "https://ufm.example.com"),
+        ("ufm:443", "https://ufm:443"),
+    ],
+)
+def test_an_endpoint_without_a_scheme_is_asked_by_https_h03(said: str, asked: str) -> None:
+    found = parse(of_ufm(config={"endpoint": said})).ufm
+    assert found is not None
+    assert found.endpoint == asked
+
+
 def port(host: str, switch: str, description: str = "Computer IB Port") -> dict[str, Any]:
     return {
         "description": description,
@@ -116,20 +131,22 @@ def test_computers_that_share_a_switch_are_one_leaf_h03() -> None:
         port("n4", "apart"),
         port("stranger", "apart"),
         port("unplugged", ""),
+        port("a-last", "zone-z", "Computer EDR Port"),
         port("rail-1", "spine-1", "Switch IB Port"),
     ]
-    nodes = {"n1", "n2", "n3", "n4", "n5", "unplugged", "rail-1"}
+    nodes = {"n1", "n2", "n3", "n4", "n5", "unplugged", "rail-1", "a-last"}
     found = ufm.discovered(ufm.ports(msgspec.json.encode(listed)), nodes)
     members = {
         name: [m.selector.exact_match.name for m in one.spec.members if m.selector.exact_match]
         for name, one in found.items()
     }
     assert members == {
-        "leaf-hn-0": ["n1", "n2", "n3"],
-        "leaf-hn-1": ["n4"],
-        "spine-hn": ["leaf-hn-0", "leaf-hn-1"],
-    }
-    assert [one.spec.tier for one in found.values()] == [1, 1, 2]
+        "leaf-hn-0": ["n4"],
+        "leaf-hn-1": ["n1", "n2", "n3"],
+        "leaf-hn-2": ["a-last"],
+        "spine-hn": ["leaf-hn-0", "leaf-hn-1", "leaf-hn-2"],
+    }, "leaves come in the order of their switches"
+    assert [one.spec.tier for one in found.values()] == [1, 1, 1, 2]
     again = ufm.discovered(ufm.ports(msgspec.json.encode(listed[::-1])), nodes)
     assert again == found
 
@@ -152,16 +169,21 @@ def levels(*names: str) -> list[dict[str, str]]:
         (text(interval="soon"), "networkTopologyDiscovery[0].interval: 'soon' is no duration"),
         (text(interval="0s"), "networkTopologyDiscovery[0].interval: '0s' is no time"),
         (of_ufm(credentials=None), "networkTopologyDiscovery[0].credentials.secretRef is missing"),
-        (of_ufm(config={"endpoint": "ufm:80"}), "[0].config.endpoint: 'ufm:80' is no http(s)"),
+        (of_ufm(config={"endpoint": "ftp://ufm"}), "[0].config.endpoint: 'ftp://ufm' is no http("),
+        (of_ufm(config={"endpoint": "a ufm"}), "[0].config.endpoint: 'a ufm' is no http(s)"),
         (of_ufm(config={}), "[0].config: Object missing required field `endpoint`"),
         (text(config={}), "networkTopologyDiscovery[0].config: Object missing required field"),
         (
             text(config={"networkTopologyTypes": {"a" * 21: levels("x", "y")}}),
-            f"networkTopologyTypes.{'a' * 21}: a name has at most 20",
+            f"networkTopologyTypes.{'a' * 21}: a name has 1 to 20 characters",
         ),
         (
-            text(config={"networkTopologyTypes": {"a b": levels("x", "y")}}),
-            "networkTopologyTypes.a b: a name has",
+            text(config={"networkTopologyTypes": {"": levels("x", "y")}}),
+            "networkTopologyTypes.: a name has 1 to 20 characters",
+        ),
+        (
+            text(config={"networkTopologyTypes": {"a.": levels("x", "y")}}),
+            "networkTopologyTypes.a.: its HyperNodes cannot be called 'a.'",
         ),
         (
             text(config={"networkTopologyTypes": {"a": levels("x", "x")}}),
@@ -179,36 +201,57 @@ def test_a_bad_configuration_is_refused_by_the_name_of_its_field_h02(bad: str, r
     assert reason in str(caught.value)
 
 
+def tree(found: dict[str, HyperNode], name: str) -> Any:
+    """Return the nodes below a HyperNode as nested lists."""
+    members = [m.selector.exact_match for m in found[name].spec.members]
+    assert all(members), "members are told by name, as Volcano's are"
+    names = [exact.name for exact in members if exact]
+    return sorted(tree(found, name) if name in found else name for name in names)
+
+
 def test_nodes_that_agree_in_a_label_and_all_above_are_one_hypernode_h04() -> None:
     found = discovered(TYPES, NODES)
-    below = {
-        name: {
-            tuple(sorted(member.selector.label_match.match_labels.items()))
-            if member.selector.label_match
-            else found[member.selector.exact_match.name].spec.tier
-            for member in one.spec.members
-            if member.selector.label_match or member.selector.exact_match
-        }
-        for name, one in found.items()
-    }
-    lowest = [members for name, members in below.items() if "-tier1-" in name]
-    assert sorted(map(sorted, lowest)) == [
-        [(("leaf", "l1"), ("spine", "s1"))],
-        [(("leaf", "l1"), ("spine", "s2"))],
-        [(("leaf", "l2"), ("spine", "s1"))],
-        [(("leaf", "l9"),)],
-    ]
-    assert len([name for name in found if "-tier2-" in name]) == 2
-    assert all(
-        one.metadata.labels == {"volcano.sh/network-topology-source": "label"}
-        for one in found.values()
+    shape = sorted(
+        (one.spec.tier, one.spec.tier_name, one.metadata.labels[one.spec.tier_name], tree(found, n))
+        for n, one in found.items()
     )
+    assert shape == [
+        (1, "leaf", "l1", ["n1", "n2"]),
+        (1, "leaf", "l1", ["n4"]),
+        (1, "leaf", "l2", ["n3"]),
+        (1, "leaf", "l9", ["no-spine"]),
+        (2, "spine", "s1", [["n1", "n2"], ["n3"]]),
+        (2, "spine", "s2", [["n4"]]),
+    ]
+    source = "volcano.sh/network-topology-source"
+    assert {one.metadata.labels[source] for one in found.values()} == {"label"}
+
+
+@pytest.mark.parametrize(
+    ("network", "shown"), [("topology_A2", "topology-a2"), ("Net.1", "net.1"), ("a b", "a-b")]
+)
+def test_a_network_may_be_called_what_volcano_takes_h04(network: str, shown: str) -> None:
+    types = parse(text(config={"networkTopologyTypes": {network: levels("leaf", "host")}})).types
+    assert types is not None
+    assert all(name.startswith(f"hypernode-{shown}-tier1-") for name in discovered(types, NODES))
 
 
 def test_what_was_discovered_counts_the_nodes_that_it_was_discovered_from_h04() -> None:
     found = discovered(TYPES, {name: have for name, have in NODES.items() if name != "no-spine"})
     counts = [(one.spec.tier, status.node_count) for one, status in statuses(dict(found), NODES)]
     assert sorted(counts) == [(1, 1), (1, 1), (1, 2), (2, 1), (2, 3)]
+
+
+def test_what_an_earlier_version_found_gets_its_labels_h04() -> None:
+    wanted = discovered({"roce": ("leaf",)}, {"n1": {"leaf": "l1"}})
+    (one,) = wanted.values()
+    source = {"volcano.sh/network-topology-source": "label"}
+    meta = msgspec.structs.replace(one.metadata, labels={**source, "mine": "x"})
+    bare = msgspec.structs.replace(one, metadata=meta)
+    _, change, _ = changes(wanted, [bare])
+    assert change == [(bare, one)]
+    meta = msgspec.structs.replace(one.metadata, labels={**one.metadata.labels, "mine": "x"})
+    assert changes(wanted, [msgspec.structs.replace(one, metadata=meta)]) == ([], [], [])
 
 
 def test_the_same_network_has_the_same_names_h04() -> None:
@@ -234,7 +277,7 @@ def test_only_what_differs_is_changed_and_only_what_is_ours_h02() -> None:
     fewer = discovered(TYPES, {"n1": NODES["n1"]})
     create, change, delete = changes(fewer, [stranger, *wanted.values()])
     assert create == []
-    assert [one.spec.tier for one, _ in change] == [2]
+    assert [one.spec.tier for one, _ in change] == [1, 2], "each has lost a member"
     assert [one.spec.tier for one in delete] == sorted(
         (one.spec.tier for one in delete), reverse=True
     )
