@@ -106,7 +106,7 @@ class DependsOn(View, frozen=True, kw_only=True):
     """Tasks that must be ready before this one's pods are made (J25)."""
 
     name: Annotated[tuple[str, ...], doc("Names of the tasks.")] = ()
-    iteration: Annotated[str, doc("any or all of them; any unless set.")] = ""
+    iteration: Annotated[str, doc("any or all of them; all unless set.")] = ""
 
 
 class PartitionPolicy(View, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from shared.api import keys, kinds
-from shared.api.batch import Job, TaskSpec, TopologyPolicy
+from shared.api.batch import Job, TaskSpec
 from shared.jobplugins.catalogue import plugins_of
 from shared.jobplugins.interface import Companion, JobPlugin, add
 
@@ -170,11 +170,8 @@ def _claim_names(job: Job) -> list[str]:
 
 def _labels(job: Job, task: TaskSpec) -> dict[str, str]:
     """J32, without what differs from pod to pod."""
-    copied = {
-        name: job.metadata.annotations[name]
-        for name in (keys.PREEMPTABLE, keys.COOLDOWN_TIME)
-        if name in job.metadata.annotations
-    }
+    on_job = job.metadata.labels
+    copied = {n: on_job[n] for n in (keys.PREEMPTABLE, keys.COOLDOWN_TIME) if n in on_job}
     return {
         keys.JOB_NAME: job.metadata.name,
         keys.JOB_NAMESPACE: job.metadata.namespace,
@@ -188,8 +185,7 @@ def _annotations(job: Job, task: TaskSpec) -> dict[str, str]:
     """J31, without what differs from pod to pod."""
     on_job = job.metadata.annotations
     copied = {name: on_job[name] for name in _inherited(on_job)}
-    if task.topology_policy not in {None, TopologyPolicy.NONE}:
-        assert task.topology_policy is not None, "it is not among the two"
+    if task.topology_policy is not None:
         copied[keys.NUMA_TOPOLOGY_POLICY] = task.topology_policy.value
     return {
         keys.TASK_SPEC: task.name,

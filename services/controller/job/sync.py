@@ -100,13 +100,13 @@ def _is_forwarded(facts: JobFacts) -> bool:
 
 
 def _may_start(facts: JobFacts, task: TaskSpec) -> bool:
-    """Whether the tasks that `task` waits for are ready: any of them, or all (J25)."""
+    """Whether the tasks that `task` waits for are ready: all of them unless it says any (J25)."""
     depends = task.depends_on
     if depends is None or not depends.name:
         return True
     by_name = {t.name: t for t in facts.job.spec.tasks}
     ready = [_is_ready(facts, by_name[name]) for name in depends.name if name in by_name]
-    return all(ready) if depends.iteration == "all" else any(ready)
+    return any(ready) if depends.iteration == "any" else all(ready)
 
 
 def _is_ready(facts: JobFacts, task: TaskSpec) -> bool:

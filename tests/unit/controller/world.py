@@ -41,7 +41,12 @@ def task(name: str, replicas: int, **extra: Any) -> dict[str, Any]:
     }
 
 
-def job(*tasks: dict[str, Any], **spec: Any) -> Job:
+def job(
+    *tasks: dict[str, Any],
+    labels: dict[str, str] | None = None,
+    annotations: dict[str, str] | None = None,
+    **spec: Any,
+) -> Job:
     """Return a job as the API server stores it."""
     plain = {
         "metadata": {
@@ -51,6 +56,8 @@ def job(*tasks: dict[str, Any], **spec: Any) -> Job:
             "resourceVersion": "1",
             "generation": 1,
             "creationTimestamp": "2025-10-09T08:53:20Z",
+            "labels": labels or {},
+            "annotations": annotations or {},
         },
         "spec": {"tasks": list(tasks), **spec},
     }
