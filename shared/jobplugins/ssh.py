@@ -31,7 +31,6 @@ FOLDER: Final = ".ssh"
 FILES: Final = ("id_rsa", "id_rsa.pub", "authorized_keys", "config")
 _OWNER_ONLY: Final = 0o600
 _READABLE: Final = 0o644
-_USUAL_PORT: Final = Port(22)
 _LABEL_MAX: Final = 63
 
 
@@ -52,7 +51,7 @@ class Ssh(JobPlugin):
         "ssh-key-file-path": HOME,
         "ssh-private-key": "",
         "ssh-public-key": "",
-        "ssh-port": _USUAL_PORT,
+        "ssh-port": Port(22),
         "no-root": False,
     }
     """`no-root` is of early Volcano; it is taken and has no effect, as there by now."""
@@ -121,9 +120,7 @@ def _config(job: Job, port: Value) -> str:
     lines = ["StrictHostKeyChecking no", "UserKnownHostsFile /dev/null"]
     for task in job.spec.tasks:
         for host in hosts.distinct(job, task):
-            lines += [f"Host {host.name}", f"  HostName {host}"]
-            if port != _USUAL_PORT:
-                lines.append(f"  Port {port}")
+            lines += [f"Host {host.name}", f"  HostName {host}", f"  Port {port}"]
     return "".join(f"{line}\n" for line in lines)
 
 

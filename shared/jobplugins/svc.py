@@ -1,8 +1,8 @@
 """Job plugin svc: the pods of a job find each other by name (JP2).
 
 A headless Service gives each pod the host name `<pod>.<job>`; a ConfigMap lists the names per task,
-as files under /etc/volcano (`ps.host`) and as environment (`VC_PS_HOSTS`); a NetworkPolicy keeps
-other jobs out.
+as files under /etc/volcano (`ps.host`) and as environment (`VC_PS_HOSTS`), both with `_` for each
+`-` of a task's name; a NetworkPolicy keeps other jobs out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -94,8 +94,12 @@ def _fence(selector: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
+def _shown(task: TaskSpec) -> str:
+    return task.name.replace("-", "_")
+
+
 def _variable(task: TaskSpec, suffix: str) -> str:
-    return f"VC_{task.name.replace('-', '_').upper()}_{suffix}"
+    return f"VC_{_shown(task).upper()}_{suffix}"
 
 
 def _env_keys(job: Job) -> list[str]:
@@ -106,7 +110,7 @@ def _hosts_data(job: Job) -> dict[str, str]:
     data: dict[str, str] = {}
     for task in job.spec.tasks:
         names = [str(host) for host in hosts.distinct(job, task)]
-        data[f"{task.name}.host"] = "\n".join(names)
+        data[f"{_shown(task)}.host"] = "\n".join(names)
         data[_variable(task, "HOSTS")] = ",".join(names)
         data[_variable(task, "NUM")] = str(len(names))
     return dict(sorted(data.items()))

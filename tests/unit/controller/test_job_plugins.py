@@ -130,22 +130,37 @@ def test_keys_of_the_user_are_taken_as_they_are_jp3() -> None:
     assert text(found, "id_rsa.pub") == text(found, "authorized_keys") == "ssh-rsa AAAA"
 
 
-def test_the_ssh_configuration_knows_every_pod_jp3() -> None:
+def test_the_files_of_hosts_are_called_as_the_variables_are_jp2() -> None:
+    """A shell's variables have no hyphens, and Volcano calls the files alike."""
+    full = whole(task("my-ps", 2), task("w", 1), plugins={"svc": []})
+    (hosts,) = [c for c in sync.companions(full) if c.kind is kinds.CONFIGMAP]
+    assert hosts.body["data"] == {
+        "VC_MY_PS_HOSTS": "train-my-ps-0.train,train-my-ps-1.train",
+        "VC_MY_PS_NUM": "2",
+        "VC_W_HOSTS": "train-w-0.train",
+        "VC_W_NUM": "1",
+        "my_ps.host": "train-my-ps-0.train\ntrain-my-ps-1.train",
+        "w.host": "train-w-0.train",
+    }
+
+
+@pytest.mark.parametrize(("arguments", "port"), [([], 22), (["--ssh-port=2222"], 2222)])
+def test_the_ssh_configuration_knows_every_pod_jp3(arguments: list[str], port: int) -> None:
     named = task("b", 2)
     named["template"]["spec"] |= {"hostname": "fixed", "subdomain": "sub"}
-    found = secret(whole(task("a", 2), named, plugins={"ssh": ["--ssh-port=2222"]}))
+    found = secret(whole(task("a", 2), named, plugins={"ssh": arguments}))
     assert text(found, "config").splitlines() == [
         "StrictHostKeyChecking no",
         "UserKnownHostsFile /dev/null",
         "Host train-a-0",
         "  HostName train-a-0.train",
-        "  Port 2222",
+        f"  Port {port}",
         "Host train-a-1",
         "  HostName train-a-1.train",
-        "  Port 2222",
+        f"  Port {port}",
         "Host fixed",
         "  HostName fixed.sub",
-        "  Port 2222",
+        f"  Port {port}",
     ]
 
 
