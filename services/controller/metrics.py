@@ -1,10 +1,10 @@
 """The controller's metrics: Volcano's names where it has one (J36), ours for the rest."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import GaugeMetricFamily, UntypedMetricFamily
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
@@ -12,42 +12,76 @@ from shared.api.scheduling import PodGroup, PodGroupPhase
 from shared.runtime.metrics import Metrics
 
 _LATENESS_S = (0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
-_MILLIS = (5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000)
+_MILLIS = tuple(50.0 * 1200.0 ** (step / 29) for step in range(30))
+"""Thirty steps from 50 ms to a minute, as Volcano has them."""
+
+
+class NamedCounts(Collector):
+    """A counter under the very name that Volcano gives it.
+
+    The library's own counters bear `_total` at the end of their names, Volcano's do not. Counts can
+    be dropped, so that names of jobs do not pile up.
+    """
+
+    def __init__(self, name: str, text: str, labels: tuple[str, ...]) -> None:
+        self._name = name
+        self._text = text
+        self._labels = labels
+        self._counts: defaultdict[str, Counter[tuple[str, ...]]] = defaultdict(Counter)
+        """By the value of the first label, which is what is dropped."""
+
+    def add(self, *values: str) -> None:
+        """Count one; `values` are those of the labels, in order."""
+        self._counts[values[0]][values] += 1
+
+    def drop(self, first: str) -> None:
+        """Drop every count whose first label has this value."""
+        self._counts.pop(first, None)
+
+    @override
+    def collect(self) -> Iterator[UntypedMetricFamily]:
+        """Yield one family with a sample for each set of labels."""
+        family = UntypedMetricFamily(self._name, self._text, labels=self._labels)
+        for counts in self._counts.values():
+            for values, count in counts.items():
+                family.add_metric(values, count)
+        yield family
 
 
 class ControllerMetrics:
     """Counters and histograms of one controller process."""
 
     def __init__(self, metrics: Metrics) -> None:
-        self.completed = metrics.counter(
+        self.completed = NamedCounts(
             "volcano_job_completed_phase_count",
-            "Jobs that entered phase Completed",
+            "How often a job, by namespace/name, entered phase Completed",
             ("job_name", "queue_name"),
         )
-        self.failed = metrics.counter(
+        self.failed = NamedCounts(
             "volcano_job_failed_phase_count",
-            "Jobs that entered phase Failed",
+            "How often a job, by namespace/name, entered phase Failed",
             ("job_name", "queue_name"),
         )
-        self.flows_succeeded = metrics.counter(
+        self.flows_succeeded = NamedCounts(
             "volcano_jobflow_succeed_phase_count",
             "JobFlows that entered phase Succeed (F04)",
             ("jobflow_namespace",),
         )
-        self.flows_failed = metrics.counter(
+        self.flows_failed = NamedCounts(
             "volcano_jobflow_failed_phase_count",
             "JobFlows that entered phase Failed (F04)",
             ("jobflow_namespace",),
         )
+        for counts in (self.completed, self.failed, self.flows_succeeded, self.flows_failed):
+            metrics.registry.register(counts)
         self.cron_lateness = metrics.histogram(
             "pumice_controller_cronjob_lateness_seconds",
             "From the time that a job of a CronJob was due to the moment it is made",
             buckets=_LATENESS_S,
         )
-        self.to_first_pods = metrics.histogram(
+        self.to_pods = metrics.histogram(
             "volcano_controller_job_to_pod_creation_latency_milliseconds",
-            "From a job's creation to the moment its first pods are made",
-            ("queue_name",),
+            "From a job's creation to that of each of its pods",
             buckets=_MILLIS,
         )
         self.writes = metrics.counter(
@@ -62,6 +96,11 @@ class ControllerMetrics:
         self.unreadable = metrics.counter(
             "pumice_controller_facts_unreadable", "Facts that could not be folded", ("kind",)
         )
+
+    def forget_job(self, key: str) -> None:
+        """Drop what is counted under the name of a job that is gone."""
+        self.completed.drop(key)
+        self.failed.drop(key)
 
 
 _COUNTED: Final = {

@@ -91,9 +91,9 @@ class JobFlows(Keeper):
             return
         self._log.info("jobflow_phase_changed", jobflow=flow.metadata.key, was=was, phase=phase)
         if phase is FlowPhase.SUCCEED:
-            self._metrics.flows_succeeded.labels(flow.metadata.namespace).inc()
+            self._metrics.flows_succeeded.add(flow.metadata.namespace)
         elif phase is FlowPhase.FAILED:
-            self._metrics.flows_failed.labels(flow.metadata.namespace).inc()
+            self._metrics.flows_failed.add(flow.metadata.namespace)
 
     async def _create(self, flow: JobFlow, job: Job) -> None:
         name = job.metadata.name

@@ -5,6 +5,7 @@ refuses for good counts towards `--max-requeue-num`, after which the job is term
 server that is away does not count, however long it takes.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -18,7 +19,7 @@ from services.controller.job import effects
 from services.controller.job.group import why_pending
 from services.controller.job.phases import ALIVE
 from services.controller.job.plan import Pass, advance
-from services.controller.job.requests import Request
+from services.controller.job.requests import Request, pod_name
 from services.controller.metrics import ControllerMetrics
 from shared.api import time
 from shared.api.batch import Action, JobEvent, JobPhase
@@ -80,8 +81,10 @@ class JobWorker:
     def touch(self, touched: Touched) -> None:
         """Have jobs looked at, at once or after a wait in proportion to their size."""
         for key, urgent in touched.jobs.items():
+            record = self._replica.jobs.get(key)
+            if record is None:
+                self._metrics.forget_job(key)
             if self._ownership.owns(key):
-                record = self._replica.jobs.get(key)
                 pods = 0 if urgent or record is None else len(record.pods)
                 self._mailbox.poke_later(key, min(GLANCE_S * pods, GLANCE_MOST_S))
 
@@ -200,17 +203,16 @@ class JobWorker:
                 self._faults.point("controller.after-status")
                 self._phase_changed(record, effect)
             elif isinstance(effect, effects.CreatePods):
-                self._pods_made(record)
+                self._pods_made(record, effect)
 
     def _phase_changed(self, record: JobRecord, effect: effects.WriteStatus) -> None:
         phase = effect.status.state.phase
         assert phase is not None, "a status is written with a phase"
         was = effect.was.value if effect.was is not None else ""
-        labels = (record.job.metadata.name, record.job.spec.queue)
         if phase == JobPhase.COMPLETED:
-            self._metrics.completed.labels(*labels).inc()
+            self._metrics.completed.add(record.key, record.job.spec.queue)
         elif phase == JobPhase.FAILED:
-            self._metrics.failed.labels(*labels).inc()
+            self._metrics.failed.add(record.key, record.job.spec.queue)
         self._log.info(
             "job_phase_changed",
             job=record.key,
@@ -222,12 +224,16 @@ class JobWorker:
         )
         self._events.phase(record.job, was=was, status=effect.status)
 
-    def _pods_made(self, record: JobRecord) -> None:
-        created = record.job.metadata.creation_timestamp
-        first = not record.job.status.task_status_count and record.job.status.version == 0
-        if first and created is not None:
-            millis = max(0.0, self._clock.now() - time.parse(created)) * 1000.0
-            self._metrics.to_first_pods.labels(record.job.spec.queue).observe(millis)
+    def _pods_made(self, record: JobRecord, effect: effects.CreatePods) -> None:
+        """Observe how long after their job pods were created, in whole seconds as theirs (J36)."""
+        begun = record.job.metadata.creation_timestamp
+        made = (pod_name(record.job, effect.forge.task, index) for index in effect.indexes)
+        created = Counter(record.pods[name].created for name in made if name in record.pods)
+        for text, pods in created.items():
+            if begun and text:
+                millis = max(0.0, time.parse(text) - time.parse(begun)) * 1000.0
+                for _ in range(pods):
+                    self._metrics.to_pods.observe(millis)
 
     def _refused(self, record: JobRecord, error: Rejected) -> None:
         """Count what will not succeed by trying again; in the end give the job up (J13)."""

@@ -223,6 +223,7 @@ class Replica:
         if key in self.jobs and self.jobs[key].uid == uid:
             del self.jobs[key]
             self._by_uid.pop(uid, None)
+            touched.job(key, urgent=False)
 
     # Pods
 
