@@ -156,7 +156,8 @@ class JobWorker:
         alive = record.job.status.state.phase in ALIVE
         said = why_pending(record.group) if alive else None
         if said is not None and said.reason != record.told_pending:
-            message = f"PodGroup is not schedulable, {said.reason}: {said.message}"
+            group = record.key.replace("/", ":")
+            message = f"PodGroup {group} {said.type.lower()}, reason: {said.message}"
             self._recorder.tell(record.job, "PodGroupPending", message, warning=True)
         record.told_pending = said.reason if said is not None else ""
 
@@ -241,7 +242,7 @@ class JobWorker:
         self._log.warning("job_refused", job=record.key, times=record.refusals, reason=str(error))
         if self._max_refusals < 0 or record.refusals <= self._max_refusals:
             return
-        message = f"Given up after {record.refusals} refusals: {error}"
+        message = f"Job failed for retry limit reached, after {record.refusals} refusals: {error}"
         self._recorder.tell(record.job, "ExecuteAction", message, warning=True)
         record.add(
             [

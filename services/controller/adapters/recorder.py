@@ -74,7 +74,9 @@ class Recorder:
         self._waiting: dict[str, tuple[Note, int]] = {}
         self._filled = asyncio.Event()
 
-    def tell(self, job: Job, reason: str, message: str, *, warning: bool = False) -> None:
+    def tell(
+        self, job: Job, reason: str, message: str, *, warning: bool = False, occasion: str = ""
+    ) -> None:
         """Take one event; never waits. The same one that still waits is counted up."""
         note = Note(
             namespace=job.metadata.namespace,
@@ -83,6 +85,7 @@ class Recorder:
             reason=reason,
             message=message[:_MESSAGE_MAX],
             warning=warning,
+            occasion=occasion,
         )
         self._take(note)
 

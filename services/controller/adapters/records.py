@@ -5,6 +5,7 @@ record is changed by the replica (facts, own writes) and by the worker that look
 one event loop and never across an `await`, so it needs no lock.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -41,6 +42,8 @@ class JobRecord:
         """Monotonic time since which a mere change of counts waits to be written."""
         self.told_pending = ""
         """Reason for which its PodGroup waits, as an event has said it last."""
+        self.refused: defaultdict[str, list[str]] = defaultdict(list)
+        """Reason of an event → what the API server said in the stage that is being carried out."""
         self.refusals = 0
         """Looks in a row that the API server refused for good (J13)."""
         self.completed: dict[str, set[int]] = {}

@@ -38,6 +38,8 @@ from shared.runtime.faults import Faults
 
 CREATORS: Final = 32
 """Pods of one task that are being made at once."""
+TOLD: Final = 3
+"""Refusals that one event quotes; the rest, often of the same words, is counted."""
 TOO_LARGE: Final = (
     "spec.tasks: the job is larger than a message may be (1 MiB compressed): put scripts and data "
     "into ConfigMaps or images"
@@ -87,7 +89,18 @@ class Writer:
         effects_now = list(stage)
         if doomed := sum(1 for e in effects_now if isinstance(e, effects.DeletePod)):
             self._recorder.tell(record.job, "SuccessfulDelete", f"Deleting {doomed} pods")
-        await all_of(list(self._jobs(record, effects_now)), width=CREATORS)
+        try:
+            await all_of(list(self._jobs(record, effects_now)), width=CREATORS)
+        finally:
+            self._tell_refused(record)
+
+    def _tell_refused(self, record: JobRecord) -> None:
+        """Say which pods could not be made or deleted: one event for all of a stage (J34)."""
+        for reason, doing in (("FailedCreate", "creating"), ("FailedDelete", "deleting")):
+            if errors := sorted(record.refused.pop(reason, ())):
+                more = f" and {len(errors) - TOLD} more" if len(errors) > TOLD else ""
+                message = f"Error {doing} pods: {'; '.join(errors[:TOLD])}{more}"
+                self._recorder.tell(record.job, reason, message, warning=True)
 
     def _jobs(
         self, record: JobRecord, stage: Iterable[effects.Effect]
@@ -102,7 +115,13 @@ class Writer:
                 yield lambda e=effect, c=carry_out: c(record, e)  # type: ignore[misc]
 
     async def _record(self, record: JobRecord, effect: effects.Record) -> None:
-        self._recorder.tell(record.job, effect.reason, effect.message, warning=effect.warning)
+        self._recorder.tell(
+            record.job,
+            effect.reason,
+            effect.message,
+            warning=effect.warning,
+            occasion=effect.occasion,
+        )
 
     async def _delete_command(self, record: JobRecord, effect: effects.DeleteCommand) -> None:
         await self._delete(record, kinds.COMMAND, effect.name, effect.uid)
@@ -134,6 +153,11 @@ class Writer:
                 "get", kinds.JOB, self._kube.get(kinds.JOB, meta.namespace, meta.name)
             )
             self._fold(kinds.JOB, fresh)
+            raise
+        except Rejected as error:
+            doing = "update" if effect.was is not None else "initialize"
+            message = f"Failed to {doing} job status, err: {error}"
+            self._recorder.tell(record.job, "JobStatusError", message, warning=True)
             raise
         record.counts_wait_since = float("inf")
         self._fold(kinds.JOB, answer)
@@ -176,7 +200,7 @@ class Writer:
             name = f"{record.job.metadata.name}-{effect.forge.task.name}-{index}"
             await self._adopt(record, name)
         except Rejected as error:
-            self._recorder.tell(record.job, "FailedCreate", str(error), warning=True)
+            record.refused["FailedCreate"].append(str(error))
             raise
         else:
             self._fold(kinds.POD, answer)
@@ -193,14 +217,14 @@ class Writer:
             self._fold(kinds.POD, answer)
             return
         message = f"Pod {name} exists and belongs to somebody else: delete or rename it"
-        self._recorder.tell(record.job, "FailedCreate", message, warning=True)
+        record.refused["FailedCreate"].append(message)
         raise Rejected(message, field="metadata.name")
 
     async def _delete_pod(self, record: JobRecord, effect: effects.DeletePod) -> None:
         try:
             await self._delete(record, kinds.POD, effect.name, effect.uid)
         except Rejected as error:
-            self._recorder.tell(record.job, "FailedDelete", str(error), warning=True)
+            record.refused["FailedDelete"].append(str(error))
             raise
 
     async def _mark_pod(self, record: JobRecord, effect: effects.MarkPod) -> None:
@@ -237,7 +261,8 @@ class Writer:
                 raise Retryable(f"PodGroup {name} is still being deleted") from error
             _must_be_ours(record, kinds.PODGROUP, meta)
         except Rejected as error:
-            self._recorder.tell(record.job, "PodGroupError", str(error), warning=True)
+            message = f"Failed to create PodGroup, err: {error}"
+            self._recorder.tell(record.job, "PodGroupError", message, warning=True)
             raise
         self._fold(kinds.PODGROUP, answer)
 
@@ -246,8 +271,13 @@ class Writer:
             try:
                 await self._ensure(record, companion)
             except Rejected as error:
-                reason = "PVCError" if companion.kind is kinds.PVC else "PluginError"
-                self._recorder.tell(record.job, reason, str(error), warning=True)
+                reason, failed = (
+                    ("PVCError", "Failed to create PVC")
+                    if companion.kind is kinds.PVC
+                    else ("PluginError", "Execute plugin when job add failed")
+                )
+                message = f"{failed}, err: {error}"
+                self._recorder.tell(record.job, reason, message, warning=True)
                 raise
         record.applied = effect.digest
 

@@ -5,15 +5,23 @@ so a process that starts anew comes to the same moment. Pure; the shell asks aga
 one is due.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 import msgspec
 
-from services.controller.job.phases import Do, Move, Target
-from services.controller.job.policies import answer
+from services.controller.job.phases import Target
+from services.controller.job.policies import INTERNAL_ACTIONS, answer
 from services.controller.job.requests import Request
 from shared.api import time
 from shared.api.batch import Action, Job, JobEvent
+
+_REACH: Final[Mapping[Action, Target]] = {
+    Action.RESTART_TASK: Target.TASK,
+    Action.RESTART_POD: Target.POD,
+    Action.RESTART_PARTITION: Target.PARTITION,
+}
+"""What an action is about, where that is not the whole job."""
 
 
 class Delayed(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,12 +31,17 @@ class Delayed(msgspec.Struct, frozen=True, kw_only=True):
     action: Action
     due: float
     """Unix seconds."""
+    delay_s: float = 0.0
+    """The policy's timeout."""
 
 
 def arrivals(
     job: Job, requests: Iterable[Request], delayed: tuple[Delayed, ...], *, now: float
 ) -> tuple[list[tuple[Request, Action]], tuple[Delayed, ...]]:
-    """Sort requests into (what to do now, in order) and what waits; what was due is done first."""
+    """Return what to do now, in order, and what waits: what is due comes first and in both.
+
+    Whoever carries an action out strikes it from what waits (`after_action`).
+    """
     found: list[tuple[Request, Action]] = []
     waiting = list(delayed)
     for request in requests:
@@ -39,11 +52,16 @@ def arrivals(
         elif all(d.request.key != request.key for d in waiting):
             since = time.parse(request.since) if request.since else now
             waiting.append(
-                Delayed(request=request, action=decided.action, due=since + decided.delay_s)
+                Delayed(
+                    request=request,
+                    action=decided.action,
+                    due=since + decided.delay_s,
+                    delay_s=decided.delay_s,
+                )
             )
-    due = [d for d in waiting if d.due <= now]
-    valid = [(d.request, d.action) for d in due if d.request.version >= job.status.version]
-    return [*valid, *found], tuple(d for d in waiting if d.due > now)
+    valid = tuple(d for d in waiting if d.due > now or d.request.version >= job.status.version)
+    due = [(d.request, d.action) for d in valid if d.due <= now]
+    return [*due, *found], valid
 
 
 def _cancels(new: Request, old: Request) -> bool:
@@ -56,18 +74,28 @@ def _cancels(new: Request, old: Request) -> bool:
 
 
 def after_action(
-    delayed: tuple[Delayed, ...], move: Move, request: Request, action: Action
+    delayed: tuple[Delayed, ...], request: Request, action: Action
 ) -> tuple[Delayed, ...]:
-    """Return what still waits after an action has run: delays of the same reach are over (J12)."""
-    if action is Action.SYNC_JOB or move.do is Do.SYNC:
-        return delayed
-    match move.target:
+    """Return what still waits after an action: others of its kind about the same are over (J12).
+
+    A restart of a pod leaves alone what waits to be done to its task or its job.
+    """
+    left = tuple(d for d in delayed if d.request.key != request.key)
+    if action in INTERNAL_ACTIONS:
+        return left
+    place = _place(request, action)
+    return tuple(d for d in left if _place(d.request, d.action) != place)
+
+
+def _place(request: Request, action: Action) -> tuple[Target, str, str]:
+    """Return what an action that a request leads to is about."""
+    reach = _REACH.get(action, Target.JOB)
+    match reach:
         case Target.JOB:
-            return ()
+            return reach, "", ""
         case Target.TASK:
-            return tuple(d for d in delayed if d.request.task != request.task)
-        case Target.PARTITION:
-            here = (request.task, request.partition)
-            return tuple(d for d in delayed if (d.request.task, d.request.partition) != here)
+            return reach, request.task, ""
         case Target.POD:
-            return tuple(d for d in delayed if d.request.pod != request.pod)
+            return reach, request.pod, ""
+        case Target.PARTITION:
+            return reach, request.task, request.partition

@@ -94,6 +94,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     message: str
     warning: bool = False
+    occasion: str = ""
+    """Tells apart what is said twice in the same words and happened twice."""
 
 
 Effect = (

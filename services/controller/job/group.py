@@ -132,7 +132,8 @@ def why_pending(group: PodGroup | None) -> PodGroupCondition | None:
     """Return what the scheduler last said against a group that does not run yet (J34)."""
     if group is None or group.status.phase == PodGroupPhase.RUNNING:
         return None
-    for condition in reversed(group.status.conditions):
-        if condition.type == PodGroupConditionType.UNSCHEDULABLE and condition.status == "True":
-            return condition
-    return None
+    hold = [condition for condition in group.status.conditions if condition.status == "True"]
+    latest = max(hold, key=lambda condition: condition.last_transition_time or "", default=None)
+    if latest is None or latest.type == PodGroupConditionType.SCHEDULED:
+        return None
+    return latest

@@ -19,11 +19,12 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from services.controller.job import effects, kills, ledger, status, sync
+from services.controller.job import effects, kills, ledger, status, sync, telling
 from services.controller.job.counts import Counts, count
 from services.controller.job.delays import Delayed, after_action, arrivals
 from services.controller.job.facts import JobFacts, PodView
 from services.controller.job.phases import ALIVE, Do, Move, Target, move_for
+from services.controller.job.policies import INTERNAL_ACTIONS
 from services.controller.job.requests import Request
 from services.controller.job.validate import queue_problem
 from shared.api.batch import Action, Job, JobEvent, JobPhase, JobStatus
@@ -84,7 +85,7 @@ def execute(
         after = msgspec.structs.replace(after, version=after.version + 1)
     if move.enters is not None:
         after = msgspec.structs.replace(after, retry_count=after.retry_count + move.retry)
-        reason, message = _cause(request)
+        reason, message = telling.cause(request)
         after = status.entered(job, after, move.enters, now=now, reason=reason, message=message)
     elif (then := _by_rule(move, job, after, counts)) is not None:
         after = status.entered(job, after, then, now=now)
@@ -93,17 +94,6 @@ def execute(
 
 def _by_rule(move: Move, job: Job, after: JobStatus, counts: Counts) -> JobPhase | None:
     return move.then.decide(job.spec, after, counts) if move.then is not None else None
-
-
-def _cause(request: Request | None) -> tuple[str, str]:
-    """Return reason and message of a phase that a request brought about."""
-    if request is None:
-        return "", ""
-    if request.command_uid:
-        return status.COMMAND_ISSUED, f"{request.action} by command {request.command_uid}"
-    about = f"pod {request.pod}" if request.pod else "the job"
-    code = f", exit code {request.exit_code}" if request.exit_code else ""
-    return request.event.value, f"{request.event.value} of {about}{code}"
 
 
 def advance(
@@ -117,25 +107,36 @@ def advance(
     if recorded := [c for c in facts.commands if _is_recorded(job, c)]:
         return Pass(stages=(tuple(_delete(c) for c in recorded),), delayed=delayed, again=True)
     orders = tuple(_order(job, command) for command in facts.commands)
+    commands = {c.metadata.uid: c for c in facts.commands}
+    known = {d.request.key for d in delayed}
     ready, delayed = arrivals(job, (*orders, *waiting), delayed, now=now)
+    told = [telling.postponed(d, job.status) for d in delayed if d.request.key not in known]
     seen: set[tuple[str, str, int]] = {r.key for r in waiting} - {r.key for r, _ in ready}
     for request, action in ready:
         seen.add(request.key)
+        if request.command_uid:
+            told.append(telling.ordered(commands[request.command_uid]))
         move = move_for(job.status.state.phase or JobPhase.PENDING, action)
-        delayed = after_action(delayed, move, request, action)
+        delayed = after_action(delayed, request, action)
         if _restarts(job, move):
             step = execute(
                 job, facts.pods.values(), action, request, now=now, completed=facts.completed
             )
+            step = _staying(job, step)
+            told.append(telling.executed(request, action, job.status, step.status))
             return Pass(
-                stages=_entering(facts, _staying(job, step), request),
+                stages=_entering(facts, step, request, told),
                 answered=frozenset(seen),
                 delayed=delayed,
                 again=True,
             )
+        if action not in INTERNAL_ACTIONS:
+            told.append(telling.executed(request, action, job.status, job.status))
         if move.do is Do.KILL:
             job = _one_kill_more(job)
     stages = _level(msgspec.structs.replace(facts, job=job), facts.job.status, now=now)
+    if told:
+        stages = (tuple(told), *stages)
     if facts.commands:
         # What an order changed is written before the order goes, or it would be changed by nobody.
         stages = (*map(_at_once, stages), tuple(_delete(c) for c in facts.commands))
@@ -206,7 +207,9 @@ def _order(job: Job, command: Command) -> Request:
     )
 
 
-def _entering(facts: JobFacts, step: Step, request: Request) -> tuple[Stage, ...]:
+def _entering(
+    facts: JobFacts, step: Step, request: Request, told: Iterable[effects.Record]
+) -> tuple[Stage, ...]:
     """Write the phase, then kill: the order that survives a crash between the two.
 
     What a kill of a part dooms does not follow from the phase, so pods are marked: all others
@@ -219,8 +222,7 @@ def _entering(facts: JobFacts, step: Step, request: Request) -> tuple[Stage, ...
     first: list[effects.Effect] = []
     if written := _write(facts.job.status, step.status):
         first.append(written)
-    if step.move.enters is not None:
-        first.append(_told(facts.job.status, step.status))
+    first += told
     last = tuple(_mark(p) for p in step.doomed if not whole and p.name == request.pod)
     kill = _without_group(facts) if whole else []
     kill += [effects.DeletePod(name=p.name, uid=p.uid) for p in step.doomed]
@@ -229,13 +231,6 @@ def _entering(facts: JobFacts, step: Step, request: Request) -> tuple[Stage, ...
 
 def _mark(pod: PodView) -> effects.MarkPod:
     return effects.MarkPod(name=pod.name, uid=pod.uid)
-
-
-def _told(before: JobStatus, after: JobStatus) -> effects.Record:
-    state = after.state
-    reason = state.reason if state.reason == status.COMMAND_ISSUED else "ExecuteAction"
-    message = f"{before.state.phase} → {state.phase}: {state.message}"
-    return effects.Record(reason=reason, message=message)
 
 
 def _without_group(facts: JobFacts) -> list[effects.Effect]:

@@ -18,6 +18,17 @@ INTERNAL_EVENTS: Final = frozenset(
 )
 """Events that no policy answers: they only ask for a look at the job."""
 
+INTERNAL_ACTIONS: Final = frozenset(
+    {
+        Action.SYNC_JOB,
+        Action.ENQUEUE_JOB,
+        Action.SYNC_QUEUE,
+        Action.OPEN_QUEUE,
+        Action.CLOSE_QUEUE,
+    }
+)
+"""Actions that are nobody's decision about a job: no event tells of them (J14)."""
+
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be done, and how long to wait first."""

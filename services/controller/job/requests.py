@@ -167,8 +167,15 @@ def _request(job: Job, pod: PodView, event: JobEvent, *, exit_code: int = 0) -> 
         pod_uid=pod.uid,
         partition=pod.partition,
         exit_code=exit_code,
-        since=pod.created if event == JobEvent.POD_PENDING else pod.ended,
+        since=_since(pod, event),
     )
+
+
+def _since(pod: PodView, event: JobEvent) -> str:
+    """Return when it happened, as the pod says it; an eviction is of now, whenever it ended."""
+    if event == JobEvent.POD_EVICTED:
+        return ""
+    return pod.created if event == JobEvent.POD_PENDING else pod.ended
 
 
 def _ended(job: Job, pod: PodView, *, wanted: bool) -> Request:

@@ -1,14 +1,16 @@
-"""What a job hands on and waits for, detail by detail as Volcano has it (J12, J25, J30 to J33)."""
+"""What a job hands on, waits for and tells, detail by detail (J12, J25, J30 to J34)."""
 
 import json
 from typing import Any
 
 import pytest
 
+from services.controller.job.group import why_pending
 from services.controller.job.podtemplate import PodForge
 from shared.api import keys
+from shared.api.scheduling import PodGroup, PodGroupCondition, PodGroupPhase, PodGroupStatus
 from shared.jobs.defaults import defaulted
-from tests.unit.controller.world import job, started, task
+from tests.unit.controller.world import Cluster, job, running, started, task
 
 
 def pod_of(labels: dict[str, str], annotations: dict[str, str], **of_task: Any) -> dict[str, Any]:
@@ -53,3 +55,135 @@ def test_a_task_waits_for_all_that_it_depends_on_unless_it_says_any_j25(
     cluster.change_pod("train-b-0", "Running")
     controller.settle()
     assert "train-then-0" in cluster.pods
+
+
+def on(event: str, action: str, **extra: Any) -> dict[str, Any]:
+    return {"event": event, "action": action, **extra}
+
+
+def told(cluster: Cluster, reason: str) -> list[str]:
+    return [t.message for t in cluster.told if t.reason == reason]
+
+
+def test_a_restart_of_a_task_does_not_call_off_what_waits_for_the_job_j12() -> None:
+    cluster, controller = running(
+        task("a", 2, policies=[on("PodFailed", "RestartTask")]),
+        policies=[on("PodEvicted", "AbortJob", timeout="60s")],
+        minAvailable=1,
+    )
+    del cluster.pods["train-a-0"]
+    controller.settle()
+    cluster.change_pod("train-a-1", "Failed", exit_code=1)
+    assert controller.settle().retry_count == 1
+    cluster.now += 61
+    assert controller.settle().state.phase == "Aborted"
+
+
+def test_actions_that_are_due_together_are_all_carried_out_j12() -> None:
+    restart = [on("PodFailed", "RestartTask", timeout="60s")]
+    cluster, controller = running(
+        task("a", 1, policies=restart), task("b", 1, policies=restart), task("c", 1), minAvailable=1
+    )
+    failed = ("train-a-0", "train-b-0")
+    before = {name: cluster.pods[name].metadata.uid for name in failed}
+    for name in failed:
+        cluster.change_pod(name, "Failed", exit_code=1)
+    controller.settle()
+    cluster.now += 61
+    controller.settle()
+    after = {name: pod.metadata.uid for name, pod in cluster.pods.items()}
+    assert [name for name in before if before[name] == after[name]] == []
+
+
+def test_the_timeout_of_an_eviction_counts_from_the_eviction_j12() -> None:
+    cluster, controller = running(
+        task("a", 2), policies=[on("PodEvicted", "AbortJob", timeout="60s")], minAvailable=1
+    )
+    cluster.change_pod("train-a-0", "Failed", exit_code=1, ended="2025-10-09T08:53:20Z")
+    controller.settle()
+    cluster.now += 3600
+    del cluster.pods["train-a-0"]
+    assert controller.settle().state.phase == "Running"
+    cluster.now += 61
+    assert controller.settle().state.phase == "Aborted"
+
+
+def test_an_order_and_what_it_does_are_told_in_volcanos_words_j34() -> None:
+    cluster, controller = running(task("a", 1))
+    cluster.command("AbortJob")
+    controller.settle()
+    assert [t.split(" and ")[0] for t in told(cluster, "CommandIssued")] == [
+        "Start to execute command AbortJob"
+    ]
+    assert told(cluster, "ExecuteAction") == [
+        "Start to execute action AbortJob: Running → Aborting, AbortJob by command uid-order"
+    ]
+
+
+def test_an_order_that_changes_nothing_is_told_too_j34() -> None:
+    cluster, controller = running(task("a", 1))
+    cluster.command("ResumeJob")
+    controller.settle()
+    assert len(told(cluster, "CommandIssued")) == 1
+    assert "stays Running" in told(cluster, "ExecuteAction")[0]
+
+
+def test_an_order_that_nobody_knows_is_warned_of_j34() -> None:
+    cluster, controller = running(task("a", 1))
+    cluster.command("DanceJob")
+    controller.settle()
+    (warning,) = cluster.told
+    assert (warning.reason, warning.warning) == ("CommandIssued", True)
+    assert "no action 'DanceJob'" in warning.message
+
+
+def test_a_second_restart_for_the_same_reason_is_told_again_j34() -> None:
+    cluster, controller = running(
+        task("a", 1), policies=[on("PodFailed", "RestartJob")], maxRetry=5
+    )
+    for _ in range(2):
+        cluster.run_all()
+        controller.settle()
+        cluster.change_pod("train-a-0", "Failed", exit_code=1)
+        controller.settle()
+    restarts = [t for t in cluster.told if t.reason == "ExecuteAction"]
+    assert len({t.message for t in restarts}) == 1
+    assert "Start to execute action RestartJob" in restarts[0].message
+    assert len({t.occasion for t in restarts}) == 2
+
+
+def test_an_action_that_waits_is_told_when_it_begins_to_wait_j12_j34() -> None:
+    cluster, controller = running(
+        task("a", 2), policies=[on("PodFailed", "AbortJob", timeout="90s")], minAvailable=1
+    )
+    cluster.change_pod("train-a-0", "Failed", exit_code=1)
+    controller.settle()
+    controller.settle()
+    assert told(cluster, "ExecuteAction") == [
+        "Execute action AbortJob after 1m30s: PodFailed of pod train-a-0, exit code 1"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "reason"),
+    [
+        ([], None),
+        ([("Unschedulable", "True", 1, "NotEnoughResources")], "NotEnoughResources"),
+        ([("Unschedulable", "False", 1, "NotEnoughResources")], None),
+        ([("Unschedulable", "True", 1, "Old"), ("Scheduled", "True", 2, "ready")], None),
+        ([("Scheduled", "True", 1, "ready"), ("Unschedulable", "True", 2, "New")], "New"),
+    ],
+    ids=["none", "unschedulable", "no-more", "scheduled-since", "unschedulable-again"],
+)
+def test_what_holds_a_group_back_is_what_was_said_of_it_last_j34(
+    conditions: list[tuple[str, str, int, str]], reason: str | None
+) -> None:
+    said = [
+        PodGroupCondition(
+            type=kind, status=status, last_transition_time=f"2025-10-09T09:00:0{at}Z", reason=why
+        )
+        for kind, status, at, why in conditions
+    ]
+    group = PodGroup(status=PodGroupStatus(phase=PodGroupPhase.INQUEUE, conditions=tuple(said)))
+    found = why_pending(group)
+    assert (found.reason if found else None) == reason

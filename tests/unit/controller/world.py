@@ -86,10 +86,13 @@ class Cluster:
         self._rv += 1
         return str(self._rv)
 
-    def change_pod(self, name: str, phase: str, exit_code: int = 0, restarts: int = 0) -> None:
+    def change_pod(
+        self, name: str, phase: str, exit_code: int = 0, restarts: int = 0, ended: str | None = None
+    ) -> None:
         """Let the kubelet report something."""
         pod = self.pods[name]
-        state = {"terminated": {"exitCode": exit_code}} if phase in {"Failed", "Succeeded"} else {}
+        terminated = {"exitCode": exit_code, "finishedAt": ended}
+        state = {"terminated": terminated} if phase in {"Failed", "Succeeded"} else {}
         status = {
             "phase": phase,
             "containerStatuses": [
