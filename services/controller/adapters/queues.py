@@ -5,7 +5,7 @@ look repeats until the facts ask for nothing more; whatever a crash interrupts i
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from services.controller.adapters.announcer import ControllerEvents
@@ -17,12 +17,14 @@ from services.controller.queue.orders import (
     Change,
     Refusal,
     SetMark,
+    SetState,
     action_of,
     carry_out,
+    follow_parent,
     mark_patch,
     targets,
 )
-from services.controller.queue.phases import QueueAction
+from services.controller.queue.phases import SHUT, QueueAction
 from services.controller.queue.queues import Json, missing, parent_patch, synced_state
 from shared.api import kinds, time
 from shared.api.bus import Command
@@ -116,8 +118,9 @@ class QueueKeeper:
             await self._create(body)
         for command in self._replica.queue_commands():
             await self._obey(command)
+        groups = self._replica.groups_per_queue()
         for name in sorted(self._replica.queues):
-            await self._put_right(name)
+            await self._put_right(name, groups)
 
     async def _create(self, body: Json) -> None:
         name = body["metadata"]["name"]
@@ -130,14 +133,17 @@ class QueueKeeper:
             self._log.info("queue_created", queue=name)
         self._touch(self._replica.written(kinds.QUEUE, answer))
 
-    async def _put_right(self, name: str) -> None:
+    async def _put_right(self, name: str, groups: Mapping[str, int]) -> None:
         queue = self._replica.queues.get(name)
         if queue is None:
             return
         if (patch := parent_patch(queue)) is not None:
             await self._patch(queue, patch)
             return  # its change is looked at next
-        state = synced_state(queue, groups=self._replica.groups_per_queue().get(name, 0))
+        if changes := follow_parent(name, self._replica.queues, groups):
+            await self._make(changes, occasion=queue.metadata.resource_version)
+            return
+        state = synced_state(queue, groups=groups.get(name, 0))
         if state is not None:
             # Decided on facts that may be late, so only the version decided on is changed.
             await self._write_state(queue, state, version=queue.metadata.resource_version)
@@ -159,13 +165,25 @@ class QueueKeeper:
             message = f"{_WORDS[action]} queue failed for {changes.why}"
             self._recorder.tell_queue(queue, action, message, occasion=occasion, warning=True)
         else:
-            for change in changes:
-                await self._change(change)
-                self._faults.point("controller.after-queue-change")
-            if action in _WORDS:
-                message = f"{_WORDS[action]} queue succeed"
-                self._recorder.tell_queue(queue, action, message, occasion=occasion)
+            await self._make(changes, occasion=occasion)
+            told = any(isinstance(c, SetState) and c.queue == name for c in changes)
+            if action in _WORDS and not told:
+                self._tell_success(queue, action, occasion)
         await self._delete(command)
+
+    async def _make(self, changes: Iterable[Change], *, occasion: str) -> None:
+        """Make changes in their order, each with its event on its queue (Q05)."""
+        for change in changes:
+            await self._change(change)
+            self._faults.point("controller.after-queue-change")
+            queue = self._replica.queues.get(change.queue)
+            if isinstance(change, SetState) and queue is not None:
+                action = QueueAction.CLOSE if change.state in SHUT else QueueAction.OPEN
+                self._tell_success(queue, action, occasion)
+
+    def _tell_success(self, queue: Queue, action: QueueAction, occasion: str) -> None:
+        message = f"{_WORDS[action]} queue succeed"
+        self._recorder.tell_queue(queue, action, message, occasion=occasion)
 
     async def _change(self, change: Change) -> None:
         queue = self._replica.queues.get(change.queue)

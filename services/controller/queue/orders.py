@@ -5,6 +5,9 @@ opening it opens exactly the marked ones. The changes come in an order that surv
 between any two of them, because the Command is deleted after the last one and carried out again
 until then: a mark is set before its queue closes and taken away after it opened, and a parent
 changes before its children.
+
+A queue that comes below a closed one, made there or moved there, closes as if it had been there; a
+marked one that comes below an open one opens (`follow_parent`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -70,6 +73,23 @@ def carry_out(
         if parent is not None and parent.status.state in SHUT:
             state = parent.status.state
             return Refusal(why=f"parent queue {parent.metadata.name} is {state}: open it first")
+        return tuple(_opening(name, queues, {}))
+    return ()
+
+
+def follow_parent(
+    name: str, queues: Mapping[str, Queue], groups: Mapping[str, int]
+) -> tuple[Change, ...]:
+    """Return the changes by which a queue does as its parent did before it came there (Q04)."""
+    queue = queues[name]
+    parent = queues.get(queue.spec.parent)
+    if parent is None or name == ROOT_QUEUE:
+        return ()
+    shut = queue.status.state in SHUT
+    if parent.status.state in SHUT and not shut:
+        mark = () if _is_marked(queue) else (SetMark(queue=name, closed_by_parent=True),)
+        return (*mark, *_closing(name, queues, groups, {}))
+    if parent.status.state is QueueState.OPEN and shut and _is_marked(queue):
         return tuple(_opening(name, queues, {}))
     return ()
 

@@ -93,6 +93,11 @@ async def test_a_queue_closes_with_those_below_it_and_opens_exactly_those_again(
     red = await hand.api.get("queues", "", "red")
     assert MARK not in red["metadata"].get("annotations", {})
 
+    await make_queue(hand, "late", "blue")
+    await wait_states(hand, late="Closed")
+    await hand.api.patch("queues", "", "late", {"spec": {"parent": "team"}})
+    await wait_states(hand, late="Open")
+
     told: set[tuple[str, str, str]] = set()
 
     async def is_told() -> bool:
@@ -104,6 +109,9 @@ async def test_a_queue_closes_with_those_below_it_and_opens_exactly_those_again(
             ("team", "Normal", "CloseQueue"),
             ("team", "Normal", "OpenQueue"),
             ("red", "Warning", "OpenQueue"),
+            ("red", "Normal", "CloseQueue"),
+            ("late", "Normal", "CloseQueue"),
+            ("late", "Normal", "OpenQueue"),
         }
 
     await until(is_told, deadline_s=15, describe=lambda: f"events on queues (Q05), seen {told}")

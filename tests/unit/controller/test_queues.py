@@ -13,6 +13,7 @@ from services.controller.queue.orders import (
     SetState,
     action_of,
     carry_out,
+    follow_parent,
     mark_patch,
     targets,
 )
@@ -208,6 +209,62 @@ def test_an_order_that_cannot_be_is_refused_with_the_reason_q04(
     found = carry_out(QueueAction(action), name, world(*before), {})
     assert isinstance(found, Refusal)
     assert why in found.why
+
+
+@pytest.mark.parametrize(
+    ("before", "groups", "changes"),
+    [
+        pytest.param([queue("p"), queue("a", parent="p")], {}, [], id="both-open"),
+        pytest.param(
+            [queue("p", CLOSED), queue("a", None, parent="p")],
+            {},
+            [SetMark(queue="a", closed_by_parent=True), SetState(queue="a", state=CLOSED)],
+            id="made-below-a-closed-one",
+        ),
+        pytest.param(
+            [queue("p", CLOSING), queue("a", parent="p"), queue("b", parent="a")],
+            {"a": 1},
+            [
+                SetMark(queue="a", closed_by_parent=True),
+                SetState(queue="a", state=CLOSING),
+                SetMark(queue="b", closed_by_parent=True),
+                SetState(queue="b", state=CLOSED),
+            ],
+            id="moved-below-a-closing-one-with-those-below-it",
+        ),
+        pytest.param(
+            [queue("p", CLOSED), queue("a", parent="p", marked=True)],
+            {},
+            [SetState(queue="a", state=CLOSED)],
+            id="marked-and-not-closed-yet",
+        ),
+        pytest.param(
+            [queue("p"), queue("a", CLOSED, parent="p", marked=True)],
+            {},
+            [SetState(queue="a", state=OPEN), SetMark(queue="a", closed_by_parent=False)],
+            id="moved-below-an-open-one",
+        ),
+        pytest.param(
+            [queue("p"), queue("a", CLOSED, parent="p")], {}, [], id="closed-by-somebody-stays"
+        ),
+        pytest.param(
+            [queue("p", CLOSED), queue("a", CLOSED, parent="p")], {}, [], id="both-closed"
+        ),
+        pytest.param(
+            [queue("p", None), queue("a", CLOSED, parent="p", marked=True)],
+            {},
+            [],
+            id="a-parent-without-a-state-says-nothing",
+        ),
+        pytest.param([queue("a", parent="not-there")], {}, [], id="no-such-parent"),
+    ],
+)
+def test_a_queue_does_as_the_parent_that_it_comes_below_q04(
+    before: list[Queue], groups: dict[str, int], changes: list[Change]
+) -> None:
+    queues = world(*before)
+    assert follow_parent("a", queues, groups) == tuple(changes)
+    assert follow_parent("root", queues, groups) == ()
 
 
 @pytest.mark.parametrize(
