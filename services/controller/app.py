@@ -263,6 +263,7 @@ class _Wiring:
             mailbox=self._mailbox("bare-pods"),
             is_synced=self._is_synced,
             touch=self._touch,
+            recorder=self._recorder,
             inherit=settings.inherit_owner_annotations,
             workers=settings.worker_threads_for_podgroup,
             metrics=self._metrics,

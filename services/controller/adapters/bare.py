@@ -1,29 +1,38 @@
 """Gives bare pods of our schedulers a PodGroup and names it on them; keeps it up (P01 to P05).
 
 One key per group, so that the pods of one owner wait for one create, and the thousand pods of a
-Deployment are one look.
+Deployment are one look. A group that the API server refuses (its queue is closed, or not there) is
+told on a pod, and asked for again when queues change, else once a minute.
 """
 
 from collections.abc import Callable
 from typing import Final
 
 from services.controller.adapters.ownership import Ownership
+from services.controller.adapters.recorder import Recorder
 from services.controller.adapters.replica import Replica, Touched
 from services.controller.adapters.together import all_of
 from services.controller.metrics import ControllerMetrics
-from services.controller.podgroup.groups import Wanted, bring_about, group_name
+from services.controller.podgroup.groups import (
+    GroupFacts,
+    Wanted,
+    bring_about,
+    group_name,
+    model,
+)
 from shared.api import keys, kinds
 from shared.api.core import Pod
 from shared.api.kinds import Kind
 from shared.contracts.subjects import split_key
 from shared.kube.client import Kube
 from shared.kube.errors import AlreadyExists
-from shared.runtime.errors import Gone, Rejected
+from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
 from shared.runtime.logs import Logger
 from shared.runtime.mailbox import Mailbox
 
 _PATCHERS: Final = 8
 """Pods of one group that are being patched at once."""
+_ASK_AGAIN_S: Final = 60.0
 
 
 class BarePods:
@@ -40,6 +49,7 @@ class BarePods:
         mailbox: Mailbox[str],
         is_synced: Callable[[], bool],
         touch: Callable[[Touched], None],
+        recorder: Recorder,
         inherit: bool,
         workers: int,
         metrics: ControllerMetrics,
@@ -51,10 +61,13 @@ class BarePods:
         self._mailbox = mailbox
         self._is_synced = is_synced
         self._touch = touch
+        self._recorder = recorder
         self._inherit = inherit
         self._workers = workers
         self._metrics = metrics
         self._log = log
+        self._refused: dict[str, None] = {}
+        """Keys of groups that the API server would not take the last time."""
         ownership.on_change(lambda _: self.touch_all())
 
     async def run(self) -> None:
@@ -63,7 +76,8 @@ class BarePods:
 
     def touch(self, touched: Touched) -> None:
         """Have groups looked at."""
-        for key in touched.bare_groups:
+        again = self._refused if touched.queues else ()
+        for key in (*touched.bare_groups, *again):
             if self._ownership.owns(key):
                 self._mailbox.poke_later(key, 0.0)
 
@@ -77,6 +91,7 @@ class BarePods:
         """Do what one group needs. Raises Retryable to be called again later."""
         if not self._ownership.owns(key) or not self._is_synced():
             return  # everything is looked at once it is ours, and known
+        self._refused.pop(key, None)
         facts = self._replica.bare.facts(key, self._replica.groups)
         wanted = bring_about(facts, inherit=self._inherit)
         with self._ownership.looking(key):
@@ -84,8 +99,18 @@ class BarePods:
                 await self._carry_out(key, wanted)
             except Gone:
                 return  # somebody was faster; the fact of it asks again
+            except Conflict as error:
+                raise Retryable(str(error)) from error
             except Rejected as error:
-                self._log.warning("group_refused", group=key, reason=str(error))
+                self._tell_refused(key, facts, error)
+
+    def _tell_refused(self, key: str, facts: GroupFacts, error: Rejected) -> None:
+        self._log.warning("group_refused", group=key, reason=str(error))
+        if facts.pods:
+            pod = model(facts.pods).metadata
+            self._recorder.tell_of(kinds.POD, pod, "PodGroupError", str(error), warning=True)
+        self._refused[key] = None
+        self._mailbox.poke_later(key, _ASK_AGAIN_S)
 
     async def _carry_out(self, key: str, wanted: Wanted) -> None:
         namespace, name = split_key(key)

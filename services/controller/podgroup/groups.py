@@ -14,20 +14,15 @@ import msgspec
 from services.controller.job.minresources import Milli, as_texts, pod_usage
 from shared.api import keys, kinds
 from shared.api.core import Pod
+from shared.api.patch import merge_patch
 from shared.api.scheduling import DEFAULT_QUEUE, PodGroup, PodGroupSpec
 from shared.api.workloads import Workload
 
-COPIED: Final = (
-    keys.PREEMPTABLE,
-    keys.COOLDOWN_TIME,
-    keys.REVOCABLE_ZONE,
-    keys.JDB_MIN_AVAILABLE,
-    keys.JDB_MAX_UNAVAILABLE,
-)
-"""Annotations of a pod that its group carries too, whatever its owner says (P03)."""
+_COPIED: Final = (keys.PREEMPTABLE, keys.COOLDOWN_TIME, keys.REVOCABLE_ZONE)
+_BUDGETS: Final = (keys.JDB_MIN_AVAILABLE, keys.JDB_MAX_UNAVAILABLE)
+"""A pod's budget is one of the two: the first one counts."""
 _COPIED_LABELS: Final = (keys.PREEMPTABLE, keys.COOLDOWN_TIME)
-_KEPT_UP: Final = ("minMember", "minResources")
-"""What of a group that is there follows its owner (P05); its queue stays the one it waits in."""
+_MODES: Final = ("hard", "soft")
 
 Json = dict[str, Any]
 
@@ -72,35 +67,37 @@ def owner_uid(pod: Pod) -> str:
 def bring_about(facts: GroupFacts, *, inherit: bool = True) -> Wanted:
     """Return what has to be done about one group of bare pods.
 
-    With `inherit` the owner's annotations of Volcano's prefix go on to the group (P03).
+    With `inherit` the owner's annotations are read, those of Volcano's prefix go on to the group
+    (P02, P03).
     """
     if not facts.pods:
         wants_none = facts.owner is not None and facts.owner.spec.replicas == 0
         return Wanted(delete=wants_none and facts.group is not None)  # P04
-    said = facts.owner.metadata.annotations if facts.owner is not None else {}
-    body = group_for(_model(facts.pods), said, inherit=inherit)
+    said = facts.owner.metadata.annotations if facts.owner is not None and inherit else {}
+    body = group_for(model(facts.pods), said)
     unnamed = tuple(p for p in facts.pods if keys.GROUP_NAME not in p.metadata.annotations)
     if facts.group is None:
         return Wanted(create=body, unnamed=unnamed)
     return Wanted(patch=_patch(facts.group, body), unnamed=unnamed)
 
 
-def _model(pods: tuple[Pod, ...]) -> Pod:
-    """Return the pod that a group's resources follow: the newest, so of the owner's last revision.
+def model(pods: tuple[Pod, ...]) -> Pod:
+    """Return the pod that a group follows: the newest, so of the owner's last revision.
 
     Volcano takes any pod of a ReplicaSet, and of a StatefulSet one of its present revision (P04).
     """
     return max(pods, key=lambda p: (p.metadata.creation_timestamp or "", p.metadata.name))
 
 
-def group_for(pod: Pod, said: Mapping[str, str], *, inherit: bool = True) -> Json:
+def group_for(pod: Pod, said: Mapping[str, str]) -> Json:
     """Return the group of a bare pod, whose owner has the annotations `said` (P02, P03).
 
     An owner that is not watched, of somebody's own kind, says the same by its pods' annotations.
     """
     meta = pod.metadata
-    inherited = {k: v for k, v in said.items() if inherit and k.startswith(keys.INHERITED_PREFIX)}
-    copied = {k: meta.annotations[k] for k in COPIED if k in meta.annotations}
+    inherited = {k: v for k, v in said.items() if k.startswith(keys.INHERITED_PREFIX)}
+    budget = [k for k in _BUDGETS if k in meta.annotations][:1]
+    copied = {k: meta.annotations[k] for k in (*_COPIED, *budget) if k in meta.annotations}
     labels = {k: meta.labels[k] for k in _COPIED_LABELS if k in meta.labels}
     told = {**said, **meta.annotations}
     least = _whole(said.get(keys.GROUP_MIN_MEMBER) or told.get(keys.GROUP_MIN_MEMBER, "")) or 1
@@ -129,17 +126,18 @@ def group_for(pod: Pod, said: Mapping[str, str], *, inherit: bool = True) -> Jso
 
 
 def _patch(group: PodGroup, body: Json) -> Json:
-    """Return the merge patch that a group needs; what others wrote into it stays (P05)."""
-    wanted = msgspec.convert(body["spec"], PodGroupSpec)
+    """Return the merge patch by which a group follows its newest pod and its owner (P05).
+
+    What neither says stays as it is: the queue, too, into which a webhook or somebody put it.
+    """
     patch: Json = {}
     annotations = body["metadata"]["annotations"]
     if news := {k: v for k, v in annotations.items() if group.metadata.annotations.get(k) != v}:
         patch["metadata"] = {"annotations": news}
-    spec: Json = {}
-    for field in msgspec.structs.fields(PodGroupSpec):
-        name = field.encode_name
-        if name in _KEPT_UP and getattr(wanted, field.name) != getattr(group.spec, field.name):
-            spec[name] = body["spec"][name]
+    said = {k: v for k, v in body["spec"].items() if (k, v) != ("queue", DEFAULT_QUEUE)}
+    wanted = msgspec.to_builtins(msgspec.convert(said, PodGroupSpec))
+    there = {k: v for k, v in msgspec.to_builtins(group.spec).items() if k in said}
+    spec = merge_patch(there, wanted)
     return {**patch, "spec": spec} if spec else patch
 
 
@@ -159,11 +157,17 @@ def _owner(pod: Pod) -> Json:
 
 
 def _topology(told: Mapping[str, str]) -> Json:
+    """Return the network topology that annotations ask for; one that is no mode is hard (P03)."""
     mode = told.get(keys.NETWORK_TOPOLOGY_MODE)
-    if mode not in {"hard", "soft"}:
+    highest = told.get(keys.NETWORK_TOPOLOGY_HIGHEST_TIER)
+    if mode is None and highest is None:
         return {}
-    tier = _whole(told.get(keys.NETWORK_TOPOLOGY_HIGHEST_TIER, ""))
-    return {"mode": mode, **({} if tier is None else {"highestTierAllowed": tier})}
+    known = (mode or "").lower()
+    tier = _whole(highest or "")
+    return {
+        "mode": known if known in _MODES else _MODES[0],
+        **({} if tier is None else {"highestTierAllowed": tier}),
+    }
 
 
 def _whole(text: str) -> int | None:

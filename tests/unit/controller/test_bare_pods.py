@@ -72,7 +72,32 @@ def test_pods_of_one_owner_share_a_group_with_its_minimum_p02_p03() -> None:
     assert body["spec"]["minMember"] == 2
     assert body["spec"]["minResources"]["cpu"] == "1"
     assert body["metadata"]["annotations"] == {keys.PREEMPTABLE: "true"}
-    assert group_for(owned("a"), said, inherit=False)["metadata"]["annotations"] == {}
+
+
+def test_an_owner_is_not_read_when_nothing_is_to_be_inherited_p02_p03() -> None:
+    said = {keys.GROUP_MIN_MEMBER: "2", keys.PREEMPTABLE: "true"}
+    facts = GroupFacts(pods=(owned("a"),), owner=workload(**said))
+    wanted = bring_about(facts, inherit=False).create
+    assert wanted is not None
+    assert wanted["spec"]["minMember"] == 1
+    assert wanted["metadata"]["annotations"] == {}
+
+
+@pytest.mark.parametrize(
+    ("said", "carried"),
+    [
+        ({keys.JDB_MAX_UNAVAILABLE: "1"}, {keys.JDB_MAX_UNAVAILABLE: "1"}),
+        (
+            {keys.JDB_MAX_UNAVAILABLE: "1", keys.JDB_MIN_AVAILABLE: "50%"},
+            {keys.JDB_MIN_AVAILABLE: "50%"},
+        ),
+    ],
+    ids=["one", "both"],
+)
+def test_of_two_budgets_the_minimum_counts_p03(
+    said: dict[str, str], carried: dict[str, str]
+) -> None:
+    assert group_for(bare(annotations=said), {})["metadata"]["annotations"] == carried
 
 
 def test_an_owner_of_a_foreign_kind_speaks_through_its_pods() -> None:
@@ -92,14 +117,19 @@ def test_a_pods_annotation_wins_over_its_owners_p03() -> None:
     ("mode", "tier", "topology"),
     [
         ("hard", "2", {"mode": "hard", "highestTierAllowed": 2}),
-        ("soft", "many", {"mode": "soft"}),
-        ("firm", "2", None),
+        ("Soft", "many", {"mode": "soft"}),
+        ("firm", "2", {"mode": "hard", "highestTierAllowed": 2}),
+        (None, "2", {"mode": "hard", "highestTierAllowed": 2}),
+        ("soft", None, {"mode": "soft"}),
+        ("", "", {"mode": "hard"}),
+        (None, None, None),
     ],
 )
 def test_a_network_topology_is_read_of_annotations_p03(
-    mode: str, tier: str, topology: dict[str, Any] | None
+    mode: str | None, tier: str | None, topology: dict[str, Any] | None
 ) -> None:
-    said = {keys.NETWORK_TOPOLOGY_MODE: mode, keys.NETWORK_TOPOLOGY_HIGHEST_TIER: tier}
+    both = {keys.NETWORK_TOPOLOGY_MODE: mode, keys.NETWORK_TOPOLOGY_HIGHEST_TIER: tier}
+    said = {key: value for key, value in both.items() if value is not None}
     assert group_for(owned("a"), said)["spec"].get("networkTopology") == topology
 
 
@@ -123,6 +153,44 @@ def test_a_group_follows_its_owners_annotations_and_its_newest_pod_p04_p05() -> 
     assert changed.patch["metadata"] == {"annotations": {keys.COOLDOWN_TIME: "5m"}}
     assert changed.patch["spec"]["minMember"] == 2
     assert changed.patch["spec"]["minResources"]["cpu"] == "4"
+
+
+def test_a_group_follows_what_its_newest_pod_says_and_keeps_what_it_does_not_say_p05() -> None:
+    old = owned("old", annotations={keys.SCHEDULING_QUEUE_NAME: "gold"})
+    first = bring_about(GroupFacts(pods=(old,), owner=workload()))
+    assert first.create is not None
+    first.create["spec"]["minResources"]["memory"] = "1Gi"
+    group = made(first.create)
+
+    def patch(**annotations: str) -> dict[str, Any]:
+        new = owned("new", annotations=annotations, creationTimestamp="2026-01-02T00:00:00Z")
+        facts = GroupFacts(pods=(old, new), owner=workload(), group=group)
+        found: dict[str, Any] = bring_about(facts).patch
+        return found
+
+    gone = {"minResources": {"memory": None}}
+    assert patch() == {"spec": gone}, "the queue stays, a resource that is not asked for goes"
+    silver = {keys.SCHEDULING_QUEUE_NAME: "silver", keys.NETWORK_TOPOLOGY_MODE: "soft"}
+    assert patch(**silver) == {
+        "spec": {**gone, "networkTopology": {"mode": "soft"}, "queue": "silver"}
+    }
+
+
+@pytest.mark.parametrize("mode", ["hard", "soft"])
+def test_a_group_that_is_as_it_should_be_is_left_alone_p05(mode: str) -> None:
+    said = {
+        keys.NETWORK_TOPOLOGY_MODE: mode,
+        keys.SCHEDULING_QUEUE_NAME: "default",
+        keys.PREEMPTABLE: "true",
+    }
+    pod = owned("a", annotations=said)
+    facts = GroupFacts(pods=(pod,), owner=workload(2))
+    first = bring_about(facts)
+    assert first.create is not None
+    group = made(first.create)
+    moved = msgspec.structs.replace(group.spec, queue="of-the-namespace")
+    group = msgspec.structs.replace(group, spec=moved)
+    assert bring_about(msgspec.structs.replace(facts, group=group)).patch == {}
 
 
 def test_the_group_of_an_owner_scaled_to_nothing_goes_p04() -> None:
