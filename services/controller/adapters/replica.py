@@ -314,7 +314,8 @@ class Replica:
     def _claims_missing(self, job: Job) -> tuple[str, ...]:
         """Return the claims that a job waits for; it is touched when they come."""
         namespace = job.metadata.namespace
-        named = (volume.volume_claim_name for volume in job.spec.volumes)
+        volumes = (volume for volume in job.spec.volumes if volume.volume_claim is msgspec.UNSET)
+        named = (volume.volume_claim_name for volume in volumes)
         missing = tuple(n for n in named if n and f"{namespace}/{n}" not in self.claims)
         for name in missing:
             self._waiting_for.setdefault(f"{namespace}/{name}", {})[job.metadata.key] = None

@@ -74,6 +74,7 @@ class Writer:
         self._handlers: dict[type, Callable[[JobRecord, Any], Awaitable[None]]] = {
             effects.Record: self._record,
             effects.WriteStatus: self._write_status,
+            effects.AmendJob: self._amend_job,
             effects.MarkPod: self._mark_pod,
             effects.DeletePod: self._delete_pod,
             effects.CreateGroup: self._create_group,
@@ -129,6 +130,19 @@ class Writer:
     # Status
 
     async def _write_status(self, record: JobRecord, effect: effects.WriteStatus) -> None:
+        try:
+            await self._patch_job(record, {"status": effect.patch}, "status")
+        except Rejected as error:
+            doing = "update" if effect.was is not None else "initialize"
+            message = f"Failed to {doing} job status, err: {error}"
+            self._recorder.tell(record.job, "JobStatusError", message, warning=True)
+            raise
+        record.counts_wait_since = float("inf")
+
+    async def _amend_job(self, record: JobRecord, effect: effects.AmendJob) -> None:
+        await self._patch_job(record, effect.patch, "")
+
+    async def _patch_job(self, record: JobRecord, patch: Json, subresource: str) -> None:
         """Patch the version that was decided on; somebody else's write makes it a Conflict."""
         meta = record.job.metadata
         try:
@@ -139,10 +153,10 @@ class Writer:
                     kinds.JOB,
                     meta.namespace,
                     meta.name,
-                    {"status": effect.patch},
+                    patch,
                     uid=record.uid,
                     resource_version=str(record.rv),
-                    subresource="status",
+                    subresource=subresource,
                 ),
             )
         except Gone:
@@ -154,12 +168,6 @@ class Writer:
             )
             self._fold(kinds.JOB, fresh)
             raise
-        except Rejected as error:
-            doing = "update" if effect.was is not None else "initialize"
-            message = f"Failed to {doing} job status, err: {error}"
-            self._recorder.tell(record.job, "JobStatusError", message, warning=True)
-            raise
-        record.counts_wait_since = float("inf")
         self._fold(kinds.JOB, answer)
 
     async def refuse_oversized(self, key: str, uid: str) -> None:

@@ -25,6 +25,13 @@ class WriteStatus(msgspec.Struct, frozen=True, kw_only=True):
     """False for a mere change of counts, which may wait a little for the next (coalescing)."""
 
 
+class AmendJob(msgspec.Struct, frozen=True, kw_only=True):
+    """Write into a job what is the controller's to say outside of its status (J30, J33)."""
+
+    patch: Json
+    """Merge patch of the version that was decided on."""
+
+
 class EnsureCompanions(msgspec.Struct, frozen=True, kw_only=True):
     """Create the objects beside the pods, or bring those there to what they should be."""
 
@@ -100,6 +107,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 Effect = (
     WriteStatus
+    | AmendJob
     | EnsureCompanions
     | DropCompanions
     | CreateGroup

@@ -261,6 +261,8 @@ def _alive(facts: JobFacts, before: JobStatus, *, now: float) -> tuple[Stage, ..
         news = held.state.message != before.state.message
         told = effects.Record(reason=reason, message=why, warning=True)
         return tuple(s for s in (((write,) if write else ()), ((told,) if news else ())) if s)
+    if (amend := sync.amendment(facts)) is not None:
+        return ((amend,),)
     step = execute(
         job, facts.pods.values(), Action.SYNC_JOB, None, now=now, completed=facts.completed
     )

@@ -81,11 +81,7 @@ def owner_references(job: Job) -> list[dict[str, Any]]:
 
 
 def claims(job: Job) -> list[Companion]:
-    """Return the claims to create for volumes that bring their own spec (J30).
-
-    Volcano writes the made-up name back into the job; here it follows from uid and position, so
-    that making it twice makes one claim and the user's spec stays as it is.
-    """
+    """Return the claims to create for volumes that bring their own spec (J30)."""
     return [
         Companion(
             kind=kinds.PVC,
@@ -100,9 +96,16 @@ def claims(job: Job) -> list[Companion]:
 
 def claim_name(job: Job, index: int) -> str:
     """Return the name of the claim behind `spec.volumes[index]`."""
-    return job.spec.volumes[index].volume_claim_name or (
-        f"{job.metadata.name}-pvc-{_tag(job, f'claim-{index}')}"
-    )
+    return job.spec.volumes[index].volume_claim_name or made_up_claim_name(job, index)
+
+
+def made_up_claim_name(job: Job, index: int) -> str:
+    """Return the name of the claim of `spec.volumes[index]` when the user gives it none (J30).
+
+    Volcano draws it; here it follows from uid and position, so that a crash, or a user who applies
+    the job again without it, leads to the same claim.
+    """
+    return f"{job.metadata.name}-pvc-{_tag(job, f'claim-{index}')}"
 
 
 def _tag(job: Job, what: str) -> str:

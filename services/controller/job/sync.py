@@ -10,11 +10,13 @@ import msgspec
 
 from services.controller.job import effects, group, kills, ledger
 from services.controller.job.facts import JobFacts, PodView
-from services.controller.job.podtemplate import PodForge, claims
+from services.controller.job.podtemplate import PodForge, claim_name, claims
 from services.controller.job.requests import pod_name
+from shared.api import keys
 from shared.api.batch import Job, TaskSpec
 from shared.api.core import PodPhase
 from shared.api.keys import PLUGIN_MARK, VOLUME_MARK
+from shared.api.patch import Json
 from shared.api.scheduling import PodGroup, PodGroupPhase
 from shared.jobplugins.catalogue import plugins_of
 from shared.jobplugins.interface import Companion
@@ -44,6 +46,30 @@ def bring_about(facts: JobFacts) -> tuple[Stage, ...]:
     return tuple(stage for stage in stages if stage)
 
 
+def amendment(facts: JobFacts) -> effects.AmendJob | None:
+    """Return what is missing in the job itself, before anything is made of it.
+
+    That its queue hands jobs on to other clusters (J33), and names of claims that the user left out
+    (J30): pods, PodGroup and whoever looks for the claim read them there.
+    """
+    job = facts.job
+    patch: Json = {}
+    if _is_forwarded(facts) and job.metadata.annotations.get(keys.JOB_FORWARDING) != "true":
+        patch["metadata"] = {"annotations": {keys.JOB_FORWARDING: "true"}}
+    if not all(volume.volume_claim_name for volume in job.spec.volumes):
+        patch["spec"] = {"volumes": [_named(job, i) for i in range(len(job.spec.volumes))]}
+    return effects.AmendJob(patch=patch) if patch else None
+
+
+def _named(job: Job, index: int) -> Json:
+    """Return a volume of the job in plain JSON, with the name of its claim."""
+    volume = msgspec.structs.replace(
+        job.spec.volumes[index], volume_claim_name=claim_name(job, index)
+    )
+    plain: Json = msgspec.json.decode(msgspec.json.encode(volume))
+    return plain
+
+
 def gate_is_open(group_now: PodGroup | None) -> bool:
     """Whether pods may be made: scheduling has let the group into its queue (J23)."""
     if group_now is None:
@@ -65,7 +91,8 @@ def digest(wanted: tuple[Companion, ...]) -> int:
 def marks(job: Job) -> dict[str, str]:
     """Return what status.controlledResources says of a job that is alive (§2.2, J30)."""
     made = {f"{PLUGIN_MARK}{name}": name for name, plugin, _ in plugins_of(job) if plugin.marked}
-    made.update({f"{VOLUME_MARK}{c.name}": c.name for c in claims(job)})
+    names = [claim_name(job, index) for index in range(len(job.spec.volumes))]
+    made.update({f"{VOLUME_MARK}{name}": name for name in names})
     return dict(sorted(made.items()))
 
 

@@ -5,7 +5,10 @@ no webhook, or it was away. A job with problems is held in Pending with the firs
 state, and nothing is made for it; editing the job is what lets it go on.
 """
 
-from shared.api.batch import Job
+import msgspec
+
+from services.controller.job.podtemplate import made_up_claim_name
+from shared.api.batch import Job, VolumeSpec
 from shared.api.scheduling import Queue
 from shared.jobs.rules import job_problems, queue_problems
 
@@ -15,7 +18,20 @@ def problems(job: Job) -> tuple[str, ...]:
 
     `job` has its defaults filled in.
     """
-    return tuple(str(problem) for problem in job_problems(job))
+    return tuple(str(problem) for problem in job_problems(_as_submitted(job)))
+
+
+def _as_submitted(job: Job) -> Job:
+    """Take out the names that the controller gave to claims: beside a claim they are a conflict."""
+
+    def volume(index: int, given: VolumeSpec) -> VolumeSpec:
+        ours = given.volume_claim_name == made_up_claim_name(job, index)
+        return msgspec.structs.replace(given, volume_claim_name="") if ours else given
+
+    volumes = tuple(volume(index, given) for index, given in enumerate(job.spec.volumes))
+    if volumes == job.spec.volumes:
+        return job
+    return msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, volumes=volumes))
 
 
 def queue_problem(name: str, queue: Queue | None, *, is_leaf: bool) -> str:

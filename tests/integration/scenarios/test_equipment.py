@@ -200,6 +200,8 @@ async def a_volume_without_a_name_gets_a_claim(scene: Scene) -> None:
     claim = await scene.wait(claimed, "a claim")
     assert claim["metadata"]["name"].startswith("j-pvc-")
     assert claim["metadata"]["ownerReferences"][0]["name"] == "j"
+    name, job = claim["metadata"]["name"], await scene.job("j")
+    assert job["spec"]["volumes"][0]["volumeClaimName"] == name
     (pod,) = (await scene.pods(1)).values()
     assert "/data" in mounts(pod)
 

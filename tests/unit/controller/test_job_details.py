@@ -3,14 +3,25 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
+from services.controller.job import effects
 from services.controller.job.group import why_pending
 from services.controller.job.podtemplate import PodForge
 from shared.api import keys
-from shared.api.scheduling import PodGroup, PodGroupCondition, PodGroupPhase, PodGroupStatus
+from shared.api.meta import ObjectMeta
+from shared.api.scheduling import (
+    ExtendCluster,
+    PodGroup,
+    PodGroupCondition,
+    PodGroupPhase,
+    PodGroupStatus,
+    Queue,
+    QueueSpec,
+)
 from shared.jobs.defaults import defaulted
-from tests.unit.controller.world import Cluster, job, running, started, task
+from tests.unit.controller.world import Cluster, Controller, job, running, started, task
 
 
 def pod_of(labels: dict[str, str], annotations: dict[str, str], **of_task: Any) -> dict[str, Any]:
@@ -59,6 +70,68 @@ def test_a_task_waits_for_all_that_it_depends_on_unless_it_says_any_j25(
 
 def on(event: str, action: str, **extra: Any) -> dict[str, Any]:
     return {"event": event, "action": action, **extra}
+
+
+CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+
+
+def test_a_claim_without_a_name_gets_one_in_the_job_itself_j30() -> None:
+    """Admission lets that change pass (W26), and whoever looks for the claim finds it there."""
+    cluster, controller = started(
+        task("a", 1),
+        volumes=[
+            {"mountPath": "/new", "volumeClaim": CLAIM},
+            {"mountPath": "/old", "volumeClaimName": "mine"},
+        ],
+    )
+    new, old = cluster.job.spec.volumes
+    assert new.volume_claim_name.startswith("train-pvc-")
+    assert msgspec.json.decode(new.volume_claim) == CLAIM
+    assert (old.volume_claim_name, old.mount_path) == ("mine", "/old")
+    assert cluster.companions == {f"PersistentVolumeClaim/{new.volume_claim_name}"}
+    volumes = json.loads(msgspec.json.encode(cluster.pods["train-a-0"].spec.volumes))
+    claims = [volume["persistentVolumeClaim"]["claimName"] for volume in volumes]
+    assert claims == [new.volume_claim_name, "mine"]
+    assert cluster.job.status.controlled_resources == {
+        f"volume-pvc-{name}": name for name in sorted((new.volume_claim_name, "mine"))
+    }
+    assert cluster.job.status.state.reason == "", (
+        "name and claim together are no mistake of the user"
+    )
+    before = list(cluster.writes)
+    controller.settle()
+    assert cluster.writes == before
+
+
+def test_a_job_that_is_applied_again_without_the_name_gets_the_same_one_j30() -> None:
+    volumes = [{"mountPath": "/new", "volumeClaim": CLAIM}]
+    cluster, controller = started(task("a", 1), volumes=volumes)
+    name = cluster.job.spec.volumes[0].volume_claim_name
+    cluster.apply(effects.AmendJob(patch={"spec": {"volumes": volumes}}))
+    assert cluster.job.spec.volumes[0].volume_claim_name == ""
+    controller.settle()
+    assert cluster.job.spec.volumes[0].volume_claim_name == name
+
+
+def test_another_name_beside_a_claim_is_still_a_mistake_w23() -> None:
+    volumes = [{"mountPath": "/new", "volumeClaim": CLAIM, "volumeClaimName": "train-pvc-x"}]
+    cluster, _ = started(task("a", 1), volumes=volumes)
+    assert "conflict" in cluster.job.status.state.message
+    assert cluster.pods == {}
+
+
+def test_a_job_of_a_queue_that_hands_on_says_so_before_anything_is_made_of_it_j33() -> None:
+    cluster = Cluster(job(task("a", 1)), group_phase=PodGroupPhase.INQUEUE)
+    spec = QueueSpec(extend_clusters=(ExtendCluster(name="b"),))
+    cluster.queue = Queue(metadata=ObjectMeta(name="default", uid="q"), spec=spec)
+    Controller(cluster).settle()
+    mark = {keys.JOB_FORWARDING: "true"}
+    assert cluster.group is not None
+    pod = cluster.pods["train-a-0"].metadata
+    for marked in (cluster.job.metadata, cluster.group.metadata, pod):
+        assert mark.items() <= marked.annotations.items()
+    assert mark.items() <= pod.labels.items()
+    assert cluster.writes.count("AmendJob") == 1
 
 
 def told(cluster: Cluster, reason: str) -> list[str]:

@@ -131,6 +131,8 @@ class Cluster:
             case effects.WriteStatus():
                 meta = msgspec.structs.replace(self.job.metadata, resource_version=self.rv())
                 self.job = msgspec.structs.replace(self.job, metadata=meta, status=effect.status)
+            case effects.AmendJob():
+                self._amend_job(effect)
             case effects.CreateGroup():
                 plain = json.loads(msgspec.json.encode(effect.body))
                 if self._group_phase is not None:
@@ -160,6 +162,16 @@ class Cluster:
             case effects.CreatePods():
                 for index in effect.indexes:
                     self._create_pod(effect.forge.body(index))
+
+    def _amend_job(self, effect: effects.AmendJob) -> None:
+        plain = json.loads(msgspec.json.encode(self.job))
+        meta = effect.patch.get("metadata", {})
+        plain["metadata"].setdefault("annotations", {}).update(meta.get("annotations", {}))
+        plain["metadata"]["resourceVersion"] = self.rv()
+        if "spec" in effect.patch:
+            plain["spec"] |= effect.patch["spec"]
+            plain["metadata"]["generation"] += 1
+        self.job = msgspec.json.decode(json.dumps(plain), type=Job)
 
     def _create_pod(self, body: bytes) -> None:
         plain = json.loads(body)
