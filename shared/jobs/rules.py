@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from shared.api.batch import Job, PartitionPolicy, TaskSpec
+from shared.api.nesting import TOO_DEEP, is_too_deep
 from shared.api.scheduling import ROOT_QUEUE, NetworkTopology, QueueState
 from shared.jobplugins.catalogue import installed, plugins_of
 from shared.jobs.order import in_circles
@@ -39,7 +40,7 @@ def job_problems(job: Job, *, pod_level: bool = True) -> tuple[Problem, ...]:
     if not job.spec.tasks:
         return (Problem("spec.tasks", "No task specified in job spec: at least one is needed"),)
     checks: tuple[Callable[[Job], Problems], ...] = (
-        _name, _tasks, _minima, policy_problems, _volumes, _dependencies, _plugins,
+        name_problems, _tasks, _minima, policy_problems, _volumes, _dependencies, _plugins,
     )  # fmt: skip
     found = [problem for check in checks for problem in check(job)]
     found += template_problems(job, pod_level=pod_level)
@@ -105,7 +106,6 @@ def _tasks(job: Job) -> Problems:
         if name in seen:
             yield Problem(f"{at}.name", f"duplicated task name {name}")
         seen.add(name)
-        yield from _pod_names(f"{at}.name", job, name, task.replicas, index)
         if task.partition_policy is not None:
             yield from partition_problems(f"{at}.partitionPolicy", job, task, task.partition_policy)
 
@@ -175,17 +175,18 @@ def _minima(job: Job) -> Problems:
 def _not_negative(job: Job) -> Problems:
     """Judge numbers that the schema refuses first, for where there is no schema."""
     spec = job.spec
-    amounts: list[tuple[str, int | None]] = [
-        ("spec.minAvailable", spec.min_available),
-        ("spec.maxRetry", spec.max_retry),
-        ("spec.ttlSecondsAfterFinished", spec.ttl_seconds_after_finished),
+    amounts: list[tuple[str, int | None, str]] = [
+        ("spec.minAvailable", spec.min_available, "job 'minAvailable' must be >= 0"),
+        ("spec.maxRetry", spec.max_retry, "must be >= 0"),
+        ("spec.ttlSecondsAfterFinished", spec.ttl_seconds_after_finished, "must be >= 0"),
     ]
     for index, task in enumerate(spec.tasks):
-        amounts.append((f"spec.tasks[{index}].replicas", task.replicas))
-        amounts.append((f"spec.tasks[{index}].minAvailable", task.min_available))
-    for path, amount in amounts:
+        at, whose = f"spec.tasks[{index}]", f"must be >= 0 in task: {task.name}"
+        amounts.append((f"{at}.replicas", task.replicas, f"'replicas' {whose}"))
+        amounts.append((f"{at}.minAvailable", task.min_available, f"'minAvailable' {whose}"))
+    for path, amount, words in amounts:
         if amount is not None and amount < 0:
-            yield Problem(path, f"{amount} is less than 0: must be >= 0")
+            yield Problem(path, f"{amount} is less than 0: {words}")
 
 
 def _volumes(job: Job) -> Problems:
@@ -200,6 +201,8 @@ def _volumes(job: Job) -> Problems:
             yield Problem(f"{at}.mountPath", f"duplicated mountPath: {path}")
         seen.add(path)
         inline, name = volume.volume_claim is not msgspec.UNSET, volume.volume_claim_name
+        if volume.volume_claim is not msgspec.UNSET and is_too_deep(bytes(volume.volume_claim)):
+            yield Problem(f"{at}.volumeClaim", TOO_DEEP)
         if not inline and not name:
             yield Problem(
                 at,
@@ -260,6 +263,37 @@ def _dependencies(job: Job) -> Problems:
 def needs_of(job: Job) -> Mapping[str, tuple[str, ...]]:
     """Return task → tasks that come before it (J25)."""
     return {t.name: t.depends_on.name if t.depends_on else () for t in job.spec.tasks}
+
+
+def scale_problems(job: Job) -> Problems:
+    """Return which numbers of a changed job do not go together (W26), in Volcano's words."""
+    yield from _not_negative(job)
+    for index, task in enumerate(job.spec.tasks):
+        at = f"spec.tasks[{index}]"
+        if (task.min_available or 0) > task.replicas:
+            yield Problem(
+                f"{at}.minAvailable",
+                f"{task.min_available} is more than replicas ({task.replicas}): 'minAvailable' must"
+                f" be <= 'replicas' in task: {task.name}",
+            )
+        if task.partition_policy is not None:
+            yield from partition_problems(f"{at}.partitionPolicy", job, task, task.partition_policy)
+    replicas = sum(task.replicas for task in job.spec.tasks)
+    if job.spec.min_available > replicas:
+        yield Problem(
+            "spec.minAvailable",
+            f"{job.spec.min_available} is more than all replicas ({replicas}): job 'minAvailable'"
+            " must not be greater than total replicas",
+        )
+    yield from topology_problems("spec.networkTopology", job.spec.network_topology)
+
+
+def name_problems(job: Job) -> Problems:
+    """Return whose names would not do (W22): the job's, or those of its tasks and of their pods."""
+    yield from _name(job)
+    for index, task in enumerate(job.spec.tasks):
+        name = task.name or f"default{index}"
+        yield from _pod_names(f"spec.tasks[{index}].name", job, name, task.replicas, index)
 
 
 _MUTABLE: Final = ("minAvailable", "priorityClassName")

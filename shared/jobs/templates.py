@@ -6,13 +6,14 @@ checked here the API server refuses with its own words.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
 from shared.api.batch import Job, TaskSpec, TopologyPolicy
 from shared.api.core import Container, PodSpec, PodTemplateSpec, ResourceRequirements
+from shared.api.nesting import TOO_DEEP, is_too_deep
 from shared.jobs.problems import LABEL, LABEL_MAX, Problem, Problems, unreadable
 from shared.model import quantity
 from shared.model.quantity import BadQuantity, milli
@@ -67,9 +68,12 @@ def template_problems(job: Job, *, pod_level: bool = True) -> Problems:
 
     `pod_level`: whether the cluster knows resources of whole pods; one that does not ignores them.
     """
-    mounted = [str(volume.mount_path) for volume in job.spec.volumes]
+    mounted = frozenset(str(volume.mount_path) for volume in job.spec.volumes)
     for index, task in enumerate(job.spec.tasks):
         at = f"spec.tasks[{index}].template"
+        if is_too_deep(bytes(task.template)):
+            yield Problem(at, TOO_DEEP)
+            continue
         try:
             edited = msgspec.json.decode(task.template, type=_EditedTemplate)
             if edited.spec is None or not edited.spec.containers:
@@ -87,7 +91,7 @@ def template_problems(job: Job, *, pod_level: bool = True) -> Problems:
 class _Template:
     """Judges the containers and volumes of one task."""
 
-    def __init__(self, index: int, mounted: Sequence[str]) -> None:
+    def __init__(self, index: int, mounted: frozenset[str]) -> None:
         self._at = f"spec.tasks[{index}].template.spec"
         self._kube = f"spec.task[{index}].template.spec"
         self._mounted = mounted
@@ -100,10 +104,10 @@ class _Template:
                 f'Unsupported value: "{spec.restart_policy}": supported values: '
                 + ", ".join(f'"{known}"' for known in _RESTART_POLICIES),
             )
-        volumes = [str(volume.get("name", "")) for volume in spec.volumes or ()]
-        for number, name in enumerate(volumes):
-            yield from self._name(f"volumes[{number}].name", name, volumes[:number])
-        seen: list[str] = []
+        volumes: set[str] = set()
+        for number, volume in enumerate(spec.volumes or ()):
+            yield from self._name(f"volumes[{number}].name", str(volume.get("name", "")), volumes)
+        seen: set[str] = set()
         for group, containers in (
             ("initContainers", spec.init_containers or ()),
             ("containers", spec.containers or ()),
@@ -111,10 +115,9 @@ class _Template:
             for number, container in enumerate(containers):
                 at = f"{group}[{number}]"
                 yield from self._name(f"{at}.name", container.name, seen)
-                seen.append(container.name)
                 yield from self._container(at, container, volumes)
 
-    def _container(self, at: str, container: _EditedContainer, volumes: Sequence[str]) -> Problems:
+    def _container(self, at: str, container: _EditedContainer, volumes: set[str]) -> Problems:
         if not container.image:
             yield self._said(f"{at}.image", "Required value")
         for number, variable in enumerate(container.env or ()):
@@ -131,19 +134,20 @@ class _Template:
                     f"{at}.ports[{number}].containerPort",
                     f"Invalid value: {value}: must be between 1 and {_PORT_MAX}, inclusive",
                 )
-        taken = list(self._mounted)
+        taken = set(self._mounted)
         for number, mount in enumerate(container.volume_mounts or ()):
             where = f"{at}.volumeMounts[{number}]"
-            if mount.get("name") not in volumes:
+            if str(mount.get("name", "")) not in volumes:
                 yield self._said(f"{where}.name", f'Not found: "{mount.get("name", "")}"')
             path = str(mount.get("mountPath", ""))
             if not path:
                 yield self._said(f"{where}.mountPath", "Required value")
             elif path in taken:
                 yield self._said(f"{where}.mountPath", f'Invalid value: "{path}": must be unique')
-            taken.append(path)
+            taken.add(path)
 
-    def _name(self, at: str, name: str, earlier: Sequence[str]) -> Problems:
+    def _name(self, at: str, name: str, earlier: set[str]) -> Problems:
+        """Judge a name and remember it among the earlier ones."""
         if not LABEL.fullmatch(name) or len(name) > LABEL_MAX:
             yield self._said(
                 at,
@@ -152,6 +156,7 @@ class _Template:
             )
         elif name in earlier:
             yield self._said(at, f'Duplicate value: "{name}"')
+        earlier.add(name)
 
     def _said(self, field: str, fault: str) -> Problem:
         """Return a fault in Kubernetes's form, which Volcano passes on with its own index."""

@@ -3,7 +3,7 @@
 The usual case is one call into msgspec per page or block of lines, straight into the views
 (`benchmarks/kube_decode.py` has the figures). When that call fails, each object is decoded by
 itself, so that one object with an impossible field is reported by name (`Malformed`) and hides
-no other.
+no other. So is one that is nested too deeply for any decoder, of which only the rest is read.
 """
 
 import enum
@@ -16,6 +16,7 @@ from shared.api import kinds
 from shared.api.base import View
 from shared.api.kinds import Kind
 from shared.api.meta import ObjectMeta
+from shared.api.nesting import TOO_DEEP, cut, is_cut
 from shared.kube.errors import Status, Unreachable
 
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
@@ -124,6 +125,8 @@ class KindDecoder:
             page = self._page.decode(body)
         except msgspec.ValidationError:
             return self._page_one_by_one(body)
+        except RecursionError:
+            return self._page_one_by_one(cut(body))
         except msgspec.DecodeError as exc:
             raise Unreachable(f"the list of {self._kind.plural} is no JSON: {exc}") from exc
         return Page(
@@ -137,7 +140,7 @@ class KindDecoder:
         try:
             decoded = self._event.decode_lines(lines)
             return [Changed(op=_OPS[event.type], object=event.object) for event in decoded]
-        except (msgspec.DecodeError, KeyError):  # a bookmark, an error, or an odd object among them
+        except (msgspec.DecodeError, KeyError, RecursionError):  # a bookmark, an error, an odd one
             return [self._event_alone(line) for line in lines.splitlines() if line]
 
     def _page_one_by_one(self, body: bytes) -> Page:
@@ -172,11 +175,15 @@ class KindDecoder:
             if event.type == "ERROR":
                 return Failure(status=_status.decode(event.object))
             return self._object(event.object, _OPS[event.type])
+        except RecursionError:
+            return self._event_alone(cut(line))
         except (msgspec.DecodeError, KeyError) as exc:
             start = line[:120].decode(errors="replace")
             raise Unreachable(f"no watch event of {self._kind.plural}: {start!r} ({exc})") from exc
 
     def _object(self, raw: msgspec.Raw, op: ChangeOp) -> Changed | Malformed:
+        if is_cut(bytes(raw)):
+            return Malformed(metadata=_headed.decode(raw).metadata, error=TOO_DEEP, op=op)
         try:
             return Changed(op=op, object=kinds.decode(self._kind, raw))
         except msgspec.ValidationError as exc:

@@ -8,6 +8,9 @@ _UNIT_S: Final = {
 }  # fmt: skip
 _TERM: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
 _WHOLE: Final = re.compile(rf"(?:{_TERM.pattern})+")
+_MOST_S: Final = (1 << 63) / 1e9
+"""Go counts nanoseconds in 64 bits: 292 years."""
+_SHOWN: Final = 40
 
 
 def seconds(text: str) -> float:
@@ -15,8 +18,15 @@ def seconds(text: str) -> float:
     if text in {"", "0"}:
         return 0.0
     if not _WHOLE.fullmatch(text):
-        raise ValueError(f"{text!r} is no duration such as 30s, 10m or 1h30m")
-    return sum(float(number) * _UNIT_S[unit] for number, unit in _TERM.findall(text))
+        raise ValueError(f"{_short(text)!r} is no duration such as 30s, 10m or 1h30m")
+    total_s = sum(float(number) * _UNIT_S[unit] for number, unit in _TERM.findall(text))
+    if total_s >= _MOST_S:
+        raise ValueError(f"{_short(text)!r} is no duration: 292 years are the most")
+    return total_s
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def text(whole_s: int) -> str:

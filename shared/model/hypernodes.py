@@ -138,7 +138,7 @@ def selected(selector: MemberSelector, nodes: Mapping[str, Labels]) -> set[str]:
     if selector.regex_match is not None:
         try:
             pattern = re.compile(selector.regex_match.pattern)
-        except re.error:
+        except (re.error, RecursionError, OverflowError):
             return set()
         found |= {name for name in nodes if pattern.search(name)}
     labels = selector.label_match

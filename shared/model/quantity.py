@@ -32,6 +32,8 @@ _FORM: Final = re.compile(
 )
 _BOUND: Final = (1 << 63) - 1
 """Kubernetes caps a quantity here; so do the ledger's int64 arrays."""
+_LETTERS_MAX: Final = 100
+"""Far more than any amount takes; digits without end take time without end."""
 
 
 class BadQuantity(ValueError):  # noqa: N818 - reads as the fact it states
@@ -54,8 +56,19 @@ def milli(quantity: str | float) -> int:
     return _parse(str(quantity), 1000)
 
 
+def is_quantity(text: str | float) -> bool:
+    """Tell whether `units` and `milli` can read it."""
+    try:
+        milli(text)
+    except BadQuantity:
+        return False
+    return True
+
+
 @lru_cache(maxsize=65_536)
 def _parse(text: str, scale: int) -> int:
+    if len(text) > _LETTERS_MAX:
+        raise BadQuantity(f"{text[:20]}... has {len(text)} letters, which is no quantity")
     if text.isdecimal() and text.isascii():
         return min(int(text) * scale, _BOUND)
     match = _FORM.fullmatch(text)

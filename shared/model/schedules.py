@@ -42,6 +42,8 @@ _SHORTHANDS: Final = {
     "@hourly": "0 * * * *",
 }
 _EVERY: Final = "@every "
+_DIGITS_MAX: Final = 18
+"""Of a number that Go's 64 bits surely hold."""
 _ZONE_PREFIXES: Final = ("TZ=", "CRON_TZ=")
 
 
@@ -179,7 +181,7 @@ def _range(text: str, form: _Form) -> tuple[range, bool]:
 def _number(text: str, form: _Form, names: Mapping[str, int]) -> int:
     if (named := names.get(text.lower())) is not None:
         return named
-    if not (text.isascii() and text.isdecimal()):
+    if not (text.isascii() and text.isdecimal() and len(text) <= _DIGITS_MAX):
         raise ValueError(f"{form.name}: failed to parse int from {text!r}")
     return int(text)
 

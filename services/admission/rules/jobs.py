@@ -24,7 +24,13 @@ from shared.api.lenient import lenient
 from shared.api.scheduling import DEFAULT_QUEUE
 from shared.jobs.defaults import defaulted
 from shared.jobs.problems import Problem, unreadable
-from shared.jobs.rules import job_problems, queue_problems, update_problems
+from shared.jobs.rules import (
+    job_problems,
+    name_problems,
+    queue_problems,
+    scale_problems,
+    update_problems,
+)
 
 _HOST_NETWORK_DNS: Final = "ClusterFirstWithHostNet"
 _CREATE, _UPDATE = "CREATE", "UPDATE"
@@ -107,37 +113,28 @@ def _update(request: Request, job: Job, terms: Terms) -> Verdict:
 
     What a new version leaves out counts as its default: whoever applies a file again does not state
     what admission had filled in (Volcano refuses that). What is written beside the spec (status,
-    labels, finalizers) is never held up by a spec that was stored before there was a rule.
+    labels, finalizers) is never held up by a spec that was stored before there was a rule. More
+    replicas make longer names, which is refused here: their pods could never be made.
     """
-    old, new = _spec(request.old), _spec(request.object)
-    if old == new or job.metadata.deletion_timestamp is not None:
+    if _spec(request.old) == _spec(request.object) or job.metadata.deletion_timestamp is not None:
         return ALLOWED
-    before, after = _filled(request.old, terms), _filled(request.object, terms)
-    return refused([*_numbers(job), *update_problems(before, after)])
-
-
-def _filled(stated: Json, terms: Terms) -> Json:
-    """Return the spec of a job with its defaults; one that cannot be read as it is."""
-    spec = _spec(stated)
     try:
-        job = lenient(stated, Job)
-    except msgspec.ValidationError:
-        return spec
+        old = lenient(request.old, Job)
+    except msgspec.ValidationError:  # nothing to compare with: it is as good as new
+        return refused(job_problems(job))
+    before, after = _filled(request.old, old, terms), _filled(request.object, job, terms)
+    longer = set(name_problems(job)) - set(name_problems(old))
+    return refused(
+        [*scale_problems(job), *sorted(longer, key=str), *update_problems(before, after)]
+    )
+
+
+def _filled(stated: Json, job: Job, terms: Terms) -> Json:
+    """Return the spec of a job with its defaults."""
+    spec = _spec(stated)
     full = defaulted(job, scheduler_name=terms.scheduler_names[0])
     changes = {op["path"].rpartition("/")[2]: op["value"] for op in _patch(spec, job, full)}
     return {**spec, **changes}
-
-
-_NUMBERS: Final = ("replicas", "minAvailable", "partitionPolicy", "networkTopology")
-
-
-def _numbers(job: Job) -> list[Problem]:
-    """Return the faults that a change of the mutable fields can bring about."""
-    return [
-        problem
-        for problem in job_problems(job)
-        if any(word in problem.path for word in _NUMBERS) and ".template" not in problem.path
-    ]
 
 
 def _spec(stated: Mapping[str, Any]) -> Json:

@@ -90,12 +90,25 @@ def test_a_member_without_an_object_has_no_nodes_and_no_tier_of_its_own():
         ({"regexMatch": {"pattern": "^rack1-"}}, {"rack1-a", "rack1-b"}),
         ({"regexMatch": {"pattern": "-a"}}, {"rack1-a", "rack2-a"}),
         ({"regexMatch": {"pattern": "("}}, set()),
+        ({"regexMatch": {"pattern": "a{99999999999999999999}"}}, set()),
+        ({"regexMatch": {"pattern": "(" * 2000 + ")" * 2000}}, set()),
         ({"labelMatch": {"matchLabels": {"rack": "2"}}}, {"rack2-a"}),
         ({"labelMatch": {}}, set()),
         ({"labelMatch": {"matchExpressions": [{"key": "rack", "operator": "Near"}]}}, set()),
         ({}, set()),
     ],
-    ids=["exact", "anchored", "anywhere", "bad pattern", "label", "empty", "bad operator", "none"],
+    ids=[
+        "exact",
+        "anchored",
+        "anywhere",
+        "bad pattern",
+        "too often",
+        "too deep",
+        "label",
+        "empty",
+        "bad operator",
+        "none",
+    ],
 )
 def test_members_are_told_by_name_pattern_or_label_t10(selector, names):
     assert selected(msgspec.convert(selector, MemberSelector), NODES) == names

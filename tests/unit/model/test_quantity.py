@@ -2,7 +2,14 @@
 
 import pytest
 
-from shared.model.quantity import BadQuantity, format_bytes, format_milli, milli, units
+from shared.model.quantity import (
+    BadQuantity,
+    format_bytes,
+    format_milli,
+    is_quantity,
+    milli,
+    units,
+)
 
 
 @pytest.mark.parametrize(
@@ -32,6 +39,13 @@ from shared.model.quantity import BadQuantity, format_bytes, format_milli, milli
 )
 def test_a_quantity_has_an_exact_value(text, whole, thousandths):
     assert (units(text), milli(text)) == (whole, thousandths)
+
+
+@pytest.mark.parametrize("text", ["9" * 5000, "0." + "0" * 5000 + "1", "1" * 101, "1e1000", ""])
+def test_digits_without_end_are_no_quantity(text):
+    assert not is_quantity(text)
+    with pytest.raises(BadQuantity):
+        milli(text)
 
 
 def test_bare_numbers_of_a_template_count_as_text():
