@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -54,7 +55,7 @@ def issue(
 ) -> Certificate:
     """Return a server's certificate for host names or addresses."""
     signer = serialization.load_pem_private_key(authority.key.encode(), password=None)
-    assert isinstance(signer, ec.EllipticCurvePrivateKey), "made by new_authority"
+    assert isinstance(signer, ec.EllipticCurvePrivateKey), "see read_authority"
     issuer = x509.load_pem_x509_certificate(authority.cert.encode())
     key = ec.generate_private_key(ec.SECP256R1())
     life = min(life_s, authority.expires_at - now)
@@ -77,6 +78,34 @@ def read(cert: str, key: str) -> Certificate:
     return Certificate(
         cert=cert, key=key, renew_at=begin + (end - begin) * _RENEW_AFTER, expires_at=end
     )
+
+
+def read_authority(cert: str, key: str) -> Certificate:
+    """Return an authority that was made here before. Raises ValueError when it can sign nothing."""
+    found = read(cert, key)
+    parsed = x509.load_pem_x509_certificate(cert.encode())
+    try:
+        signer = serialization.load_pem_private_key(key.encode(), password=None)
+    except (TypeError, UnsupportedAlgorithm) as error:  # behind a pass phrase; of a strange kind
+        raise ValueError(f"the key cannot be used: {error}") from error
+    elliptic = isinstance(signer, ec.EllipticCurvePrivateKey)
+    if not elliptic or signer.public_key() != parsed.public_key():
+        raise ValueError("certificate and key do not go together")
+    try:
+        may_sign = parsed.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except x509.ExtensionNotFound:
+        may_sign = False
+    if not may_sign:
+        raise ValueError("the certificate is that of no authority")
+    return found
+
+
+def is_bundle(text: str) -> bool:
+    """Tell whether a text holds one certificate or more, PEM."""
+    try:
+        return bool(x509.load_pem_x509_certificates(text.encode()))
+    except ValueError:
+        return False
 
 
 def _made(

@@ -9,7 +9,12 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from services.admission.certificates import Certificate, new_authority, read
+from services.admission.certificates import (
+    Certificate,
+    is_bundle,
+    new_authority,
+    read_authority,
+)
 from shared.api import kinds
 from shared.kube.client import Kube
 from shared.runtime.clock import Clock
@@ -111,11 +116,12 @@ class InSecret:
     def _read(self, secret: _Secret) -> Trusted | None:
         data = {key: _plain(value) for key, value in (secret.data or {}).items()}
         try:
-            authority = read(data.get(_CERT, ""), data.get(_KEY, ""))
+            authority = read_authority(data.get(_CERT, ""), data.get(_KEY, ""))
         except ValueError as error:
             self._log.warning("authority_unreadable", secret=self._name, reason=str(error))
             return None
-        return Trusted(authority=authority, previous=data.get(_PREVIOUS, ""))
+        previous = data.get(_PREVIOUS, "")
+        return Trusted(authority=authority, previous=previous if is_bundle(previous) else "")
 
     async def _write(self, secret: _Secret | None, made: Trusted) -> None:
         values = {_CERT: made.authority.cert, _KEY: made.authority.key}

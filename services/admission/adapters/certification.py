@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from services.admission.adapters.authorities import Authorities
 from services.admission.adapters.identity import Identity
-from services.admission.certificates import Certificate, issue, read
+from services.admission.certificates import Certificate, is_bundle, issue, read
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Conflict, PumiceError, Rejected, Retryable
 from shared.runtime.health import Gate
@@ -84,7 +84,11 @@ class Given:
 
     async def bundle(self) -> str:
         """Return the CA's file, or the certificate itself where none was given."""
-        return _text(self._ca or self._cert, "ca-cert-file")
+        flag = "ca-cert-file" if self._ca else "tls-cert-file"
+        text = _text(self._ca or self._cert, flag)
+        if not is_bundle(text):
+            raise Rejected(f"--{flag}: {self._ca or self._cert} holds no certificate", field=flag)
+        return text
 
     async def certificate(self, shown: Certificate | None) -> Certificate | None:
         """Return what the files hold, when that is another than the shown one."""
@@ -92,6 +96,7 @@ class Given:
         key = _text(self._key, "tls-private-key-file")
         if shown is not None and (shown.cert, shown.key) == (cert, key):
             return None
+        await self.bundle()
         try:
             return read(cert, key)
         except ValueError as error:

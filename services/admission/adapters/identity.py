@@ -24,17 +24,29 @@ class Identity:
         self._expiry = expiry
 
     def show(self, certificate: Certificate) -> None:
-        """Show `certificate` from the next connection on. Raises Rejected when it is unsound."""
+        """Show `certificate` from the next connection on.
+
+        Raises Rejected when it is unsound; what was shown before is shown on then. The library
+        drops the old certificate before it finds that the new one has another key, so each is tried
+        on a context of its own first.
+        """
         with tempfile.TemporaryDirectory(prefix="pumice-admission-") as directory:
             cert, key = Path(directory, "tls.crt"), Path(directory, "tls.key")
-            cert.write_text(certificate.cert, encoding="ascii")
+            cert.write_text(certificate.cert, encoding="utf-8")
             key.touch(mode=0o600)
-            key.write_text(certificate.key, encoding="ascii")
+            key.write_text(certificate.key, encoding="utf-8")
             try:
-                self.context.load_cert_chain(cert, key)
+                for context in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), self.context):
+                    context.load_cert_chain(cert, key, password=_no_password)
             except ssl.SSLError as error:
                 raise Rejected(
-                    f"certificate and key do not go together: {error.reason}", field="tls-cert-file"
+                    f"certificate and key do not go together: {error.reason or error}",
+                    field="tls-cert-file",
                 ) from error
         self.shown = certificate
         self._expiry.set(certificate.expires_at)
+
+
+def _no_password() -> str:
+    """Answer for a key with a pass phrase: without it the library asks the terminal, and waits."""
+    return ""

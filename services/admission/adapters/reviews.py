@@ -7,11 +7,14 @@ import msgspec
 
 from services.admission.rules.review import Request, Verdict
 from shared.api.errors import describe
+from shared.api.nesting import cut, is_cut, is_too_deep
 from shared.runtime.errors import Rejected
 
 API_VERSION: Final = "admission.k8s.io/v1"
 KIND: Final = "AdmissionReview"
 _REFUSED: Final = 400
+_WORDS_MAX: Final = 16_384
+"""Letters of a message: a value that is quoted may be as long as an object can be."""
 
 
 class _Resource(msgspec.Struct, frozen=True):
@@ -39,8 +42,9 @@ _decoder = msgspec.json.Decoder(_Review)
 
 def read_review(body: bytes) -> tuple[str, Request]:
     """Return (uid, request) of an AdmissionReview. Raises Rejected, which names the field."""
+    too_deep = is_too_deep(body)
     try:
-        review = _decoder.decode(body)
+        review = _decoder.decode(cut(body) if too_deep else body)
     except msgspec.DecodeError as error:
         raise Rejected(f"no AdmissionReview: {describe(error)}") from error
     if (review.api_version, review.kind) != (API_VERSION, KIND):
@@ -58,6 +62,7 @@ def read_review(body: bytes) -> tuple[str, Request]:
         namespace=asked.namespace,
         object=asked.object or {},
         old=asked.old_object or {},
+        too_deep=too_deep and is_cut(msgspec.json.encode(asked.object)),
     )
 
 
@@ -66,12 +71,16 @@ def answer(uid: str, verdict: Verdict) -> bytes:
     response: dict[str, Any] = {"uid": uid, "allowed": verdict.allowed}
     if not verdict.allowed:
         causes = [
-            {"reason": "FieldValueInvalid", "field": problem.path, "message": problem.reason}
+            {
+                "reason": "FieldValueInvalid",
+                "field": _short(problem.path),
+                "message": _short(problem.reason),
+            }
             for problem in verdict.problems
         ]
         response["status"] = {
             "code": _REFUSED,
-            "message": verdict.message,
+            "message": _short(verdict.message),
             "details": {"causes": causes},
         }
     elif verdict.patch:
@@ -79,3 +88,7 @@ def answer(uid: str, verdict: Verdict) -> bytes:
         response["patchType"] = "JSONPatch"
         response["patch"] = base64.b64encode(patch).decode()
     return msgspec.json.encode({"apiVersion": API_VERSION, "kind": KIND, "response": response})
+
+
+def _short(words: str) -> str:
+    return words if len(words) <= _WORDS_MAX else f"{words[:_WORDS_MAX]}..."

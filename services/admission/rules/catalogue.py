@@ -18,9 +18,19 @@ from services.admission.rules import (
     pods,
     queues,
 )
-from services.admission.rules.review import Facts, Request, Rule, Terms, Verdict, denied
+from services.admission.rules.review import (
+    Facts,
+    Request,
+    Rule,
+    Terms,
+    Verdict,
+    denied,
+    refused,
+)
 from shared.api import keys
+from shared.api.nesting import TOO_DEEP
 from shared.api.scheduling import DEFAULT_QUEUE
+from shared.jobs.problems import Problem
 
 
 class Hook(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +56,8 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True):
         if request.resource not in {"", self.resource}:
             wanted = f"{self.group} {self.version} {self.resource}"
             return denied(f"expect resource to be {{{wanted}}}")
+        if request.too_deep:
+            return refused([Problem("object", TOO_DEEP)])
         return self.rule(request, facts, terms)
 
     @property

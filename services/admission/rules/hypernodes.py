@@ -23,6 +23,9 @@ _WORDS: Final = {
 _NOT_RE2: Final = re.compile(r"\(\?(?:=|!|<=|<!|\(|>|P=)|\\[1-9]|[*+?}]\+")
 """What Python's patterns have beyond RE2's: looking around, references back, possessiveness."""
 
+_PATTERN_MAX: Final = 4096
+"""Letters; names that it is for have 253 at most."""
+
 
 def validate(request: Request, facts: Facts, terms: Terms) -> Verdict:
     """Refuse a HyperNode without members, or with a pattern that cannot be read."""
@@ -53,9 +56,10 @@ def _problems(node: HyperNode) -> Problems:
             if not pattern:
                 yield Problem(f"{at}.regexMatch.pattern", "required")
             elif why := pattern_fault(pattern):
+                shown = pattern[:_PATTERN_MAX]
                 yield Problem(
                     f"{at}.regexMatch.pattern",
-                    f'Invalid value: "{pattern}": member regexMatch pattern is invalid: {why}',
+                    f'Invalid value: "{shown}": member regexMatch pattern is invalid: {why}',
                 )
 
 
@@ -63,8 +67,14 @@ def pattern_fault(pattern: str) -> str:
     """Return why a regular expression cannot be read, or ""."""
     if found := _NOT_RE2.search(pattern):
         return f"error parsing regexp: invalid or unsupported Perl syntax: `{found[0]}`"
+    if len(pattern) > _PATTERN_MAX:
+        return "error parsing regexp: expression too large"
     try:
         re.compile(pattern)
+    except RecursionError:
+        return "error parsing regexp: expression nests too deeply"
+    except OverflowError:
+        return "error parsing regexp: invalid repeat count"
     except re.error as error:
         known = next((words for mark, words in _WORDS.items() if mark in error.msg), error.msg)
         return f"error parsing regexp: {known}: `{pattern[error.pos or 0 :]}`"

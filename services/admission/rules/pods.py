@@ -1,7 +1,10 @@
 """Pods: resource groups (W30), and budgets in annotations that can be read (W32)."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
+
+import msgspec
 
 from services.admission.rules.groups import ResourceGroup
 from services.admission.rules.review import (
@@ -16,11 +19,34 @@ from services.admission.rules.review import (
     unexpected,
 )
 from shared.api import keys
-from shared.jobs.problems import Problem, Problems
+from shared.api.base import View
+from shared.api.lenient import lenient
+from shared.api.meta import ObjectMeta
+from shared.jobs.problems import Problem, Problems, unreadable
 
 BUDGETS: Final = (keys.JDB_MIN_AVAILABLE, keys.JDB_MAX_UNAVAILABLE)
 _CREATE: Final = "CREATE"
 _ALL: Final = 100
+_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,18}")
+
+Affinity = dict[str, Any]
+Toleration = dict[str, Any]
+
+
+class _Spec(View, frozen=True, kw_only=True):
+    """What rules read of a pod's spec."""
+
+    scheduler_name: str = ""
+    node_selector: Mapping[str, str] = msgspec.field(default_factory=dict)
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+
+
+class _Pod(View, frozen=True, kw_only=True):
+    """What rules read of a pod."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: _Spec = _Spec()
 
 
 def mutate(request: Request, facts: Facts, terms: Terms) -> Verdict:
@@ -28,23 +54,26 @@ def mutate(request: Request, facts: Facts, terms: Terms) -> Verdict:
     del facts
     if wrong := unexpected(request, _CREATE):
         return wrong
-    annotations = _metadata(request.object).get("annotations") or {}
-    namespace = _metadata(request.object).get("namespace") or request.namespace
+    try:
+        pod = lenient(request.object, _Pod)
+    except msgspec.ValidationError as error:
+        return refused([unreadable(error)])
+    namespace = pod.metadata.namespace or request.namespace
     for group in terms.resource_groups:
-        if group.has(namespace, annotations):
-            return mutated(_patch(request.object.get("spec") or {}, group))
+        if group.has(namespace, pod.metadata.annotations):
+            return mutated(_patch(pod.spec, group))
     return ALLOWED
 
 
-def _patch(spec: Json, group: ResourceGroup) -> Iterator[Json]:
+def _patch(spec: _Spec, group: ResourceGroup) -> Iterator[Json]:
     if group.labels:
-        selector = {**(spec.get("nodeSelector") or {}), **group.labels}
+        selector = {**spec.node_selector, **group.labels}
         yield {"op": "add", "path": "/spec/nodeSelector", "value": selector}
     affinity = group.parsed_affinity()
-    if affinity is not None and not spec.get("affinity"):
+    if affinity is not None and not spec.affinity:
         yield {"op": "add", "path": "/spec/affinity", "value": affinity}
     if group.tolerations:
-        tolerations = [*(spec.get("tolerations") or ()), *group.tolerations]
+        tolerations = [*spec.tolerations, *group.tolerations]
         yield {"op": "add", "path": "/spec/tolerations", "value": tolerations}
     if group.scheduler_name:
         yield {"op": "add", "path": "/spec/schedulerName", "value": group.scheduler_name}
@@ -55,16 +84,19 @@ def validate(request: Request, facts: Facts, terms: Terms) -> Verdict:
     del facts
     if wrong := unexpected(request, _CREATE):
         return wrong
-    spec = request.object.get("spec") or {}
-    if spec.get("schedulerName") not in terms.scheduler_names:
+    try:
+        pod = lenient(request.object, _Pod)
+    except msgspec.ValidationError as error:
+        return refused([unreadable(error)])
+    if pod.spec.scheduler_name not in terms.scheduler_names:
         return ALLOWED
-    return refused(_budgets(_metadata(request.object).get("annotations") or {}))
+    return refused(_budgets(pod.metadata.annotations))
 
 
-def _budgets(annotations: dict[str, Any]) -> Problems:
+def _budgets(annotations: Mapping[str, str]) -> Problems:
     given = [key for key in BUDGETS if key in annotations]
     for key in given:
-        if why := _wrong_budget(key, str(annotations[key])):
+        if why := _wrong_budget(key, annotations[key]):
             yield Problem(f"metadata.annotations[{key}]", why)
     if len(given) > 1:
         yield Problem(
@@ -75,7 +107,7 @@ def _budgets(annotations: dict[str, Any]) -> Problems:
 
 def _wrong_budget(key: str, value: str) -> str:
     number = value.removesuffix("%")
-    if not number.lstrip("+-").isdecimal() or not number.isascii():
+    if not _NUMBER.fullmatch(number):
         return f'invalid value <"{value}"> for {key}, it must be a positive integer or a percentage'
     if number == value:
         whole = int(number) > 0
@@ -87,8 +119,3 @@ def _wrong_budget(key: str, value: str) -> str:
     return (
         f'invalid value <"{value}"> for {key}, it must be a valid percentage which between 1% ~ 99%'
     )
-
-
-def _metadata(stated: Json) -> Json:
-    metadata = stated.get("metadata")
-    return metadata if isinstance(metadata, dict) else {}

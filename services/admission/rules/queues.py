@@ -28,7 +28,7 @@ from shared.api.lenient import lenient
 from shared.api.scheduling import DEFAULT_QUEUE, ROOT_QUEUE, Queue, QueueState
 from shared.jobs.problems import Problem, unreadable
 from shared.model import quantity
-from shared.model.quantity import BadQuantity, milli
+from shared.model.quantity import BadQuantity, is_quantity, milli
 
 _CREATE: Final = "CREATE"
 _UPDATE: Final = "UPDATE"
@@ -40,12 +40,20 @@ Amounts = Mapping[str, CrQuantity]
 
 
 def mutate(request: Request, facts: Facts, terms: Terms) -> Verdict:
-    """Fill in what is missing (W50)."""
+    """Fill in what is missing (W50).
+
+    A queue that cannot be read is left to the schema, which refuses it after the mutating hooks and
+    names the field.
+    """
     del facts, terms
     if request.operation != _CREATE:
         return denied(
             f"invalid operation `{request.operation}`, expect operation to be `{_CREATE}`"
         )
+    try:
+        lenient(request.object, Queue)
+    except msgspec.ValidationError:
+        return ALLOWED
     return mutated(_patch(request.object))
 
 
@@ -76,7 +84,7 @@ def _annotated(key: str, value: str) -> Json:
 def validate(request: Request, facts: Facts, terms: Terms) -> Verdict:
     """Refuse a queue that contradicts itself or the tree that it is part of (W51 to W54)."""
     if request.operation == _DELETE:
-        return _said(_deletion(request.name, facts, terms))
+        return _said(_deletion(_deleted(request), facts, terms))
     if request.operation not in {_CREATE, _UPDATE}:
         return denied(
             f"invalid operation `{request.operation}`, expect operation to be `CREATE`, `UPDATE`"
@@ -119,11 +127,14 @@ def _in_the_tree(queue: Queue, old: Queue | None, facts: Facts, terms: Terms) ->
     return None
 
 
-def _resources(queue: Queue) -> tuple[dict[str, int], ...]:
-    """Return what a queue may use, in thousandths, so that `1` and `1000m` are the same."""
+def _resources(queue: Queue) -> tuple[dict[str, CrQuantity], ...]:
+    """Return what a queue may use, in thousandths, so that `1` and `1000m` are the same.
+
+    An amount that is none, of an older version, stands for itself.
+    """
     spec = queue.spec
     return tuple(
-        {name: milli(amount) for name, amount in amounts.items()}
+        {name: milli(amount) if is_quantity(amount) else amount for name, amount in amounts.items()}
         for amounts in (spec.capability, spec.deserved, spec.guarantee.resource)
     )
 
@@ -232,6 +243,12 @@ def _number(text: str) -> float:
         return float(text) if text.strip() == text and "_" not in text else math.nan
     except ValueError:
         return math.nan
+
+
+def _deleted(request: Request) -> str:
+    """Return the name of a queue that goes; of a whole collection only the objects have names."""
+    metadata = request.old.get("metadata")
+    return request.name or str(metadata.get("name", "") if isinstance(metadata, dict) else "")
 
 
 def _deletion(name: str, facts: Facts, terms: Terms) -> Problem | None:

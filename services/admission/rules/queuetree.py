@@ -11,7 +11,7 @@ from shared.api.base import CrResourceList
 from shared.api.scheduling import ROOT_QUEUE, Queue
 from shared.jobs.problems import Problem
 from shared.model import quantity
-from shared.model.quantity import milli
+from shared.model.quantity import BadQuantity, is_quantity, milli
 from shared.model.resources import Absent, Resource, parse_list
 
 _PARENT: Final = "spec.parent"
@@ -77,7 +77,7 @@ def share_problem(queue: Queue, facts: Facts) -> Problem | None:
 
 def ancestor_problem(queue: Queue, facts: Facts) -> Problem | None:
     """Return whether a queue may use more of something than the next queue above that bounds it."""
-    mine = parse_list(queue.spec.capability)
+    mine = _amounts(queue.spec.capability)
     for name in mine.names():
         bound = _bound_above(queue, name, facts)
         if bound is not None and mine.get(name) > bound:
@@ -94,9 +94,9 @@ def children_problem(queue: Queue, facts: Facts) -> Problem | None:
     children = facts.children(queue.metadata.name)
     if not children:
         return None
-    mine = parse_list(queue.spec.capability)
+    mine = _amounts(queue.spec.capability)
     for name in mine.names():
-        most = max(_most_below(child, name, facts, ()) for child in children)
+        most = max(_most_below(child, name, facts) for child in children)
         if mine.get(name) < most:
             return Problem(
                 f"spec.capability.{name}",
@@ -110,8 +110,8 @@ def _sums(parent: Queue, children: list[Queue], who: str) -> Problem | None:
     """Return whether children are granted more together than their parent is."""
     guarantees = deserved = Resource()
     for child in children:
-        guarantees = guarantees.plus(parse_list(child.spec.guarantee.resource))
-        deserved = deserved.plus(parse_list(child.spec.deserved))
+        guarantees = guarantees.plus(_amounts(child.spec.guarantee.resource))
+        deserved = deserved.plus(_amounts(child.spec.deserved))
         for field, total, stated in (
             ("guarantee", guarantees, parent.spec.guarantee.resource),
             ("deserved", deserved, parent.spec.deserved),
@@ -123,7 +123,7 @@ def _sums(parent: Queue, children: list[Queue], who: str) -> Problem | None:
 
 
 def _exceeded(who: str, field: str, total: Resource, stated: CrResourceList) -> Problem | None:
-    limit = parse_list(stated)
+    limit = _amounts(stated)
     if not limit.less_somewhere(total, Absent.ZERO):
         return None
     return Problem(
@@ -140,7 +140,7 @@ def _bound_above(queue: Queue, name: str, facts: Facts) -> float | None:
         above = facts.queues.get(parent)
         if above is None:
             return None
-        bound = parse_list(above.spec.capability).get(name)
+        bound = _amounts(above.spec.capability).get(name)
         if bound > 0:
             return bound
         seen.add(parent)
@@ -148,19 +148,41 @@ def _bound_above(queue: Queue, name: str, facts: Facts) -> float | None:
     return None
 
 
-def _most_below(queue: Queue, name: str, facts: Facts, above: tuple[str, ...]) -> float:
+def _most_below(queue: Queue, name: str, facts: Facts) -> float:
     """Return the greatest bound of a queue or, where it has none, of those below it."""
-    bound = parse_list(queue.spec.capability).get(name)
-    if bound > 0 or queue.metadata.name in above:
-        return bound
-    line = (*above, queue.metadata.name)
-    below = facts.children(queue.metadata.name)
-    return max((_most_below(child, name, facts, line) for child in below), default=0)
+    most, seen, left = 0.0, {queue.metadata.name}, [queue]
+    while left:
+        one = left.pop()
+        bound = _amounts(one.spec.capability).get(name)
+        if bound > 0:
+            most = max(most, bound)
+            continue
+        below = [q for q in facts.children(one.metadata.name) if q.metadata.name not in seen]
+        seen.update(q.metadata.name for q in below)
+        left += below
+    return most
 
 
 def pods_of(queue: Queue) -> int:
     """Return how many pods of a queue hold resources."""
-    return milli(queue.status.allocated.get("pods", 0)) // 1000
+    return milli(_readable(queue.status.allocated).get("pods", 0)) // 1000
+
+
+def _amounts(listed: CrResourceList) -> Resource:
+    return parse_list(_readable(listed))
+
+
+def _readable(listed: CrResourceList) -> CrResourceList:
+    """Return the amounts without those that are none.
+
+    They are of queues that came in while no webhook was there; whoever changes such a queue is told
+    about it, but not whoever makes another one beside it.
+    """
+    try:
+        parse_list(listed)
+    except BadQuantity:
+        return {name: amount for name, amount in listed.items() if is_quantity(amount)}
+    return listed
 
 
 def _text(name: str, amount: float) -> str:

@@ -5,7 +5,8 @@ the terms that settings give. It never waits and never looks anything up.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from functools import cached_property
+from typing import Any, Final
 
 import msgspec
 
@@ -30,18 +31,26 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """Empty when an object is deleted."""
     old: Json = msgspec.field(default_factory=dict)
     """What was there before; empty when an object is created."""
+    too_deep: bool = False
+    """Whether `object` is nested so deeply that only the upper part of it was read."""
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of the cluster; a hook's `needs` says which of it was looked up."""
+class Facts(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """What is known of the cluster; a hook says which of it was looked up."""
 
     queues: Mapping[str, Queue] = msgspec.field(default_factory=dict)
     namespace_annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     def children(self, name: str) -> list[Queue]:
         """Return the queues whose parent is `name`, in order of their names."""
-        found = (queue for queue in self.queues.values() if queue.spec.parent == name)
-        return sorted(found, key=lambda queue: queue.metadata.name)
+        return self._below.get(name, [])
+
+    @cached_property
+    def _below(self) -> Mapping[str, list[Queue]]:
+        below: dict[str, list[Queue]] = {}
+        for name in sorted(self.queues):
+            below.setdefault(self.queues[name].spec.parent, []).append(self.queues[name])
+        return below
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +77,9 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 ALLOWED = Verdict()
 
+_TOLD_MAX: Final = 20
+"""Faults that one refusal tells of: an object may hold thousands."""
+
 Rule = Callable[[Request, Facts, Terms], Verdict]
 
 
@@ -76,8 +88,10 @@ def refused(problems: Iterable[Problem], *, separator: str = "; ", end: str = ""
     found = tuple(problems)
     if not found:
         return ALLOWED
-    message = separator.join(f"{problem}{end}" for problem in found)
-    return Verdict(allowed=False, message=message, problems=found)
+    message = separator.join(f"{problem}{end}" for problem in found[:_TOLD_MAX])
+    if len(found) > _TOLD_MAX:
+        message += f"{separator}and {len(found) - _TOLD_MAX} more faults{end}"
+    return Verdict(allowed=False, message=message, problems=found[:_TOLD_MAX])
 
 
 def denied(message: str, path: str = "") -> Verdict:

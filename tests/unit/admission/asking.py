@@ -29,11 +29,13 @@ def ask(
         namespace_annotations=namespace or {},
     )
     stated = obj or {}
+    metadata = stated.get("metadata")
+    about = metadata if isinstance(metadata, dict) else {}
     request = Request(
         operation=operation,
         resource=resource,
-        name=name or stated.get("metadata", {}).get("name", ""),
-        namespace=stated.get("metadata", {}).get("namespace", ""),
+        name=name or about.get("name", ""),
+        namespace=about.get("namespace", ""),
         object=stated,
         old=old or {},
     )

@@ -1,16 +1,27 @@
 """Certificates that renew themselves, and what the API server is told meanwhile (W02)."""
 
 import asyncio
+import contextlib
 import datetime as dt
+import functools
+import ssl
 from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from services.admission.adapters.authorities import InMemory
 from services.admission.adapters.certification import Certification, Given, Made
 from services.admission.adapters.identity import Identity
-from services.admission.certificates import Certificate, issue, new_authority, read
+from services.admission.certificates import (
+    Certificate,
+    issue,
+    new_authority,
+    read,
+    read_authority,
+)
 from shared.runtime.errors import Rejected, Retryable
 from shared.runtime.health import Readiness
 from shared.runtime.metrics import Metrics
@@ -195,3 +206,120 @@ async def test_a_file_that_is_not_there_stops_the_start_w02(tmp_path: Path, miss
     stage = Stage(lambda clock: Given(cert=cert, key=key, ca=None, clock=clock))
     with pytest.raises(Rejected, match=missing):
         await stage.part._turn()
+
+
+def greet(server: ssl.SSLContext, ca_file: Path) -> str:
+    """Shake hands with a server in memory; return the name of what it shows. Raises SSLError."""
+    client = ssl.create_default_context(cafile=str(ca_file))
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    sides = [
+        client.wrap_bio(back, there, server_hostname="localhost"),
+        server.wrap_bio(there, back, server_side=True),
+    ]
+    for _ in range(4):
+        for side in sides:
+            with contextlib.suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+    subject = sides[0].getpeercert()["subject"]
+    return dict(pair for part in subject for pair in part)["commonName"]
+
+
+async def test_while_files_are_half_changed_the_old_certificate_works_on_w02(
+    tmp_path: Path,
+) -> None:
+    """The TLS library forgets the old key as soon as it has seen a certificate of another one."""
+    authority, cert, key = given(tmp_path)
+    stage = Stage(lambda clock: Given(cert=cert, key=key, ca=authority.ca_file, clock=clock))
+    await stage.part._turn()
+    assert greet(stage.identity.context, authority.ca_file) == "h"
+    other = authority.issue("h2")
+    cert.write_bytes(other.cert.read_bytes())
+    await stage.part._turn()
+    assert greet(stage.identity.context, authority.ca_file) == "h"
+    key.write_bytes(other.key.read_bytes())
+    await stage.part._turn()
+    assert greet(stage.identity.context, authority.ca_file) == "h2"
+
+
+def private(key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey, password: bytes = b"") -> str:
+    how = (
+        serialization.BestAvailableEncryption(password)
+        if password
+        else serialization.NoEncryption()
+    )
+    form = serialization.PrivateFormat.PKCS8
+    return key.private_bytes(serialization.Encoding.PEM, form, how).decode()
+
+
+async def test_a_key_behind_a_pass_phrase_is_refused_and_nobody_is_asked_for_it_w02(
+    tmp_path: Path,
+) -> None:
+    _, cert, key = given(tmp_path)
+    plain = serialization.load_pem_private_key(key.read_bytes(), password=None)
+    assert isinstance(plain, ec.EllipticCurvePrivateKey)
+    key.write_text(private(plain, b"secret"))
+    stage = Stage(lambda clock: Given(cert=cert, key=key, ca=None, clock=clock))
+    with pytest.raises(Rejected, match="do not go together"):
+        await stage.part._turn()
+
+
+async def test_a_file_may_hold_remarks_beside_the_certificate_w02(tmp_path: Path) -> None:
+    authority, cert, key = given(tmp_path)
+    cert.write_text(f"# für die Zulassung\n{cert.read_text()}", encoding="utf-8")
+    stage = Stage(lambda clock: Given(cert=cert, key=key, ca=authority.ca_file, clock=clock))
+    await stage.part._turn()
+    assert greet(stage.identity.context, authority.ca_file) == "h"
+
+
+async def test_a_ca_file_without_a_certificate_stops_the_start_w02(tmp_path: Path) -> None:
+    _, cert, key = given(tmp_path)
+    empty = tmp_path / "empty.crt"
+    empty.write_text("nothing")
+    stage = Stage(lambda clock: Given(cert=cert, key=key, ca=empty, clock=clock))
+    with pytest.raises(Rejected, match=r"--ca-cert-file: .*empty.crt holds no certificate"):
+        await stage.part._turn()
+
+
+@functools.cache
+def spoilt() -> dict[str, tuple[str, str]]:
+    """Return certificate and key that somebody spoilt, each in another way."""
+    good, other = (new_authority(now=NOW, life_s=LIFE_S) for _ in range(2))
+    leaf = issue(good, ["h"], now=NOW, life_s=LIFE_S)
+    elliptic = ec.generate_private_key(ec.SECP256R1())
+    foreign = rsa.generate_private_key(public_exponent=65_537, key_size=2048)
+    return {
+        "nothing": ("", ""),
+        "no-key": (good.cert, ""),
+        "a-key-of-garbage": (
+            good.cert,
+            good.key[:60] + good.key[70:],
+        ),
+        "the-key-of-another": (good.cert, other.key),
+        "a-key-of-another-kind": (good.cert, private(foreign)),
+        "a-key-behind-a-pass-phrase": (good.cert, private(elliptic, b"secret")),
+        "no-authority": (leaf.cert, leaf.key),
+        "a-certificate-for-a-key": (good.cert, good.cert),
+    }
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "nothing",
+        "no-key",
+        "a-key-of-garbage",
+        "the-key-of-another",
+        "a-key-of-another-kind",
+        "a-key-behind-a-pass-phrase",
+        "no-authority",
+        "a-certificate-for-a-key",
+    ],
+)
+def test_an_authority_that_can_sign_nothing_is_told_by_its_looks_w02(how: str) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        read_authority(*spoilt()[how])
+
+
+def test_an_authority_of_ours_is_read_as_it_was_made_w02() -> None:
+    made_one = new_authority(now=NOW, life_s=LIFE_S)
+    assert read_authority(made_one.cert, made_one.key).key == made_one.key

@@ -1,8 +1,11 @@
-"""Jobs before they are stored: defaults, refusals by field, changes (W10 to W26)."""
+"""Jobs before they are stored: defaults, refusals by field, sizes (W10 to W25)."""
 
+import msgspec
 import pytest
 
 from services.admission.rules.review import Verdict
+from shared.api.batch import Job, JobSpec, TaskSpec, VolumeSpec
+from shared.jobs.rules import job_problems
 from tests.unit.admission.asking import (
     Json,
     ask,
@@ -329,71 +332,38 @@ def test_requests_of_a_whole_pod_cover_its_containers_w22() -> None:
     assert ask("/jobs/validate", enough).allowed
 
 
-def update(before: Json, **changes) -> Verdict:
-    now = {**before, "spec": {**before["spec"], **changes}}
-    return ask("/jobs/validate", now, old=before, operation="UPDATE")
-
-
-def test_a_job_may_be_scaled_w26() -> None:
-    before = job(task("a", 3))
-    assert update(before, tasks=[task("a", 5, minAvailable=2)], minAvailable=2).allowed
-    assert update(before, priorityClassName="high").allowed
-
-
-@pytest.mark.parametrize(
-    ("changes", "path"),
-    [
-        ({"queue": "other"}, "spec.queue"),
-        ({"schedulerName": "other"}, "spec.schedulerName"),
-        ({"tasks": [task("b", 3)]}, "spec.tasks[0].name"),
-        ({"plugins": {"svc": []}}, "spec.plugins"),
-        ({"tasks": [task("a", 3), task("b")]}, "spec.tasks"),
-        ({"tasks": [task("a", 3, template={"spec": {}})]}, f"{POD}.containers"),
-        ({"policies": [{"action": "AbortJob", "event": "*"}]}, "spec.policies"),
-    ],
-)
-def test_any_other_change_names_its_field_w26(changes: Json, path: str) -> None:
-    verdict = update(job(task("a", 3)), **changes)
-    assert not verdict.allowed
-    assert path in paths(verdict)
-    assert "job updates may not" in verdict.message
-
-
-@pytest.mark.parametrize(
-    ("changes", "path"),
-    [
-        ({"tasks": [task("a", -1)]}, "spec.tasks[0].replicas"),
-        ({"tasks": [task("a", 1, minAvailable=2)]}, "spec.tasks[0].minAvailable"),
-        ({"minAvailable": 9}, "spec.minAvailable"),
-    ],
-)
-def test_numbers_are_checked_again_when_they_change_w26(changes: Json, path: str) -> None:
-    assert path in paths(update(job(task("a", 3)), **changes))
-
-
-def test_whoever_applies_a_file_again_need_not_state_the_defaults_w26() -> None:
-    before = job(task("a", 3), plugins={"mpi": ["--master=a"]})
-    stored = {**before, "spec": after(before)}
-    again = job(task("a", 5), plugins={"mpi": ["--master=a"]})
-    assert ask("/jobs/validate", again, old=stored, operation="UPDATE").allowed
-    other = job(task("a", 3, maxRetry=9), plugins={"mpi": ["--master=a"]})
-    verdict = ask("/jobs/validate", other, old=stored, operation="UPDATE")
-    assert paths(verdict) == ["spec.tasks[0].maxRetry"]
-
-
-def test_the_name_of_a_claim_that_the_controller_filled_in_is_no_change_w26() -> None:
-    before = job(volumes=[{"mountPath": "/a", "volumeClaim": {"x": 1}}])
-    filled = [{"mountPath": "/a", "volumeClaim": {"x": 1}, "volumeClaimName": "made"}]
-    assert update(before, volumes=filled).allowed
-    assert not update(before, volumes=[{"mountPath": "/b", "volumeClaim": {"x": 1}}]).allowed
-
-
-def test_a_job_that_was_stored_before_there_were_rules_can_lose_its_finalizers_w26() -> None:
-    bad = job(task("a"), task("a"))
-    freed = {**bad, "metadata": {**bad["metadata"], "labels": {"x": "y"}}}
-    assert ask("/jobs/validate", freed, old=bad, operation="UPDATE").allowed
-
-
 @pytest.mark.parametrize("path", ["/jobs/mutate", "/jobs/validate"])
 def test_an_operation_that_no_hook_is_made_for_is_refused_w01(path: str) -> None:
     assert "CONNECT" in ask(path, job(), operation="CONNECT").message
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "stated",
+    [
+        template(volumes=[{"name": f"v{n}"} for n in range(40_000)]),
+        template(containers=[{"name": f"c{n}", "image": "i"} for n in range(30_000)]),
+        container(volumeMounts=[{"name": "v", "mountPath": f"/{n}"} for n in range(40_000)]),
+        job(*[task(f"t{n}", dependsOn={"name": [f"t{n + 1}"]}) for n in range(6000)]),
+        job(policies=[{"event": "PodFailed", "action": "AbortJob"}] * 40_000),
+    ],
+    ids=["volumes", "containers", "mounts", "dependencies", "policies"],
+)
+def test_the_largest_objects_are_judged_while_the_caller_waits_w20(stated: Json) -> None:
+    """One process answers for the cluster: what takes the square of its size stops all others."""
+    ask("/jobs/validate", stated)
+
+
+@pytest.mark.parametrize("levels", [101, 400, 2000])
+def test_a_template_nested_without_end_is_held_by_the_controller_too_w22(levels: int) -> None:
+    nested = msgspec.Raw(b'{"a":' * levels + b"1" + b"}" * levels)
+    read = msgspec.json.decode(msgspec.json.encode({"metadata": {"name": "j"}}), type=Job)
+    spec = JobSpec(
+        tasks=(TaskSpec(name="a", replicas=1, template=nested),),
+        volumes=(VolumeSpec(mount_path="/a", volume_claim=nested),),
+    )
+    found = job_problems(msgspec.structs.replace(read, spec=spec))
+    assert {problem.path for problem in found} == {
+        "spec.tasks[0].template",
+        "spec.volumes[0].volumeClaim",
+    }

@@ -142,6 +142,9 @@ def hypernode(*selectors: Json) -> Json:
         ("*a", "error parsing regexp: missing argument to repetition operator: `*a`"),
         ("a(?=b)", "invalid or unsupported Perl syntax: `(?=`"),
         ("", "required"),
+        ("a{99999999999999999999}", "error parsing regexp: invalid repeat count"),
+        ("(" * 2000 + ")" * 2000, "error parsing regexp: expression nests too deeply"),
+        ("a|" * 5000, "error parsing regexp: expression too large"),
     ],
 )
 def test_a_pattern_for_names_can_be_read_w60(pattern: str, words: str) -> None:

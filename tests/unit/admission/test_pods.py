@@ -100,6 +100,10 @@ def test_a_budget_is_a_positive_number_or_a_percentage_w32(value: str) -> None:
         ("100%", "a valid percentage which between 1% ~ 99%"),
         ("half", 'invalid value <"half">'),
         ("", "invalid value"),
+        ("+-5", "invalid value"),
+        ("٣", "invalid value"),
+        ("50%%", "invalid value"),
+        ("9" * 5000, "invalid value"),
     ],
 )
 def test_any_other_budget_is_refused_w32(value: str, words: str) -> None:
@@ -117,3 +121,24 @@ def test_two_budgets_are_refused_w32() -> None:
 
 def test_pods_of_other_schedulers_are_not_our_business_w32() -> None:
     assert ask("/pods/validate", pod({MIN: "0"}, schedulerName="default-scheduler")).allowed
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        ({"metadata": "text"}, "metadata"),
+        ({"metadata": {"annotations": ["a"]}}, "metadata.annotations"),
+        ({"metadata": {"annotations": {MIN: 5}}}, "metadata.annotations"),
+        ({"spec": []}, "spec"),
+        ({"spec": {"schedulerName": 5}}, "spec.schedulerName"),
+        ({"spec": {"nodeSelector": "text"}}, "spec.nodeSelector"),
+        ({"spec": {"tolerations": 1.5}}, "spec.tolerations"),
+    ],
+)
+@pytest.mark.parametrize("path_of_hook", ["/pods/mutate", "/pods/validate"])
+def test_a_pod_that_cannot_be_read_is_refused_with_the_field_w30_w32(
+    path_of_hook: str, change: Json, path: str
+) -> None:
+    verdict = ask(path_of_hook, {**pod({}), **change}, resource_groups=GROUPS)
+    (named,) = paths(verdict)
+    assert named.startswith(path)

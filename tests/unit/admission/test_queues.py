@@ -209,3 +209,49 @@ def test_a_queue_that_is_needed_cannot_be_deleted_w54(name: str, message: str) -
 
 def test_pods_do_not_hold_up_a_deletion_unless_asked_for_w54() -> None:
     assert ask("/queues/validate", operation="DELETE", name="full", queues=TREE).allowed
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        {"metadata": {"name": "q"}, "spec": "text"},
+        {"metadata": {"name": "q"}, "spec": 5},
+        {"metadata": {"name": "q", "annotations": "text"}, "spec": {}},
+        {"metadata": {"name": "q", "annotations": {PATH: ["root"]}}, "spec": {}},
+        {"metadata": [], "spec": {}},
+    ],
+)
+def test_a_queue_that_cannot_be_read_is_left_to_the_schema_w50(stated: Json) -> None:
+    verdict = ask("/queues/mutate", stated)
+    assert verdict.allowed
+    assert verdict.patch == ()
+    assert not ask("/queues/validate", stated).allowed
+
+
+def test_a_bad_amount_of_another_queue_is_nobody_elses_fault_w53() -> None:
+    """It came in while no webhook was there: the schema's pattern lets some through."""
+    bad = queue_named("bad", parent="a", capability={"cpu": "1e1.5"}, deserved={"cpu": "1e1.5"})
+    tree = [queue_named("a", capability={"cpu": 4}, deserved={"cpu": 4}), bad]
+    good = queue_named("good", parent="a", capability={"cpu": 2}, deserved={"cpu": 2})
+    assert ask("/queues/validate", good, queues=tree).allowed
+    above = queue_named("a", capability={"cpu": 3}, deserved={"cpu": 3})
+    assert ask("/queues/validate", above, old=tree[0], operation="UPDATE", queues=tree).allowed
+    mended = queue_named("bad", parent="a", capability={"cpu": 1}, deserved={"cpu": 1})
+    assert ask("/queues/validate", mended, old=bad, operation="UPDATE", queues=tree).allowed
+    verdict = ask("/queues/validate", bad, queues=tree)
+    assert paths(verdict) == ["requestBody.spec.capability.cpu", "requestBody.spec.deserved.cpu"]
+
+
+def test_queues_below_each_other_in_a_circle_or_a_long_line_are_walked_once_w53() -> None:
+    line = [queue_named(f"q{n}", parent=f"q{n - 1}") for n in range(1, 3000)]
+    circle = [queue_named("x", parent="y"), queue_named("y", parent="x")]
+    last = queue_named("last", parent="q2999", capability={"cpu": 9})
+    top = queue_named("q0", capability={"cpu": 8})
+    verdict = ask(
+        "/queues/validate", top, queues=[*line, *circle, last], old=queue_named("q0"),
+        operation="UPDATE",
+    )  # fmt: skip
+    assert "smaller than its descendants' max capability=9" in verdict.message
+    around = queue_named("x", parent="y", capability={"cpu": 1})
+    changed = ask("/queues/validate", around, queues=circle, old=circle[0], operation="UPDATE")
+    assert changed.allowed
