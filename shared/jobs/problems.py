@@ -1,7 +1,7 @@
 """What is wrong with an object, by field; and the forms that names must have."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -13,6 +13,9 @@ LABEL_MAX: Final = 63
 NAME_MAX: Final = 253
 LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 SUBDOMAIN: Final = re.compile(rf"{LABEL.pattern}(\.{LABEL.pattern})*")
+_TOLD_MAX: Final = 1024
+"""Letters of a fault as it is told: a value or path in it may be as long as an object can be."""
+_LISTED_MAX: Final = 10
 _QUALIFIED: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 
 
@@ -27,7 +30,8 @@ class Problem(msgspec.Struct, frozen=True):
 
     @override
     def __str__(self) -> str:
-        return f"{self.path}: {self.reason}"
+        told = f"{self.path}: {self.reason}"
+        return told if len(told) <= _TOLD_MAX else f"{told[: _TOLD_MAX - 3]}..."
 
 
 Problems = Iterator[Problem]
@@ -54,6 +58,13 @@ def unreadable(error: msgspec.ValidationError) -> Problem:
     """Return the fault of an object that a view cannot be made of: a value of a wrong type."""
     path, _, why = describe(error).rpartition(": ")
     return Problem(path, why)
+
+
+def some(names: Sequence[str]) -> str:
+    """Return the first of the names, for a sentence that must not become a book."""
+    shown = ", ".join(names[:_LISTED_MAX])
+    left = len(names) - _LISTED_MAX
+    return f"{shown} and {left} more" if left > 0 else shown
 
 
 def listed(names: Iterable[str]) -> str:

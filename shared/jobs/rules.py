@@ -23,6 +23,7 @@ from shared.jobs.problems import (
     Problem,
     Problems,
     listed,
+    some,
     unqualified,
 )
 from shared.jobs.templates import template_problems
@@ -255,7 +256,7 @@ def _dependencies(job: Job) -> Problems:
         if task.name in stuck:
             yield Problem(
                 f"spec.tasks[{index}].dependsOn.name",
-                f"goes round in a circle over {', '.join(stuck)}: {_CIRCLE}",
+                f"goes round in a circle over {some(stuck)}: {_CIRCLE}",
             )
             break
 

@@ -25,6 +25,7 @@ _NOT_RE2: Final = re.compile(r"\(\?(?:=|!|<=|<!|\(|>|P=)|\\[1-9]|[*+?}]\+")
 
 _PATTERN_MAX: Final = 4096
 """Letters; names that it is for have 253 at most."""
+_SHOWN_MAX: Final = 200
 
 
 def validate(request: Request, facts: Facts, terms: Terms) -> Verdict:
@@ -56,7 +57,7 @@ def _problems(node: HyperNode) -> Problems:
             if not pattern:
                 yield Problem(f"{at}.regexMatch.pattern", "required")
             elif why := pattern_fault(pattern):
-                shown = pattern[:_PATTERN_MAX]
+                shown = pattern[:_SHOWN_MAX]
                 yield Problem(
                     f"{at}.regexMatch.pattern",
                     f'Invalid value: "{shown}": member regexMatch pattern is invalid: {why}',

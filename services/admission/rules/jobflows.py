@@ -6,7 +6,7 @@ from services.admission.rules.review import Facts, Request, Terms, Verdict, refu
 from shared.api.flow import JobFlow
 from shared.api.lenient import lenient
 from shared.jobs.order import in_circles
-from shared.jobs.problems import Problem, Problems, unreadable
+from shared.jobs.problems import Problem, Problems, some, unreadable
 
 NOT_DAG = "jobflow Flow is not DAG"
 
@@ -37,4 +37,4 @@ def flow_problems(flow: JobFlow) -> Problems:
                     f"{NOT_DAG}: vertex is not defined: {target}",
                 )
     if stuck := in_circles(needs):
-        yield Problem("spec.flows", f"{NOT_DAG}: {', '.join(stuck)} wait for each other")
+        yield Problem("spec.flows", f"{NOT_DAG}: {some(stuck)} wait for each other")

@@ -1,8 +1,8 @@
 """What a flow needs: jobs to make, jobs to delete, its status, and what there is to tell.
 
 A job is made once: when all its targets have Completed, and not again after it has ended. A job
-that was deleted before its end is made again. Branches that do not hang on a job that failed go on
-(F02, F03).
+that was deleted before its end is made again. A flow that failed starts no more jobs; those that
+run go on (F02, F03).
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,6 +14,7 @@ from services.controller.jobflow.status import ended_jobs, status_of
 from shared.api.batch import Job, JobPhase
 from shared.api.flow import Flow, FlowPhase, JobFlow, JobFlowStatus, JobTemplate, RetainPolicy
 from shared.jobs.order import in_circles
+from shared.jobs.problems import some
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +36,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 def plan(flow: JobFlow, jobs: Sequence[Job], templates: Mapping[str, JobTemplate]) -> Plan:
     """Return what a flow needs; `jobs` are those that it controls, `templates` its namespace's."""
     status = status_of(flow, jobs)
-    if status.state.phase in {FlowPhase.SUCCEED, FlowPhase.TERMINATING}:
+    if status.state.phase in {FlowPhase.SUCCEED, FlowPhase.FAILED, FlowPhase.TERMINATING}:
         return Plan(status=status, delete=_done_with(flow, status, jobs))
     if faults := problems(flow):
         notes = tuple(Note(reason="InvalidJobFlow", message=fault) for fault in faults)
@@ -55,7 +56,7 @@ def problems(flow: JobFlow) -> list[str]:
             if target not in needs
         ]
     if stuck := in_circles(needs):
-        found.append(f"spec.flows: {', '.join(stuck)} wait for each other")
+        found.append(f"spec.flows: {some(stuck)} wait for each other")
     return found
 
 

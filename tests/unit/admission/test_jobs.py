@@ -5,6 +5,7 @@ import pytest
 
 from services.admission.rules.review import Verdict
 from shared.api.batch import Job, JobSpec, TaskSpec, VolumeSpec
+from shared.api.lenient import lenient
 from shared.jobs.rules import job_problems
 from tests.unit.admission.asking import (
     Json,
@@ -352,6 +353,27 @@ def test_an_operation_that_no_hook_is_made_for_is_refused_w01(path: str) -> None
 def test_the_largest_objects_are_judged_while_the_caller_waits_w20(stated: Json) -> None:
     """One process answers for the cluster: what takes the square of its size stops all others."""
     ask("/jobs/validate", stated)
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        job(plugins={"p" * 1_000_000: []}),
+        container(image="", name="c" * 1_000_000),
+        job(*[task(f"t{n}", dependsOn={"name": [f"t{(n + 1) % 2000}"]}) for n in range(2000)]),
+    ],
+    ids=["a path", "a value", "a circle"],
+)
+def test_a_fault_is_told_in_a_sentence_however_long_what_it_is_about_w20(stated: Json) -> None:
+    """The controller writes it into the job's status, which must not outgrow the API server."""
+    for problem in job_problems(lenient(stated, Job)):
+        assert len(str(problem)) <= 1024
+
+
+def test_of_a_large_circle_some_tasks_are_named_w25() -> None:
+    around = [task(f"t{n}", dependsOn={"name": [f"t{(n + 1) % 20}"]}) for n in range(20)]
+    message = ask("/jobs/validate", job(*around)).message
+    assert "in a circle over t0, t1, t2, t3, t4, t5, t6, t7, t8, t9 and 10 more: job has" in message
 
 
 @pytest.mark.parametrize("levels", [101, 400, 2000])
