@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from pumice.local import parts
-from pumice.local.control_plane import ControlPlane, Options
+from pumice.local.control_plane import ControlPlane
 from tests.restart.scene import Scene
 from tests.support import world
 from tests.support.api import Api, connect
 from tests.support.fleet import Fleet, fleet
+from tests.support.stack import real_plane
 from tests.support.watcher import Watcher
 
-CRDS = Path(__file__).parents[2] / "k8s" / "crds"
 NODES = 20
 NODE_CPU = "16"
 
@@ -24,9 +23,7 @@ NODE_CPU = "16"
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def plane(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ControlPlane]:
     """etcd, kube-apiserver, controllers, KWOK, NATS: to be killed at will, with 20 nodes."""
-    options = Options(directory=tmp_path_factory.mktemp("restart"))
-    async with ControlPlane(options, parts.require()) as running:
-        await running.apply_crds(CRDS)
+    async with real_plane(tmp_path_factory.mktemp("restart")) as running:
         async with connect(running.kubeconfig) as api:
             await world.add_nodes(api, NODES, cpu=NODE_CPU)
         yield running
@@ -37,13 +34,6 @@ async def services(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Fleet]:
     """The services of this test."""
     async with fleet(plane, tmp_path) as running:
         yield running
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def api(plane: ControlPlane) -> AsyncIterator[Api]:
-    """A client of the API server."""
-    async with connect(plane.kubeconfig) as client:
-        yield client
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -2,13 +2,14 @@
 
 A `nats_server` is one server per test (it starts in a tenth of a second and may be killed by the
 test); `session_nats` and `control_plane` are one per session and xdist worker, not to be disturbed:
-take `namespace` for objects, and an own cluster name as the prefix of subjects. A test that breaks
-the API server starts its own with `ControlPlane(Options(...), parts.require())`.
+take `namespace` for objects, and an own cluster name as the prefix of subjects. A folder whose
+tests break the API server, or run a scheduler, has a fixture `plane` of its own, made by
+`real_plane`; `api` is a client of whatever `plane` is.
 """
 
 import secrets
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import msgspec
@@ -18,8 +19,29 @@ import pytest_asyncio
 from pumice.local import admin, parts
 from pumice.local.control_plane import ControlPlane, Options
 from pumice.local.nats import NatsServer
+from tests.support.api import Api, connect
 
 CRDS = Path(__file__).parents[2] / "k8s" / "crds"
+
+
+@asynccontextmanager
+async def real_plane(directory: Path, *, audit_log: bool = False) -> AsyncIterator[ControlPlane]:
+    """etcd, kube-apiserver, its controllers, KWOK and NATS, with our CRDs applied; no nodes yet."""
+    options = Options(directory=directory, audit_log=audit_log)
+    async with ControlPlane(options, parts.require()) as plane:
+        await plane.apply_crds(CRDS)
+        yield plane
+
+
+async def make_namespace(
+    client: admin.Admin, plane: ControlPlane, name: str, *, labels: Mapping[str, str] | None = None
+) -> None:
+    """Make a namespace and wait until pods can be created in it."""
+    body = msgspec.json.encode({"metadata": {"name": name, "labels": labels or {}}})
+    answer = await client.request("POST", "/api/v1/namespaces", body=body)
+    assert answer.ok, answer
+    process = plane.processes[plane.api_program]
+    await process.ready(lambda: client.accounts_ready(name), deadline_s=30.0)
 
 
 @pytest_asyncio.fixture
@@ -45,11 +67,22 @@ async def session_nats(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterato
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def control_plane(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ControlPlane]:
-    """etcd, kube-apiserver, its controllers, KWOK and NATS, with our CRDs applied; no nodes yet."""
-    options = Options(directory=tmp_path_factory.mktemp("stack"))
-    async with ControlPlane(options, parts.require()) as plane:
-        await plane.apply_crds(CRDS)
+    """The real control plane that tests share which neither break it nor run a scheduler."""
+    async with real_plane(tmp_path_factory.mktemp("stack")) as plane:
         yield plane
+
+
+@pytest.fixture(scope="session")
+def plane(control_plane: ControlPlane) -> ControlPlane:
+    """The control plane of a folder: the shared one unless the folder has one of its own."""
+    return control_plane
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def api(plane: ControlPlane) -> AsyncIterator[Api]:
+    """A client of the API server of `plane`."""
+    async with connect(plane.kubeconfig) as client:
+        yield client
 
 
 @pytest.fixture(scope="session")
@@ -63,11 +96,7 @@ async def namespace(control_plane: ControlPlane) -> AsyncIterator[str]:
     """A fresh namespace in which pods can be created; deleted at the end without waiting."""
     name = f"test-{secrets.token_hex(4)}"
     async with admin.connect(control_plane.url, control_plane.pki) as client:
-        body = msgspec.json.encode({"metadata": {"name": name}})
-        answer = await client.request("POST", "/api/v1/namespaces", body=body)
-        assert answer.ok, answer
-        process = control_plane.processes["kube-controller-manager"]
-        await process.ready(lambda: client.accounts_ready(name), deadline_s=20.0)
+        await make_namespace(client, control_plane, name)
     yield name
     async with admin.connect(control_plane.url, control_plane.pki) as client:
         await client.request("DELETE", f"/api/v1/namespaces/{name}")

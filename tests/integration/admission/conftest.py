@@ -13,13 +13,12 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from pumice.local import parts
-from pumice.local.control_plane import ControlPlane, Options
+from pumice.local.control_plane import ControlPlane
 from pumice.local.ports import free_port
 from services.admission.rules.catalogue import HOOKS
 from tests.support.api import Api, ApiError, connect
 from tests.support.fleet import Fleet, Service, fleet
-from tests.support.stack import CRDS
+from tests.support.stack import real_plane
 from tests.support.wait import until
 
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1"
@@ -34,19 +33,10 @@ DEFAULT = {
 @pytest_asyncio.fixture(scope="package", loop_scope="session")
 async def plane(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ControlPlane]:
     """The control plane of this folder."""
-    options = Options(directory=tmp_path_factory.mktemp("admission-plane"))
-    async with ControlPlane(options, parts.require()) as running:
-        await running.apply_crds(CRDS)
+    async with real_plane(tmp_path_factory.mktemp("admission-plane")) as running:
         async with connect(running.kubeconfig) as api:
             await api.create("queues", DEFAULT)
         yield running
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def api(plane: ControlPlane) -> AsyncIterator[Api]:
-    """A client of the API server."""
-    async with connect(plane.kubeconfig) as client:
-        yield client
 
 
 @pytest_asyncio.fixture(loop_scope="session")

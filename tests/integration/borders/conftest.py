@@ -11,13 +11,11 @@ from typing import Any, NamedTuple
 import pytest
 import pytest_asyncio
 
-from pumice.local import parts
-from pumice.local.control_plane import ControlPlane, Options
 from pumice.local.nats import NatsServer
 from tests.support import world
 from tests.support.api import Api, connect
 from tests.support.fleet import Fleet, Service, fleet
-from tests.support.stack import CRDS
+from tests.support.stack import real_plane
 from tests.support.wait import until
 
 NODES, NODE_CPU = 3, 8
@@ -33,9 +31,7 @@ class Place(NamedTuple):
 @pytest_asyncio.fixture(scope="package", loop_scope="session")
 async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
     """A control plane of this folder's own: its services would bind the pods of other tests."""
-    options = Options(directory=tmp_path_factory.mktemp("borders-plane"))
-    async with ControlPlane(options, parts.require()) as plane:
-        await plane.apply_crds(CRDS)
+    async with real_plane(tmp_path_factory.mktemp("borders-plane")) as plane:
         yield Place(plane.kubeconfig, plane.nats)
 
 

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from pumice.local.control_plane import ControlPlane
-from tests.support.api import Api, ApiError, connect
+from tests.support.api import Api, ApiError
 from tests.support.fleet import Fleet, Service, fleet
 from tests.support.wait import until
 
@@ -31,13 +31,6 @@ async def services(
 async def controller(services: Fleet) -> Service:
     """A controller that is ready."""
     return await services.start("controller")
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def api(control_plane: ControlPlane) -> AsyncIterator[Api]:
-    """A client of the API server."""
-    async with connect(control_plane.kubeconfig) as client:
-        yield client
 
 
 class Hand:

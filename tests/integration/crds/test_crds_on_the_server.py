@@ -4,17 +4,15 @@ The CRDs are those that the fixture `control_plane` applied from k8s/crds/.
 """
 
 import copy
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import msgspec
 import pytest
-import pytest_asyncio
 
 from shared.api import kinds
 from shared.api.crds import CRDS, Crd
-from tests.support.api import Api, ApiError, connect
+from tests.support.api import Api, ApiError
 
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 each_crd = pytest.mark.parametrize("crd", CRDS, ids=lambda crd: crd.kind.kind)
 
 TEMPLATE = {
@@ -24,12 +22,6 @@ TEMPLATE = {
         "aFieldOfTomorrow": {"deep": [1, None]},
     },
 }
-
-
-@pytest_asyncio.fixture
-async def api(kubeconfig: Path) -> AsyncIterator[Api]:
-    async with connect(kubeconfig) as session:
-        yield session
 
 
 def job(**spec: object) -> dict:

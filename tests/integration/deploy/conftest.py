@@ -6,12 +6,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from pumice.local import parts
 from pumice.local.admin import NodeShape
-from pumice.local.control_plane import ControlPlane, Options
+from pumice.local.control_plane import ControlPlane
 from tests.support.api import Api, connect
 from tests.support.manifests import BASE, build
-from tests.support.stack import CRDS
+from tests.support.stack import real_plane
 
 RBAC = ("Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding")
 
@@ -19,9 +18,7 @@ RBAC = ("Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding")
 @pytest_asyncio.fixture(scope="package", loop_scope="session")
 async def guarded_plane(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ControlPlane]:
     """A control plane with our roles, three nodes and an audit log."""
-    options = Options(directory=tmp_path_factory.mktemp("guarded"), audit_log=True)
-    async with ControlPlane(options, parts.require()) as plane:
-        await plane.apply_crds(CRDS)
+    async with real_plane(tmp_path_factory.mktemp("guarded"), audit_log=True) as plane:
         await plane.add_nodes(NodeShape(count=3))
         async with connect(plane.kubeconfig) as api:
             for manifest in build(BASE):

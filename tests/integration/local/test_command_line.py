@@ -6,12 +6,12 @@ import os
 import signal
 import socket
 import sys
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from pumice.local import state
+from tests.support.pumice_run import pumice_run
 from tests.support.wait import until
 
 PUMICE = (sys.executable, "-m", "pumice")
@@ -115,41 +115,15 @@ async def test_a_taken_port_is_refused_before_anything_starts(directory):
     assert running(directory) == []
 
 
-@asynccontextmanager
-async def services(*words):
-    """`pumice run` in the foreground, and what it has written so far."""
-    process = await asyncio.create_subprocess_exec(
-        *PUMICE, "run", *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-    )
-    lines = []
-
-    async def read():
-        while line := await process.stdout.readline():
-            lines.append(line.decode().rstrip())
-
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(read(), name="read")
-        try:
-            yield process, lines
-        finally:
-            if process.returncode is None:
-                process.kill()
-
-
 @pytest.mark.timeout(120)
 async def test_the_services_run_against_a_cluster_until_a_signal(control_plane, tmp_path):
     logs = tmp_path / "logs"
     words = ("--kubeconfig", str(control_plane.kubeconfig), "--log-dir", str(logs))
-    async with services(*words, "--schedule-period=500ms") as (process, lines):
-        await until(
-            lambda: any("everything is ready" in line for line in lines),
-            deadline_s=60,
-            describe="pumice run says that everything is ready",
-        )
-        assert sum(" listens on 127.0.0.1:" in line for line in lines) == 5
-        process.send_signal(signal.SIGTERM)
-        assert await process.wait() == 0
-    assert lines[-1] == "pumice run: stopped"
+    async with pumice_run(*words, "--schedule-period=500ms") as run:
+        await run.ready()
+        assert sum(" listens on 127.0.0.1:" in line for line in run.lines) == 5
+        await run.stop()
+    assert run.lines[-1] == "pumice run: stopped"
     assert {file.name for file in logs.iterdir()} == {
         "cache.log",
         "scheduler.log",
@@ -164,6 +138,6 @@ async def test_a_service_that_cannot_start_ends_run_with_its_words(control_plane
     conf = tmp_path / "conf.yaml"
     conf.write_text("actions: [")
     words = ("--kubeconfig", str(control_plane.kubeconfig), "--scheduler-conf", str(conf))
-    async with services(*words) as (process, lines):
-        assert await asyncio.wait_for(process.wait(), 60) == 1
-    assert lines[-1].startswith("error: scheduler exited with ")
+    async with pumice_run(*words) as run:
+        assert await asyncio.wait_for(run.process.wait(), 60) == 1
+    assert run.lines[-1].startswith("error: scheduler exited with ")

@@ -12,13 +12,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import msgspec
 import pytest
 
 from pumice.local import admin
 from pumice.local.control_plane import ControlPlane
 from tests.integration.scenarios.scene import Scene
 from tests.support.api import Api
+from tests.support.stack import make_namespace
 
 AT_ONCE = 12
 """Scenarios that play at the same time."""
@@ -69,11 +69,7 @@ class Stage:
     async def _namespace(self) -> str:
         name = f"s-{secrets.token_hex(3)}"
         async with admin.connect(self._plane.url, self._plane.pki) as client:
-            body = msgspec.json.encode({"metadata": {"name": name}})
-            answer = await client.request("POST", "/api/v1/namespaces", body=body)
-            assert answer.ok, answer
-            process = self._plane.processes["kube-controller-manager"]
-            await process.ready(lambda: client.accounts_ready(name), deadline_s=30.0)
+            await make_namespace(client, self._plane, name)
         return name
 
 

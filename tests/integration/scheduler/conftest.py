@@ -6,13 +6,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from pumice.local import parts
-from pumice.local.control_plane import ControlPlane, Options
+from pumice.local.control_plane import ControlPlane
 from tests.support import world
-from tests.support.api import Api, connect
+from tests.support.api import connect
 from tests.support.fleet import Fleet, fleet
+from tests.support.stack import real_plane
 
-CRDS = Path(__file__).parents[3] / "k8s" / "crds"
 PREEMPTING = """
 actions: "enqueue, allocate, preempt, backfill"
 tiers:
@@ -24,9 +23,7 @@ tiers:
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def plane(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ControlPlane]:
     """A real API server with two nodes of four CPUs and two priority classes."""
-    options = Options(directory=tmp_path_factory.mktemp("preempting"))
-    async with ControlPlane(options, parts.require()) as running:
-        await running.apply_crds(CRDS)
+    async with real_plane(tmp_path_factory.mktemp("preempting")) as running:
         async with connect(running.kubeconfig) as api:
             await world.add_nodes(api, 2, cpu="4")
             for name, value in (("unimportant", 10), ("important", 1000)):
@@ -38,13 +35,6 @@ async def plane(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Contr
                 }
                 await api.create("priorityclasses", body)
         yield running
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def api(plane: ControlPlane) -> AsyncIterator[Api]:
-    """A client of the API server."""
-    async with connect(plane.kubeconfig) as client:
-        yield client
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -1,0 +1,60 @@
+"""`pumice run` as a child process, as a user starts the services on a cluster."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from tests.support.wait import until
+
+READY = "everything is ready"
+
+
+class Run:
+    """The process, and what it has written so far."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.lines: list[str] = []
+
+    async def read(self, stream: asyncio.StreamReader) -> None:
+        """Take in what it writes, to the end."""
+        while line := await stream.readline():
+            self.lines.append(line.decode().rstrip())
+
+    async def ready(self) -> None:
+        """Wait until it says that everything is ready."""
+        await until(
+            lambda: any(READY in line for line in self.lines),
+            deadline_s=60,
+            describe=lambda: f"pumice run is ready:\n{self.last_lines()}",
+        )
+
+    async def stop(self) -> None:
+        """Stop it as a user does; its end must be a clean one."""
+        self.process.terminate()
+        async with asyncio.timeout(30):
+            assert await self.process.wait() == 0, self.last_lines()
+
+    def last_lines(self) -> str:
+        """Return what it wrote last."""
+        return "\n".join(self.lines[-20:])
+
+
+@asynccontextmanager
+async def pumice_run(*words: str) -> AsyncIterator[Run]:
+    """Start it; whatever happens, it is gone at the end."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "pumice", "run", *words),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    assert process.stdout is not None
+    run = Run(process)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(run.read(process.stdout), name="read")
+        try:
+            yield run
+        finally:
+            if process.returncode is None:
+                process.kill()
