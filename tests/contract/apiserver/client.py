@@ -11,6 +11,8 @@ from typing import Any
 import aiohttp
 
 from pumice.local.control_plane import ControlPlane
+from tests.contract.apiserver.dialogue import Dialogue
+from tests.contract.apiserver.namespaces import Namespaces
 from tests.support.wait import until
 
 REQUEST_S = 30.0
@@ -35,6 +37,7 @@ class Side:
         self.plane = plane
         self.kind = kind
         self._session = session
+        self._namespaces = Namespaces(plane)
 
     async def request(
         self,
@@ -66,6 +69,10 @@ class Side:
                 if len(events) >= count:
                     break
         return Answer(200, events[:count] if count else events)
+
+    async def dialogue(self) -> Dialogue:
+        """Return a dialogue in a namespace of its own."""
+        return Dialogue(self._session, await self._namespaces.take())
 
     @asynccontextmanager
     async def namespace(self, *, with_account: bool) -> AsyncIterator[str]:

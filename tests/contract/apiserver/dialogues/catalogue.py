@@ -1,4 +1,4 @@
-"""All dialogues by their sentence. What is answered is in `answers.json`, from the real server."""
+"""All dialogues by their sentence. The answers are in `answers/dialogues.json`."""
 
 from tests.contract.apiserver.dialogues.bodies import Case
 from tests.contract.apiserver.dialogues.customs import CUSTOM_CASES
