@@ -80,7 +80,8 @@ def _stay(move: Move) -> str:
         return "all wanted"
     if move.target is not Target.JOB:
         return "all others"
-    return "succeeded and failed" if move.retain is Retain.FINISHED else "none"
+    stays = {Retain.FINISHED: "succeeded and failed", Retain.SUCCEEDED: "succeeded"}
+    return stays.get(move.retain, "none")
 
 
 def _then(move: Move) -> str:

@@ -19,6 +19,7 @@ from services.controller.adapters.queues import QueueKeeper
 from services.controller.adapters.recorder import Recorder
 from services.controller.adapters.replica import KINDS, Replica, Touched
 from services.controller.adapters.shares import Shares
+from services.controller.adapters.strays import Strays
 from services.controller.adapters.writer import Writer
 from services.controller.metrics import ControllerMetrics
 from services.controller.selection import (
@@ -238,10 +239,18 @@ class _Wiring:
             faults=context.faults,
             metrics=self._metrics,
         )
+        strays = Strays(
+            self._kube,
+            self._replica,
+            touch=self._touch,
+            metrics=self._metrics,
+            log=context.log,
+        )
         return JobWorker(
             replica=self._replica,
             ownership=self._ownership,
             writer=writer,
+            strays=strays,
             mailbox=self._mailbox("jobs"),
             recorder=self._recorder,
             events=self._events,

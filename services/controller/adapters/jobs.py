@@ -14,6 +14,7 @@ from services.controller.adapters.ownership import Ownership
 from services.controller.adapters.recorder import Recorder
 from services.controller.adapters.records import JobRecord
 from services.controller.adapters.replica import Replica, Touched
+from services.controller.adapters.strays import Strays
 from services.controller.adapters.writer import Writer
 from services.controller.job import effects
 from services.controller.job.group import why_pending
@@ -48,6 +49,7 @@ class JobWorker:
         replica: Replica,
         ownership: Ownership,
         writer: Writer,
+        strays: Strays,
         mailbox: Mailbox[str],
         recorder: Recorder,
         events: ControllerEvents,
@@ -62,6 +64,7 @@ class JobWorker:
         self._replica = replica
         self._ownership = ownership
         self._writer = writer
+        self._strays = strays
         self._mailbox = mailbox
         self._recorder = recorder
         self._events = events
@@ -111,6 +114,8 @@ class JobWorker:
             with self._ownership.looking(key):
                 await self._writer.refuse_oversized(key, self._replica.oversized[key])
             return
+        with self._ownership.looking(key):
+            await self._strays.drop(key)
         record = self._replica.jobs.get(key)
         if record is None:
             return

@@ -177,6 +177,14 @@ class Replica:
         found = [c for c in self._commands.values() if _targets(c, record)]
         return sorted(found, key=lambda c: (c.metadata.creation_timestamp or "", c.metadata.name))
 
+    def stray_commands(self, key: str) -> list[Command]:
+        """Return the Commands to a job of this key that is not known, or not the one meant."""
+        if not self._commands:
+            return []
+        record = self.jobs.get(key)
+        found = [c for c in self._commands.values() if _is_for(c, kinds.JOB) and _job_key(c) == key]
+        return [c for c in found if record is None or not _targets(c, record)]
+
     def _everything(self) -> Iterable[tuple[tuple[str, str], str]]:
         for key, record in self.jobs.items():
             yield (kinds.JOB.token, key), record.uid
@@ -281,7 +289,7 @@ class Replica:
         self.groups[key] = group
         self._groups_in[group.spec.queue].add(key)
         self._touch_queue_of(group, touched)
-        self._attach(group, group, touched)
+        self._attach(group, touched)
 
     def _drop_group(self, key: str, uid: str, touched: Touched) -> None:
         known = self.groups.get(key)
@@ -289,7 +297,7 @@ class Replica:
             del self.groups[key]
             self._groups_in[known.spec.queue].discard(key)
             self._touch_queue_of(known, touched)
-            self._attach(known, None, touched)
+            self._attach(known, touched)
 
     def _touch_queue_of(self, group: PodGroup, touched: Touched) -> None:
         """Touch the queues if this one is to close: its groups say when it is closed (Q02)."""
@@ -297,17 +305,27 @@ class Replica:
         if queue is not None and queue.status.state in SHUT:
             touched.queues = True
 
-    def _attach(self, named: PodGroup, now: PodGroup | None, touched: Touched) -> None:
+    def _attach(self, named: PodGroup, touched: Touched) -> None:
         if named.metadata.key in self.bare:
             touched.bare_groups[named.metadata.key] = None
         owner = named.metadata.controller
         record = self._by_uid.get(owner.uid) if owner is not None else None
         if record is not None:
-            record.regrouped(now)
+            meta = record.job.metadata
+            record.regrouped(self._group_of(record.uid, meta.namespace, meta.name))
             touched.job(record.key, urgent=True)
 
     def _group_of(self, uid: str, namespace: str, name: str) -> PodGroup | None:
-        return self.groups.get(f"{namespace}/{name}-{uid}")
+        """Return a job's PodGroup: of its name and uid, or of its name alone, as once (J27).
+
+        The latter only if it is the job's: a user may have a group of that name, too.
+        """
+        found = self.groups.get(f"{namespace}/{name}-{uid}")
+        if found is not None:
+            return found
+        old = self.groups.get(f"{namespace}/{name}")
+        owner = old.metadata.controller if old is not None else None
+        return old if owner is not None and owner.uid == uid else None
 
     # Claims
 
@@ -385,7 +403,7 @@ class Replica:
             touched.queues = True
         elif _is_for(command, kinds.JOB):
             self._commands[command.metadata.key] = command
-            touched.job(f"{command.metadata.namespace}/{command.target.name}", urgent=True)
+            touched.job(_job_key(command), urgent=True)
 
     def _drop_command(self, key: str, uid: str, touched: Touched) -> None:
         del touched
@@ -406,13 +424,16 @@ def _rv(found: PodGroup | Queue | Command) -> int:
 
 
 def _is_for(command: Command, kind: Kind) -> bool:
-    return command.target is not None and command.target.kind == kind.kind
+    target = command.target
+    return target is not None and (target.api_version, target.kind) == (kind.api_version, kind.kind)
+
+
+def _job_key(command: Command) -> str:
+    assert command.target is not None, "a Command without a target is not held"
+    return f"{command.metadata.namespace}/{command.target.name}"
 
 
 def _targets(command: Command, record: JobRecord) -> bool:
-    target = command.target
-    if target is None or not _is_for(command, kinds.JOB):
+    if command.target is None or not _is_for(command, kinds.JOB):
         return False
-    if command.metadata.namespace != record.job.metadata.namespace:
-        return False
-    return target.name == record.job.metadata.name and target.uid in {"", record.uid}
+    return _job_key(command) == record.key and command.target.uid in {"", record.uid}

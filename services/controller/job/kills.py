@@ -7,6 +7,7 @@ rest of the work.
 
 from collections.abc import Iterable, Mapping
 
+from services.controller.job import ledger
 from services.controller.job.facts import PodView
 from services.controller.job.phases import ALIVE, Move, Retain, Target
 from services.controller.job.requests import Request, pod_name
@@ -33,6 +34,8 @@ def _is_last_try(job: Job) -> bool:
 
 
 def _kept(pod: PodView, retain: Retain) -> bool:
+    if retain is Retain.SUCCEEDED:
+        return pod.phase == PodPhase.SUCCEEDED
     return retain is Retain.FINISHED and pod.phase in FINISHED_PODS
 
 
@@ -51,20 +54,28 @@ def still(job: Job, pods: Mapping[str, PodView]) -> tuple[PodView, ...]:
     """
     phase = job.status.state.phase
     alive = (p for p in pods.values() if not p.deleting)
+    done = ledger.recorded(job)
     if phase in ALIVE or phase is None:
         wanted = {pod_name(job, t, i) for t in job.spec.tasks for i in range(t.replicas)}
-        return _sorted(p for p in alive if is_stale(job, p) or (p.task and p.name not in wanted))
+        return _sorted(
+            p for p in alive if is_stale(job, p, done) or (p.task and p.name not in wanted)
+        )
     if phase == JobPhase.RESTARTING:
         # Counted after the restart was recorded, the last try shows one later than in `of_move`.
         spent = job.status.retry_count >= job.spec.max_retry
         retain = Retain.FINISHED if spent else Retain.NONE
-        return _sorted(p for p in alive if is_stale(job, p) and not _kept(p, retain))
+        return _sorted(p for p in alive if is_stale(job, p, done) and not _kept(p, retain))
     return _sorted(p for p in alive if p.phase not in FINISHED_PODS)
 
 
-def is_stale(job: Job, pod: PodView) -> bool:
-    """Whether a pod is left over from before a restart, or marked for deletion (J24)."""
-    return pod.out_of_sync or pod.version < job.status.version
+def is_stale(job: Job, pod: PodView, done: ledger.Ledger) -> bool:
+    """Whether a pod is left over from before a restart, or marked for deletion (J24).
+
+    One that has succeeded by the status's own record outlives the kill before a resume (J19).
+    """
+    if pod.out_of_sync or pod.version >= job.status.version:
+        return pod.out_of_sync
+    return pod.phase != PodPhase.SUCCEEDED or pod.index not in done.get(pod.task, ())
 
 
 def _sorted(pods: Iterable[PodView]) -> tuple[PodView, ...]:

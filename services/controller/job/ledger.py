@@ -73,16 +73,36 @@ def gone(job: Job, ledger: Ledger, pods: Mapping[str, PodView]) -> dict[str, int
     return found
 
 
-def after_kill(ledger: Ledger, move: Move, request: Request | None, job: Job) -> Ledger:
-    """Return the ledger after a kill: what it restarts is struck out."""
+def after_kill(
+    ledger: Ledger, move: Move, request: Request | None, job: Job, pods: Iterable[PodView]
+) -> Ledger:
+    """Return the ledger after a kill: what it restarts is struck out.
+
+    A job that is resumed takes up what succeeded before it was stopped: pods of that time are of an
+    older version and count no longer by themselves.
+    """
     if move.target is Target.JOB:
-        return ledger if move.retain is Retain.FINISHED else NOBODY
+        match move.retain:
+            case Retain.NONE:
+                return NOBODY
+            case Retain.FINISHED:
+                return ledger
+            case Retain.SUCCEEDED:
+                return _with_succeeded(ledger, pods)
     assert request is not None, "a kill of a part is about some pod"
     task = next((t for t in job.spec.tasks if t.name == request.task), None)
     if task is None:
         return ledger
     struck = set(_meant(task, move.target, request, job))
     return {**ledger, task.name: _within(task, ledger) - struck}
+
+
+def _with_succeeded(ledger: Ledger, pods: Iterable[PodView]) -> Ledger:
+    known = {task: set(indexes) for task, indexes in ledger.items()}
+    for pod in pods:
+        if pod.phase == PodPhase.SUCCEEDED and pod.task and not (pod.out_of_sync or pod.deleting):
+            known.setdefault(pod.task, set()).add(pod.index)
+    return known
 
 
 def _meant(task: TaskSpec, target: Target, request: Request, job: Job) -> Iterator[int]:

@@ -39,6 +39,8 @@ class Retain(enum.Enum):
     NONE = "none"
     FINISHED = "finished"
     """Succeeded and Failed pods stay for a look at their logs (J16, J21)."""
+    SUCCEEDED = "succeeded"
+    """What has succeeded stays so: the job goes on where it stopped (J19)."""
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,6 +157,7 @@ _ON_ACTION: Final[Mapping[Action | None, Move]] = {
 }
 """What an action does to a job that is alive (J16, J17)."""
 
+_RESUMED: Final = Move(do=Do.KILL, retain=Retain.SUCCEEDED, enters=JobPhase.RESTARTING, retry=True)
 _STILL_KILLING: Final = Move(do=Do.KILL, then=_ENOUGH_TRIES)
 _STAY_DOWN: Final[Mapping[Action | None, Move]] = {None: Move(do=Do.KILL, retain=Retain.FINISHED)}
 
@@ -174,10 +177,10 @@ TABLE: Final[Mapping[JobPhase, Mapping[Action | None, Move]]] = {
         None: _STILL_KILLING,
     },
     JobPhase.ABORTING: {
-        Action.RESUME_JOB: _again(Target.JOB),
+        Action.RESUME_JOB: _RESUMED,
         **_settling(JobPhase.ABORTED),
     },
-    JobPhase.ABORTED: {Action.RESUME_JOB: _again(Target.JOB), **_STAY_DOWN},
+    JobPhase.ABORTED: {Action.RESUME_JOB: _RESUMED, **_STAY_DOWN},
     JobPhase.COMPLETING: _settling(JobPhase.COMPLETED),
     JobPhase.TERMINATING: _settling(JobPhase.TERMINATED),
     JobPhase.COMPLETED: _STAY_DOWN,

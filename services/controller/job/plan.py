@@ -73,7 +73,7 @@ def execute(
     views = tuple(pods)
     if move.do is Do.KILL:
         doomed = kills.of_move(job, views, move, request)
-        completed = ledger.after_kill(completed, move, request, job)
+        completed = ledger.after_kill(completed, move, request, job, views)
     else:
         doomed = kills.still(job, {p.name: p for p in views})
     gone = ledger.gone(job, completed, {p.name: p for p in views})

@@ -26,15 +26,20 @@ INHERITED: Final = (
 
 
 class PodForge:
-    """Makes the pods of one task; the job has its defaults filled in and is valid."""
+    """Makes the pods of one task; the job has its defaults filled in and is valid.
 
-    def __init__(self, job: Job, task: TaskSpec, *, forwarding: bool = False) -> None:
+    `group` is the name of the job's PodGroup where that is not the usual one.
+    """
+
+    def __init__(
+        self, job: Job, task: TaskSpec, *, forwarding: bool = False, group: str = ""
+    ) -> None:
         self._job = job
         self.task = task
         self._plugins: Sequence[tuple[JobPlugin, Sequence[str]]] = [
             (plugin, arguments) for _, plugin, arguments in plugins_of(job)
         ]
-        common = _common(job, task, forwarding=forwarding)
+        common = _common(job, task, forwarding=forwarding, group=group or group_name(job))
         for plugin, arguments in self._plugins:
             plugin.edit_task(common, job, task, arguments)
         self._common = msgspec.json.encode(common)
@@ -62,7 +67,7 @@ def _partition(index: int, size: int) -> str:
 
 
 def group_name(job: Job) -> str:
-    """Return the name of a job's PodGroup (J27)."""
+    """Return the name of the PodGroup that is made for a job (J27)."""
     return f"{job.metadata.name}-{job.metadata.uid}"
 
 
@@ -114,7 +119,7 @@ def _tag(job: Job, what: str) -> str:
     return f"{zlib.crc32(seed):08x}{zlib.adler32(seed) & 0xFFFF:04x}"
 
 
-def _common(job: Job, task: TaskSpec, *, forwarding: bool) -> dict[str, Any]:
+def _common(job: Job, task: TaskSpec, *, forwarding: bool, group: str) -> dict[str, Any]:
     template = msgspec.json.decode(task.template)
     spec = template.get("spec") or {}
     metadata = template.get("metadata") or {}
@@ -144,6 +149,7 @@ def _common(job: Job, task: TaskSpec, *, forwarding: bool) -> dict[str, Any]:
             "annotations": {
                 **(metadata.get("annotations") or {}),
                 **_annotations(job, task),
+                keys.GROUP_NAME: group,
                 **_forwarding(enabled=forwarding),
             },
             "ownerReferences": owner_references(job),
@@ -197,7 +203,6 @@ def _annotations(job: Job, task: TaskSpec) -> dict[str, str]:
         keys.JOB_VERSION: str(job.status.version),
         keys.TEMPLATE_UID: f"{job.metadata.name}-{task.name}",
         keys.JOB_RETRY_COUNT: str(job.status.retry_count),
-        keys.GROUP_NAME: group_name(job),
         **copied,
     }
 

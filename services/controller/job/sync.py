@@ -114,7 +114,13 @@ def _creates(facts: JobFacts) -> list[effects.CreatePods]:
             if pod_name(facts.job, task, i) not in facts.pods and i not in done
         )
         if missing and _may_start(facts, task):
-            forge = PodForge(facts.job, task, forwarding=_is_forwarded(facts))
+            assert facts.group is not None, "the gate is open"
+            forge = PodForge(
+                facts.job,
+                task,
+                forwarding=_is_forwarded(facts),
+                group=facts.group.metadata.name,
+            )
             made.append(
                 effects.CreatePods(forge=forge, indexes=missing, version=facts.job.status.version)
             )

@@ -280,3 +280,34 @@ async def test_a_job_says_why_its_group_waits_and_that_its_pods_are_deleted_j34(
         lambda: says("SuccessfulDelete"), deadline_s=20, describe=lambda: f"it is told: {told}"
     )
     assert told["SuccessfulDelete"] == "Deleting 1 pods"
+
+
+async def test_orders_to_jobs_that_are_not_there_are_dropped_j05(hand: Hand) -> None:
+    """Nobody else would delete them, and the next job of that name would obey them."""
+    await hand.submit(job("here", task("a", 1)))
+    (pod,) = (await hand.wait_pods(1)).values()
+    uid = pod["metadata"]["ownerReferences"][0]["uid"]
+    targets = {
+        "no-such-job": {"name": "gone", "uid": "0"},
+        "an-earlier-job": {"name": "here", "uid": "0"},
+        "another-kind": {"name": "here", "uid": uid, "apiVersion": "batch/v1"},
+    }
+    for name, target in targets.items():
+        order = {
+            "apiVersion": "bus.volcano.sh/v1alpha1",
+            "kind": "Command",
+            "metadata": {"name": name},
+            "action": "AbortJob",
+            "target": {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", **target},
+        }
+        await hand.api.create("commands", order, hand.namespace)
+    left: list[str] = []
+
+    async def only_the_foreign_one() -> bool:
+        orders = await hand.api.items("commands", hand.namespace)
+        left[:] = [order["metadata"]["name"] for order in orders]
+        return left == ["another-kind"]
+
+    await until(only_the_foreign_one, deadline_s=20, describe=lambda: f"left are {left}")
+    assert (await hand.wait_job("here", "Pending"))["status"].get("version", 0) == 0
+    await hand.api.delete("commands", hand.namespace, "another-kind")

@@ -25,6 +25,12 @@ def _all_succeed(cluster: Cluster) -> None:
         cluster.change_pod(f"train-w-{index}", "Succeeded")
 
 
+def _stopped_and_resumed(cluster: Cluster) -> None:
+    cluster.change_pod("train-w-0", "Succeeded")
+    cluster.command("AbortJob", "1-stop")
+    cluster.command("ResumeJob", "2-go")
+
+
 HAPPENINGS: dict[str, Happening] = {
     "a-pod-fails": _fails(1),
     "a-pod-fails-with-a-code": _fails(137),
@@ -32,6 +38,7 @@ HAPPENINGS: dict[str, Happening] = {
     "the-workers-succeed": _all_succeed,
     "abort-is-ordered": lambda cluster: cluster.command("AbortJob"),
     "terminate-is-ordered": lambda cluster: cluster.command("TerminateJob"),
+    "stop-and-resume-are-ordered": _stopped_and_resumed,
     "restart-is-ordered": lambda cluster: cluster.command("RestartJob"),
 }
 ACTIONS = ("RestartJob", "RestartTask", "RestartPod", "AbortJob", "CompleteJob", "TerminateJob")

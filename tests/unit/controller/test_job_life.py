@@ -219,6 +219,47 @@ def test_a_job_is_suspended_and_resumed_by_commands_j19() -> None:
     assert "Restarting" in phases(cluster)
 
 
+def test_a_resumed_job_goes_on_where_it_was_stopped_j19() -> None:
+    """What succeeded stays, there or gone; what failed or was stopped is made again."""
+    cluster, controller = running(task("a", 4), minAvailable=1)
+    cluster.change_pod("train-a-0", "Succeeded")
+    cluster.change_pod("train-a-1", "Succeeded")
+    cluster.change_pod("train-a-2", "Failed", exit_code=1)
+    controller.settle()
+    del cluster.pods["train-a-1"]
+    controller.settle()
+    before = {name: pod.metadata.uid for name, pod in cluster.pods.items()}
+    cluster.command("AbortJob")
+    assert controller.settle().state.phase == JobPhase.ABORTED
+    assert sorted(cluster.pods) == ["train-a-0", "train-a-2"]
+    cluster.command("ResumeJob", "again")
+    Controller(cluster).settle()
+    after = {name: pod.metadata.uid for name, pod in cluster.pods.items()}
+    assert sorted(after) == ["train-a-0", "train-a-2", "train-a-3"]
+    assert after["train-a-0"] == before["train-a-0"]
+    assert after["train-a-2"] != before["train-a-2"]
+    assert cluster.job.status.succeeded == 2
+    successor = Controller(cluster)
+    for name in ("train-a-2", "train-a-3"):
+        cluster.change_pod(name, "Succeeded")
+    status = successor.settle()
+    assert (status.state.phase, status.succeeded) == (JobPhase.COMPLETED, 4)
+
+
+def test_a_restart_after_a_resume_begins_from_nothing_j19_j21() -> None:
+    cluster, controller = running(task("a", 2), minAvailable=1, maxRetry=9)
+    cluster.change_pod("train-a-0", "Succeeded")
+    controller.settle()
+    for name, action in (("stop", "AbortJob"), ("go", "ResumeJob"), ("anew", "RestartJob")):
+        before = {pod.metadata.uid for pod in cluster.pods.values()}
+        cluster.command(action, name)
+        controller.settle()
+        cluster.run_all()
+        controller.settle()
+    assert {pod.status.phase for pod in cluster.pods.values()} == {"Running"}
+    assert not before & {pod.metadata.uid for pod in cluster.pods.values()}
+
+
 def test_a_command_without_effect_is_deleted_too() -> None:
     cluster, controller = running(task("a", 1))
     cluster.command("ResumeJob")

@@ -7,6 +7,8 @@ import msgspec
 import pytest
 
 from services.controller.adapters.replica import Replica
+from services.controller.job import effects
+from services.controller.job.plan import advance
 from shared.api import keys, kinds
 from shared.api.batch import JobEvent
 from shared.contracts.messages import Fact, Op
@@ -141,3 +143,62 @@ def test_nothing_is_asked_for_where_the_replica_does_not_own_the_job() -> None:
     assert asked(standby) == []
     standby.jobs["ns/train"].prime()
     assert asked(standby) == [("PodFailed", "u1")]
+
+
+def group(name: str, rv: int, owner: str | None = UID) -> bytes:
+    reference = {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "name": "train",
+        "uid": owner,
+        "controller": True,
+    }
+    meta: dict[str, Any] = {
+        "name": name,
+        "namespace": "ns",
+        "uid": name,
+        "resourceVersion": f"{rv}",
+    }
+    if owner is not None:
+        meta["ownerReferences"] = [reference]
+    return json.dumps({"metadata": meta, "status": {"phase": "Inqueue"}}).encode()
+
+
+def group_in_use(replica: Replica) -> str | None:
+    found = replica.jobs["ns/train"].group
+    return found.metadata.name if found is not None else None
+
+
+def test_a_group_from_before_names_had_uids_is_used_j27(replica: Replica) -> None:
+    queue = {"metadata": {"name": "default", "uid": "q", "resourceVersion": "1"}}
+    replica.written(kinds.QUEUE, json.dumps(queue).encode())
+    replica.written(kinds.PODGROUP, group("train", 2))
+    assert group_in_use(replica) == "train"
+    record = replica.jobs["ns/train"]
+    stages = advance(replica.facts_of(record), (), (), now=0.0).stages
+    made = [effect for stage in stages for effect in stage]
+    assert not any(isinstance(effect, effects.CreateGroup) for effect in made)
+    (pods,) = (effect for effect in made if isinstance(effect, effects.CreatePods))
+    annotations = json.loads(pods.forge.body(0))["metadata"]["annotations"]
+    assert annotations[keys.GROUP_NAME] == "train"
+    replica.written(kinds.PODGROUP, group(f"train-{UID}", 3))
+    assert group_in_use(replica) == f"train-{UID}"
+    replica.deleted(kinds.PODGROUP, f"ns/train-{UID}", f"train-{UID}")
+    assert group_in_use(replica) == "train"
+    replica.deleted(kinds.PODGROUP, "ns/train", "train")
+    assert group_in_use(replica) is None
+
+
+def test_a_group_that_was_there_before_its_job_is_used_j27() -> None:
+    late = Replica(scheduler_names=["volcano"])
+    late.written(kinds.PODGROUP, group("train", 2))
+    late.written(kinds.JOB, msgspec.json.encode(job(task("a", 2))))
+    assert group_in_use(late) == "train"
+
+
+@pytest.mark.parametrize("owner", [None, "uid-another"])
+def test_somebody_elses_group_of_the_jobs_name_is_left_alone_j27(
+    replica: Replica, owner: str | None
+) -> None:
+    replica.written(kinds.PODGROUP, group("train", 2, owner))
+    assert group_in_use(replica) is None
