@@ -18,7 +18,7 @@ from services.admission.rules.catalogue import HOOKS, Hook
 from services.admission.rules.review import Terms
 from services.admission.settings import AdmissionSettings
 from shared.kube.client import Kube
-from shared.kube.config import connect
+from shared.kube.service import kube_of
 from shared.runtime.errors import Rejected
 from shared.runtime.jobplugins import load_job_plugins
 from shared.runtime.service import Context
@@ -32,14 +32,7 @@ async def build(settings: AdmissionSettings, context: Context) -> Sequence[Part]
     hooks = _hooks(settings)
     address = _address(settings)
     load_job_plugins()
-    kube = await connect(
-        settings.kubeconfig or None,
-        user_agent=f"pumice-{SERVICE}",
-        qps=settings.kube_api_qps,
-        burst=settings.kube_api_burst,
-        request_timeout_s=settings.request_timeout,
-        clock=context.clock,
-    )
+    kube = await kube_of(settings, context)
     metrics = AdmissionMetrics(context.metrics)
     identity = Identity(metrics.expiry)
     look = asyncio.Event()

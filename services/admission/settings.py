@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from services.admission.rules.catalogue import HOOKS
-from shared.runtime.common import CommonSettings
+from shared.runtime.common import ApiBurst, ApiQps, ApiTimeout, CommonSettings
 from shared.runtime.inherited import inert
 from shared.runtime.values import Seconds
 
@@ -81,15 +81,9 @@ class AdmissionSettings(CommonSettings, frozen=True, kw_only=True):
     webhook_timeout: Annotated[
         Seconds, Meta(description="how long the API server waits for us", ge=1, le=30)
     ] = Seconds(5.0)
-    kube_api_qps: Annotated[
-        float, Meta(description="most API requests per second; 0: no bound", ge=0)
-    ] = 200.0
-    kube_api_burst: Annotated[
-        int, Meta(description="API requests that may go out at once", ge=1)
-    ] = 200
-    request_timeout: Annotated[
-        Seconds, Meta(description="time for one answer of the API server", gt=0)
-    ] = Seconds(3.0)
+    kube_api_qps: ApiQps = 200.0
+    kube_api_burst: ApiBurst = 200
+    request_timeout: ApiTimeout = Seconds(3.0)
     graceful_shutdown_time: Annotated[Seconds, inert("--grace says how long an end may take")] = (
         Seconds(30.0)
     )

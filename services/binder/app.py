@@ -20,11 +20,9 @@ from services.binder.intents.pace import Pace, PaceLimits
 from services.binder.intents.retry import Ladder
 from services.binder.metrics import BinderMetrics
 from services.binder.settings import BinderSettings
-from shared.bus.announcer import Announcer
-from shared.bus.declarer import StreamDeclarer
-from shared.bus.members import Members
-from shared.bus.nats import NatsBus, from_settings
+from shared.bus.nats import NatsBus
 from shared.bus.port import Puller
+from shared.bus.service import BusParts, bus_of
 from shared.contracts.streams import (
     ConsumerSpec,
     Streams,
@@ -35,7 +33,7 @@ from shared.contracts.streams import (
 )
 from shared.contracts.subjects import Subjects
 from shared.kube.client import Kube
-from shared.kube.config import connect
+from shared.kube.service import kube_of
 from shared.runtime.backoff import Backoff
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part
@@ -50,24 +48,9 @@ _EVENT_CONNECTIONS: Final = 8
 
 async def build(settings: BinderSettings, context: Context) -> Sequence[Part]:
     """Return the parts of a binder; connections come up, and back, while they run."""
-    kube = await connect(
-        settings.kubeconfig or None,
-        user_agent=f"pumice-{SERVICE}",
-        qps=settings.kube_api_qps,
-        burst=settings.kube_api_burst,
-        max_connections=settings.requests_most + settings.statuses_active + _EVENT_CONNECTIONS,
-        request_timeout_s=settings.request_timeout,
-        clock=context.clock,
-    )
-    bus = from_settings(
-        settings,
-        service=SERVICE,
-        instance=context.instance,
-        clock=context.clock,
-        log=context.log,
-        on_status=context.readiness.gate("nats").set,
-    )
-    return compose(settings, context, kube=kube, bus=bus)
+    connections = settings.requests_most + settings.statuses_active + _EVENT_CONNECTIONS
+    kube = await kube_of(settings, context, max_connections=connections)
+    return compose(settings, context, kube=kube, bus=bus_of(settings, context))
 
 
 def compose(
@@ -107,16 +90,8 @@ class _Wiring:
             metrics=self._metrics,
             log=context.log,
         )
-        self._announcer = Announcer(
-            bus.publisher(self._streams.events.name),
-            cluster=settings.cluster,
-            service=SERVICE,
-            instance=context.instance,
-            clock=context.clock,
-            backoff=Backoff(first_s=0.2, cap_s=5.0, rng=context.rng),
-            metrics=context.metrics,
-            log=context.log,
-        )
+        self._on_bus = BusParts(context, bus, streams=self._streams, cluster=settings.cluster)
+        self._announcer = self._on_bus.announcer()
 
     def parts(self) -> Sequence[Part]:
         """Return everything that has to run."""
@@ -127,13 +102,8 @@ class _Wiring:
         desired = {p: pull(desired_consumer(cluster, p), batch=_BATCH) for p in partitions}
         return [
             self._bus,
-            StreamDeclarer(
-                self._bus,
-                self._needed_streams(),
-                clock=context.clock,
-                gate=context.readiness.gate("streams"),
-            ),
-            self._members(),
+            self._on_bus.declarer(self._needed_streams()),
+            self._on_bus.members(),
             ApiServerProbe(
                 self._kube,
                 clock=context.clock,
@@ -160,17 +130,6 @@ class _Wiring:
             all_streams.outcome,
             all_streams.events,
             all_streams.lease,
-        )
-
-    def _members(self) -> Members:
-        return Members(
-            self._bus,
-            stream=self._streams.lease.name,
-            subjects=self._subjects,
-            service=SERVICE,
-            instance=self._context.instance,
-            clock=self._context.clock,
-            log=self._context.log,
         )
 
     def _commands(self, pullers: Mapping[int, Puller]) -> Sequence[Part]:

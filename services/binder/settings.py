@@ -5,22 +5,16 @@ from typing import Annotated
 from msgspec import Meta
 
 from shared.contracts.streams import PARTITIONS
-from shared.runtime.common import CommonSettings
+from shared.runtime.common import ApiBurst, ApiQps, ApiTimeout, CommonSettings
 from shared.runtime.values import Seconds
 
 
 class BinderSettings(CommonSettings, frozen=True, kw_only=True):
     """Settings of one binder process."""
 
-    kube_api_qps: Annotated[
-        float, Meta(description="most API requests per second (K10); 0: no bound", ge=0)
-    ] = 2000.0
-    kube_api_burst: Annotated[
-        int, Meta(description="API requests that may go out at once (K10)", ge=1)
-    ] = 2000
-    request_timeout: Annotated[
-        Seconds, Meta(description="time for one answer of the API server", gt=0)
-    ] = Seconds(10.0)
+    kube_api_qps: ApiQps = 2000.0
+    kube_api_burst: ApiBurst = 2000
+    request_timeout: ApiTimeout = Seconds(10.0)
     requests_start: Annotated[
         int, Meta(description="API requests under way at first; adapts to the API server", ge=1)
     ] = 32

@@ -16,15 +16,13 @@ from services.cache.fold.ledger import Ledger
 from services.cache.kinds import rows
 from services.cache.metrics import CacheMetrics
 from services.cache.settings import CacheSettings
-from shared.bus.declarer import StreamDeclarer
-from shared.bus.leader import Fence, Leadership
-from shared.bus.lease import Lease
-from shared.bus.members import Members
-from shared.bus.nats import NatsBus, from_settings
+from shared.bus.leader import Leadership
+from shared.bus.nats import NatsBus
+from shared.bus.service import BusParts, bus_of
 from shared.contracts.streams import Storage, Streams, streams
 from shared.contracts.subjects import Subjects
 from shared.kube.client import Kube
-from shared.kube.config import connect
+from shared.kube.service import kube_of
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part
 
@@ -35,24 +33,8 @@ _CONNECTIONS: Final = 64
 
 async def build(settings: CacheSettings, context: Context) -> Sequence[Part]:
     """Return the parts of the cache."""
-    kube = await connect(
-        settings.kubeconfig or None,
-        user_agent=f"pumice-{SERVICE}",
-        qps=settings.kube_api_qps,
-        burst=settings.kube_api_burst,
-        max_connections=_CONNECTIONS,
-        request_timeout_s=settings.request_timeout,
-        clock=context.clock,
-    )
-    bus = from_settings(
-        settings,
-        service=SERVICE,
-        instance=context.instance,
-        clock=context.clock,
-        log=context.log,
-        on_status=context.readiness.gate("nats").set,
-    )
-    return compose(settings, context, kube=kube, bus=bus)
+    kube = await kube_of(settings, context, max_connections=_CONNECTIONS)
+    return compose(settings, context, kube=kube, bus=bus_of(settings, context))
 
 
 def compose(
@@ -75,6 +57,7 @@ class _Wiring:
             state_bytes=settings.state_bytes,
         )
         self._subjects = Subjects(cluster=settings.cluster)
+        self._on_bus = BusParts(context, bus, streams=self._streams, cluster=settings.cluster)
         self._rows = rows(settings.scheduler_name)
         self._kinds = [row.kind.token for row in self._rows]
         self._metrics = CacheMetrics(context.metrics)
@@ -106,15 +89,10 @@ class _Wiring:
         return [
             self._bus,
             self._kube,
-            StreamDeclarer(
-                self._bus,
-                (self._streams.state, self._streams.lease),
-                clock=context.clock,
-                gate=context.readiness.gate("streams"),
-            ),
-            self._members(),
+            self._on_bus.declarer((self._streams.state, self._streams.lease)),
+            self._on_bus.members(),
             *watchers,
-            _Leader(publisher, self._leadership()),
+            _Leader(publisher, self._on_bus.leadership(self._streams.state.name, guard="state")),
             Standing(
                 self._bus,
                 stream=self._streams.state.name,
@@ -141,36 +119,6 @@ class _Wiring:
             faults=context.faults,
             metrics=self._metrics,
             log=context.log,
-        )
-
-    def _leadership(self) -> Leadership:
-        context = self._context
-        lease = Lease(
-            self._bus,
-            stream=self._streams.lease.name,
-            subject=self._subjects.lease(SERVICE),
-            holder=f"{context.instance}.{context.rng.randrange(16**8):08x}",
-            clock=context.clock,
-        )
-        return Leadership(
-            self._bus,
-            lease,
-            fences=[Fence(stream=self._streams.state.name, subject=self._subjects.leader("state"))],
-            service=SERVICE,
-            instance=context.instance,
-            clock=context.clock,
-            log=context.log,
-        )
-
-    def _members(self) -> Members:
-        return Members(
-            self._bus,
-            stream=self._streams.lease.name,
-            subjects=self._subjects,
-            service=SERVICE,
-            instance=self._context.instance,
-            clock=self._context.clock,
-            log=self._context.log,
         )
 
 

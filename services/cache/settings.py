@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from shared.contracts.streams import MIB
-from shared.runtime.common import CommonSettings
+from shared.runtime.common import ApiBurst, ApiQps, ApiTimeout, CommonSettings
 from shared.runtime.values import Seconds
 
 
@@ -16,15 +16,9 @@ class CacheSettings(CommonSettings, frozen=True, kw_only=True):
         tuple[str, ...],
         Meta(description="schedulerName of the pods that are ours before they have a node (K10)"),
     ] = ("volcano",)
-    kube_api_qps: Annotated[
-        float, Meta(description="most API requests per second (K10); 0: no bound", ge=0)
-    ] = 2000.0
-    kube_api_burst: Annotated[
-        int, Meta(description="API requests that may go out at once (K10)", ge=1)
-    ] = 2000
-    request_timeout: Annotated[
-        Seconds, Meta(description="time for one answer of the API server", gt=0)
-    ] = Seconds(30.0)
+    kube_api_qps: ApiQps = 2000.0
+    kube_api_burst: ApiBurst = 2000
+    request_timeout: ApiTimeout = Seconds(30.0)
     state_storage: Annotated[
         Literal["memory", "file"],
         Meta(description="where the STATE stream lives; it can be built again at any time"),

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from shared.runtime.common import ApiBurst, ApiQps, ApiTimeout
 from shared.runtime.inherited import InheritedSettings, inert
 from shared.runtime.values import Seconds
 
@@ -40,16 +41,10 @@ class ControllerSettings(InheritedSettings, frozen=True, kw_only=True):
     inherit_owner_annotations: Annotated[
         bool, Meta(description="groups of bare pods inherit volcano.sh/ annotations of the owner")
     ] = True
-    kube_api_qps: Annotated[
-        float, Meta(description="most API requests per second; 0: no bound", ge=0)
-    ] = 2000.0
-    kube_api_burst: Annotated[
-        int, Meta(description="API requests that may go out at once", ge=1)
-    ] = 2000
+    kube_api_qps: ApiQps = 2000.0
+    kube_api_burst: ApiBurst = 2000
     requests_most: Annotated[int, Meta(description="most API requests under way", ge=1)] = 32
-    request_timeout: Annotated[
-        Seconds, Meta(description="time for one answer of the API server", gt=0)
-    ] = Seconds(10.0)
+    request_timeout: ApiTimeout = Seconds(10.0)
     jobs_most: Annotated[
         int, Meta(description="jobs that may wait for a look before readers wait", ge=1)
     ] = 200_000

@@ -22,16 +22,10 @@ from services.scheduler.policy.catalog import PLUGINS, Plugins
 from services.scheduler.policy.plugins.extender import Extender
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.worker import Worker
-from shared.bus.announcer import Announcer
-from shared.bus.declarer import StreamDeclarer
-from shared.bus.leader import Fence, Leadership
-from shared.bus.lease import Lease
-from shared.bus.members import Members
-from shared.bus.nats import NatsBus, from_settings
-from shared.bus.state import StateFollower
+from shared.bus.nats import NatsBus
+from shared.bus.service import BusParts, bus_of
 from shared.contracts.streams import streams
 from shared.contracts.subjects import Subjects
-from shared.runtime.backoff import Backoff
 from shared.runtime.inherited import idle_flags
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part
@@ -39,15 +33,7 @@ from shared.runtime.supervise import Part
 
 async def build(settings: SchedulerSettings, ctx: Context) -> Sequence[Part]:
     """Return the parts of the scheduler."""
-    bus = from_settings(
-        settings,
-        service=ctx.service,
-        instance=ctx.instance,
-        clock=ctx.clock,
-        log=ctx.log,
-        on_status=ctx.readiness.gate("nats").set,
-    )
-    return compose(settings, ctx, bus=bus)
+    return compose(settings, ctx, bus=bus_of(settings, ctx))
 
 
 def compose(settings: SchedulerSettings, ctx: Context, *, bus: NatsBus) -> Sequence[Part]:
@@ -56,6 +42,7 @@ def compose(settings: SchedulerSettings, ctx: Context, *, bus: NatsBus) -> Seque
         ctx.log.warning("flags_without_effect", flags=idle)
     subjects = Subjects(cluster=settings.cluster)
     declared = streams(settings.cluster)
+    on_bus = BusParts(ctx, bus, streams=declared, cluster=settings.cluster)
     failures = PluginFailures(metrics=ctx.metrics, log=ctx.log)
     extender = ExtenderHttp(metrics=ctx.metrics, log=ctx.log)
     plugins: Plugins = {
@@ -87,15 +74,9 @@ def compose(settings: SchedulerSettings, ctx: Context, *, bus: NatsBus) -> Seque
     source = UsageSource(
         lambda: conf.config.metrics, usage, clock=ctx.clock, metrics=ctx.metrics, log=ctx.log
     )
-    follower = StateFollower(
-        bus,
-        stream=declared.state.name,
-        subjects=subjects,
-        kinds=worker.kinds,
-        clock=ctx.clock,
-        log=ctx.log,
+    state = StateFeed(
+        on_bus.state(worker.kinds), inbox, gate=ctx.readiness.gate("state"), log=ctx.log
     )
-    state = StateFeed(follower, inbox, gate=ctx.readiness.gate("state"), log=ctx.log)
     outcomes = OutcomeFeed(
         bus,
         stream=declared.outcome.name,
@@ -104,41 +85,7 @@ def compose(settings: SchedulerSettings, ctx: Context, *, bus: NatsBus) -> Seque
         clock=ctx.clock,
         log=ctx.log,
     )
-    lease = Lease(
-        bus,
-        stream=declared.lease.name,
-        subject=subjects.lease("scheduler"),
-        holder=f"{ctx.instance}.{ctx.rng.randrange(16**8):08x}",
-        clock=ctx.clock,
-    )
-    leadership = Leadership(
-        bus,
-        lease,
-        fences=[Fence(stream=declared.command.name, subject=subjects.leader("command"))],
-        service=ctx.service,
-        instance=ctx.instance,
-        clock=ctx.clock,
-        log=ctx.log,
-    )
-    members = Members(
-        bus,
-        stream=declared.lease.name,
-        subjects=subjects,
-        service=ctx.service,
-        instance=ctx.instance,
-        clock=ctx.clock,
-        log=ctx.log,
-    )
-    announcer = Announcer(
-        bus.publisher(declared.events.name),
-        cluster=settings.cluster,
-        service=ctx.service,
-        instance=ctx.instance,
-        clock=ctx.clock,
-        backoff=Backoff(rng=ctx.rng),
-        metrics=ctx.metrics,
-        log=ctx.log,
-    )
+    announcer = on_bus.announcer()
     report = Report(
         metrics=ctx.metrics,
         events=GangEvents(announcer),
@@ -173,7 +120,7 @@ def compose(settings: SchedulerSettings, ctx: Context, *, bus: NatsBus) -> Seque
             partitions=settings.partitions,
             log=ctx.log,
         ),
-        leadership=leadership,
+        leadership=on_bus.leadership(declared.command.name, guard="command"),
         report=report,
         dumper=dumper,
         executor=ThreadPoolExecutor(max_workers=1, thread_name_prefix="scheduler"),
@@ -181,11 +128,8 @@ def compose(settings: SchedulerSettings, ctx: Context, *, bus: NatsBus) -> Seque
         clock=ctx.clock,
         log=ctx.log,
     )
-    declarer = StreamDeclarer(
-        bus,
-        [declared.command, declared.desired, declared.outcome, declared.events, declared.lease],
-        clock=ctx.clock,
-        gate=ctx.readiness.gate("streams"),
+    declarer = on_bus.declarer(
+        [declared.command, declared.desired, declared.outcome, declared.events, declared.lease]
     )
     sources: list[Part] = [state, outcomes, source, extender]
-    return [bus, declarer, members, conf, *sources, scheduler, dumper, announcer]
+    return [bus, declarer, on_bus.members(), conf, *sources, scheduler, dumper, announcer]

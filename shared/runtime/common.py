@@ -1,4 +1,8 @@
-"""The settings that every service has, so that one environment configures a whole stack."""
+"""The settings that every service has, so that one environment configures a whole stack.
+
+Beside them, the types of those that services have alike which talk to the API server; how much each
+may ask of it differs, and so the defaults are their own.
+"""
 
 from typing import Annotated, Literal
 
@@ -6,6 +10,10 @@ import msgspec
 from msgspec import Meta
 
 from shared.runtime.values import Seconds, Secret
+
+ApiQps = Annotated[float, Meta(description="most API requests per second (K10); 0: no bound", ge=0)]
+ApiBurst = Annotated[int, Meta(description="API requests that may go out at once (K10)", ge=1)]
+ApiTimeout = Annotated[Seconds, Meta(description="time for one answer of the API server", gt=0)]
 
 
 class CommonSettings(msgspec.Struct, frozen=True, kw_only=True):
