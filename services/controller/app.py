@@ -36,17 +36,13 @@ from services.controller.selection import (
 from services.controller.settings import ControllerSettings
 from shared.api import kinds
 from shared.api.kinds import Kind
-from shared.bus.announcer import Announcer
-from shared.bus.declarer import StreamDeclarer
-from shared.bus.lease import Lease
 from shared.bus.members import Members
-from shared.bus.nats import NatsBus, from_settings
+from shared.bus.nats import NatsBus
 from shared.bus.partitions import Partitions
-from shared.bus.state import StateFollower
+from shared.bus.service import BusParts, bus_of
 from shared.contracts.streams import Streams, streams
-from shared.contracts.subjects import Subjects
 from shared.kube.client import Kube
-from shared.kube.config import connect
+from shared.kube.service import kube_of
 from shared.runtime.backoff import Backoff
 from shared.runtime.inherited import idle_flags
 from shared.runtime.jobplugins import load_job_plugins
@@ -63,24 +59,9 @@ async def build(settings: ControllerSettings, context: Context) -> Sequence[Part
     """Return the parts of a controller; connections come up, and back, while they run."""
     selected(settings.controllers)  # a wrong name is refused before anything is opened
     load_job_plugins()
-    kube = await connect(
-        settings.kubeconfig or None,
-        user_agent=f"pumice-{SERVICE}",
-        qps=settings.kube_api_qps,
-        burst=settings.kube_api_burst,
-        max_connections=settings.requests_most + _EVENT_CONNECTIONS,
-        request_timeout_s=settings.request_timeout,
-        clock=context.clock,
-    )
-    bus = from_settings(
-        settings,
-        service=SERVICE,
-        instance=context.instance,
-        clock=context.clock,
-        log=context.log,
-        on_status=context.readiness.gate("nats").set,
-    )
-    return compose(settings, context, kube=kube, bus=bus)
+    connections = settings.requests_most + _EVENT_CONNECTIONS
+    kube = await kube_of(settings, context, max_connections=connections)
+    return compose(settings, context, kube=kube, bus=bus_of(settings, context))
 
 
 def compose(
@@ -120,7 +101,7 @@ class _Wiring:
         self._kube = kube
         self._bus = bus
         self._streams: Streams = streams(settings.cluster)
-        self._subjects = Subjects(cluster=settings.cluster)
+        self._on_bus = BusParts(context, bus, streams=self._streams, cluster=settings.cluster)
         self._metrics = ControllerMetrics(context.metrics)
         self._replica = Replica(scheduler_names=settings.scheduler_name)
         self._ownership = Ownership(clock=context.clock)
@@ -131,16 +112,7 @@ class _Wiring:
             metrics=self._metrics,
             log=context.log,
         )
-        self._announcer = Announcer(
-            bus.publisher(self._streams.events.name),
-            cluster=settings.cluster,
-            service=SERVICE,
-            instance=context.instance,
-            clock=context.clock,
-            backoff=Backoff(first_s=0.2, cap_s=5.0, rng=context.rng),
-            metrics=context.metrics,
-            log=context.log,
-        )
+        self._announcer = self._on_bus.announcer()
         self._events = ControllerEvents(self._announcer)
         self._feed = self._make_feed()
         makers: dict[str, Callable[[], _Controller]] = {
@@ -159,24 +131,10 @@ class _Wiring:
 
     def parts(self) -> Sequence[Part]:
         """Return everything that has to run."""
-        context = self._context
-        members = Members(
-            self._bus,
-            stream=self._streams.lease.name,
-            subjects=self._subjects,
-            service=SERVICE,
-            instance=context.instance,
-            clock=context.clock,
-            log=context.log,
-        )
+        members = self._on_bus.members()
         return [
             self._bus,
-            StreamDeclarer(
-                self._bus,
-                (self._streams.lease, self._streams.events),
-                clock=context.clock,
-                gate=context.readiness.gate("streams"),
-            ),
+            self._on_bus.declarer((self._streams.lease, self._streams.events)),
             members,
             self._shares(members),
             self._feed,
@@ -210,16 +168,8 @@ class _Wiring:
 
     def _make_feed(self) -> Feed:
         context = self._context
-        follower = StateFollower(
-            self._bus,
-            stream=self._streams.state.name,
-            subjects=self._subjects,
-            kinds=[kind.token for kind in KINDS],
-            clock=context.clock,
-            log=context.log,
-        )
         return Feed(
-            follower,
+            self._on_bus.state([kind.token for kind in KINDS]),
             self._replica,
             touch=self._touch,
             on_synced=self._synced,
@@ -330,6 +280,7 @@ class _Wiring:
             self._objects(),
             self._replica,
             recorder=self._recorder,
+            faults=self._context.faults,
             metrics=self._metrics,
             log=self._context.log,
         )
@@ -366,16 +317,7 @@ class _Wiring:
 
     def _shares(self, members: Members) -> Shares:
         context = self._context
-        leases = [
-            Lease(
-                self._bus,
-                stream=self._streams.lease.name,
-                subject=self._subjects.lease(f"{SERVICE}-p{number}"),
-                holder=f"{context.instance}-{context.rng.randrange(16**8):08x}",
-                clock=context.clock,
-            )
-            for number in range(PARTITIONS)
-        ]
+        leases = [self._on_bus.lease(f"{SERVICE}-p{number}") for number in range(PARTITIONS)]
         partitions = Partitions(
             self._bus,
             leases,
