@@ -6,10 +6,11 @@ from typing import Any, Final
 import numpy as np
 
 from pumice.plugins import PERMIT, Arguments, CodeArray, Hooks, Opinion, Reason, Vote
-from services.scheduler.engine.records import Job, Task
+from services.scheduler.engine.records import Job
 from services.scheduler.engine.rows import Rows
 from services.scheduler.engine.session import Session
 from services.scheduler.engine.shapes import TaskClass
+from services.scheduler.engine.tasks import Task
 from shared.model.status import TaskStatus
 
 

@@ -7,8 +7,9 @@ import msgspec
 import numpy as np
 
 from services.scheduler.engine.network import Layout, Network
+from services.scheduler.engine.seats import Seat
 from services.scheduler.engine.session import Session
-from services.scheduler.engine.subjobs import Seat, SubJob, match_values, ready_count
+from services.scheduler.engine.subjobs import SubJob, match_values, ready_count
 from shared.api.scheduling import SubGroupPolicy
 from shared.api.topology import HyperNode, MemberSelector
 from shared.model.hypernodes import Forest, forest, leaves, named_members, selected
@@ -63,7 +64,7 @@ class Places:
         self.subs = {
             sub.id: place
             for job in jobs
-            for sub in job.division.subs(job).values()
+            for sub in job.division.subs().values()
             if (place := network.allocated(job, sub))
             and (sub.policy or place != self.jobs.get(job.key, ""))
         }
@@ -96,7 +97,7 @@ def batch_node_order(session: Session, probe: dict[str, Any]) -> None:
     job = session.job_of(task) if task else None
     if task is None or job is None:
         raise Unsupported(f"task {key} is not in the session")
-    sub = job.division.sub_of(job, task) if job.division else None
+    sub = job.division.sub_of(task) if job.division else None
     so_far = "" if isinstance(asked, str) else asked["jobAllocatedHyperNode"]
     columns = np.array([session.replica.nodes.column(node) for node in nodes])
     order = np.argsort(columns)
@@ -125,8 +126,8 @@ def hypernode_order(session: Session, probe: dict[str, Any]) -> None:
 
 def _sub(session: Session, identity: str) -> SubJob:
     for job in session.jobs:
-        if job.division is not None and identity in job.division.subs(job):
-            return job.division.subs(job)[identity]
+        if job.division is not None and identity in job.division.subs():
+            return job.division.subs()[identity]
     raise Unsupported(f"subgroup {identity} is not in the session")
 
 

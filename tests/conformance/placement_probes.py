@@ -5,9 +5,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from services.scheduler.engine.records import Task
 from services.scheduler.engine.rows import Rows
 from services.scheduler.engine.session import Session
+from services.scheduler.engine.tasks import Task
 from tests.conformance.report import Mismatch, Unsupported
 
 _UNSCHEDULABLE, _FOR_GOOD = 2, 3

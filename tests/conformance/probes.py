@@ -7,9 +7,10 @@ import numpy as np
 
 from pumice.plugins import Vote
 from services.scheduler.decide import open_session
-from services.scheduler.engine.records import Job, Task
+from services.scheduler.engine.records import Job
 from services.scheduler.engine.rows import Rows
 from services.scheduler.engine.session import Session
+from services.scheduler.engine.tasks import Task
 from tests.conformance.network import PROBES as NETWORK_PROBES
 from tests.conformance.network import prepare
 from tests.conformance.placement_probes import PROBES as PLACEMENT_PROBES

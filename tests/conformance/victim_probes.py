@@ -7,8 +7,9 @@ from typing import Any, Final
 from pumice.plugins import EvictionContext, EvictionKind
 from services.scheduler.config import SchedulerConfig
 from services.scheduler.decide import open_session
-from services.scheduler.engine.records import Job, Task
+from services.scheduler.engine.records import Job
 from services.scheduler.engine.session import Session
+from services.scheduler.engine.tasks import Task
 from services.scheduler.policy.actions.evictions import Orders
 from tests.conformance.report import Mismatch, Unsupported, expect
 from tests.conformance.world import now_of, replica_of

@@ -19,8 +19,9 @@ from hypothesis.stateful import (
 )
 
 from services.scheduler.engine import Plan
-from services.scheduler.engine.records import Job, Task
+from services.scheduler.engine.records import Job
 from services.scheduler.engine.rollup import held
+from services.scheduler.engine.tasks import Task
 from services.scheduler.policy.plugins.proportion import measure
 from shared.api import kinds
 from shared.model.status import TaskStatus

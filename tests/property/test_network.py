@@ -88,10 +88,10 @@ def test_no_job_and_no_subgroup_spans_more_than_it_may(world):
             job = cluster.job(f"j{number}")
             limits = {None: network.limit_of_job(job)}
             if job.division is not None:
-                subs = job.division.subs(job)
+                subs = job.division.subs()
                 limits |= {name: network.limit_of_sub(job, sub) for name, sub in subs.items()}
             for name, limit in limits.items():
-                tasks = job.tasks if name is None else job.division.subs(job)[name].tasks
+                tasks = job.tasks if name is None else job.division.subs()[name].tasks
                 placed = {binds.get(task.name, "") for task in tasks.values()} - {""}
                 if limit is None or not placed or stated["running"]:
                     continue
@@ -149,8 +149,8 @@ def test_subgroups_kept_up_equal_those_divided_from_scratch(world, random):
         cluster.delete(kinds.POD, key)
     for job in cluster.replica.jobs.all():
         if job.division is not None:
-            kept = {name: sorted(sub.tasks) for name, sub in job.division.subs(job).items()}
+            kept = {name: sorted(sub.tasks) for name, sub in job.division.subs().items()}
             spec = Division.__new__(Division)
             spec.__dict__.update(job.division.__dict__)
             spec.forget()
-            assert kept == {name: sorted(sub.tasks) for name, sub in spec.subs(job).items()}
+            assert kept == {name: sorted(sub.tasks) for name, sub in spec.subs().items()}

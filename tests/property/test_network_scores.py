@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from services.scheduler.engine.seats import Seat
 from services.scheduler.engine.session import Session
-from services.scheduler.engine.subjobs import Seat, SubJob
+from services.scheduler.engine.subjobs import SubJob
 from tests.property.test_network import build, worlds
 
 CPU = 0
@@ -79,7 +80,7 @@ def test_vectors_equal_the_rule_node_by_node(world, data):
             if plain is not None:
                 wanted = [plainly(session, node, 1000, 0.8) for node in nodes]
                 assert plain.tolist() == pytest.approx(wanted)
-            for sub in job.division.subs(job).values() if job.division else ():
+            for sub in job.division.subs().values() if job.division else ():
                 so_far = session.network.allocated(job, sub)
                 near = session.hooks.group_bias(Seat(job, sub, so_far), shape, columns)
                 if sub.topology is not None and near is not None:

@@ -5,7 +5,8 @@ import numpy as np
 from pumice.plugins import IntArray
 from services.scheduler.engine.board import Board
 from services.scheduler.engine.failures import Attempt
-from services.scheduler.engine.records import Job, Task
+from services.scheduler.engine.records import Job
+from services.scheduler.engine.tasks import Task
 from shared.model.status import TaskStatus
 
 

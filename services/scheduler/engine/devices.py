@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-from services.scheduler.engine.records import Task
+from services.scheduler.engine.tasks import Task
 from shared.api.resource import DeviceRequest, ResourceClaim
 
 _THOUSANDTHS: Final = 1000

@@ -13,7 +13,8 @@ from services.scheduler.engine.board import Board
 from services.scheduler.engine.changes import Placed
 from services.scheduler.engine.journal import Change
 from services.scheduler.engine.plan import Eviction, Nomination
-from services.scheduler.engine.records import Job, Task
+from services.scheduler.engine.records import Job
+from services.scheduler.engine.tasks import Task
 from shared.model.status import TaskStatus
 
 _ONE = np.ones(1, dtype=np.int64)

@@ -4,7 +4,8 @@ from collections import Counter
 from typing import NamedTuple
 
 from services.scheduler.engine.candidates import Failure
-from services.scheduler.engine.records import Job, Task
+from services.scheduler.engine.records import Job
+from services.scheduler.engine.tasks import Task
 from shared.model.status import HOLDS_RESOURCES, READY, TaskStatus
 
 

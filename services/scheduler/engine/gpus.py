@@ -11,7 +11,7 @@ import numpy as np
 
 from pumice.plugins import IntArray
 from services.scheduler.engine.asks import GPU_MEMORY, GPU_NUMBER, GpuRequest
-from services.scheduler.engine.records import Task
+from services.scheduler.engine.tasks import Task
 from shared.api.core import Node
 from shared.model.quantity import BadQuantity, units
 

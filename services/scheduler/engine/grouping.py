@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pumice.plugins import FloatArray, IntArray, Opinion, Vote
 from services.scheduler.engine.points import OrderKey, Point, permitted
-from services.scheduler.engine.subjobs import Seat, SubJob
+from services.scheduler.engine.seats import Seat
+from services.scheduler.engine.subjobs import SubJob
 
 if TYPE_CHECKING:
     from services.scheduler.engine.records import Job

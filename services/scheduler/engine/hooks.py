@@ -23,9 +23,10 @@ from pumice.plugins import (
 )
 from services.scheduler.engine.grouping import FLAGS, GroupPoints, GroupRegistrar
 from services.scheduler.engine.points import OrderKey, Point, permitted
-from services.scheduler.engine.records import Job, Queue, Task
+from services.scheduler.engine.records import Job, Queue
 from services.scheduler.engine.rows import Rows
 from services.scheduler.engine.shapes import TaskClass
+from services.scheduler.engine.tasks import Task
 from services.scheduler.engine.watching import WatchPoints, WatchRegistrar
 
 _FLAGS: Final[Mapping[str, str]] = {

@@ -12,9 +12,9 @@ import numpy as np
 from pumice.plugins import Condition
 from services.scheduler.engine.dimensions import Dimensions
 from services.scheduler.engine.quotas import read
-from services.scheduler.engine.records import GroupStatus, Job, Queue, Task
+from services.scheduler.engine.records import GroupStatus, Job, Queue
 from services.scheduler.engine.rollup import Measure, Rollup, Rollups, held
-from services.scheduler.engine.subjobs import divided
+from services.scheduler.engine.tasks import Task
 from shared.api import keys
 from shared.api.scheduling import PodGroup, PriorityClass, QueueState
 from shared.api.scheduling import Queue as QueueObject
@@ -83,7 +83,7 @@ class Jobs:
         job.min_task_total = sum(spec.min_task_member.values())
         job.min_resources = minimum
         job.min_listed = read(spec.min_resources or {})
-        job.division = divided(spec, job.division)
+        job.divide(spec)
         job.created = meta.creation_timestamp or ""
         job.annotations = meta.annotations
         said = meta.annotations.get(keys.PREEMPTABLE, meta.labels.get(keys.PREEMPTABLE))

@@ -17,9 +17,10 @@ from services.scheduler.engine.plan import (
     PodGroupStatusWanted,
     QueueAllocated,
 )
-from services.scheduler.engine.records import GroupStatus, Job, Queue, Task
+from services.scheduler.engine.records import GroupStatus, Job, Queue
 from services.scheduler.engine.rollup import held
 from services.scheduler.engine.session import Session
+from services.scheduler.engine.tasks import Task
 from shared.model.quantity import format_bytes, format_milli
 from shared.model.resources import parse_list
 from shared.model.status import SCHEDULED, TaskStatus

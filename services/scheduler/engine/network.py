@@ -152,7 +152,7 @@ class Network:
         if job.division is None:
             return False
         return self.limit_of_job(job) is not None or any(
-            self.limit_of_sub(job, sub) is not None for sub in job.division.subs(job).values()
+            self.limit_of_sub(job, sub) is not None for sub in job.division.subs().values()
         )
 
     # --- places (SS12) -----------------------------------------------------------------------
@@ -180,7 +180,7 @@ class Network:
         if job.division is None or not self.ready:
             return
         whole = ""
-        for sub in job.division.subs(job).values():
+        for sub in job.division.subs().values():
             if sub.topology is None:
                 continue
             place = self._lowest(

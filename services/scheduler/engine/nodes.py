@@ -17,8 +17,9 @@ from services.scheduler.engine.labels import NodeAttributes
 from services.scheduler.engine.ledger import Ledger
 from services.scheduler.engine.numa import Numa
 from services.scheduler.engine.peers import Peers
-from services.scheduler.engine.records import NOWHERE, Task
+from services.scheduler.engine.records import NOWHERE
 from services.scheduler.engine.shapes import Shapes, TaskClass
+from services.scheduler.engine.tasks import Task
 from services.scheduler.engine.vgpus import VGpus
 from services.scheduler.engine.volumes import Volumes
 from shared.api import keys

@@ -12,8 +12,8 @@ from shared.api.nodeinfo import Numatopology
 from shared.model.status import TaskStatus
 
 if TYPE_CHECKING:
-    from services.scheduler.engine.records import Task
     from services.scheduler.engine.shapes import TaskClass
+    from services.scheduler.engine.tasks import Task
 
 
 class Numa:

@@ -24,8 +24,8 @@ from shared.api.core import Namespace, Pod
 from shared.model.status import TERMINAL
 
 if TYPE_CHECKING:
-    from services.scheduler.engine.records import Task
     from services.scheduler.engine.shapes import TaskClass
+    from services.scheduler.engine.tasks import Task
 
 _ENOUGH = 1024
 _NOTHING: Mapping[str, str] = {}

@@ -1,4 +1,4 @@
-"""The records that facts fold into: task, job, queue. Mutable, owned by the replica.
+"""The records that facts fold into: job and queue (a task's is in `tasks`). Owned by the replica.
 
 A session changes them in place and its journal puts every change back, so nothing is copied per
 cycle. What a job knows about its tasks (statuses, roles, sums) is kept up by `Job.take` and
@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from pumice.plugins import Condition, IntArray
-from services.scheduler.engine.shapes import TaskClass
-from services.scheduler.engine.subjobs import Division
-from shared.api.scheduling import QueueAffinity
+from services.scheduler.engine.subjobs import Division, divides
+from services.scheduler.engine.tasks import Task
+from shared.api.scheduling import PodGroupSpec, QueueAffinity
 from shared.model.status import HOLDS_RESOURCES, READY, TaskStatus
 
 _STATUSES: Final = len(TaskStatus)
@@ -28,90 +28,6 @@ class GroupStatus(NamedTuple):
     counters: tuple[int, int, int] = (0, 0, 0)
     """Running, succeeded, failed."""
     conditions: tuple[Condition, ...] = ()
-
-
-class Task:
-    """One pod as scheduling sees it."""
-
-    __slots__ = (
-        "cards",
-        "cools_until",
-        "created",
-        "deleting",
-        "displaced",
-        "fact_node",
-        "fact_status",
-        "gated",
-        "index",
-        "job_key",
-        "key",
-        "labels",
-        "name",
-        "namespace",
-        "node",
-        "nominated",
-        "ours",
-        "pod_priority",
-        "preemptable",
-        "preempts",
-        "priority",
-        "priority_class",
-        "role",
-        "said",
-        "shape",
-        "started",
-        "status",
-        "uid",
-        "vcards",
-    )
-
-    uid: str
-    key: str
-    name: str
-    namespace: str
-    job_key: str
-    """Key of the PodGroup; empty for a pod of nobody's group (KY1)."""
-    role: str
-    """Name of the job's task it is a replica of; empty when unknown."""
-    priority: int
-    priority_class: str
-    index: int
-    """Trailing number of the name, -1 when there is none (SS09)."""
-    created: str
-    labels: Mapping[str, str]
-    ours: bool
-    """Whether this scheduler is asked to place it."""
-    cards: tuple[int, ...]
-    """GPU cards that its annotation names (DV1)."""
-    vcards: str
-    """Shares of virtual GPUs, as its annotation says them (DV2)."""
-    gated: bool
-    preemptable: bool
-    shape: TaskClass
-    preempts: bool
-    """Whether it may take from others: not with the preemption policy Never."""
-    pod_priority: int
-    """spec.priority, 0 when absent; what topology-aware preemption compares (A06)."""
-    started: float
-    """When the kubelet took it, Unix seconds; infinity before."""
-    cools_until: float
-    """Until when the plugin cdp protects it, Unix seconds (PL15)."""
-    displaced: bool
-    """Whether it is being deleted because a scheduler evicted it for another pod."""
-    nominated: str
-    deleting: bool
-    fact_status: TaskStatus
-    """What the API server's object says."""
-    fact_node: str
-    status: TaskStatus
-    """What scheduling goes by: the fact, overlaid by what was assumed or decided."""
-    node: str
-    said: Condition | None
-    """PodScheduled as last written or wanted."""
-
-    def order(self) -> tuple[int, str, str]:
-        """Return the default order within a job: index, age, uid (SS09)."""
-        return self.index, self.created, self.uid
 
 
 class Job:
@@ -192,6 +108,13 @@ class Job:
         self.allocated: IntArray = np.zeros(capacity, dtype=np.int64)
         self.requested: IntArray = np.zeros(capacity, dtype=np.int64)
         """Amounts of tasks that hold or want resources: allocated and pending ones."""
+
+    def divide(self, spec: PodGroupSpec) -> None:
+        """Divide it as a spec says; what is known stays when the spec says the same still."""
+        if not divides(spec):
+            self.division = None
+        elif self.division is None or not self.division.follows(spec):
+            self.division = Division(self.key, self.tasks, spec)
 
     # --- membership --------------------------------------------------------------------------
 

@@ -20,8 +20,9 @@ from services.scheduler.engine.network import HyperNodes
 from services.scheduler.engine.nodes import Drift, Nodes
 from services.scheduler.engine.plan import Plan
 from services.scheduler.engine.quotas import Quotas
-from services.scheduler.engine.records import GroupStatus, Task
+from services.scheduler.engine.records import GroupStatus
 from services.scheduler.engine.shapes import Shapes
+from services.scheduler.engine.tasks import Task
 from services.scheduler.engine.traits import traits_of
 from services.scheduler.engine.usage import UsageTable
 from services.scheduler.engine.vcards import IDS

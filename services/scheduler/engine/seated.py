@@ -8,7 +8,7 @@ import numpy as np
 
 from services.scheduler.engine.candidates import Candidates
 from services.scheduler.engine.hooks import Hooks
-from services.scheduler.engine.subjobs import Seat
+from services.scheduler.engine.seats import Seat
 
 
 def seated(

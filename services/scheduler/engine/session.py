@@ -32,13 +32,14 @@ from services.scheduler.engine.plan import (
     PlannedBind,
     Shortage,
 )
-from services.scheduler.engine.records import Job, Queue, Task
+from services.scheduler.engine.records import Job, Queue
 from services.scheduler.engine.replica import Replica
 from services.scheduler.engine.rollup import Measure, Rollup
 from services.scheduler.engine.seated import seated
+from services.scheduler.engine.seats import Seat
 from services.scheduler.engine.shapes import TaskClass
 from services.scheduler.engine.sharding import outside
-from services.scheduler.engine.subjobs import Seat
+from services.scheduler.engine.tasks import Task
 from shared.model.status import TaskStatus
 
 

@@ -6,15 +6,11 @@ are counted when somebody asks, in the few jobs that have policies or a topology
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
 
-from pumice.plugins import BoolArray
+from services.scheduler.engine.tasks import Task
 from shared.api.scheduling import NetworkTopology, PodGroupSpec, SubGroupPolicy
 from shared.model.labelselectors import BadSelector, matches
 from shared.model.status import READY, TaskStatus
-
-if TYPE_CHECKING:
-    from services.scheduler.engine.records import Job, Task
 
 _ID_MAX = 128
 _SAFE = "bcdfghjklmnpqrstvwxz2456789"
@@ -69,20 +65,9 @@ class SubJob:
         """The highest priority of its tasks, at least 0."""
         return max((task.priority for task in self.tasks.values()), default=0)
 
-    def pending(self) -> list["Task"]:
+    def pending(self) -> list[Task]:
         """Return the tasks that are still to be placed."""
         return [task for task in self.tasks.values() if task.status is TaskStatus.PENDING]
-
-
-class Seat(NamedTuple):
-    """For whom nodes are chosen, beyond the class of the tasks."""
-
-    job: "Job"
-    sub: SubJob | None = None
-    allocated: str = ""
-    """HyperNode in which the subgroup is so far."""
-    within: BoolArray | None = None
-    """Nodes that may be chosen; None = all."""
 
 
 def ready_count(tasks: Iterable[tuple[TaskStatus, bool]]) -> int:
@@ -124,9 +109,11 @@ def _fnv32a(data: bytes) -> int:
 
 
 class Division:
-    """How one job divides into subgroups."""
+    """How one job divides into subgroups; `tasks` are the job's, as it keeps them by uid."""
 
-    def __init__(self, spec: PodGroupSpec) -> None:
+    def __init__(self, job_key: str, tasks: Mapping[str, Task], spec: PodGroupSpec) -> None:
+        self._job_key = job_key
+        self._tasks = tasks
         self.topology = spec.network_topology
         self.policies = spec.sub_group_policy
         self._min_member = spec.min_member
@@ -145,80 +132,72 @@ class Division:
         """Divide anew at the next question: tasks came or went."""
         self._subs = None
 
-    def subs(self, job: "Job") -> dict[str, SubJob]:
+    def subs(self) -> dict[str, SubJob]:
         """Return the subgroups that have tasks, by id in alphabetical order."""
         if self._subs is None:
             found: dict[str, SubJob] = {}
             self._by_task = {}
-            for task in job.tasks.values():
-                sub = self._sub(job.key, task.labels)
+            for task in self._tasks.values():
+                sub = self._sub(task.labels)
                 sub = found.setdefault(sub.id, sub)
                 sub.tasks[task.uid] = task
                 self._by_task[task.uid] = sub
             self._subs = dict(sorted(found.items()))
         return self._subs
 
-    def sub_of(self, job: "Job", task: "Task") -> SubJob:
+    def sub_of(self, task: Task) -> SubJob:
         """Return the subgroup of a task of the job."""
-        self.subs(job)
+        self.subs()
         return self._by_task[task.uid]
 
-    def _sub(self, job_key: str, labels: Mapping[str, str]) -> SubJob:
+    def _sub(self, labels: Mapping[str, str]) -> SubJob:
         for policy in self.policies:
             values = match_values(policy, labels)
             if values:
                 return SubJob(
-                    job_key,
-                    subjob_id(job_key, policy.name, values),
+                    self._job_key,
+                    subjob_id(self._job_key, policy.name, values),
                     policy=policy.name,
                     min_available=policy.sub_group_size,
                     topology=policy.network_topology,
                     match_index=_number(values[0]),
                 )
         return SubJob(
-            job_key,
-            job_key,
+            self._job_key,
+            self._job_key,
             min_available=1 if self.policies else self._min_member,
             topology=self.topology,
         )
 
-    def states_topology(self, job: "Job") -> bool:
+    def states_topology(self) -> bool:
         """Tell whether the job or one of its subgroups states a network topology."""
         return self.topology is not None or any(
-            sub.topology is not None for sub in self.subs(job).values()
+            sub.topology is not None for sub in self.subs().values()
         )
 
     def minima(self) -> dict[str, int]:
         """Return policy → number of subgroups that must be placed, where that is not 0."""
         return {p.name: p.min_sub_groups for p in self.policies if p.min_sub_groups}
 
+    def short_policies(self, *, pipelined: bool = False, exists: bool = False) -> int:
+        """Return how many policies have fewer subgroups ready (pipelined, there) than they must.
 
-def divided(spec: PodGroupSpec, before: Division | None) -> Division | None:
-    """Return how a job divides, None for the common job that asks for nothing of the kind.
+        What gang asks of jobs with subgroups (PL01).
+        """
+        minima = self.minima()
+        if not minima:
+            return 0
+        have: dict[str, int] = {}
+        for sub in self.subs().values():
+            if sub.policy in minima:
+                counts = exists or (sub.is_pipelined if pipelined else not sub.missing)
+                have[sub.policy] = have.get(sub.policy, 0) + counts
+        return sum(have.get(name, 0) < minimum for name, minimum in minima.items())
 
-    What was known `before` stays when the spec says the same still.
-    """
-    if spec.network_topology is None and not spec.sub_group_policy:
-        return None
-    return before if before is not None and before.follows(spec) else Division(spec)
 
-
-def short_policies(job: "Job", *, pipelined: bool = False, exists: bool = False) -> int:
-    """Return how many policies have fewer subgroups ready (or pipelined, or there) than they must.
-
-    What gang asks of jobs with subgroups (PL01).
-    """
-    if job.division is None:
-        return 0
-    have: dict[str, int] = {}
-    minima = job.division.minima()
-    if not minima:
-        return 0
-    for sub in job.division.subs(job).values():
-        if sub.policy in minima:
-            counts = exists or (sub.is_pipelined if pipelined else not sub.missing)
-            have[sub.policy] = have.get(sub.policy, 0) + counts
-    return sum(have.get(name, 0) < minimum for name, minimum in minima.items())
+def divides(spec: PodGroupSpec) -> bool:
+    """Tell whether a job divides at all; the common one asks for nothing of the kind."""
+    return spec.network_topology is not None or bool(spec.sub_group_policy)
 
 
 def _number(text: str) -> int:

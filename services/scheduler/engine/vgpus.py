@@ -29,8 +29,8 @@ from services.scheduler.engine.vcards import (
 from shared.api.core import Node
 
 if TYPE_CHECKING:
-    from services.scheduler.engine.records import Task
     from services.scheduler.engine.shapes import TaskClass
+    from services.scheduler.engine.tasks import Task
 
 RULES: Final = "vgpu-rules"
 """Trait: numbers of the exclusive rules that a task's labels match."""

@@ -4,7 +4,7 @@ import math
 import re
 from typing import Final
 
-from services.scheduler.engine.records import Task
+from services.scheduler.engine.tasks import Task
 from shared.api import keys
 from shared.api import time as times
 from shared.api.core import Pod, PodCondition

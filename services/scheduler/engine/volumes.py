@@ -7,8 +7,8 @@ so plain dictionaries serve, and what is derived from them is made anew when one
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from services.scheduler.engine.records import Task
 from services.scheduler.engine.selecting import selector_of
+from services.scheduler.engine.tasks import Task
 from shared.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from shared.model.quantity import BadQuantity, units
 

@@ -12,8 +12,9 @@ from pumice.plugins import IntArray
 from services.scheduler.engine.points import Point
 
 if TYPE_CHECKING:
-    from services.scheduler.engine.records import Job, Task
+    from services.scheduler.engine.records import Job
     from services.scheduler.engine.shapes import Shapes, TaskClass
+    from services.scheduler.engine.tasks import Task
 
 Trait = tuple[str, Callable[["Task"], str]]
 

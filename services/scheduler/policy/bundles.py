@@ -10,8 +10,9 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from pumice.plugins import IntArray
-from services.scheduler.engine.records import Job, Task
+from services.scheduler.engine.records import Job
 from services.scheduler.engine.subjobs import SubJob
+from services.scheduler.engine.tasks import Task
 from shared.model.status import READY
 
 
@@ -103,7 +104,7 @@ class _Slack:
         assert division is not None, f"{self._job.key} has no subgroups"
         for policy, minimum in division.minima().items():
             self._policies[policy] = -minimum
-        for sub in division.subs(self._job).values():
+        for sub in division.subs().values():
             if sub.missing:
                 self._broken.add(sub.id)
             else:
@@ -112,7 +113,7 @@ class _Slack:
     def _sub(self, task: Task) -> SubJob | None:
         if not self._has_subgroups or self._job.division is None:
             return None
-        return self._job.division.sub_of(self._job, task)
+        return self._job.division.sub_of(task)
 
     def spend(self, task: Task) -> bool:
         """Take a task out if no minimum suffers; a subgroup that lost one may lose them all."""

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from pumice.plugins import IntArray
 from services.scheduler.engine.dimensions import CPU_DIM, MEMORY_DIM, PODS_DIM
-from services.scheduler.engine.records import Job, Queue, Task
+from services.scheduler.engine.records import Job, Queue
 from services.scheduler.engine.session import Session
+from services.scheduler.engine.tasks import Task
 from shared.model.status import TaskStatus
 
 Form = dict[str, Any]

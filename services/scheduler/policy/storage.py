@@ -12,8 +12,8 @@ from msgspec import structs
 from pumice.plugins import BoolArray, CodeArray, Reason, WideVerdict
 from services.scheduler.engine.nodes import Nodes
 from services.scheduler.engine.plan import ClaimUse
-from services.scheduler.engine.records import Task
 from services.scheduler.engine.shapes import TaskClass
+from services.scheduler.engine.tasks import Task
 from services.scheduler.engine.volumes import ZONE_LABELS, Attachment
 from shared.api.storage import PersistentVolume, StorageClass
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from pumice.plugins import IntArray
 from services.scheduler.engine.dimensions import CPU_DIM, MEMORY_DIM
-from services.scheduler.engine.records import Task
+from services.scheduler.engine.tasks import Task
 from shared.api import keys
 
 _SELF_ANTI, _INTER, _SELF, _INTER_ANTI = 4, 3, 2, 1

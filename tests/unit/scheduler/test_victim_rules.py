@@ -7,7 +7,7 @@ import pytest
 from pumice.plugins import EvictionContext, EvictionKind
 from services.scheduler.config import BadConfig
 from services.scheduler.engine.hooks import victims
-from services.scheduler.engine.records import Task
+from services.scheduler.engine.tasks import Task
 from services.scheduler.engine.victims import duration_s
 from services.scheduler.policy.actions.evictions import Orders
 from services.scheduler.policy.actions.live_heap import LiveHeap

@@ -8,9 +8,10 @@ import heapq
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from services.scheduler.engine.records import Job, Task
+from services.scheduler.engine.records import Job
+from services.scheduler.engine.seats import Seat
 from services.scheduler.engine.session import Session
-from services.scheduler.engine.subjobs import Seat
+from services.scheduler.engine.tasks import Task
 from services.scheduler.policy.actions.queues import by_queue
 from shared.model.status import TaskStatus
 
@@ -34,7 +35,7 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:  # noqa: AR
 
 def _place(session: Session, job: Job, run: list[Task]) -> list[Task]:
     """Place equal tasks as far as nodes take them; return the others."""
-    sub = job.division.sub_of(job, run[0]) if job.division else None
+    sub = job.division.sub_of(run[0]) if job.division else None
     while run:
         seat = Seat(job, sub)
         columns = session.choose(run[0].shape, len(run), waiting=False, seat=seat)

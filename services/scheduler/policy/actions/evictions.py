@@ -12,9 +12,10 @@ import numpy as np
 from pumice.plugins import BoolArray, IntArray
 from services.scheduler.engine.evicting import Evicted
 from services.scheduler.engine.points import OrderKey
-from services.scheduler.engine.records import NOWHERE, Job, Queue, Task
+from services.scheduler.engine.records import NOWHERE, Job, Queue
 from services.scheduler.engine.session import Session
 from services.scheduler.engine.shapes import TaskClass
+from services.scheduler.engine.tasks import Task
 from services.scheduler.policy.actions.live_heap import LiveHeap
 from shared.model.status import READY, TaskStatus
 

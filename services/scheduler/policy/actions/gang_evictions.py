@@ -14,9 +14,10 @@ from services.scheduler.engine.dimensions import CPU_DIM, MEMORY_DIM
 from services.scheduler.engine.evicting import Evicted
 from services.scheduler.engine.network import TOP
 from services.scheduler.engine.plan import Nomination
-from services.scheduler.engine.records import NOWHERE, Job, Queue, Task
+from services.scheduler.engine.records import NOWHERE, Job, Queue
 from services.scheduler.engine.session import Session
 from services.scheduler.engine.subjobs import SubJob
+from services.scheduler.engine.tasks import Task
 from services.scheduler.policy.actions import subgroups
 from services.scheduler.policy.actions.evictions import is_whole, reprieve
 from services.scheduler.policy.actions.gang_seats import best_seat, still_seated
@@ -299,7 +300,7 @@ def _worksheet(session: Session, job: Job) -> list[Work]:
         return [Work(alone, wanting)] if wanting else []
     work: dict[str, Work] = {}
     for task in wanting:
-        sub = job.division.sub_of(job, task)
+        sub = job.division.sub_of(task)
         work.setdefault(sub.id, Work(sub, [])).tasks.append(task)
     first = subgroups.required(session, job)
     return sorted(

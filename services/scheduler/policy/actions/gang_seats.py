@@ -10,9 +10,10 @@ from pumice.plugins import BoolArray
 from services.scheduler.engine.candidates import Candidates
 from services.scheduler.engine.records import NOWHERE, Job
 from services.scheduler.engine.rows import Rows
+from services.scheduler.engine.seats import Seat
 from services.scheduler.engine.session import Session
 from services.scheduler.engine.shapes import TaskClass
-from services.scheduler.engine.subjobs import Seat, SubJob
+from services.scheduler.engine.subjobs import SubJob
 
 
 def best_seat(

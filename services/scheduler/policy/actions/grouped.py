@@ -16,9 +16,11 @@ from services.scheduler.engine.changes import Placed
 from services.scheduler.engine.failures import need_continue
 from services.scheduler.engine.network import TOP
 from services.scheduler.engine.plan import Explanation
-from services.scheduler.engine.records import Job, Queue, Task
+from services.scheduler.engine.records import Job, Queue
+from services.scheduler.engine.seats import Seat
 from services.scheduler.engine.session import Session
-from services.scheduler.engine.subjobs import Division, Seat, SubJob
+from services.scheduler.engine.subjobs import Division, SubJob
+from services.scheduler.engine.tasks import Task
 from services.scheduler.policy.actions import subgroups
 from services.scheduler.policy.actions.turn import Turn, Worklist
 
@@ -45,7 +47,7 @@ class Solution(NamedTuple):
 
 def waits_for_network(session: Session, job: Job) -> bool:
     """Tell whether a job needs the HyperNodes while they do not make a tree."""
-    stated = job.division is not None and job.division.states_topology(job)
+    stated = job.division is not None and job.division.states_topology()
     return stated and not session.network.ready
 
 
@@ -59,7 +61,7 @@ class GroupedTurn:
         self._job = job
         self._division: Division = job.division
         self._tasks = tasks
-        self._subs = job.division.subs(job)
+        self._subs = job.division.subs()
 
     def run(self) -> bool:
         """Place tasks until the job is ready; return whether it was committed."""
@@ -108,7 +110,7 @@ class GroupedTurn:
         work: dict[str, Worklist] = {}
         for task in self._tasks:
             if not task.gated:
-                work.setdefault(self._division.sub_of(self._job, task).id, deque()).append(task)
+                work.setdefault(self._division.sub_of(task).id, deque()).append(task)
         return work
 
     def _try(

@@ -8,8 +8,9 @@ Victims are Releasing from then on, and whoever they made room for waits on thei
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from services.scheduler.engine.records import Job, Queue, Task
+from services.scheduler.engine.records import Job, Queue
 from services.scheduler.engine.session import Session
+from services.scheduler.engine.tasks import Task
 from services.scheduler.policy.actions.evictions import (
     Hopeless,
     Orders,
@@ -44,7 +45,7 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:
     starving = [
         job
         for job in starving_jobs(session)
-        if job.division is None or not job.division.states_topology(job)
+        if job.division is None or not job.division.states_topology()
     ]
     for queue, theirs in turns(session, orders, starving):
         jobs = orders.jobs(theirs)

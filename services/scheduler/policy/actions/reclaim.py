@@ -10,9 +10,10 @@ puts the queue back once per job, but its turn has served them all by then).
 from collections.abc import Mapping
 from typing import Any
 
-from services.scheduler.engine.records import Job, Queue, Task
+from services.scheduler.engine.records import Job, Queue
 from services.scheduler.engine.session import Session
 from services.scheduler.engine.shapes import TaskClass
+from services.scheduler.engine.tasks import Task
 from services.scheduler.policy.actions.evictions import (
     Hopeless,
     Orders,

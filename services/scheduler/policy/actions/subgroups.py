@@ -23,7 +23,7 @@ def required(session: Session, job: Job) -> set[str]:
         return set()
     minima = job.division.minima()
     lacking = []
-    for sub in job.division.subs(job).values():
+    for sub in job.division.subs().values():
         if missing(session, job, sub):
             lacking.append(sub)
         elif sub.policy in minima:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 from services.scheduler.engine.evicting import Evicted
-from services.scheduler.engine.records import Queue, Task
+from services.scheduler.engine.records import Queue
 from services.scheduler.engine.session import Session
+from services.scheduler.engine.tasks import Task
 from services.scheduler.policy.actions.evictions import (
     Orders,
     fits_waiting,

@@ -7,9 +7,10 @@ from typing import Protocol
 
 from services.scheduler.engine.failures import need_continue
 from services.scheduler.engine.plan import Shortage
-from services.scheduler.engine.records import Job, Queue, Task
+from services.scheduler.engine.records import Job, Queue
+from services.scheduler.engine.seats import Seat
 from services.scheduler.engine.session import Session
-from services.scheduler.engine.subjobs import Seat
+from services.scheduler.engine.tasks import Task
 
 Worklist = deque[Task]
 

@@ -25,9 +25,10 @@ from pumice.plugins import (
     Vote,
 )
 from services.scheduler.engine.dimensions import PODS_DIM
-from services.scheduler.engine.records import Job, Queue, Task
+from services.scheduler.engine.records import Job, Queue
 from services.scheduler.engine.session import Session
 from services.scheduler.engine.shapes import TaskClass
+from services.scheduler.engine.tasks import Task
 from services.scheduler.policy.actions.evictions import Orders
 from services.scheduler.policy.arguments import boolean, integer
 from services.scheduler.policy.capacity_accounts import (

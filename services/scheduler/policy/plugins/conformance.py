@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from pumice.plugins import Arguments, Cluster, Hooks
-from services.scheduler.engine.records import Task
+from services.scheduler.engine.tasks import Task
 
 _CRITICAL = frozenset({"system-cluster-critical", "system-node-critical"})
 

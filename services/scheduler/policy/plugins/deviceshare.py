@@ -11,10 +11,10 @@ import numpy as np
 
 from pumice.plugins import Arguments, CodeArray, FloatArray, Hooks, Reason
 from services.scheduler.engine import gpus, vgpus
-from services.scheduler.engine.records import Task
 from services.scheduler.engine.rows import Rows
 from services.scheduler.engine.session import Session
 from services.scheduler.engine.shapes import TaskClass
+from services.scheduler.engine.tasks import Task
 from services.scheduler.policy.arguments import BadArgument, boolean, integer, text
 
 _REASONS = (

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from pumice.plugins import Arguments, Hooks, IntArray
-from services.scheduler.engine.records import Job, Task
+from services.scheduler.engine.records import Job
 from services.scheduler.engine.session import Session
+from services.scheduler.engine.tasks import Task
 from services.scheduler.policy.plugins.drf_hierarchy import Hierarchy
 from services.scheduler.policy.shares import dominant_share
 

@@ -8,9 +8,10 @@ import functools
 from collections.abc import Sequence
 
 from pumice.plugins import Hooks, IntArray
-from services.scheduler.engine.records import Job, Queue, Task
+from services.scheduler.engine.records import Job, Queue
 from services.scheduler.engine.session import Session
 from services.scheduler.engine.shapes import TaskClass
+from services.scheduler.engine.tasks import Task
 from services.scheduler.policy.hierarchical_shares import Path, Tree
 from shared.api import keys
 

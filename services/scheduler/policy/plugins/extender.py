@@ -23,10 +23,11 @@ from pumice.plugins import (
     WideScore,
     WideVerdict,
 )
-from services.scheduler.engine.records import Job, Queue, Task
+from services.scheduler.engine.records import Job, Queue
 from services.scheduler.engine.rows import Rows
 from services.scheduler.engine.session import Session
 from services.scheduler.engine.shapes import TaskClass
+from services.scheduler.engine.tasks import Task
 from services.scheduler.engine.victims import duration_s
 from services.scheduler.policy.arguments import BadArgument, boolean, text
 from services.scheduler.policy.extender_forms import Form, Forms

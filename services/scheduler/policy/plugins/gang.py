@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from pumice.plugins import Arguments, Cluster, Condition, Hooks, Invalid, Vote
-from services.scheduler.engine.records import Job, Task
-from services.scheduler.engine.subjobs import SubJob, short_policies
+from services.scheduler.engine.records import Job
+from services.scheduler.engine.subjobs import SubJob
+from services.scheduler.engine.tasks import Task
 from shared.model.status import READY, SCHEDULED, VALID, TaskStatus
 
 _PIPELINED = (*READY, TaskStatus.PIPELINED)
@@ -53,7 +54,7 @@ def _invalidity(job: Job) -> Invalid | None:
         return Invalid(
             "NotEnoughPodsOfTask", "Not enough valid pods of each task for gang-scheduling"
         )
-    if short_policies(job, exists=True):
+    if job.division is not None and job.division.short_policies(exists=True):
         return Invalid(
             "NotEnoughPodsOfTask", "Not enough valid subGroups of each task for gang-scheduling"
         )
@@ -73,14 +74,17 @@ def _ready_last(job: Job) -> bool:
 def _missing(job: Job) -> int:
     counted = job.ready_count + job.pending_best_effort
     of_roles = sum(job.roles_short_of(*READY, best_effort=True).values())
-    return max(0, job.min_available - counted, of_roles, short_policies(job))
+    of_policies = job.division.short_policies() if job.division is not None else 0
+    return max(0, job.min_available - counted, of_roles, of_policies)
 
 
 def _pipelined(job: Job) -> Vote:
     counted = job.waiting_count + job.ready_count + job.pending_best_effort
     if counted < job.min_available or job.roles_short_of(*_PIPELINED, best_effort=True):
         return Vote.REJECT
-    return Vote.REJECT if short_policies(job, pipelined=True) else Vote.PERMIT
+    if job.division is not None and job.division.short_policies(pipelined=True):
+        return Vote.REJECT
+    return Vote.PERMIT
 
 
 def _sub_pipelined(sub: SubJob) -> Vote:

@@ -6,10 +6,12 @@ import numpy as np
 
 from pumice.plugins import Arguments, FloatArray, Hooks, IntArray
 from services.scheduler.engine.dimensions import CPU_DIM, MEMORY_DIM
-from services.scheduler.engine.records import Job, Task
+from services.scheduler.engine.records import Job
+from services.scheduler.engine.seats import Seat
 from services.scheduler.engine.session import Session
 from services.scheduler.engine.shapes import TaskClass
-from services.scheduler.engine.subjobs import Seat, SubJob
+from services.scheduler.engine.subjobs import SubJob
+from services.scheduler.engine.tasks import Task
 from services.scheduler.policy import network_scores as scores
 from services.scheduler.policy.arguments import boolean, integer, names, number
 from shared.model.resources import CPU, MEMORY

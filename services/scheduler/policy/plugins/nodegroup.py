@@ -20,10 +20,11 @@ from pumice.plugins import (
     Reason,
     WideVerdict,
 )
-from services.scheduler.engine.records import Job, Queue, Task
+from services.scheduler.engine.records import Job, Queue
 from services.scheduler.engine.rows import Rows
 from services.scheduler.engine.session import Session
 from services.scheduler.engine.shapes import TaskClass
+from services.scheduler.engine.tasks import Task
 from services.scheduler.policy.arguments import boolean
 from shared.api import keys
 from shared.api.scheduling import ROOT_QUEUE, QueueAffinity

@@ -21,10 +21,10 @@ from pumice.plugins import (
     WideScore,
 )
 from services.scheduler.engine.cpus import Cpus, numa_count, per_numa
-from services.scheduler.engine.records import Task
 from services.scheduler.engine.rows import Rows
 from services.scheduler.engine.session import Session
 from services.scheduler.engine.shapes import TaskClass
+from services.scheduler.engine.tasks import Task
 from services.scheduler.policy.arguments import integer
 from shared.api import keys
 

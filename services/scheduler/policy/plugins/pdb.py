@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from pumice.plugins import Arguments, Hooks
 from services.scheduler.engine.budgets import Budgets
-from services.scheduler.engine.records import Task
 from services.scheduler.engine.session import Session
+from services.scheduler.engine.tasks import Task
 
 
 class Pdb:

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from pumice.plugins import Arguments, Cluster, EvictionContext, EvictionKind, Hooks
-from services.scheduler.engine.records import Job, Task
+from services.scheduler.engine.records import Job
+from services.scheduler.engine.tasks import Task
 
 
 class Priority:

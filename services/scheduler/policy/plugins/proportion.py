@@ -9,9 +9,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from pumice.plugins import PERMIT, Arguments, FloatArray, Hooks, IntArray, Opinion, Vote
-from services.scheduler.engine.records import Job, Queue, Task
+from services.scheduler.engine.records import Job, Queue
 from services.scheduler.engine.session import Session
 from services.scheduler.engine.shapes import TaskClass
+from services.scheduler.engine.tasks import Task
 from services.scheduler.policy.reservations import elastic, unallocated_minimum, without_gated
 from services.scheduler.policy.shares import (
     dominant_share,

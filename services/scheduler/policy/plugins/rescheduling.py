@@ -12,8 +12,8 @@ import numpy as np
 
 from pumice.plugins import Arguments, BoolArray, FloatArray, Hooks, IntArray
 from services.scheduler.engine.dimensions import CPU_DIM, MEMORY_DIM
-from services.scheduler.engine.records import Task
 from services.scheduler.engine.session import Session
+from services.scheduler.engine.tasks import Task
 from services.scheduler.engine.victims import duration_s
 from services.scheduler.policy.arguments import BadArgument, number
 

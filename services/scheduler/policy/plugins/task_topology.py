@@ -20,9 +20,10 @@ from pumice.plugins import (
     WideScore,
     WideVerdict,
 )
-from services.scheduler.engine.records import Job, Task
+from services.scheduler.engine.records import Job
 from services.scheduler.engine.session import Session
 from services.scheduler.engine.shapes import TaskClass
+from services.scheduler.engine.tasks import Task
 from services.scheduler.policy.arguments import integer
 from services.scheduler.policy.task_buckets import Bucket, Buckets, rules_of
 from shared.api import keys

@@ -12,10 +12,11 @@ from typing import Final
 import numpy as np
 
 from pumice.plugins import Arguments, CodeArray, FloatArray, Hooks, Reason, Vote
-from services.scheduler.engine.records import Job, Task
+from services.scheduler.engine.records import Job
 from services.scheduler.engine.rows import Rows
 from services.scheduler.engine.session import Session
 from services.scheduler.engine.shapes import TaskClass
+from services.scheduler.engine.tasks import Task
 from services.scheduler.engine.traits import REVOCABLE
 from services.scheduler.engine.victims import duration_s
 from services.scheduler.policy.budgets import evictable_number

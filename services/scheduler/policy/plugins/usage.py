@@ -12,10 +12,11 @@ import numpy as np
 
 from pumice.plugins import Arguments, CodeArray, FloatArray, Hooks, IntArray, Reason
 from services.scheduler.engine.dimensions import CPU_DIM, MEMORY_DIM
-from services.scheduler.engine.records import Job, Task
+from services.scheduler.engine.records import Job
 from services.scheduler.engine.rows import Rows
 from services.scheduler.engine.session import Session
 from services.scheduler.engine.shapes import TaskClass
+from services.scheduler.engine.tasks import Task
 from services.scheduler.policy.arguments import BadArgument, integer, number
 from services.scheduler.policy.load import Estimator, Weights, composite, risk
 from shared.model.quantity import BadQuantity, milli, units
