@@ -58,6 +58,8 @@ def mutate(request: Request, facts: Facts, terms: Terms) -> Verdict:
         pod = lenient(request.object, _Pod)
     except msgspec.ValidationError as error:
         return refused([unreadable(error)])
+    if not isinstance(request.object.get("spec"), dict):
+        return ALLOWED
     namespace = pod.metadata.namespace or request.namespace
     for group in terms.resource_groups:
         if group.has(namespace, pod.metadata.annotations):
