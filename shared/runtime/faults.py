@@ -22,6 +22,7 @@ POINTS: Final[Mapping[str, str]] = {
     "controller.after-kill": "between a job's kill and its status write",
     "controller.after-mark": "between the marks on a job's pods and the phase that they are for",
     "controller.after-status": "between a job's new phase and its effects",
+    "controller.after-group": "between a job's PodGroup and the rest of what is made for it",
     "controller.mid-create": "between two pods of a job",
     "controller.after-queue-change": "between two changes of an order to a queue",
     "controller.after-cron-create": "between a CronJob's job and the CronJob's status",

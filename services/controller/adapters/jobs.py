@@ -202,6 +202,8 @@ class JobWorker:
     def _after(self, record: JobRecord, stage: list[effects.Effect]) -> None:
         if any(isinstance(effect, effects.DeletePod) for effect in stage):
             self._faults.point("controller.after-kill")
+        if any(isinstance(effect, effects.CreateGroup) for effect in stage):
+            self._faults.point("controller.after-group")
         if any(isinstance(effect, effects.MarkPod) for effect in stage):
             self._faults.point("controller.after-mark")
         for effect in stage:

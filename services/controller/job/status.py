@@ -7,6 +7,7 @@ difference.
 import msgspec
 
 from services.controller.job.counts import Counts
+from services.controller.job.phases import ALIVE
 from shared.api import time
 from shared.api.batch import (
     Job,
@@ -46,14 +47,17 @@ def with_counts(status: JobStatus, counts: Counts) -> JobStatus:
 def entered(
     job: Job, status: JobStatus, phase: JobPhase, *, now: float, reason: str = "", message: str = ""
 ) -> JobStatus:
-    """Return `status` in `phase`: transition time, condition moved to the end, running duration."""
+    """Return `status` in `phase`: transition time, condition moved to the end, running duration.
+
+    A job that is alive has none yet, as in Volcano: it is written by kills, and by the end (J21).
+    """
     at = time.format_seconds(now)
     kept = tuple(c for c in status.conditions if c.status != phase)
     return msgspec.structs.replace(
         status,
         state=JobState(phase=phase, reason=reason, message=message, last_transition_time=at),
         conditions=(*kept, JobCondition(status=phase, last_transition_time=at)),
-        running_duration=_since_creation(job, now),
+        running_duration="" if phase in ALIVE else _since_creation(job, now),
     )
 
 

@@ -39,7 +39,8 @@ def bring_about(facts: JobFacts) -> tuple[Stage, ...]:
     wanted = companions(job)
     mark = digest(wanted)
     touched = bool(creates or doomed or beside)
-    if wanted and facts.applied != mark and (touched or not _marked(job)):
+    begins = facts.group is None  # perhaps not for the first time: what went meanwhile is made
+    if wanted and (begins or (facts.applied != mark and (touched or not _marked(job)))):
         beside.append(effects.EnsureCompanions(companions=wanted, digest=mark))
     deletes = (effects.DeletePod(name=p.name, uid=p.uid) for p in doomed)
     stages: tuple[Stage, ...] = (tuple(beside), (*deletes, *creates))

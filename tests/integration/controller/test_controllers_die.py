@@ -92,6 +92,24 @@ async def test_killed_between_a_phase_and_its_effects_an_order_is_carried_out_on
     await until(no_command, deadline_s=20, describe="the recorded Command is deleted")
 
 
+async def test_killed_after_the_group_the_job_is_made_of_one_group(
+    services: Fleet, hand: Hand
+) -> None:
+    """J27: the successor finds the PodGroup that no status and no pod speaks of yet."""
+    dying = await services.start("controller", fault="controller.after-group")
+    await hand.submit(job("begun", task("a", 2), plugins={"svc": []}))
+    await dying.died_at_its_fault()
+    (group,) = await hand.api.items("podgroups", hand.namespace)
+    await services.start("controller", instance="b")
+    await hand.wait_pods(2)
+    assert await hand.api.get("configmaps", hand.namespace, "begun-svc")
+    await hand.run_all()
+    running = await hand.wait_job("begun", "Running")
+    assert running["status"].get("version", 0) == 0
+    (same,) = await hand.api.items("podgroups", hand.namespace)
+    assert same["metadata"]["uid"] == group["metadata"]["uid"]
+
+
 async def test_killed_between_two_pods_the_rest_is_made_and_none_twice(
     services: Fleet, hand: Hand
 ) -> None:

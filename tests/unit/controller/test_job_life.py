@@ -260,6 +260,29 @@ def test_a_restart_after_a_resume_begins_from_nothing_j19_j21() -> None:
     assert not before & {pod.metadata.uid for pod in cluster.pods.values()}
 
 
+def test_only_a_job_that_was_killed_or_ended_says_how_long_it_ran_j21() -> None:
+    cluster, controller = running(task("a", 1), policies=[on("PodFailed", "RestartJob")])
+    assert cluster.job.status.running_duration == ""
+    cluster.now += 100
+    cluster.change_pod("train-a-0", "Failed", exit_code=1)
+    assert controller.settle().running_duration == "", "it is pending again"
+    cluster.run_all()
+    cluster.now += 100
+    cluster.change_pod("train-a-0", "Succeeded")
+    assert controller.settle().running_duration == "3m20s"
+
+
+def test_a_job_that_begins_again_has_all_that_its_plugins_make_j22() -> None:
+    cluster, controller = running(task("a", 1), plugins={"svc": []})
+    made = set(cluster.companions)
+    cluster.companions.clear()
+    controller.settle()
+    assert cluster.companions == set(), "nobody watches them"
+    cluster.command("RestartJob")
+    controller.settle()
+    assert cluster.companions == made
+
+
 def test_a_command_without_effect_is_deleted_too() -> None:
     cluster, controller = running(task("a", 1))
     cluster.command("ResumeJob")
