@@ -79,6 +79,12 @@ class Api:
                 raise ApiError(answer.status, text)
             return json.loads(text)
 
+    async def send(self, method: str, url: str, body: bytes = b"") -> int:
+        """Send bytes as they are and read nothing but the status of the answer."""
+        headers = {"Content-Type": "application/json"}
+        async with self._session.request(method, url, data=body, headers=headers) as answer:
+            return answer.status
+
     async def get(self, plural: str, namespace: str = "", name: str = "", **params) -> dict:
         """Get one object, or list a collection when no name is given."""
         return await self.request("GET", path(plural, namespace, name), params=params)
