@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from tests.integration.scenarios.course import BEGIN, watched
 from tests.integration.scenarios.playing import Playing, Scenario, Scenarios
-from tests.integration.scenarios.scene import Object, Scene, task
+from tests.integration.scenarios.scene import Object, Scene, on, task
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -36,6 +37,8 @@ def equipped(plugins: dict[str, list[str]], tasks: dict[str, int], check: Check)
 
     async def scenario(scene: Scene) -> None:
         made = [task(name, replicas) for name, replicas in tasks.items()]
+        for one in made:
+            one["template"]["spec"]["initContainers"] = [{"name": "first", "image": "busybox"}]
         pods = await scene.running("j", *made, plugins=plugins)
         await check(scene, pods)
         marks = (await scene.job("j"))["status"].get("controlledResources", {})
@@ -69,6 +72,24 @@ async def has_no_policy(scene: Scene, _: dict[str, Object]) -> None:
     assert await scene.api.items("networkpolicies", scene.namespace) == []
     service = await scene.api.get("services", scene.namespace, "j")
     assert service["spec"]["publishNotReadyAddresses"] is True
+
+
+async def has_no_hosts_in_env(scene: Scene, pods: dict[str, Object]) -> None:
+    hosts = await scene.api.get("configmaps", scene.namespace, "j-svc")
+    assert hosts["data"]["VC_A_NUM"] == "2"
+    assert not {"VC_A_HOSTS", "VC_A_NUM"} & env(pods["j-a-0"]).keys()
+    assert "/etc/volcano" in mounts(pods["j-a-0"])
+
+
+async def has_all(scene: Scene, pods: dict[str, Object]) -> None:
+    """See that containers and init containers alike have the environment of env and svc."""
+    await has_service(scene, pods)
+    for pod in pods.values():
+        spec = pod["spec"]
+        assert {"j-svc", "j-ssh"} <= {volume["name"] for volume in spec["volumes"]}
+        for container in (*spec["containers"], *spec["initContainers"]):
+            named = {entry["name"] for entry in container["env"]}
+            assert {"VK_TASK_INDEX", "VC_TASK_INDEX", "VC_A_HOSTS", "VC_A_NUM"} <= named
 
 
 async def has_keys(scene: Scene, pods: dict[str, Object]) -> None:
@@ -127,16 +148,66 @@ TABLE: dict[str, tuple[dict[str, list[str]], dict[str, int], Check]] = {
         {"a": 1},
         has_no_policy,
     ),
+    "svc without hosts in the environment": (
+        {"svc": ["--inject-hosts-env=false"]},
+        {"a": 2},
+        has_no_hosts_in_env,
+    ),
     "ssh": ({"ssh": []}, {"a": 1}, has_keys),
+    "ssh with a word of early days": ({"ssh": ["--no-root"]}, {"a": 1}, has_keys),
     "tensorflow": ({"svc": [], "tensorflow": ["--ps=ps", *TWO]}, of("ps"), has_tensorflow),
     "pytorch": ({"svc": [], "pytorch": ["--master=master", *TWO]}, of("master"), has_pytorch),
     "mpi": ({"svc": [], "ssh": [], "mpi": ["--master=master", *TWO]}, of("master"), has_mpi),
     "ray": ({"svc": [], "ray": RAY}, of("head"), has_ray),
     "hcclrank": ({"hcclrank": ["--master=master", *TWO]}, of("master"), has_ranks),
-    "all that go together": ({"env": [], "svc": [], "ssh": []}, {"a": 2}, has_service),
+    "mpi brings svc and ssh": (
+        {"mpi": ["--master=master", *TWO, "--port=22"]},
+        of("master"),
+        has_mpi,
+    ),
+    "tensorflow brings svc": ({"tensorflow": ["--ps=ps", *TWO]}, of("ps"), has_tensorflow),
+    "all that go together": ({"env": [], "svc": [], "ssh": ["--no-root"]}, {"a": 2}, has_all),
 }
 for plugin, (plugins, tasks, check) in TABLE.items():
     scenarios.add(f"plugin {plugin}", equipped(plugins, tasks, check))
+
+
+def framework(plugins: dict[str, list[str]], first: str, *, ends: str, early: bool) -> Scenario:
+    """Return the scenario of a distributed job that is over when one of its tasks is.
+
+    With `early` the task that ends is the one that is not waited for in full.
+    """
+
+    async def scenario(scene: Scene) -> None:
+        policies = [on("TaskCompleted", "CompleteJob")]
+        spec: Object = {"plugins": plugins} | ({"policies": policies} if early else {})
+        worker = task("worker", 2, **({} if early else {"policies": policies}))
+        async with watched(scene, "j") as course:
+            await scene.submit("j", task(first, 1), worker, min_available=1 if early else 3, **spec)
+            await scene.pods(3, phase="Running")
+            for pod in await scene.pods(task=ends):
+                await scene.end(pod)
+            await course.was(*BEGIN, "Completing", "Completed")
+        assert {pod.split("-")[1] for pod in await scene.pods()} == {ends}
+
+    return scenario
+
+
+SVC: dict[str, list[str]] = {"svc": [], "env": []}
+FRAMEWORKS: dict[str, tuple[dict[str, list[str]], str, str]] = {
+    "mpi by hand": ({**SVC, "ssh": []}, "master", "master"),
+    "mpi": ({"mpi": ["--master=master", *TWO]}, "master", "master"),
+    "pytorch": ({"pytorch": ["--master=master", *TWO]}, "master", "worker"),
+    "tensorflow by hand": (SVC, "ps", "worker"),
+    "tensorflow": ({"tensorflow": ["--ps=ps", *TWO]}, "ps", "worker"),
+    "ray": ({"ray": RAY, "svc": []}, "head", "worker"),
+}
+for framework_name, (given, first, ends) in FRAMEWORKS.items():
+    for early in (True, False) if ends == "worker" else (True,):
+        scenarios.add(
+            f"{framework_name} is over with its {ends}, as {'the job' if early else 'it'} says",
+            framework(given, first, ends=ends, early=early),
+        )
 
 
 @scenarios

@@ -1,7 +1,11 @@
-"""What lifecycle policies do to a job that runs: every event with every action (J10 to J19)."""
+"""What lifecycle policies do to a job that runs: every event with every action (J10 to J19).
+
+Each is watched: the phases are all that there were, in order, and show what they are about.
+"""
 
 import pytest
 
+from tests.integration.scenarios.course import AGAIN, BEGIN, ENDS, watched
 from tests.integration.scenarios.playing import Playing, Scenario, Scenarios
 from tests.integration.scenarios.scene import FINISHED, Object, Scene, on, on_exit, task, uids
 
@@ -9,26 +13,32 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 scenarios = Scenarios()
 
-ENDS = {"AbortJob": "Aborted", "TerminateJob": "Terminated", "CompleteJob": "Completed"}
-RESTARTS = ("RestartJob", "RestartTask", "RestartPod")
+RESTARTS = {"RestartJob": 1, "RestartTask": 0, "RestartPod": 0}
+"""Action → the job's version afterwards: only a kill of the whole job counts it up (J21)."""
 
 
 class Trigger:
     """Something that happens to the pods of task `a`."""
 
-    def __init__(self, policy: str | int, code: int | None) -> None:
+    def __init__(self, policy: str | int | list[str], code: int | None) -> None:
         self.policy = policy
         self._code = code
 
     def policies(self, action: str) -> list[Object]:
         """Return the policies that react to it."""
-        if isinstance(self.policy, int):
-            return [on_exit(self.policy, action)]
-        return [on(self.policy, action)]
+        match self.policy:
+            case int(code):
+                return [on_exit(code, action)]
+            case str(event):
+                return [on(event, action)]
+            case events:
+                return [{"events": events, "action": action}]
 
     async def happen(self, scene: Scene) -> None:
         """Make it happen."""
-        if self._code is None:
+        if self.policy == "TaskFailed":
+            await scene.crash("j-a-0", 3)
+        elif self._code is None:
             await scene.evict("j-a-0")
         elif self.policy == "TaskCompleted":
             await scene.end("j-a-0")
@@ -43,12 +53,18 @@ class Trigger:
             return 0
         return 2 if self.policy == "TaskCompleted" else 1
 
+    def leaves_something(self, action: str) -> bool:
+        """Whether there is a pod to kill for an action: an evicted one is gone already."""
+        return action != "RestartPod" or self._code is not None or self.policy == "TaskFailed"
+
 
 TRIGGERS = {
     "a pod fails": Trigger("PodFailed", 3),
     "a pod ends with a code": Trigger(3, 3),
     "a pod is evicted": Trigger("PodEvicted", None),
+    "one of several events": Trigger(["PodEvicted", "PodFailed", "PodEvicted"], None),
     "a task completes": Trigger("TaskCompleted", 0),
+    "containers crash too often": Trigger("TaskFailed", None),
     "anything happens": Trigger("*", 3),
 }
 
@@ -59,11 +75,14 @@ def ends(trigger: Trigger, action: str, *, of_task: bool) -> Scenario:
     async def scenario(scene: Scene) -> None:
         policies = trigger.policies(action)
         a = task("a", 2, policies=policies) if of_task else task("a", 2)
-        await scene.running("j", a, task("b", 1), policies=[] if of_task else policies)
-        await trigger.happen(scene)
-        job = await scene.phase("j", ENDS[action])
+        async with watched(scene, "j") as course:
+            await scene.running("j", a, task("b", 1), policies=[] if of_task else policies)
+            await trigger.happen(scene)
+            await course.was(*BEGIN, *ENDS[action])
+        job = await scene.job("j")
         assert job["status"].get("retryCount", 0) == 0
         assert job["status"]["version"] >= 1
+        await scene.event("ExecuteAction", about="j", text=action)
         left = await scene.pods(trigger.leaves_behind)
         assert all(pod["status"]["phase"] in FINISHED for pod in left.values())
         await scene.groups_gone()
@@ -77,15 +96,21 @@ def restarts(trigger: Trigger, action: str, *, of_task: bool) -> Scenario:
     async def scenario(scene: Scene) -> None:
         policies = trigger.policies(action)
         a = task("a", 2, policies=policies) if of_task else task("a", 2)
-        before = uids(
-            await scene.running("j", a, task("b", 1), policies=[] if of_task else policies)
-        )
-        await trigger.happen(scene)
-        if trigger.policy == "*":  # that the gang is broken is one more thing that happens (J09)
-            await scene.phase("j", "Running", retryCount=(1, 2))
-        else:
-            await scene.phase("j", "Running", retryCount=1)
+        async with watched(scene, "j") as course:
+            before = uids(
+                await scene.running("j", a, task("b", 1), policies=[] if of_task else policies)
+            )
+            await trigger.happen(scene)
+            if trigger.policy == "*" and action != "RestartJob":
+                # That the gang is broken is one more thing that happens (J09).
+                await scene.phase("j", "Running", retryCount=(1, 2))
+            else:
+                await course.was(*BEGIN, *AGAIN, showing=trigger.leaves_something(action))
+                await scene.phase("j", "Running", retryCount=1)
         after = uids(await scene.pods(3, phase="Running"))
+        status = (await scene.job("j"))["status"]
+        assert status.get("version", 0) == RESTARTS[action]
+        await scene.event("ExecuteAction", about="j", text=action)
         assert after["j-a-0"] != before["j-a-0"]
         if action == "RestartPod":
             assert after["j-a-1"] == before["j-a-1"]
@@ -123,14 +148,6 @@ async def the_policy_of_another_task_says_nothing(scene: Scene) -> None:
     await scene.end("j-a-0", 1)
     await scene.phase("j", "Running", failed=1, running=1)
     assert uids(await scene.pods(2)) == before
-
-
-@scenarios
-async def one_policy_may_name_several_events(scene: Scene) -> None:
-    policy = {"events": ["PodEvicted", "PodFailed"], "action": "TerminateJob"}
-    await scene.running("j", task("a", 2), policies=[policy])
-    await scene.evict("j-a-1")
-    await scene.phase("j", "Terminated")
 
 
 @scenarios

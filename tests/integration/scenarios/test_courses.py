@@ -1,0 +1,178 @@
+"""Every phase that a job goes through, as a watcher sees it, and what is left of it afterwards."""
+
+import pytest
+
+from tests.integration.scenarios.course import AGAIN, BEGIN, watched
+from tests.integration.scenarios.playing import Playing, Scenario, Scenarios
+from tests.integration.scenarios.scene import Object, Scene, ending, on, task
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+scenarios = Scenarios()
+
+
+@scenarios
+async def a_pod_is_restarted_and_its_end_is_no_eviction(scene: Scene) -> None:
+    policies = [on("PodFailed", "RestartPod"), on("PodEvicted", "TerminateJob", timeout="5m")]
+    async with watched(scene, "j") as course:
+        await scene.running("j", task("good", 2), task("bad", 1), policies=policies)
+        await scene.end("j-bad-0", 127)
+        await course.was(*BEGIN, *AGAIN)
+        await scene.pods(3, phase="Running")
+
+
+@scenarios
+async def a_job_that_always_fails_shows_every_try(scene: Scene) -> None:
+    bad = task("bad", 2, annotations=ending(127, 2))
+    async with watched(scene, "j") as course:
+        await scene.submit("j", task("good", 2), bad, policies=[on("PodFailed", "RestartJob")])
+        await course.was(*BEGIN, *AGAIN, *AGAIN, "Restarting", "Failed")
+        job = await scene.phase("j", "Failed", retryCount=3)
+        assert job["status"]["version"] >= 3
+
+
+@scenarios
+async def the_pod_that_failed_last_stays_and_those_that_ran_go(scene: Scene) -> None:
+    policies = [on("PodEvicted", "RestartJob"), on("PodFailed", "RestartJob")]
+    bad = task("bad", 1, maxRetry=1, annotations=ending(2, 1))
+    good = task("good", 1, maxRetry=1)
+    await scene.submit("j", good, bad, policies=policies, maxRetry=2, minSuccess=2)
+    await scene.phase("j", "Failed", retryCount=2)
+    await scene.gone("pods", "j-good-0")
+    left = await scene.pods(1)
+    assert left["j-bad-0"]["status"]["phase"] == "Failed"
+
+
+@scenarios
+async def the_pod_that_succeeded_stays_and_those_that_ran_go(scene: Scene) -> None:
+    policies = [on("PodEvicted", "RestartJob"), on("PodFailed", "RestartJob")]
+    done = task("done", 1, maxRetry=1, policies=[on("TaskCompleted", "CompleteJob")])
+    async with watched(scene, "j") as course:
+        spec: Object = {"policies": policies, "maxRetry": 1, "minSuccess": 2}
+        await scene.running("j", task("good", 1, maxRetry=1), done, **spec)
+        await scene.end("j-done-0")
+        await course.was(*BEGIN, "Completing", "Completed")
+        await scene.gone("pods", "j-good-0")
+        left = await scene.pods(1)
+        assert left["j-done-0"]["status"]["phase"] == "Succeeded"
+        assert (await scene.job("j"))["status"].get("retryCount", 0) == 0
+
+
+@scenarios
+async def a_task_restarts_the_job_that_others_would_abort(scene: Scene) -> None:
+    bad = task("bad", 2, policies=[on("PodFailed", "RestartJob")])
+    async with watched(scene, "j") as course:
+        await scene.running("j", task("good", 2), bad, policies=[on("PodFailed", "AbortJob")])
+        await scene.end("j-bad-1", 127)
+        await course.was(*BEGIN, *AGAIN)
+        await scene.end("j-good-1", 127)
+        await course.was(*BEGIN, *AGAIN, "Aborting", "Aborted")
+
+
+# --- a gang that has lost its place ----------------------------------------------------------
+
+
+def loses_its_place(action: str) -> Scenario:
+    """Return the scenario of a gang of which a pod has gone that finds no place again (J09)."""
+
+    async def scenario(scene: Scene) -> None:
+        nodes = [await scene.node(f"n{n}", cpu="2") for n in range(2)]
+        kept_out = {"key": "kept", "value": "out", "effect": "NoSchedule"}
+        home = {"key": "home", "value": scene.namespace, "effect": "NoSchedule"}
+        async with watched(scene, "j") as course:
+            await scene.running("j", scene.at_home("a", 4), policies=[on("Unknown", action)])
+            for node in nodes:
+                await scene.api.patch("nodes", "", node, {"spec": {"taints": [home, kept_out]}})
+            await scene.api.delete("pods", scene.namespace, "j-a-0")
+            if action == "AbortJob":
+                await course.was(*BEGIN, "Pending", "Aborting", "Aborted")
+                return
+            await course.was(*BEGIN, "Pending", "Restarting", "Pending")
+            await scene.phase("j", "Pending", retryCount=1)
+            for node in nodes:
+                await scene.api.patch("nodes", "", node, {"spec": {"taints": [home]}})
+            await course.was(*BEGIN, "Pending", "Restarting", *BEGIN)
+            assert (await scene.job("j"))["status"]["retryCount"] == 1
+
+    return scenario
+
+
+scenarios.add("a gang without a place is restarted", loses_its_place("RestartJob"))
+scenarios.add("a gang without a place is aborted", loses_its_place("AbortJob"))
+
+
+# --- orders ----------------------------------------------------------------------------------
+
+
+@scenarios
+async def an_order_to_stop_and_to_go_on_is_seen_step_by_step(scene: Scene) -> None:
+    async with watched(scene, "j") as course:
+        await scene.running("j", task("a", 3))
+        await scene.order("AbortJob", "j")
+        await course.was(*BEGIN, "Aborting", "Aborted")
+        await scene.order("ResumeJob", "j")
+        await course.was(*BEGIN, "Aborting", "Aborted", *AGAIN, showing=False)
+        await scene.event("ExecuteAction", about="j", text="ResumeJob")
+
+
+# --- deleted in every phase ------------------------------------------------------------------
+
+
+async def waits(scene: Scene) -> None:
+    await scene.submit("j", task("a", 2, cpu="10000"))
+    await scene.phase("j", "Pending")
+
+
+async def runs(scene: Scene) -> None:
+    await scene.running("j", task("a", 2))
+
+
+async def has_completed(scene: Scene) -> None:
+    await scene.submit("j", task("a", 2, annotations=ending(0, 1)))
+    await scene.phase("j", "Completed")
+
+
+def has_come_to(action: str, phase: str) -> Scenario:
+    async def scenario(scene: Scene) -> None:
+        a = task("a", 1, annotations=ending(3, 1))
+        await scene.submit("j", a, task("b", 1), policies=[on("PodFailed", action)])
+        await scene.phase("j", phase)
+
+    return scenario
+
+
+def goes(before: Scenario) -> Scenario:
+    """Return the scenario of a job that is deleted when it has come so far."""
+
+    async def scenario(scene: Scene) -> None:
+        await before(scene)
+        await scene.api.delete("jobs", scene.namespace, "j")
+        await scene.gone("jobs", "j")
+        await scene.groups_gone()
+        await scene.pods(0)
+
+    return scenario
+
+
+scenarios.add("a job that waits is deleted", goes(waits))
+scenarios.add("a job that runs is deleted", goes(runs))
+scenarios.add("a job that has completed is deleted", goes(has_completed))
+scenarios.add("a job that was aborted is deleted", goes(has_come_to("AbortJob", "Aborted")))
+scenarios.add(
+    "a job that was terminated is deleted", goes(has_come_to("TerminateJob", "Terminated"))
+)
+
+
+@scenarios
+async def a_job_without_room_says_so_on_its_group(scene: Scene) -> None:
+    await scene.node("n", cpu="2")
+    job = await scene.submit("j", scene.at_home("a", 3))
+    event = await scene.event("Unschedulable", about=f"j-{job['metadata']['uid']}")
+    assert event["lastTimestamp"]
+    assert event["involvedObject"]["kind"] == "PodGroup"
+
+
+@scenarios.mark()
+async def test_course(playing: Playing, name: str, scenario: Scenario) -> None:
+    del scenario
+    await playing.end_of(name)
