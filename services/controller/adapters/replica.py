@@ -169,13 +169,13 @@ class Replica:
     def queue_commands(self) -> tuple[Command, ...]:
         """Return the Commands to queues in the order in which they were given."""
         found = [c for c in self._commands.values() if _is_for(c, kinds.QUEUE)]
-        return tuple(sorted(found, key=lambda c: (_rv(c), c.metadata.key)))
+        return tuple(sorted(found, key=_given))
 
     def _commands_for(self, record: JobRecord) -> list[Command]:
         if not self._commands:
             return []
         found = [c for c in self._commands.values() if _targets(c, record)]
-        return sorted(found, key=lambda c: (c.metadata.creation_timestamp or "", c.metadata.name))
+        return sorted(found, key=_given)
 
     def stray_commands(self, key: str) -> list[Command]:
         """Return the Commands to a job of this key that is not known, or not the one meant."""
@@ -421,6 +421,11 @@ class Replica:
 
 def _rv(found: PodGroup | Queue | Command) -> int:
     return int(found.metadata.resource_version or 0)
+
+
+def _given(command: Command) -> tuple[int, str]:
+    """Sort Commands as they were given; their times have whole seconds only."""
+    return _rv(command), command.metadata.key
 
 
 def _is_for(command: Command, kind: Kind) -> bool:

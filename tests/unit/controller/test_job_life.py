@@ -194,6 +194,21 @@ def test_a_task_is_replaced_whole_by_restart_task() -> None:
     assert status.retry_count == 1
 
 
+def test_only_the_partition_of_a_failed_pod_is_replaced_by_restart_partition() -> None:
+    whole = {"totalPartitions": 2, "partitionSize": 2}
+    restart = [on("PodFailed", "RestartPartition")]
+    cluster, controller = running(
+        task("a", 4, partitionPolicy=whole, policies=restart),
+        task("b", 2, partitionPolicy={"totalPartitions": 1, "partitionSize": 2}),
+    )
+    before = {name: pod.metadata.uid for name, pod in cluster.pods.items()}
+    cluster.change_pod("train-a-1", "Failed", exit_code=1)
+    status = controller.settle()
+    after = {name: pod.metadata.uid for name, pod in cluster.pods.items()}
+    assert {n for n in before if before[n] != after[n]} == {"train-a-0", "train-a-1"}
+    assert (status.version, status.retry_count) == (0, 1)
+
+
 def test_containers_that_restart_too_often_fail_the_task_j07() -> None:
     cluster, controller = running(
         task("a", 2, maxRetry=4, policies=[on("TaskFailed", "TerminateJob")])

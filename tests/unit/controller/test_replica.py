@@ -202,3 +202,19 @@ def test_somebody_elses_group_of_the_jobs_name_is_left_alone_j27(
 ) -> None:
     replica.written(kinds.PODGROUP, group("train", 2, owner))
     assert group_in_use(replica) is None
+
+
+def test_orders_of_one_second_are_obeyed_as_they_were_given_j05(replica: Replica) -> None:
+    target = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "train", "uid": UID}
+    for rv, name in ((9, "zulu"), (10, "alpha")):
+        meta = {
+            "name": name,
+            "namespace": "ns",
+            "uid": name,
+            "resourceVersion": str(rv),
+            "creationTimestamp": "2025-10-09T09:00:00Z",
+        }
+        body = {"metadata": meta, "action": "AbortJob", "target": target}
+        replica.written(kinds.COMMAND, json.dumps(body).encode())
+    commands = replica.facts_of(replica.jobs["ns/train"]).commands
+    assert [command.metadata.name for command in commands] == ["zulu", "alpha"]
