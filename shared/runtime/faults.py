@@ -26,6 +26,10 @@ POINTS: Final[Mapping[str, str]] = {
     "controller.mid-create": "between two pods of a job",
     "controller.after-queue-change": "between two changes of an order to a queue",
     "controller.after-cron-create": "between a CronJob's job and the CronJob's status",
+    "controller.after-cron-status": "between a CronJob's status and the end of its old jobs",
+    "controller.after-cron-delete": "between the end of a CronJob's job and what follows it",
+    "controller.after-flow-status": "between a JobFlow's status and the jobs that it is for",
+    "controller.after-flow-create": "between two jobs of a JobFlow",
     "cache.before-publish": "after a watch event and before its fact is published",
     "cache.after-publish": "after a fact is published and before the next event is read",
 }

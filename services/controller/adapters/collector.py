@@ -3,6 +3,9 @@
 A job waits in the mailbox until it is due. Then the API server's own copy is asked, because ours
 may be late: a job that was resumed, or given more time, is left alone. What hangs on a job goes
 first (foreground propagation), so that no pod outlives the name of its job.
+
+A job of a CronJob or a JobFlow waits until its owner's status tells of its end: whoever keeps the
+owner may be late or dead, and would take a job that is gone for one that was never made.
 """
 
 from collections.abc import Callable
@@ -10,10 +13,14 @@ from typing import Final
 
 from services.controller.adapters.ownership import Ownership
 from services.controller.adapters.replica import Replica, Touched
+from services.controller.cronjob import sync as cronjobs
 from services.controller.job.ttl import due_at
+from services.controller.jobflow import status as jobflows
 from services.controller.metrics import ControllerMetrics
 from shared.api import kinds
 from shared.api.batch import Job
+from shared.api.cron import CronJob
+from shared.api.flow import JobFlow
 from shared.contracts.subjects import split_key
 from shared.kube.client import Kube
 from shared.runtime.clock import Clock
@@ -59,6 +66,9 @@ class Collector:
         """Have jobs looked at that may be deleted some day."""
         for key in touched.jobs:
             self._poke(key)
+        for place in touched.others:
+            for job in self._replica.holdings.jobs_at(place):
+                self._poke(job.metadata.key)
 
     def touch_all(self) -> None:
         """Have every job that this replica owns looked at."""
@@ -76,14 +86,15 @@ class Collector:
         record = self._replica.jobs.get(key)
         if record is None or not self._ownership.owns(key) or not self._is_synced():
             return  # everything is looked at once it is ours, and known
-        if not self._is_due(key, record.job):
+        if not self._is_due(key, record.job) or not self._is_noted(record.job):
             return
         namespace, name = split_key(key)
         with self._ownership.looking(key):
             try:
                 answer = await self._kube.get(kinds.JOB, namespace, name)
                 fresh: Job = kinds.decode(kinds.JOB, answer)
-                if fresh.metadata.uid == record.uid and self._is_due(key, fresh):
+                same = fresh.metadata.uid == record.uid
+                if same and self._is_due(key, fresh) and self._is_noted(fresh):
                     await self._delete(fresh)
             except Gone:
                 return
@@ -100,6 +111,16 @@ class Collector:
         if left_s > 0.0:
             self._mailbox.poke_later(key, left_s)
         return left_s <= 0.0
+
+    def _is_noted(self, job: Job) -> bool:
+        """Whether nobody needs a job any more; a change of its owner has it looked at again."""
+        match self._replica.holdings.owner_of(job):
+            case CronJob() as cron:
+                return cronjobs.has_noted(cron, job)
+            case JobFlow() as flow:
+                return jobflows.has_noted(flow, job)
+            case None:
+                return True
 
     async def _delete(self, job: Job) -> None:
         meta = job.metadata

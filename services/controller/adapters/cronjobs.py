@@ -96,12 +96,14 @@ class CronJobs(Keeper):
                 return await self._make(cron, ask.job)
             case asks.Remove():
                 await self._objects.delete_job(ask.job)
+                self._faults.point("controller.after-cron-delete")
                 self._log.info(
                     "cronjob_job_deleted", cronjob=cron.metadata.key, job=ask.job.metadata.name
                 )
             case asks.Write():
                 meta = cron.metadata
                 await self._objects.write_status(kinds.CRONJOB, meta, cron.status, ask.status)
+                self._faults.point("controller.after-cron-status")
         return None
 
     async def _make(self, cron: CronJob, job: Job) -> asks.Answer:

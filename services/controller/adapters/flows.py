@@ -18,11 +18,12 @@ from services.controller.metrics import ControllerMetrics
 from shared.api import kinds
 from shared.api.batch import Job
 from shared.api.flow import FlowPhase, JobFlow, JobFlowStatus, JobTemplate
-from shared.contracts.subjects import split_key
 from shared.runtime.errors import Rejected, Retryable
+from shared.runtime.faults import Faults
 from shared.runtime.logs import Logger
 
 _FAILED: Final = "FailedCreate"
+_CALM_S: Final = 1.0
 
 
 class JobFlows(Keeper):
@@ -35,29 +36,28 @@ class JobFlows(Keeper):
         replica: Replica,
         *,
         recorder: Recorder,
+        faults: Faults,
         metrics: ControllerMetrics,
         log: Logger,
     ) -> None:
         super().__init__(kinds.JOBFLOW, replica.holdings.flows, frame)
         self._objects = objects
         self._replica = replica
+        self._waiting_for: dict[str, dict[str, None]] = {}
+        """Key of a template that is not there → keys of the flows that name it."""
         self._recorder = recorder
+        self._faults = faults
         self._metrics = metrics
         self._log = log
 
     @override
     def touch(self, touched: Touched) -> None:
-        """Have flows looked at: those that changed, and those that may wait for a template."""
+        """Have flows looked at: those that changed, and those that waited for a template."""
         super().touch(touched)
         for place in touched.others:
             if place.token == kinds.JOBTEMPLATE.token:
-                self._touch_users(place.key)
-
-    def _touch_users(self, template_key: str) -> None:
-        namespace, name = split_key(template_key)
-        for key, flow in self._replica.holdings.flows.items():
-            if flow.metadata.namespace == namespace and name in {f.name for f in flow.spec.flows}:
-                self.poke(key)
+                for key in self._waiting_for.pop(place.key, ()):
+                    self.poke(key)
 
     @override
     async def bring_about(self, key: str) -> None:
@@ -72,17 +72,23 @@ class JobFlows(Keeper):
             self._tell(flow, note.reason, note.message, warning=True)
         if found.status != flow.status:
             await self._write(flow, found.status)
+            self._faults.point("controller.after-flow-status")
         for job in found.delete:
             await self._objects.delete_job(job)
         for job in found.create:
             await self._create(flow, job)
 
     def _templates(self, flow: JobFlow) -> dict[str, JobTemplate]:
-        """Return the templates that a flow names, as far as there are any."""
-        namespace = flow.metadata.namespace
-        names = (entry.name for entry in flow.spec.flows)
-        found = ((n, self._replica.holdings.templates.get(f"{namespace}/{n}")) for n in names)
-        return {name: template for name, template in found if template is not None}
+        """Return the templates that a flow names, as far as there are any; await the others."""
+        found = {}
+        for entry in flow.spec.flows:
+            key = f"{flow.metadata.namespace}/{entry.name}"
+            template = self._replica.holdings.templates.get(key)
+            if template is not None:
+                found[entry.name] = template
+            else:
+                self._waiting_for.setdefault(key, {})[flow.metadata.key] = None
+        return found
 
     async def _write(self, flow: JobFlow, status: JobFlowStatus) -> None:
         await self._objects.write_status(kinds.JOBFLOW, flow.metadata, flow.status, status)
@@ -105,6 +111,7 @@ class JobFlows(Keeper):
             self._tell(flow, _FAILED, f"Error creating job {name}: {error}", warning=True)
             raise Retryable(str(error)) from error
         else:
+            self._faults.point("controller.after-flow-create")
             self._tell(flow, "SuccessfulCreate", f"Created job {name}")
             self._log.info("jobflow_started", jobflow=flow.metadata.key, job=name)
 
@@ -124,12 +131,23 @@ class JobFlows(Keeper):
 
 
 class JobTemplates(Keeper):
-    """The keeper of templates."""
+    """The keeper of templates.
+
+    A template is looked at a second after its jobs change: each write lists all of them, and a
+    thousand may be made of it at once.
+    """
 
     def __init__(self, frame: Frame, objects: Objects, replica: Replica) -> None:
         super().__init__(kinds.JOBTEMPLATE, replica.holdings.templates, frame)
         self._objects = objects
         self._replica = replica
+
+    @override
+    def touch(self, touched: Touched) -> None:
+        """Have templates looked at soon."""
+        for place in touched.others:
+            if place.token == kinds.JOBTEMPLATE.token:
+                self.poke(place.key, _CALM_S)
 
     @override
     async def bring_about(self, key: str) -> None:

@@ -161,6 +161,20 @@ class Holdings:
         """Return the jobs that an object controls, by name."""
         return _by_name(self._owned.get(owner_uid, {}))
 
+    def owner_of(self, job: Job) -> CronJob | JobFlow | None:
+        """Return the object here that controls a job, if there is one."""
+        ref = job.metadata.controller
+        if ref is None:
+            return None
+        key = f"{job.metadata.namespace}/{ref.name}"
+        owners: tuple[CronJob | JobFlow | None, ...] = (self.crons.get(key), self.flows.get(key))
+        return next((o for o in owners if o is not None and o.metadata.uid == ref.uid), None)
+
+    def jobs_at(self, place: Place) -> list[Job]:
+        """Return the jobs that the object at a place controls, by name."""
+        owner = self._shelves[place.token].get(place.key)
+        return self.jobs_of(owner.metadata.uid) if owner is not None else []
+
     def jobs_from(self, template_key: str) -> list[Job]:
         """Return the jobs that say that they were made from a template, by name."""
         return _by_name(self._made_from.get(template_key, {}))

@@ -97,6 +97,14 @@ def sync(cron: CronJob, jobs: Iterable[Job], *, now: float) -> Asking[Outcome]:
     return outcome if outcome.failed or not kept else Outcome(failed=kept)
 
 
+def has_noted(cron: CronJob, job: Job) -> bool:
+    """Whether the status has noted all that a job that has ended tells: it may be deleted."""
+    book = _Book(cron)
+    for _ in _account(book, [job]):
+        pass
+    return not book.changed
+
+
 def _old(cron: CronJob, jobs: Sequence[Job]) -> list[Job]:
     """Return the oldest finished jobs beyond the limits; Terminated ones are in neither (X03)."""
     spec = cron.spec
@@ -125,6 +133,8 @@ def _account(book: _Book, jobs: Sequence[Job]) -> Asking[None]:
                 )
             if job.status.state.phase is JobPhase.COMPLETED:
                 book.ended(_seconds(job.status.state.last_transition_time))
+            if job.spec.ttl_seconds_after_finished is not None:
+                book.remember([job])
         elif uid not in book.active and job.metadata.deletion_timestamp is None:
             due = made.due_of(job)
             if due is not None and due > (book.scheduled or float("-inf")):

@@ -26,7 +26,10 @@ _LISTS: Final = {
     JobPhase.FAILED: "failed_jobs",
     JobPhase.COMPLETED: "completed_jobs",
     JobPhase.TERMINATED: "terminated_jobs",
+    JobPhase.COMPLETING: None,
+    JobPhase.TERMINATING: None,
 }
+"""Phase → its list in the status; a job on its way to an end is in none, as in Volcano."""
 _OTHER: Final = "un_know_jobs"
 
 
@@ -41,7 +44,8 @@ def status_of(flow: JobFlow, jobs: Sequence[Job]) -> JobFlowStatus:
     )
     lists: dict[str, list[str]] = {}
     for entry in entries:
-        lists.setdefault(_LISTS.get(entry.state, _OTHER), []).append(entry.name)
+        if (place := _LISTS.get(entry.state, _OTHER)) is not None:
+            lists.setdefault(place, []).append(entry.name)
     conditions = {
         entry.name: flow.status.conditions[entry.name]
         for entry in remembered
@@ -59,6 +63,11 @@ def status_of(flow: JobFlow, jobs: Sequence[Job]) -> JobFlowStatus:
 def ended_jobs(status: JobFlowStatus) -> Mapping[str, str]:
     """Return the jobs that have ended, those that were deleted since among them: name → phase."""
     return {entry.name: entry.state for entry in status.job_status_list if entry.state in ENDED}
+
+
+def has_noted(flow: JobFlow, job: Job) -> bool:
+    """Whether a flow's status tells of the end of a job: before that it would be made again."""
+    return ended_jobs(flow.status).get(job.metadata.name) == job.status.state.phase
 
 
 def _progress(flow: JobFlow, entries: Iterable[FlowJobStatus]) -> Progress:

@@ -111,15 +111,25 @@ def test_a_look_that_is_repeated_asks_for_nothing() -> None:
 
 
 @pytest.mark.parametrize("end", [FAILED, JobPhase.TERMINATED])
-def test_a_flow_fails_with_a_job_and_its_other_branches_go_on_f03(end: JobPhase) -> None:
+def test_a_flow_fails_with_a_job_and_starts_no_more_of_them_f03(end: JobPhase) -> None:
     world = FlowWorld({"a": [], "b": ["a"], "x": [], "y": ["x"]})
     world.look()
     world.enter("a", end)
     assert world.phase is FlowPhase.FAILED
     world.enter("x", COMPLETED)
-    assert world.entries() == {"a", "x", "y"}
-    world.enter("y", COMPLETED)
+    assert world.entries() == {"a", "x"}
     assert world.phase is FlowPhase.FAILED
+    assert world.flow.status.completed_jobs == ("f-x",), "what runs is followed to its end"
+
+
+@pytest.mark.parametrize("phase", [JobPhase.COMPLETING, JobPhase.TERMINATING])
+def test_a_job_on_its_way_to_an_end_is_in_no_list_f03(phase: JobPhase) -> None:
+    world = FlowWorld({"a": []})
+    world.look()
+    world.enter("a", phase)
+    status = world.flow.status
+    assert (status.running_jobs, status.un_know_jobs, status.completed_jobs) == ((), (), ())
+    assert [entry.state for entry in status.job_status_list] == [phase]
 
 
 @pytest.mark.parametrize("phase", [JobPhase.ABORTED, JobPhase.RESTARTING])

@@ -1,0 +1,285 @@
+"""Keepers of CronJobs, flows and finished jobs on an API server in memory: lags, deaths, counts.
+
+`Stage` is the world: the embedded API server, jobs that get on as a test wants, a clock. `Process`
+is what runs of the controller: its own adapters over a picture of the world that is as old as the
+test lets it be. A process dies right after one of its writes, before it knows of it, as by kill -9.
+"""
+
+import asyncio
+import itertools
+import json
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import structlog
+import yaml
+
+from pumice.local.apiserver.answers import Request as CoreRequest
+from pumice.local.apiserver.answers import Response
+from pumice.local.apiserver.core import ApiServer
+from services.controller.adapters.collector import Collector
+from services.controller.adapters.cronjobs import CronJobs
+from services.controller.adapters.flows import JobFlows, JobTemplates
+from services.controller.adapters.keeper import Frame
+from services.controller.adapters.objects import Objects
+from services.controller.adapters.ownership import Ownership
+from services.controller.adapters.recorder import Recorder
+from services.controller.adapters.replica import Replica, Touched
+from services.controller.metrics import ControllerMetrics
+from shared.api import kinds, time
+from shared.api.kinds import Kind
+from shared.contracts.messages import Fact
+from shared.kube.client import Kube
+from shared.kube.errors import read_status, refusal
+from shared.kube.wire import Request, Stream
+from shared.runtime.backoff import Backoff
+from shared.runtime.errors import Retryable
+from shared.runtime.faults import Faults
+from shared.runtime.mailbox import Mailbox, MailboxMetrics
+from shared.runtime.metrics import Metrics
+from tests.support.clock import VirtualClock
+
+CRDS = Path(__file__).parents[2] / "k8s" / "crds"
+KEPT = (kinds.JOB, kinds.CRONJOB, kinds.JOBFLOW, kinds.JOBTEMPLATE)
+NAMESPACE = "default"
+COURSE = ("Pending", "Running", "Completed")
+
+
+class Died(Exception):  # noqa: N818 - the fact
+    """The process is no more; it is raised where its next step would have been."""
+
+
+class Stage:
+    """See the module."""
+
+    def __init__(self, start: str = "2025-03-11T10:00:30Z") -> None:
+        numbers = itertools.count(1)
+        self.clock = VirtualClock(time.parse(start))
+        self.core = ApiServer(
+            now=self.clock.now, uids=lambda: f"00000000-0000-4000-8000-{next(numbers):012}",
+            crds=definitions(),
+        )  # fmt: skip
+        self.made: list[str] = []
+        """Names of all jobs that were ever made, in their order."""
+        self.writes: Counter[str] = Counter()
+        """Writes of all processes, such as `PATCH jobflows/status`."""
+
+    def ask(self, method: str, kind: Kind, name: str = "", body: Any = None, sub: str = "") -> Any:
+        """Do something as the administrator."""
+        request = CoreRequest(
+            method=method,
+            path=kind.path(NAMESPACE, name, sub),
+            headers={"content-type": "application/merge-patch+json"} if method == "PATCH" else {},
+            body=json.dumps(body or {}).encode(),
+        )
+        answer = self.handle(request)
+        assert answer.status < 400, answer.body
+        return json.loads(answer.body)
+
+    def handle(self, request: CoreRequest) -> Response:
+        """Carry out a request at once, with all that follows of it."""
+        answer = self.core.handle(request)
+        assert isinstance(answer, Response), "nobody watches here"
+        is_job = request.path == kinds.JOB.path(NAMESPACE)
+        if request.method == "POST" and is_job and answer.status < 300:
+            self.made.append(json.loads(answer.body)["metadata"]["name"])
+        self.core.tick()
+        return answer
+
+    def items(self, kind: Kind) -> list[dict[str, Any]]:
+        """Return all objects of a kind."""
+        found: list[dict[str, Any]] = self.ask("GET", kind)["items"]
+        return found
+
+    def create(self, kind: Kind, name: str, spec: Mapping[str, Any]) -> None:
+        """Create an object."""
+        meta = {"name": name, "namespace": NAMESPACE}
+        body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta, "spec": spec}
+        self.ask("POST", kind, body=body)
+
+    def template(self, name: str, **job: Any) -> None:
+        """Create a JobTemplate."""
+        self.create(kinds.JOBTEMPLATE, name, job_spec(**job))
+
+    def flow(self, name: str, needs: Mapping[str, list[str]], **spec: Any) -> None:
+        """Create a flow; `needs` has the targets of each entry."""
+        flows = [{"name": n, "dependsOn": {"targets": t}} for n, t in needs.items()]
+        self.create(kinds.JOBFLOW, name, {"flows": flows, **spec})
+
+    def get_on(self, *, most: int = len(COURSE)) -> None:
+        """Let each job enter the next phase of its course, the first `most` of them at most."""
+        for job in self.items(kinds.JOB):
+            phase = job.get("status", {}).get("state", {}).get("phase", "")
+            place = COURSE.index(phase) + 1 if phase else 0
+            if place < most and "deletionTimestamp" not in job["metadata"]:
+                self._enter(job["metadata"]["name"], COURSE[place])
+
+    def _enter(self, name: str, phase: str) -> None:
+        since = time.format_seconds(self.clock.now())
+        state = {"phase": phase, "lastTransitionTime": since}
+        self.ask("PATCH", kinds.JOB, name, {"status": {"state": state}}, "status")
+
+
+@cache
+def definitions() -> tuple[dict[str, Any], ...]:
+    """Return the CRDs of what is kept."""
+    names = {f"{kind.group}_{kind.plural}.yaml" for kind in KEPT}
+    return tuple(yaml.safe_load((CRDS / name).read_text()) for name in sorted(names))
+
+
+def job_spec(**more: Any) -> dict[str, Any]:
+    """Return the spec of a job with one task."""
+    pod = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
+    return {"tasks": [{"name": "a", "replicas": 1, "template": pod}], **more}
+
+
+class Process:
+    """See the module; with `dies_at` N it dies at its N-th write."""
+
+    def __init__(self, stage: Stage, *, dies_at: int = 0) -> None:
+        self.stage = stage
+        self.replica = Replica(scheduler_names=["volcano"])
+        self.mailboxes: dict[str, Mailbox[str]] = {}
+        """Keys that wait for a look, by keeper; served only by a test that runs the keeper."""
+        self._left = dies_at
+        self._dead = False
+        self._wire()
+
+    async def look(self, *only: str) -> None:
+        """Look at everything, or at what keepers with these names keep, in their order."""
+        for name in only or tuple(self.keepers):
+            keys = self.replica.jobs if name == "collector" else self._keys(name)
+            for key in list(keys):
+                try:
+                    await self.keepers[name].look(key)
+                except Retryable:
+                    continue
+
+    @asynccontextmanager
+    async def keeping(self, name: str) -> AsyncIterator[None]:
+        """Let a keeper serve its mailbox as it does in the service, on the stage's clock."""
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(self.keepers[name].run(), name=name)
+            yield
+            running.cancel()
+
+    def learn(self) -> None:
+        """Take in the world as it is now."""
+        self.replica.lost_touch()
+        for touched in (self.replica.fold(self._facts()), self.replica.complete()):
+            self._touch(touched)
+
+    async def exchange(self, request: Request) -> bytes:
+        """Carry a request to the API server, unless the process dies of it: a Transport."""
+        writes = request.method != "GET"
+        if self._dead:
+            raise Died
+        answer = self.stage.handle(
+            CoreRequest(
+                method=request.method,
+                path=request.path,
+                query=dict(request.query),
+                headers={"content-type": request.content_type},
+                body=request.body or b"",
+            )
+        )
+        if writes:
+            self.stage.writes[f"{request.method} {_resource(request.path)}"] += 1
+            self._left -= 1
+            self._dead = self._left == 0
+        if self._dead:
+            raise Died
+        if answer.status >= 400:
+            raise refusal(
+                request.doing, read_status(answer.status, answer.body), dict(answer.headers)
+            )
+        return answer.body
+
+    async def open(self, request: Request) -> Stream:
+        """Refuse: nobody watches here."""
+        raise AssertionError(request.doing)
+
+    async def close(self) -> None:
+        """Do nothing: there is no connection."""
+
+    @property
+    def host(self) -> str:
+        """Return a word for messages."""
+        return "memory"
+
+    def _facts(self) -> Iterable[Fact]:
+        for kind in KEPT:
+            for item in self.stage.items(kind):
+                meta = item["metadata"]
+                yield Fact(
+                    kind=kind.token,
+                    key=f"{meta['namespace']}/{meta['name']}",
+                    uid=meta["uid"],
+                    rv=meta["resourceVersion"],
+                    body=msgspec.Raw(msgspec.json.encode(item)),
+                )
+
+    def _keys(self, name: str) -> Iterable[str]:
+        holdings = self.replica.holdings
+        shelves = {"cronjobs": holdings.crons, "jobflows": holdings.flows}
+        return shelves.get(name, holdings.templates)
+
+    def _wire(self) -> None:
+        kube, log, clock = Kube(transport=self), structlog.get_logger(), self.stage.clock
+        metrics = ControllerMetrics(Metrics())
+        mailboxes = MailboxMetrics(Metrics())
+        ownership = _Everything(clock=clock)
+        recorder = Recorder(kube, instance="p", clock=clock, metrics=metrics, log=log)
+        objects = Objects(kube, self.replica, touch=self._touch, metrics=metrics)
+
+        def mailbox(name: str) -> Mailbox[str]:
+            backoff = Backoff(first_s=0.1, cap_s=10.0, rng=random.Random(1))
+            self.mailboxes[name] = Mailbox(
+                name, capacity=10_000, clock=clock, backoff=backoff, log=log, metrics=mailboxes
+            )
+            return self.mailboxes[name]
+
+        def frame(name: str) -> Frame:
+            return Frame(
+                ownership=ownership, mailbox=mailbox(name), is_synced=lambda: True, workers=2,
+                log=log,
+            )  # fmt: skip
+
+        self.keepers: dict[str, Any] = {
+            "cronjobs": CronJobs(
+                frame("cronjobs"), objects, self.replica, recorder=recorder, clock=clock,
+                faults=Faults("", ""), metrics=metrics, log=log,
+            ),
+            "jobflows": JobFlows(
+                frame("jobflows"), objects, self.replica, recorder=recorder,
+                faults=Faults("", ""), metrics=metrics, log=log,
+            ),
+            "jobtemplates": JobTemplates(frame("jobtemplates"), objects, self.replica),
+            "collector": Collector(
+                kube, self.replica, ownership=ownership, mailbox=mailbox("collector"),
+                is_synced=lambda: True, workers=1, clock=clock, metrics=metrics, log=log,
+            ),
+        }  # fmt: skip
+
+    def _touch(self, touched: Touched) -> None:
+        for keeper in self.keepers.values():
+            keeper.touch(touched)
+
+
+class _Everything(Ownership):
+    """A process that is alone."""
+
+    def owns(self, key: str) -> bool:
+        return True
+
+
+def _resource(path: str) -> str:
+    _, _, rest = path.partition(f"/namespaces/{NAMESPACE}/")
+    plural, *place = rest.split("/")
+    return "/".join([plural, *place[1:]])

@@ -1,0 +1,96 @@
+"""Many flows and CronJobs do not storm the API server: what is written per object, counted."""
+
+from shared.api import keys, kinds
+from tests.support.keepers import NAMESPACE, Process, Stage, job_spec
+
+FLOWS = 40
+CRONS = 60
+
+
+def job(name: str, template: str) -> dict[str, object]:
+    """Return a job that says which template it was made from."""
+    labels = {keys.CREATED_BY_TEMPLATE: f"{NAMESPACE}.{template}"}
+    meta = {"name": name, "namespace": NAMESPACE, "labels": labels}
+    kind = kinds.JOB
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta, "spec": job_spec()}
+
+
+async def test_a_flow_is_written_once_for_each_change_of_its_jobs_and_then_no_more() -> None:
+    stage = Stage()
+    for name in ("a", "b"):
+        stage.template(name)
+    for number in range(FLOWS):
+        stage.flow(f"f{number}", {"a": [], "b": ["a"]})
+    process = Process(stage)
+    for _ in range(12):
+        process.learn()
+        await process.look("jobflows")
+        stage.get_on()
+    assert len(stage.made) == 2 * FLOWS
+    # Each of two jobs comes and enters three phases; the flow begins, which is its own write.
+    assert stage.writes["PATCH jobflows/status"] <= 9 * FLOWS
+    assert stage.writes.total() == stage.writes["PATCH jobflows/status"] + 2 * FLOWS
+    before = stage.writes.total()
+    for _ in range(3):
+        process.learn()
+        await process.look("jobflows")
+    assert stage.writes.total() == before
+
+
+async def test_a_due_time_of_a_cron_job_costs_three_writes_and_no_time_costs_none() -> None:
+    stage = Stage()
+    spec = {"schedule": "*/10 * * * *", "jobTemplate": {"spec": job_spec()}}
+    for number in range(CRONS):
+        stage.create(kinds.CRONJOB, f"c{number}", spec)
+    process = Process(stage)
+    for _ in range(5):
+        process.learn()
+        await process.look("cronjobs")
+        await stage.clock.advance(60.0)
+    assert stage.writes.total() == 0, "none is due before 10:10"
+    await stage.clock.advance(300.0)
+    for _ in range(6):
+        process.learn()
+        await process.look("cronjobs")
+        stage.get_on()
+        await stage.clock.advance(10.0)
+    assert stage.writes == {"POST jobs": CRONS, "PATCH cronjobs/status": 2 * CRONS}
+
+
+async def test_a_template_is_written_once_a_second_however_many_jobs_are_made_of_it() -> None:
+    stage = Stage()
+    stage.template("t")
+    process = Process(stage)
+    process.learn()
+    async with process.keeping("jobtemplates"):
+        for number in range(50):
+            stage.ask("POST", kinds.JOB, body=job(f"j{number}", "t"))
+            process.learn()
+            await stage.clock.advance(0.03)
+        await stage.clock.advance(1.0)
+    (template,) = stage.items(kinds.JOBTEMPLATE)
+    assert len(template["status"]["jobDependsOnList"]) == 50
+    assert stage.writes["PATCH jobtemplates/status"] <= 3
+
+
+async def test_a_flow_is_looked_at_when_its_template_comes_and_not_with_each_job_made_of_it() -> (
+    None
+):
+    stage = Stage()
+    stage.flow("f", {"t": []})
+    process = Process(stage)
+    process.learn()
+    waiting = process.mailboxes["jobflows"]
+    async with process.keeping("jobflows"):
+        await stage.clock.advance(1.0)
+        assert stage.made == []
+        stage.template("t")
+        process.learn()
+        await stage.clock.advance(1.0)
+        assert stage.made == ["f-t"]
+        process.learn()
+        await stage.clock.advance(1.0)
+        assert len(waiting) == 0
+        stage.ask("POST", kinds.JOB, body=job("another", "t"))
+        process.learn()
+        assert len(waiting) == 0
