@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from pumice.local.apiserver.patching import merge
 from services.controller.adapters.records import JobRecord
 from services.controller.job import effects
 from services.controller.job.facts import JobFacts, PodView, pod_view
@@ -141,10 +142,8 @@ class Cluster:
                 self.group = msgspec.convert(plain, PodGroup)
             case effects.PatchGroup():
                 assert self.group is not None
-                spec = {**msgspec.to_builtins(self.group.spec), **effect.patch["spec"]}
-                self.group = msgspec.convert(
-                    {**msgspec.to_builtins(self.group), "spec": spec}, PodGroup
-                )
+                patched = merge(msgspec.to_builtins(self.group), effect.patch)
+                self.group = msgspec.convert(patched, PodGroup)
             case effects.DeleteGroup():
                 self.group = None
             case effects.MarkPod():
