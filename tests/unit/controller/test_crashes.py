@@ -7,7 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.api.batch import JobStatus
-from tests.unit.controller.world import Cluster, Controller, Crash, running, task
+from shared.api.meta import ObjectMeta
+from shared.api.scheduling import ExtendCluster, PodGroupPhase, Queue, QueueSpec
+from tests.unit.controller.world import Cluster, Controller, Crash, job, running, task
 
 Happening = Callable[[Cluster], None]
 
@@ -94,6 +96,34 @@ def test_a_crash_between_two_writes_changes_nothing_in_the_end(
     HAPPENINGS[happening](disturbed)
     expected = _summary(undisturbed, _survives(undisturbed))
     assert _summary(disturbed, _survives(disturbed, *deaths)) == expected
+
+
+def _new() -> Cluster:
+    """A job of which nothing is made yet, in a queue that hands its jobs on."""
+    first = job(
+        task("ps", 1),
+        task("w", 3, dependsOn={"name": ["ps"]}),
+        plugins={"svc": [], "env": []},
+        volumes=[{"mountPath": "/data", "volumeClaim": {"accessModes": ["ReadWriteOnce"]}}],
+    )
+    cluster = Cluster(first, group_phase=PodGroupPhase.INQUEUE)
+    spec = QueueSpec(extend_clusters=(ExtendCluster(name="b"),))
+    cluster.queue = Queue(metadata=ObjectMeta(name="default", uid="q"), spec=spec)
+    return cluster
+
+
+@given(deaths=st.lists(st.integers(0, 8), max_size=6))
+@settings(max_examples=50, deadline=None)
+def test_a_crash_while_a_job_is_begun_changes_nothing_in_the_end(deaths: list[int]) -> None:
+    undisturbed, disturbed = _new(), _new()
+    ends = []
+    for cluster, dies in ((undisturbed, ()), (disturbed, deaths)):
+        _survives(cluster, *dies)
+        cluster.run_all()
+        _survives(cluster, *dies)
+        cluster.run_all()
+        ends.append((_summary(cluster, _survives(cluster)), cluster.job.spec, cluster.created))
+    assert ends[0] == ends[1]
 
 
 @given(deaths=st.lists(st.integers(0, 6), max_size=30))
