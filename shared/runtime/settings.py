@@ -16,6 +16,7 @@ import re
 import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import version
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -36,7 +37,7 @@ _CREDENTIALS: Final = re.compile(r"://[^/@\s]*:[^/@\s]*@")
 
 
 class HelpAsked(Exception):  # noqa: N818 - not an error: the person asked for it
-    """`--help` was given; the text is the page to print."""
+    """`--help` or `--version` was given; the text is what to print."""
 
 
 class Field(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,6 +125,8 @@ def load(cls: type[S], *, service: str, argv: Sequence[str], environ: Mapping[st
     fields = fields_of(cls)
     if "--help" in argv or "-h" in argv:
         raise HelpAsked(help_text(fields, service=service))
+    if "--version" in argv:
+        raise HelpAsked(f"pumice {version('pumice')}")
     flags, file_name = _from_flags(fields, argv)
     file_name = file_name or environ.get(_variable(service, "settings_file"), "")
     values: dict[str, object] = {}
@@ -320,6 +323,7 @@ def help_text(fields: tuple[Field, ...], *, service: str) -> str:
                 lines += [f"  --{field.flag}{_operand(field)}", f"        {_describe(field)}"]
         lines.append("")
     lines += [
+        "--version prints the version and ends.",
         f"Each setting is also read from the environment (PUMICE_{service.upper()}_<NAME>, common",
         "ones from PUMICE_<NAME> too) and from the YAML file named by --settings-file.",
     ]

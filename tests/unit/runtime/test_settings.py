@@ -166,3 +166,8 @@ def test_help_lists_every_setting_with_its_default() -> None:
     for field in fields_of(Example):
         assert f"--{field.flag}" in page
     assert "time between cycles (default 1s)" in page
+
+
+def test_version_is_told_m04() -> None:
+    with pytest.raises(HelpAsked, match=r"^pumice \d+\.\d+"):
+        read("--period", "2s", "--version")
