@@ -163,9 +163,13 @@ class Process:
 
     @asynccontextmanager
     async def keeping(self, name: str) -> AsyncIterator[None]:
-        """Let a keeper serve its mailbox as it does in the service, on the stage's clock."""
+        """Let a keeper serve its mailbox as it does in the service, on the stage's clock.
+
+        `events` is the recorder, which writes what the keepers tell.
+        """
+        part = self._recorder if name == "events" else self.keepers[name]
         async with asyncio.TaskGroup() as tasks:
-            running = tasks.create_task(self.keepers[name].run(), name=name)
+            running = tasks.create_task(part.run(), name=name)
             yield
             running.cancel()
 
@@ -235,7 +239,9 @@ class Process:
         metrics = ControllerMetrics(Metrics())
         mailboxes = MailboxMetrics(Metrics())
         ownership = _Everything(clock=clock)
-        recorder = Recorder(kube, instance="p", clock=clock, metrics=metrics, log=log)
+        self._recorder = recorder = Recorder(
+            kube, instance="p", clock=clock, metrics=metrics, log=log
+        )
         objects = Objects(kube, self.replica, touch=self._touch, metrics=metrics)
 
         def mailbox(name: str) -> Mailbox[str]:

@@ -12,7 +12,7 @@ from services.controller.adapters.keeper import Frame, Keeper
 from services.controller.adapters.objects import Objects, Taken
 from services.controller.adapters.recorder import Recorder
 from services.controller.adapters.replica import Replica, Touched
-from services.controller.jobflow.plan import plan
+from services.controller.jobflow.plan import Note, plan
 from services.controller.jobtemplate.status import status_of
 from services.controller.metrics import ControllerMetrics
 from shared.api import kinds
@@ -45,6 +45,8 @@ class JobFlows(Keeper):
         self._replica = replica
         self._waiting_for: dict[str, dict[str, None]] = {}
         """Key of a template that is not there → keys of the flows that name it."""
+        self._told: dict[str, tuple[Note, ...]] = {}
+        """What was told of a flow at its last look: it is not told with each change of a job."""
         self._recorder = recorder
         self._faults = faults
         self._metrics = metrics
@@ -65,11 +67,14 @@ class JobFlows(Keeper):
         holdings = self._replica.holdings
         flow = holdings.flows.get(key)
         if flow is None:
+            self._told.pop(key, None)
             return
         jobs = holdings.jobs_of(flow.metadata.uid)
         found = plan(flow, jobs, self._templates(flow))
         for note in found.notes:
-            self._tell(flow, note.reason, note.message, warning=True)
+            if note not in self._told.get(key, ()):
+                self._tell(flow, note.reason, note.message, warning=True)
+        self._told[key] = found.notes
         if found.status != flow.status:
             await self._write(flow, found.status)
             self._faults.point("controller.after-flow-status")

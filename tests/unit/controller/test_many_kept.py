@@ -94,3 +94,22 @@ async def test_a_flow_is_looked_at_when_its_template_comes_and_not_with_each_job
         stage.ask("POST", kinds.JOB, body=job("another", "t"))
         process.learn()
         assert len(waiting) == 0
+
+
+async def test_what_is_wrong_with_a_flow_is_told_once_and_again_when_it_changes() -> None:
+    stage = Stage()
+    stage.template("a")
+    stage.flow("f", {"a": [], "b": []})
+    process = Process(stage)
+    async with process.keeping("events"):
+        for _ in range(6):
+            process.learn()
+            await process.look("jobflows")
+            stage.get_on()
+            await stage.clock.advance(1.0)
+        assert stage.writes["POST events"] == 2, "the job that was made, the template that is not"
+        stage.ask("PATCH", kinds.JOBFLOW, "f", {"spec": {"flows": [{"name": "a"}, {"name": "c"}]}})
+        process.learn()
+        await process.look("jobflows")
+        await stage.clock.advance(1.0)
+    assert stage.writes["POST events"] == 3
