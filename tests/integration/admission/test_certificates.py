@@ -161,10 +161,23 @@ async def test_of_two_that_make_an_authority_at_once_one_wins_w02(
         (await shown(port)).verify_directly_issued_by(authority)
 
 
+def _spoilt(how: str) -> dict[str, str]:
+    """Return what a Secret may hold when somebody has been at it."""
+    good, other = (new_authority(now=time.time(), life_s=86400) for _ in range(2))
+    return {
+        "nothing-readable": {"ca.crt": "nonsense", "ca.key": "x"},
+        "the-key-of-another": {"ca.crt": good.cert, "ca.key": other.key},
+        "a-bundle-of-garbage": {
+            "ca.crt": good.cert, "ca.key": good.key, "previous.crt": "nonsense"
+        },
+    }[how]  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ["nothing-readable", "the-key-of-another", "a-bundle-of-garbage"])
 async def test_a_secret_that_somebody_spoilt_is_replaced_w02(
-    own_door: Door, space: str, api: Api
+    own_door: Door, space: str, api: Api, how: str
 ) -> None:
-    spoilt = {"metadata": {"name": SECRET}, "stringData": {"ca.crt": "nonsense", "ca.key": "x"}}
+    spoilt = {"metadata": {"name": SECRET}, "stringData": _spoilt(how)}
     await api.create("secrets", spoilt, space)
     await own_door.start(webhook_namespace=space)
     other = f"jobs-{space}"

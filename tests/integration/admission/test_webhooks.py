@@ -9,7 +9,7 @@ from pumice.local import admin
 from pumice.local.control_plane import ControlPlane
 from tests.integration.admission.conftest import Door
 from tests.support import world
-from tests.support.api import Api
+from tests.support.api import Api, ApiError, path
 from tests.support.wait import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -159,6 +159,28 @@ async def test_a_queue_fits_into_the_tree_and_goes_last_w50_w51_w53_w54(
         await api.delete("queues", "", "default")
     await api.delete("queues", "", child)
     await api.delete("queues", "", parent)
+
+
+async def test_a_collection_of_queues_is_deleted_but_for_those_with_children_w54(
+    door: Door, api: Api, space: str
+) -> None:
+    """Such a request names nobody; the hook has to look at each object. They go by their names."""
+    labels = {"of": space}
+    for name, parent in (("1", "root"), ("2", f"{space}-1")):
+        body = queue(f"{space}-{name}", parent=parent)
+        body["metadata"]["labels"] = labels
+        await api.create("queues", body)
+    leaf = queue(f"{space}-leaf")
+    leaf["metadata"]["labels"] = {"of": f"{space}-leaf"}
+    await api.create("queues", leaf)
+    all_of = {"params": {"labelSelector": f"of={space}-leaf"}}
+    await api.request("DELETE", path("queues"), **all_of)
+    selected = {"params": {"labelSelector": f"of={space}"}}
+    with pytest.raises(ApiError, match=f"it has 1 child queues: {space}-2"):
+        await api.request("DELETE", path("queues"), **selected)
+    left = {found["metadata"]["name"] for found in await api.items("queues")}
+    assert f"{space}-leaf" not in left
+    assert f"{space}-1" in left
 
 
 async def test_a_job_may_follow_its_queue_at_once_w24(door: Door, api: Api, space: str) -> None:
