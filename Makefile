@@ -99,6 +99,7 @@ crds: $(READY) ## write what is made from the code: k8s/crds, NATS users, pages 
 	$(PY) -m tools.write_nats_config
 	$(PY) -m tools.write_flags
 	$(PY) -m tools.write_states
+	$(PY) -m tools.write_metrics
 
 .PHONY: bench-engine
 bench-engine: $(READY) ## the scheduling engine alone

@@ -32,13 +32,18 @@ _INERT: Final = "accepted, no effect"
 def render(page: str) -> str:
     """Return the page with fresh tables. Raises ValueError when a mark is missing."""
     for name, lines in _tables():
-        begin, end = f"<!-- begin {name}: made by `make crds` -->", f"<!-- end {name} -->"
-        before, found, rest = page.partition(begin)
-        _, closed, after = rest.partition(end)
-        if not found or not closed:
-            raise ValueError(f"{PAGE.name} lacks the mark {begin!r} or {end!r}")
-        page = "\n".join([f"{before}{begin}", *lines, f"{end}{after}"])
+        page = filled(page, name, lines)
     return page
+
+
+def filled(page: str, name: str, lines: list[str]) -> str:
+    """Return a page with `lines` between the marks `name`; raises ValueError without them."""
+    begin, end = f"<!-- begin {name}: made by `make crds` -->", f"<!-- end {name} -->"
+    before, found, rest = page.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise ValueError(f"the page lacks the mark {begin!r} or {end!r}")
+    return "\n".join([f"{before}{begin}", *lines, f"{end}{after}"])
 
 
 def _tables() -> Iterator[tuple[str, list[str]]]:
@@ -61,7 +66,7 @@ def _flags(fields: Iterable[Field]) -> list[str]:
         if field.description.startswith(_INERT):
             idle.append(f"`--{field.flag}`")
         else:
-            lines.append(f"| `--{field.flag}` | {_default(field)} | {_plain(field.description)} |")
+            lines.append(f"| `--{field.flag}` | {_default(field)} | {plain(field.description)} |")
     if idle:
         lines += ["", f"Accepted for Volcano's sake, without effect: {', '.join(idle)}."]
     return lines
@@ -90,7 +95,7 @@ def _table(what: str, rows: Iterable[tuple[str, str, str]], more: str = "") -> l
 def _module_of(thing: Callable[..., object]) -> str:
     """Return the first sentence about a plugin or action: that of its module."""
     text = importlib.import_module(thing.__module__).__doc__ or ""
-    sentence = _plain(text.split("\n\n", maxsplit=1)[0])
+    sentence = plain(text.split("\n\n", maxsplit=1)[0])
     return sentence.partition(": ")[2] or sentence
 
 
@@ -139,7 +144,8 @@ def _default_of(call: ast.Call, known: Mapping[str, object]) -> str:
     return "".join(f" ({known.get(text, text)})".lower() for text in shown[:1])
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
+    """Return a description for a cell of a table: one line, without the ids of behaviours."""
     return _BEHAVIOUR.sub("", " ".join(text.split())).replace("|", "\\|")
 
 
