@@ -1,15 +1,13 @@
-"""Kubernetes Events: what `kubectl describe` shows of scheduling (D01 to D03).
+"""What the binder tells of pods and PodGroups as Kubernetes Events (D01 to D03).
 
-They are for people, so they never cost scheduling anything: a bounded, coalescing list, written
-when the requests of intents leave room, dropped and counted when full. An event's name is made of
-its object and text; two binders that tell of the same thing (a redelivery) write one event.
+They are written when the requests of intents leave room. The same thing told again is counted up on
+the Event that there is.
 """
 
-import asyncio
-import hashlib
-from typing import Any, Final, Literal
+from typing import Final
 
 import msgspec
+from typing_extensions import override
 
 from services.binder.adapters.throttle import Throttle
 from services.binder.metrics import BinderMetrics
@@ -18,36 +16,15 @@ from shared.api.time import format_seconds
 from shared.contracts.messages import Bind, BindGang, Condition, Evict, Victim
 from shared.contracts.subjects import split_key
 from shared.kube.client import Kube
-from shared.kube.errors import AlreadyExists
+from shared.kube.events import EventWriter, Note
 from shared.runtime.clock import Clock
-from shared.runtime.errors import Gone, PumiceError
+from shared.runtime.errors import Gone
 from shared.runtime.logs import Logger
 
-_WAITING_MAX: Final = 10_000
 _KNOWN_MAX: Final = 4096
-_WRITERS: Final = 2
 _YIELD_S: Final = 0.02
 _YIELDS: Final = 500
-"""An event waits for a calm moment for at most `_YIELDS * _YIELD_S` seconds."""
-_MESSAGE_MAX: Final = 1024
-
-
-class Note(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing to tell about one object; an empty uid is looked up."""
-
-    kind: Kind
-    key: str
-    uid: str = ""
-    type: Literal["Normal", "Warning"] = "Normal"
-    reason: str
-    message: str
-
-    @property
-    def name(self) -> str:
-        """Return the event's name: the same for the same thing told twice."""
-        parts = (self.kind.kind, self.key, self.uid, self.reason, self.message)
-        digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).hexdigest()
-        return f"{split_key(self.key)[1][:200].rstrip('.-')}.{digest}"
+"""An Event waits for a calm moment for at most `_YIELDS * _YIELD_S` seconds."""
 
 
 class _Written(msgspec.Struct, frozen=True):
@@ -63,10 +40,8 @@ class _Created(msgspec.Struct, frozen=True):
     metadata: _Meta
 
 
-class Recorder:
-    """Writes Kubernetes Events in the background; a part of the service."""
-
-    name: Final = "events"
+class Recorder(EventWriter):
+    """Takes what there is to tell and writes it in the background; a part of the service."""
 
     def __init__(
         self,
@@ -79,124 +54,74 @@ class Recorder:
         metrics: BinderMetrics,
         log: Logger,
     ) -> None:
-        self._kube = kube
-        self._component = component
-        self._instance = instance
+        super().__init__(
+            kube,
+            component=component,
+            instance=instance,
+            clock=clock,
+            results=metrics.events,
+            log=log,
+        )
         self._throttle = throttle
-        self._clock = clock
-        self._metrics = metrics
-        self._log = log
-        self._waiting: dict[Note, int] = {}
-        self._filled = asyncio.Event()
         self._written: dict[str, _Written] = {}
 
     def bound(self, gang: BindGang, item: Bind) -> None:
         """Tell that a pod was bound (D02 `Scheduled`)."""
-        self.take(
-            Note(
-                kind=POD,
-                key=item.pod,
-                uid=item.uid,
-                reason="Scheduled",
-                message=f"Assigned {item.pod} to {item.node} with its group {gang.job}",
-            )
-        )
+        message = f"Assigned {item.pod} to {item.node} with its group {gang.job}"
+        self._tell(POD, item.pod, item.uid, "Scheduled", message)
 
     def evicted(self, intent: Evict, victim: Victim) -> None:
         """Tell that a pod is evicted, on the pod and on its PodGroup (D03 `Evict`)."""
         why = f"to make room ({intent.reason})"
-        self.take(
-            Note(
-                kind=POD,
-                key=victim.pod,
-                uid=victim.uid,
-                type="Warning",
-                reason="Evict",
-                message=f"Evicted {why}",
-            )
-        )
+        self._tell(POD, victim.pod, victim.uid, "Evict", f"Evicted {why}", warning=True)
         if victim.job:
-            message = f"Pod {victim.pod} evicted {why}"
-            self.take(Note(kind=PODGROUP, key=victim.job, reason="Evict", message=message))
+            self._tell(PODGROUP, victim.job, "", "Evict", f"Pod {victim.pod} evicted {why}")
 
     def pod_condition(self, key: str, uid: str, condition: Condition) -> None:
         """Tell why a pod is not scheduled (D02 `FailedScheduling`)."""
-        self.take(
-            Note(
-                kind=POD,
-                key=key,
-                uid=uid,
-                type="Warning",
-                reason="FailedScheduling",
-                message=condition.message,
-            )
-        )
+        self._tell(POD, key, uid, "FailedScheduling", condition.message, warning=True)
 
     def podgroup_condition(self, key: str, uid: str, condition: Condition) -> None:
         """Tell a PodGroup's new condition (D02): Unschedulable warns, Scheduled does not."""
-        self.take(
-            Note(
-                kind=PODGROUP,
-                key=key,
-                uid=uid,
-                type="Warning" if condition.type == "Unschedulable" else "Normal",
-                reason=condition.type,
-                message=f"{condition.reason}: {condition.message}".strip(": "),
-            )
+        message = f"{condition.reason}: {condition.message}".strip(": ")
+        warning = condition.type == "Unschedulable"
+        self._tell(PODGROUP, key, uid, condition.type, message, warning=warning)
+
+    def _tell(
+        self, kind: Kind, key: str, uid: str, reason: str, message: str, *, warning: bool = False
+    ) -> None:
+        """Take one Event; an empty uid is looked up."""
+        namespace, name = split_key(key)
+        note = Note(
+            kind=kind,
+            namespace=namespace,
+            about=name,
+            uid=uid,
+            reason=reason,
+            message=message,
+            warning=warning,
         )
+        self.take(note)
 
-    def take(self, note: Note) -> None:
-        """Take one event; never waits. The same one that still waits is counted up."""
-        if note not in self._waiting and len(self._waiting) >= _WAITING_MAX:
-            self._metrics.events.labels("dropped").inc()
-            return
-        self._waiting[note] = self._waiting.get(note, 0) + 1
-        self._filled.set()
-
-    async def run(self) -> None:
-        """Write events for ever."""
-        async with asyncio.TaskGroup() as group:
-            for number in range(_WRITERS):
-                group.create_task(self._write_all(), name=f"events-{number}")
-
-    async def _write_all(self) -> None:
-        while True:
-            await self._filled.wait()
-            await self._calm()
-            if not self._waiting:
-                self._filled.clear()
-                continue
-            note = next(iter(self._waiting))
-            times = self._waiting.pop(note)
-            try:
-                result = await self._write(note, times)
-            except PumiceError as error:
-                result = "failed"
-                self._log.info("event_not_written", name=note.name, reason=str(error))
-            self._metrics.events.labels(result).inc()
-
-    async def _calm(self) -> None:
+    @override
+    async def calm(self) -> None:
         for _ in range(_YIELDS):
             if self._throttle.calm:
                 return
             await self._clock.sleep(_YIELD_S)
 
-    async def _write(self, note: Note, times: int) -> str:
-        namespace = split_key(note.key)[0] or "default"
-        now = format_seconds(self._clock.now())
-        before = self._written.pop(note.name, None)
-        if before is not None and await self._count_up(namespace, note.name, before, times):
+    @override
+    async def write(self, name: str, note: Note, times: int) -> str:
+        before = self._written.pop(name, None)
+        if before is not None and await self._count_up(note.place, name, before, times):
             return "repeated"
-        try:
-            created = await self._kube.create(EVENT, namespace, await self._event(note, times, now))
-        except AlreadyExists:
-            return "known"
+        created = await self.create(name, await self._with_uid(note), times)
         uid = msgspec.json.decode(created, type=_Created).metadata.uid
-        self._remember(note.name, _Written(uid, times))
+        self._remember(name, _Written(uid, times))
         return "written"
 
     async def _count_up(self, namespace: str, name: str, before: _Written, times: int) -> bool:
-        """Return whether the event could be counted up; the API server forgets after an hour."""
+        """Return whether the Event could be counted up; the API server forgets after an hour."""
         count = before.count + times
         body = {"count": count, "lastTimestamp": format_seconds(self._clock.now())}
         try:
@@ -206,33 +131,11 @@ class Recorder:
         self._remember(name, _Written(before.uid, count))
         return True
 
-    async def _event(self, note: Note, times: int, now: str) -> dict[str, Any]:
-        namespace, name = split_key(note.key)
-        uid = note.uid
-        if not uid:
-            found = decode(note.kind, await self._kube.get(note.kind, namespace, name))
-            uid = found.metadata.uid
-        return {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"name": note.name, "namespace": namespace or "default"},
-            "involvedObject": {
-                "apiVersion": note.kind.api_version,
-                "kind": note.kind.kind,
-                "namespace": namespace,
-                "name": name,
-                "uid": uid,
-            },
-            "type": note.type,
-            "reason": note.reason,
-            "message": note.message[:_MESSAGE_MAX],
-            "count": times,
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "source": {"component": self._component},
-            "reportingComponent": self._component,
-            "reportingInstance": self._instance,
-        }
+    async def _with_uid(self, note: Note) -> Note:
+        if note.uid:
+            return note
+        found = decode(note.kind, await self._kube.get(note.kind, note.namespace, note.about))
+        return msgspec.structs.replace(note, uid=found.metadata.uid)
 
     def _remember(self, name: str, written: _Written) -> None:
         self._written[name] = written

@@ -2,13 +2,9 @@
 
 import asyncio
 
-import pytest
-
-from services.binder.adapters.recorder import Note
 from services.binder.adapters.throttle import Throttle
 from services.binder.intents.pace import Pace, PaceLimits
 from services.binder.metrics import BinderMetrics
-from shared.api.kinds import POD
 from shared.runtime.metrics import Metrics
 from tests.support.clock import settle
 
@@ -90,12 +86,3 @@ async def test_a_slot_given_to_a_waiter_in_the_moment_of_its_cancellation_is_pas
         await settle()
         assert bench.inside == ["c"]
         bench.release["c"].set()
-
-
-@pytest.mark.parametrize("name", ["p", "a.b-c", "x" * 253], ids=["short", "dots", "longest"])
-def test_the_name_of_an_event_is_legal_and_tells_the_same_thing_the_same(name) -> None:
-    note = Note(kind=POD, key=f"ns/{name}", uid="u", reason="Scheduled", message="m")
-    again = Note(kind=POD, key=f"ns/{name}", uid="u", reason="Scheduled", message="m")
-    other = Note(kind=POD, key=f"ns/{name}", uid="v", reason="Scheduled", message="m")
-    assert note.name == again.name != other.name
-    assert len(note.name) <= 253
