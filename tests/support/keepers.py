@@ -1,4 +1,4 @@
-"""Keepers of CronJobs, flows and finished jobs on an API server in memory: lags, deaths, counts.
+"""Keepers of CronJobs, flows, queues and finished jobs on an API server in memory.
 
 `Stage` is the world: the embedded API server, jobs that get on as a test wants, a clock. `Process`
 is what runs of the controller: its own adapters over a picture of the world that is as old as the
@@ -23,20 +23,23 @@ import yaml
 from pumice.local.apiserver.answers import Request as CoreRequest
 from pumice.local.apiserver.answers import Response
 from pumice.local.apiserver.core import ApiServer
+from services.controller.adapters.announcer import ControllerEvents
 from services.controller.adapters.collector import Collector
 from services.controller.adapters.cronjobs import CronJobs
 from services.controller.adapters.flows import JobFlows, JobTemplates
 from services.controller.adapters.keeper import Frame
 from services.controller.adapters.objects import Objects
 from services.controller.adapters.ownership import Ownership
+from services.controller.adapters.queues import QueueKeeper
 from services.controller.adapters.recorder import Recorder
 from services.controller.adapters.replica import Replica, Touched
 from services.controller.metrics import ControllerMetrics
 from shared.api import kinds, time
 from shared.api.kinds import Kind
+from shared.api.scheduling import Queue, QueueState
 from shared.contracts.messages import Fact
 from shared.kube.client import Kube
-from shared.kube.errors import read_status, refusal
+from shared.kube.errors import Status, read_status, refusal
 from shared.kube.wire import Request, Stream
 from shared.runtime.backoff import Backoff
 from shared.runtime.errors import Retryable
@@ -46,7 +49,10 @@ from shared.runtime.metrics import Metrics
 from tests.support.clock import VirtualClock
 
 CRDS = Path(__file__).parents[2] / "k8s" / "crds"
-KEPT = (kinds.JOB, kinds.CRONJOB, kinds.JOBFLOW, kinds.JOBTEMPLATE)
+KEPT = (
+    kinds.JOB, kinds.CRONJOB, kinds.JOBFLOW, kinds.JOBTEMPLATE, kinds.QUEUE, kinds.COMMAND,
+    kinds.PODGROUP,
+)  # fmt: skip
 NAMESPACE = "default"
 COURSE = ("Pending", "Running", "Completed")
 
@@ -74,7 +80,7 @@ class Stage:
         """Do something as the administrator."""
         request = CoreRequest(
             method=method,
-            path=kind.path(NAMESPACE, name, sub),
+            path=kind.path(NAMESPACE if kind.namespaced else "", name, sub),
             headers={"content-type": "application/merge-patch+json"} if method == "PATCH" else {},
             body=json.dumps(body or {}).encode(),
         )
@@ -99,7 +105,7 @@ class Stage:
 
     def create(self, kind: Kind, name: str, spec: Mapping[str, Any]) -> None:
         """Create an object."""
-        meta = {"name": name, "namespace": NAMESPACE}
+        meta = {"name": name, **({"namespace": NAMESPACE} if kind.namespaced else {})}
         body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta, "spec": spec}
         self.ask("POST", kind, body=body)
 
@@ -145,6 +151,8 @@ class Process:
     def __init__(self, stage: Stage, *, dies_at: int = 0) -> None:
         self.stage = stage
         self.replica = Replica(scheduler_names=["volcano"])
+        self.refused: set[str] = set()
+        """Requests that somebody's webhook refuses, such as `PATCH queues/a/status`."""
         self.mailboxes: dict[str, Mailbox[str]] = {}
         """Keys that wait for a look, by keeper; served only by a test that runs the keeper."""
         self._left = dies_at
@@ -152,8 +160,8 @@ class Process:
         self._wire()
 
     async def look(self, *only: str) -> None:
-        """Look at everything, or at what keepers with these names keep, in their order."""
-        for name in only or tuple(self.keepers):
+        """Look at what keepers with these names keep, in their order."""
+        for name in only:
             keys = self.replica.jobs if name == "collector" else self._keys(name)
             for key in list(keys):
                 try:
@@ -184,6 +192,9 @@ class Process:
         writes = request.method != "GET"
         if self._dead:
             raise Died
+        if f"{request.method} {_place(request.path)}" in self.refused:
+            status = Status(code=403, reason="Forbidden", message="denied by the webhook of a test")
+            raise refusal(request.doing, status, {})
         answer = self.stage.handle(
             CoreRequest(
                 method=request.method,
@@ -223,7 +234,7 @@ class Process:
                 meta = item["metadata"]
                 yield Fact(
                     kind=kind.token,
-                    key=f"{meta['namespace']}/{meta['name']}",
+                    key="/".join(filter(None, (meta.get("namespace"), meta["name"]))),
                     uid=meta["uid"],
                     rv=meta["resourceVersion"],
                     body=msgspec.Raw(msgspec.json.encode(item)),
@@ -271,11 +282,26 @@ class Process:
                 kube, self.replica, ownership=ownership, mailbox=mailbox("collector"),
                 is_synced=lambda: True, workers=1, clock=clock, metrics=metrics, log=log,
             ),
+            "queues": QueueKeeper(
+                kube, self.replica, ownership=ownership, is_synced=lambda: True, touch=self._touch,
+                events=_Silence(), recorder=recorder, clock=clock, faults=Faults("", ""),
+                metrics=metrics, log=log,
+            ),
         }  # fmt: skip
 
     def _touch(self, touched: Touched) -> None:
         for keeper in self.keepers.values():
             keeper.touch(touched)
+
+
+class _Silence(ControllerEvents):
+    """Nobody subscribes to events here."""
+
+    def __init__(self) -> None:
+        """Announce to nobody."""
+
+    def queue(self, queue: Queue, *, was: QueueState | None, state: QueueState) -> None:
+        """Say nothing of a queue."""
 
 
 class _Everything(Ownership):
@@ -285,7 +311,14 @@ class _Everything(Ownership):
         return True
 
 
+def _place(path: str) -> str:
+    """Return what comes after group, version and namespace."""
+    for root in (f"/namespaces/{NAMESPACE}/", "/v1beta1/", "/v1alpha1/", "/v1/"):
+        if root in path:
+            return path.partition(root)[2]
+    return path
+
+
 def _resource(path: str) -> str:
-    _, _, rest = path.partition(f"/namespaces/{NAMESPACE}/")
-    plural, *place = rest.split("/")
+    plural, *place = _place(path).split("/")
     return "/".join([plural, *place[1:]])

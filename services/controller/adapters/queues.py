@@ -2,16 +2,20 @@
 
 One key for all: there are few, they depend on each other, and orders must be carried out in turn. A
 look repeats until the facts ask for nothing more; whatever a crash interrupts is asked for again.
+What the API server refuses for one queue (a webhook of somebody's) is told on it, and keeps neither
+the others nor orders to them waiting.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Final
 
 from services.controller.adapters.announcer import ControllerEvents
 from services.controller.adapters.ownership import Ownership
 from services.controller.adapters.recorder import Recorder
 from services.controller.adapters.replica import Replica, Touched
+from services.controller.adapters.together import all_of
 from services.controller.metrics import ControllerMetrics, QueueCounts
 from services.controller.queue.orders import (
     Change,
@@ -42,7 +46,12 @@ _RETRY_S: Final = 0.5
 _ORPHAN_S: Final = 20.0
 """How long a Command waits for its queue to become known; facts of two kinds have no order."""
 _KEY: Final = "queues"
-_WORDS: Final = {QueueAction.OPEN: "Open", QueueAction.CLOSE: "Close"}
+_ORDERS: Final = (QueueAction.OPEN, QueueAction.CLOSE)
+_WORDS: Final = {
+    QueueAction.OPEN: "Open",
+    QueueAction.CLOSE: "Close",
+    QueueAction.SYNC: "Sync",
+}
 
 
 class QueueKeeper:
@@ -119,8 +128,8 @@ class QueueKeeper:
         for command in self._replica.queue_commands():
             await self._obey(command)
         groups = self._replica.groups_per_queue()
-        for name in sorted(self._replica.queues):
-            await self._put_right(name, groups)
+        queues = sorted(self._replica.queues)
+        await all_of([partial(self._put_right, name, groups) for name in queues], width=1)
 
     async def _create(self, body: Json) -> None:
         name = body["metadata"]["name"]
@@ -137,6 +146,13 @@ class QueueKeeper:
         queue = self._replica.queues.get(name)
         if queue is None:
             return
+        try:
+            await self._sync(queue, groups)
+        except Rejected as error:
+            self._tell_failure(queue, QueueAction.SYNC, str(error))
+
+    async def _sync(self, queue: Queue, groups: Mapping[str, int]) -> None:
+        name = queue.metadata.name
         if (patch := parent_patch(queue)) is not None:
             await self._patch(queue, patch)
             return  # its change is looked at next
@@ -161,14 +177,16 @@ class QueueKeeper:
         changes = carry_out(action, name, self._replica.queues, self._replica.groups_per_queue())
         occasion = command.metadata.uid
         if isinstance(changes, Refusal):
-            self._log.warning("queue_order_refused", queue=name, order=action, reason=changes.why)
-            message = f"{_WORDS[action]} queue failed for {changes.why}"
-            self._recorder.tell_queue(queue, action, message, occasion=occasion, warning=True)
+            self._tell_failure(queue, action, changes.why, occasion=occasion)
         else:
-            await self._make(changes, occasion=occasion)
-            told = any(isinstance(c, SetState) and c.queue == name for c in changes)
-            if action in _WORDS and not told:
-                self._tell_success(queue, action, occasion)
+            try:
+                await self._make(changes, occasion=occasion)
+            except Rejected as error:
+                self._tell_failure(queue, action, str(error), occasion=occasion)
+            else:
+                told = any(isinstance(c, SetState) and c.queue == name for c in changes)
+                if action in _ORDERS and not told:
+                    self._tell_success(queue, action, occasion)
         await self._delete(command)
 
     async def _make(self, changes: Iterable[Change], *, occasion: str) -> None:
@@ -180,6 +198,14 @@ class QueueKeeper:
             if isinstance(change, SetState) and queue is not None:
                 action = QueueAction.CLOSE if change.state in SHUT else QueueAction.OPEN
                 self._tell_success(queue, action, occasion)
+
+    def _tell_failure(
+        self, queue: Queue, action: QueueAction, why: str, *, occasion: str = ""
+    ) -> None:
+        name = queue.metadata.name
+        self._log.warning("queue_order_refused", queue=name, order=action, reason=why)
+        message = f"{_WORDS[action]} queue failed for {why}"
+        self._recorder.tell_queue(queue, action, message, occasion=occasion, warning=True)
 
     def _tell_success(self, queue: Queue, action: QueueAction, occasion: str) -> None:
         message = f"{_WORDS[action]} queue succeed"
