@@ -61,6 +61,12 @@ def default(value: str | int) -> Meta:
     return Meta(extra_json_schema={"default": value})
 
 
+def rule(message: str, expression: str) -> Meta:
+    """Return a CEL rule that the API server applies to a field, with what it says otherwise."""
+    told = {"message": message, "rule": expression}
+    return Meta(extra_json_schema={"x-kubernetes-validations": [told]})
+
+
 class View(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, rename="camel"):
     """Base of all views: immutable, camelCase, defaults left out, unknown fields ignored.
 

@@ -17,7 +17,7 @@ from msgspec import UNSET, Meta, Raw, UnsetType, field
 
 from shared.api.base import DNS_LABEL, Count, DnsName, Int32, Name, Timestamp, View, default, doc
 from shared.api.meta import ObjectMeta
-from shared.api.scheduling import DEFAULT_QUEUE, NetworkTopology
+from shared.api.scheduling import DEFAULT_QUEUE, ONE_TIER, NetworkTopology
 
 DEFAULT_MAX_RETRY = 3
 
@@ -116,7 +116,9 @@ class PartitionPolicy(View, frozen=True, kw_only=True):
     partition_size: Annotated[Int32, Meta(ge=1), doc("Pods in each.")]
     network_topology: (
         Annotated[
-            NetworkTopology, doc("How near to each other the pods of one partition must run.")
+            NetworkTopology,
+            doc("How near to each other the pods of one partition must run."),
+            ONE_TIER,
         ]
         | None
     ) = None
@@ -179,7 +181,8 @@ class JobSpec(View, frozen=True, kw_only=True):
         Annotated[Int32, Meta(ge=1), doc("Pods whose success completes the job.")] | None
     ) = None
     network_topology: (
-        Annotated[NetworkTopology, doc("How near to each other its pods must run.")] | None
+        Annotated[NetworkTopology, doc("How near to each other its pods must run."), ONE_TIER]
+        | None
     ) = None
 
 

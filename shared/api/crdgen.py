@@ -86,6 +86,10 @@ def root_schema(crd: Crd) -> Schema:
         **schema["properties"],
         "metadata": {"type": "object"},
     }
+    if crd.rules:
+        schema["x-kubernetes-validations"] = [
+            {"message": message, "rule": expression} for message, expression in crd.rules
+        ]
     return {"description": crd.description, **schema}
 
 

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from shared.api import kinds
+from shared.api.cron import CRON_NAME_MAX, CRON_NAME_TOO_LONG
 from shared.api.kinds import Kind
 
 
@@ -31,6 +32,8 @@ class Crd(msgspec.Struct, frozen=True, kw_only=True):
     columns: tuple[Column, ...] = ()
     subresources: tuple[str, ...] | None = ("status",)
     """None leaves the member out, `()` writes it empty; both mean that there are none."""
+    rules: tuple[tuple[str, str], ...] = ()
+    """Message and CEL expression of what must hold of a whole object, its name included."""
 
 
 _AGE: Final = Column("AGE", "date", ".metadata.creationTimestamp")
@@ -95,6 +98,7 @@ CRDS: Final = (
         kind=kinds.CRONJOB,
         description="CronJob makes jobs by a schedule.",
         short_names=("cronvcjob", "cronvj"),
+        rules=((CRON_NAME_TOO_LONG, f"size(self.metadata.name) <= {CRON_NAME_MAX}"),),
     ),
     Crd(
         kind=kinds.JOBFLOW,

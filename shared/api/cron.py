@@ -16,6 +16,12 @@ from shared.api.meta import ObjectMeta
 
 DEFAULT_SUCCEEDED_KEPT = 3
 DEFAULT_FAILED_KEPT = 1
+CRON_NAME_MAX = 63 - 11
+"""Letters: a job's name is a label's value, and has a hyphen and the minute behind (X01)."""
+CRON_NAME_TOO_LONG = (
+    f"cronJob name must be no more than {CRON_NAME_MAX} characters to accommodate job name suffix"
+    " (max 63 total)"
+)
 
 
 class ConcurrencyPolicy(enum.StrEnum):

@@ -7,7 +7,7 @@ subresource (C03 ⚠): its status is written through the object itself.
 
 import enum
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import Meta, field
 
@@ -21,6 +21,7 @@ from shared.api.base import (
     View,
     default,
     doc,
+    rule,
 )
 from shared.api.meta import ObjectMeta
 from shared.api.selectors import LabelSelector
@@ -55,12 +56,26 @@ class NetworkTopology(View, frozen=True, kw_only=True):
     ] = ""
 
 
+TIERS: Final = (
+    "must not specify 'highestTierAllowed' and 'highestTierName' in networkTopology simultaneously"
+)
+ONE_TIER: Final = rule(
+    TIERS,
+    "!has(self.highestTierAllowed) || !has(self.highestTierName) || self.highestTierName == ''",
+)
+"""Nobody could tell which of the two was meant (W25, W41)."""
+
+
 class SubGroupPolicy(View, frozen=True, kw_only=True):
     """How pods of a group form subgroups that are placed together (J29, T06)."""
 
     name: Annotated[Name, doc("Name of the policy.")] = ""
     network_topology: (
-        Annotated[NetworkTopology, doc("How near to each other the pods of one subgroup must run.")]
+        Annotated[
+            NetworkTopology,
+            doc("How near to each other the pods of one subgroup must run."),
+            ONE_TIER,
+        ]
         | None
     ) = None
     sub_group_size: Annotated[Int32, Meta(ge=1), default(1), doc("Pods in each subgroup.")] = 1
@@ -105,7 +120,8 @@ class PodGroupSpec(View, frozen=True, kw_only=True):
         CrResourceList, doc("Resources that must be free before the group may enter its queue.")
     ] = field(default_factory=dict)
     network_topology: (
-        Annotated[NetworkTopology, doc("How near to each other the pods must run.")] | None
+        Annotated[NetworkTopology, doc("How near to each other the pods must run."), ONE_TIER]
+        | None
     ) = None
     sub_group_policy: Annotated[
         tuple[SubGroupPolicy, ...], doc("Policies that divide the group into subgroups.")

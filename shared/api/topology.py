@@ -31,7 +31,7 @@ _ONE_WAY = Meta(
         ]
     }
 )
-"""The one CEL rule of all CRDs (§1.1)."""
+"""Volcano's one CEL rule of all CRDs (§1.1)."""
 
 _CONDITION_TYPE = (
     r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"

@@ -11,7 +11,7 @@ import msgspec
 
 from shared.api.batch import Job, PartitionPolicy, TaskSpec
 from shared.api.nesting import TOO_DEEP, is_too_deep
-from shared.api.scheduling import ROOT_QUEUE, NetworkTopology, QueueState
+from shared.api.scheduling import ROOT_QUEUE, TIERS, NetworkTopology, QueueState
 from shared.jobplugins.catalogue import installed, plugins_of
 from shared.jobs.order import in_circles
 from shared.jobs.policies import policy_problems
@@ -27,10 +27,6 @@ from shared.jobs.problems import (
     unqualified,
 )
 from shared.jobs.templates import template_problems
-
-TIERS: Final = (
-    "must not specify 'highestTierAllowed' and 'highestTierName' in networkTopology simultaneously"
-)
 
 
 def job_problems(job: Job, *, pod_level: bool = True) -> tuple[Problem, ...]:

@@ -9,14 +9,11 @@ from typing import Final
 import msgspec
 
 from services.admission.rules.review import Facts, Request, Terms, Verdict, refused, unexpected
-from shared.api.cron import CronJob, CronJobSpec
+from shared.api.cron import CRON_NAME_MAX, CRON_NAME_TOO_LONG, CronJob, CronJobSpec
 from shared.api.lenient import lenient
-from shared.jobs.problems import LABEL_MAX, Problem, Problems, unqualified, unreadable
+from shared.jobs.problems import Problem, Problems, unqualified, unreadable
 from shared.model import schedules
 
-_SUFFIX_MAX: Final = 11
-"""Of a job's name: a hyphen and the minute of its schedule (X01)."""
-NAME_MAX: Final = LABEL_MAX - _SUFFIX_MAX
 _ZONE_PART: Final = re.compile(r"[A-Za-z.\-_0-9+]{1,14}")
 
 
@@ -88,11 +85,7 @@ def _zone(name: str) -> Problems:
 def name_problems(name: str) -> Problems:
     """Return why jobs could not be named after a CronJob."""
     at = "metadata.name"
-    if len(name) > NAME_MAX:
-        yield Problem(
-            at,
-            f"cronJob name must be no more than {NAME_MAX} characters to accommodate job name"
-            f" suffix (max {LABEL_MAX} total)",
-        )
+    if len(name) > CRON_NAME_MAX:
+        yield Problem(at, CRON_NAME_TOO_LONG)
     elif why := unqualified(name):
         yield Problem(at, f'invalid cronJob name "{name}": {why}')

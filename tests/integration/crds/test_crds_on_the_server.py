@@ -208,6 +208,10 @@ async def test_the_server_fills_in_the_defaults_of_a_cron_job_c02a(
     assert made["jobTemplate"]["spec"]["tasks"][0]["template"] == TEMPLATE
 
 
+TIERS = {"highestTierAllowed": 1, "highestTierName": "rack"}
+ONE_OF = "Invalid value: \"object\": must not specify 'highestTierAllowed' and 'highestTierName'"
+
+
 @pytest.mark.parametrize(
     ("kind", "spec", "field"),
     [
@@ -243,6 +247,28 @@ async def test_the_server_fills_in_the_defaults_of_a_cron_job_c02a(
             {"tier": 1, "members": [{"type": "Node", "selector": {}}]},
             "spec.members[0].selector",
         ),
+        (kinds.JOBTEMPLATE, {"networkTopology": TIERS}, f"spec.networkTopology: {ONE_OF}"),
+        (
+            kinds.JOBTEMPLATE,
+            {
+                "tasks": [
+                    {
+                        "partitionPolicy": {
+                            "totalPartitions": 1,
+                            "partitionSize": 1,
+                            "networkTopology": TIERS,
+                        }
+                    }
+                ]
+            },
+            f"spec.tasks[0].partitionPolicy.networkTopology: {ONE_OF}",
+        ),
+        (kinds.PODGROUP, {"networkTopology": TIERS}, f"spec.networkTopology: {ONE_OF}"),
+        (
+            kinds.PODGROUP,
+            {"subGroupPolicy": [{"name": "a", "networkTopology": TIERS}]},
+            f"spec.subGroupPolicy[0].networkTopology: {ONE_OF}",
+        ),
         (
             kinds.NUMATOPOLOGY,
             {"cpuDetail": {"0": {"numa": -1}}},
@@ -257,7 +283,16 @@ async def test_a_malformed_object_is_refused_by_the_name_of_its_field(
     body = other(kind, f"{namespace}-bad", **spec)
     with pytest.raises(ApiError, match="422") as caught:
         await api.request("POST", kind.path(namespace), body)
-    assert field in str(caught.value)
+    assert field in str(caught.value).replace('\\"', '"')
+
+
+async def test_a_cron_job_leaves_room_in_its_name_for_those_of_its_jobs_w60(
+    api: Api, namespace: str
+) -> None:
+    spec = {"schedule": "@daily", "jobTemplate": {"spec": {}}}
+    await api.create("cronjobs", other(kinds.CRONJOB, "c" * 52, **spec), namespace)
+    with pytest.raises(ApiError, match="cronJob name must be no more than 52 characters"):
+        await api.create("cronjobs", other(kinds.CRONJOB, "c" * 53, **spec), namespace)
 
 
 @pytest.mark.parametrize(
