@@ -177,5 +177,5 @@ def _in_a_group(terms: Terms) -> Sequence[tuple[str, str]] | None:
 
 
 def _text(value: str) -> str:
-    """Return a text as a CEL literal."""
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    """Return a text as a CEL literal; JSON's escapes are CEL's, too."""
+    return msgspec.json.encode(value).decode()

@@ -4,6 +4,7 @@ The file of `--admission-conf` has Volcano's form; it is read here, and reread w
 """
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -49,14 +50,9 @@ class ResourceGroup(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         mark = annotations.get(keys.RESOURCE_GROUP)
         return not self.object.key and mark is not None and mark == self.resource_group
 
-    def annotations(self) -> dict[str, str]:
+    def annotations(self) -> Mapping[str, str]:
         """Return the annotations that select; what is no `key: value` selects nothing."""
-        found: dict[str, str] = {}
-        for line in self.object.value:
-            name, colon, value = line.partition(":")
-            if colon:
-                found.setdefault(name.strip(), value.strip())
-        return found
+        return _annotations(self.object.value)
 
     def parsed_affinity(self) -> dict[str, Any] | None:
         """Return the affinity; None when there is none."""
@@ -64,6 +60,24 @@ class ResourceGroup(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             return None
         parsed = msgspec.json.decode(self.affinity)
         return parsed if isinstance(parsed, dict) else None
+
+
+@cache
+def _annotations(lines: tuple[str, ...]) -> Mapping[str, str]:
+    """Return what lines of YAML say, each a mapping of its own; of one key the first line counts.
+
+    Cached, as every pod asks.
+    """
+    found: dict[str, str] = {}
+    for line in lines:
+        try:
+            stated = yaml.load(line, yaml.BaseLoader)  # noqa: S506 - it makes texts only
+        except yaml.YAMLError:
+            continue
+        for key, value in stated.items() if isinstance(stated, dict) else ():
+            if isinstance(key, str) and isinstance(value, str):
+                found.setdefault(key, value)
+    return found
 
 
 class AdmissionConfiguration(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -2,7 +2,12 @@
 
 import pytest
 
-from services.admission.rules.groups import BadConfiguration, read_configuration
+from services.admission.rules.groups import (
+    BadConfiguration,
+    ResourceGroup,
+    Selects,
+    read_configuration,
+)
 from tests.unit.admission.asking import Json, ask, paths
 
 MIN, MAX = "volcano.sh/jdb-min-available", "volcano.sh/jdb-max-unavailable"
@@ -121,6 +126,13 @@ def test_two_budgets_are_refused_w32() -> None:
 
 def test_pods_of_other_schedulers_are_not_our_business_w32() -> None:
     assert ask("/pods/validate", pod({MIN: "0"}, schedulerName="default-scheduler")).allowed
+
+
+def test_what_selects_by_annotation_is_read_as_yaml_w30() -> None:
+    lines = ["team: 'cpu'", '"a:b": c', "team: other", "no mapping", "[", "nested: {a: b}", "n: 1"]
+    group = ResourceGroup(object=Selects(key="annotation", value=tuple(lines)))
+    assert group.annotations() == {"team": "cpu", "a:b": "c", "n": "1"}
+    assert group.has("ns", {"a:b": "c"})
 
 
 @pytest.mark.parametrize(
