@@ -24,6 +24,7 @@ from pumice.local.apiserver.answers import Request as CoreRequest
 from pumice.local.apiserver.answers import Response
 from pumice.local.apiserver.core import ApiServer
 from services.controller.adapters.announcer import ControllerEvents
+from services.controller.adapters.bare import BarePods
 from services.controller.adapters.collector import Collector
 from services.controller.adapters.cronjobs import CronJobs
 from services.controller.adapters.flows import JobFlows, JobTemplates
@@ -51,7 +52,7 @@ from tests.support.clock import VirtualClock
 CRDS = Path(__file__).parents[2] / "k8s" / "crds"
 KEPT = (
     kinds.JOB, kinds.CRONJOB, kinds.JOBFLOW, kinds.JOBTEMPLATE, kinds.QUEUE, kinds.COMMAND,
-    kinds.PODGROUP,
+    kinds.PODGROUP, kinds.POD,
 )  # fmt: skip
 NAMESPACE = "default"
 COURSE = ("Pending", "Running", "Completed")
@@ -135,7 +136,7 @@ class Stage:
 @cache
 def definitions() -> tuple[dict[str, Any], ...]:
     """Return the CRDs of what is kept."""
-    names = {f"{kind.group}_{kind.plural}.yaml" for kind in KEPT}
+    names = {f"{kind.group}_{kind.plural}.yaml" for kind in KEPT if kind.group}
     return tuple(yaml.safe_load((CRDS / name).read_text()) for name in sorted(names))
 
 
@@ -281,6 +282,11 @@ class Process:
             "collector": Collector(
                 kube, self.replica, ownership=ownership, mailbox=mailbox("collector"),
                 is_synced=lambda: True, workers=1, clock=clock, metrics=metrics, log=log,
+            ),
+            "bare-pods": BarePods(
+                kube, self.replica, ownership=ownership, mailbox=mailbox("bare-pods"),
+                is_synced=lambda: True, touch=self._touch, recorder=recorder, inherit=True,
+                workers=2, metrics=metrics, log=log,
             ),
             "queues": QueueKeeper(
                 kube, self.replica, ownership=ownership, is_synced=lambda: True, touch=self._touch,

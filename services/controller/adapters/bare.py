@@ -33,6 +33,8 @@ from shared.runtime.mailbox import Mailbox
 _PATCHERS: Final = 8
 """Pods of one group that are being patched at once."""
 _ASK_AGAIN_S: Final = 60.0
+_QUEUE_CALM_S: Final = 5.0
+"""After a change of queues: while one empties they change often, and the refused may be many."""
 
 
 class BarePods:
@@ -76,16 +78,19 @@ class BarePods:
 
     def touch(self, touched: Touched) -> None:
         """Have groups looked at."""
-        again = self._refused if touched.queues else ()
-        for key in (*touched.bare_groups, *again):
-            if self._ownership.owns(key):
-                self._mailbox.poke_later(key, 0.0)
+        for key in touched.bare_groups:
+            self._poke(key, 0.0)
+        for key in self._refused if touched.queues else ():
+            self._poke(key, _QUEUE_CALM_S)
 
     def touch_all(self) -> None:
         """Have every group that this replica owns looked at."""
         for key in self._replica.bare:
-            if self._ownership.owns(key):
-                self._mailbox.poke_later(key, 0.0)
+            self._poke(key, 0.0)
+
+    def _poke(self, key: str, after_s: float) -> None:
+        if self._ownership.owns(key):
+            self._mailbox.poke_later(key, after_s)
 
     async def look(self, key: str) -> None:
         """Do what one group needs. Raises Retryable to be called again later."""

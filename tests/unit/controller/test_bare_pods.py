@@ -7,10 +7,11 @@ import pytest
 
 from services.controller.adapters.bare_index import BareIndex
 from services.controller.podgroup.groups import GroupFacts, bring_about, group_for, is_bare
-from shared.api import keys
+from shared.api import keys, kinds
 from shared.api.core import Pod
 from shared.api.scheduling import PodGroup
 from shared.api.workloads import Workload
+from tests.support.keepers import Process, Stage
 
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "o"}
 KEY = "ns/podgroup-o"
@@ -229,3 +230,34 @@ def test_a_late_fact_does_not_take_a_groups_name_off_a_pod() -> None:
     assert index.put_pod(owned("a", rv=1)) == []
     (pod,) = index.facts(KEY, {}).pods
     assert keys.GROUP_NAME in pod.metadata.annotations
+
+
+async def test_a_group_that_is_refused_is_told_and_asked_for_again_when_queues_change_p01() -> None:
+    stage = Stage()
+    spec = {"schedulerName": "volcano", "containers": [{"name": "c", "image": "i"}]}
+    for name in ("p", "q"):
+        stage.create(kinds.POD, name, spec)
+    process = Process(stage)
+    process.refused = {"POST podgroups"}
+
+    async def wait(seconds: int) -> set[str]:
+        """Let time pass; return the groups that pods name."""
+        for _ in range(seconds):
+            process.learn()
+            await stage.clock.advance(1.0)
+        notes = [pod["metadata"].get("annotations", {}) for pod in stage.items(kinds.POD)]
+        return {note[keys.GROUP_NAME] for note in notes if keys.GROUP_NAME in note}
+
+    async with process.keeping("bare-pods"), process.keeping("events"):
+        assert await wait(3) == set()
+        told = {(e["involvedObject"]["name"], e["reason"]) for e in stage.items(kinds.EVENT)}
+        assert told == {("p", "PodGroupError"), ("q", "PodGroupError")}
+        process.refused.clear()
+        assert await wait(3) == set(), "nothing has changed"
+        stage.create(kinds.QUEUE, "late", {})
+        named = await wait(7)
+        assert named == {group["metadata"]["name"] for group in stage.items(kinds.PODGROUP)}
+        assert len(named) == 2
+        before = stage.writes.total()
+        await wait(70)
+        assert stage.writes.total() == before
