@@ -154,6 +154,8 @@ class Process:
         self.replica = Replica(scheduler_names=["volcano"])
         self.refused: set[str] = set()
         """Requests that somebody's webhook refuses, such as `PATCH queues/a/status`."""
+        self.denied = 0
+        """How often it did."""
         self.mailboxes: dict[str, Mailbox[str]] = {}
         """Keys that wait for a look, by keeper; served only by a test that runs the keeper."""
         self._left = dies_at
@@ -194,6 +196,7 @@ class Process:
         if self._dead:
             raise Died
         if f"{request.method} {_place(request.path)}" in self.refused:
+            self.denied += 1
             status = Status(code=403, reason="Forbidden", message="denied by the webhook of a test")
             raise refusal(request.doing, status, {})
         answer = self.stage.handle(

@@ -9,7 +9,7 @@ from typing import Final
 
 from typing_extensions import override
 
-from services.controller.adapters.keeper import Frame, Keeper
+from services.controller.adapters.keeper import Frame, KindKeeper
 from services.controller.adapters.objects import Objects, Taken, namespace_ends
 from services.controller.adapters.recorder import Recorder
 from services.controller.adapters.replica import Replica
@@ -21,16 +21,18 @@ from shared.api import kinds
 from shared.api.batch import Job
 from shared.api.cron import CronJob
 from shared.runtime.clock import Clock
-from shared.runtime.errors import Rejected, Retryable
+from shared.runtime.errors import Rejected
 from shared.runtime.faults import Faults
 from shared.runtime.logs import Logger
 
 _CHECK_S: Final = 300.0
 """A look at least so often: the mailbox counts seconds, and the wall clock may be set."""
+_ASK_AGAIN_S: Final = 30.0
+"""What was refused is asked for again so much later: thousands may be due in one minute."""
 UNPARSEABLE: Final = "UnParseableCronJobSchedule"
 
 
-class CronJobs(Keeper):
+class CronJobs(KindKeeper):
     """See the module."""
 
     def __init__(
@@ -56,7 +58,7 @@ class CronJobs(Keeper):
 
     @override
     async def bring_about(self, key: str) -> None:
-        """Do what one CronJob needs. Raises Retryable to be called again later."""
+        """Do what one CronJob needs. Raises any of the errors of a seam to be called again."""
         cron = self._replica.holdings.crons.get(key)
         if cron is None:
             return
@@ -69,7 +71,8 @@ class CronJobs(Keeper):
         if outcome.again_s is not None:
             self.poke(key, min(outcome.again_s, _CHECK_S))
         if outcome.failed:
-            raise Retryable(outcome.failed)
+            self._log.warning("cronjob_refused", cronjob=key, reason=outcome.failed)
+            self.poke(key, _ASK_AGAIN_S)
 
     async def _drive(self, cron: CronJob) -> asks.Outcome:
         jobs = self._replica.holdings.jobs_of(cron.metadata.uid)

@@ -8,7 +8,7 @@ from typing import Final
 
 from typing_extensions import override
 
-from services.controller.adapters.keeper import Frame, Keeper
+from services.controller.adapters.keeper import Frame, KindKeeper
 from services.controller.adapters.objects import Objects, Taken
 from services.controller.adapters.recorder import Recorder
 from services.controller.adapters.replica import Replica, Touched
@@ -18,15 +18,17 @@ from services.controller.metrics import ControllerMetrics
 from shared.api import kinds
 from shared.api.batch import Job
 from shared.api.flow import FlowPhase, JobFlow, JobFlowStatus, JobTemplate
-from shared.runtime.errors import Rejected, Retryable
+from shared.runtime.errors import Rejected
 from shared.runtime.faults import Faults
 from shared.runtime.logs import Logger
 
 _FAILED: Final = "FailedCreate"
 _CALM_S: Final = 1.0
+_ASK_AGAIN_S: Final = 30.0
+"""A job that was refused is asked for again so much later: hundreds may wait for one queue."""
 
 
-class JobFlows(Keeper):
+class JobFlows(KindKeeper):
     """The keeper of flows."""
 
     def __init__(
@@ -63,7 +65,7 @@ class JobFlows(Keeper):
 
     @override
     async def bring_about(self, key: str) -> None:
-        """Do what one flow needs. Raises Retryable to be called again later."""
+        """Do what one flow needs. Raises any of the errors of a seam to be called again."""
         holdings = self._replica.holdings
         flow = holdings.flows.get(key)
         if flow is None:
@@ -114,7 +116,7 @@ class JobFlows(Keeper):
             await self._see_who_has(flow, job)
         except Rejected as error:
             self._tell(flow, _FAILED, f"Error creating job {name}: {error}", warning=True)
-            raise Retryable(str(error)) from error
+            self._refused(flow, name, str(error))
         else:
             self._faults.point("controller.after-flow-create")
             self._tell(flow, "SuccessfulCreate", f"Created job {name}")
@@ -129,13 +131,18 @@ class JobFlows(Keeper):
             return  # it has been folded, and has us looked at again
         message = f"Job {meta.name} is there and does not belong to this JobFlow"
         self._tell(flow, "ForeignJob", message, warning=True)
-        raise Retryable(message)
+        self._refused(flow, meta.name, message)
+
+    def _refused(self, flow: JobFlow, job: str, why: str) -> None:
+        """Come back when the flow or one of its jobs changes, or somebody else may have."""
+        self._log.warning("jobflow_not_started", jobflow=flow.metadata.key, job=job, reason=why)
+        self.poke(flow.metadata.key, _ASK_AGAIN_S)
 
     def _tell(self, flow: JobFlow, reason: str, message: str, *, warning: bool = False) -> None:
         self._recorder.tell_of(kinds.JOBFLOW, flow.metadata, reason, message, warning=warning)
 
 
-class JobTemplates(Keeper):
+class JobTemplates(KindKeeper):
     """The keeper of templates.
 
     A template is looked at a second after its jobs change: each write lists all of them, and a

@@ -1,6 +1,9 @@
 """Many flows and CronJobs do not storm the API server: what is written per object, counted."""
 
+import pytest
+
 from shared.api import keys, kinds
+from shared.api.kinds import Kind
 from tests.support.keepers import NAMESPACE, Process, Stage, job_spec
 
 FLOWS = 40
@@ -113,3 +116,29 @@ async def test_what_is_wrong_with_a_flow_is_told_once_and_again_when_it_changes(
         await process.look("jobflows")
         await stage.clock.advance(1.0)
     assert stage.writes["POST events"] == 3
+
+
+@pytest.mark.parametrize("kind", [kinds.JOBFLOW, kinds.CRONJOB], ids=lambda kind: kind.plural)
+async def test_jobs_that_are_refused_are_asked_for_twice_a_minute_and_when_a_user_acts(
+    kind: Kind,
+) -> None:
+    stage = Stage("2025-03-11T10:00:00Z")
+    if kind is kinds.JOBFLOW:
+        stage.template("t")
+        stage.flow("x", {"t": []})
+    else:
+        spec = {"schedule": "0 * * * *", "jobTemplate": {"spec": job_spec()}}
+        stage.create(kinds.CRONJOB, "x", spec)
+        await stage.clock.advance(3600.0)
+    process = Process(stage)
+    process.refused = {"POST jobs"}
+    async with process.keeping(kind.plural):
+        process.learn()
+        await stage.clock.advance(300.0)
+        assert 10 <= process.denied <= 12
+        process.refused.clear()
+        note = {"metadata": {"annotations": {"touched": "yes"}}}
+        stage.ask("PATCH", kind, "x", note)
+        process.learn()
+        await stage.clock.advance(1.0)
+    assert len(stage.made) == 1
