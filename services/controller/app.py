@@ -35,7 +35,6 @@ from services.controller.selection import (
 )
 from services.controller.settings import ControllerSettings
 from shared.api import kinds
-from shared.api.kinds import Kind
 from shared.bus.members import Members
 from shared.bus.nats import NatsBus
 from shared.bus.partitions import Partitions
@@ -216,15 +215,12 @@ class _Wiring:
     def _make_bare(self) -> BarePods:
         context, settings = self._context, self._settings
         return BarePods(
+            self._frame("bare-pods", settings.worker_threads_for_podgroup),
             self._kube,
             self._replica,
-            ownership=self._ownership,
-            mailbox=self._mailbox("bare-pods"),
-            is_synced=self._is_synced,
             touch=self._touch,
             recorder=self._recorder,
             inherit=settings.inherit_owner_annotations,
-            workers=settings.worker_threads_for_podgroup,
             metrics=self._metrics,
             log=context.log,
         )
@@ -250,12 +246,9 @@ class _Wiring:
     def _make_collector(self) -> Collector:
         context = self._context
         return Collector(
+            self._frame("finished-jobs", self._settings.worker_threads_for_gc),
             self._kube,
             self._replica,
-            ownership=self._ownership,
-            mailbox=self._mailbox("finished-jobs"),
-            is_synced=self._is_synced,
-            workers=self._settings.worker_threads_for_gc,
             clock=context.clock,
             metrics=self._metrics,
             log=context.log,
@@ -264,7 +257,7 @@ class _Wiring:
     def _make_cron(self) -> CronJobs:
         context = self._context
         return CronJobs(
-            self._frame(kinds.CRONJOB, self._settings.worker_threads_for_cronjob),
+            self._frame(kinds.CRONJOB.token, self._settings.worker_threads_for_cronjob),
             self._objects(),
             self._replica,
             recorder=self._recorder,
@@ -276,7 +269,7 @@ class _Wiring:
 
     def _make_flows(self) -> JobFlows:
         return JobFlows(
-            self._frame(kinds.JOBFLOW, _FLOW_WORKERS),
+            self._frame(kinds.JOBFLOW.token, _FLOW_WORKERS),
             self._objects(),
             self._replica,
             recorder=self._recorder,
@@ -286,7 +279,7 @@ class _Wiring:
         )
 
     def _make_templates(self) -> JobTemplates:
-        frame = self._frame(kinds.JOBTEMPLATE, _FLOW_WORKERS)
+        frame = self._frame(kinds.JOBTEMPLATE.token, _FLOW_WORKERS)
         return JobTemplates(frame, self._objects(), self._replica)
 
     def _make_network(self) -> NetworkKeeper:
@@ -303,10 +296,10 @@ class _Wiring:
             log=context.log,
         )
 
-    def _frame(self, kind: Kind, workers: int) -> Frame:
+    def _frame(self, mailbox: str, workers: int) -> Frame:
         return Frame(
             ownership=self._ownership,
-            mailbox=self._mailbox(kind.token),
+            mailbox=self._mailbox(mailbox),
             is_synced=self._is_synced,
             workers=workers,
             log=self._context.log,

@@ -1,4 +1,4 @@
-"""Keepers of CronJobs, flows, queues and finished jobs on an API server in memory.
+"""The controller's keepers of all that is no job, on an API server in memory.
 
 `Stage` is the world: the embedded API server, jobs that get on as a test wants, a clock. `Process`
 is what runs of the controller: its own adapters over a picture of the world that is as old as the
@@ -29,6 +29,7 @@ from services.controller.adapters.collector import Collector
 from services.controller.adapters.cronjobs import CronJobs
 from services.controller.adapters.flows import JobFlows, JobTemplates
 from services.controller.adapters.keeper import Frame
+from services.controller.adapters.network import NetworkKeeper
 from services.controller.adapters.objects import Objects
 from services.controller.adapters.ownership import Ownership
 from services.controller.adapters.queues import QueueKeeper
@@ -52,7 +53,7 @@ from tests.support.clock import VirtualClock
 CRDS = Path(__file__).parents[2] / "k8s" / "crds"
 KEPT = (
     kinds.JOB, kinds.CRONJOB, kinds.JOBFLOW, kinds.JOBTEMPLATE, kinds.QUEUE, kinds.COMMAND,
-    kinds.PODGROUP, kinds.POD,
+    kinds.PODGROUP, kinds.POD, kinds.NODE, kinds.HYPERNODE,
 )  # fmt: skip
 NAMESPACE = "default"
 COURSE = ("Pending", "Running", "Completed")
@@ -159,7 +160,7 @@ class Process:
         self.mailboxes: dict[str, Mailbox[str]] = {}
         """Keys that wait for a look, by keeper; served only by a test that runs the keeper."""
         self._left = dies_at
-        self._dead = False
+        self.is_dead = False
         self._wire()
 
     async def look(self, *only: str) -> None:
@@ -193,7 +194,7 @@ class Process:
     async def exchange(self, request: Request) -> bytes:
         """Carry a request to the API server, unless the process dies of it: a Transport."""
         writes = request.method != "GET"
-        if self._dead:
+        if self.is_dead:
             raise Died
         if f"{request.method} {_place(request.path)}" in self.refused:
             self.denied += 1
@@ -211,8 +212,8 @@ class Process:
         if writes:
             self.stage.writes[f"{request.method} {_resource(request.path)}"] += 1
             self._left -= 1
-            self._dead = self._left == 0
-        if self._dead:
+            self.is_dead = self._left == 0
+        if self.is_dead:
             raise Died
         if answer.status >= 400:
             raise refusal(
@@ -283,13 +284,16 @@ class Process:
             ),
             "jobtemplates": JobTemplates(frame("jobtemplates"), objects, self.replica),
             "collector": Collector(
-                kube, self.replica, ownership=ownership, mailbox=mailbox("collector"),
-                is_synced=lambda: True, workers=1, clock=clock, metrics=metrics, log=log,
+                frame("collector"), kube, self.replica, clock=clock, metrics=metrics, log=log
             ),
             "bare-pods": BarePods(
-                kube, self.replica, ownership=ownership, mailbox=mailbox("bare-pods"),
-                is_synced=lambda: True, touch=self._touch, recorder=recorder, inherit=True,
-                workers=2, metrics=metrics, log=log,
+                frame("bare-pods"), kube, self.replica, touch=self._touch, recorder=recorder,
+                inherit=True, metrics=metrics, log=log,
+            ),
+            "network": NetworkKeeper(
+                kube, objects, self.replica, config_map=f"{NAMESPACE}/topology",
+                ownership=ownership, is_synced=lambda: True, recorder=recorder, clock=clock,
+                log=log,
             ),
             "queues": QueueKeeper(
                 kube, self.replica, ownership=ownership, is_synced=lambda: True, touch=self._touch,

@@ -8,27 +8,23 @@ told on a pod, and asked for again when queues change, else once a minute.
 from collections.abc import Callable
 from typing import Final
 
-from services.controller.adapters.ownership import Ownership
+from typing_extensions import override
+
+from services.controller.adapters.keeper import Frame, Keeper
 from services.controller.adapters.recorder import Recorder
 from services.controller.adapters.replica import Replica, Touched
 from services.controller.adapters.together import all_of
 from services.controller.metrics import ControllerMetrics
-from services.controller.podgroup.groups import (
-    GroupFacts,
-    Wanted,
-    bring_about,
-    group_name,
-    model,
-)
+from services.controller.podgroup.groups import GroupFacts, Wanted, group_name, model
+from services.controller.podgroup.groups import bring_about as needs
 from shared.api import keys, kinds
 from shared.api.core import Pod
 from shared.api.kinds import Kind
 from shared.contracts.subjects import split_key
 from shared.kube.client import Kube
 from shared.kube.errors import AlreadyExists
-from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
+from shared.runtime.errors import Gone, Rejected
 from shared.runtime.logs import Logger
-from shared.runtime.mailbox import Mailbox
 
 _PATCHERS: Final = 8
 """Pods of one group that are being patched at once."""
@@ -37,77 +33,50 @@ _QUEUE_CALM_S: Final = 5.0
 """After a change of queues: while one empties they change often, and the refused may be many."""
 
 
-class BarePods:
-    """The handler of the mailbox of bare pods; keys are their groups."""
-
-    name: Final = "bare-pods"
+class BarePods(Keeper):
+    """The keeper of bare pods; keys are their groups."""
 
     def __init__(
         self,
+        frame: Frame,
         kube: Kube,
         replica: Replica,
         *,
-        ownership: Ownership,
-        mailbox: Mailbox[str],
-        is_synced: Callable[[], bool],
         touch: Callable[[Touched], None],
         recorder: Recorder,
         inherit: bool,
-        workers: int,
         metrics: ControllerMetrics,
         log: Logger,
     ) -> None:
+        super().__init__("bare-pods", replica.bare, frame)
         self._kube = kube
         self._replica = replica
-        self._ownership = ownership
-        self._mailbox = mailbox
-        self._is_synced = is_synced
         self._touch = touch
         self._recorder = recorder
         self._inherit = inherit
-        self._workers = workers
         self._metrics = metrics
         self._log = log
         self._refused: dict[str, None] = {}
         """Keys of groups that the API server would not take the last time."""
-        ownership.on_change(lambda _: self.touch_all())
 
-    async def run(self) -> None:
-        """Serve bare pods for ever."""
-        await self._mailbox.run(self.look, self._workers)
-
+    @override
     def touch(self, touched: Touched) -> None:
-        """Have groups looked at."""
+        """Have groups looked at; those that were refused, too, when queues changed."""
         for key in touched.bare_groups:
-            self._poke(key, 0.0)
+            self.poke(key)
         for key in self._refused if touched.queues else ():
-            self._poke(key, _QUEUE_CALM_S)
+            self.poke(key, _QUEUE_CALM_S)
 
-    def touch_all(self) -> None:
-        """Have every group that this replica owns looked at."""
-        for key in self._replica.bare:
-            self._poke(key, 0.0)
-
-    def _poke(self, key: str, after_s: float) -> None:
-        if self._ownership.owns(key):
-            self._mailbox.poke_later(key, after_s)
-
-    async def look(self, key: str) -> None:
-        """Do what one group needs. Raises Retryable to be called again later."""
-        if not self._ownership.owns(key) or not self._is_synced():
-            return  # everything is looked at once it is ours, and known
+    @override
+    async def bring_about(self, key: str) -> None:
+        """Do what one group needs. Raises any of the errors of a seam to be called again."""
         self._refused.pop(key, None)
         facts = self._replica.bare.facts(key, self._replica.groups)
-        wanted = bring_about(facts, inherit=self._inherit)
-        with self._ownership.looking(key):
-            try:
-                await self._carry_out(key, wanted)
-            except Gone:
-                return  # somebody was faster; the fact of it asks again
-            except Conflict as error:
-                raise Retryable(str(error)) from error
-            except Rejected as error:
-                self._tell_refused(key, facts, error)
+        wanted = needs(facts, inherit=self._inherit)
+        try:
+            await self._carry_out(key, wanted)
+        except Rejected as error:
+            self._tell_refused(key, facts, error)
 
     def _tell_refused(self, key: str, facts: GroupFacts, error: Rejected) -> None:
         self._log.warning("group_refused", group=key, reason=str(error))
@@ -115,7 +84,7 @@ class BarePods:
             pod = model(facts.pods).metadata
             self._recorder.tell_of(kinds.POD, pod, "PodGroupError", str(error), warning=True)
         self._refused[key] = None
-        self._mailbox.poke_later(key, _ASK_AGAIN_S)
+        self.poke(key, _ASK_AGAIN_S)
 
     async def _carry_out(self, key: str, wanted: Wanted) -> None:
         namespace, name = split_key(key)

@@ -8,10 +8,9 @@ A job of a CronJob or a JobFlow waits until its owner's status tells of its end:
 owner may be late or dead, and would take a job that is gone for one that was never made.
 """
 
-from collections.abc import Callable
-from typing import Final
+from typing_extensions import override
 
-from services.controller.adapters.ownership import Ownership
+from services.controller.adapters.keeper import Frame, Keeper
 from services.controller.adapters.replica import Replica, Touched
 from services.controller.cronjob import sync as cronjobs
 from services.controller.job.ttl import due_at
@@ -24,83 +23,56 @@ from shared.api.flow import JobFlow
 from shared.contracts.subjects import split_key
 from shared.kube.client import Kube
 from shared.runtime.clock import Clock
-from shared.runtime.errors import Gone, Rejected, Retryable
 from shared.runtime.logs import Logger
-from shared.runtime.mailbox import Mailbox
 
 
-class Collector:
-    """The handler of the mailbox of finished jobs; keys are jobs."""
-
-    name: Final = "collector"
+class Collector(Keeper):
+    """The keeper of finished jobs; keys are jobs."""
 
     def __init__(
         self,
+        frame: Frame,
         kube: Kube,
         replica: Replica,
         *,
-        ownership: Ownership,
-        mailbox: Mailbox[str],
-        is_synced: Callable[[], bool],
-        workers: int,
         clock: Clock,
         metrics: ControllerMetrics,
         log: Logger,
     ) -> None:
+        super().__init__("collector", replica.jobs, frame)
         self._kube = kube
         self._replica = replica
-        self._ownership = ownership
-        self._mailbox = mailbox
-        self._is_synced = is_synced
-        self._workers = workers
         self._clock = clock
         self._metrics = metrics
         self._log = log
-        ownership.on_change(lambda _: self.touch_all())
 
-    async def run(self) -> None:
-        """Collect jobs for ever."""
-        await self._mailbox.run(self.look, self._workers)
-
+    @override
     def touch(self, touched: Touched) -> None:
-        """Have jobs looked at that may be deleted some day."""
+        """Have jobs looked at, and those of an owner that has changed."""
         for key in touched.jobs:
-            self._poke(key)
+            self.poke(key)
         for place in touched.others:
             for job in self._replica.holdings.jobs_at(place):
-                self._poke(job.metadata.key)
+                self.poke(job.metadata.key)
 
-    def touch_all(self) -> None:
-        """Have every job that this replica owns looked at."""
-        for key in self._replica.jobs:
-            self._poke(key)
-
-    def _poke(self, key: str) -> None:
+    @override
+    def poke(self, key: str, after_s: float = 0.0) -> None:
+        """Have a job looked at that may be deleted some day, if it is ours."""
         record = self._replica.jobs.get(key)
-        has_ttl = record is not None and record.job.spec.ttl_seconds_after_finished is not None
-        if has_ttl and self._ownership.owns(key):
-            self._mailbox.poke_later(key, 0.0)
+        if record is not None and record.job.spec.ttl_seconds_after_finished is not None:
+            super().poke(key, after_s)
 
-    async def look(self, key: str) -> None:
-        """Delete one job if it is due. Raises Retryable to be called again later."""
+    @override
+    async def bring_about(self, key: str) -> None:
+        """Delete one job if it is due. Raises any of the errors of a seam to be called again."""
         record = self._replica.jobs.get(key)
-        if record is None or not self._ownership.owns(key) or not self._is_synced():
-            return  # everything is looked at once it is ours, and known
-        if not self._is_due(key, record.job) or not self._is_noted(record.job):
+        if record is None or not self._is_due(key, record.job) or not self._is_noted(record.job):
             return
         namespace, name = split_key(key)
-        with self._ownership.looking(key):
-            try:
-                answer = await self._kube.get(kinds.JOB, namespace, name)
-                fresh: Job = kinds.decode(kinds.JOB, answer)
-                same = fresh.metadata.uid == record.uid
-                if same and self._is_due(key, fresh) and self._is_noted(fresh):
-                    await self._delete(fresh)
-            except Gone:
-                return
-            except Rejected as error:
-                self._log.warning("job_not_collected", job=key, reason=str(error))
-                raise Retryable(str(error)) from error
+        fresh: Job = kinds.decode(kinds.JOB, await self._kube.get(kinds.JOB, namespace, name))
+        same = fresh.metadata.uid == record.uid
+        if same and self._is_due(key, fresh) and self._is_noted(fresh):
+            await self._delete(fresh)
 
     def _is_due(self, key: str, job: Job) -> bool:
         """Whether a job is due; one that will be is looked at again then."""
@@ -109,7 +81,7 @@ class Collector:
             return False
         left_s = due - self._clock.now()
         if left_s > 0.0:
-            self._mailbox.poke_later(key, left_s)
+            self.poke(key, left_s)
         return left_s <= 0.0
 
     def _is_noted(self, job: Job) -> bool:

@@ -1,13 +1,15 @@
 """What keepers have in common: keys of one kind in a mailbox, looked at where they are ours.
 
-A keeper serves the objects of one kind among the holdings. It is poked when one of them, or a job
-of theirs, changed; it looks at the present state and brings about what is missing.
+A keeper is poked when something that its keys are about has changed; it looks at the present state
+and brings about what is missing. Most serve the objects of one kind among the holdings
+(`KindKeeper`), and are poked when one of them, or a job of theirs, changed.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 
 import msgspec
+from typing_extensions import override
 
 from services.controller.adapters.ownership import Ownership
 from services.controller.adapters.replica import Touched
@@ -30,17 +32,12 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
 class Keeper(ABC):
     """A part of the service and the handler of its mailbox."""
 
-    def __init__(self, kind: Kind, held: Iterable[str], frame: Frame) -> None:
-        """Serve the objects of `kind`; `held` yields their keys, as often as it is asked."""
-        self._kind = kind
+    def __init__(self, name: str, held: Iterable[str], frame: Frame) -> None:
+        """Serve the keys that `held` yields, as often as it is asked."""
+        self.name = name
         self._held = held
         self._frame = frame
         frame.ownership.on_change(lambda _: self.touch_all())
-
-    @property
-    def name(self) -> str:
-        """Return the name of the part."""
-        return self._kind.token
 
     @abstractmethod
     async def bring_about(self, key: str) -> None:
@@ -50,11 +47,9 @@ class Keeper(ABC):
         """Serve keys for ever."""
         await self._frame.mailbox.run(self.look, self._frame.workers)
 
+    @abstractmethod
     def touch(self, touched: Touched) -> None:
         """Have what some facts touched looked at."""
-        for place in touched.others:
-            if place.token == self._kind.token:
-                self.poke(place.key)
 
     def touch_all(self) -> None:
         """Have everything looked at that this replica owns."""
@@ -63,12 +58,12 @@ class Keeper(ABC):
 
     def poke(self, key: str, after_s: float = 0.0) -> None:
         """Have one key looked at, if it is ours."""
-        if self._frame.ownership.owns(self._owned_as(key)):
+        if self._frame.ownership.owns(self.owned_as(key)):
             self._frame.mailbox.poke_later(key, after_s)
 
     async def look(self, key: str) -> None:
         """Look at one key. Raises Retryable to be called again later."""
-        owned_as, frame = self._owned_as(key), self._frame
+        owned_as, frame = self.owned_as(key), self._frame
         if not frame.ownership.owns(owned_as) or not frame.is_synced():
             return  # everything is looked at once it is ours, and known
         with frame.ownership.looking(owned_as):
@@ -77,14 +72,31 @@ class Keeper(ABC):
             except Gone:
                 return  # the fact of it asks again
             except Conflict as error:
-                frame.log.info("object_changed_meanwhile", kind=self._kind.kind, key=key)
+                frame.log.info("object_changed_meanwhile", keeper=self.name, key=key)
                 raise Retryable(str(error)) from error
             except Rejected as error:
-                frame.log.warning(
-                    "object_refused", kind=self._kind.kind, key=key, reason=str(error)
-                )
+                frame.log.warning("object_refused", keeper=self.name, key=key, reason=str(error))
                 raise Retryable(str(error)) from error
 
-    def _owned_as(self, key: str) -> str:
-        """Return what the partition of a key follows from: a kind's keys are its own."""
-        return f"{self._kind.token}/{key}"
+    def owned_as(self, key: str) -> str:
+        """Return what the partition of a key follows from: jobs and groups from their keys."""
+        return key
+
+
+class KindKeeper(Keeper):
+    """Keeps the objects of one kind among the holdings."""
+
+    def __init__(self, kind: Kind, held: Iterable[str], frame: Frame) -> None:
+        """Serve the objects of `kind`; `held` yields their keys."""
+        super().__init__(kind.token, held, frame)
+
+    @override
+    def touch(self, touched: Touched) -> None:
+        for place in touched.others:
+            if place.token == self.name:
+                self.poke(place.key)
+
+    @override
+    def owned_as(self, key: str) -> str:
+        """Return the key with its kind before it: a kind's keys are its own."""
+        return f"{self.name}/{key}"
