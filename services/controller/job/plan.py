@@ -8,6 +8,7 @@ harmless (design §6):
   phase and version (`kills.still`), or from a mark on the pod, so a new process carries on where
   the old one died; requests of an older version ask for nothing, so no restart counts twice.
 - Leaving a phase comes *after* its effects: Restarting ends only when nothing is left to kill.
+- No phase is skipped because facts came together: each is a write of its own that a watcher sees.
 - A Command is deleted after the status holds its uid (in `state.message`); a recorded one is only
   deleted.
 
@@ -107,11 +108,27 @@ def advance(
     if recorded := [c for c in facts.commands if _is_recorded(job, c)]:
         return Pass(stages=(tuple(_delete(c) for c in recorded),), delayed=delayed, again=True)
     orders = tuple(_order(job, command) for command in facts.commands)
-    commands = {c.metadata.uid: c for c in facts.commands}
     known = {d.request.key for d in delayed}
-    ready, delayed = arrivals(job, (*orders, *waiting), delayed, now=now)
-    told = [telling.postponed(d, job.status) for d in delayed if d.request.key not in known]
-    seen: set[tuple[str, str, int]] = {r.key for r in waiting} - {r.key for r, _ in ready}
+    ready, later = arrivals(job, (*orders, *waiting), delayed, now=now)
+    if (begun := _begun(facts, ready, now=now)) is not None:
+        return Pass(stages=((begun,),), delayed=delayed, again=True)
+    told = [telling.postponed(d, job.status) for d in later if d.request.key not in known]
+    seen = {r.key for r in waiting} - {r.key for r, _ in ready}
+    return _answered(facts, ready, later, told, seen, now=now)
+
+
+def _answered(
+    facts: JobFacts,
+    ready: Sequence[tuple[Request, Action]],
+    delayed: tuple[Delayed, ...],
+    told: list[effects.Record],
+    seen: set[tuple[str, str, int]],
+    *,
+    now: float,
+) -> Pass:
+    """Answer what is `ready`, then do what the phase asks for."""
+    job = facts.job
+    commands = {c.metadata.uid: c for c in facts.commands}
     for request, action in ready:
         seen.add(request.key)
         if request.command_uid:
@@ -161,6 +178,26 @@ def _restarts(job: Job, move: Move) -> bool:
     """Whether a move dooms pods that the present phase alone does not doom."""
     more = job.status.state.phase == JobPhase.RESTARTING and move.do is Do.KILL
     return move.enters is not None or more
+
+
+def _begun(
+    facts: JobFacts, ready: Sequence[tuple[Request, Action]], *, now: float
+) -> effects.WriteStatus | None:
+    """Return the write of Running when a job that is to be killed has begun and nobody wrote it.
+
+    Its pods may have started and failed between two looks. Volcano answers the start by itself and
+    first, so that the job was Running before anything was done to it (J16).
+    """
+    job = facts.job
+    if job.status.state.phase != JobPhase.PENDING or not facts.pods or facts.problems:
+        return None
+    if not any(_restarts(job, move_for(JobPhase.PENDING, action)) for _, action in ready):
+        return None
+    step = execute(
+        job, facts.pods.values(), Action.SYNC_JOB, None, now=now, completed=facts.completed
+    )
+    has_begun = step.status.state.phase != JobPhase.PENDING
+    return _write(job.status, step.status) if has_begun else None
 
 
 def _one_kill_more(job: Job) -> Job:
@@ -266,6 +303,8 @@ def _alive(facts: JobFacts, before: JobStatus, *, now: float) -> tuple[Stage, ..
     step = execute(
         job, facts.pods.values(), Action.SYNC_JOB, None, now=now, completed=facts.completed
     )
+    if before.state.phase is None:
+        step = _staying(job, step)  # a new job is Pending first, though it ask for nothing
     over = step.status.state.phase not in ALIVE
     after = msgspec.structs.replace(
         step.status,

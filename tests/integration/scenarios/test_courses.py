@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.integration.scenarios.course import AGAIN, BEGIN, watched
+from tests.integration.scenarios.course import AGAIN, BEGIN, ENDS, watched
 from tests.integration.scenarios.playing import Playing, Scenario, Scenarios
-from tests.integration.scenarios.scene import Object, Scene, ending, on, task
+from tests.integration.scenarios.scene import Object, Scene, ending, on, task, uids
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -67,6 +67,87 @@ async def a_task_restarts_the_job_that_others_would_abort(scene: Scene) -> None:
         await course.was(*BEGIN, *AGAIN)
         await scene.end("j-good-1", 127)
         await course.was(*BEGIN, *AGAIN, "Aborting", "Aborted")
+
+
+# --- pods that take their time ---------------------------------------------------------------
+
+SLOW = {"pumice.dev/stop-seconds": "2"}
+
+
+def slowly(action: str, *, minimum: int) -> Scenario:
+    """Return the scenario of a job whose pods take two seconds to stop."""
+
+    async def scenario(scene: Scene) -> None:
+        a, b = task("a", 2, annotations=SLOW), task("b", 1, annotations=SLOW)
+        policies = [on("PodFailed", action)]
+        async with watched(scene, "j") as course:
+            before = uids(await scene.running("j", a, b, min_available=minimum, policies=policies))
+            await scene.end("j-a-0", 1)
+            await course.was(*BEGIN, *ENDS.get(action, AGAIN))
+        if action in ENDS:
+            assert set(await scene.pods()) == {"j-a-0"}
+            return
+        await scene.phase("j", "Running", retryCount=1, terminating=0, running=3)
+        after = uids(await scene.pods(3, phase="Running"))
+        stay = {"RestartJob": set(), "RestartTask": {"j-b-0"}, "RestartPod": {"j-b-0", "j-a-1"}}
+        assert {name for name in after if after[name] == before[name]} == stay[action]
+
+    return scenario
+
+
+for minimum in (3, 1):
+    for action in (*ENDS, "RestartJob", "RestartTask", "RestartPod"):
+        scenarios.add(f"{action} of slow pods, {minimum} at least", slowly(action, minimum=minimum))
+
+
+@scenarios
+async def a_pod_is_evicted_when_it_has_stopped_and_not_before(scene: Scene) -> None:
+    path = f"/api/v1/namespaces/{scene.namespace}/pods/j-a-0/eviction"
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "j-a-0"}}
+    async with watched(scene, "j") as course:
+        a = task("a", 2, annotations=SLOW)
+        await scene.running("j", a, task("b", 1), policies=[on("PodEvicted", "RestartJob")])
+        await scene.api.request("POST", path, eviction)
+        await scene.phase("j", "Running", terminating=1, retryCount=0)
+        await course.was(*BEGIN, *AGAIN)
+        await scene.phase("j", "Running", retryCount=1, version=1)
+
+
+@scenarios
+async def an_order_to_go_on_comes_while_it_still_stops(scene: Scene) -> None:
+    async with watched(scene, "j") as course:
+        before = uids(await scene.running("j", task("a", 2, annotations=SLOW)))
+        await scene.order("AbortJob", "j")
+        await scene.phase("j", "Aborting", terminating=2)
+        await scene.order("ResumeJob", "j")
+        await course.was(*BEGIN, "Aborting", *AGAIN)
+        await scene.phase("j", "Running", retryCount=1, running=2)
+        assert set(uids(await scene.pods(2)).values()).isdisjoint(before.values())
+
+
+@scenarios
+async def two_that_fail_at_once_are_one_restart(scene: Scene) -> None:
+    async with watched(scene, "j") as course:
+        a = task("a", 3, annotations=SLOW)
+        before = uids(await scene.running("j", a, policies=[on("PodFailed", "RestartJob")]))
+        await scene.end("j-a-0", 1)
+        await scene.end("j-a-1", 1)
+        await course.was(*BEGIN, *AGAIN)
+        await scene.phase("j", "Running", retryCount=1, running=3)
+        assert set(uids(await scene.pods(3)).values()).isdisjoint(before.values())
+
+
+@scenarios
+async def a_part_of_a_task_is_restarted_and_the_others_run_on(scene: Scene) -> None:
+    parts = {"totalPartitions": 3, "partitionSize": 2, "minPartitions": 2}
+    a = task("a", 6, partitionPolicy=parts, policies=[on("PodFailed", "RestartPartition")])
+    async with watched(scene, "j") as course:
+        before = uids(await scene.running("j", a, min_available=4))
+        await scene.end("j-a-3", 1)
+        await course.was(*BEGIN, *AGAIN)
+        await scene.phase("j", "Running", retryCount=1, version=0, running=6)
+        after = uids(await scene.pods(6, phase="Running"))
+        assert {name for name in after if after[name] != before[name]} == {"j-a-2", "j-a-3"}
 
 
 # --- a gang that has lost its place ----------------------------------------------------------
