@@ -261,3 +261,36 @@ async def test_a_group_that_is_refused_is_told_and_asked_for_again_when_queues_c
         before = stage.writes.total()
         await wait(70)
         assert stage.writes.total() == before
+
+
+@pytest.mark.parametrize("dies_at", [1, 2, 3])
+async def test_the_group_of_two_pods_is_made_and_named_whenever_a_process_dies_p01(
+    dies_at: int,
+) -> None:
+    """A ConfigMap stands for the object of somebody's own kind that owns the pods."""
+    stage = Stage()
+    made = stage.ask("POST", kinds.CONFIGMAP, body={"metadata": {"name": "mine"}})
+    uid = made["metadata"]["uid"]
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "mine", "uid": uid}
+    spec = {"schedulerName": "volcano", "containers": [{"name": "c", "image": "i"}]}
+    for name in ("p", "q"):
+        stage.create(kinds.POD, name, spec)
+        own = {"metadata": {"ownerReferences": [{**owner, "controller": True}]}}
+        stage.ask("PATCH", kinds.POD, name, own)
+    dying = Process(stage, dies_at=dies_at)
+    await _settled(dying)
+    assert dying.is_dead
+    await _settled(Process(stage))
+    (group,) = stage.items(kinds.PODGROUP)
+    assert group["metadata"]["name"] == f"podgroup-{uid}"
+    for pod in stage.items(kinds.POD):
+        assert pod["metadata"]["annotations"][keys.GROUP_NAME] == f"podgroup-{uid}"
+    assert stage.writes == {"POST podgroups": 1, "PATCH pods": 2}
+
+
+async def _settled(process: Process) -> None:
+    """Let the keeper of bare pods work for some seconds."""
+    async with process.keeping("bare-pods"):
+        for _ in range(3):
+            process.learn()
+            await process.stage.clock.advance(1.0)

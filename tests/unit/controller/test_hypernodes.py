@@ -1,5 +1,7 @@
 """HyperNodes: counts, the configuration of discovery, and what labels tell (H01 to H04)."""
 
+import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -12,6 +14,7 @@ from services.controller.hypernode.discovery import changes, discovered
 from services.controller.hypernode.status import statuses
 from shared.api import kinds
 from shared.api.topology import HyperNode
+from tests.support.keepers import NAMESPACE, Process, Stage
 
 TYPES = {"roce": ("spine", "leaf")}
 NODES = {
@@ -282,3 +285,72 @@ def test_only_what_differs_is_changed_and_only_what_is_ours_h02() -> None:
         (one.spec.tier for one in delete), reverse=True
     )
     assert stranger not in delete
+
+
+def _shape(stage: Stage) -> list[tuple[int, str, int, list[str]]]:
+    """Return tier, label's value, count and members of each HyperNode."""
+    names = {h["metadata"]["name"]: _value(h) for h in stage.items(kinds.HYPERNODE)}
+    return sorted(
+        (
+            h["spec"]["tier"],
+            _value(h),
+            h.get("status", {}).get("nodeCount", 0),
+            [
+                names.get(member["selector"]["exactMatch"]["name"])
+                or member["selector"]["exactMatch"]["name"]
+                for member in h["spec"]["members"]
+            ],
+        )
+        for h in stage.items(kinds.HYPERNODE)
+    )
+
+
+def _value(hypernode: dict[str, Any]) -> str:
+    return str(hypernode["metadata"]["labels"][hypernode["spec"]["tierName"]])
+
+
+async def _kept(process: Process) -> None:
+    """Let the keeper of the network work for a while."""
+    async with process.keeping("network"):
+        for _ in range(24):
+            process.learn()
+            await process.stage.clock.advance(1.0)
+
+
+@pytest.mark.parametrize("dies_at", range(1, 9))
+async def test_a_network_is_discovered_whole_whenever_a_process_dies_h04(dies_at: int) -> None:
+    stage = Stage()
+    for name, spine, leaf in (("n1", "s", "l1"), ("n2", "s", "l1"), ("n3", "s", "l2")):
+        stage.create(kinds.NODE, name, {})
+        stage.ask(
+            "PATCH", kinds.NODE, name, {"metadata": {"labels": {"spine": spine, "leaf": leaf}}}
+        )
+    meta = {"name": "topology", "namespace": NAMESPACE}
+    body = {"metadata": meta, "data": {"volcano-controller.conf": text()}}
+    stage.ask("POST", kinds.CONFIGMAP, body=body)
+    lives = [Process(stage, dies_at=dies_at), Process(stage)]
+    for process in lives:
+        with contextlib.suppress(ExceptionGroup):
+            await _kept(process)
+    assert _shape(stage) == [
+        (1, "l1", 2, ["n1", "n2"]),
+        (1, "l2", 1, ["n3"]),
+        (2, "s", 3, sorted(["l1", "l2"], key=_order(stage))),
+    ]
+
+    moved = {"metadata": {"labels": {"leaf": "l2"}}}
+    stage.ask("PATCH", kinds.NODE, "n2", moved)
+    await _kept(Process(stage))
+    assert [(value, members) for _, value, _, members in _shape(stage)[:2]] == [
+        ("l1", ["n1"]),
+        ("l2", ["n2", "n3"]),
+    ]
+    before = stage.writes.total()
+    await _kept(Process(stage))
+    assert stage.writes.total() == before
+
+
+def _order(stage: Stage) -> Callable[[str], str]:
+    """Return what puts values in the order of the HyperNodes' names."""
+    names = {_value(h): h["metadata"]["name"] for h in stage.items(kinds.HYPERNODE)}
+    return names.__getitem__
