@@ -144,6 +144,8 @@ class _Wiring:
 
     def _touch(self, touched: Touched) -> None:
         """Tell every worker what deserves a look."""
+        if not touched:
+            return
         for controller in self._controllers:
             controller.touch(touched)
 
@@ -216,12 +218,10 @@ class _Wiring:
         context, settings = self._context, self._settings
         return BarePods(
             self._frame("bare-pods", settings.worker_threads_for_podgroup),
-            self._kube,
+            self._objects(),
             self._replica,
-            touch=self._touch,
             recorder=self._recorder,
             inherit=settings.inherit_owner_annotations,
-            metrics=self._metrics,
             log=context.log,
         )
 

@@ -287,8 +287,8 @@ class Process:
                 frame("collector"), kube, self.replica, clock=clock, metrics=metrics, log=log
             ),
             "bare-pods": BarePods(
-                frame("bare-pods"), kube, self.replica, touch=self._touch, recorder=recorder,
-                inherit=True, metrics=metrics, log=log,
+                frame("bare-pods"), objects, self.replica, recorder=recorder, inherit=True,
+                log=log,
             ),
             "network": NetworkKeeper(
                 kube, objects, self.replica, config_map=f"{NAMESPACE}/topology",

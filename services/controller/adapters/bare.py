@@ -5,24 +5,22 @@ Deployment are one look. A group that the API server refuses (its queue is close
 told on a pod, and asked for again when queues change, else once a minute.
 """
 
-from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from typing_extensions import override
 
 from services.controller.adapters.keeper import Frame, Keeper
+from services.controller.adapters.objects import Objects, Taken
 from services.controller.adapters.recorder import Recorder
 from services.controller.adapters.replica import Replica, Touched
 from services.controller.adapters.together import all_of
-from services.controller.metrics import ControllerMetrics
 from services.controller.podgroup.groups import GroupFacts, Wanted, group_name, model
 from services.controller.podgroup.groups import bring_about as needs
 from shared.api import keys, kinds
 from shared.api.core import Pod
-from shared.api.kinds import Kind
 from shared.contracts.subjects import split_key
-from shared.kube.client import Kube
-from shared.kube.errors import AlreadyExists
 from shared.runtime.errors import Gone, Rejected
 from shared.runtime.logs import Logger
 
@@ -39,22 +37,18 @@ class BarePods(Keeper):
     def __init__(
         self,
         frame: Frame,
-        kube: Kube,
+        objects: Objects,
         replica: Replica,
         *,
-        touch: Callable[[Touched], None],
         recorder: Recorder,
         inherit: bool,
-        metrics: ControllerMetrics,
         log: Logger,
     ) -> None:
         super().__init__("bare-pods", replica.bare, frame)
-        self._kube = kube
+        self._objects = objects
         self._replica = replica
-        self._touch = touch
         self._recorder = recorder
         self._inherit = inherit
-        self._metrics = metrics
         self._log = log
         self._refused: dict[str, None] = {}
         """Keys of groups that the API server would not take the last time."""
@@ -87,40 +81,18 @@ class BarePods(Keeper):
         self.poke(key, _ASK_AGAIN_S)
 
     async def _carry_out(self, key: str, wanted: Wanted) -> None:
-        namespace, name = split_key(key)
         group = self._replica.groups.get(key)
         if wanted.create is not None:
-            await self._create(namespace, wanted.create)
+            with suppress(Taken):  # its fact is on the way
+                await self._objects.create(kinds.PODGROUP, split_key(key)[0], wanted.create)
         elif group is not None and wanted.patch:
-            uid = group.metadata.uid
-            answer = await self._kube.patch(kinds.PODGROUP, namespace, name, wanted.patch, uid=uid)
-            self._fold("patch", kinds.PODGROUP, answer)
+            await self._objects.patch(kinds.PODGROUP, group.metadata, wanted.patch)
         elif group is not None and wanted.delete:
-            uid = group.metadata.uid
-            await self._kube.delete(kinds.PODGROUP, namespace, name, uid=uid)
-            self._metrics.writes.labels("delete", kinds.PODGROUP.token).inc()
-            self._touch(self._replica.deleted(kinds.PODGROUP, key, uid))
-        await all_of([lambda p=pod: self._name(p) for pod in wanted.unnamed], width=_PATCHERS)  # type: ignore[misc]
-
-    async def _create(self, namespace: str, body: dict[str, object]) -> None:
-        try:
-            answer = await self._kube.create(kinds.PODGROUP, namespace, body)
-        except AlreadyExists:
-            return  # its fact is on the way
-        self._fold("create", kinds.PODGROUP, answer)
+            await self._objects.delete(kinds.PODGROUP, group.metadata)
+        await all_of([partial(self._name, pod) for pod in wanted.unnamed], width=_PATCHERS)
 
     async def _name(self, pod: Pod) -> None:
         """Write the group's name on a pod; one that is gone needs none."""
-        meta = pod.metadata
         patch = {"metadata": {"annotations": {keys.GROUP_NAME: group_name(pod)}}}
-        try:
-            answer = await self._kube.patch(
-                kinds.POD, meta.namespace, meta.name, patch, uid=meta.uid
-            )
-        except Gone:
-            return
-        self._fold("patch", kinds.POD, answer)
-
-    def _fold(self, verb: str, kind: Kind, answer: bytes) -> None:
-        self._metrics.writes.labels(verb, kind.token).inc()
-        self._touch(self._replica.written(kind, answer))
+        with suppress(Gone):
+            await self._objects.patch(kinds.POD, pod.metadata, patch)

@@ -1,4 +1,4 @@
-"""Reads and writes that the keepers of CronJobs, flows, templates and the network share.
+"""Reads and writes that the keepers of bare pods, CronJobs, flows, templates and the network share.
 
 Each answer is folded into the replica at once. What the API server refuses for good is a value,
 because the keepers say it in an event; trouble (Retryable, Conflict) is raised and the look begins
