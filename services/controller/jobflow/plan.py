@@ -13,8 +13,7 @@ from services.controller.jobflow.jobs import job_of, name_of
 from services.controller.jobflow.status import ended_jobs, status_of
 from shared.api.batch import Job, JobPhase
 from shared.api.flow import Flow, FlowPhase, JobFlow, JobFlowStatus, JobTemplate, RetainPolicy
-from shared.jobs.order import in_circles
-from shared.jobs.problems import some
+from shared.jobs.flows import flow_problems
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,26 +37,11 @@ def plan(flow: JobFlow, jobs: Sequence[Job], templates: Mapping[str, JobTemplate
     status = status_of(flow, jobs)
     if status.state.phase in {FlowPhase.SUCCEED, FlowPhase.FAILED, FlowPhase.TERMINATING}:
         return Plan(status=status, delete=_done_with(flow, status, jobs))
-    if faults := problems(flow):
-        notes = tuple(Note(reason="InvalidJobFlow", message=fault) for fault in faults)
+    if faults := tuple(flow_problems(flow)):
+        notes = tuple(Note(reason="InvalidJobFlow", message=str(fault)) for fault in faults)
         return Plan(status=status, notes=notes)
     create, notes = _missing(flow, status, jobs, templates)
     return Plan(status=status, create=create, notes=(*notes, *_unread(flow)))
-
-
-def problems(flow: JobFlow) -> list[str]:
-    """Return what is wrong with a spec, each with its field; admission refuses the same (W60)."""
-    found = []
-    needs = {name: _targets(entry) for name, entry in entries(flow).items()}
-    for number, entry in enumerate(flow.spec.flows):
-        found += [
-            f"spec.flows[{number}].dependsOn.targets: no flow is named {target!r}"
-            for target in _targets(entry)
-            if target not in needs
-        ]
-    if stuck := in_circles(needs):
-        found.append(f"spec.flows: {some(stuck)} wait for each other")
-    return found
 
 
 def entries(flow: JobFlow) -> dict[str, Flow]:

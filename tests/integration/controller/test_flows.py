@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from shared.jobs.flows import NOT_DAG
 from tests.integration.controller.conftest import Hand
 from tests.support.fleet import Service
 from tests.support.wait import until
@@ -170,7 +171,7 @@ async def test_what_has_no_effect_or_cannot_be_is_said_on_the_flow(
         return told >= {
             ("odd", "spec.flows[0].patch has no effect, as in Volcano"),
             ("odd", "spec.flows[0].dependsOn.probe has no effect, as in Volcano"),
-            ("circle", "spec.flows: one, two wait for each other"),
+            ("circle", f"spec.flows: {NOT_DAG}: one, two wait for each other"),
         }
 
     await until(is_told, deadline_s=30, describe=lambda: hand._told("events", told))

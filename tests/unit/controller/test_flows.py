@@ -13,6 +13,7 @@ from services.controller.jobtemplate.status import status_of
 from shared.api import kinds
 from shared.api.batch import Job, JobPhase, JobState, JobStatus
 from shared.api.flow import FlowPhase, JobFlow, JobTemplate, RetainPolicy
+from shared.jobs.flows import NOT_DAG
 
 PENDING, RUNNING = JobPhase.PENDING, JobPhase.RUNNING
 COMPLETED, FAILED = JobPhase.COMPLETED, JobPhase.FAILED
@@ -222,9 +223,9 @@ def test_a_missing_template_is_told_and_waited_for() -> None:
 @pytest.mark.parametrize(
     ("needs", "message"),
     [
-        ({"a": ["z"]}, "spec.flows[0].dependsOn.targets: no flow is named 'z'"),
-        ({"a": ["a"]}, "spec.flows: a wait for each other"),
-        ({"x": [], "a": ["b"], "b": ["a"]}, "spec.flows: a, b wait for each other"),
+        ({"a": ["z"]}, f"spec.flows[0].dependsOn.targets: {NOT_DAG}: vertex is not defined: z"),
+        ({"a": ["a"]}, f"spec.flows: {NOT_DAG}: a wait for each other"),
+        ({"x": [], "a": ["b"], "b": ["a"]}, f"spec.flows: {NOT_DAG}: a, b wait for each other"),
     ],
 )
 def test_a_flow_that_cannot_be_is_told_and_starts_nothing(
