@@ -37,6 +37,7 @@ class Node:
         "additional",
         "defaults",
         "embedded",
+        "has_rules",
         "items",
         "nullable",
         "preserve",
@@ -54,6 +55,8 @@ class Node:
         self.defaults: list[tuple[str, Any, bool]] = []
         """Field, encoded default, and whether null is a value of the field."""
         self.rules: list[Rule] = []
+        self.has_rules = False
+        """Whether there are rules here or below: nothing else is walked through for them."""
 
     def tidy(self, value: Any, path: str, unknown: list[str], *, go: bool) -> None:  # noqa: ANN401
         """Drop unknown fields (their paths go to `unknown`) and fill in defaults, in place."""
@@ -93,7 +96,7 @@ class Node:
             before = old if isinstance(old, dict) else {}
             for key, item in value.items():
                 node = self.properties.get(key, self.additional)
-                if node is not None and isinstance(item, dict | list):
+                if node is not None and node.has_rules and isinstance(item, dict | list):
                     inner = f"{path}.{key}" if path else key
                     yield from node.faults(item, before.get(key), inner)
         elif isinstance(value, list) and self.items is not None:
@@ -115,7 +118,7 @@ class Form:
             root.properties = {k: v for k, v in root.properties.items() if k not in _HEAD}
         else:
             root.properties["metadata"] = self._meta
-        self._has_rules = _any_rule(root, set())
+        self._has_rules = _mark_rules(root, set())
         self._judge = _validator(resource)
 
     def tidy(self, obj: Object) -> list[str]:
@@ -224,12 +227,14 @@ def _metadata() -> Node:
     return _Compiler(go=True).node({"$ref": REFERENCE + _META})
 
 
-def _any_rule(node: Node, seen: set[int]) -> bool:
-    if id(node) in seen:
-        return False
-    seen.add(id(node))
-    inner = [*node.properties.values(), node.additional, node.items]
-    return bool(node.rules) or any(n is not None and _any_rule(n, seen) for n in inner)
+def _mark_rules(node: Node, seen: set[int]) -> bool:
+    """Note at each place whether it has rules here or below; returns so for the first."""
+    if id(node) not in seen:
+        seen.add(id(node))
+        inner = [n for n in (*node.properties.values(), node.additional, node.items) if n]
+        below = [_mark_rules(n, seen) for n in inner]
+        node.has_rules = bool(node.rules) or any(below)
+    return node.has_rules
 
 
 def _validator(resource: Resource) -> jsonschema_rs.Validator:
