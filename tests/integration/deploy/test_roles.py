@@ -101,7 +101,9 @@ async def test_a_job_runs_to_its_end_with_every_service_under_its_role(
             maxRetry=2,
             policies=[{"event": "PodFailed", "action": "RestartJob"}],
         )
-        tight = job("tight", task("worker", 1, cpu="1000", annotations=SHORT))
+        claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        volumes = [{"mountPath": "/data", "volumeClaim": claim}]
+        tight = job("tight", task("worker", 1, cpu="1000", annotations=SHORT), volumes=volumes)
         aborted = job("aborted", task("worker", 2))
         for each in (good, bad, tight, aborted):
             await api.create("jobs", each, "default")
