@@ -323,3 +323,16 @@ def test_an_authority_that_can_sign_nothing_is_told_by_its_looks_w02(how: str) -
 def test_an_authority_of_ours_is_read_as_it_was_made_w02() -> None:
     made_one = new_authority(now=NOW, life_s=LIFE_S)
     assert read_authority(made_one.cert, made_one.key).key == made_one.key
+
+
+async def test_a_start_without_the_api_server_waits_for_it_w01() -> None:
+    stage = Stage(made)
+    stage.server.away = True
+    assert await stage.part._turn() <= 1, "it is asked again soon"
+    assert stage.readiness.shut() == [{"gate": "certificate", "reason": "the API server is away"}]
+    stage.server.away = False
+    await stage.part._turn()
+    assert stage.readiness.shut() == []
+    parsed(stage.shown).verify_directly_issued_by(
+        x509.load_pem_x509_certificate(stage.server.bundles[0].encode())
+    )
