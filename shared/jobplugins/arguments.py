@@ -1,4 +1,8 @@
-"""Arguments of job plugins: flags in Go's style (`--port=22`, `-port 22`, `--x`)."""
+"""Arguments of job plugins: flags in Go's style (`--port=22`, `-port 22`, `--x`).
+
+What a plugin does not know has no effect, as in Volcano, whose jobs carry such words; `unknown`
+tells them, so that a slip of the pen is no secret. A value that cannot be read is refused.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -9,7 +13,7 @@ _PORT_MAX: Final = 65_535
 
 
 class BadArgument(ValueError):  # noqa: N818 - reads as the fact it states
-    """An argument that the plugin does not know or cannot read."""
+    """The value of an argument cannot be read, or is missing."""
 
 
 class Port(int):
@@ -28,18 +32,28 @@ def parse(arguments: Sequence[str], defaults: Mapping[str, Value]) -> dict[str, 
     A flag whose default is a bool may stand alone; any other takes the next word when it has no
     `=`.
     """
+    return _read(arguments, defaults)[0]
+
+
+def unknown(arguments: Sequence[str], defaults: Mapping[str, Value]) -> Sequence[str]:
+    """Return the words that are neither flags in `defaults` nor their values; may raise, too."""
+    return _read(arguments, defaults)[1]
+
+
+def _read(
+    arguments: Sequence[str], defaults: Mapping[str, Value]
+) -> tuple[dict[str, Value], Sequence[str]]:
     values: dict[str, Value] = {
         name: int(default) if isinstance(default, Port) else default
         for name, default in defaults.items()
     }
-    words = list(arguments)
+    words, strange = list(arguments), []
     while words:
         word = words.pop(0)
         name, equals, value = word.lstrip("-").partition("=")
         if not word.startswith("-") or name not in defaults:
-            known = ", ".join(f"--{n}" for n in defaults) or "of its arguments: it has none"
-            raise BadArgument(f"{word!r} is none of {known}")
-        if isinstance(defaults[name], bool):
+            strange.append(word)
+        elif isinstance(defaults[name], bool):
             values[name] = _truth(name, value) if equals else True
         elif equals:
             values[name] = _typed(name, value, defaults[name])
@@ -47,7 +61,7 @@ def parse(arguments: Sequence[str], defaults: Mapping[str, Value]) -> dict[str, 
             values[name] = _typed(name, words.pop(0), defaults[name])
         else:
             raise BadArgument(f"--{name} needs a value")
-    return values
+    return values, strange
 
 
 def _truth(name: str, text: str) -> bool:

@@ -48,6 +48,12 @@ class ForeignJobPlugin(JobPlugin):
         return [f"spec.plugins.{self.name}: {text}" for text in said]
 
     @override
+    def hints(self, arguments: Sequence[str]) -> Iterable[str]:
+        """Return nothing: only the plugin knows its arguments."""
+        del arguments
+        return ()
+
+    @override
     def companions(self, job: Job, arguments: Sequence[str]) -> Sequence[Companion]:
         """Return the objects beside the pods. Raises PluginFailed when the plugin fails."""
         return self._fenced(

@@ -13,7 +13,7 @@ import msgspec
 
 from shared.api.batch import Job, TaskSpec
 from shared.api.kinds import Kind
-from shared.jobplugins.arguments import BadArgument, Value, parse
+from shared.jobplugins.arguments import BadArgument, Value, parse, unknown
 
 PodBody = dict[str, Any]
 """A pod as JSON; `spec.containers` is present."""
@@ -50,6 +50,13 @@ class JobPlugin:
         except BadArgument as error:
             return (f"spec.plugins.{self.name}: {error}",)
         return self.misfits(job, values)
+
+    def hints(self, arguments: Sequence[str]) -> Iterable[str]:
+        """Return what of arguments without problems has no effect, as `field: why`."""
+        known = ", ".join(f"--{name}" for name in self.flags)
+        why = f"it is none of {known}" if known else "the plugin takes no arguments"
+        for word in unknown(arguments, self.flags):
+            yield f"spec.plugins.{self.name}: {word!r} has no effect, {why}"
 
     def misfits(self, job: Job, values: Mapping[str, Value]) -> Iterable[str]:
         """Return what is wrong with the job for it; its templates need not be valid."""

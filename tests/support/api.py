@@ -49,6 +49,15 @@ class ApiError(RuntimeError):
     def __init__(self, status: int, text: str) -> None:
         super().__init__(f"{status}: {text[:600]}")
         self.status = status
+        self.message = _message(text)
+        """What the server said, as a user reads it."""
+
+
+def _message(text: str) -> str:
+    try:
+        return str(json.loads(text)["message"])
+    except (ValueError, KeyError, TypeError):
+        return text
 
 
 def path(plural: str, namespace: str = "", name: str = "", sub: str = "") -> str:

@@ -14,6 +14,7 @@ API_VERSION: Final = "admission.k8s.io/v1"
 KIND: Final = "AdmissionReview"
 _REFUSED: Final = 400
 _WORDS_MAX: Final = 16_384
+_HINTS_MAX: Final = 20
 """Letters of a message: a value that is quoted may be as long as an object can be."""
 
 
@@ -87,6 +88,8 @@ def answer(uid: str, verdict: Verdict) -> bytes:
         patch = msgspec.json.encode(list(verdict.patch))
         response["patchType"] = "JSONPatch"
         response["patch"] = base64.b64encode(patch).decode()
+    if verdict.allowed and verdict.hints:
+        response["warnings"] = [_short(hint) for hint in verdict.hints[:_HINTS_MAX]]
     return msgspec.json.encode({"apiVersion": API_VERSION, "kind": KIND, "response": response})
 
 

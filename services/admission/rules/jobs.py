@@ -22,6 +22,7 @@ from services.admission.rules.review import (
 from shared.api.batch import DEFAULT_MAX_RETRY, Job
 from shared.api.lenient import lenient
 from shared.api.scheduling import DEFAULT_QUEUE
+from shared.jobplugins.catalogue import plugins_of
 from shared.jobs.defaults import defaulted
 from shared.jobs.problems import Problem, unreadable
 from shared.jobs.rules import (
@@ -104,8 +105,9 @@ def validate(request: Request, facts: Facts, terms: Terms) -> Verdict:
         return refused([unreadable(error)])
     if request.operation == _UPDATE:
         return _update(request, job, terms)
-    found = [*job_problems(job), *_queue(job, facts)]
-    return refused(found, separator=" ", end=";")
+    if found := [*job_problems(job), *_queue(job, facts)]:
+        return refused(found, separator=" ", end=";")
+    return Verdict(hints=[h for _, plugin, words in plugins_of(job) for h in plugin.hints(words)])
 
 
 def _update(request: Request, job: Job, terms: Terms) -> Verdict:

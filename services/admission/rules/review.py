@@ -43,13 +43,13 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def children(self, name: str) -> list[Queue]:
         """Return the queues whose parent is `name`, in order of their names."""
-        return self._below.get(name, [])
+        return sorted(self._below.get(name, ()), key=lambda queue: queue.metadata.name)
 
     @cached_property
     def _below(self) -> Mapping[str, list[Queue]]:
         below: dict[str, list[Queue]] = {}
-        for name in sorted(self.queues):
-            below.setdefault(self.queues[name].spec.parent, []).append(self.queues[name])
+        for queue in self.queues.values():
+            below.setdefault(queue.spec.parent, []).append(queue)
         return below
 
 
@@ -73,6 +73,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     problems: Sequence[Problem] = ()
     """The faults that the message tells of, by field."""
     patch: Patch = ()
+    hints: Sequence[str] = ()
+    """What of an object that is let through has no effect; its author is warned."""
 
 
 ALLOWED = Verdict()

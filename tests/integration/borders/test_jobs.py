@@ -91,8 +91,8 @@ BAD: dict[str, tuple[Json, tuple[str, ...]]] = {
         ("spec.plugins.tensorflow", "--port=-1", "above 0"),
     ),
     "a-plugin-argument": (
-        world.job("x", small(), plugins={"svc": ["--nope"]}),
-        ("spec.plugins.svc", "--nope", "--disable-network-policy"),
+        world.job("x", small(), plugins={"svc": ["--disable-network-policy=perhaps"]}),
+        ("spec.plugins.svc", "--disable-network-policy=perhaps", "neither true nor false"),
     ),
     "no-containers": (template(containers=[]), ("spec.tasks[0].template.spec.containers",)),
     "containers-are-a-text": (

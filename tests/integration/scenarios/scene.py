@@ -171,6 +171,10 @@ class Scene:
         spec["tolerations"] = [{"key": "home", "value": self.namespace, "effect": "NoSchedule"}]
         return made
 
+    def also(self, plural: str, name: str) -> None:
+        """Remember an object of the whole cluster, which is removed in the end."""
+        self._cluster.append((plural, name))
+
     # --- asking ------------------------------------------------------------------------------
 
     async def job(self, name: str) -> Object:

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from services.admission.adapters.reviews import answer
 from services.admission.rules.review import Verdict
 from shared.api.batch import Job, JobSpec, TaskSpec, VolumeSpec
 from shared.api.lenient import lenient
@@ -176,7 +177,9 @@ BAD = {
         job(plugins={"big_plugin": []}), "spec.plugins.big_plugin",
         "unable to find job plugin: big_plugin: there are env,",
     ),
-    "an-unknown-argument": (job(plugins={"svc": ["--nope"]}), "spec.plugins.svc", "'--nope'"),
+    "an-unread-argument": (
+        job(plugins={"svc": ["--inject-hosts-env=maybe"]}), "spec.plugins.svc", "neither true nor",
+    ),
     "mpi-without-its-master": (
         job(plugins={"mpi": ["--master=boss"]}), "spec.plugins.mpi",
         "The specified mpi master task was not found",
@@ -276,6 +279,16 @@ def test_a_bad_job_is_refused_with_its_field_and_the_reason_w20_w21_w22_w23_w25(
     assert path in paths(verdict)
     assert f"{path}: " in verdict.message
     assert words in verdict.message
+
+
+def test_words_that_a_plugin_does_not_know_are_let_through_with_a_hint_w23() -> None:
+    verdict = ask("/jobs/validate", job(plugins={"svc": ["--enable-networking"], "env": ["on"]}))
+    assert verdict.allowed
+    of_env, of_svc = sorted(verdict.hints)
+    assert of_env == "spec.plugins.env: 'on' has no effect, the plugin takes no arguments"
+    assert "spec.plugins.svc: '--enable-networking' has no effect" in of_svc
+    assert "--publish-not-ready-addresses" in of_svc
+    assert msgspec.json.decode(answer("u", verdict))["response"]["warnings"] == list(verdict.hints)
 
 
 def test_all_faults_of_a_job_are_told_at_once_w20() -> None:
