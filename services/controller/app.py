@@ -17,9 +17,10 @@ from services.controller.adapters.objects import Objects
 from services.controller.adapters.ownership import PARTITIONS, Ownership
 from services.controller.adapters.queues import QueueKeeper
 from services.controller.adapters.recorder import Recorder
-from services.controller.adapters.replica import KINDS, Replica, Touched
+from services.controller.adapters.replica import KINDS, Replica
 from services.controller.adapters.shares import Shares
 from services.controller.adapters.strays import Strays
+from services.controller.adapters.touched import Touched
 from services.controller.adapters.writer import Writer
 from services.controller.metrics import ControllerMetrics
 from services.controller.selection import (

@@ -34,7 +34,8 @@ from services.controller.adapters.objects import Objects
 from services.controller.adapters.ownership import Ownership
 from services.controller.adapters.queues import QueueKeeper
 from services.controller.adapters.recorder import Recorder
-from services.controller.adapters.replica import Replica, Touched
+from services.controller.adapters.replica import Replica
+from services.controller.adapters.touched import Touched
 from services.controller.metrics import ControllerMetrics
 from shared.api import kinds, time
 from shared.api.kinds import Kind

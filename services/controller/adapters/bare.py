@@ -14,8 +14,9 @@ from typing_extensions import override
 from services.controller.adapters.keeper import Frame, Keeper
 from services.controller.adapters.objects import Objects, Taken
 from services.controller.adapters.recorder import Recorder
-from services.controller.adapters.replica import Replica, Touched
+from services.controller.adapters.replica import Replica
 from services.controller.adapters.together import all_of
+from services.controller.adapters.touched import Touched
 from services.controller.podgroup.groups import GroupFacts, Wanted, group_name, model
 from services.controller.podgroup.groups import bring_about as needs
 from shared.api import keys, kinds

@@ -11,7 +11,8 @@ owner may be late or dead, and would take a job that is gone for one that was ne
 from typing_extensions import override
 
 from services.controller.adapters.keeper import Frame, Keeper
-from services.controller.adapters.replica import Replica, Touched
+from services.controller.adapters.replica import Replica
+from services.controller.adapters.touched import Touched
 from services.controller.cronjob import sync as cronjobs
 from services.controller.job.ttl import due_at
 from services.controller.jobflow import status as jobflows

@@ -6,7 +6,8 @@ from typing import Final, Protocol
 
 import msgspec
 
-from services.controller.adapters.replica import Replica, Touched
+from services.controller.adapters.replica import Replica
+from services.controller.adapters.touched import Touched
 from services.controller.metrics import ControllerMetrics
 from shared.api.errors import describe
 from shared.bus.port import Reset

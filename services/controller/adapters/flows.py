@@ -11,7 +11,8 @@ from typing_extensions import override
 from services.controller.adapters.keeper import Frame, KindKeeper
 from services.controller.adapters.objects import Objects, Taken
 from services.controller.adapters.recorder import Recorder
-from services.controller.adapters.replica import Replica, Touched
+from services.controller.adapters.replica import Replica
+from services.controller.adapters.touched import Touched
 from services.controller.jobflow.plan import Note, plan
 from services.controller.jobtemplate.status import status_of
 from services.controller.metrics import ControllerMetrics

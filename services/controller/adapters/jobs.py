@@ -13,8 +13,9 @@ from services.controller.adapters.announcer import ControllerEvents
 from services.controller.adapters.ownership import Ownership
 from services.controller.adapters.recorder import Recorder
 from services.controller.adapters.records import JobRecord
-from services.controller.adapters.replica import Replica, Touched
+from services.controller.adapters.replica import Replica
 from services.controller.adapters.strays import Strays
+from services.controller.adapters.touched import Touched
 from services.controller.adapters.writer import Writer
 from services.controller.job import effects
 from services.controller.job.group import why_pending

@@ -12,7 +12,7 @@ import msgspec
 from typing_extensions import override
 
 from services.controller.adapters.ownership import Ownership
-from services.controller.adapters.replica import Touched
+from services.controller.adapters.touched import Touched
 from shared.api.kinds import Kind
 from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
 from shared.runtime.logs import Logger

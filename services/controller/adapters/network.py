@@ -15,8 +15,9 @@ import msgspec
 from services.controller.adapters.objects import Objects, Taken
 from services.controller.adapters.ownership import Ownership
 from services.controller.adapters.recorder import Recorder
-from services.controller.adapters.replica import Replica, Touched
+from services.controller.adapters.replica import Replica
 from services.controller.adapters.together import all_of
+from services.controller.adapters.touched import Touched
 from services.controller.adapters.ufm import FabricManager
 from services.controller.hypernode import config, discovery, ufm
 from services.controller.hypernode.config import Discovery

@@ -14,8 +14,9 @@ from typing import Final
 from services.controller.adapters.announcer import ControllerEvents
 from services.controller.adapters.ownership import Ownership
 from services.controller.adapters.recorder import Recorder
-from services.controller.adapters.replica import Replica, Touched
+from services.controller.adapters.replica import Replica
 from services.controller.adapters.together import all_of
+from services.controller.adapters.touched import Touched
 from services.controller.metrics import ControllerMetrics, QueueCounts
 from services.controller.queue.orders import (
     Change,

@@ -15,8 +15,9 @@ import msgspec
 
 from services.controller.adapters import holdings
 from services.controller.adapters.bare_index import BareIndex
-from services.controller.adapters.holdings import Holdings, Place
+from services.controller.adapters.holdings import Holdings
 from services.controller.adapters.records import JobRecord
+from services.controller.adapters.touched import Touched
 from services.controller.job.facts import JobFacts, PodView, pod_view
 from services.controller.queue.phases import SHUT
 from shared.api import kinds
@@ -28,6 +29,7 @@ from shared.api.scheduling import PodGroup, PriorityClass, Queue
 from shared.api.storage import PersistentVolumeClaim
 from shared.api.workloads import Workload
 from shared.contracts.messages import Fact, Op
+from shared.contracts.subjects import split_key
 
 KINDS = (
     kinds.JOB, kinds.POD, kinds.PODGROUP, kinds.QUEUE, kinds.COMMAND, kinds.PRIORITYCLASS,
@@ -38,22 +40,6 @@ KINDS = (
 _URGENT = frozenset(
     {JobEvent.POD_FAILED, JobEvent.POD_EVICTED, JobEvent.TASK_COMPLETED, JobEvent.TASK_FAILED}
 )
-
-
-class Touched(msgspec.Struct):
-    """What deserves a look after some facts."""
-
-    jobs: dict[str, bool] = msgspec.field(default_factory=dict)
-    """Job key → whether a policy may have an answer to it (else a short wait does no harm)."""
-    bare_groups: dict[str, None] = msgspec.field(default_factory=dict)
-    """Keys of groups of bare pods."""
-    queues: bool = False
-    others: dict[Place, None] = msgspec.field(default_factory=dict)
-    """Objects among the holdings that changed, or whose jobs did."""
-
-    def job(self, key: str, *, urgent: bool) -> None:
-        """Add a job."""
-        self.jobs[key] = self.jobs.get(key, False) or urgent
 
 
 class Replica:
@@ -111,6 +97,8 @@ class Replica:
             if self._unseen is not None:
                 self._unseen.pop((fact.kind, fact.key), None)
             if fact.op is Op.PUT:
+                if self._is_known(fact):
+                    continue
                 self._put[fact.kind](kinds.decode(kinds.KINDS[fact.kind], fact.body), touched)
             elif fact.op is Op.OVERSIZED and fact.kind == kinds.JOB.token:
                 self.oversized[fact.key] = fact.uid
@@ -119,6 +107,20 @@ class Replica:
                 self._drop[fact.kind](fact.key, fact.uid, touched)
                 self._gone.pop(fact.uid, None)
         return touched
+
+    def _is_known(self, fact: Fact) -> bool:
+        """Tell whether the answer to an own write has shown what a fact says, or something newer.
+
+        Most facts about jobs and their pods are echoes of own writes, and need no decoding.
+        """
+        if fact.kind == kinds.POD.token:
+            uid, owner = self._pod_at.get(fact.key, ("", ""))
+            pod = self._pods_of[owner].get(split_key(fact.key)[1]) if uid == fact.uid else None
+            return pod is not None and pod.rv >= int(fact.rv)
+        if fact.kind == kinds.JOB.token and fact.key not in self.oversized:
+            record = self.jobs.get(fact.key)
+            return record is not None and record.uid == fact.uid and record.rv >= int(fact.rv)
+        return False
 
     def written(self, kind: Kind, answer: bytes) -> Touched:
         """Take the API server's answer to an own write."""

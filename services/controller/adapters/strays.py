@@ -8,7 +8,8 @@ dropped. Called by the job worker, on behalf of a key that it owns.
 
 from collections.abc import Callable
 
-from services.controller.adapters.replica import Replica, Touched
+from services.controller.adapters.replica import Replica
+from services.controller.adapters.touched import Touched
 from services.controller.metrics import ControllerMetrics
 from shared.api import kinds
 from shared.api.batch import Job

@@ -14,8 +14,9 @@ import msgspec
 from services.controller.adapters.keypair import key_pair
 from services.controller.adapters.recorder import Recorder
 from services.controller.adapters.records import JobRecord
-from services.controller.adapters.replica import Replica, Touched
+from services.controller.adapters.replica import Replica
 from services.controller.adapters.together import all_of
+from services.controller.adapters.touched import Touched
 from services.controller.job import effects
 from services.controller.job.facts import pod_view
 from services.controller.job.podtemplate import owner_references

@@ -85,6 +85,12 @@ def test_an_older_version_of_the_same_pod_changes_nothing(replica: Replica) -> N
     assert held(replica) == {NAME: ("u1", "Running")}
 
 
+def test_the_echo_of_an_own_write_touches_nothing(replica: Replica) -> None:
+    replica.written(kinds.POD, json.dumps(pod("u1", 7, "Running")).encode())
+    assert not replica.fold([put(pod("u1", 7, "Running"))])
+    assert replica.fold([put(pod("u1", 8, "Failed"))])
+
+
 def test_a_pod_that_was_deleted_by_us_does_not_come_back_with_a_late_fact(replica: Replica) -> None:
     replica.fold([put(pod("u1", 5))])
     replica.deleted(kinds.POD, f"ns/{NAME}", "u1")
