@@ -30,7 +30,16 @@ T = TypeVar("T")
 NEVER: Final = -1
 RETRY_S: Final = 0.2
 REST: Final = 1.0
-"""A cycle is followed by a rest as long as itself, so that cycles take at most half of a core."""
+"""A cycle is followed by a rest at least as long as itself: cycles take at most half of a core."""
+LONG_REST: Final = 3.0
+LONG_REST_MOST_S: Final = 0.1
+"""Short cycles rest three times as long as they took: a busy cluster changes all the time, and what
+the API server does with the cores is what the work waits for."""
+
+
+def rest_s(cycle_s: float) -> float:
+    """Return how long to rest after a cycle that took `cycle_s`, both in seconds."""
+    return max(REST * cycle_s, min(LONG_REST * cycle_s, LONG_REST_MOST_S))
 
 
 class Scheduler:
@@ -127,7 +136,7 @@ class Scheduler:
         """Wait for a change, then gather more for a moment, the longer the last cycle took."""
         ended = self._clock.monotonic()
         if await sleep_or_event(self._clock, self._settings.schedule_period, self._inbox.changed):
-            next_start = max(started + self._settings.min_period, ended + REST * (ended - started))
+            next_start = max(started + self._settings.min_period, ended + rest_s(ended - started))
             left = next_start - self._clock.monotonic()
             await self._clock.sleep(max(self._settings.debounce, left))
 

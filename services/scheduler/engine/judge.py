@@ -38,8 +38,11 @@ def judge_group(session: Session, job: Job) -> PodGroupStatusWanted | None:
         for fn in session.hooks.judged.all()
         if (condition := fn(job)) is not None
     ]
-    if not job.tasks and (waiting := _kept_out(session, job)) is not None:
-        raised.append(waiting)
+    if not job.tasks:
+        if (waiting := _kept_out(session, job)) is not None:
+            raised.append(waiting)
+        if not raised and _shows_that_it_waits(job):
+            return None
     conditions = _merged(job.conditions, raised)
     unschedulable = any(c.type == "Unschedulable" and c.status == "True" for c in raised)
     wanted = GroupStatus(
@@ -62,6 +65,20 @@ def judge_group(session: Session, job: Job) -> PodGroupStatusWanted | None:
         succeeded=succeeded,
         failed=failed,
         conditions=conditions,
+    )
+
+
+def _shows_that_it_waits(job: Job) -> bool:
+    """Tell at a glance of a group without pods, and without a condition, that it shows its state.
+
+    Most of what a long queue holds is of this kind, and is judged in every cycle.
+    """
+    shown = job.said
+    return (
+        job.phase in {"Inqueue", "Pending"}
+        and shown.phase == job.phase
+        and shown.counters == (0, 0, 0)
+        and job.min_available > 0
     )
 
 
@@ -118,6 +135,8 @@ def judge_pods(session: Session, job: Job) -> list[PodConditionWanted]:
 
     In the order of the tasks: what a job has gone through leaves its tasks in any order.
     """
+    if not job.tasks:
+        return []
     changes: list[tuple[Task, Condition]] = []
     explanation = session.explanations.get(job.key)
     general = explanation.message if explanation else _NO_NODE

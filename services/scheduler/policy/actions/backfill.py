@@ -52,7 +52,10 @@ def _in_order(session: Session) -> Iterator[Job]:
     wanting = [
         job
         for job in session.jobs
-        if not job.is_pending and _wanting(job) and session.hooks.invalidity(job) is None
+        if job.pending_best_effort
+        and not job.is_pending
+        and _wanting(job)
+        and session.hooks.invalidity(job) is None
     ]
     queues, jobs = by_queue(session, wanting)
     while queues:
