@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from services.controller.job import ledger
 from services.controller.job.facts import PodView
-from services.controller.job.phases import ALIVE, Move, Retain, Target
+from services.controller.job.phases import ALIVE, Do, Move, Retain, Target
 from services.controller.job.requests import Request, pod_name
 from shared.api.batch import Job, JobPhase
 from shared.api.core import PodPhase
@@ -37,6 +37,12 @@ def _kept(pod: PodView, retain: Retain) -> bool:
     if retain is Retain.SUCCEEDED:
         return pod.phase == PodPhase.SUCCEEDED
     return retain is Retain.FINISHED and pod.phase in FINISHED_PODS
+
+
+def meets_nobody(pods: Iterable[PodView], move: Move, request: Request) -> bool:
+    """Whether a move is about a partition that has no pod, or a task has none: it does nothing."""
+    about = move.do is Do.KILL and move.target is Target.PARTITION
+    return about and not any(_is_meant(pod, Target.PARTITION, request) for pod in pods)
 
 
 def _is_meant(pod: PodView, target: Target, request: Request) -> bool:

@@ -135,7 +135,8 @@ def _answered(
             told.append(telling.ordered(commands[request.command_uid]))
         move = move_for(job.status.state.phase or JobPhase.PENDING, action)
         delayed = after_action(delayed, request, action)
-        if _restarts(job, move):
+        for_nobody = kills.meets_nobody(facts.pods.values(), move, request)
+        if _restarts(job, move) and not for_nobody:
             step = execute(
                 job, facts.pods.values(), action, request, now=now, completed=facts.completed
             )
@@ -149,7 +150,7 @@ def _answered(
             )
         if action not in INTERNAL_ACTIONS:
             told.append(telling.executed(request, action, job.status, job.status))
-        if move.do is Do.KILL:
+        if move.do is Do.KILL and not for_nobody:
             job = _one_kill_more(job)
     stages = _level(msgspec.structs.replace(facts, job=job), facts.job.status, now=now)
     if told:

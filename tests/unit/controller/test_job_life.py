@@ -209,6 +209,15 @@ def test_only_the_partition_of_a_failed_pod_is_replaced_by_restart_partition() -
     assert (status.version, status.retry_count) == (0, 1)
 
 
+def test_a_restart_of_a_partition_that_is_not_there_does_nothing() -> None:
+    cluster, controller = running(task("a", 2), policies=[on("PodFailed", "RestartPartition")])
+    before = {name: pod.metadata.uid for name, pod in cluster.pods.items()}
+    cluster.change_pod("train-a-1", "Failed", exit_code=1)
+    status = controller.settle()
+    assert (status.state.phase, status.version, status.retry_count) == (JobPhase.RUNNING, 0, 0)
+    assert {name: pod.metadata.uid for name, pod in cluster.pods.items()} == before
+
+
 def test_containers_that_restart_too_often_fail_the_task_j07() -> None:
     cluster, controller = running(
         task("a", 2, maxRetry=4, policies=[on("TaskFailed", "TerminateJob")])
