@@ -391,7 +391,10 @@ def test_a_settled_job_is_left_alone() -> None:
         ({"tasks": [task("a", 1)], "minAvailable": 2}, "spec.minAvailable"),
         ({"tasks": [task("a", 1, minAvailable=2)]}, "spec.tasks[0].minAvailable"),
         ({"tasks": [task("a", 1)], "plugins": {"nope": []}}, "spec.plugins.nope"),
-        ({"tasks": [task("a", 1)], "plugins": {"svc": ["--x"]}}, "spec.plugins.svc"),
+        (
+            {"tasks": [task("a", 1)], "plugins": {"svc": ["--disable-network-policy=perhaps"]}},
+            "spec.plugins.svc",
+        ),
         ({"tasks": [{"name": "a", "replicas": 1, "template": {}}]}, "template.spec.containers"),
         ({"tasks": [task("a", 1)], "policies": [on("PodFailed", "Dance")]}, "policies[0].action"),
         ({"tasks": [task("a", 1)], "policies": [on("PodRunning", "AbortJob")]}, "[0].event"),
