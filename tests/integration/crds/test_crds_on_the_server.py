@@ -209,7 +209,6 @@ async def test_the_server_fills_in_the_defaults_of_a_cron_job_c02a(
 
 
 TIERS = {"highestTierAllowed": 1, "highestTierName": "rack"}
-ONE_OF = "Invalid value: \"object\": must not specify 'highestTierAllowed' and 'highestTierName'"
 
 
 @pytest.mark.parametrize(
@@ -247,7 +246,7 @@ ONE_OF = "Invalid value: \"object\": must not specify 'highestTierAllowed' and '
             {"tier": 1, "members": [{"type": "Node", "selector": {}}]},
             "spec.members[0].selector",
         ),
-        (kinds.JOBTEMPLATE, {"networkTopology": TIERS}, f"spec.networkTopology: {ONE_OF}"),
+        (kinds.JOBTEMPLATE, {"networkTopology": TIERS}, "spec.networkTopology: Invalid value"),
         (
             kinds.JOBTEMPLATE,
             {
@@ -261,13 +260,13 @@ ONE_OF = "Invalid value: \"object\": must not specify 'highestTierAllowed' and '
                     }
                 ]
             },
-            f"spec.tasks[0].partitionPolicy.networkTopology: {ONE_OF}",
+            "spec.tasks[0].partitionPolicy.networkTopology: Invalid value",
         ),
-        (kinds.PODGROUP, {"networkTopology": TIERS}, f"spec.networkTopology: {ONE_OF}"),
+        (kinds.PODGROUP, {"networkTopology": TIERS}, "spec.networkTopology: Invalid value"),
         (
             kinds.PODGROUP,
             {"subGroupPolicy": [{"name": "a", "networkTopology": TIERS}]},
-            f"spec.subGroupPolicy[0].networkTopology: {ONE_OF}",
+            "spec.subGroupPolicy[0].networkTopology: Invalid value",
         ),
         (
             kinds.NUMATOPOLOGY,
@@ -283,7 +282,7 @@ async def test_a_malformed_object_is_refused_by_the_name_of_its_field(
     body = other(kind, f"{namespace}-bad", **spec)
     with pytest.raises(ApiError, match="422") as caught:
         await api.request("POST", kind.path(namespace), body)
-    assert field in str(caught.value).replace('\\"', '"')
+    assert field in str(caught.value)
 
 
 async def test_a_cron_job_leaves_room_in_its_name_for_those_of_its_jobs_w60(
