@@ -32,6 +32,16 @@ async def a_job_that_always_fails_shows_every_try(scene: Scene) -> None:
 
 
 @scenarios
+async def pods_that_end_as_they_begin_hide_no_phase(scene: Scene) -> None:
+    async with watched(scene, "good") as good, watched(scene, "bad") as bad:
+        await scene.submit("good", task("a", 3, annotations=ending(0)))
+        fails = task("a", 3, annotations=ending(1))
+        await scene.submit("bad", fails, policies=[on("PodFailed", "RestartJob")], maxRetry=2)
+        await good.was(*BEGIN, "Completed", showing=False)
+        await bad.was(*BEGIN, *AGAIN, "Restarting", "Failed", showing=False)
+
+
+@scenarios
 async def the_pod_that_failed_last_stays_and_those_that_ran_go(scene: Scene) -> None:
     policies = [on("PodEvicted", "RestartJob"), on("PodFailed", "RestartJob")]
     bad = task("bad", 1, maxRetry=1, annotations=ending(2, 1))
@@ -194,6 +204,38 @@ async def an_order_to_stop_and_to_go_on_is_seen_step_by_step(scene: Scene) -> No
         await scene.order("ResumeJob", "j")
         await course.was(*BEGIN, "Aborting", "Aborted", *AGAIN, showing=False)
         await scene.event("ExecuteAction", about="j", text="ResumeJob")
+
+
+BESIDE = (
+    ("services", "j"),
+    ("configmaps", "j-svc"),
+    ("networkpolicies", "j"),
+    ("secrets", "j-ssh"),
+)
+
+
+def stands_down(action: str) -> Scenario:
+    """Return the scenario of what plugins made, which goes with the job and comes with it (J21)."""
+
+    async def scenario(scene: Scene) -> None:
+        await scene.running("j", task("a", 2), plugins={"svc": [], "ssh": [], "env": []})
+        for plural, name in BESIDE:
+            await scene.api.get(plural, scene.namespace, name)
+        await scene.order(action, "j")
+        await scene.phase("j", ENDS[action][-1])
+        for plural, name in BESIDE:
+            await scene.gone(plural, name)
+        if action == "AbortJob":
+            await scene.order("ResumeJob", "j")
+            await scene.phase("j", "Running", retryCount=1)
+            for plural, name in BESIDE:
+                await scene.api.get(plural, scene.namespace, name)
+
+    return scenario
+
+
+for action in ENDS:
+    scenarios.add(f"{action} takes what plugins made away", stands_down(action))
 
 
 # --- deleted in every phase ------------------------------------------------------------------

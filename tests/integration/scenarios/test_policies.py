@@ -100,6 +100,7 @@ def restarts(trigger: Trigger, action: str, *, of_task: bool) -> Scenario:
             before = uids(
                 await scene.running("j", a, task("b", 1), policies=[] if of_task else policies)
             )
+            group = (await scene.group("j"))["metadata"]["uid"]
             await trigger.happen(scene)
             if trigger.policy == "*" and action != "RestartJob":
                 # That the gang is broken is one more thing that happens (J09).
@@ -107,9 +108,15 @@ def restarts(trigger: Trigger, action: str, *, of_task: bool) -> Scenario:
             else:
                 await course.was(*BEGIN, *AGAIN, showing=trigger.leaves_something(action))
                 await scene.phase("j", "Running", retryCount=1)
-        after = uids(await scene.pods(3, phase="Running"))
+        pods = await scene.pods(3, phase="Running")
+        after = uids(pods)
         status = (await scene.job("j"))["status"]
         assert status.get("version", 0) == RESTARTS[action]
+        notes = pods["j-a-0"]["metadata"]["annotations"]
+        assert notes["volcano.sh/job-version"] == str(RESTARTS[action])
+        assert notes["volcano.sh/job-retry-count"] in {"1", "2"}
+        is_new = (await scene.group("j"))["metadata"]["uid"] != group
+        assert is_new == (action == "RestartJob")
         await scene.event("ExecuteAction", about="j", text=action)
         assert after["j-a-0"] != before["j-a-0"]
         if action == "RestartPod":

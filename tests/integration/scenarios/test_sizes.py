@@ -119,6 +119,23 @@ async def the_more_important_task_comes_first_when_there_is_no_room_for_both(sce
 
 
 @scenarios
+async def a_job_that_waits_becomes_more_important(scene: Scene) -> None:
+    low, high = await scene.priority("low", 10), await scene.priority("high", 1000)
+    for name, priority in (("modest", low), ("rival", low)):
+        await scene.submit(name, scene.at_home("a", 2), priorityClassName=priority)
+    await scene.condition("rival", "Unschedulable")
+    await scene.change("rival", priorityClassName=high)
+
+    async def followed() -> bool:
+        return bool((await scene.group("rival"))["spec"]["priorityClassName"] == high)
+
+    await scene.wait(followed, "the group's priority")
+    await scene.node("n", cpu="2")
+    await scene.phase("rival", "Running", running=2)
+    await scene.phase("modest", "Pending")
+
+
+@scenarios
 async def enough_successes_end_it_whichever_task_they_are_of(scene: Scene) -> None:
     tasks = (task("short", 3, minAvailable=1), task("long", 2, minAvailable=1))
     async with watched(scene, "j") as course:
