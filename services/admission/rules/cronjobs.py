@@ -6,12 +6,16 @@
 import re
 from typing import Final
 
-import msgspec
-
-from services.admission.rules.review import Facts, Request, Terms, Verdict, refused, unexpected
+from services.admission.rules.review import (
+    Facts,
+    Request,
+    Terms,
+    Verdict,
+    read,
+    refused,
+)
 from shared.api.cron import CRON_NAME_MAX, CRON_NAME_TOO_LONG, CronJob, CronJobSpec
-from shared.api.lenient import lenient
-from shared.jobs.problems import Problem, Problems, unqualified, unreadable
+from shared.jobs.problems import Problem, Problems, unqualified
 from shared.model import schedules
 
 _ZONE_PART: Final = re.compile(r"[A-Za-z.\-_0-9+]{1,14}")
@@ -20,13 +24,8 @@ _ZONE_PART: Final = re.compile(r"[A-Za-z.\-_0-9+]{1,14}")
 def validate(request: Request, facts: Facts, terms: Terms) -> Verdict:
     """Refuse a CronJob that could make no jobs."""
     del facts, terms
-    if wrong := unexpected(request, "CREATE", "UPDATE"):
-        return wrong
-    try:
-        cron = lenient(request.object, CronJob)
-    except msgspec.ValidationError as error:
-        return refused([unreadable(error)])
-    return refused(cron_problems(cron))
+    cron = read(request, CronJob, "CREATE", "UPDATE")
+    return cron if isinstance(cron, Verdict) else refused(cron_problems(cron))
 
 
 def cron_problems(cron: CronJob) -> Problems:

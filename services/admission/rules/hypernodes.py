@@ -3,12 +3,16 @@
 import re
 from typing import Final
 
-import msgspec
-
-from services.admission.rules.review import Facts, Request, Terms, Verdict, refused, unexpected
-from shared.api.lenient import lenient
+from services.admission.rules.review import (
+    Facts,
+    Request,
+    Terms,
+    Verdict,
+    read,
+    refused,
+)
 from shared.api.topology import HyperNode
-from shared.jobs.problems import Problem, Problems, unreadable
+from shared.jobs.problems import Problem, Problems
 
 _WORDS: Final = {
     "unterminated character set": "missing closing ]",
@@ -31,13 +35,8 @@ _SHOWN_MAX: Final = 200
 def validate(request: Request, facts: Facts, terms: Terms) -> Verdict:
     """Refuse a HyperNode without members, or with a pattern that cannot be read."""
     del facts, terms
-    if wrong := unexpected(request, "CREATE", "UPDATE"):
-        return wrong
-    try:
-        node = lenient(request.object, HyperNode)
-    except msgspec.ValidationError as error:
-        return refused([unreadable(error)])
-    return refused(_problems(node))
+    node = read(request, HyperNode, "CREATE", "UPDATE")
+    return node if isinstance(node, Verdict) else refused(_problems(node))
 
 
 def _problems(node: HyperNode) -> Problems:

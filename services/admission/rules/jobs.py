@@ -16,6 +16,7 @@ from services.admission.rules.review import (
     Terms,
     Verdict,
     mutated,
+    read,
     refused,
     unexpected,
 )
@@ -24,7 +25,7 @@ from shared.api.lenient import lenient
 from shared.api.scheduling import DEFAULT_QUEUE
 from shared.jobplugins.catalogue import plugins_of
 from shared.jobs.defaults import defaulted
-from shared.jobs.problems import Problem, unreadable
+from shared.jobs.problems import Problem
 from shared.jobs.rules import (
     job_problems,
     name_problems,
@@ -97,12 +98,9 @@ def _task(stated: Json, name: str, least: int | None, retries: int) -> Json:
 
 def validate(request: Request, facts: Facts, terms: Terms) -> Verdict:
     """Refuse a job that could never run, and changes that a job cannot follow."""
-    if wrong := unexpected(request, _CREATE, _UPDATE):
-        return wrong
-    try:
-        job = lenient(request.object, Job)
-    except msgspec.ValidationError as error:
-        return refused([unreadable(error)])
+    job = read(request, Job, _CREATE, _UPDATE)
+    if isinstance(job, Verdict):
+        return job
     if request.operation == _UPDATE:
         return _update(request, job, terms)
     if found := [*job_problems(job), *_queue(job, facts)]:

@@ -2,8 +2,6 @@
 
 from collections.abc import Iterator
 
-import msgspec
-
 from services.admission.rules.review import (
     ALLOWED,
     Facts,
@@ -11,13 +9,13 @@ from services.admission.rules.review import (
     Terms,
     Verdict,
     mutated,
+    read,
     refused,
     unexpected,
 )
 from shared.api import keys
-from shared.api.lenient import lenient
 from shared.api.scheduling import DEFAULT_QUEUE, PodGroup, QueueState
-from shared.jobs.problems import Problem, unreadable
+from shared.jobs.problems import Problem
 from shared.jobs.rules import topology_problems
 
 _CREATE = "CREATE"
@@ -38,12 +36,9 @@ def mutate(request: Request, facts: Facts, terms: Terms) -> Verdict:
 def validate(request: Request, facts: Facts, terms: Terms) -> Verdict:
     """Refuse a group without an open queue, or with a tier named twice (W41)."""
     del terms
-    if wrong := unexpected(request, _CREATE):
-        return wrong
-    try:
-        group = lenient(request.object, PodGroup)
-    except msgspec.ValidationError as error:
-        return refused([unreadable(error)])
+    group = read(request, PodGroup, _CREATE)
+    if isinstance(group, Verdict):
+        return group
     stated = request.object.get("spec")
     named = isinstance(stated, dict) and bool(stated.get("queue"))
     return refused([*(_queue(group, facts) if named else ()), *_topologies(group)])

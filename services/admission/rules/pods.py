@@ -15,14 +15,13 @@ from services.admission.rules.review import (
     Terms,
     Verdict,
     mutated,
+    read,
     refused,
-    unexpected,
 )
 from shared.api import keys
 from shared.api.base import View
-from shared.api.lenient import lenient
 from shared.api.meta import ObjectMeta
-from shared.jobs.problems import Problem, Problems, unreadable
+from shared.jobs.problems import Problem, Problems
 
 BUDGETS: Final = (keys.JDB_MIN_AVAILABLE, keys.JDB_MAX_UNAVAILABLE)
 _CREATE: Final = "CREATE"
@@ -52,12 +51,9 @@ class _Pod(View, frozen=True, kw_only=True):
 def mutate(request: Request, facts: Facts, terms: Terms) -> Verdict:
     """Give a pod what the first resource group that it belongs to says (W30)."""
     del facts
-    if wrong := unexpected(request, _CREATE):
-        return wrong
-    try:
-        pod = lenient(request.object, _Pod)
-    except msgspec.ValidationError as error:
-        return refused([unreadable(error)])
+    pod = read(request, _Pod, _CREATE)
+    if isinstance(pod, Verdict):
+        return pod
     if not isinstance(request.object.get("spec"), dict):
         return ALLOWED
     namespace = pod.metadata.namespace or request.namespace
@@ -84,12 +80,9 @@ def _patch(spec: _Spec, group: ResourceGroup) -> Iterator[Json]:
 def validate(request: Request, facts: Facts, terms: Terms) -> Verdict:
     """Refuse a pod of ours whose disruption budget cannot be read (W32)."""
     del facts
-    if wrong := unexpected(request, _CREATE):
-        return wrong
-    try:
-        pod = lenient(request.object, _Pod)
-    except msgspec.ValidationError as error:
-        return refused([unreadable(error)])
+    pod = read(request, _Pod, _CREATE)
+    if isinstance(pod, Verdict):
+        return pod
     if pod.spec.scheduler_name not in terms.scheduler_names:
         return ALLOWED
     return refused(_budgets(pod.metadata.annotations))

@@ -6,13 +6,17 @@ the terms that settings give. It never waits and never looks anything up.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from services.admission.rules.groups import ResourceGroup
+from shared.api.base import View
+from shared.api.lenient import lenient
 from shared.api.scheduling import Queue
-from shared.jobs.problems import Problem
+from shared.jobs.problems import Problem, unreadable
+
+T = TypeVar("T", bound=View)
 
 Json = dict[str, Any]
 Patch = tuple[Json, ...]
@@ -111,3 +115,13 @@ def unexpected(request: Request, *known: str) -> Verdict | None:
     if request.operation in known:
         return None
     return denied(f"unsupported operation {request.operation}: expected {' or '.join(known)}")
+
+
+def read(request: Request, view: type[T], *operations: str) -> T | Verdict:
+    """Return the object as its rules see it; else a refusal of the operation or the unreadable."""
+    if wrong := unexpected(request, *operations):
+        return wrong
+    try:
+        return lenient(request.object, view)
+    except msgspec.ValidationError as error:
+        return refused([unreadable(error)])
