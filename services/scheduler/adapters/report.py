@@ -34,7 +34,9 @@ class Report:
         self._attempts = metrics.counter(
             "volcano_schedule_attempts", "Tasks by how their cycle ended", ["result"]
         )
-        self._victims = metrics.counter("volcano_pod_preemption_victims", "Pods chosen as victims")
+        self._victims = metrics.gauge(
+            "volcano_pod_preemption_victims", "Victims of the last cycle that had any"
+        )
         self._waiting_jobs = metrics.gauge("volcano_unschedule_job_count", "Jobs that wait")
         self._facts = metrics.counter("pumice_scheduler_facts", "Facts folded")
         self._troubles = metrics.counter(
@@ -74,7 +76,8 @@ class Report:
         binds = sum(len(gang.binds) for gang in plan.binds)
         self._attempts.labels("scheduled").inc(binds)
         self._attempts.labels("unschedulable").inc(len(plan.explanations))
-        self._victims.inc(len(plan.evictions))
+        if plan.evictions:
+            self._victims.set(len(plan.evictions))
         if binds or plan.evictions:
             self._log.info(
                 "cycle_decided",
