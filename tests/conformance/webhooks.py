@@ -33,6 +33,8 @@ def run_webhook(case: Case) -> None:
 
 def _request(case: Case) -> Request:
     stated = case.get("object") or {}
+    if stated:
+        stated = {"spec": {}, **stated}  # an object of Go has one, recorded or not
     metadata = stated.get("metadata") or {}
     return Request(
         operation=case.get("operation", "CREATE"),
