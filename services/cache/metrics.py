@@ -1,10 +1,10 @@
-"""The cache's metrics."""
+"""What the cache counts: objects held, facts on their way to the stream, watches that broke."""
 
 from shared.runtime.metrics import Metrics
 
 
 class CacheMetrics:
-    """Made once per process."""
+    """Counters, gauges and histograms of one cache process."""
 
     def __init__(self, metrics: Metrics) -> None:
         self.objects = metrics.gauge("pumice_cache_objects", "Objects held", ["kind"])

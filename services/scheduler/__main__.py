@@ -2,7 +2,7 @@
 
 import sys
 
-from services.scheduler.app import build
+from services.scheduler.app import SERVICE, build
 from services.scheduler.replay import main as replay
 from services.scheduler.settings import SchedulerSettings
 from shared.runtime.service import main
@@ -10,4 +10,4 @@ from shared.runtime.service import main
 if __name__ == "__main__":
     if sys.argv[1:2] == ["replay"]:
         sys.exit(replay(sys.argv[2:]))
-    main("scheduler", SchedulerSettings, build)
+    main(SERVICE, SchedulerSettings, build)

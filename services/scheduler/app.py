@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Final
 
 from services.scheduler.adapters.conf_file import ConfFile
 from services.scheduler.adapters.dumper import Dumper
@@ -24,112 +25,170 @@ from services.scheduler.settings import SchedulerSettings
 from services.scheduler.worker import Worker
 from shared.bus.nats import NatsBus
 from shared.bus.service import BusParts, bus_of
-from shared.contracts.streams import streams
+from shared.contracts.streams import Streams, streams
 from shared.contracts.subjects import Subjects
 from shared.runtime.inherited import idle_flags
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part
 
+SERVICE: Final = "scheduler"
 
-async def build(settings: SchedulerSettings, ctx: Context) -> Sequence[Part]:
+
+async def build(settings: SchedulerSettings, context: Context) -> Sequence[Part]:
     """Return the parts of the scheduler."""
-    return compose(settings, ctx, bus=bus_of(settings, ctx))
+    return compose(settings, context, bus=bus_of(settings, context))
 
 
-def compose(settings: SchedulerSettings, ctx: Context, *, bus: NatsBus) -> Sequence[Part]:
+def compose(settings: SchedulerSettings, context: Context, *, bus: NatsBus) -> Sequence[Part]:
     """Return the parts on a bus that is there already."""
     if idle := idle_flags(settings):
-        ctx.log.warning("flags_without_effect", flags=idle)
-    subjects = Subjects(cluster=settings.cluster)
-    declared = streams(settings.cluster)
-    on_bus = BusParts(ctx, bus, streams=declared, cluster=settings.cluster)
-    failures = PluginFailures(metrics=ctx.metrics, log=ctx.log)
-    extender = ExtenderHttp(metrics=ctx.metrics, log=ctx.log)
-    plugins: Plugins = {
-        **PLUGINS,
-        "extender": partial(Extender, post=extender),
-        **load_plugins(PLUGINS, note=failures),
-    }
-    sharding = Sharding(
-        mode=Mode(settings.scheduler_sharding_mode), name=settings.scheduler_sharding_name
-    )
-    usage = UsageBoard()
-    worker = Worker(
-        scheduler_names=settings.scheduler_name,
-        seed=settings.seed,
-        gang_message=settings.gang_message,
-        settle_s=settings.status_settle,
-        plugins=plugins,
-        sharding=sharding,
-        measured=usage.latest,
-    )
-    inbox = Inbox()
-    conf = ConfFile(
-        settings.scheduler_conf,
-        clock=ctx.clock,
-        log=ctx.log,
-        changed=inbox.changed,
-        plugins=plugins,
-    )
-    source = UsageSource(
-        lambda: conf.config.metrics, usage, clock=ctx.clock, metrics=ctx.metrics, log=ctx.log
-    )
-    state = StateFeed(
-        on_bus.state(worker.kinds), inbox, gate=ctx.readiness.gate("state"), log=ctx.log
-    )
-    outcomes = OutcomeFeed(
-        bus,
-        stream=declared.outcome.name,
-        subjects=subjects,
-        inbox=inbox,
-        clock=ctx.clock,
-        log=ctx.log,
-    )
-    announcer = on_bus.announcer()
-    report = Report(
-        metrics=ctx.metrics,
-        events=GangEvents(announcer),
-        gate=ctx.readiness.gate("scheduler"),
-        log=ctx.log,
-    )
-    dumper = Dumper(
-        bus,
-        stream=declared.state.name,
-        subjects=subjects,
-        kinds=worker.kinds,
-        options=Options(
-            scheduler_names=settings.scheduler_name, seed=settings.seed, sharding=sharding
-        ),
-        instance=ctx.instance,
-        directory=settings.cache_dump_dir if settings.cache_dumper else "",
-        limit_mib=settings.cache_dump_limit,
-        clock=ctx.clock,
-        log=ctx.log,
-    )
-    scheduler = Scheduler(
-        settings=settings,
-        worker=worker,
-        inbox=inbox,
-        state=state,
-        outcomes=outcomes,
-        conf=conf,
-        publisher=PlanPublisher(
-            bus,
-            streams=declared,
-            subjects=subjects,
+        context.log.warning("flags_without_effect", flags=idle)
+    return _Wiring(settings, context, bus).parts()
+
+
+class _Wiring:
+    """Makes the parts; lives only during `build`."""
+
+    def __init__(self, settings: SchedulerSettings, context: Context, bus: NatsBus) -> None:
+        self._settings = settings
+        self._context = context
+        self._bus = bus
+        self._streams: Streams = streams(settings.cluster)
+        self._subjects = Subjects(cluster=settings.cluster)
+        self._on_bus = BusParts(context, bus, streams=self._streams, cluster=settings.cluster)
+        self._sharding = Sharding(
+            mode=Mode(settings.scheduler_sharding_mode), name=settings.scheduler_sharding_name
+        )
+        self._extender = ExtenderHttp(metrics=context.metrics, log=context.log)
+        failures = PluginFailures(metrics=context.metrics, log=context.log)
+        self._plugins: Plugins = {
+            **PLUGINS,
+            "extender": partial(Extender, post=self._extender),
+            **load_plugins(PLUGINS, note=failures),
+        }
+        self._usage = UsageBoard()
+        self._inbox = Inbox()
+        self._worker = self._make_worker()
+        self._announcer = self._on_bus.announcer()
+
+    def parts(self) -> Sequence[Part]:
+        """Return everything that has to run."""
+        context, needed = self._context, self._streams
+        conf = ConfFile(
+            self._settings.scheduler_conf,
+            clock=context.clock,
+            log=context.log,
+            changed=self._inbox.changed,
+            plugins=self._plugins,
+        )
+        state, outcomes, dumper = self._state(), self._outcomes(), self._dumper()
+        return [
+            self._bus,
+            self._on_bus.declarer(
+                [needed.command, needed.desired, needed.outcome, needed.events, needed.lease]
+            ),
+            self._on_bus.members(),
+            conf,
+            state,
+            outcomes,
+            self._usage_source(conf),
+            self._extender,
+            self._scheduler(conf=conf, state=state, outcomes=outcomes, dumper=dumper),
+            dumper,
+            self._announcer,
+        ]
+
+    def _make_worker(self) -> Worker:
+        settings = self._settings
+        return Worker(
+            scheduler_names=settings.scheduler_name,
+            seed=settings.seed,
+            gang_message=settings.gang_message,
+            settle_s=settings.status_settle,
+            plugins=self._plugins,
+            sharding=self._sharding,
+            measured=self._usage.latest,
+        )
+
+    def _state(self) -> StateFeed:
+        context = self._context
+        return StateFeed(
+            self._on_bus.state(self._worker.kinds),
+            self._inbox,
+            gate=context.readiness.gate("state"),
+            log=context.log,
+        )
+
+    def _outcomes(self) -> OutcomeFeed:
+        context = self._context
+        return OutcomeFeed(
+            self._bus,
+            stream=self._streams.outcome.name,
+            subjects=self._subjects,
+            inbox=self._inbox,
+            clock=context.clock,
+            log=context.log,
+        )
+
+    def _usage_source(self, conf: ConfFile) -> UsageSource:
+        context = self._context
+        return UsageSource(
+            lambda: conf.config.metrics,
+            self._usage,
+            clock=context.clock,
+            metrics=context.metrics,
+            log=context.log,
+        )
+
+    def _dumper(self) -> Dumper:
+        context, settings = self._context, self._settings
+        return Dumper(
+            self._bus,
+            stream=self._streams.state.name,
+            subjects=self._subjects,
+            kinds=self._worker.kinds,
+            options=Options(
+                scheduler_names=settings.scheduler_name,
+                seed=settings.seed,
+                sharding=self._sharding,
+            ),
+            instance=context.instance,
+            directory=settings.cache_dump_dir if settings.cache_dumper else "",
+            limit_mib=settings.cache_dump_limit,
+            clock=context.clock,
+            log=context.log,
+        )
+
+    def _scheduler(
+        self, *, conf: ConfFile, state: StateFeed, outcomes: OutcomeFeed, dumper: Dumper
+    ) -> Scheduler:
+        context, settings = self._context, self._settings
+        publisher = PlanPublisher(
+            self._bus,
+            streams=self._streams,
+            subjects=self._subjects,
             partitions=settings.partitions,
-            log=ctx.log,
-        ),
-        leadership=on_bus.leadership(declared.command.name, guard="command"),
-        report=report,
-        dumper=dumper,
-        executor=ThreadPoolExecutor(max_workers=1, thread_name_prefix="scheduler"),
-        faults=ctx.faults,
-        clock=ctx.clock,
-        log=ctx.log,
-    )
-    declarer = on_bus.declarer(
-        [declared.command, declared.desired, declared.outcome, declared.events, declared.lease]
-    )
-    sources: list[Part] = [state, outcomes, source, extender]
-    return [bus, declarer, on_bus.members(), conf, *sources, scheduler, dumper, announcer]
+            log=context.log,
+        )
+        report = Report(
+            metrics=context.metrics,
+            events=GangEvents(self._announcer),
+            gate=context.readiness.gate("scheduler"),
+            log=context.log,
+        )
+        return Scheduler(
+            settings=settings,
+            worker=self._worker,
+            inbox=self._inbox,
+            state=state,
+            outcomes=outcomes,
+            conf=conf,
+            publisher=publisher,
+            leadership=self._on_bus.leadership(self._streams.command.name, guard="command"),
+            report=report,
+            dumper=dumper,
+            executor=ThreadPoolExecutor(max_workers=1, thread_name_prefix="scheduler"),
+            faults=context.faults,
+            clock=context.clock,
+            log=context.log,
+        )

@@ -1,4 +1,8 @@
-"""Get, list and watch."""
+"""The verbs that read: get, list with its pages and selectors, watch with its past and bookmarks.
+
+A list and the watch that follows it speak of the same version: pages are cut from what was there
+at the first one, and a watch begins with the changes behind the version that it names.
+"""
 
 import base64
 from collections.abc import Callable, Iterable, Mapping
