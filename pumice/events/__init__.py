@@ -5,9 +5,9 @@
     async for received in subscribe("nats://127.0.0.1:4222", types=[GangPlaced]):
         print(received.sequence, received.event.data.gang)
 
-Events are CloudEvents 1.0 in JSON on a durable stream (design section 7); every program that speaks
-NATS can read them, and `docs/events/asyncapi.yaml` describes them. This package imports nothing of
-Pumice's services, so that it works in a repository that has folders of those names.
+Events are CloudEvents 1.0 in JSON on a durable stream; every program that speaks NATS can read
+them, and `docs/events/asyncapi.yaml` describes them. This package imports nothing of Pumice's
+services, so that it works in a repository that has folders of those names.
 """
 
 from pumice.events.client import Received, Since, Start, subscribe

@@ -1,4 +1,4 @@
-"""A nats-server with JetStream on the loopback, closed from the first start (design section 3).
+"""A nats-server with JetStream on the loopback, closed from the first start.
 
 Each service has a user with exactly its subjects (`shared.contracts.permissions`); `admin` may do
 everything and is for tests and for the person at the terminal. Passwords are random per data

@@ -131,9 +131,9 @@ class Worker:
         """Rebuild the assumptions of whoever led before; return how many pods are assumed.
 
         `unfinished` is what COMMAND still holds, read before `recent`, the outcomes of the last
-        minutes in order (design section 3, "Assumed"). A pod that was bound according to its
-        outcome counts on its node even if STATE does not show it yet. What this process assumed
-        on its own and the bus does not hold was never stored.
+        minutes in order. A pod that was bound according to its outcome counts on its node even if
+        STATE does not show it yet. What this process assumed on its own and the bus does not hold
+        was never stored.
         """
         self._replica.drop_assumptions()
         for command in unfinished:

@@ -1,6 +1,6 @@
 """Merge patches (RFC 7386) between two states of an object.
 
-Writers patch their own fields only (design section 2). Views leave defaults out when they are
+Writers patch their own fields only (ADR 1). Views leave defaults out when they are
 encoded, so an encoded view as a patch would never bring a counter back to 0; a difference does, by
 removing the field.
 """

@@ -1,4 +1,4 @@
-"""The bus: what every service needs of NATS JetStream, with the promises of design section 3.
+"""The bus: what every service needs of NATS JetStream, with the promises of ADR 2.
 
 Read in this order: `port` (what callers see), `nats` (the adapter that puts the parts together),
 then `connection` and `replies` (one connection, one owned inbox for every answer), `publisher`,

@@ -1,11 +1,10 @@
 """One connection to NATS that never gives up.
 
-nats-py's own reconnect is switched off and done here, because (field notes 3.5) it buffers
-publishes from before the break, can be closed for good by one error of the server, and hangs in
-`drain` when the server is frozen. Here each connection is a `Session`: it is made, used until it
-breaks and thrown away; whoever reads or waits for an answer is told at once, and begins again on
-the next session. `run` is a part of the service: an unreachable server makes the service not
-ready, never dead.
+nats-py's own reconnect is switched off and done here, because it buffers publishes (ADR 2) from
+before the break, can be closed for good by one error of the server, and hangs in `drain` when the
+server is frozen. Here each connection is a `Session`: it is made, used until it breaks and thrown
+away; whoever reads or waits for an answer is told at once, and begins again on the next session.
+`run` is a part of the service: an unreachable server makes the service not ready, never dead.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A lease: at most one holder, kept by compare-and-set on one subject (design section 3).
+"""A lease: at most one holder, kept by compare-and-set on one subject.
 
 The holder renews every 0.4 s and counts itself out 1.0 s after the *sending* of its last
 successful renewal; a candidate takes over when its own monotonic clock saw no change for 1.5 s.

@@ -1,8 +1,8 @@
 """Who may publish and subscribe what on NATS: one user per service, least rights.
 
-The local stack, compose and k8s make their server configuration from this table (design section
-3, "Closed from the first day"). JetStream's own subjects count too: creating a stream, reading a
-consumer and acknowledging are publishes to `$JS.…`.
+The local stack, compose and k8s make their server configuration from this table: NATS is closed
+from the first day. JetStream's own subjects count too: creating a stream, reading a consumer and
+acknowledging are publishes to `$JS.…`.
 """
 
 import msgspec

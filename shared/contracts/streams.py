@@ -1,7 +1,7 @@
 """Streams and durable consumers: one declaration each, applied by every process that needs them.
 
 A stream is created or updated, never deleted and made anew: its `created` time is the epoch that
-readers compare (design section 3).
+readers compare (ADR 2).
 """
 
 import enum

@@ -2,7 +2,7 @@
 
 Every message carries `v`. A reader accepts the current version and the one before it. A writer
 produces the current version only once every live reader announces that it accepts it, so that
-services can be upgraded one process at a time (design section 3, "Versions").
+services can be upgraded one process at a time.
 """
 
 from collections.abc import Iterable

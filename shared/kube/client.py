@@ -1,9 +1,9 @@
 """`Kube`: the verbs that the services use on Kubernetes objects, bytes in and bytes out.
 
 Every write that was decided on an object carries that object's uid, so that a namesake that came
-after it is never touched (design section 2); a uid that does not hold any more is `Gone`. Retries
-are the caller's: it knows whether the request still makes sense, and gets `Retryable`
-with the wait that the server asked for.
+after it is never touched (ADR 1); a uid that does not hold any more is `Gone`. Retries are the
+caller's: it knows whether the request still makes sense, and gets `Retryable` with the wait that
+the server asked for.
 """
 
 import asyncio

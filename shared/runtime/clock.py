@@ -1,7 +1,7 @@
 """Time as an argument: the one place that reads the system's clocks.
 
 Everything that waits or measures takes a `Clock`, so that tests run on virtual time
-(`tests/support/clock.py`) and nothing hidden decides (conventions §4, rule 17).
+(`tests/support/clock.py`) and nothing hidden decides.
 """
 
 import asyncio

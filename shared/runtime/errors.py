@@ -2,7 +2,7 @@
 
 Adapters (`shared.bus`, `shared.kube`) translate what their library raises once, with
 `raise ... from`; nobody above them sees an aiohttp or nats exception. A "no" is never one of
-these: it is a value (conventions §4, rule 13).
+these: it is a value.
 """
 
 

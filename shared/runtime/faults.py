@@ -1,4 +1,4 @@
-"""Named places where a service can be made to die, for the restart tests of design §8.
+"""Named places where a service can be made to die, for `tests/restart`.
 
 A point sits only at a seam, between two effects that a crash could separate. Off unless the
 setting `fault` names it. A reached point leaves a marker first, so that a test can tell a

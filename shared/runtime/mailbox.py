@@ -1,8 +1,8 @@
 """A queue of keys that need a look: deduplicated, fair, one worker per key at a time.
 
-A mailbox holds keys, not events (conventions §4, rule 16): the handler reads the present state
-itself, so a second poke of a waiting key merges and nothing is lost by merging. Keys are served
-in the order in which they came; a key poked while its handler runs is served once more after it.
+A mailbox holds keys, not events: the handler reads the present state itself, so a second poke of a
+waiting key merges and nothing is lost by merging. Keys are served in the order in which they came;
+a key poked while its handler runs is served once more after it.
 
 Failures stay with their key: `Retryable` backs off (by the ladder, or as long as the other side
 asked), any other exception is logged with the key, counted and backed off the same way, so that

@@ -1,4 +1,4 @@
-"""The binder's events for subscribers: pods bound and evicted (design §7).
+"""The binder's events for subscribers: pods bound and evicted.
 
 Ids are made of intent and pod; a redelivered intent announces nothing twice.
 """

@@ -1,8 +1,8 @@
 """COMMAND: one shared durable consumer per partition, each delivery to exactly one outcome.
 
-The order is the promise (design §3): writes, then OUTCOME stored, then the ack. A crash in
-between leads to a redelivery, which finds the outcome (`Finished`) or a world that already is as
-wanted. What cannot be read never blocks the others: it is set aside with its reason.
+The order is the promise: writes, then OUTCOME stored, then the ack. A crash in between leads to a
+redelivery, which finds the outcome (`Finished`) or a world that already is as wanted. What cannot
+be read never blocks the others: it is set aside with its reason.
 """
 
 import asyncio

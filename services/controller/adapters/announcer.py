@@ -1,4 +1,4 @@
-"""The controller's events for subscribers: phases of jobs, states of queues (design §7).
+"""The controller's events for subscribers: phases of jobs, states of queues.
 
 The id of a job's event says which entry into which phase it is, so that one that is told again, by
 a look that was repeated or by the successor of a process that died before it could tell, is stored

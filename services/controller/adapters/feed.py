@@ -1,4 +1,4 @@
-"""STATE into the replica: folds facts, tells who deserves a look (design §3)."""
+"""STATE into the replica: folds facts, tells who deserves a look."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing

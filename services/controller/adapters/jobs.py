@@ -1,4 +1,4 @@
-"""Looks at jobs: one key at a time per job, facts in, pure pass, effects out (design §6).
+"""Looks at jobs: one key at a time per job, facts in, pure pass, effects out.
 
 A look that fails leaves its requests waiting and is repeated by the mailbox. What the API server
 refuses for good counts towards `--max-requeue-num`, after which the job is terminated (J13); an API

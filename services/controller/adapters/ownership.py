@@ -1,4 +1,4 @@
-"""Which jobs this replica may act on: those of the partitions that it holds (design §6).
+"""Which jobs this replica may act on: those of the partitions that it holds.
 
 `owns` is asked before each look. A partition that is to be given up waits for the looks under way,
 so that the next owner never acts beside us.

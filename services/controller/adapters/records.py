@@ -1,8 +1,8 @@
 """What the controller remembers of one job between two looks.
 
-Two kinds of owner keep state that changes (conventions §4, rule 5); this is the controller's. A
-record is changed by the replica (facts, own writes) and by the worker that looks at its job, all on
-one event loop and never across an `await`, so it needs no lock.
+State that changes has two kinds of owner, the session's ledger and a service's store; this is one.
+A record is changed by the replica (facts, own writes) and by the worker that looks at its job, all
+on one event loop and never across an `await`, so it needs no lock.
 """
 
 from collections import defaultdict

@@ -1,9 +1,9 @@
 """The controller's copy of the world: STATE and the answers to own writes, folded by three rules.
 
 For one uid the higher resourceVersion wins; another uid under a name is a deletion and an addition;
-a uid whose deletion was confirmed to us exists no more, whatever STATE still says (design §6). So a
-look that follows a write sees the write, although its fact comes later, and never acts on what it
-has changed itself.
+a uid whose deletion was confirmed to us exists no more, whatever STATE still says. So a look that
+follows a write sees the write, although its fact comes later, and never acts on what it has changed
+itself.
 """
 
 from collections import defaultdict

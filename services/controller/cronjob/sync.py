@@ -3,7 +3,7 @@
 The order makes it safe to die anywhere. A job's name follows from the time it is due, so what was
 made is never made again; a job that was made by a process that died before it could write so is
 found by the time it was due and joins the list of active jobs; old jobs are deleted only after the
-status has noted what they tell (design section 6).
+status has noted what they tell.
 """
 
 from collections.abc import Iterable, Sequence

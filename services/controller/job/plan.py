@@ -2,7 +2,7 @@
 
 A pass answers requests in order until one of them changes the phase, or none is left; then it does
 what the phase asks for (sync, or the rest of a kill). The order of effects is what makes a crash
-harmless (design §6):
+harmless (ADR 8):
 
 - Entering a phase is written *before* its effects. Which pods have to go follows from the recorded
   phase and version (`kills.still`), or from a mark on the pod, so a new process carries on where

@@ -1,4 +1,4 @@
-"""Assumptions: what was asked of the binder and is not yet seen on the API server (design §3).
+"""Assumptions: what was asked of the binder and is not yet seen on the API server.
 
 A pod counts on its node from the moment its intent is published until STATE shows this uid bound,
 terminal or gone, or another uid under its name, or OUTCOME says conflict, gone or failed for that

@@ -1,7 +1,7 @@
 """The end of a round: what PodGroups, pods and queues should show (SS03, SS04, D01, D02).
 
 Computed for the jobs that a session visited only, and wanted only where it differs from what was
-said before: a status is written on change of meaning, never to refresh a time (field notes §2, 8).
+said before: a status is written on change of meaning, never to refresh a time.
 """
 
 from collections.abc import Iterator

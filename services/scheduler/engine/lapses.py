@@ -1,11 +1,10 @@
 """Reservations that come back: an Inqueue PodGroup whose pods never come holds nothing for ever.
 
-Entering a queue reserves a group's minResources, so that its pods find room when the job
-controller has created them. Where they are not created (a quota forbids it, nobody owns the
-group), Volcano keeps the reservation for good and the queue stands still (field notes section 2,
-2). Here it is a lease: when a group has been seen Inqueue with fewer pods than its minimum for the
-timeout, it stops counting. Its phase stays, and as soon as its pods are there it counts again: they
-are demand that exists.
+Entering a queue reserves a group's minResources, so that its pods find room when the job controller
+has created them. Where they are not created (a quota forbids it, nobody owns the group), Volcano
+keeps the reservation for good and the queue stands still. Here it is a lease: when a group has been
+seen Inqueue with fewer pods than its minimum for the timeout, it stops counting. Its phase stays,
+and as soon as its pods are there it counts again: they are demand that exists.
 
 Outside of sessions: the scheduler's worker calls `review` before it decides, with `now`. What is
 decided depends on `Job.lapsed` alone, so that whoever runs a single session (a recorded case) has

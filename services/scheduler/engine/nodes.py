@@ -1,8 +1,8 @@
 """Nodes and the pods on them: the only place that turns pods into usage of the ledger.
 
-A pod's usage is counted in once and counted out exactly as it was counted in, keyed by uid, so
-that facts may come twice or in any order. Pods on a node whose object is not known yet are kept
-and count as soon as it is (field notes §2, 6).
+A pod's usage is counted in once and counted out exactly as it was counted in, keyed by uid, so that
+facts may come twice or in any order. Pods on a node whose object is not known yet are kept and
+count as soon as it is.
 """
 
 from collections.abc import Iterator, Mapping

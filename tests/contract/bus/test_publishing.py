@@ -1,4 +1,4 @@
-"""What a publisher promises (design section 3: fencing, publishing, tombstones, dedupe)."""
+"""What a publisher promises: fencing, publishing, tombstones, dedupe."""
 
 import asyncio
 

@@ -35,7 +35,7 @@ def on(event: str, action: str) -> dict[str, str]:
 
 
 async def test_killed_after_the_kill_a_restart_counts_once(services: Fleet, hand: Hand) -> None:
-    """Design §8: between a job's kill and its status write, at the named fault point."""
+    """Between a job's kill and its status write, at the named fault point."""
     dying = await services.start("controller", fault="controller.after-kill")
     await hand.submit(job("killed", task("a", 3), policies=[on("PodFailed", "RestartJob")]))
     await hand.wait_pods(3)
@@ -267,7 +267,7 @@ async def test_a_job_too_large_for_the_bus_is_told_so(
 async def test_killed_between_a_job_and_the_status_no_time_is_run_twice(
     services: Fleet, hand: Hand
 ) -> None:
-    """Design §8, at the named fault point: the job is found again by the time it was due."""
+    """At the named fault point: the job is found again by the time it was due."""
     dying = await services.start("controller", fault="controller.after-cron-create")
     await make(hand, "torn", concurrencyPolicy="Forbid")
     await dying.died_at_its_fault()

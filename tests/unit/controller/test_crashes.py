@@ -1,4 +1,4 @@
-"""A controller may die between any two writes: its successor ends in the same place (design §6)."""
+"""A controller may die between any two writes: its successor ends in the same place."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""The replica's rules: own writes count at once, facts that lag change nothing (design §6)."""
+"""The replica's rules: own writes count at once, facts that lag change nothing."""
 
 import json
 from typing import Any

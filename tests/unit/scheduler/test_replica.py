@@ -1,4 +1,4 @@
-"""Facts fold into the right usage whatever their order; assumptions live as design §3 says."""
+"""Facts fold into the right usage whatever their order; assumptions live until the facts speak."""
 
 import itertools
 
