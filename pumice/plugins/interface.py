@@ -258,9 +258,6 @@ class Cluster(Protocol):
         """Return why tasks of a job are not placed, as a text for people."""
 
 
-JobKey = Callable[[Any], Any]
-
-
 class Hooks(Protocol):
     """Where a plugin adds its functions; flags of the configuration are applied by the engine.
 

@@ -1,6 +1,6 @@
 """RFC 3339 times, as Kubernetes writes them, from and to Unix seconds. Pure: now is an argument.
 
-Object times have whole seconds (`2026-08-20T10:00:00Z`); leases and events also microseconds.
+Object times have whole seconds (`2026-08-20T10:00:00Z`).
 """
 
 from datetime import UTC, datetime
@@ -20,8 +20,3 @@ def parse(text: str) -> float:
 def format_seconds(unix_s: float) -> str:
     """Return the time in whole seconds, cut off, as `metav1.Time` is written."""
     return datetime.fromtimestamp(int(unix_s // 1), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def format_micros(unix_s: float) -> str:
-    """Return the time in microseconds, as `metav1.MicroTime` is written."""
-    return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -41,7 +41,6 @@ _CUSTOM_VERBS: Final = (
     "watch",
 )
 _AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-_HEALTH: Final = frozenset(("/healthz", "/readyz", "/livez"))
 
 
 def respond(catalogue: Catalogue, request: Request) -> Response | None:

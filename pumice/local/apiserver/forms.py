@@ -6,7 +6,7 @@ ways, as in Go: `null` counts as absent, a zero value is no default, and a wrong
 even be read (400 instead of 422).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import jsonschema_rs
@@ -321,6 +321,3 @@ def _go_kind(value: Any) -> str:  # noqa: ANN401 - any JSON
 
 def _type_name(wanted: Any) -> str:  # noqa: ANN401 - one name or several
     return ", ".join(wanted) if isinstance(wanted, list | tuple) else str(wanted)
-
-
-FormOf = Callable[[Resource], Form]

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from services.scheduler.engine.selecting import PodFilter, Query, filter_of, selector_of, taken
 from shared.api.core import PodSpec
-from shared.api.selectors import PodAffinity, TopologySpreadConstraint
+from shared.api.selectors import PodAffinity, TopologySpreadConstraint, WhenUnsatisfiable
 
 HONOR: Final = "Honor"
 IGNORE: Final = "Ignore"
@@ -154,4 +154,4 @@ def _even(
         counts_itself=selector is not None and selector.matches(labels),
         counts_others=selector is not None and bool(selector.requirements),
     )
-    return even, constraint.when_unsatisfiable == "DoNotSchedule"
+    return even, constraint.when_unsatisfiable == WhenUnsatisfiable.DO_NOT_SCHEDULE

@@ -9,12 +9,13 @@ from typing import NamedTuple
 
 from services.scheduler.engine.selecting import selector_of
 from services.scheduler.engine.tasks import Task
+from shared.api import keys
 from shared.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from shared.model.quantity import BadQuantity, units
 
 _SELECTED_NODE = "volume.kubernetes.io/selected-node"
-_ZONE = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
-_REGION = ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region")
+_ZONE = (keys.ZONE, "failure-domain.beta.kubernetes.io/zone")
+_REGION = (keys.REGION, "failure-domain.beta.kubernetes.io/region")
 ZONE_LABELS = (*_ZONE, *_REGION)
 
 

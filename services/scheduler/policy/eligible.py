@@ -6,8 +6,9 @@ from pumice.plugins import BoolArray
 from services.scheduler.engine.labels import NodeAttributes
 from services.scheduler.engine.shapes import TaskClass
 from services.scheduler.policy.tolerating import tolerates
+from shared.api.selectors import TaintEffect
 
-_HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
+_HARD_EFFECTS = frozenset({TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE})
 
 
 def by_affinity(shape: TaskClass, attributes: NodeAttributes) -> BoolArray:

@@ -20,9 +20,9 @@ from services.scheduler.engine.peers import Peers
 from services.scheduler.engine.shapes import TaskClass
 from services.scheduler.engine.tallies import DomainTable, Tally
 from services.scheduler.policy.eligible import by_affinity, by_taints, nodes_with
+from shared.api import keys
 
 _MAX = 100
-_HOSTNAME = "kubernetes.io/hostname"
 _UNBOUNDED = 2**31 - 1
 SKEWED, UNLABELLED = 1, 2
 REASONS = (
@@ -113,7 +113,7 @@ class _Soft:
         here: Callable[[Even], DomainTable],
     ) -> None:
         self._parts = [
-            (even, here(even) if even.key == _HOSTNAME else table)
+            (even, here(even) if even.key == keys.HOSTNAME else table)
             for even, table in zip(evens, tables, strict=True)
         ]
         self._mask: BoolArray | None = None
@@ -137,7 +137,7 @@ class _Soft:
         self._weights = []
         for even, table in self._parts:
             size = number
-            if even.key != _HOSTNAME:
+            if even.key != keys.HOSTNAME:
                 size = int(np.count_nonzero(np.bincount(table.numbers[self._valid])))
             self._weights.append(float(np.log(size + 2)))
 

@@ -15,12 +15,13 @@ from services.scheduler.engine.plan import ClaimUse
 from services.scheduler.engine.shapes import TaskClass
 from services.scheduler.engine.tasks import Task
 from services.scheduler.engine.volumes import ZONE_LABELS, Attachment
+from shared.api import keys
 from shared.api.storage import PersistentVolume, StorageClass
 
 _NO_PROVISIONER = frozenset({"", "kubernetes.io/no-provisioner"})
 _GA = {
-    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
-    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone": keys.ZONE,
+    "failure-domain.beta.kubernetes.io/region": keys.REGION,
 }
 _SEPARATOR = "__"
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from shared.api.selectors import Taint, Toleration
+from shared.api.selectors import Taint, Toleration, TolerationOperator
 
 
 def tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
@@ -15,6 +15,6 @@ def _covers(toleration: Toleration, taint: Taint) -> bool:
         return False
     if toleration.key and toleration.key != taint.key:
         return False
-    if toleration.operator == "Exists":
+    if toleration.operator == TolerationOperator.EXISTS:
         return True
     return bool(toleration.key) and toleration.value == taint.value

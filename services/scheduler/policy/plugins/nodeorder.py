@@ -19,6 +19,7 @@ from services.scheduler.policy.arguments import integer
 from services.scheduler.policy.company import Company
 from services.scheduler.policy.spreading import Spreading
 from services.scheduler.policy.tolerating import tolerates
+from shared.api.selectors import TaintEffect
 
 _MAX = 100
 _GPU = "nvidia.com/gpu"
@@ -148,10 +149,11 @@ def preferred_affinity(shape: TaskClass, rows: Rows) -> IntArray:
 
 def avoided_taints(shape: TaskClass, rows: Rows) -> IntArray:
     """Return the number of PreferNoSchedule taints that a pod does not tolerate."""
-    soft = [t for t in shape.tolerations if t.effect in {"", "PreferNoSchedule"}]
+    soft = [t for t in shape.tolerations if t.effect in {"", TaintEffect.PREFER_NO_SCHEDULE}]
     counts = rows.attributes.taints(
         lambda taints: sum(
-            taint.effect == "PreferNoSchedule" and not tolerates(soft, taint) for taint in taints
+            taint.effect == TaintEffect.PREFER_NO_SCHEDULE and not tolerates(soft, taint)
+            for taint in taints
         )
     )
     return rows.pick(counts).astype(np.int64)

@@ -25,9 +25,9 @@ from services.scheduler.policy.storage import (
     Storage,
 )
 from services.scheduler.policy.tolerating import tolerates
-from shared.api.selectors import Taint
+from shared.api.selectors import Taint, TaintEffect
 
-_CORDONED = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+_CORDONED = Taint(key="node.kubernetes.io/unschedulable", effect=TaintEffect.NO_SCHEDULE)
 
 _UNSCHEDULABLE = Reason("node(s) were unschedulable", resolvable=False)
 _AFFINITY = Reason("node(s) didn't match Pod's node affinity/selector", resolvable=False)
