@@ -16,6 +16,7 @@ SUBDOMAIN: Final = re.compile(rf"{LABEL.pattern}(\.{LABEL.pattern})*")
 _TOLD_MAX: Final = 1024
 """Letters of a fault as it is told: a value or path in it may be as long as an object can be."""
 _LISTED_MAX: Final = 10
+_FAULTS_MAX: Final = 20
 _QUALIFIED: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 
 
@@ -58,6 +59,13 @@ def unreadable(error: msgspec.ValidationError) -> Problem:
     """Return the fault of an object that a view cannot be made of: a value of a wrong type."""
     path, _, why = describe(error).rpartition(": ")
     return Problem(path, why)
+
+
+def told(problems: Sequence[Problem]) -> tuple[str, ...]:
+    """Return the first faults as texts, and how many more there are: it may be thousands."""
+    texts = [str(problem) for problem in problems[:_FAULTS_MAX]]
+    left = len(problems) - _FAULTS_MAX
+    return (*texts, f"and {left} more faults") if left > 0 else tuple(texts)
 
 
 def some(names: Sequence[str]) -> str:

@@ -150,8 +150,26 @@ def partition_problems(at: str, job: Job, task: TaskSpec, policy: PartitionPolic
     yield from topology_problems(f"{at}.networkTopology", policy.network_topology)
 
 
+REPLICAS_MAX: Final = 150_000
+"""Pods of one job: what Kubernetes says that a whole cluster should have at most."""
+
+
+def _not_endless(job: Job) -> Problems:
+    """Find where a job asks for more pods than anybody could make, or count."""
+    total = 0
+    for index, task in enumerate(job.spec.tasks):
+        total += max(task.replicas, 0)
+        if total > REPLICAS_MAX:
+            yield Problem(
+                f"spec.tasks[{index}].replicas",
+                f"{total} pods of one job are too many: {REPLICAS_MAX} are the most",
+            )
+            return
+
+
 def _minima(job: Job) -> Problems:
     yield from _not_negative(job)
+    yield from _not_endless(job)
     for index, task in enumerate(job.spec.tasks):
         least = task.min_available or 0
         if least > task.replicas:
@@ -265,6 +283,7 @@ def needs_of(job: Job) -> Mapping[str, tuple[str, ...]]:
 def scale_problems(job: Job) -> Problems:
     """Return which numbers of a changed job do not go together (W26), in Volcano's words."""
     yield from _not_negative(job)
+    yield from _not_endless(job)
     for index, task in enumerate(job.spec.tasks):
         at = f"spec.tasks[{index}]"
         if (task.min_available or 0) > task.replicas:

@@ -14,7 +14,7 @@ from services.admission.rules.groups import ResourceGroup
 from shared.api.base import View
 from shared.api.lenient import lenient
 from shared.api.scheduling import Queue
-from shared.jobs.problems import Problem, unreadable
+from shared.jobs.problems import Problem, told, unreadable
 
 T = TypeVar("T", bound=View)
 
@@ -83,8 +83,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 ALLOWED = Verdict()
 
-_TOLD_MAX: Final = 20
-"""Faults that one refusal tells of: an object may hold thousands."""
+_CAUSES_MAX: Final = 20
 
 Rule = Callable[[Request, Facts, Terms], Verdict]
 
@@ -94,10 +93,8 @@ def refused(problems: Iterable[Problem], *, separator: str = "; ", end: str = ""
     found = tuple(problems)
     if not found:
         return ALLOWED
-    message = separator.join(f"{problem}{end}" for problem in found[:_TOLD_MAX])
-    if len(found) > _TOLD_MAX:
-        message += f"{separator}and {len(found) - _TOLD_MAX} more faults{end}"
-    return Verdict(allowed=False, message=message, problems=found[:_TOLD_MAX])
+    message = separator.join(f"{words}{end}" for words in told(found))
+    return Verdict(allowed=False, message=message, problems=found[:_CAUSES_MAX])
 
 
 def denied(message: str, path: str = "") -> Verdict:

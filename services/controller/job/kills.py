@@ -10,11 +10,12 @@ from collections.abc import Iterable, Mapping
 from services.controller.job import ledger
 from services.controller.job.facts import PodView
 from services.controller.job.phases import ALIVE, Do, Move, Retain, Target
-from services.controller.job.requests import Request, pod_name
+from services.controller.job.requests import Request
 from shared.api.batch import Job, JobPhase
 from shared.api.core import PodPhase
 
 FINISHED_PODS = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED})
+_DIGITS = 10
 
 
 def of_move(
@@ -62,9 +63,11 @@ def still(job: Job, pods: Mapping[str, PodView]) -> tuple[PodView, ...]:
     alive = (p for p in pods.values() if not p.deleting)
     done = ledger.recorded(job)
     if phase in ALIVE or phase is None:
-        wanted = {pod_name(job, t, i) for t in job.spec.tasks for i in range(t.replicas)}
+        replicas = {f"{job.metadata.name}-{task.name}": task.replicas for task in job.spec.tasks}
         return _sorted(
-            p for p in alive if is_stale(job, p, done) or (p.task and p.name not in wanted)
+            p
+            for p in alive
+            if is_stale(job, p, done) or (p.task and not _is_wanted(p.name, replicas))
         )
     if phase == JobPhase.RESTARTING:
         # Counted after the restart was recorded, the last try shows one later than in `of_move`.
@@ -72,6 +75,13 @@ def still(job: Job, pods: Mapping[str, PodView]) -> tuple[PodView, ...]:
         retain = Retain.FINISHED if spent else Retain.NONE
         return _sorted(p for p in alive if is_stale(job, p, done) and not _kept(p, retain))
     return _sorted(p for p in alive if p.phase not in FINISHED_PODS)
+
+
+def _is_wanted(name: str, replicas: Mapping[str, int]) -> bool:
+    """Whether a pod bears one of the names that the tasks' pods have: job, task and index."""
+    prefix, _, index = name.rpartition("-")
+    number = int(index) if index.isdecimal() and index.isascii() and len(index) <= _DIGITS else -1
+    return 0 <= number < replicas.get(prefix, 0) and index == str(number)
 
 
 def is_stale(job: Job, pod: PodView, done: ledger.Ledger) -> bool:

@@ -93,8 +93,8 @@ def after_kill(
     task = next((t for t in job.spec.tasks if t.name == request.task), None)
     if task is None:
         return ledger
-    struck = set(_meant(task, move.target, request, job))
-    return {**ledger, task.name: _within(task, ledger) - struck}
+    kept = {i for i in _within(task, ledger) if not _is_meant(task, i, move.target, request, job)}
+    return {**ledger, task.name: kept}
 
 
 def _with_succeeded(ledger: Ledger, pods: Iterable[PodView]) -> Ledger:
@@ -105,17 +105,15 @@ def _with_succeeded(ledger: Ledger, pods: Iterable[PodView]) -> Ledger:
     return known
 
 
-def _meant(task: TaskSpec, target: Target, request: Request, job: Job) -> Iterator[int]:
+def _is_meant(task: TaskSpec, index: int, target: Target, request: Request, job: Job) -> bool:
     policy = task.partition_policy
-    for index in range(task.replicas):
-        name = f"{job.metadata.name}-{task.name}-{index}"
-        partition = str(index // policy.partition_size) if policy is not None else ""
-        if (
-            target is Target.TASK
-            or (target is Target.POD and name == request.pod)
-            or (target is Target.PARTITION and partition == request.partition)
-        ):
-            yield index
+    name = f"{job.metadata.name}-{task.name}-{index}"
+    partition = str(index // policy.partition_size) if policy is not None else ""
+    return (
+        target is Target.TASK
+        or (target is Target.POD and name == request.pod)
+        or (target is Target.PARTITION and partition == request.partition)
+    )
 
 
 def _within(task: TaskSpec, ledger: Ledger) -> set[int]:

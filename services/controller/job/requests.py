@@ -9,6 +9,7 @@ each fact; `plan` answers them.
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -120,11 +121,12 @@ def _missing(job: Job, pods: Mapping[str, PodView], completed: Completed) -> tup
         if recorded is None:
             continue
         here = sum(1 for p in pods.values() if p.task == task.name)
-        absent = [i for i in range(task.replicas) if pod_name(job, task, i) not in pods]
-        done = [i for i in absent if i in completed.get(task.name, NO_INDEX)]
-        absent = [i for i in absent if i not in done]
-        here += len(done)
-        for index in absent[: max(0, sum(recorded.phase.values()) - here)]:
+        done = completed.get(task.name, NO_INDEX)
+        here += sum(1 for i in done if i < task.replicas and pod_name(job, task, i) not in pods)
+        absent = (
+            i for i in range(task.replicas) if i not in done and pod_name(job, task, i) not in pods
+        )
+        for index in islice(absent, max(0, sum(recorded.phase.values()) - here)):
             lost = PodView(
                 name=pod_name(job, task, index),
                 uid="",

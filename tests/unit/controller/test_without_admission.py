@@ -43,6 +43,10 @@ RULES: dict[str, Json] = {
     "w20 two tasks of one name": stated_job(stated_task("a"), stated_task("a")),
     "w20 a task's minimum": with_task(minAvailable=3),
     "w20 the job's minimum": stated_job(minAvailable=5),
+    "w20 pods without end": stated_job(stated_task("a", 2**31 - 1)),
+    "w20 pods without end of all tasks": stated_job(
+        stated_task("a", 100_000), stated_task("b", 100_000)
+    ),
     "w20 negative minimum": stated_job(minAvailable=-1),
     "w20 negative minimum of a task": with_task(minAvailable=-1),
     "w20 negative replicas": stated_job(stated_task("a", -1)),
@@ -152,6 +156,36 @@ def test_a_new_job_waits_for_a_queue_that_a_webhook_would_have_wanted_w24(
     said = queue_problem(queue, found, is_leaf=leaf)
     assert said
     assert said in refusal
+
+
+def test_of_thousands_of_faults_the_job_is_told_the_first_w20() -> None:
+    """The status of a job must not outgrow the API server."""
+    cluster, _ = started(task("a", 1), plugins={f"nope-{n:04}": [] for n in range(5000)})
+    message = cluster.job.status.state.message
+    assert message.startswith("spec.plugins.nope-0000: unable to find job plugin")
+    assert message.endswith("; and 4980 more faults")
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("action", ["RestartTask", "RestartPod", "RestartJob", "RestartPartition"])
+def test_pods_without_end_stop_nobody_w20(action: str) -> None:
+    """A slip of the finger must not cost the controller its memory, whatever happens to the job."""
+    policies = [{"event": "PodFailed", "action": action}]
+    cluster, controller = started(task("a", 2), policies=policies)
+    cluster.run_all()
+    controller.settle()
+    edit(cluster, tasks=[task("a", 2**31 - 1)])
+    state = controller.settle().state
+    assert state.message == (
+        "spec.tasks[0].replicas: 2147483647 pods of one job are too many: 150000 are the most"
+    )
+    cluster.change_pod("train-a-0", "Failed", 1)
+    controller.settle()
+    cluster.pods.pop("train-a-1", None)
+    controller.settle()
+    cluster.command("AbortJob")
+    controller.settle()
+    assert len(cluster.pods) <= 2
 
 
 def running() -> tuple[Cluster, Controller]:
