@@ -141,7 +141,14 @@ class Writer:
         record.counts_wait_since = float("inf")
 
     async def _amend_job(self, record: JobRecord, effect: effects.AmendJob) -> None:
-        await self._patch_job(record, effect.patch, "")
+        try:
+            await self._patch_job(record, effect.patch, "")
+        except Rejected as error:
+            reason = "PVCError" if "spec" in effect.patch else "JobStatusError"
+            self._recorder.tell(
+                record.job, reason, f"Failed to update job, err: {error}", warning=True
+            )
+            raise
 
     async def _patch_job(self, record: JobRecord, patch: Json, subresource: str) -> None:
         """Patch the version that was decided on; somebody else's write makes it a Conflict."""

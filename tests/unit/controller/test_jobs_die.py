@@ -262,6 +262,7 @@ async def test_a_job_goes_its_course_when_no_process_lives_for_more_than_some_wr
         ("POST podgroups", "PodGroupError", ("Failed to create PodGroup, err: ",)),
         ("POST persistentvolumeclaims", "PVCError", ("Failed to create PVC, err: ",)),
         ("POST configmaps", "PluginError", ("Execute plugin when job add failed, err: ",)),
+        ("PATCH jobs/j", "PVCError", ("Failed to update job, err: ",)),
         ("PATCH jobs/j/status", "JobStatusError", ("Failed to initialize job status, err: ",)),
     ],
 )
