@@ -146,6 +146,7 @@ class Certification:
         self._gate = gate
         self._clock = clock
         self._log = log
+        self._complaint = ""
 
     async def run(self) -> None:
         """Look after certificate and registration until cancelled."""
@@ -179,8 +180,11 @@ class Certification:
             if self._identity.shown is None and isinstance(error, Rejected):
                 raise
             self._gate.set(ok=False, reason=str(error))
-            self._log.warning("certification_failed", reason=str(error))
+            if str(error) != self._complaint:  # not each second of an hour without the API server
+                self._complaint = str(error)
+                self._log.warning("certification_failed", reason=self._complaint)
             return _AGAIN_S
+        self._complaint = ""
         assert self._identity.shown is not None, "shown above"
         left_s = self._identity.shown.expires_at - self._clock.now()
         self._gate.set(ok=left_s > 0, reason="" if left_s > 0 else "the certificate has expired")
