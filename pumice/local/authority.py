@@ -2,7 +2,8 @@
 
 Its key is kept nowhere, so that nobody can sign further identities later. Keys are elliptic
 (P-256), which are made in no time; every file that holds a key has mode 0600. Certificates outlive
-any reasonable data directory (ten years).
+any reasonable data directory (ten years). They have the extensions of RFC 5280 that Python demands
+of a chain since 3.13.
 """
 
 import datetime as dt
@@ -21,6 +22,11 @@ from pumice.local.files import write_private
 
 _LIFE: Final = dt.timedelta(days=3650)
 _BEGIN: Final = dt.timedelta(hours=1)
+_SIGNS_CERTIFICATES: Final = x509.KeyUsage(
+    key_cert_sign=True, crl_sign=True, digital_signature=True, content_commitment=False,
+    key_encipherment=False, data_encipherment=False, key_agreement=False,
+    encipher_only=False, decipher_only=False,
+)  # fmt: skip
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +50,7 @@ class Authority:
         certificate = (
             self._builder(self._name, self._key)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_SIGNS_CERTIFICATES, critical=True)
             .sign(self._key, hashes.SHA256())
         )
         self.certificate = _pem(certificate)
@@ -69,8 +76,11 @@ class Authority:
             builder = builder.add_extension(
                 x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False
             )
-        certificate = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False).sign(
-            self._key, hashes.SHA256()
+        signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        certificate = (
+            builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+            .add_extension(signer, critical=False)
+            .sign(self._key, hashes.SHA256())
         )
         write_private(files.cert, _pem(certificate))
         write_private(files.key, _key_pem(key))
@@ -79,6 +89,7 @@ class Authority:
         self, subject: x509.Name, key: ec.EllipticCurvePrivateKey
     ) -> x509.CertificateBuilder:
         now = dt.datetime.now(dt.UTC)
+        identity = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
         return (
             x509.CertificateBuilder()
             .subject_name(subject)
@@ -87,6 +98,7 @@ class Authority:
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - _BEGIN)
             .not_valid_after(now + _LIFE)
+            .add_extension(identity, critical=False)
         )
 
 
