@@ -15,7 +15,7 @@ from services.controller.job.minresources import Milli, as_texts, pod_usage
 from shared.api import keys, kinds
 from shared.api.core import Pod
 from shared.api.patch import merge_patch
-from shared.api.scheduling import DEFAULT_QUEUE, PodGroup, PodGroupSpec
+from shared.api.scheduling import DEFAULT_QUEUE, PodGroup, PodGroupPhase, PodGroupSpec
 from shared.api.workloads import Workload
 
 _COPIED: Final = (keys.PREEMPTABLE, keys.COOLDOWN_TIME, keys.REVOCABLE_ZONE)
@@ -122,6 +122,7 @@ def group_for(pod: Pod, said: Mapping[str, str]) -> Json:
             "ownerReferences": [_owner(pod)],
         },
         "spec": spec,
+        "status": {"phase": PodGroupPhase.PENDING},
     }
 
 

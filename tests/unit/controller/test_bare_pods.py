@@ -63,6 +63,7 @@ def test_a_bare_pod_gets_a_group_that_it_owns_p01_p02() -> None:
         "queue": "q",
         "minResources": {"count/pods": "1", "cpu": "500m", "pods": "1", "requests.cpu": "500m"},
     }
+    assert body["status"] == {"phase": "Pending"}
 
 
 def test_pods_of_one_owner_share_a_group_with_its_minimum_p02_p03() -> None:
@@ -283,6 +284,7 @@ async def test_the_group_of_two_pods_is_made_and_named_whenever_a_process_dies_p
     await _settled(Process(stage))
     (group,) = stage.items(kinds.PODGROUP)
     assert group["metadata"]["name"] == f"podgroup-{uid}"
+    assert group["status"] == {"phase": "Pending"}, "it has no subresource of a status"
     for pod in stage.items(kinds.POD):
         assert pod["metadata"]["annotations"][keys.GROUP_NAME] == f"podgroup-{uid}"
     assert stage.writes == {"POST podgroups": 1, "PATCH pods": 2}
