@@ -5,7 +5,9 @@ import pytest
 
 from services.controller.cronjob.asks import Failed, Make, Read, Remove, Write
 from services.controller.cronjob.jobs import job_at
+from shared.api import time
 from shared.api.batch import JobPhase
+from shared.api.cron import CronJobStatus
 from shared.api.meta import ObjectMeta
 from tests.unit.controller.crons import CronWorld, name_at
 
@@ -89,6 +91,41 @@ def test_every_with_a_deadline_counts_from_where_it_began_x02() -> None:
     assert world.look("10:30:00").again_s == pytest.approx(1800.1)
     world.look("11:00:00.1")
     assert list(world.jobs) == [name_at("11:00:00")]
+
+
+@pytest.mark.parametrize(
+    ("first", "times"),
+    [
+        # The clock goes from 02:00 to 03:00: that night has no half past two.
+        ("2025-03-29", ["2025-03-29T02:30:00+01:00", "2025-03-31T02:30:00+02:00"]),
+        # The clock goes from 03:00 back to 02:00: that night has two.
+        (
+            "2025-10-25",
+            [
+                "2025-10-25T02:30:00+02:00",
+                "2025-10-26T02:30:00+02:00",
+                "2025-10-26T02:30:00+01:00",
+                "2025-10-27T02:30:00+01:00",
+            ],
+        ),
+    ],
+    ids=["spring", "autumn"],
+)
+def test_a_night_in_which_the_clock_is_set_runs_as_often_as_its_clock_shows_x01(
+    first: str, times: list[str]
+) -> None:
+    world = CronWorld("30 2 * * *", timeZone="Europe/Berlin")
+    begin = time.parse(f"{first}T00:00:00Z")
+    status = CronJobStatus(last_schedule_time=time.format_seconds(begin))
+    world.cron = msgspec.structs.replace(world.cron, status=status)
+    for half_hours in range(3 * 48):
+        world.look(time.format_seconds(begin + half_hours * 1800.0 + 1.0))
+    stamps = [
+        job.metadata.annotations["volcano.sh/cronjob-scheduled-timestamp"]
+        for _, job in sorted(world.jobs.items())
+    ]
+    assert stamps == times
+    assert len(set(world.made)) == len(world.made) == len(times)
 
 
 @pytest.mark.parametrize(("clock", "said"), [("18:20:00", False), ("18:25:00", True)])
