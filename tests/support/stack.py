@@ -19,6 +19,9 @@ import pytest_asyncio
 from pumice.local import admin, parts
 from pumice.local.control_plane import ControlPlane, Options
 from pumice.local.nats import NatsServer
+from shared.kube.client import Kube
+from shared.kube.config import connect as connect_kube
+from tests.support.accounts import Accounts
 from tests.support.api import Api, connect
 
 CRDS = Path(__file__).parents[2] / "k8s" / "crds"
@@ -100,3 +103,16 @@ async def namespace(control_plane: ControlPlane) -> AsyncIterator[str]:
     yield name
     async with admin.connect(control_plane.url, control_plane.pki) as client:
         await client.request("DELETE", f"/api/v1/namespaces/{name}")
+
+
+@pytest_asyncio.fixture
+async def kube(kubeconfig: Path) -> AsyncIterator[Kube]:
+    """The services' own client of the shared control plane, as the administrator."""
+    async with await connect_kube(str(kubeconfig), user_agent="pumice-test/1") as client:
+        yield client
+
+
+@pytest.fixture
+def accounts(kube: Kube, namespace: str, kubeconfig: Path) -> Accounts:
+    """Service accounts in the test's namespace."""
+    return Accounts(kube, namespace, kubeconfig)

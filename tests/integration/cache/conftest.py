@@ -14,9 +14,6 @@ from shared.contracts import codec
 from shared.contracts.messages import Fact, Marker
 from shared.contracts.streams import streams
 from shared.contracts.subjects import Subjects
-from shared.kube.client import Kube
-from shared.kube.config import connect
-from tests.support.accounts import Accounts
 from tests.support.bus import admin_bus
 from tests.support.fleet import Fleet, fleet
 from tests.support.wait import until
@@ -64,17 +61,6 @@ class State:
             return marker if good else None
 
         return await until(found, deadline_s=deadline_s, describe=f"a marker of {instance}")
-
-
-@pytest.fixture
-async def kube(kubeconfig: Path) -> AsyncIterator[Kube]:
-    async with await connect(str(kubeconfig), user_agent="pumice-test/1") as kube:
-        yield kube
-
-
-@pytest.fixture
-def accounts(kube: Kube, namespace: str, kubeconfig: Path) -> Accounts:
-    return Accounts(kube, namespace, kubeconfig)
 
 
 @pytest.fixture
