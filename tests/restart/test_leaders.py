@@ -9,7 +9,7 @@ from shared.contracts.streams import streams
 from shared.contracts.subjects import Subjects
 from tests.restart.scene import Scene
 from tests.support.bus import admin_bus
-from tests.support.fleet import SERVICES
+from tests.support.fleet import SERVICES, Service
 from tests.support.wait import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
@@ -28,6 +28,16 @@ async def leader(scene: Scene, service: str) -> str:
 
 @pytest.mark.parametrize("service", ["cache", "scheduler"])
 async def test_a_standby_takes_over_within_two_seconds_of_a_kill(service, scene: Scene):
+    first = await _two_replicas_at_work(scene, service)
+    first.kill()
+    killed = time.monotonic()
+    await until(lambda: _led_by(scene, service, "second"), deadline_s=5, describe="second leads")
+    assert time.monotonic() - killed < TAKE_OVER_S
+    await scene.all_running()
+
+
+async def _two_replicas_at_work(scene: Scene, service: str) -> Service:
+    """Return the replica that leads while another stands by and pods are being bound."""
     first = await scene.services.start(service, instance="first", wait=False)
     await scene.services.start_all(*(name for name in SERVICES if name != service))
     await first.ready()
@@ -35,11 +45,7 @@ async def test_a_standby_takes_over_within_two_seconds_of_a_kill(service, scene:
     await scene.services.start(service, instance="second")
     await scene.burst()
     await scene.some_bound()
-    first.kill()
-    killed = time.monotonic()
-    await until(lambda: _led_by(scene, service, "second"), deadline_s=5, describe="second leads")
-    assert time.monotonic() - killed < TAKE_OVER_S
-    await scene.all_running()
+    return first
 
 
 async def _led_by(scene: Scene, service: str, instance: str) -> bool:
@@ -48,13 +54,7 @@ async def _led_by(scene: Scene, service: str, instance: str) -> bool:
 
 @pytest.mark.parametrize("service", ["cache", "scheduler"])
 async def test_a_frozen_leader_that_wakes_up_is_refused(service, scene: Scene):
-    first = await scene.services.start(service, instance="first", wait=False)
-    await scene.services.start_all(*(name for name in SERVICES if name != service))
-    await first.ready()
-    await until(lambda: _led_by(scene, service, "first"), describe="first leads")
-    await scene.services.start(service, instance="second")
-    await scene.burst()
-    await scene.some_bound()
+    first = await _two_replicas_at_work(scene, service)
     first.process.suspend()
     await until(lambda: _led_by(scene, service, "second"), deadline_s=5, describe="second leads")
     await scene.submit("meanwhile", 10)
