@@ -93,9 +93,7 @@ def test_plugin_arguments_are_flags_in_gos_style(words: list[str], expected: dic
     assert parse(words, {"on": False, "port": "22"}) == expected
 
 
-@pytest.mark.parametrize(
-    "words", [["--on=maybe"], ["--port"], ["--nope", "--port"]], ids="".join
-)
+@pytest.mark.parametrize("words", [["--on=maybe"], ["--port"], ["--nope", "--port"]], ids="".join)
 def test_a_plugin_argument_that_cannot_be_read_is_refused(words: list[str]) -> None:
     with pytest.raises(BadArgument):
         parse(words, {"on": False, "port": "22"})
