@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 ID = re.compile(
     r"\b(?:C\d{2}[a-f]?|M0\d|J\d{2}|JP\d|Q0\d|P0\d|G01|F0\d|X0\d|H0\d|S0\d|L01|K\d{2}|SS\d{2}|A\d{2}|T\d{2}"
-    r"|D0\d|CA\d{2}|PL\d{2}|DV\d|KY\d|ME\d|W\d{2}|V\d{2}|N0\d|Y0\d|O0\d)\b"
+    r"|D0\d|CA\d{2}|PL\d{2}|DV\d|KY\d|ME\d|W\d{2}|V\d{2}|N0\d|Y0\d|O0\d)\b(?!:\d\d)"
 )
 LINE = re.compile(r"^\| ([A-Z]{1,2}\d{1,2}[a-f]?) \| (same|differs|absent|partly) \|", re.MULTILINE)
 SOURCES = ("services", "shared", "pumice", "tests", "benchmarks", "tools")
