@@ -85,6 +85,11 @@ class Mailbox(Generic[K]):
         unplanned = sum(1 for key in self._running if key not in self._due)
         return len(self._ready) + len(self._due) + unplanned
 
+    @property
+    def backlog(self) -> int:
+        """Return how many keys wait for a worker to be free."""
+        return len(self._ready)
+
     async def poke(self, key: K) -> None:
         """Have `key` looked at soon; waits while the mailbox is full and `key` is new to it.
 

@@ -34,9 +34,17 @@ from shared.runtime.mailbox import Mailbox
 
 COALESCE_S: Final = 0.5
 """A mere change of counts waits that long for the next, which is often the one that matters."""
+COALESCE_PER_JOB_S: Final = 0.01
+COALESCE_MOST_S: Final = 5.0
+"""It waits longer for each job that waits for a look: pods come before their counts."""
 GLANCE_S: Final = 1e-4
 """Wait per pod of a job before a look that no policy waits for: looks cost in proportion."""
 GLANCE_MOST_S: Final = 0.25
+
+
+def patience_s(backlog: int) -> float:
+    """Return how long counts may wait, in seconds, where `backlog` jobs wait for a look."""
+    return min(COALESCE_S + COALESCE_PER_JOB_S * backlog, COALESCE_MOST_S)
 
 
 class JobWorker:
@@ -172,7 +180,8 @@ class JobWorker:
             self._mailbox.poke_later(record.key, 0.0)
         if postponed:
             waited_s = self._clock.monotonic() - record.counts_wait_since
-            self._mailbox.poke_later(record.key, max(0.0, COALESCE_S - waited_s))
+            left_s = patience_s(self._mailbox.backlog) - waited_s
+            self._mailbox.poke_later(record.key, max(0.0, left_s))
         if found.delayed:
             due = min(delayed.due for delayed in found.delayed)
             self._mailbox.poke_later(record.key, max(0.0, due - self._clock.now()))
@@ -198,7 +207,7 @@ class JobWorker:
             return False
         now = self._clock.monotonic()
         record.counts_wait_since = min(record.counts_wait_since, now)
-        return now - record.counts_wait_since < COALESCE_S
+        return now - record.counts_wait_since < patience_s(self._mailbox.backlog)
 
     def _after(self, record: JobRecord, stage: list[effects.Effect]) -> None:
         if any(isinstance(effect, effects.DeletePod) for effect in stage):

@@ -1,0 +1,12 @@
+"""How long a mere change of counts waits for the next one."""
+
+import pytest
+
+from services.controller.adapters.jobs import patience_s
+
+
+@pytest.mark.parametrize(("backlog", "waits_s"), [(0, 0.5), (100, 1.5), (450, 5.0), (10_000, 5.0)])
+def test_counts_wait_the_longer_the_more_jobs_wait_for_their_pods(
+    backlog: int, waits_s: float
+) -> None:
+    assert patience_s(backlog) == pytest.approx(waits_s)
