@@ -19,7 +19,7 @@ from services.controller.metrics import ControllerMetrics
 from shared.api import kinds
 from shared.api.batch import Job
 from shared.api.flow import FlowPhase, JobFlow, JobFlowStatus, JobTemplate
-from shared.runtime.errors import Rejected
+from shared.runtime.errors import Rejected, Retryable
 from shared.runtime.faults import Faults
 from shared.runtime.logs import Logger
 
@@ -127,7 +127,9 @@ class JobFlows(KindKeeper):
         """Say that a name is taken, unless it is our own job that we did not know of yet."""
         meta = job.metadata
         found = await self._objects.read_job(meta.namespace, meta.name)
-        owner = found.metadata.controller if found is not None else None
+        if found is None:
+            raise Retryable(f"job {meta.name} was there and is gone")
+        owner = found.metadata.controller
         if owner is not None and owner.uid == flow.metadata.uid:
             return  # it has been folded, and has us looked at again
         message = f"Job {meta.name} is there and does not belong to this JobFlow"

@@ -142,3 +142,27 @@ async def test_jobs_that_are_refused_are_asked_for_twice_a_minute_and_when_a_use
         process.learn()
         await stage.clock.advance(1.0)
     assert len(stage.made) == 1
+
+
+async def test_a_flow_that_is_made_anew_waits_only_for_the_end_of_the_old_ones_jobs() -> None:
+    stage = Stage()
+    stage.template("t")
+    stage.flow("f", {"t": []})
+    process = Process(stage)
+    async with process.keeping("jobflows"):
+        process.learn()
+        await stage.clock.advance(1.0)
+        (old,) = stage.items(kinds.JOB)
+        hold = {"metadata": {"finalizers": ["example.com/slow"]}}
+        stage.ask("PATCH", kinds.JOB, "f-t", hold)
+        stage.ask("DELETE", kinds.JOBFLOW, "f")
+        stage.flow("f", {"t": []})
+        process.learn()
+        await stage.clock.advance(1.0)
+        assert stage.made == ["f-t"], "the old job is still there"
+        stage.ask("PATCH", kinds.JOB, "f-t", {"metadata": {"finalizers": None}})
+        process.learn()
+        await stage.clock.advance(1.0)
+    (new,) = stage.items(kinds.JOB)
+    assert new["metadata"]["uid"] != old["metadata"]["uid"]
+    assert stage.made == ["f-t", "f-t"]
