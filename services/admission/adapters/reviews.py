@@ -14,8 +14,8 @@ API_VERSION: Final = "admission.k8s.io/v1"
 KIND: Final = "AdmissionReview"
 _REFUSED: Final = 400
 _WORDS_MAX: Final = 16_384
-_HINTS_MAX: Final = 20
 """Letters of a message: a value that is quoted may be as long as an object can be."""
+_HINTS_MAX: Final = 20
 
 
 class _Resource(msgspec.Struct, frozen=True):
