@@ -26,6 +26,7 @@ tiers:
   - name: predicates
   - name: capacity
   - name: nodeorder
+  - name: network-topology-aware
 """
 
 
