@@ -4,7 +4,8 @@
 prints two measurements, each as a ratio to what the API server does alone in the same run:
 
 1. Creation: cache and controller at work, scheduler and binder stopped, a hand lets each PodGroup
-   into its queue. Pods created per second against plain creates of the same pods.
+   into its queue. Pods created per second against plain creates of the same jobs, groups and pods,
+   of the same pods alone, and of pods as bare as can be.
 2. Life: all services, the pods run on fake nodes and succeed. Writes of our services per job and
    per pod beyond creation, binding and deletion, Events apart, counted from the audit log by
    User-Agent; their rate against the rate of the same writes by a plain client.
@@ -69,9 +70,32 @@ async def marks_of_a_pod(api: Api) -> dict:
 async def owned(api: Api, marks: dict) -> dict:
     """Return the same marks with an owner that there is: a job that nobody looks at."""
     job = await api.create("jobs", body(0, 1), NAMESPACE)
-    owner = {"apiVersion": job["apiVersion"], "kind": job["kind"], "name": "job-0"}
-    more = {"uid": job["metadata"]["uid"], "controller": True, "blockOwnerDeletion": True}
-    return {**marks, "ownerReferences": [owner | more]}
+    return {**marks, "ownerReferences": [owner_of(job)]}
+
+
+def owner_of(job: dict) -> dict:
+    """Return the reference by which what a job brings along is its own."""
+    meta = job["metadata"]
+    owner = {"apiVersion": job["apiVersion"], "kind": job["kind"], "name": meta["name"]}
+    return owner | {"uid": meta["uid"], "controller": True, "blockOwnerDeletion": True}
+
+
+async def same_creates(api: Api, jobs: int, replicas: int, marks: dict) -> float:
+    """Return the pods per second of a plain client that creates jobs, PodGroups and their pods."""
+    spec = world.task("w", 1, cpu="100m")["template"]["spec"] | {"schedulerName": "none"}
+
+    async def create(number: int) -> None:
+        job = await api.create("jobs", body(number, replicas), NAMESPACE)
+        meta = {"name": f"job-{number}", "ownerReferences": [owner_of(job)]}
+        group = {**GROUP, "metadata": meta, "spec": {"minMember": replicas, "queue": "default"}}
+        await api.create("podgroups", group, NAMESPACE)
+        for index in range(replicas):
+            meta = {**marks, "name": f"plain-{number}-{index}", "ownerReferences": [owner_of(job)]}
+            await api.create("pods", {"metadata": meta, "spec": spec}, NAMESPACE)
+
+    begun = time.monotonic()
+    await many(create, range(jobs))
+    return jobs * replicas / (time.monotonic() - begun)
 
 
 async def follow(api: Api, plural: str, version: str, enough: Callable[[dict], bool]) -> None:
@@ -296,10 +320,13 @@ async def measure_creation(
     same = await plain_creates(api, plain, await owned(api, marks))
     same_ms = spent.total_s() / plain * 1000
     await clear(api)
+    whole = await same_creates(api, plain // options.replicas, options.replicas, marks)
+    await clear(api)
     bare = (before + after) / 2
     rate = pods / elapsed
     print(
-        f"creation: API server alone, the same pods {same:.0f} pods/s, ratio {rate / same:.2f}; "
+        f"creation: API server alone, the same jobs, groups and pods {whole:.0f} pods/s, ratio "
+        f"{rate / whole:.2f}; the same pods {same:.0f} pods/s, ratio {rate / same:.2f}; "
         f"bare pods {before:.0f} before and {after:.0f} after, ratio {rate / bare:.2f}; CPU of "
         f"everything {ours_ms:.2f} ms per pod, of a plain client's {same_ms:.2f} and "
         f"{plain_ms:.2f} ms, ratios {same_ms / ours_ms:.2f} and {plain_ms / ours_ms:.2f}",
