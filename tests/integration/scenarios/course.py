@@ -80,6 +80,16 @@ class Course:
             for phase, statuses in groupby(self._seen, key=lambda seen: seen[0])
         ]
 
+    async def ends(self, *phases: str) -> None:
+        """Wait until the last phases are these."""
+
+        async def are() -> bool:
+            return self.phases()[-len(phases) :] == [(phase, True) for phase in phases]
+
+        await self._scene.wait(
+            are, lambda: f"{self._name} ending with {phases}, it took {self.phases()}"
+        )
+
     async def was(self, *phases: str, showing: bool = True) -> None:
         """Wait until the job has gone through these phases, and no others before or between.
 

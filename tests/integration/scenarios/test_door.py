@@ -154,16 +154,16 @@ async def group(scene: Scene, name: str, **spec: Any) -> None:
     await scene.api.create("podgroups", body, scene.namespace)
 
 
-async def group_phase(scene: Scene, name: str, phase: str) -> None:
-    """Wait until a PodGroup is in a phase."""
+async def group_phase(scene: Scene, name: str, *phases: str) -> None:
+    """Wait until a PodGroup is in one of these phases."""
     seen: Object = {}
 
     async def found() -> bool:
         nonlocal seen
         seen = (await scene.api.get("podgroups", scene.namespace, name)).get("status", {})
-        return seen.get("phase") == phase
+        return seen.get("phase") in phases
 
-    await scene.wait(found, lambda: f"PodGroup {name} {phase}, it says {seen}")
+    await scene.wait(found, lambda: f"PodGroup {name} {phases}, it says {seen}")
 
 
 @scenarios
@@ -210,20 +210,19 @@ async def a_group_that_has_lost_a_member_for_good_is_unknown(scene: Scene) -> No
 @scenarios
 async def a_group_whose_pods_have_all_gone_waits_again(scene: Scene) -> None:
     queue = await scene.queue("q")
-    await scene.node("n", cpu="2")
-    await scene.running("first", scene.at_home("a", 2), queue=queue)
-    await scene.submit("second", scene.at_home("a", 2), queue=queue)
-    for name in ("first-a-0", "first-a-1"):
+    node = await scene.node("n", cpu="2")
+    job = await scene.submit("j", scene.at_home("a", 2), queue=queue)
+    group = f"j-{job['metadata']['uid']}"
+    await group_phase(scene, group, "Running")
+    await scene.phase("j", "Running")
+    await scene.api.patch("nodes", "", node, {"spec": {"unschedulable": True}})
+    for name in ("j-a-0", "j-a-1"):
         await scene.api.delete("pods", scene.namespace, name)
-
-    async def waits() -> bool:
-        groups = await scene.api.items("podgroups", scene.namespace)
-        phases = {g["metadata"]["name"].split("-")[0]: g["status"].get("phase") for g in groups}
-        return "Running" in phases.values() and not {"Pending", "Inqueue"}.isdisjoint(
-            phases.values()
-        )
-
-    await scene.wait(waits, "one group runs, the other waits")
+    await group_phase(scene, group, "Pending", "Inqueue")
+    await scene.phase("j", "Pending", pending=2)
+    await scene.api.patch("nodes", "", node, {"spec": {"unschedulable": False}})
+    await group_phase(scene, group, "Running")
+    await scene.phase("j", "Running", running=2)
 
 
 @scenarios
