@@ -5,15 +5,15 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from services.admission.rules.catalogue import HOOKS
-from shared.runtime.common import ApiBurst, ApiQps, ApiTimeout, CommonSettings
-from shared.runtime.inherited import inert
+from shared.runtime.common import ApiBurst, ApiQps, ApiTimeout
+from shared.runtime.inherited import KlogSettings, inert
 from shared.runtime.values import Seconds
 
 _OPTIONAL = "/podgroups/validate"
 """Not enabled unless asked for, as in Volcano: each PodGroup of a job would cost a second call."""
 
 
-class AdmissionSettings(CommonSettings, frozen=True, kw_only=True):
+class AdmissionSettings(KlogSettings, frozen=True, kw_only=True):
     """Settings of one admission process."""
 
     port: Annotated[int, Meta(description="port of the webhooks (HTTPS)", ge=0, le=65535)] = 8443

@@ -22,10 +22,20 @@ def inert(reason: str) -> Meta:
     return Meta(description=f"accepted, no effect: {reason}", extra={_MARK: reason})
 
 
+_LOG: Final = "--log-level says how much is logged, on stderr"
+
+
+class KlogSettings(CommonSettings, frozen=True, kw_only=True):
+    """The flags of Kubernetes' logger that Volcano's own manifests give to every component."""
+
+    v: Annotated[int, inert(_LOG)] = 0
+    logtostderr: Annotated[bool, inert(_LOG)] = True
+
+
 _LEASES: Final = "replicas agree by leases on NATS"
 
 
-class InheritedSettings(CommonSettings, frozen=True, kw_only=True):
+class InheritedSettings(KlogSettings, frozen=True, kw_only=True):
     """The inert flags that Volcano's scheduler and controller share (M04, K10)."""
 
     leader_elect: Annotated[bool, inert(_LEASES)] = True

@@ -145,12 +145,17 @@ Given = dict[str, tuple[str, object]]
 """Field name → (what to call its source in a message, value)."""
 
 
+_SHORT: Final = re.compile(r"-\w(=|$)")
+"""A flag of one letter, as `-v=3`: two dashes mean the same."""
+
+
 def _from_flags(fields: tuple[Field, ...], argv: Sequence[str]) -> tuple[Given, str]:
     by_flag = {field.flag: field for field in fields}
     given: dict[str, list[str]] = {}
     file_name = ""
     words = iter(argv)
-    for word in words:
+    for given_word in words:
+        word = f"-{given_word}" if _SHORT.match(given_word) else given_word
         if not word.startswith("--") or word == "--":
             raise Rejected(f"unexpected argument {word!r}: settings are given as --name=value")
         flag, equals, text = word[2:].partition("=")

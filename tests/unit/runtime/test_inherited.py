@@ -16,3 +16,9 @@ def test_a_flag_that_was_given_is_named_with_the_reason():
 
 def test_defaults_and_flags_with_effect_are_not_named():
     assert idle_flags(given("--log-level=debug", "--leader-elect=true")) == {}
+
+
+def test_the_command_line_of_volcanos_own_manifests_is_taken():
+    idle = idle_flags(given("--logtostderr", "-v=3", "--leader-elect=false"))
+    assert set(idle) == {"--v", "--leader-elect"}
+    assert given("-v", "4").v == 4
