@@ -5,11 +5,11 @@ came. Volcano repairs its forest object by object and can stay ready over a brok
 ready when every HyperNode has at most one parent and none is above itself.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
+from shared.api.patterns import BadPattern, finder
 from shared.api.topology import HyperNodeSpec, Member, MemberSelector, MemberType
 from shared.model.labelselectors import BadSelector, matches
 
@@ -137,10 +137,10 @@ def selected(selector: MemberSelector, nodes: Mapping[str, Labels]) -> set[str]:
         found.add(selector.exact_match.name)
     if selector.regex_match is not None:
         try:
-            pattern = re.compile(selector.regex_match.pattern)
-        except (re.error, RecursionError, OverflowError):
+            is_match = finder(selector.regex_match.pattern)
+        except BadPattern:
             return set()
-        found |= {name for name in nodes if pattern.search(name)}
+        found |= {name for name in nodes if is_match(name)}
     labels = selector.label_match
     if labels is not None and (labels.match_labels or labels.match_expressions):
         try:

@@ -1,6 +1,5 @@
 """HyperNodes: members that can be found (W60); the rest is in the schema, CEL included."""
 
-import re
 from typing import Final
 
 from services.admission.rules.review import (
@@ -11,24 +10,10 @@ from services.admission.rules.review import (
     read,
     refused,
 )
+from shared.api.patterns import BadPattern, finder
 from shared.api.topology import HyperNode
 from shared.jobs.problems import Problem, Problems
 
-_WORDS: Final = {
-    "unterminated character set": "missing closing ]",
-    "unterminated subpattern": "missing closing )",
-    "unbalanced parenthesis": "unexpected )",
-    "nothing to repeat": "missing argument to repetition operator",
-    "multiple repeat": "invalid nested repetition operator",
-    "bad escape": "invalid escape sequence",
-    "bad character range": "invalid character class range",
-}
-"""Python's words for a fault of a pattern → RE2's, which Volcano's users know."""
-_NOT_RE2: Final = re.compile(r"\(\?(?:=|!|<=|<!|\(|>|P=)|\\[1-9]|[*+?}]\+")
-"""What Python's patterns have beyond RE2's: looking around, references back, possessiveness."""
-
-_PATTERN_MAX: Final = 4096
-"""Letters; names that it is for have 253 at most."""
 _SHOWN_MAX: Final = 200
 
 
@@ -65,17 +50,8 @@ def _problems(node: HyperNode) -> Problems:
 
 def pattern_fault(pattern: str) -> str:
     """Return why a regular expression cannot be read, or ""."""
-    if found := _NOT_RE2.search(pattern):
-        return f"error parsing regexp: invalid or unsupported Perl syntax: `{found[0]}`"
-    if len(pattern) > _PATTERN_MAX:
-        return "error parsing regexp: expression too large"
     try:
-        re.compile(pattern)
-    except RecursionError:
-        return "error parsing regexp: expression nests too deeply"
-    except OverflowError:
-        return "error parsing regexp: invalid repeat count"
-    except re.error as error:
-        known = next((words for mark, words in _WORDS.items() if mark in error.msg), error.msg)
-        return f"error parsing regexp: {known}: `{pattern[error.pos or 0 :]}`"
+        finder(pattern)
+    except BadPattern as fault:
+        return str(fault)
     return ""

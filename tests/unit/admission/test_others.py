@@ -138,12 +138,11 @@ def hypernode(*selectors: Json) -> Json:
     ("pattern", "words"),
     [
         ("a[b", "error parsing regexp: missing closing ]: `[b`"),
-        ("a(b", "error parsing regexp: missing closing ): `(b`"),
-        ("*a", "error parsing regexp: missing argument to repetition operator: `*a`"),
+        ("a(b", "error parsing regexp: missing closing ): `a(b`"),
+        ("*a", "error parsing regexp: missing argument to repetition operator: `*`"),
         ("a(?=b)", "invalid or unsupported Perl syntax: `(?=`"),
         ("", "required"),
-        ("a{99999999999999999999}", "error parsing regexp: invalid repeat count"),
-        ("(" * 2000 + ")" * 2000, "error parsing regexp: expression nests too deeply"),
+        ("a{1001}", "error parsing regexp: invalid repeat count: `{1001}`"),
         ("a|" * 5000, "error parsing regexp: expression too large"),
     ],
 )

@@ -90,8 +90,8 @@ def test_a_member_without_an_object_has_no_nodes_and_no_tier_of_its_own():
         ({"regexMatch": {"pattern": "^rack1-"}}, {"rack1-a", "rack1-b"}),
         ({"regexMatch": {"pattern": "-a"}}, {"rack1-a", "rack2-a"}),
         ({"regexMatch": {"pattern": "("}}, set()),
-        ({"regexMatch": {"pattern": "a{99999999999999999999}"}}, set()),
-        ({"regexMatch": {"pattern": "(" * 2000 + ")" * 2000}}, set()),
+        ({"regexMatch": {"pattern": "a{1001}"}}, set()),
+        ({"regexMatch": {"pattern": "(" * 2000 + "[" + ")" * 2000}}, set()),
         ({"labelMatch": {"matchLabels": {"rack": "2"}}}, {"rack2-a"}),
         ({"labelMatch": {}}, set()),
         ({"labelMatch": {"matchExpressions": [{"key": "rack", "operator": "Near"}]}}, set()),
@@ -112,6 +112,12 @@ def test_a_member_without_an_object_has_no_nodes_and_no_tier_of_its_own():
 )
 def test_members_are_told_by_name_pattern_or_label_t10(selector, names):
     assert selected(msgspec.convert(selector, MemberSelector), NODES) == names
+
+
+def test_a_pattern_that_would_take_hours_to_try_takes_no_time_t10():
+    of_many_letters = {"a" * 60: {"rack": "1"}}
+    selector = msgspec.convert({"regexMatch": {"pattern": "^([a-z]+)*1$"}}, MemberSelector)
+    assert selected(selector, of_many_letters) == set()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,49 @@
+"""Regular expressions of users, as Volcano reads them: RE2, the language of Go.
+
+Python's own patterns can take exponential time, so that one HyperNode would stop a scheduler; these
+take time in proportion to the text, whatever they say.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import re2
+
+PATTERN_MAX: Final = 4096
+"""Letters of a pattern; the names that it is for have 253 at most."""
+
+_WORDS: Final = {
+    "missing ]": "missing closing ]",
+    "missing )": "missing closing )",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "invalid repetition size": "invalid repeat count",
+    "pattern too large - compile failed": "expression too large",
+}
+"""The library's words for a fault → those of Go's own RE2, which Volcano's users know."""
+
+
+class BadPattern(ValueError):  # noqa: N818 - reads as the fact it states
+    """A pattern that cannot be read; the message is Go's."""
+
+
+def finder(pattern: str) -> Callable[[str], bool]:
+    """Return what tells whether a text contains a match. Raises `BadPattern`."""
+    if len(pattern) > PATTERN_MAX:
+        raise BadPattern("error parsing regexp: expression too large")
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        compiled = re2.compile(pattern, options)
+    except re2.error as error:
+        raise BadPattern(f"error parsing regexp: {_told(error)}") from error
+    return lambda text: compiled.search(text) is not None
+
+
+def _told(error: Exception) -> str:
+    said = error.args[0] if error.args else b""
+    text = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
+    fault, colon, where = text.partition(": ")
+    words = _WORDS.get(fault, fault)
+    return f"{words}: `{where}`" if colon else words
