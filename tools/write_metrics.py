@@ -18,6 +18,8 @@ _MAKERS: Final = {
     "gauge": "gauge",
     "histogram": "histogram",
     "NamedCounts": "untyped",
+    "UntypedCount": "untyped",
+    "UntypedMetricFamily": "untyped",
     "GaugeMetricFamily": "gauge",
 }
 """Functions that make a metric → its type."""

@@ -15,6 +15,7 @@ from services.scheduler.adapters.inbox import Inbox
 from services.scheduler.adapters.plugin_failures import PluginFailures
 from services.scheduler.adapters.publish import PlanPublisher
 from services.scheduler.adapters.report import Report
+from services.scheduler.adapters.timings import Timings
 from services.scheduler.adapters.usage_source import UsageBoard, UsageSource
 from services.scheduler.cycle import Scheduler
 from services.scheduler.dump import Options
@@ -108,6 +109,7 @@ class _Wiring:
             plugins=self._plugins,
             sharding=self._sharding,
             measured=self._usage.latest,
+            ended=Timings(self._context.metrics, monotonic=self._context.clock.monotonic),
         )
 
     def _state(self) -> StateFeed:

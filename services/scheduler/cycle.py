@@ -176,6 +176,7 @@ class Scheduler:
             self._log.warning("reservation_returned", group=group, reason="its pods did not come")
         if decision.commands:
             self._faults.point("scheduler.before-publish")
+        self._report.noticed(decision, now=now)
         await self._publish(decision, term)
         self._report.cycle(
             decision.plan, decide_s=decided - begun, publish_s=self._clock.monotonic() - decided

@@ -4,6 +4,9 @@ The composition of engine and policy: the only module that knows both a session 
 Pure and synchronous; the shell runs it in a worker thread and publishes the plan.
 """
 
+import enum
+from collections.abc import Callable
+
 from pumice.plugins import Cluster, Hooks
 from services.scheduler.config import DEFAULT_TEXT, BadConfig, SchedulerConfig, parse
 from services.scheduler.engine.hooks import Registrar
@@ -22,6 +25,33 @@ from services.scheduler.engine.sharding import UNSHARDED, Mode, Sharding
 from services.scheduler.foreign import ForeignPlugin
 from services.scheduler.policy.arguments import BadArgument
 from services.scheduler.policy.catalog import ACTIONS, ARGUMENTS, PLUGINS, Plugins
+
+
+class Part(enum.Enum):
+    """A part of a cycle whose end is told to a stopwatch."""
+
+    BEGUN = "begun"
+    """Nothing yet: what follows is measured from here."""
+    PLUGIN = "plugin"
+    """One plugin has contributed, since the part before it."""
+    OPENED = "opened"
+    """The session is open, since the beginning."""
+    ACTION = "action"
+    """One action has run, since the part before it."""
+
+
+Stopwatch = Callable[[Part, str], None]
+"""Hears of each part as it ends, and of which plugin or action it was; time is its own affair."""
+Look = Callable[[Session], None]
+"""Sees the session as actions left it, and changes nothing."""
+
+
+def untimed(_: Part, __: str) -> None:
+    """Take no time."""
+
+
+def _unseen(_: Session) -> None:
+    """Look at nothing."""
 
 
 def configure(text: str = DEFAULT_TEXT, *, plugins: Plugins = PLUGINS) -> SchedulerConfig:
@@ -51,8 +81,10 @@ def open_session(
     seed: int = 0,
     cycle: int = 0,
     plugins: Plugins = PLUGINS,
+    ended: Stopwatch = untimed,
 ) -> Session:
     """Return a session with all plugins' contributions. The caller closes it."""
+    ended(Part.BEGUN, "")
     session = Session(replica, now=now, seed=seed, cycle=cycle, actions=config.actions)
     cluster: Cluster = session
     for number, tier in enumerate(config.tiers):
@@ -62,14 +94,17 @@ def open_session(
                 session.hooks, tier=number, flags=option.flags, identity=identity
             )
             plugins[option.name](option.arguments).contribute(hooks, cluster)
+            ended(Part.PLUGIN, option.name)
     session.tell_apart()
+    ended(Part.OPENED, "")
     return session
 
 
-def run_actions(session: Session, config: SchedulerConfig) -> None:
+def run_actions(session: Session, config: SchedulerConfig, *, ended: Stopwatch = untimed) -> None:
     """Run the configured actions in order (SS01)."""
     for action in config.actions:
         ACTIONS[action](session, config.arguments.get(action, {}))
+        ended(Part.ACTION, action)
 
 
 def decide(
@@ -81,21 +116,27 @@ def decide(
     cycle: int = 0,
     plugins: Plugins = PLUGINS,
     sharding: Sharding = UNSHARDED,
+    ended: Stopwatch = untimed,
+    look: Look = _unseen,
 ) -> Plan:
     """Return what this cycle wants. The replica is the same before and after.
 
     `now` is unix seconds; `seed` turns ties between equal nodes; the same arguments give the same
-    plan.
+    plan, whoever measures the time or looks on.
     """
-    session = open_session(replica, config, now=now, seed=seed, cycle=cycle, plugins=plugins)
+    session = open_session(
+        replica, config, now=now, seed=seed, cycle=cycle, plugins=plugins, ended=ended
+    )
     if sharding.mode is not Mode.NONE:
         names = replica.shards.get(sharding.name, ())
         session.join_shard(names, hard=sharding.mode is Mode.HARD)
     try:
-        run_actions(session, config)
-        return conclude(session)
+        run_actions(session, config, ended=ended)
+        plan = conclude(session)
+        look(session)
     finally:
         session.close()
+    return plan
 
 
 def conclude(session: Session) -> Plan:

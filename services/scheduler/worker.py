@@ -12,13 +12,14 @@ import msgspec
 
 from services.scheduler import messages
 from services.scheduler.config import SchedulerConfig
-from services.scheduler.decide import decide
+from services.scheduler.decide import Stopwatch, decide, untimed
 from services.scheduler.engine.beliefs import Beliefs, beliefs_of, believe, lay_out
 from services.scheduler.engine.lapses import Lapses, Vigil
 from services.scheduler.engine.plan import Plan
 from services.scheduler.engine.replica import BadFact, Replica
 from services.scheduler.engine.sharding import UNSHARDED, Sharding
 from services.scheduler.engine.usage import Usage
+from services.scheduler.noticing import Noticed, Noticing, Placement, placements
 from services.scheduler.pacing import Pacing
 from services.scheduler.policy.actions.enqueue import inqueue_timeout_s
 from services.scheduler.policy.catalog import PLUGINS, Plugins
@@ -45,6 +46,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     desires: list[tuple[str, m.Desired]]
     lapsed: Sequence[str] = ()
     """Keys of PodGroups that no longer reserve anything, because their pods did not come."""
+    noticed: Noticed = Noticed()
+    placements: Sequence[Placement] = ()
 
 
 class Worker:
@@ -60,10 +63,14 @@ class Worker:
         plugins: Plugins = PLUGINS,
         sharding: Sharding = UNSHARDED,
         measured: Callable[[], Mapping[str, Usage] | None] = lambda: None,
+        ended: Stopwatch = untimed,
     ) -> None:
         self._plugins = plugins
         self._sharding = sharding
         self._measured = measured
+        self._ended = ended
+        self._noticing = Noticing()
+        self._config: SchedulerConfig | None = None
         self._names: Final = tuple(scheduler_names)
         self._seed = seed
         self._gang_message = gang_message
@@ -87,6 +94,7 @@ class Worker:
 
     def forget(self) -> None:
         """Start from nothing: STATE is about to be replayed."""
+        self._noticing.disturb()
         self._replica = Replica(self._names)
 
     def fold(self, facts: Sequence[m.Fact]) -> list[Trouble]:
@@ -97,6 +105,8 @@ class Worker:
         if (samples := self._measured()) is not None:
             self._replica.usage.replace(samples)
         troubles = []
+        if facts:
+            self._noticing.disturb()
         for fact in facts:
             try:
                 self._fold(fact)
@@ -122,6 +132,8 @@ class Worker:
 
     def outcomes(self, outcomes: Sequence[m.Outcome]) -> None:
         """Take the ends of commands in: what failed is no longer assumed."""
+        if outcomes:
+            self._noticing.disturb()
         for outcome in outcomes:
             self._replica.outcome(
                 outcome.intent, [(item.uid, item.result.value) for item in outcome.items]
@@ -135,6 +147,7 @@ class Worker:
         STATE does not show it yet. What this process assumed on its own and the bus does not hold
         was never stored.
         """
+        self._noticing.disturb()
         self._replica.drop_assumptions()
         for command in unfinished:
             self._assume(command)
@@ -155,6 +168,9 @@ class Worker:
         """Run one cycle; its intents count as assumed from here on."""
         timeout_s = inqueue_timeout_s(config.arguments.get("enqueue", {}))
         lapsed = self._lapses.review(self._replica.jobs, now=now, timeout_s=timeout_s)
+        if config is not self._config:
+            self._config = config
+            self._noticing.disturb()
         whole = decide(
             self._replica,
             config,
@@ -163,6 +179,8 @@ class Worker:
             cycle=cycle,
             plugins=self._plugins,
             sharding=self._sharding,
+            ended=self._ended,
+            look=self._noticing.look,
         )
         plan = self._pacing.due(whole, now=now, shown=self._shown_phase)
         self._unsaid = {group.key for group in whole.podgroups} - {g.key for g in plan.podgroups}
@@ -175,6 +193,8 @@ class Worker:
             commands=wanted,
             desires=messages.desires(plan),
             lapsed=lapsed,
+            noticed=self._noticing.noticed,
+            placements=list(placements(plan, self._replica, now=now)),
         )
 
     def _shown_phase(self, key: str) -> str:
@@ -182,6 +202,7 @@ class Worker:
         return job.said.phase if job is not None else ""
 
     def _assume(self, command: m.Command) -> None:
+        self._noticing.disturb()
         if isinstance(command, m.BindGang):
             self._replica.assume(command.id, [(b.pod, b.uid, b.node) for b in command.binds])
         else:
@@ -192,6 +213,7 @@ class Worker:
 
     def withdraw(self, commands: Sequence[m.Command]) -> None:
         """Undo the assumptions of intents that the server refused to store."""
+        self._noticing.disturb()
         for command in commands:
             if isinstance(command, m.BindGang):
                 uids = [bind.uid for bind in command.binds]
@@ -201,6 +223,7 @@ class Worker:
 
     def adopt(self, plan: Plan) -> None:
         """Go by the statuses of a published plan until the objects show them."""
+        self._noticing.disturb()
         self._replica.adopt(plan, unsaid=sorted(self._unsaid))
 
     # --- recorded cycles ----------------------------------------------------------------------

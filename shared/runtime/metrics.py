@@ -20,6 +20,12 @@ LATENCY_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 
 """Bucket bounds in seconds for latencies, from a local write to a stuck one."""
 
 
+def steps(least: float, most: float, count: int) -> tuple[float, ...]:
+    """Return `count` bucket bounds from `least` to `most`, each the same factor above the last."""
+    factor = (most / least) ** (1 / (count - 1))
+    return (*(least * factor**step for step in range(count - 1)), most)
+
+
 class Metrics:
     """Makes the metrics of a service; names are given whole, since Volcano's must be kept."""
 

@@ -6,12 +6,18 @@ A waiting job is told about when the answer to "why" changes, not once per cycle
 from typing import Final
 
 from services.scheduler.adapters.events import GangEvents
+from services.scheduler.adapters.figure_pages import FigurePages, UntypedCount
 from services.scheduler.engine.plan import Plan
+from services.scheduler.worker import Decision
 from shared.runtime.health import Gate
 from shared.runtime.logs import Logger
-from shared.runtime.metrics import Metrics
+from shared.runtime.metrics import Metrics, steps
 
-_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
+_CYCLE_MS: Final = steps(1, 5000, 20)
+_TASK_MS: Final = steps(50, 60_000, 30)
+_JOB_MS: Final = steps(100, 120_000, 30)
+_TRANSACTIONS: Final = ("preempt", "reclaim", "gangpreempt", "gangreclaim")
+"""Actions whose evictions Volcano counts: shuffle evicts for nobody."""
 
 
 class Report:
@@ -25,7 +31,7 @@ class Report:
         self._delay = ""
         self._leader = metrics.gauge("pumice_leader", "1 while this process leads")
         self._e2e = metrics.histogram(
-            "volcano_e2e_scheduling_latency_milliseconds", "One whole cycle", buckets=_MS
+            "volcano_e2e_scheduling_latency_milliseconds", "One whole cycle", buckets=_CYCLE_MS
         )
         self._decide = metrics.histogram("pumice_scheduler_decide_seconds", "Deciding one cycle")
         self._publish = metrics.histogram(
@@ -37,6 +43,28 @@ class Report:
         self._victims = metrics.gauge(
             "volcano_pod_preemption_victims", "Victims of the last cycle that had any"
         )
+        self._preemptions = UntypedCount(
+            "volcano_total_preemption_attempts", "Places that preempt found victims enough for"
+        )
+        self._transactions = metrics.counter(
+            "volcano_eviction_transactions",
+            "Times that an action settled on evictions for one job or task",
+            ["action"],
+        )
+        self._job_latency = metrics.histogram(
+            "volcano_e2e_job_scheduling_latency_milliseconds",
+            "From a job's creation to a cycle that gave it nodes, at each such cycle",
+            buckets=_JOB_MS,
+        )
+        self._task_latency = metrics.histogram(
+            "volcano_task_scheduling_latency_milliseconds",
+            "From a pod's creation to the stage",
+            ["stage"],
+            buckets=_TASK_MS,
+        )
+        self._pages = FigurePages()
+        for pages in (self._pages, self._preemptions):
+            metrics.registry.register(pages)
         self._waiting_jobs = metrics.gauge("volcano_unschedule_job_count", "Jobs that wait")
         self._facts = metrics.counter("pumice_scheduler_facts", "Facts folded")
         self._troubles = metrics.counter(
@@ -52,6 +80,7 @@ class Report:
         self._leader.set(1 if leads else 0)
         if not leads:
             self._why.clear()
+            self._pages.clear()
 
     def delayed(self, reason: str) -> None:
         """Note why no cycle can run, or ("") that one could; said once per reason."""
@@ -66,6 +95,24 @@ class Report:
         self._facts.inc(facts)
         self._troubles.inc(troubles)
         self._assumed.set(assumed)
+
+    def noticed(self, decision: Decision, *, now: float) -> None:
+        """Note what a cycle at `now` (Unix seconds) told in numbers."""
+        noticed = decision.noticed
+        self._preemptions.add(noticed.preemption_attempts)
+        for action in _TRANSACTIONS:
+            if count := noticed.eviction_transactions.get(action):
+                self._transactions.labels(action).inc(count)
+        assumed = self._task_latency.labels("Assumed")
+        for placement in decision.placements:
+            if placement.since_s is not None:
+                self._job_latency.observe(placement.since_s * 1000)
+            for since_s in placement.tasks_since_s:
+                assumed.observe(since_s * 1000)
+        self._pages.placed(decision.placements, now=now)
+        self._pages.waited(why.job for why in decision.plan.explanations)
+        if noticed.figures is not None:
+            self._pages.show(noticed.figures)
 
     def cycle(self, plan: Plan, *, decide_s: float, publish_s: float) -> None:
         """Note a finished cycle."""

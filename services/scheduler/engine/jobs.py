@@ -39,6 +39,8 @@ class Jobs:
         self._stale: dict[str, Job] = {}
         self.unjudged: dict[str, Job] = {}
         """Jobs that changed since a session last computed their status."""
+        self.untold: dict[str, Job] = {}
+        """Jobs that changed since somebody last took their figures; living ones only."""
         self._unsettled: dict[str, Job] = {}
         self._stray: dict[str, Job] = {}
 
@@ -206,10 +208,16 @@ class Jobs:
         """Tell whether a job is in sessions: it has a PodGroup and a known queue (CA04)."""
         return job.has_group and job.queue in self.queues
 
+    def knows(self, key: str) -> bool:
+        """Tell whether a job of that key is in sessions."""
+        job = self._by_key.get(key)
+        return job is not None and self.takes_part(job)
+
     def changed(self, job: Job) -> None:
         """Note that a job is not what rollups and statuses knew."""
         self._stale[job.key] = job
         self.unjudged[job.key] = job
+        self.untold[job.key] = job
 
     def judge_later(self, names: Iterable[str]) -> None:
         """Take all jobs for judged but these."""
@@ -267,6 +275,7 @@ class Jobs:
         self.refresh()
         del self._by_key[job.key]
         self.unjudged.pop(job.key, None)
+        self.untold.pop(job.key, None)
 
 
 def _is_settled(job: Job) -> bool:

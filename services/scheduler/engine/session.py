@@ -19,6 +19,7 @@ from services.scheduler.engine.candidates import Candidates, Failure
 from services.scheduler.engine.changes import Placed, Promoted, Rephased
 from services.scheduler.engine.evicting import Evicted, Reprieved, Withdrawn, committed
 from services.scheduler.engine.failures import JobFailures, fit_error
+from services.scheduler.engine.figures import QueueFigures
 from services.scheduler.engine.fill import fill
 from services.scheduler.engine.hooks import Hooks
 from services.scheduler.engine.journal import Journal
@@ -63,6 +64,14 @@ class Session:
         """What becomes of a placed task's claims; said by the plugin that looks at volumes."""
         self.shares: list[Callable[[Queue], FloatArray]] = []
         """What a queue may still get, said by the plugins that limit it; for people only."""
+        self.accounting: list[Callable[[], Iterable[QueueFigures]]] = []
+        """What queues have and may have, said by the plugins that keep accounts; for people."""
+        self.job_share: Callable[[Job], float] | None = None
+        """A job's dominant share, said by the plugin that goes by it."""
+        self.preemption_attempts = 0
+        """How often a place with victims enough was found and cleared, for good or not (ME2)."""
+        self.eviction_transactions: Counter[str] = Counter()
+        """Action → how many times it settled on evictions for one taker (ME2)."""
         self.now = now
         self.cycle = cycle
         self.journal = Journal()
@@ -268,6 +277,8 @@ class Session:
     def commit_evictions(self, position: int) -> None:
         """Put what was evicted since `position` into the plan; what waits stays as it is (SS10)."""
         evictions, nominations = committed(self.journal.since(position))
+        if evictions:
+            self.eviction_transactions[evictions[0].reason] += 1
         self.evictions += evictions
         self.nominations += nominations
 

@@ -107,3 +107,26 @@ def test_a_bind_tells_the_binder_which_claims_must_have_their_volumes_first():
     (command,) = step(under, 0.0, 1).commands
     assert isinstance(command, m.BindGang)
     assert command.binds[0].claims == (m.ClaimUse(claim="ns/c", uid="claim-uid"),)
+
+
+def test_figures_are_told_after_facts_and_to_a_new_leader_and_not_by_idle_cycles_me3():
+    under = worker()
+    small_world(under)
+    group(under, "g", "Inqueue")
+    pod(under, "g-0", "g")
+    first = step(under, 0.0, 1)
+    assert first.noticed.figures is not None
+    assert [figures.name for figures in first.noticed.figures.queues] == ["default"]
+    assert [placement.job for placement in first.placements] == ["ns/g"]
+    pod(under, "g-0", "g", "n1")
+    for cycle in range(2, 5):  # statuses settle
+        step(under, 10.0 * cycle, cycle)
+    assert step(under, 50.0, 5).noticed.figures is None
+    pod(under, "more-0", "g")
+    assert step(under, 60.0, 6).noticed.figures is not None
+    for cycle in range(7, 10):
+        step(under, 10.0 * cycle, cycle)
+    assert step(under, 100.0, 10).noticed.figures is None
+    under.recover([], [])
+    assert step(under, 110.0, 11).noticed.figures is not None
+    assert step(under, 120.0, 12, configure()).noticed.figures is not None

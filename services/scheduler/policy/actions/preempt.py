@@ -124,6 +124,7 @@ class _Preemptor:
             search = Search(session, self._orders, self._queue, task, may_go)
             best = search.best(columns, self._options)
             if best is not None:
+                session.preemption_attempts += 1
                 for victim in best.victims:
                     session.evict(victim, reason=_REASON, taker=task)
                 session.place(self._job, [task], [best.column], waiting=True)
@@ -137,6 +138,7 @@ class _Preemptor:
         victims = session.hooks.preemption_victims(task, candidates)
         if not room_after(session, task.shape, column, victims):
             return False
+        session.preemption_attempts += 1
         with session.trial() as keep:
             heap = self._orders.victims(victims, task)
             evicted = []

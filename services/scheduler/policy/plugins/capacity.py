@@ -8,7 +8,7 @@ deserves nothing is best effort: its share is always 1.
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from pumice.plugins import (
     Vote,
 )
 from services.scheduler.engine.dimensions import PODS_DIM
+from services.scheduler.engine.figures import QueueFigures
 from services.scheduler.engine.records import Job, Queue
 from services.scheduler.engine.session import Session
 from services.scheduler.engine.shapes import TaskClass
@@ -83,6 +84,7 @@ class Capacity:
         hooks.job_enqueued(self._enqueued)
         hooks.changed(self._changed)
         cluster.shares.append(self._left)
+        cluster.accounting.append(self._figures)
 
     def _left(self, queue: Queue) -> FloatArray:
         levels = self._accounts[queue.name].line() if self._ready else ()
@@ -92,18 +94,47 @@ class Capacity:
     def _open(self) -> None:
         cluster = self._cluster
         queues = cluster.replica.jobs.queues
-        index = cluster.replica.dimensions.index
-        dims = {
-            name: {index(resource): amount for resource, amount in queue.capability.items()}
-            for name, queue in queues.items()
-        }
         sums = cluster.rollup(measure).sums()
         if not self._hierarchy:
-            self._accounts = flat(queues, sums, cluster.total, dims)
+            self._accounts = flat(queues, sums, cluster.total, self._stated())
             return
-        accounts = tree(queues, sums, cluster.total, dims)
+        accounts = tree(queues, sums, cluster.total, self._stated())
         self._ready = accounts is not None
         self._accounts = accounts or {}
+
+    def _stated(self) -> dict[str, dict[int, int]]:
+        """Return the capabilities that queues state, by dimension."""
+        index = self._cluster.replica.dimensions.index
+        return {
+            name: {index(resource): amount for resource, amount in queue.capability.items()}
+            for name, queue in self._cluster.replica.jobs.queues.items()
+        }
+
+    def _figures(self) -> Iterator[QueueFigures]:
+        """Tell what is in the accounts, and in those that queues without jobs would have."""
+        if not self._ready:
+            return
+        queues = self._cluster.replica.jobs.queues
+        total = self._cluster.total
+        idle = {name: np.zeros((4, len(total)), np.int64) for name in queues}
+        for name in self._accounts:
+            del idle[name]
+        for account in (
+            *self._accounts.values(),
+            *flat(queues, idle, total, self._stated()).values(),
+        ):
+            states = self._hierarchy or bool(queues[account.name].capability)
+            yield QueueFigures(
+                name=account.name,
+                allocated=account.allocated,
+                request=account.request,
+                inqueue=account.inqueue,
+                deserved=account.deserved,
+                share=account.share,
+                overused=account.share > 1,
+                capacity=account.capability if states else None,
+                real_capacity=account.limit,
+            )
 
     # --- orders ------------------------------------------------------------------------------
 

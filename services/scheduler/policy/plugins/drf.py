@@ -45,6 +45,7 @@ class Drf:
                     victims.append(task)
             return victims
 
+        cluster.job_share = share
         hooks.job_order(share)
         hooks.preemptable(keeps_lower)
         if hooks.enabled("enableHierarchy"):

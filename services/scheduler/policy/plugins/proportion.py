@@ -4,11 +4,12 @@
 dimension.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from pumice.plugins import PERMIT, Arguments, FloatArray, Hooks, IntArray, Opinion, Vote
+from services.scheduler.engine.figures import QueueFigures
 from services.scheduler.engine.records import Job, Queue
 from services.scheduler.engine.session import Session
 from services.scheduler.engine.shapes import TaskClass
@@ -63,11 +64,28 @@ class Proportion:
         hooks.job_enqueued(self._enqueued)
         hooks.changed(self._changed)
         cluster.shares.append(self._left)
+        cluster.accounting.append(self._figures)
 
     def _left(self, queue: Queue) -> FloatArray:
         account = self._accounts[queue.name]
         left: FloatArray = account.deserved - account.allocated
         return left
+
+    def _figures(self) -> Iterator[QueueFigures]:
+        """Tell what is in the accounts; a queue without jobs takes no part and has nothing."""
+        nothing = np.zeros_like(self._cluster.total)
+        for name, queue in self._cluster.replica.jobs.queues.items():
+            account = self._accounts.get(name)
+            yield QueueFigures(
+                name=name,
+                allocated=account.allocated if account else nothing,
+                request=account.request if account else nothing,
+                inqueue=account.inqueue if account else nothing,
+                deserved=account.deserved if account else nothing,
+                share=account.share() if account else 0.0,
+                overused=self._overused(queue) if account else False,
+                weight=queue.weight,
+            )
 
     def _place(self, queue: Queue) -> tuple[int, float]:
         account = self._accounts.get(queue.name)
