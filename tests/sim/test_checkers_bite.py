@@ -48,7 +48,7 @@ def binder_that_acknowledges_before_it_acts(monkeypatch):
 BUGS = [
     pytest.param(
         binder_that_ignores_uid_and_duplicates,
-        ("ladder", ["duplicate", "delay"]),
+        ("ladder", ["duplicate", "delay", "faults", "kills"]),
         r"node .*: cpu|is Running and not|has \d+ outcomes",
         id="binder ignores uid and duplicates",
     ),
