@@ -5,6 +5,7 @@ a cycle that finds all as it was costs nothing more. Of jobs the `MOST_JOBS` tha
 kept, so that neither a cycle nor a scrape grows with the cluster.
 """
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
@@ -15,11 +16,14 @@ from services.scheduler.engine.plan import Plan
 from services.scheduler.engine.records import Job
 from services.scheduler.engine.replica import Replica
 from services.scheduler.engine.session import Session
+from services.scheduler.engine.tasks import Task
 from shared.api import time as times
 
 EVERY_S: Final = 2.0
 """Dashboards are refreshed every ten seconds or so."""
 MOST_JOBS: Final = 1_000
+_MOST_PODS: Final = 20_000
+"""Pods that are remembered from one cycle to the next; a standby has no cycles."""
 
 
 class Placement(Struct, frozen=True, kw_only=True):
@@ -38,6 +42,10 @@ class Noticed(Struct, frozen=True, kw_only=True):
 
     preemption_attempts: int = 0
     eviction_transactions: Mapping[str, int] = {}
+    watched_s: tuple[float, ...] = ()
+    """Age of pods that wait for a node, when a cycle first knew them."""
+    bound_s: tuple[float, ...] = ()
+    """Age of pods when the binder had bound them."""
     figures: Figures | None = None
     """None when they are not due, or as before."""
 
@@ -49,11 +57,28 @@ class Noticing:
         self._is_stale = True
         self._taken_at = float("-inf")
         self._jobs: dict[str, JobFigures] = {}
+        self._new: deque[str] = deque(maxlen=_MOST_PODS)
+        self._bound_s: deque[float] = deque(maxlen=_MOST_PODS)
         self.noticed = Noticed()
 
     def disturb(self) -> None:
         """Take note that figures may not be what they were."""
         self._is_stale = True
+
+    def begin(self) -> None:
+        """Tell all from now on: what a standby has heard of was the leader's to tell."""
+        self._new.clear()
+        self._bound_s.clear()
+        self.disturb()
+
+    def new_pod(self, task: Task) -> None:
+        """Take note of a pod that a fact has told of for the first time."""
+        if task.ours and not task.fact_node:
+            self._new.append(task.created)
+
+    def bound(self, task: Task, at: float) -> None:
+        """Take note of a pod that was bound at a time (Unix seconds)."""
+        self._bound_s.extend(_ages([task.created], at))
 
     def look(self, session: Session) -> None:
         """Notice what a session shows once its actions have run."""
@@ -62,8 +87,12 @@ class Noticing:
         self.noticed = Noticed(
             preemption_attempts=session.preemption_attempts,
             eviction_transactions=dict(session.eviction_transactions),
+            watched_s=tuple(_ages(self._new, session.now)),
+            bound_s=tuple(self._bound_s),
             figures=figures,
         )
+        self._new.clear()
+        self._bound_s.clear()
 
     def _take(self, session: Session) -> Figures:
         self._is_stale = False

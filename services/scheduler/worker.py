@@ -23,7 +23,7 @@ from services.scheduler.noticing import Noticed, Noticing, Placement, placements
 from services.scheduler.pacing import Pacing
 from services.scheduler.policy.actions.enqueue import inqueue_timeout_s
 from services.scheduler.policy.catalog import PLUGINS, Plugins
-from shared.api.kinds import KINDS
+from shared.api.kinds import KINDS, POD
 from shared.contracts import messages as m
 
 
@@ -124,7 +124,10 @@ class Worker:
             except msgspec.DecodeError:
                 self._replica.apply(fact.kind, "delete", fact.key, fact.uid, None)
                 raise
+            known = fact.kind != POD.token or self._replica.task(fact.uid) is not None
             self._replica.apply(fact.kind, "put", fact.key, fact.uid, obj)
+            if not known and (task := self._replica.task(fact.uid)) is not None:
+                self._noticing.new_pod(task)
             return
         self._replica.apply(fact.kind, "delete", fact.key, fact.uid, None)
         if fact.op is m.Op.OVERSIZED:
@@ -138,6 +141,10 @@ class Worker:
             self._replica.outcome(
                 outcome.intent, [(item.uid, item.result.value) for item in outcome.items]
             )
+            for item in outcome.items:
+                task = self._replica.task(item.uid) if item.result is m.Result.BOUND else None
+                if task is not None:
+                    self._noticing.bound(task, outcome.time)
 
     def recover(self, unfinished: Sequence[m.Command], recent: Sequence[m.Outcome]) -> int:
         """Rebuild the assumptions of whoever led before; return how many pods are assumed.
@@ -147,7 +154,7 @@ class Worker:
         STATE does not show it yet. What this process assumed on its own and the bus does not hold
         was never stored.
         """
-        self._noticing.disturb()
+        self._noticing.begin()
         self._replica.drop_assumptions()
         for command in unfinished:
             self._assume(command)

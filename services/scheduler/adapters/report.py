@@ -3,6 +3,7 @@
 A waiting job is told about when the answer to "why" changes, not once per cycle.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 from services.scheduler.adapters.events import GangEvents
@@ -103,16 +104,21 @@ class Report:
         for action in _TRANSACTIONS:
             if count := noticed.eviction_transactions.get(action):
                 self._transactions.labels(action).inc(count)
-        assumed = self._task_latency.labels("Assumed")
         for placement in decision.placements:
             if placement.since_s is not None:
                 self._job_latency.observe(placement.since_s * 1000)
-            for since_s in placement.tasks_since_s:
-                assumed.observe(since_s * 1000)
+            self._came_to("Assumed", placement.tasks_since_s)
+        self._came_to("Watched", noticed.watched_s)
+        self._came_to("Bound", noticed.bound_s)
         self._pages.placed(decision.placements, now=now)
         self._pages.waited(why.job for why in decision.plan.explanations)
         if noticed.figures is not None:
             self._pages.show(noticed.figures)
+
+    def _came_to(self, stage: str, ages_s: Iterable[float]) -> None:
+        observe = self._task_latency.labels(stage).observe
+        for age_s in ages_s:
+            observe(age_s * 1000)
 
     def cycle(self, plan: Plan, *, decide_s: float, publish_s: float) -> None:
         """Note a finished cycle."""

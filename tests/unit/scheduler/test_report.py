@@ -57,6 +57,8 @@ def test_what_cycles_notice_adds_up_under_volcanos_names_me1_me2() -> None:
     noticed = Noticed(
         preemption_attempts=3,
         eviction_transactions={"preempt": 2, "shuffle": 5},
+        watched_s=(0.25,),
+        bound_s=(1.5,),
         figures=figures("g"),
     )
     waits = Explanation(job="ns/g", queue="q", gate="gang", message="")
@@ -73,6 +75,8 @@ def test_what_cycles_notice_adds_up_under_volcanos_names_me1_me2() -> None:
         "volcano_e2e_job_scheduling_latency_milliseconds_sum 4000.0",
         'volcano_task_scheduling_latency_milliseconds_sum{stage="Assumed"} 3000.0',
         'volcano_task_scheduling_latency_milliseconds_count{stage="Assumed"} 4.0',
+        'volcano_task_scheduling_latency_milliseconds_sum{stage="Watched"} 500.0',
+        'volcano_task_scheduling_latency_milliseconds_sum{stage="Bound"} 3000.0',
         'volcano_job_retry_counts{job_id="g"} 2.0',
     } <= set(told)
     assert not [line for line in told if "shuffle" in line]

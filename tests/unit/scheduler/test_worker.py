@@ -35,6 +35,7 @@ def group(to: Worker, name: str, phase: str, **spec) -> None:
 
 def pod(to: Worker, name: str, of: str, node: str = "", **more) -> None:
     meta = {"name": name, "namespace": "ns", "uid": name}
+    meta["creationTimestamp"] = "2026-01-01T00:00:00Z"
     meta["annotations"] = {"scheduling.k8s.io/group-name": of}
     container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
     spec = {"schedulerName": "volcano", "nodeName": node, "containers": [container], **more}
@@ -130,3 +131,41 @@ def test_figures_are_told_after_facts_and_to_a_new_leader_and_not_by_idle_cycles
     under.recover([], [])
     assert step(under, 110.0, 11).noticed.figures is not None
     assert step(under, 120.0, 12, configure()).noticed.figures is not None
+
+
+def bound(by: Worker, decision: Decision, at: float) -> None:
+    """Say what the binder says of the binds that were decided."""
+    for command in decision.commands:
+        assert isinstance(command, m.BindGang)
+        items = tuple(
+            m.ItemOutcome(pod=b.pod, uid=b.uid, result=m.Result.BOUND, node=b.node)
+            for b in command.binds
+        )
+        by.outcomes([m.Outcome(intent=command.id, items=items, instance="b", time=at)])
+
+
+def test_pods_are_timed_from_their_creation_to_each_stage_once_me1():
+    made = 1767225600.0  # 2026-01-01T00:00:00Z
+    under = worker()
+    small_world(under)
+    group(under, "g", "Inqueue")
+    pod(under, "g-0", "g")
+    pod(under, "other-0", "other", "n1")  # has its node already
+    first = step(under, made + 1.0, 1)
+    assert first.noticed.watched_s == (1.0,)
+    assert [placement.tasks_since_s for placement in first.placements] == [(1.0,)]
+    bound(under, first, made + 3.0)
+    pod(under, "g-0", "g", "n1")
+    second = step(under, made + 4.0, 2)
+    assert (second.noticed.watched_s, second.noticed.bound_s) == ((), (3.0,))
+    third = step(under, made + 5.0, 3)
+    assert (third.noticed.watched_s, third.noticed.bound_s) == ((), ())
+
+
+def test_who_begins_to_lead_does_not_tell_again_what_the_leader_before_has_told_me1():
+    under = worker()
+    small_world(under)
+    group(under, "g", "Inqueue", minMember=2)
+    pod(under, "g-0", "g")
+    under.recover([], [])
+    assert step(under, 1767225601.0, 1).noticed.watched_s == ()
