@@ -3,7 +3,7 @@
 The reasons, codes and details of refusals are those of kube-apiserver; clients decide by them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -44,6 +44,22 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     field: str
     message: str
     reason: str = "FieldValueInvalid"
+
+
+_BLOCKING: Final = frozenset(
+    ("FieldValueRequired", "FieldValueNotSupported", "FieldValueTooLong", "FieldValueTooMany",
+     "FieldValueTypeInvalid")
+)  # fmt: skip
+_UNCHECKED: Final = Fault(
+    field="<nil>",
+    message="Invalid value: null: some validation rules were not checked because the object was "
+    "invalid; correct the existing errors to complete validation",
+)
+
+
+def rules_left_out(faults: Iterable[Fault]) -> list[Fault]:
+    """Return what is said of CEL rules, if faults like these keep them from being checked."""
+    return [_UNCHECKED] if any(fault.reason in _BLOCKING for fault in faults) else []
 
 
 class Failure(Exception):  # noqa: N818 - a refusal is an answer here, no error of ours

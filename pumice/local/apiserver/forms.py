@@ -12,16 +12,19 @@ from typing import Any, Final
 import jsonschema_rs
 import msgspec
 
-from pumice.local.apiserver.answers import Failure, Fault, Object, bad_request, invalid
+from pumice.local.apiserver.answers import (
+    Failure,
+    Fault,
+    Object,
+    bad_request,
+    invalid,
+    rules_left_out,
+)
 from pumice.local.apiserver.catalogue import REFERENCE, Resource, builtin_schemas
 from pumice.local.apiserver.rules import Rule, broken
 
 _HEAD: Final = frozenset(("apiVersion", "kind", "metadata"))
 _META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
-_UNCHECKED: Final = (
-    "Invalid value: null: some validation rules were not checked because the object was invalid; "
-    "correct the existing errors to complete validation"
-)
 _IN_BODY: Final = {
     "Minimum": "should be greater than or equal to {limit}",
     "Maximum": "should be less than or equal to {limit}",
@@ -118,7 +121,7 @@ class Form:
             root.properties = {k: v for k, v in root.properties.items() if k not in _HEAD}
         else:
             root.properties["metadata"] = self._meta
-        self._has_rules = _mark_rules(root, set())
+        self.has_rules = _mark_rules(root, set())
         self._judge = _validator(resource)
 
     def tidy(self, obj: Object) -> list[str]:
@@ -131,12 +134,13 @@ class Form:
 
     def check(self, obj: Object, old: Object | None) -> None:
         """Raise Failure (400 or 422) that names each wrong field."""
+        faults: list[Fault] = []
         if not self._judge.is_valid(obj):
             faults = [self._fault(error, obj) for error in self._judge.iter_errors(obj)]
-            if self._has_rules:
-                faults.append(Fault(field="<nil>", message=_UNCHECKED))
-            raise invalid(self.resource, obj["metadata"].get("name", ""), faults)
-        if self._has_rules and (faults := list(self._root.faults(obj, old, ""))):
+        if self.has_rules:
+            hidden = rules_left_out(faults)
+            faults += hidden or self._root.faults(obj, old, "")
+        if faults:
             raise invalid(self.resource, obj["metadata"].get("name", ""), faults)
 
     def _fault(self, error: jsonschema_rs.ValidationError, obj: Object) -> Fault:

@@ -6,7 +6,15 @@ from typing import Any, Final
 
 import msgspec
 
-from pumice.local.apiserver.answers import Failure, Fault, Object, bad_request, conflict, invalid
+from pumice.local.apiserver.answers import (
+    Failure,
+    Fault,
+    Object,
+    bad_request,
+    conflict,
+    invalid,
+    rules_left_out,
+)
 from pumice.local.apiserver.answers import stale as stale_version
 from pumice.local.apiserver.catalogue import Resource
 from pumice.local.apiserver.world import EVENTS, SUFFIX, World
@@ -99,8 +107,11 @@ def _check_texts(resource: Resource, metadata: Mapping[str, Any]) -> None:
             )
 
 
-def check(resource: Resource, metadata: Object) -> None:
-    """Raise Failure (422) for names, labels and annotations that break the rules."""
+def check(resource: Resource, metadata: Object, *, has_rules: bool = False) -> None:
+    """Raise Failure (422) for names, labels and annotations that break the rules.
+
+    `has_rules`: the kind has CEL rules, of which it is said that they were not checked.
+    """
     faults = [*_name_faults(resource, metadata), *_label_faults(metadata)]
     annotations = metadata.get("annotations") or {}
     bad = [key for key in annotations if not _is_key(key.lower())]
@@ -120,6 +131,7 @@ def check(resource: Resource, metadata: Object) -> None:
         words = "Invalid value: only one reference can have controller set to true"
         faults.append(Fault(field="metadata.ownerReferences", message=words))
     faults += [] if resource.custom else _finalizer_faults(metadata)
+    faults += rules_left_out(faults) if has_rules else []
     if faults:
         raise invalid(resource, metadata.get("name", ""), faults)
 

@@ -67,7 +67,7 @@ def create_object(world: World, target: Target, obj: Object) -> admission.Steps:
     )
     obj = yield from _mutated(world, attempt, obj)
     kindrules.admit(world, resource, obj)
-    metadata.check(resource, obj["metadata"])
+    metadata.check(resource, obj["metadata"], has_rules=world.form(resource).has_rules)
     _check(world, target, obj, None)
     yield from admission.validate(world, attempt, obj)
     metadata.tidy(obj["metadata"])
@@ -227,7 +227,7 @@ def change(
         dry_run=target.dry_run,
     )
     obj = yield from _mutated(world, attempt, obj)
-    metadata.check(resource, obj["metadata"])
+    metadata.check(resource, obj["metadata"], has_rules=world.form(resource).has_rules)
     _check(world, target, obj, old)
     yield from admission.validate(world, attempt, obj)
     metadata.tidy(obj["metadata"])
