@@ -32,10 +32,11 @@ STAGES = {
     "laws": [[*PYTEST, "-n", "2", "-m", "laws", "tests"]],
     "contract": [[*PYTEST, "-n", "2", "-m", "nats", "tests"]],
     "integration": [
-        [*PYTEST, "-n", "2", "--dist", "loadfile", "-m", "kube and not restart", "tests"]
+        [*PYTEST, "-n", "3", "--dist", "loadfile", "-m", "kube and not restart", "tests"]
     ],
     "restart": [[*PYTEST, "-m", "restart", "tests"]],
 }
+"""Tests on a real API server wait for it much of the time: three at once fill two cores."""
 NEEDS_PARTS = {"integration", "restart"}
 COUNTS = re.compile(r"\d+ (?:passed|failed|errors?|skipped|xfailed)")
 REAL_SERVERS = {"contract", "integration", "restart"}
