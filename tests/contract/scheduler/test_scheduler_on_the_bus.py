@@ -29,6 +29,18 @@ async def test_a_gang_is_bound_by_one_message_and_its_group_admitted_first(stage
     assert command.job == "ns/g"
 
 
+async def test_the_metrics_page_tells_what_a_queue_holds_me4(stage: Stage):
+    await stage.cluster()
+    service = await stage.start()
+    await stage.gang("g", 3)
+    await stage.until_commands(1)
+
+    async def told() -> bool:
+        return await service.metric("volcano_queue_allocated_milli_cpu") == 3000
+
+    await until(told, deadline_s=20, describe="the queue holds three CPUs on the page")
+
+
 async def test_a_gang_that_does_not_fit_gets_no_bind_and_its_reason(stage: Stage):
     await stage.cluster(nodes=1)
     await stage.start()
