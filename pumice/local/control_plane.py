@@ -275,6 +275,7 @@ class ControlPlane:
                 f"--audit-policy-file={policy}",
                 f"--audit-log-path={self.logs / 'audit.log'}",
                 "--audit-log-mode=batch",
+                "--audit-log-maxsize=4096",  # MiB: who reads it wants one file
             ]
         return [*flags, *self.options.apiserver_flags]
 
