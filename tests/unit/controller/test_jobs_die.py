@@ -31,6 +31,8 @@ from shared.runtime.mailbox import Mailbox, MailboxMetrics
 from shared.runtime.metrics import Metrics
 from tests.support.keepers import NAMESPACE, Died, Process, Stage
 
+pytestmark = pytest.mark.laws
+
 ROUNDS = 30
 """Looks that a job may take to settle."""
 

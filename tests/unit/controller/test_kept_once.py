@@ -8,6 +8,8 @@ import pytest
 from shared.api import kinds, time
 from tests.support.keepers import Died, Process, Stage, job_spec
 
+pytestmark = pytest.mark.laws
+
 DEATHS = range(1, 9)
 """The writes after which a process dies: none of these courses begins with more."""
 
