@@ -178,12 +178,15 @@ async def _sample(controller: Service, series: str) -> str:
     return next((line.rpartition(" ")[2] for line in lines if line.startswith(series)), "")
 
 
+def _message(found: dict) -> str:
+    return found.get("status", {}).get("state", {}).get("message", "")
+
+
 async def test_a_job_waits_for_the_claim_that_it_names_j30(controller: Service, hand: Hand) -> None:
     volumes = [{"mountPath": "/data", "volumeClaimName": "data"}]
     await hand.submit(job("reads", task("a", 1), volumes=volumes))
-    held = await hand.wait_job("reads", lambda j: "state" in j.get("status", {}))
+    held = await hand.wait_job("reads", lambda j: "no claim 'data'" in _message(j))
     assert held["status"]["state"]["phase"] == "Pending"
-    assert "no claim 'data'" in held["status"]["state"]["message"]
     assert await hand.api.items("podgroups", hand.namespace) == []
     claim = {
         "apiVersion": "v1",
