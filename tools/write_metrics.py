@@ -17,8 +17,7 @@ _MAKERS: Final = {
     "counter": "counter",
     "gauge": "gauge",
     "histogram": "histogram",
-    "NamedCounts": "untyped",
-    "UntypedCount": "untyped",
+    "named_counts": "untyped",
     "UntypedMetricFamily": "untyped",
     "GaugeMetricFamily": "gauge",
 }

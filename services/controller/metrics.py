@@ -1,79 +1,44 @@
 """The controller's metrics: Volcano's names where it has one (J36), ours for the rest."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from prometheus_client.core import GaugeMetricFamily, UntypedMetricFamily
+from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
 from shared.api.scheduling import PodGroup, PodGroupPhase
-from shared.runtime.metrics import Metrics
+from shared.runtime.metrics import Metrics, steps
 
 _LATENESS_S = (0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
-_MILLIS = tuple(50.0 * 1200.0 ** (step / 29) for step in range(30))
-"""Thirty steps from 50 ms to a minute, as Volcano has them."""
-
-
-class NamedCounts(Collector):
-    """A counter under the very name that Volcano gives it.
-
-    The library's own counters bear `_total` at the end of their names, Volcano's do not. Counts can
-    be dropped, so that names of jobs do not pile up.
-    """
-
-    def __init__(self, name: str, text: str, labels: tuple[str, ...]) -> None:
-        self._name = name
-        self._text = text
-        self._labels = labels
-        self._counts: defaultdict[str, Counter[tuple[str, ...]]] = defaultdict(Counter)
-        """By the value of the first label, which is what is dropped."""
-
-    def add(self, *values: str) -> None:
-        """Count one; `values` are those of the labels, in order."""
-        self._counts[values[0]][values] += 1
-
-    def drop(self, first: str) -> None:
-        """Drop every count whose first label has this value."""
-        self._counts.pop(first, None)
-
-    @override
-    def collect(self) -> Iterator[UntypedMetricFamily]:
-        """Yield one family with a sample for each set of labels."""
-        family = UntypedMetricFamily(self._name, self._text, labels=self._labels)
-        for counts in self._counts.values():
-            for values, count in counts.items():
-                family.add_metric(values, count)
-        yield family
+_MILLIS = steps(50, 60_000, 30)
 
 
 class ControllerMetrics:
     """Counters and histograms of one controller process."""
 
     def __init__(self, metrics: Metrics) -> None:
-        self.completed = NamedCounts(
+        self.completed = metrics.named_counts(
             "volcano_job_completed_phase_count",
             "How often a job, by namespace/name, entered phase Completed",
             ("job_name", "queue_name"),
         )
-        self.failed = NamedCounts(
+        self.failed = metrics.named_counts(
             "volcano_job_failed_phase_count",
             "How often a job, by namespace/name, entered phase Failed",
             ("job_name", "queue_name"),
         )
-        self.flows_succeeded = NamedCounts(
+        self.flows_succeeded = metrics.named_counts(
             "volcano_jobflow_succeed_phase_count",
             "JobFlows that entered phase Succeed (F04)",
             ("jobflow_namespace",),
         )
-        self.flows_failed = NamedCounts(
+        self.flows_failed = metrics.named_counts(
             "volcano_jobflow_failed_phase_count",
             "JobFlows that entered phase Failed (F04)",
             ("jobflow_namespace",),
         )
-        for counts in (self.completed, self.failed, self.flows_succeeded, self.flows_failed):
-            metrics.registry.register(counts)
         self.cron_lateness = metrics.histogram(
             "pumice_controller_cronjob_lateness_seconds",
             "From the time that a job of a CronJob was due to the moment it is made",

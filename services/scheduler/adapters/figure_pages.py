@@ -23,24 +23,6 @@ _QUEUE: Final = ("queue_name",)
 _JOB: Final = ("job_name", "queue", "job_namespace")
 
 
-class UntypedCount(Collector):
-    """A counter whose name, Volcano's own, does not end in `_total` as the library's do."""
-
-    def __init__(self, name: str, text: str) -> None:
-        self._name = name
-        self._text = text
-        self._count = 0
-
-    def add(self, more: int) -> None:
-        """Count so many."""
-        self._count += more
-
-    @override
-    def collect(self) -> Iterator[Metric]:
-        """Yield the count."""
-        yield UntypedMetricFamily(self._name, self._text, value=self._count)
-
-
 class FigurePages(Collector):
     """The figures of the leader's last cycles."""
 

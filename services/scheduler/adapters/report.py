@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from services.scheduler.adapters.events import GangEvents
-from services.scheduler.adapters.figure_pages import FigurePages, UntypedCount
+from services.scheduler.adapters.figure_pages import FigurePages
 from services.scheduler.engine.plan import Plan
 from services.scheduler.worker import Decision
 from shared.runtime.health import Gate
@@ -44,7 +44,7 @@ class Report:
         self._victims = metrics.gauge(
             "volcano_pod_preemption_victims", "Victims of the last cycle that had any"
         )
-        self._preemptions = UntypedCount(
+        self._preemptions = metrics.named_counts(
             "volcano_total_preemption_attempts", "Places that preempt found victims enough for"
         )
         self._transactions = metrics.counter(
@@ -64,8 +64,7 @@ class Report:
             buckets=_TASK_MS,
         )
         self._pages = FigurePages()
-        for pages in (self._pages, self._preemptions):
-            metrics.registry.register(pages)
+        metrics.registry.register(self._pages)
         self._waiting_jobs = metrics.gauge("volcano_unschedule_job_count", "Jobs that wait")
         self._facts = metrics.counter("pumice_scheduler_facts", "Facts folded")
         self._troubles = metrics.counter(
@@ -100,7 +99,7 @@ class Report:
     def noticed(self, decision: Decision, *, now: float) -> None:
         """Note what a cycle at `now` (Unix seconds) told in numbers."""
         noticed = decision.noticed
-        self._preemptions.add(noticed.preemption_attempts)
+        self._preemptions.add(count=noticed.preemption_attempts)
         for action in _TRANSACTIONS:
             if count := noticed.eviction_transactions.get(action):
                 self._transactions.labels(action).inc(count)
