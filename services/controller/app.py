@@ -191,13 +191,7 @@ class _Wiring:
             faults=context.faults,
             metrics=self._metrics,
         )
-        strays = Strays(
-            self._kube,
-            self._replica,
-            touch=self._touch,
-            metrics=self._metrics,
-            log=context.log,
-        )
+        strays = Strays(self._objects(), self._replica, log=context.log)
         return JobWorker(
             replica=self._replica,
             ownership=self._ownership,

@@ -18,6 +18,7 @@ from pumice.local.apiserver.answers import Request as CoreRequest
 from pumice.local.apiserver.answers import Response
 from services.controller.adapters.announcer import ControllerEvents
 from services.controller.adapters.jobs import JobWorker
+from services.controller.adapters.objects import Objects
 from services.controller.adapters.ownership import Ownership
 from services.controller.adapters.strays import Strays
 from services.controller.adapters.writer import Writer
@@ -116,7 +117,10 @@ class JobProcess(Process):
         )  # fmt: skip
         self.keepers["jobs"] = JobWorker(
             replica=self.replica, ownership=_Alone(clock=clock), writer=writer,
-            strays=Strays(kube, self.replica, touch=self._touch, metrics=metrics, log=log),
+            strays=Strays(
+                Objects(kube, self.replica, touch=self._touch, metrics=metrics),
+                self.replica, log=log,
+            ),
             mailbox=mailbox, recorder=self._recorder, events=_Silence(), is_synced=lambda: True,
             max_refusals=15, workers=1, clock=clock, faults=Faults("", ""), metrics=metrics,
             log=log,
