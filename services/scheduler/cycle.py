@@ -176,11 +176,10 @@ class Scheduler:
             self._log.warning("reservation_returned", group=group, reason="its pods did not come")
         if decision.commands:
             self._faults.point("scheduler.before-publish")
-        self._report.noticed(decision, now=now)
         await self._publish(decision, term)
-        self._report.cycle(
-            decision.plan, decide_s=decided - begun, publish_s=self._clock.monotonic() - decided
-        )
+        published = self._clock.monotonic()
+        self._report.cycle(decision.plan, decide_s=decided - begun, publish_s=published - decided)
+        self._report.noticed(decision, now=now)
 
     async def _publish(self, decision: Decision, term: Term) -> None:
         if decision.plan.is_empty:
