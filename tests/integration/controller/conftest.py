@@ -6,6 +6,7 @@ pods. So these tests see the controller alone, and need no nodes.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +24,14 @@ async def services(
 ) -> AsyncIterator[Fleet]:
     """The processes of one file, the cache among them."""
     async with fleet(control_plane, tmp_path_factory.mktemp("services")) as running:
+        await running.start("cache")
+        yield running
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def services_of_a_test(control_plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Fleet]:
+    """The processes of one test, for files that kill some: the next test must not miss them."""
+    async with fleet(control_plane, tmp_path) as running:
         await running.start("cache")
         yield running
 

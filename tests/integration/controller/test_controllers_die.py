@@ -2,32 +2,24 @@
 
 import base64
 import random
-from collections.abc import AsyncIterator
 from itertools import count
-from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from pumice.local.control_plane import ControlPlane
 from shared.api.kinds import JOB
 from shared.api.time import format_seconds
 from shared.kube.config import connect
-from tests.integration.controller.conftest import Hand
+from tests.integration.controller.conftest import Hand, services_of_a_test
 from tests.integration.controller.crons import jobs_of, make, wait_status
-from tests.support.fleet import Fleet, fleet
+from tests.support.fleet import Fleet
 from tests.support.wait import until
 from tests.support.world import job, task
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def services(control_plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Fleet]:
-    """The processes of one test: whom one of them kills, the next must not miss."""
-    async with fleet(control_plane, tmp_path) as running:
-        await running.start("cache")
-        yield running
+services = services_of_a_test
 
 
 def on(event: str, action: str) -> dict[str, str]:

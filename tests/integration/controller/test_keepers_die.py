@@ -4,29 +4,19 @@ That no death at any write has a job made twice is shown in `tests/unit/controll
 here the process is a real one, and so are the API server, the cache and the bus.
 """
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
-import pytest_asyncio
 
-from pumice.local.control_plane import ControlPlane
-from tests.integration.controller.conftest import Hand
+from tests.integration.controller.conftest import Hand, services_of_a_test
 from tests.integration.controller.crons import change, jobs_of, make, wait_status, wait_told
 from tests.integration.controller.test_flows import finish, flow, in_phase, names, template
 from tests.integration.controller.test_flows import wait_status as wait_flow
-from tests.support.fleet import Fleet, fleet
+from tests.support.fleet import Fleet
 from tests.support.wait import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def services(control_plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Fleet]:
-    """The processes of one test: whom one of them kills, the next must not miss."""
-    async with fleet(control_plane, tmp_path) as running:
-        await running.start("cache")
-        yield running
+services = services_of_a_test
 
 
 async def uids(hand: Hand) -> dict[str, str]:

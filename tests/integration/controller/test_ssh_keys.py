@@ -1,25 +1,15 @@
 """The keys of plugin ssh on a real API server: made by the controller, and made once (JP3)."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
-import pytest_asyncio
 
-from pumice.local.control_plane import ControlPlane
-from tests.integration.controller.conftest import Hand
-from tests.support.fleet import Fleet, fleet
+from tests.integration.controller.conftest import Hand, services_of_a_test
+from tests.support.fleet import Fleet
 from tests.support.world import job, task
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def services(control_plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Fleet]:
-    """The processes of one test, whose controller is killed."""
-    async with fleet(control_plane, tmp_path) as running:
-        await running.start("cache")
-        yield running
+services = services_of_a_test
 
 
 async def test_the_keys_of_a_job_outlive_the_controller_jp3(services: Fleet, hand: Hand) -> None:
