@@ -12,7 +12,7 @@ UV_COMPILE := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quie
 	--python-version 3.11 --generate-hashes
 
 # The first Python that runs and is new enough; a shim of a version manager may exist and not run.
-PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 
 .PHONY: help
@@ -26,6 +26,9 @@ setup: $(READY) ## the locked Python environment in .venv; nothing to do when no
 $(READY): requirements/dev.txt pyproject.toml
 	@test -n "$(PYTHON)" || { echo "error: Python >= 3.11 is needed and not on PATH;" \
 		"install it, or name one: make setup PYTHON=/path/to/python" >&2; exit 1; }
+	@test ! -e $(VENV) || test -f $(VENV)/pyvenv.cfg || { \
+		echo "error: $(VENV) is there and is no virtual environment; move it away," \
+		"or name another place: make setup VENV=folder" >&2; exit 1; }
 	@$(PY) -c '' 2>/dev/null || $(PYTHON) -m venv --clear $(VENV) || { \
 		echo "error: $(PYTHON) cannot make a virtual environment;" \
 		"on Debian and Ubuntu install the package python3-venv" >&2; exit 1; }
@@ -72,6 +75,10 @@ search: $(READY) ## the same laws on examples that nobody has tried yet
 test-integration: go ## the tests on a real nats-server and a real API server
 	@$(PY) -m tools.suite contract integration
 
+.PHONY: kubectl-check
+kubectl-check: go ## what README and docs do with kubectl, line by line (builds kubectl; needs Go)
+	@$(PY) -m tools.suite kubectl
+
 .PHONY: test-restart
 test-restart: go ## faults and restarts on the real stack
 	@$(PY) -m tools.suite restart
@@ -84,6 +91,21 @@ FIRST ?= 0
 sim: $(READY) ## the whole stack on virtual time under drawn troubles: make sim SEEDS=200 FIRST=0
 	@$(PY) -m tests.sim --seeds $(SEEDS) --first $(FIRST)
 
+# How often each fault strikes.
+ROUNDS ?= 2
+
+.PHONY: attack
+attack: go parts ## every fault on the real stack, an independent judge watching: make attack ROUNDS=2
+	@$(PY) -m tests.attack --rounds $(ROUNDS) --page docs/reliability.md
+
+.PHONY: wheel-check
+wheel-check: $(READY) ## install the wheel with each Python 3.11-3.14 that is here, and run the demo from it
+	@$(PY) -m tools.wheel_check
+
+.PHONY: asyncapi-check
+asyncapi-check: $(READY) ## a public generator's code, from docs/events/asyncapi.yaml, against a real run (needs npm)
+	@$(PY) -m tools.asyncapi_check
+
 .PHONY: lint
 lint: $(READY) ## ruff, mypy, import-linter
 	@$(PY) -m tools.suite lint
@@ -94,11 +116,13 @@ format: $(READY) ## let ruff format the code and sort the imports
 	$(BIN)/ruff format .
 
 .PHONY: crds
-crds: $(READY) ## write what is made from the code: k8s/crds, NATS users, pages under docs
+crds: $(READY) ## write what is made: k8s/crds, jobs of the demo, NATS users, pages under docs
 	$(PY) -m tools.write_crds
+	$(PY) -m tools.write_demo_jobs
 	$(PY) -m tools.write_nats_config
 	$(PY) -m tools.write_flags
 	$(PY) -m tools.write_states
+	$(PY) -m tools.write_plugin_points
 	$(PY) -m tools.write_metrics
 
 .PHONY: bench-engine
@@ -113,6 +137,10 @@ bench-openb: $(READY) ## replay a GPU trace through the engine: make bench-openb
 bench-jobs: go ## many jobs: how fast they are made, and how many writes their lives take
 	$(PY) -m benchmarks.jobs --jobs 500 --replicas 20
 	$(PY) -m benchmarks.jobs --jobs 10000 --replicas 1 --part life
+
+.PHONY: bench-takeover
+bench-takeover: $(READY) ## two of each: how soon work goes on after a kill -9, and leases lost under load
+	$(PY) -m benchmarks.takeover --kills 20 --gangs 50 --size 100
 
 .PHONY: bench
 bench: go ## all benchmarks
@@ -134,8 +162,17 @@ lock: $(READY) ## resolve requirements/*.txt anew (maintainers)
 	$(UV_COMPILE) -c requirements/dev.txt pyproject.toml requirements/build.in -o requirements/base.txt
 	$(UV_COMPILE) --upgrade requirements/go.in -o requirements/go.txt
 
+# An environment is removed only if `make setup` made it. Caches lie where their tools put them, and
+# build and dist may hold files of others. No symbolic link is followed.
 .PHONY: clean
 clean: ## remove what was made in this checkout, the environment too (not the user's cache)
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
-		.import_linter_cache
-	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	@if test -e $(VENV) && ! test -f $(READY); then \
+		echo "$(VENV) was not made by make setup: left"; \
+	elif test -L $(VENV); then rm $(VENV); else rm -rf $(VENV); fi
+	@for cache in .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
+		pumice.egg-info; do test -L $$cache || rm -rf $$cache; done
+	@test -L build || rm -rf build/lib build/bdist.*
+	@test -L dist || rm -f dist/pumice-*.whl dist/pumice-*.tar.gz
+	@rmdir build dist 2>/dev/null || true
+	@find pumice services shared tests tools benchmarks examples -name __pycache__ -type d -prune \
+		-exec rm -rf {} +

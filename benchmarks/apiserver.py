@@ -15,9 +15,10 @@ from pathlib import Path
 import aiohttp
 import msgspec
 
-from pumice.local import admin, parts
+from pumice.local import parts
 from pumice.local.control_plane import Options
 from pumice.local.embedded import NAME, EmbeddedPlane
+from pumice.local.fleet import NodeShape
 from tests.support.api import credentials
 
 PARALLEL = 32
@@ -92,7 +93,7 @@ async def main(nodes: int, pods: int) -> None:
         async with EmbeddedPlane(options, parts.require(["nats-server"])) as plane:
             pid = plane.processes[NAME].pid
             print(f"empty: {resident_mib(pid):.0f} MiB")
-            await plane.add_nodes(admin.NodeShape(count=nodes))
+            await plane.add_nodes(NodeShape(count=nodes))
             server, headers, tls = credentials(plane.kubeconfig)
             async with aiohttp.ClientSession(
                 server, headers=headers, connector=aiohttp.TCPConnector(ssl=tls, limit=64)

@@ -25,17 +25,16 @@ from pathlib import Path
 from benchmarks.jobs_audit import AuditLog, Write, beyond_the_needed, events
 from benchmarks.stack import CRDS, NAMESPACE, cpu_s, many
 from pumice.local import parts
-from pumice.local.admin import NodeShape
 from pumice.local.control_plane import ControlPlane, Options
+from pumice.local.fleet import NodeShape
 from tests.support import world
 from tests.support.api import Api, ApiError, connect
-from tests.support.fleet import SERVICES, Service, fleet
+from tests.support.fleet import SERVICES, Service, fleet, resident_mib
 
 RUN_S = "1"
 NOT_FOUND = 404
 PHASES = ("Inqueue", "Running", "Completed")
 GROUP = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup"}
-_MIB = 1024
 _DEADLINE_S = 900
 
 
@@ -246,12 +245,6 @@ async def clear(api: Api) -> None:
         await asyncio.sleep(0.2)
 
 
-def memory_mib(service: Service) -> int:
-    """Return the resident memory of a service (Linux)."""
-    status = Path(f"/proc/{service.process.pid}/status").read_text()
-    return int(status.partition("VmRSS:")[2].split()[0]) // _MIB
-
-
 class Cost:
     """CPU seconds from its making on, and memory, of the services and the programs around them."""
 
@@ -265,7 +258,10 @@ class Cost:
     def __str__(self) -> str:
         """Return what was used until now."""
         used = self._used()
-        ours = [f"{n} {used[n]:.1f} s {memory_mib(s)} MiB" for n, s in self._services.items()]
+        ours = [
+            f"{n} {used[n]:.1f} s {resident_mib(s.process.pid)} MiB"
+            for n, s in self._services.items()
+        ]
         others = [f"{n} {used[n]:.1f} s" for n in sorted(used.keys() - self._services.keys())]
         return f"CPU and memory: {', '.join([*ours, *others])}"
 

@@ -18,8 +18,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from pumice.local import parts
-from pumice.local.admin import NodeShape
 from pumice.local.control_plane import ControlPlane, Options
+from pumice.local.fleet import NodeShape
 from tests.support import world
 from tests.support.api import Api, connect
 from tests.support.fleet import SERVICES, Fleet, fleet

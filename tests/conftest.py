@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+import xdist.scheduler
 from hypothesis import HealthCheck, settings
 
 # The machine may be busy: how long an example takes says nothing about the law it checks. The suite
@@ -27,6 +28,34 @@ MARKS = {
 }
 REAL_API_SERVER = Path("contract", "apiserver")
 """A contract that is held with the real API server, and so has the marks of its tests."""
+PACKAGE = "__init__.py"
+
+
+class ByControlPlane(xdist.scheduler.LoadFileScheduling):
+    """Gives a worker whole files, and whole folders where they have a control plane of their own.
+
+    Such a folder is a package. Its control plane (six programs) is started once and ends with its
+    last test; were its files spread, each worker would start one and keep it to the end.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return unit_of(super()._split_scope(nodeid))
+
+
+def unit_of(file: str) -> str:
+    """Return what a worker is given at once: the folder of a test file, or the file."""
+    here = Path(__file__).parent
+    folder = here.parent.joinpath(file).parent
+    alone = folder.parent == here / "integration" and (folder / PACKAGE).exists()
+    return folder.relative_to(here.parent).as_posix() if alone else file
+
+
+def pytest_xdist_make_scheduler(
+    config: pytest.Config, log: object
+) -> xdist.scheduler.LoadFileScheduling | None:
+    if config.getvalue("dist") == "loadfile":
+        return ByControlPlane(config, log)
+    return None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -36,3 +65,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         folder = "integration" if path.is_relative_to(REAL_API_SERVER) else path.parts[0]
         for mark in MARKS.get(folder, []):
             item.add_marker(mark)
+        if "programs" in getattr(item, "fixturenames", ()):
+            item.add_marker("kubectl")

@@ -1,10 +1,15 @@
 """Runs the stages of the test suite and ends with one line that says how it went.
 
-`python -m tools.suite [lint fast laws contract integration restart]`; without names all of them, in
-this order, with the parts of the local cluster being built beside the first ones if missing.
+`python -m tools.suite [lint fast laws contract integration restart]`; without names all of these,
+in this order, with the parts of the local cluster being built beside the first ones if missing;
+the stage `kubectl` runs only when it is named.
 Every stage runs even when an earlier one failed. Up to three tests that fail against real servers
-are run once more, alone: a busy machine may starve a server for longer than a deadline. The last
-line names those, and each of them is a fault to be mended. Standard library only.
+are run once more, alone, to tell a test that a busy machine has starved from one that fails. The
+last line names those, and each of them is a fault to be mended: with STRICT=true or CI=true in the
+environment a stage that needed it has failed. After the stages with services on real API servers
+their requests are compared with their roles (`tools.roles`): a rule that is missing has failed the
+suite and, once all of these stages have passed, so has a rule that nothing needs. Standard library
+only.
 """
 
 import contextlib
@@ -15,12 +20,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
 PYTEST = [str(BIN / "pytest"), "-q"]
+SERVERLESS = ["tests/conformance", "tests/unit"]
+"""Folders whose tests are fast unless marked: the others need seconds to be read and left out."""
 STAGES = {
     "lint": [
         [str(BIN / "ruff"), "check", "--quiet", "."],
@@ -28,18 +36,34 @@ STAGES = {
         [str(BIN / "mypy"), "--no-error-summary"],
         [str(BIN / "lint-imports")],
     ],
-    "fast": [[*PYTEST, "-n", "2", "-m", "not nats and not kube and not laws", "tests"]],
+    "fast": [[*PYTEST, "-n", "2", "-m", "not nats and not kube and not laws", *SERVERLESS]],
     "laws": [[*PYTEST, "-n", "2", "-m", "laws", "tests"]],
-    "contract": [[*PYTEST, "-n", "2", "-m", "nats", "tests"]],
+    "contract": [[*PYTEST, "-n", "2", "-m", "nats and not kubectl", "tests"]],
     "integration": [
-        [*PYTEST, "-n", "3", "--dist", "loadfile", "-m", "kube and not restart", "tests"]
+        [
+            *PYTEST,
+            "-n",
+            "3",
+            "--dist",
+            "loadfile",
+            "-m",
+            "kube and not restart and not kubectl",
+            "tests",
+        ]
     ],
     "restart": [[*PYTEST, "-m", "restart", "tests"]],
+    "kubectl": [[*PYTEST, "-n", "2", "-m", "kubectl", "tests"]],
 }
-"""Tests on a real API server wait for it much of the time: three at once fill two cores."""
-NEEDS_PARTS = {"integration", "restart"}
+"""Tests on a real API server wait for it much of the time: three at once fill two cores. A folder
+that has a control plane of its own goes to one worker (`tests/conftest.py`)."""
+NEEDS_PARTS = {"integration", "restart", "kubectl"}
+APART = {"kubectl"}
+"""Stages that need more than Python and what the suite builds: a Go that is new enough, say."""
 COUNTS = re.compile(r"\d+ (?:passed|failed|errors?|skipped|xfailed)")
-REAL_SERVERS = {"contract", "integration", "restart"}
+REAL_SERVERS = {"contract", "integration", "restart", "kubectl"}
+AUDITED = {"integration", "restart"}
+"""Stages whose API servers write down what the services ask for (tests/support/roles.py)."""
+AUDIT_DIRECTORY = "PUMICE_AUDIT_DIRECTORY"
 MOST_AGAIN = 3
 """More failures than this are no accident of a busy machine."""
 
@@ -58,18 +82,21 @@ def main(names: list[str]) -> int:
     if unknown := [name for name in names if name not in STAGES]:
         print(f"error: no stage {unknown[0]!r}; there are {', '.join(STAGES)}", file=sys.stderr)
         return 2
-    stages = names or list(STAGES)
+    stages = names or [name for name in STAGES if name not in APART]
     begin = time.monotonic()
     building = build_parts() if NEEDS_PARTS & set(stages) else None
     results = []
     with contextlib.ExitStack() as finally_:
+        audit = finally_.enter_context(tempfile.TemporaryDirectory())
         if building is not None:
             finally_.callback(end, building)
         for stage in stages:
             if stage in NEEDS_PARTS and building is not None and building.wait():
                 results.append(Result(stage, ok=False, words="parts not built", seconds=0.0))
                 continue
-            results.append(run(stage))
+            results.append(run(stage, audit=audit))
+        if audited := [result for result in results if result.stage in AUDITED]:
+            results.append(compare_roles(audit, audited))
     return summarize(results, time.monotonic() - begin)
 
 
@@ -85,18 +112,30 @@ def end(process: "subprocess.Popen[bytes]") -> None:
         process.wait()
 
 
-def run(stage: str) -> Result:
-    """Run one stage and show its output as it comes."""
+def run(stage: str, *, audit: str) -> Result:
+    """Run one stage and show its output as it comes; `audit` is the folder for audit logs."""
+    os.environ[AUDIT_DIRECTORY] = audit if stage in AUDITED else ""
     print(f"── {stage}", flush=True)
     begin = time.monotonic()
     failed, words = False, ""
     for command in STAGES[stage]:
-        code, said = twice(command) if stage in REAL_SERVERS else once(command)
+        code, said = (
+            twice(command, forgiving=not strict()) if stage in REAL_SERVERS else once(command)
+        )
         failed |= bool(code)
         words = said or words
         if code and not words:
             words = f"{Path(command[0]).name} found something"
     return Result(stage, not failed, words, time.monotonic() - begin)
+
+
+def compare_roles(audit: str, stages: list[Result]) -> Result:
+    """Compare what the services asked for with their roles."""
+    print("── roles", flush=True)
+    begin = time.monotonic()
+    whole = all(stage.ok for stage in stages) and {stage.stage for stage in stages} == AUDITED
+    code, words = tee([sys.executable, "-m", "tools.roles", audit, *(["--whole"] if whole else [])])
+    return Result("roles", not code, words, time.monotonic() - begin)
 
 
 def once(command: list[str]) -> tuple[int, str]:
@@ -105,7 +144,15 @@ def once(command: list[str]) -> tuple[int, str]:
     return code, ", ".join(COUNTS.findall(last))
 
 
-def twice(pytest: list[str]) -> tuple[int, str]:
+def strict(environ: Mapping[str, str] = os.environ) -> bool:
+    """Return whether a test that passes only alone is a failure: where it is asked for, and in CI.
+
+    What runs unwatched must not hide a flaky test; a person at a busy laptop reads the last line.
+    """
+    return any(environ.get(name, "").lower() in {"true", "1"} for name in ("STRICT", "CI"))
+
+
+def twice(pytest: list[str], *, forgiving: bool) -> tuple[int, str]:
     """Run tests, and the few that failed once more; returns as `once` does, and names those."""
     with tempfile.TemporaryDirectory() as cache:
         remembering = [*pytest, "-o", f"cache_dir={cache}"]
@@ -115,8 +162,10 @@ def twice(pytest: list[str]) -> tuple[int, str]:
             return code, said
         names = ", ".join(name.rpartition("::")[2] for name in failed)
         print(f"── once more, alone: {names}", flush=True)
-        code, _ = once([*remembering, "-n", "0", "--last-failed"])
-        return code, said if code else f"{said}, PASSED ONLY ALONE: {names}"
+        first, (code, _) = code, once([*remembering, "-n", "0", "--last-failed"])
+        if code:
+            return code, said
+        return 0 if forgiving else first, f"{said}, PASSED ONLY ALONE: {names}"
 
 
 def failures(cache: Path) -> list[str]:
@@ -126,9 +175,14 @@ def failures(cache: Path) -> list[str]:
 
 
 def tee(command: list[str]) -> tuple[int, str]:
-    """Run a command with its output on ours; returns its exit code and its last line."""
+    """Run a command with its output on ours; returns its exit code and its last line.
+
+    What Python compiles is kept even where the environment forbids it, as images of containers do:
+    the suite starts hundreds of Pythons, and each would compile the same modules again.
+    """
     last = ""
     environ = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    environ.pop("PYTHONDONTWRITEBYTECODE", None)
     with subprocess.Popen(
         command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:

@@ -8,16 +8,17 @@ subresources, and the form of each kind without its prose. Run it when the pinne
 import asyncio
 import json
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
 
-from tests.support.api import connect
+from tests.support.api import Api, connect
 
 TARGET: Final = Path(__file__).parents[1] / "pumice/local/apiserver/builtin.json"
 SERVED: Final = {
     "": (
         "pods nodes namespaces resourcequotas persistentvolumeclaims persistentvolumes services "
-        "configmaps secrets serviceaccounts events"
+        "configmaps secrets serviceaccounts events limitranges"
     ),
     "apps": "replicasets statefulsets daemonsets",
     "batch": "jobs",
@@ -25,6 +26,8 @@ SERVED: Final = {
     "storage.k8s.io": "storageclasses csinodes",
     "scheduling.k8s.io": "priorityclasses",
     "networking.k8s.io": "networkpolicies",
+    "coordination.k8s.io": "leases",
+    "rbac.authorization.k8s.io": "roles rolebindings clusterroles clusterrolebindings",
     "apiextensions.k8s.io": "customresourcedefinitions",
     "admissionregistration.k8s.io": "mutatingwebhookconfigurations validatingwebhookconfigurations",
 }
@@ -50,8 +53,37 @@ async def main(kubeconfig: str) -> None:
                 keep(resource["schema"], known, schemas)
             for name in ALSO.get(group, ()):
                 keep(name, known, schemas)
-    told = {"version": version, "resources": resources, "schemas": schemas}
+        elsewhere = [entry async for entry in unserved(api)]
+    told = {
+        "version": version,
+        "resources": resources,
+        "elsewhere": elsewhere,
+        "schemas": schemas,
+    }
     TARGET.write_text(json.dumps(told, separators=(",", ":"), sort_keys=True) + "\n", "utf-8")
+
+
+async def unserved(api: Api) -> AsyncIterator[dict[str, Any]]:
+    """Yield the kinds that the embedded server names and does not serve."""
+    groups = (await api.request("GET", "/apis"))["groups"]
+    places = [("", "v1", "/api/v1")] + [
+        (group["name"], version, f"/apis/{group['name']}/{version}")
+        for group in groups
+        if (version := group["preferredVersion"]["version"]) in ("v1", "v2")
+    ]
+    for group, version, place in places:
+        for entry in (await api.request("GET", place))["resources"]:
+            if "/" in entry["name"] or entry["name"] in SERVED.get(group, "").split():
+                continue
+            yield {
+                "group": group,
+                "version": version,
+                "kind": entry["kind"],
+                "plural": entry["name"],
+                "singular": entry["singularName"],
+                "short": entry.get("shortNames", []),
+                "namespaced": entry["namespaced"],
+            }
 
 
 def described(

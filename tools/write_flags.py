@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from pumice.cli.run import settings_type
-from pumice.local.services import SERVICES
+from pumice.cli.serving import settings_type
+from pumice.local.names import SERVICES
 from services.scheduler.policy.catalog import ACTIONS, PLUGINS
 from shared.jobplugins.catalogue import PLUGINS as JOB_PLUGINS
 from shared.jobplugins.interface import JobPlugin
@@ -47,7 +47,7 @@ def filled(page: str, name: str, lines: list[str]) -> str:
 
 
 def _tables() -> Iterator[tuple[str, list[str]]]:
-    fields = {service: fields_of(settings_type(service)) for service in SERVICES}
+    fields = {name: fields_of(settings_type(name)) for name in (*SERVICES, "declarer")}
     first = next(iter(fields.values()))
     yield "common flags", _flags(field for field in first if field.common)
     for service, known in fields.items():

@@ -5,6 +5,7 @@ the source, since making every metric would mean to start every service.
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -20,8 +21,10 @@ _MAKERS: Final = {
     "named_counts": "untyped",
     "UntypedMetricFamily": "untyped",
     "GaugeMetricFamily": "gauge",
+    "CounterMetricFamily": "counter",
 }
 """Functions that make a metric → its type."""
+_WORTH_PARSING: Final = re.compile('"(?:pumice|volcano)_')
 
 
 class Metric(NamedTuple):
@@ -42,7 +45,10 @@ def metrics() -> Iterator[Metric]:
     """Yield the metrics of all services."""
     for folder in ("services", "shared"):
         for file in sorted((ROOT / folder).rglob("*.py")):
-            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            source = file.read_text(encoding="utf-8")
+            if not _WORTH_PARSING.search(source):
+                continue
+            for node in ast.walk(ast.parse(source)):
                 if isinstance(node, ast.Call) and len(node.args) > 1:
                     yield from _made_by(node)
 
@@ -51,7 +57,7 @@ def _made_by(call: ast.Call) -> Iterator[Metric]:
     maker = call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)
     name, says = (_text(argument) for argument in call.args[:2])
     if maker in _MAKERS and name.startswith(("pumice_", "volcano_")):
-        total = "_total" if maker == "counter" else ""  # as the library names them
+        total = "_total" if _MAKERS[maker] == "counter" else ""  # as the library names them
         yield Metric(f"{name}{total}", _MAKERS[maker], plain(says))
 
 

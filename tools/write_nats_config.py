@@ -10,6 +10,12 @@ FILE: Final = Path(__file__).parent.parent / "k8s" / "base" / "nats" / "config.y
 CLUSTER: Final = "main"
 """PUMICE_CLUSTER in k8s/base/settings.yaml."""
 
+CERTIFICATE: Final = "/etc/nats-tls"
+"""Where k8s/base/nats/statefulset.yaml mounts the server's certificate."""
+
+NAMESPACES: Final[tuple[str, ...]] = ()
+"""Namespaces whose events have subscribers of their own; the declarer's `--event-namespaces`."""
+
 _HEAD: Final = """\
 # Made by `make crds` from shared/contracts/permissions.py: change that, not this file.
 apiVersion: v1
@@ -27,8 +33,14 @@ data:
 
 def text() -> str:
     """Return the text of the file."""
-    server = Server(name="$PUMICE_NATS_SERVER_NAME", cluster=CLUSTER, store_dir="/data")
-    return _HEAD + textwrap.indent(render(server, variables(CLUSTER)), "    ")
+    server = Server(
+        name="$PUMICE_NATS_SERVER_NAME",
+        cluster=CLUSTER,
+        store_dir="/data",
+        certificate=CERTIFICATE,
+        namespaces=NAMESPACES,
+    )
+    return _HEAD + textwrap.indent(render(server, variables(CLUSTER, NAMESPACES)), "    ")
 
 
 def main() -> None:

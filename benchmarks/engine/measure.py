@@ -92,8 +92,10 @@ class Bench:
         decided = time.process_time()
         for command in decision.commands:
             codec.encode(command)
-        for _, desire in decision.desires:
-            codec.encode(desire)
+        for wish in decision.wishes:
+            codec.encode(wish.wanted)
+        if decision.asides:
+            raise ValueError(f"the cycle left something out: {decision.asides[0].reason}")
         encoded = time.process_time()
         self.worker.adopt(decision.plan)
         return Cycle(decision.commands, decided - start, encoded - decided)

@@ -1,25 +1,33 @@
-"""Stop the local cluster; with --purge, remove its data directory too."""
+"""Stop the local cluster; with --purge, remove its data, logs and credentials too.
+
+Only what `pumice up` made is removed. Other files in the data directory stay, and are named.
+"""
 
 import argparse
 import asyncio
 import os
-import shutil
 import signal
 import time
 from pathlib import Path
 from typing import Final
 
-from pumice.cli.up import data_directory
-from pumice.local import state
+from pumice.cli.places import data_directory
+from pumice.local import layout, state
 from pumice.local.errors import LocalError
 
 _STOP_S: Final = 45.0
 _LOOK_S: Final = 0.1
+_NAMED: Final = 5
+"""As many files that stay are named."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("--purge", action="store_true", help="remove data, logs and credentials")
+    parser.add_argument(
+        "--purge",
+        action="store_true",
+        help="remove data, logs and credentials that `pumice up` made",
+    )
     data_directory(parser)
 
 
@@ -50,7 +58,14 @@ async def _stop(directory: Path, pid: int) -> None:
 def _purge(directory: Path) -> None:
     if not directory.exists():
         return
-    if not state.is_data_directory(directory):
+    if not layout.is_signed(directory):
         raise LocalError(f"{directory} was not made by `pumice up`: not removed")
-    shutil.rmtree(directory)
-    print(f"removed {directory}")
+    with state.stopped(directory):
+        purged = layout.purge(directory)
+    print(f"removed {directory if purged.gone else f'what `pumice up` made in {directory}'}")
+    if purged.left:
+        more = len(purged.left) - _NAMED
+        print(
+            f"left what is not of it: {', '.join(purged.left[:_NAMED])}"
+            f"{f' and {more} more' if more > 0 else ''}"
+        )

@@ -11,42 +11,41 @@ import os
 import re
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Final, TextIO
 
 import msgspec
 
-from pumice.cli.up import data_directory
+from pumice.cli.places import data_directory
+from pumice.directory import default_directory
 from pumice.events import (
     CATALOGUE,
+    ClusterGone,
     Event,
     EventsError,
     PositionGone,
     Received,
+    Server,
     Since,
     Start,
     Unknown,
-    subscribe,
+    find,
 )
-from pumice.local import state
-from pumice.local.errors import LocalError
+from pumice.events.client import subscribe_at
+from pumice.events.server import local
 
 _UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
+_LAST_S: Final = 60.0
+"""What a follower shows first: what has led to what it is about to see."""
+_BROKEN_PIPE: Final = 141
+"""What a shell says of a program that SIGPIPE has ended."""
 _QUIET: Final = frozenset({"uid", "queue", "version", "retryCount"})
 """Fields that a line for people leaves out."""
 
 EPILOG: Final = "types: " + ", ".join(each.topic for each in CATALOGUE)
-
-
-class Server(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the events are and who asks."""
-
-    url: str
-    user: str
-    password: str
 
 
 def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str] = os.environ) -> None:
@@ -54,7 +53,10 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str] = 
     parser.add_argument("-f", "--follow", action="store_true", help="go on with what comes")
     start = parser.add_mutually_exclusive_group()
     start.add_argument(
-        "--since", type=_duration, metavar="10m", help="begin that long ago (s, m, h or d)"
+        "--since",
+        type=_duration,
+        metavar="10m",
+        help="begin that long ago (s, m, h or d); with --follow: 1m",
     )
     start.add_argument("--seq", type=int, metavar="N", help="begin with the event of this sequence")
     parser.add_argument(
@@ -67,6 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str] = 
     )
     parser.add_argument("-n", "--namespace", default="", help="only objects of this namespace")
     parser.add_argument("--job", default="", metavar="NS/NAME", help="only what concerns this Job")
+    parser.add_argument("--queue", default="", help="only jobs, gangs and pods of this queue")
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
     parser.add_argument(
         "--nats",
@@ -74,15 +77,42 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str] = 
         metavar="URL",
         help="NATS server (default: the local cluster's)",
     )
-    parser.add_argument("--cluster", default=environ.get("PUMICE_CLUSTER", "local"))
+    parser.add_argument("--cluster", default=environ.get("PUMICE_CLUSTER", ""))
     parser.add_argument("--nats-user", default=environ.get("PUMICE_NATS_USER", ""))
     parser.add_argument(
         "--nats-password-file",
         default=environ.get("PUMICE_NATS_PASSWORD_FILE", ""),
         help="file with the password; else the environment's PUMICE_NATS_PASSWORD",
     )
+    parser.add_argument(
+        "--nats-ca",
+        default=environ.get("PUMICE_NATS_CA", ""),
+        metavar="FILE",
+        help="authority of the server's certificate; turns TLS on",
+    )
     data_directory(parser)
+    _add_forwarding(parser)
     parser.epilog = EPILOG
+
+
+def _add_forwarding(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("sending to an HTTP address")
+    group.add_argument("--webhook", default="", metavar="URL", help="send events there, in order")
+    group.add_argument(
+        "--mode",
+        choices=("structured", "binary"),
+        default="structured",
+        help="structured: the CloudEvent is the body; binary: its attributes are headers",
+    )
+    group.add_argument(
+        "--header-file", type=Path, metavar="FILE", help="lines `Name: value` for each request"
+    )
+    group.add_argument(
+        "--state",
+        type=Path,
+        metavar="FILE",
+        help="where the place is kept (default: a file per URL beside the local cluster's data)",
+    )
 
 
 async def run(
@@ -90,12 +120,22 @@ async def run(
 ) -> int:
     """Print events; return the exit code (1 with one line on stderr when it cannot go on)."""
     try:
-        await _print(args, _server(args, environ), out=out)
+        await _serve(args, lambda: _server(args, environ), environ=environ, out=out)
+    except BrokenPipeError:  # `pumice events | head -1`: the reader has what it wanted
+        _drop(out)
+        return _BROKEN_PIPE
+    except ClusterGone as exc:
+        sys.stderr.write(f"{exc}\n")
     except PositionGone as exc:
         return _fail(f"{exc}; go on with --seq {exc.oldest}")
-    except (EventsError, LocalError, OSError) as exc:
+    except (EventsError, OSError) as exc:
         return _fail(str(exc))
     return 0
+
+
+def _drop(out: TextIO) -> None:
+    """Let what a pipe took no more go nowhere, or the interpreter complains of it at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
 
 
 def _fail(reason: str) -> int:
@@ -103,26 +143,80 @@ def _fail(reason: str) -> int:
     return 1
 
 
-async def _print(args: argparse.Namespace, server: Server, *, out: TextIO) -> None:
-    start: Start | Since | None = None
+async def _serve(
+    args: argparse.Namespace,
+    where: Callable[[], Server],
+    *,
+    environ: Mapping[str, str],
+    out: TextIO,
+) -> None:
+    if not args.webhook:
+        await _print(args, where, out=out)
+        return
+    # Imported where it is used: printing needs no client for HTTP.
+    from pumice.cli.forwarding import forward
+
+    await forward(
+        args,
+        where,
+        wanted=lambda received: _is_wanted(args, received),
+        on_connection=_note,
+        environ=environ,
+    )
+
+
+def _is_wanted(args: argparse.Namespace, received: Received) -> bool:
+    data = received.event.data
+    return args.job in ("", data.about_job) and args.queue in ("", getattr(data, "queue", ""))
+
+
+async def _print(args: argparse.Namespace, where: Callable[[], Server], *, out: TextIO) -> None:
+    try:
+        await _print_from(args, where, _start(args), out=out)
+    except PositionGone as exc:
+        if args.seq is not None or args.since is not None:
+            raise
+        # The last minute was not asked for, and not all of it is kept.
+        _note(is_there=True, words=f"{exc}; going on with that")
+        await _print_from(args, where, Start(exc.oldest), out=out)
+
+
+def _start(args: argparse.Namespace) -> Start | Since | None:
+    """Return where to begin: a follower without a wish begins with the last minute."""
     if args.seq is not None:
-        start = Start(args.seq)
-    elif args.since is not None:
-        start = Since(time.time() - args.since)  # noqa: TID251 - what the person means by "ago"
-    events = subscribe(
-        server.url,
-        user=server.user,
-        password=server.password,
-        cluster=args.cluster,
+        return Start(args.seq)
+    ago_s = args.since
+    if ago_s is None and args.follow:
+        ago_s = _LAST_S
+    if ago_s is None:
+        return None
+    return Since(time.time() - ago_s)  # noqa: TID251 - what the person means by "ago"
+
+
+def _note(*, is_there: bool, words: str) -> None:  # noqa: ARG001 - the words say it
+    sys.stderr.write(f"{words}\n")
+    sys.stderr.flush()
+
+
+async def _print_from(
+    args: argparse.Namespace,
+    where: Callable[[], Server],
+    start: Start | Since | None,
+    *,
+    out: TextIO,
+) -> None:
+    events = subscribe_at(
+        where,
         start=start,
         types=args.type,
         namespace=args.namespace,
         follow=args.follow,
+        on_connection=_note,
     )
     show = as_json if args.output == "json" else as_text
     async with aclosing(events) as stream:
         async for received in stream:
-            if args.job in ("", received.event.data.about_job):
+            if _is_wanted(args, received):
                 out.write(show(received) + "\n")
                 out.flush()
 
@@ -176,18 +270,17 @@ def _shown(value: object) -> str:
 
 
 def _server(args: argparse.Namespace, environ: Mapping[str, str]) -> Server:
-    """Return the server that was named, or the local cluster's with its user for subscribers."""
-    if args.nats:
-        password = environ.get("PUMICE_NATS_PASSWORD", "")
-        if args.nats_password_file:
-            password = Path(args.nats_password_file).read_text().strip()
-        return Server(url=args.nats, user=args.nats_user, password=password)
-    directory: Path = args.data_dir
-    now = state.read(directory)
-    if now is None or not now.nats:
-        raise LocalError(f"nothing runs in {directory}: start it with `pumice up`, or give --nats")
-    passwords = msgspec.json.decode((directory / "nats" / "users.json").read_bytes())
-    return Server(url=now.nats, user="events", password=passwords["events"])
+    """Return the server that was named, or found (`pumice.events.find`)."""
+    if args.data_dir != default_directory():
+        return local(args.data_dir, cluster=args.cluster or "local")
+    named = {
+        "PUMICE_NATS": args.nats,
+        "PUMICE_CLUSTER": args.cluster,
+        "PUMICE_NATS_USER": args.nats_user,
+        "PUMICE_NATS_PASSWORD_FILE": args.nats_password_file,
+        "PUMICE_NATS_CA": args.nats_ca,
+    }
+    return find({**environ, **{name: word for name, word in named.items() if word}})
 
 
 def _duration(text: str) -> float:

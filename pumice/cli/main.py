@@ -2,7 +2,7 @@
 
 A command is a module with `add_arguments(parser)` and `async run(args) -> exit code`. It is
 imported only when it is called, so that `pumice --help` does not wait for what a demo needs. Exit
-codes: 0 done, 1 it did not work, 2 wrong usage, 130 interrupted.
+codes: 0 done, 1 it did not work, 2 wrong usage or settings, 130 interrupted.
 """
 
 import argparse
@@ -16,8 +16,8 @@ from typing import Final, Protocol, cast
 
 import msgspec
 
-from pumice.local.errors import LocalError
-from shared.runtime.errors import PumiceError
+from pumice.local.errors import LocalError, WrongSettingError
+from shared.runtime.errors import PumiceError, Rejected
 
 INTERRUPTED: Final = 130
 _WRONG_USAGE: Final = 2
@@ -33,7 +33,9 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 COMMANDS: Final = {
-    "up": Entry(module="pumice.cli.up", help="start a local cluster and the services"),
+    "up": Entry(
+        module="pumice.cli.up", help="start a local cluster and the services", passes_on=True
+    ),
     "status": Entry(module="pumice.cli.status", help="show what runs in the local cluster"),
     "down": Entry(module="pumice.cli.down", help="stop the local cluster"),
     "run": Entry(
@@ -83,7 +85,8 @@ def _run(name: str, entry: Entry, words: list[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except (LocalError, PumiceError) as error:
-        return _refuse(str(error), code=1)
+        wrong = isinstance(error, (WrongSettingError, Rejected))
+        return _refuse(str(error), code=_WRONG_USAGE if wrong else 1)
 
 
 def _run_command(name: str, entry: Entry, words: list[str]) -> int:
@@ -96,10 +99,24 @@ def _run_command(name: str, entry: Entry, words: list[str]) -> int:
     )
     command.add_arguments(parser)
     args, rest = parser.parse_known_args(words)
+    args.rest, args.own = rest, _flags(parser)
     if rest and not entry.passes_on:
-        parser.error(f"unknown arguments: {' '.join(rest)}")
-    args.rest = rest
+        return _refuse(f"pumice {name}: {_unknown(rest[0], args.own)}; see `pumice {name} --help`")
     return asyncio.run(command.run(args))
+
+
+def _flags(parser: argparse.ArgumentParser) -> list[str]:
+    """Return the long flags of a command, without dashes."""
+    words = (word for action in parser._actions for word in action.option_strings)  # noqa: SLF001
+    return [word.removeprefix("--") for word in words if word.startswith("--")]
+
+
+def _unknown(word: str, flags: Sequence[str]) -> str:
+    if not word.startswith("-"):
+        return f"unexpected argument {word!r}"
+    flag = word.lstrip("-").partition("=")[0]
+    near = difflib.get_close_matches(flag, flags, n=1)
+    return f"there is no flag {word}{f' (did you mean --{near[0]}?)' if near else ''}"
 
 
 def _refuse(message: str, *, code: int = _WRONG_USAGE) -> int:

@@ -11,24 +11,29 @@ when all have it in common (--log-level=debug), else with the service in front
 
 import argparse
 import asyncio
-import importlib
 import os
 import signal
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Final, cast
+from typing import Final, Literal
 
-import msgspec
-
-from pumice.cli.routing import TAKEN, route
-from pumice.local import parts
-from pumice.local.errors import LocalError, unwrapped
+from pumice.cli import serving
+from pumice.cli.places import events_lines
+from pumice.local import parts, state
+from pumice.local.declaring import Declaring
+from pumice.local.errors import unwrapped
+from pumice.local.names import SERVICES
 from pumice.local.nats import NatsServer
 from pumice.local.process import Process
-from pumice.local.services import SERVICES, Keeper, Kept, Service, Wiring, all_ready
-from shared.runtime.settings import Field, fields_of
+from pumice.local.services import Keeper, Kept, Service, Wiring, all_ready
+from shared.kube.sources import KubeconfigSource
+from shared.runtime.clock import SystemClock
+from shared.runtime.common import CommonSettings
+from shared.runtime.settings import load
+from shared.runtime.tasks import TaskGroup
 
 _STOP_S: Final = 12.0
 
@@ -38,52 +43,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kubeconfig", type=Path, metavar="FILE", help="default: $KUBECONFIG, ~/.kube/config"
     )
-    parser.add_argument(
-        "--scheduler-conf",
-        type=Path,
-        metavar="FILE",
-        help="scheduler configuration of Volcano's form; reread when it is replaced",
-    )
     parser.add_argument("--nats", metavar="URL", help="NATS server to use; default: start one")
-    parser.add_argument(
-        "--cluster", default="local", metavar="NAME", help="part of each subject (default local)"
-    )
     parser.add_argument(
         "--data-dir", type=Path, metavar="DIR", help="keep the data of our NATS server there"
     )
-    parser.add_argument(
-        "--log-dir", type=Path, metavar="DIR", help="one log per service; default: stderr"
-    )
-    parser.add_argument("--flags", action="store_true", help="list the services' flags and end")
+    serving.add_arguments(parser)
 
 
 async def run(args: argparse.Namespace) -> int:
     """Run until a signal. Raises LocalError when something cannot even start."""
-    fields = {service: fields_of(settings_type(service)) for service in SERVICES}
     if args.flags:
-        print(_flags_page(fields))
+        print(serving.flags_page())
         return 0
-    flags = route(args.rest, fields)
-    if args.scheduler_conf is not None:
-        conf = _existing(args.scheduler_conf, "--scheduler-conf").absolute()
-        flags["scheduler"] = (*flags["scheduler"], f"--scheduler-conf={conf}")
+    flags = serving.flags_of(args)
     kubeconfig = _kubeconfig(args.kubeconfig)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     with unwrapped(), _data_directory(args.data_dir) as data:
-        async with asyncio.TaskGroup() as tasks:
-            serving = tasks.create_task(_serve(args, kubeconfig, flags, data), name="services")
+        async with TaskGroup() as tasks:
+            running = tasks.create_task(_serve(args, kubeconfig, flags, data), name="services")
             await stop.wait()
-            serving.cancel()
+            running.cancel()
     _say("stopped")
     return 0
-
-
-def settings_type(service: str) -> type[msgspec.Struct]:
-    """Return the settings of a service: `<Name>Settings` in its module `settings`."""
-    module = importlib.import_module(f"services.{service}.settings")
-    return cast("type[msgspec.Struct]", getattr(module, f"{service.capitalize()}Settings"))
 
 
 async def _serve(
@@ -103,13 +86,23 @@ async def _serve(
             stack.push_async_callback(nats.stop)
             await nats.start()
             _say(f"nats-server listens on {nats.url}")
-            kept.append(Kept(process=nats.process, start=nats.start))
+            stack.callback(state.forget, data)
+            for line in events_lines(_state(nats, (), phase="ready"), data):
+                _say(line)
+            kept.append(Kept(process=nats.process, start=nats.start, must_end=nats.must_end))
+        else:
+            given = [f"--nats={url}", f"--cluster={args.cluster}"]
+            declaring = Declaring(
+                load(CommonSettings, service="run", argv=given, environ=os.environ)
+            )
+            stack.push_async_callback(declaring.stop)
+            declaring.begin(report=_say)
         wiring = Wiring(
             kubeconfig=kubeconfig,
             nats_url=url,
             nats=nats,
             cluster=args.cluster,
-            logs=args.log_dir.absolute() if args.log_dir else None,
+            logs=args.log_dir,
             log_format="json" if args.log_dir else "console",
         )
         services = [Service(service, wiring, flags=flags[service]) for service in SERVICES]
@@ -117,54 +110,78 @@ async def _serve(
         for service in services:
             service.process.start()
             _say(f"{service.name} listens on {service.address} (pid {service.process.pid})")
+
+        def leave_word(*, phase: Literal["starting", "ready"]) -> None:
+            if nats is not None:
+                state.write(data, _state(nats, services, phase=phase))
+
+        async def start_again(service: Service) -> None:
+            await service.start()
+            leave_word(phase="ready")
+
+        leave_word(phase="starting")
         await all_ready(services, report=_say, patient=True)
+        leave_word(phase="ready")
         _say("everything is ready; Ctrl-C stops it")
-        kept += [Kept(process=service.process, start=service.start) for service in services]
+        kept += [
+            Kept(process=service.process, start=partial(start_again, service))
+            for service in services
+        ]
         await Keeper(kept, report=_say).run()
 
 
 async def _stop_all(processes: list[Process]) -> None:
-    async with asyncio.TaskGroup() as tasks:
+    async with TaskGroup() as tasks:
         for process in processes:
             tasks.create_task(process.stop(grace_s=_STOP_S), name=process.name)
 
 
 def _kubeconfig(given: Path | None, environ: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the kubeconfig to use; None when each service shall find its cluster itself."""
+    """Return the kubeconfig to use; None when each service shall find its cluster itself.
+
+    Raises WrongSettingError or Rejected for one that cannot be used.
+    """
     if given is not None:
-        return _existing(given, "--kubeconfig").absolute()
-    usual = Path.home() / ".kube" / "config"
-    if environ.get("KUBECONFIG") or not usual.is_file():
-        return None
-    return usual
-
-
-def _existing(path: Path, flag: str) -> Path:
-    if not path.is_file():
-        raise LocalError(f"{flag}: there is no file {path}")
-    return path
+        chosen = str(serving.existing(given, "--kubeconfig").absolute())
+    else:
+        chosen = environ.get("KUBECONFIG") or ""
+        usual = Path.home() / ".kube" / "config"
+        if not chosen and usual.is_file():
+            given, chosen = usual, str(usual)
+    if chosen:
+        KubeconfigSource(chosen, context=None, clock=SystemClock()).check()
+    return given and Path(chosen)
 
 
 @contextmanager
 def _data_directory(given: Path | None) -> Iterator[Path]:
-    if given is not None:
-        yield given.absolute()
-        return
-    with tempfile.TemporaryDirectory(prefix="pumice-run-") as made:
-        yield Path(made)
+    with ExitStack() as stack:
+        if given is None:
+            made = tempfile.TemporaryDirectory(prefix="pumice-run-")
+            given = Path(stack.enter_context(made))
+        directory = given.absolute()
+        stack.enter_context(state.held(directory))
+        yield directory
 
 
-def _flags_page(fields: Mapping[str, tuple[Field, ...]]) -> str:
-    lines = ["common to all services:"]
-    first = next(iter(fields.values()))
-    lines += [_flag_line(field) for field in first if field.common and field.flag not in TAKEN]
-    for service, known in fields.items():
-        lines += ["", f"{service}:", *(_flag_line(field) for field in known if not field.common)]
-    return "\n".join(lines)
-
-
-def _flag_line(field: Field) -> str:
-    return f"  --{field.flag:<28} {field.description}"
+def _state(
+    nats: NatsServer, services: Iterable[Service], *, phase: Literal["starting", "ready"]
+) -> state.State:
+    """Return what `pumice status` and `pumice events` read in the data directory."""
+    return state.State(
+        phase=phase,
+        pid=os.getpid(),
+        nats=nats.url,
+        programs=tuple(
+            state.Program(
+                name=service.name,
+                pid=service.process.pid,
+                address=service.address,
+                log=str(service.process.spec.log or ""),
+            )
+            for service in services
+        ),
+    )
 
 
 def _say(line: str) -> None:

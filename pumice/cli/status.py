@@ -1,4 +1,4 @@
-"""Show what runs in the local cluster, where it listens and whether it is ready.
+"""Show what runs in the local cluster, where it listens, whether it is ready, what it set aside.
 
 Exit code 0 when everything is ready, 1 when something is not, 3 when nothing runs.
 """
@@ -8,15 +8,26 @@ import os
 from pathlib import Path
 from typing import Final
 
-import aiohttp
+import msgspec
 
-from pumice.cli.up import data_directory
-from pumice.local import state
-from pumice.local.services import SERVICES
+from pumice.cli.places import data_directory, events_lines
+from pumice.local import readiness, state
+from pumice.local.errors import LocalError
+from pumice.local.names import SERVICES
 from pumice.local.state import Program
 
 _NOTHING_RUNS: Final = 3
-_ANSWER_S: Final = 2.0
+_MOST_SHOWN: Final = 10
+"""Keys that a service has set aside and that are listed below it."""
+
+
+class _Item(msgspec.Struct, frozen=True):
+    """What of a key on the page `/set-aside` is shown."""
+
+    kind: str
+    key: str
+    stage: str
+    reason: str
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,13 +43,18 @@ async def run(args: argparse.Namespace) -> int:
         ended = f" (it ended: {now.message or 'its holder was killed'})" if now else ""
         print(f"nothing runs in {directory}{ended}; start it with `pumice up`")
         return _NOTHING_RUNS
-    print(f"{now.phase}: API server {now.api_server}, NATS {now.nats}")
-    print(f"kubeconfig: {now.kubeconfig}")
+    print(f"{now.phase}: {f'API server {now.api_server}, ' * bool(now.api_server)}NATS {now.nats}")
+    if now.kubeconfig:
+        print(f"kubeconfig: {now.kubeconfig}")
+    for line in events_lines(now, directory):
+        print(line)
     everything = now.phase == "ready"
     for program in now.programs:
         word = await _condition(program)
         everything = everything and word in {"ready", "running"}
         print(f"  {program.name:<24} pid {program.pid:<8} {program.address:<26} {word}")
+        for line in await _set_aside(program) if word == "ready" else ():
+            print(f"      {line}")
     return 0 if everything else 1
 
 
@@ -46,18 +62,28 @@ async def _condition(program: Program) -> str:
     """Return `ready` or `running`, else what is wrong; only services have an open page to ask."""
     if not _alive(program.pid):
         return f"not running, see {program.log}"
-    if program.name.split("-")[0] not in SERVICES:
+    if not _is_service(program):
         return "running"
-    url = f"http://{program.address}/readyz"
+    missing = await readiness.ask(program.address)
+    return f"not ready: {missing}" if missing else "ready"
+
+
+async def _set_aside(program: Program) -> list[str]:
+    """Return a line for each key that a ready service has set aside."""
+    if not _is_service(program):
+        return []
     try:
-        async with (
-            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_ANSWER_S)) as session,
-            session.get(url) as answer,
-        ):
-            text = " ".join((await answer.text()).split())
-            return "ready" if answer.ok else f"not ready: {text}"
-    except (aiohttp.ClientError, TimeoutError) as error:
-        return f"not ready: {type(error).__name__} {error}"
+        _, body = await readiness.page(program.address, "/set-aside")
+        items = msgspec.json.decode(body, type=list[_Item])
+    except (LocalError, msgspec.MsgspecError) as error:
+        return [f"what is set aside is unknown: {error}"]
+    more = [f"and {len(items) - _MOST_SHOWN} more"] if len(items) > _MOST_SHOWN else []
+    shown = items[:_MOST_SHOWN]
+    return [f"set aside: {i.kind} {i.key} ({i.stage}): {i.reason}" for i in shown] + more
+
+
+def _is_service(program: Program) -> bool:
+    return program.name.split("-")[0] in SERVICES
 
 
 def _alive(pid: int) -> bool:

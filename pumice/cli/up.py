@@ -1,41 +1,54 @@
 """Start a local cluster: an API server with fake nodes, NATS, and the services.
 
 It goes on in the background until `pumice down`. Data, logs and credentials are kept in the data
-directory; a later `pumice up` goes on with them.
+directory; a later `pumice up` goes on with them. Clusters in several data directories run beside
+each other.
+
+All flags of the services are taken too, as `pumice run` takes them (`pumice up --flags`).
 """
 
 import argparse
 import asyncio
-import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Final
 
-from pumice.local import embedded, state
-from pumice.local.admin import NodeShape
-from pumice.local.control_plane import Options
-from pumice.local.errors import LocalError
+from typing_extensions import override
+
+from pumice.cli import serving
+from pumice.cli.places import data_directory, events_lines
+from pumice.directory import default_directory
+from pumice.local import build, embedded, layout, order, state
+from pumice.local.control_plane import Api, Options
+from pumice.local.errors import LocalError, WrongSettingError
+from pumice.local.fleet import GPU, Fleet, NodeShape, racks, read
+from pumice.local.kubeconfig import check_replaceable, copy_kubeconfig
+from pumice.local.names import SERVICES
+from pumice.local.order import Order
 from pumice.local.ports import claim
 from pumice.local.process import tail
-from pumice.local.services import SERVICES
 from pumice.local.stack import StackOptions
-from pumice.local.state import Order, State
+from pumice.local.state import State
 from shared.model import quantity
 
 _LOOK_S: Final = 0.1
+_SHAPE: Final = {"nodes": "count", "cpu": "cpu", "memory": "memory", "gpus": "gpus"}
+"""Flag → field of the shape of the nodes."""
+_OF_RUN: Final = ("--kubeconfig", "--nats")
+_ELSEWHERE: Final = "elsewhere"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("--nodes", type=_count, default=3, help="fake nodes to add (default 3)")
     parser.add_argument(
-        "--cpu", type=_quantity, default="8", help="CPUs of each fake node (default 8)"
+        "--api",
+        choices=("embedded", "real"),
+        help="embedded (default): a small API server in one process, ready in seconds; real: "
+        "kube-apiserver with etcd and KWOK, built once (about 7 min, 5 GB of disk meanwhile)",
     )
-    parser.add_argument(
-        "--memory", type=_quantity, default="32Gi", help="memory of each (default 32Gi)"
-    )
+    _add_machines(parser)
     parser.add_argument(
         "--kubeconfig-out", type=Path, metavar="FILE", help="write a kubeconfig there as well"
     )
@@ -46,25 +59,47 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--port", type=int, default=0, help="of the API server (default: free)")
     parser.add_argument("--nats-port", type=int, default=0, help="of NATS (default: free)")
-    parser.add_argument(
-        "--api",
-        choices=("real", "embedded"),
-        default="real",
-        help="real: kube-apiserver with etcd and KWOK (default); embedded: a small one in one "
-        "process, which needs no Go and starts at once",
-    )
+    serving.add_arguments(parser)
+    for flag in _OF_RUN:
+        parser.add_argument(flag, dest=_ELSEWHERE, action=_Refused, help=argparse.SUPPRESS)
     data_directory(parser)
 
 
-def data_directory(parser: argparse.ArgumentParser) -> None:
-    """Add `--data-dir`, which `up`, `status` and `down` share."""
+def _add_machines(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--nodes", type=_count, help="fake nodes to add (default 3)")
+    parser.add_argument("--cpu", type=_quantity, help="CPUs of each fake node (default 8)")
+    parser.add_argument("--memory", type=_quantity, help="memory of each (default 32Gi)")
+    parser.add_argument("--gpus", type=_count, help=f"{GPU} of each (default 0)")
     parser.add_argument(
-        "--data-dir",
-        type=lambda text: Path(text).absolute(),
-        default=state.default_directory(),
-        metavar="DIR",
-        help="where the cluster is kept (default %(default)s)",
+        "--rack",
+        type=_count,
+        metavar="N",
+        help="HyperNodes of N nodes each, and one around them (default: none)",
     )
+    parser.add_argument(
+        "--nodes-file",
+        type=Path,
+        metavar="FILE",
+        help="nodes of several kinds and their HyperNodes, instead of the flags above "
+        "(examples/local/nodes.yaml)",
+    )
+
+
+class _Refused(argparse.Action):
+    """Names the command to which a flag belongs."""
+
+    @override
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        parser.error(
+            f"{option_string}: `pumice up` makes a cluster of its own; `pumice run` takes this flag"
+            " to use one that is there"
+        )
 
 
 def _count(text: str) -> int:
@@ -86,12 +121,22 @@ def _quantity(text: str) -> str:
 
 async def run(args: argparse.Namespace) -> int:
     """Start the cluster and wait until it is ready."""
+    if args.flags:
+        print(serving.flags_page())
+        return 0
     directory: Path = args.data_dir
-    with state.held(directory):  # nobody else has it; the holder takes it over below
-        claim(args.port, owner="kube-apiserver", flag="--port")
+    flags, fleet = serving.flags_of(args), _fleet(args)
+    if args.kubeconfig_out:
+        check_replaceable(args.kubeconfig_out)
+    with state.held(directory):  # the holder takes it over below
+        api = _api(args.api, directory)
+        claim(args.port, owner="the API server", flag="--port")
         claim(args.nats_port, owner="nats-server", flag="--nats-port")
-        binaries = await embedded.ensure(args.api, _tell)
-        state.write_order(directory, Order(stack=_options(args), binaries=binaries))
+        if not await _agreed(api):
+            return 1
+        binaries = await embedded.ensure(api, _tell)
+        options = _options(args, api=api, fleet=fleet, flags=flags)
+        order.write(directory, Order(stack=options, binaries=binaries))
         state.forget(directory)
     holder = _start_holder(directory)
     try:
@@ -101,23 +146,67 @@ async def run(args: argparse.Namespace) -> int:
         await asyncio.to_thread(holder.wait)
         raise
     if args.kubeconfig_out:
-        _copy_private(Path(ready.kubeconfig), args.kubeconfig_out)
+        copy_kubeconfig(Path(ready.kubeconfig), args.kubeconfig_out)
     _explain(ready, args)
     return 0
 
 
-def _options(args: argparse.Namespace) -> StackOptions:
+def _api(given: Api | None, directory: Path) -> Api:
+    """Return the API server to use: that of the data, if there is any."""
+    kept = order.api_of(directory)
+    if given and kept and given != kept:
+        raise WrongSettingError(
+            f"--api {given}: the cluster in {directory} is on the {kept} API server;"
+            " remove it with `pumice down --purge`, or give another --data-dir"
+        )
+    return given or kept or "embedded"
+
+
+async def _agreed(api: Api) -> bool:
+    """Say what missing programs will cost; on a terminal, ask whether that is meant."""
+    cost = await asyncio.to_thread(build.cost) if api == "real" else ""
+    if not cost:
+        return True
+    _tell(cost)
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return True
+    print("go on? [Y/n] ", end="", flush=True)
+    answer = await asyncio.to_thread(sys.stdin.readline)
+    return bool(answer) and answer.strip().lower() in {"", "y", "yes"}
+
+
+def _fleet(args: argparse.Namespace) -> Fleet:
+    """Return the fake machines, which come from flags or from a file. Raises WrongSettingError."""
+    given = {name: getattr(args, name) for name in _SHAPE if getattr(args, name, None) is not None}
+    if args.nodes_file is None:
+        shape = NodeShape(**{_SHAPE[name]: value for name, value in given.items()})
+        return Fleet(nodes=(shape,), hyper_nodes=racks((shape,), args.rack) if args.rack else ())
+    if given or args.rack:
+        other = next(iter(given), "rack")
+        raise WrongSettingError(f"--{other}: --nodes-file says it; give one of them")
+    return read(serving.existing(args.nodes_file, "--nodes-file"))
+
+
+def _options(
+    args: argparse.Namespace, *, api: Api, fleet: Fleet, flags: serving.Flags
+) -> StackOptions:
     return StackOptions(
         plane=Options(
-            directory=args.data_dir, port=args.port, nats_port=args.nats_port, api=args.api
+            directory=args.data_dir,
+            port=args.port,
+            nats_port=args.nats_port,
+            api=api,
+            cluster=args.cluster,
+            logs=args.log_dir,
         ),
-        nodes=NodeShape(count=args.nodes, cpu=args.cpu, memory=args.memory),
+        fleet=fleet,
         services=() if args.only else SERVICES,
+        flags=flags,
     )
 
 
 def _start_holder(directory: Path) -> "subprocess.Popen[bytes]":
-    log = directory / state.HOLDER_LOG
+    log = directory / layout.HOLDER_LOG
     with log.open("wb") as output:
         return subprocess.Popen(  # noqa: S603 - our own module
             (sys.executable, "-P", "-m", "pumice.local.holder", str(directory)),
@@ -130,7 +219,7 @@ def _start_holder(directory: Path) -> "subprocess.Popen[bytes]":
 
 async def _ready(directory: Path, holder: "subprocess.Popen[bytes]") -> State:
     """Show what the holder reports until the cluster is ready. Raises LocalError if it fails."""
-    log = directory / state.HOLDER_LOG
+    log = directory / layout.HOLDER_LOG
     shown = 0
     while True:
         lines = tail(log, lines=1000)
@@ -150,15 +239,8 @@ def _tell(line: str) -> None:
     print(line, flush=True)
 
 
-def _copy_private(source: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.unlink(missing_ok=True)
-    with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(source.read_bytes())
-
-
 def _explain(ready: State, args: argparse.Namespace) -> None:
-    kubeconfig = args.kubeconfig_out or ready.kubeconfig
+    kubeconfig = (args.kubeconfig_out or Path(ready.kubeconfig)).absolute()
     directory: Path = args.data_dir
     _tell("")
     for program in ready.programs:
@@ -169,6 +251,8 @@ def _explain(ready: State, args: argparse.Namespace) -> None:
         users = directory / "nats" / "users.json"
         _tell(f"services: python -m services.cache --kubeconfig {kubeconfig} --nats {ready.nats}")
         _tell(f"          with PUMICE_NATS_USER and PUMICE_NATS_PASSWORD as in {users}")
-    own = "" if directory == state.default_directory() else f" --data-dir {directory}"
-    _tell(f"logs:     {directory / 'logs'}")
+    own = "" if directory == default_directory() else f" --data-dir {directory}"
+    for line in events_lines(ready, directory):
+        _tell(line)
+    _tell(f"logs:     {args.log_dir or directory / 'logs'}")
     _tell(f"stop it:  pumice down{own}")

@@ -14,6 +14,7 @@ from shared.api.kinds import JOB, NODE, POD, PODGROUP, Kind
 from shared.kube.client import Kube
 from shared.kube.decode import ChangeOp
 from shared.kube.listwatch import Bookmark, Changed, Listed, ListWatch, Malformed, Unavailable
+from shared.runtime.tasks import TaskGroup
 
 KINDS: Final = (NODE, JOB, PODGROUP, POD)
 
@@ -34,7 +35,7 @@ class Feed:
 
     async def run(self) -> None:
         """Watch until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
+        async with TaskGroup() as tasks:
             for kind in KINDS:
                 tasks.create_task(self._watch(kind), name=f"watch {kind.plural}")
 

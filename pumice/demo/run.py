@@ -23,16 +23,16 @@ from pumice.demo.sentences import Sentence
 from pumice.demo.story import Demo, DemoError
 from pumice.demo.teller import Teller, choose
 from pumice.local import parts
-from pumice.local.admin import NodeShape
 from pumice.local.control_plane import Options
 from pumice.local.embedded import ensure
 from pumice.local.errors import LocalError
+from pumice.local.fleet import Fleet, NodeShape
 from pumice.local.stack import LocalStack, StackOptions
 from shared.kube.config import connect
 from shared.runtime.clock import Clock
 from shared.runtime.errors import PumiceError
 
-NODES: Final = NodeShape(count=8, cpu="8", memory="32Gi")
+FLEET: Final = Fleet(nodes=(NodeShape(count=8, cpu="8", memory="32Gi"),))
 _USER_AGENT: Final = "pumice-demo"
 EMBEDDED: Final = "embedded API server"
 _ON_TOP: Final = (EMBEDDED, "kube-apiserver", "nats-server")
@@ -92,7 +92,7 @@ class Performance:
 
     async def _perform(self, directory: Path, binaries: Mapping[str, Path]) -> None:
         options = StackOptions(
-            plane=Options(directory=directory, api=self._options.api), nodes=NODES
+            plane=Options(directory=directory, api=self._options.api), fleet=FLEET
         )
         stack = LocalStack(options, binaries, report=self._setup)
         try:

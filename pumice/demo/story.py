@@ -1,8 +1,7 @@
 """The run of the demo: a cluster comes up, jobs come in, and it is over when all have completed.
 
-`Demo.play` is what `pumice demo` does between starting and stopping the local stack. It acts as a
-user would (creates jobs) and as the fake kubelet's program (ends the training), and otherwise only
-looks: what is told and shown is folded from watches.
+`Demo.play` is what `pumice demo` does between starting and stopping the local stack. It creates
+jobs as a user would, and otherwise only looks: what is told and shown is folded from watches.
 """
 
 import asyncio
@@ -20,10 +19,11 @@ from pumice.demo.sentences import Sentence, Tone, plural, tell
 from pumice.demo.summary import what_is_missing
 from pumice.demo.teller import Teller
 from pumice.demo.view import Picture
-from shared.api.kinds import JOB, POD
+from shared.api.kinds import JOB
 from shared.kube.client import Kube
 from shared.runtime.clock import Clock
-from shared.runtime.errors import Gone, PumiceError
+from shared.runtime.errors import PumiceError
+from shared.runtime.tasks import TaskGroup
 
 _ACT_S: Final = 5.0
 """The next act begins after this at the latest, whatever has become of the one before."""
@@ -59,15 +59,14 @@ class Demo:
         self._moments: list[Moment] = []
         self._log: deque[Sentence] = deque(maxlen=_LOG_KEPT)
         self._told: list[Sentence] = []
-        self._in_training: set[str] = set()
         self._expected: list[str] = []
 
-    async def play(self, *, deadline_s: float = DEADLINE_S, examples: Path = cast.EXAMPLES) -> None:
-        """Submit the jobs of `examples` and show them until all have completed.
+    async def play(self, *, deadline_s: float = DEADLINE_S, jobs: Path = cast.FILES) -> None:
+        """Submit the jobs of a folder and show them until all have completed.
 
         Raises DemoError that says how far each job has come.
         """
-        acts = cast.acts(examples)
+        acts = cast.acts(jobs)
         self._expected = [role.key for act in acts for role in act]
         wrong = ""
         try:
@@ -85,7 +84,7 @@ class Demo:
 
     async def _run(self, acts: Sequence[Sequence[Role]]) -> str:
         """Return "" when every job has ended, else which program has died."""
-        async with asyncio.TaskGroup() as tasks:
+        async with TaskGroup() as tasks:
             watching = tasks.create_task(self._feed.run(), name="watches")
             acting = tasks.create_task(self._act(acts), name="acts")
             dead: Sequence[str] = ()
@@ -119,7 +118,7 @@ class Demo:
         self._teller.tell(told)
 
     async def _act(self, acts: Sequence[Sequence[Role]]) -> None:
-        """Do what comes from outside: submit the jobs act by act, and end the training."""
+        """Submit the jobs act by act."""
         await self._feed.ready.wait()
         for act in acts:
             for role in act:
@@ -127,33 +126,10 @@ class Demo:
             latest = self._clock.monotonic() + _ACT_S
             while self._clock.monotonic() < latest and not self._all_placed(act):
                 await self._clock.sleep(self._teller.glance_s)
-                await self._train()
-        while True:
-            await self._clock.sleep(self._teller.glance_s)
-            await self._train()
 
     def _all_placed(self, roles: Sequence[Role]) -> bool:
         gangs = [self.scene.gangs.get(role.key) for role in roles]
         return all(gang is not None and gang.placed >= max(gang.minimum, 1) for gang in gangs)
-
-    async def _train(self) -> None:
-        """Tell the fake kubelet when the training pods that have begun to run will end."""
-        gang = self.scene.gangs.get(cast.TRAINING_JOB)
-        for member in cast.in_training(gang) if gang else ():
-            if member.uid in self._in_training:
-                continue
-            self._in_training.add(member.uid)
-            annotations = {cast.RUN_SECONDS: str(cast.TRAINING_S)}
-            try:
-                await self._kube.patch(
-                    POD,
-                    cast.NAMESPACE,
-                    member.name,
-                    {"metadata": {"annotations": annotations}},
-                    uid=member.uid,
-                )
-            except Gone:  # evicted meanwhile; its successor is trained anew
-                continue
 
     def _take(self, change: Change) -> None:
         self._moments += self.scene.fold(change, self.now_s())

@@ -37,7 +37,7 @@ async def play(*, kubeconfig: Path, examples: Path) -> None:
             deaths=tuple,
         )
         try:
-            await demo.play(deadline_s=_DEADLINE_S, examples=examples)
+            await demo.play(deadline_s=_DEADLINE_S, jobs=examples)
         finally:
             teller.conclude()
             teller.write(summary.timeline(demo.scene, teller.width))

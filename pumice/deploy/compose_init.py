@@ -11,12 +11,14 @@ names: the very roles that hold in a cluster hold here.
 import argparse
 import json
 import os
+import secrets
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from pumice.deploy import nats_config
+from pumice.deploy.nats_accounts import ADMIN
 from pumice.deploy.nats_secrets import password
 from pumice.local.authority import Authority, Pair, pair, write_signing_key
 from pumice.local.files import write_private
@@ -30,7 +32,9 @@ API_SERVER: Final = "https://kube-apiserver:6443"
 API_SERVER_FROM_HOST: Final = "https://127.0.0.1:6443"
 ACCOUNTS: Final = ("admission", "binder", "cache", "controller")
 """Services that talk to the API server."""
-SERVICES: Final = (*ACCOUNTS, "scheduler")
+SERVICES: Final = (*ACCOUNTS, "declarer", "scheduler")
+SEALERS: Final = ("cache", "controller")
+"""Services that share the key of STATE."""
 USER_ID: Final = 10001
 """User of the image's processes."""
 
@@ -80,13 +84,18 @@ def make_nats_users(root: Path) -> None:
     """Write the server's configuration, and each user's password into the user's own folder."""
     kept = root / "nats" / "passwords.json"
     known: dict[str, str] = json.loads(kept.read_text()) if kept.exists() else {}
-    users = (nats_config.ADMIN, *sorted(permissions(CLUSTER)))
+    users = (ADMIN, *sorted(permissions(CLUSTER)))
     passwords = {user: known.get(user) or password() for user in users}
     write_private(kept, json.dumps(passwords, indent=2))
     server = nats_config.Server(name="pumice-compose", cluster=CLUSTER, store_dir="/data")
     write_private(root / "nats" / "nats.conf", nats_config.render(server, passwords))
     for user in passwords.keys() & set(SERVICES):
         write_private(root / user / "nats-password", passwords[user])
+    kept_key = root / "nats" / "state-key"
+    state_key = kept_key.read_text() if kept_key.exists() else secrets.token_hex(32)
+    write_private(kept_key, state_key)
+    for service in SEALERS:
+        write_private(root / service / "state-key", state_key)
     for user in users:
         write_private(root / "admin" / f"nats-password-{user}", passwords[user])
 

@@ -1,4 +1,4 @@
-"""Prepares the API server of the Compose stack: CRDs, the services' roles, fake nodes.
+"""Prepares the API server of the Compose stack: CRDs, roles, who may order queues, fake nodes.
 
 `docker compose` runs it to its end before the services start. It waits for the API server and can
 be repeated. The roles are those of k8s/base, read from the checkout.
@@ -16,9 +16,10 @@ import msgspec
 import yaml
 
 from pumice.local import admin
-from pumice.local.admin import Admin, NodeShape
+from pumice.local.admin import Admin
 from pumice.local.authority import pair
 from pumice.local.errors import LocalError
+from pumice.local.fleet import NodeShape
 from shared.api import crdgen
 
 FILES: Final = (
@@ -27,9 +28,13 @@ FILES: Final = (
     "rbac/binder.yaml",
     "rbac/cache.yaml",
     "rbac/controller.yaml",
+    "queue-commands.yaml",
+    "controller-secrets.yaml",
+    "cache-leases.yaml",
 )
 _WAIT_S: Final = 120.0
 _LOOK_S: Final = 0.5
+_ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
 _PLURALS: Final = {
     "Namespace": "/api/v1/namespaces",
     "ServiceAccount": "/api/v1/namespaces/{namespace}/serviceaccounts",
@@ -37,11 +42,13 @@ _PLURALS: Final = {
     "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings",
     "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
     "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    "ValidatingAdmissionPolicy": f"{_ADMISSION}/validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": f"{_ADMISSION}/validatingadmissionpolicybindings",
 }
 
 
-def roles(base: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield path and manifest of the namespace, the accounts and the roles of k8s/base."""
+def manifests(base: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield path and manifest of namespace, accounts, roles and queue policy of k8s/base."""
     for file in FILES:
         for manifest in yaml.safe_load_all((base / file).read_text(encoding="utf-8")):
             meta = manifest["metadata"]
@@ -54,7 +61,7 @@ async def prepare(client: Admin, *, base: Path, nodes: NodeShape) -> None:
     await _until_ready(client)
     names = await client.apply_crds(crdgen.manifests())
     _say(f"applied {len(names)} CRDs")
-    for path, manifest in roles(base):
+    for path, manifest in manifests(base):
         answer = await client.request(
             "PATCH",
             path,
@@ -64,8 +71,8 @@ async def prepare(client: Admin, *, base: Path, nodes: NodeShape) -> None:
         )
         if not answer.ok:
             raise LocalError(f"the API server refuses {path}: {answer.words()}")
-    _say("applied the services' accounts and roles")
-    _say(f"added {await client.add_nodes(nodes)} fake nodes")
+    _say("applied the services' accounts and roles, and the policy of Commands to queues")
+    _say(f"added {await client.add_nodes([nodes])} fake nodes")
 
 
 async def _until_ready(client: Admin) -> None:

@@ -8,19 +8,20 @@ server has no environment to speak of, into a file that this server alone can re
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
 
+from pumice.deploy.nats_accounts import accounts
 from shared.contracts.permissions import permissions
 
 GIB: Final = 1024**3
 CLIENT_PORT: Final = 4222
 MONITOR_PORT: Final = 8222
-ADMIN: Final = "admin"
 
-_VARIABLE: Final = re.compile(r'"(\$PUMICE_[A-Z_]+)"')
+_FILES: Final = {"cert": "crt", "key": "key"}
+_VARIABLE: Final = re.compile(r'"(\$PUMICE_[A-Z0-9_]+)"')
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +32,14 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     cluster: str
     """Name of the Pumice cluster, part of every subject."""
     store_dir: str
+    listen: str = ""
+    """Address for clients alone; empty: every address, and one for monitoring."""
+    monitor: str = ""
+    """Address for monitoring, where `listen` is given; empty: none."""
+    certificate: str = ""
+    """Directory of `tls.crt` and `tls.key`; empty: clients connect without TLS."""
+    namespaces: tuple[str, ...] = ()
+    """Namespaces whose events have subscribers of their own."""
     memory_bytes: int = 3 * GIB
     """Must hold STATE, which reserves its bound of 2 GiB when it is created."""
     file_bytes: int = 8 * GIB
@@ -43,12 +52,14 @@ def password_variable(user: str) -> str:
     hold only letters and digits, else `12e4` becomes a number
     (`pumice.deploy.nats_secrets.password`).
     """
-    return f"PUMICE_NATS_{user.upper()}_PASSWORD"
+    return f"PUMICE_NATS_{user.upper().replace('-', '_')}_PASSWORD"
 
 
-def variables(cluster: str) -> dict[str, str]:
+def variables(cluster: str, namespaces: Sequence[str] = ()) -> dict[str, str]:
     """Return, in place of each service user's password, the variable that holds it."""
-    return {user: f"${password_variable(user)}" for user in sorted(permissions(cluster))}
+    return {
+        user: f"${password_variable(user)}" for user in sorted(permissions(cluster, namespaces))
+    }
 
 
 def render(server: Server, passwords: Mapping[str, str]) -> str:
@@ -56,26 +67,30 @@ def render(server: Server, passwords: Mapping[str, str]) -> str:
 
     A user that is no service's (`ADMIN`) may do everything.
     """
-    allowed = permissions(server.cluster)
-    entries: list[dict[str, object]] = []
-    for user, password in passwords.items():
-        entry: dict[str, object] = {"user": user, "password": password}
-        if user in allowed:
-            entry["permissions"] = {
-                "publish": list(allowed[user].publish),
-                "subscribe": list(allowed[user].subscribe),
-            }
-        entries.append(entry)
     document = {
         "server_name": server.name,
-        "port": CLIENT_PORT,
-        "http_port": MONITOR_PORT,
+        **_listening(server),
+        **_encrypting(server),
         "jetstream": {
             "store_dir": server.store_dir,
             "max_memory_store": server.memory_bytes,
             "max_file_store": server.file_bytes,
         },
-        "authorization": {"users": entries},
+        "accounts": accounts(server.cluster, passwords, server.namespaces),
     }
     # NATS takes JSON; only a variable must stand without quotes to be one.
     return _VARIABLE.sub(r"\1", json.dumps(document, indent=2)) + "\n"
+
+
+def _listening(server: Server) -> dict[str, object]:
+    if server.listen:
+        monitoring = {"http": server.monitor} if server.monitor else {}
+        return {"listen": server.listen, **monitoring}
+    return {"port": CLIENT_PORT, "http_port": MONITOR_PORT}
+
+
+def _encrypting(server: Server) -> dict[str, object]:
+    if not server.certificate:
+        return {}
+    files = {f"{word}_file": f"{server.certificate}/tls.{end}" for word, end in _FILES.items()}
+    return {"tls": files}

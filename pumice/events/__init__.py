@@ -2,7 +2,7 @@
 
     from pumice.events import GangPlaced, subscribe
 
-    async for received in subscribe("nats://127.0.0.1:4222", types=[GangPlaced]):
+    async for received in subscribe(types=[GangPlaced]):
         print(received.sequence, received.event.data.gang)
 
 Events are CloudEvents 1.0 in JSON on a durable stream; every program that speaks NATS can read
@@ -12,7 +12,14 @@ services, so that it works in a repository that has folders of those names.
 
 from pumice.events.client import Received, Since, Start, subscribe
 from pumice.events.envelope import CloudEvent, Unknown, decode, encode, source, subject
-from pumice.events.errors import EventsError, NotAllowed, PositionGone, Unreachable
+from pumice.events.errors import (
+    ClusterGone,
+    EventsError,
+    NotAllowed,
+    PositionGone,
+    Unreachable,
+)
+from pumice.events.server import Server, find
 from pumice.events.types import (
     CATALOGUE,
     Event,
@@ -29,6 +36,7 @@ from pumice.events.types import (
 __all__ = [
     "CATALOGUE",
     "CloudEvent",
+    "ClusterGone",
     "Event",
     "EventsError",
     "GangAdmitted",
@@ -42,12 +50,14 @@ __all__ = [
     "PositionGone",
     "QueueStateChanged",
     "Received",
+    "Server",
     "Since",
     "Start",
     "Unknown",
     "Unreachable",
     "decode",
     "encode",
+    "find",
     "source",
     "subject",
     "subscribe",

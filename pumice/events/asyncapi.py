@@ -15,6 +15,7 @@ import yaml
 from pumice.events.envelope import type_of
 from pumice.events.types import CATALOGUE, Event
 
+_BINDING: Final = "0.1.0"
 _REF: Final = "#/components/schemas/{name}"
 
 
@@ -27,6 +28,7 @@ def schemas() -> dict[str, Any]:
 def envelope_schema(each: type[Event]) -> dict[str, Any]:
     """Return the JSON Schema of a whole CloudEvent of one type."""
     return {
+        "title": f"{each.__name__}Event",
         "type": "object",
         "required": ["specversion", "id", "source", "type", "subject", "time", "data"],
         "properties": {
@@ -46,9 +48,9 @@ def envelope_schema(each: type[Event]) -> dict[str, Any]:
 
 
 def document() -> dict[str, Any]:
-    """Return the AsyncAPI 3.0 document."""
+    """Return the AsyncAPI 3.1 document."""
     return {
-        "asyncapi": "3.0.0",
+        "asyncapi": "3.1.0",
         "info": {
             "title": "Pumice scheduling events",
             "version": "1.0.0",
@@ -59,18 +61,52 @@ def document() -> dict[str, Any]:
             "license": {"name": "Apache-2.0"},
         },
         "defaultContentType": "application/cloudevents+json",
+        "servers": _servers(),
         "channels": {_channel(each): _channel_of(each) for each in CATALOGUE},
         "operations": {
             f"receive{each.__name__}": {
                 "action": "receive",
                 "channel": {"$ref": f"#/channels/{_channel(each)}"},
                 "summary": _summary(each),
+                "bindings": {"nats": {"bindingVersion": _BINDING}},
             }
             for each in CATALOGUE
         },
         "components": {
             "messages": {each.__name__: _message(each) for each in CATALOGUE},
             "schemas": schemas(),
+            "securitySchemes": {
+                "subscriber": {
+                    "type": "userPassword",
+                    "description": (
+                        "The user `events`, or `events-<namespace>`, which sees the events of one "
+                        "namespace only. Any NATS client works with its defaults: core "
+                        "subscriptions hear what happens now, JetStream goes on where it stopped."
+                    ),
+                }
+            },
+        },
+    }
+
+
+def _servers() -> dict[str, Any]:
+    """Return where NATS is: beside the local cluster, and in a cluster."""
+    security = [{"$ref": "#/components/securitySchemes/subscriber"}]
+    return {
+        "local": {
+            "host": "127.0.0.1:{port}",
+            "protocol": "nats",
+            "description": "the local cluster of `pumice up`",
+            "variables": {
+                "port": {"default": "4222", "description": "as `pumice status` shows it"}
+            },
+            "security": security,
+        },
+        "cluster": {
+            "host": "pumice-nats.pumice-system.svc:4222",
+            "protocol": "nats",
+            "description": "the server of k8s/base; its certificate is signed by its own authority",
+            "security": security,
         },
     }
 
@@ -91,12 +127,11 @@ def _summary(each: type[Event]) -> str:
 
 def _channel_of(each: type[Event]) -> dict[str, Any]:
     return {
-        "address": f"pumice.{{cluster}}.events.{each.topic}.{{namespace}}.{{name}}",
+        "address": f"pumice.{{cluster}}.events.{each.topic}.{{namespace}}",
         "title": _summary(each),
         "parameters": {
             "cluster": {"description": "name of the cluster, `local` by default"},
             "namespace": {"description": "namespace of the object; _ if it is cluster-scoped"},
-            "name": {"description": "name of the object; a dot in it is written %2E"},
         },
         "messages": {each.__name__: {"$ref": f"#/components/messages/{each.__name__}"}},
     }

@@ -77,10 +77,10 @@ def type_of(event: Event | type[Event]) -> str:
 
 
 def subject(event: Event, *, cluster: str) -> str:
-    """Return the NATS subject of an event."""
-    namespace, slash, name = event.key.rpartition("/")
+    """Return the NATS subject of an event: its type and the namespace of its object."""
+    namespace, slash, _ = event.key.rpartition("/")
     where = escape(namespace if slash else "")
-    return f"pumice.{escape(cluster)}.events.{event.topic}.{where}.{escape(name)}"
+    return f"pumice.{escape(cluster)}.events.{event.topic}.{where}"
 
 
 def encode(event: Event, *, id: str, time: float, source: str) -> bytes:  # noqa: A002

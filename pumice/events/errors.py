@@ -9,6 +9,10 @@ class Unreachable(EventsError):  # noqa: N818 - named by what happened, as are a
     """The server, or its stream of events, cannot be reached (and a first contact was wanted)."""
 
 
+class ClusterGone(EventsError):  # noqa: N818
+    """The local cluster whose events were followed has ended."""
+
+
 class NotAllowed(EventsError):  # noqa: N818
     """The server refuses the user, or what the user may read."""
 

@@ -14,15 +14,18 @@ from typing import Any, Final, Self
 
 import msgspec
 import nats.errors
-from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from pumice.events.errors import EventsError, NotAllowed, Unreachable
+from pumice.events.tls import TlsClient, trusting
 
 ANSWER_S: Final = 2.0
 SILENCE_S: Final = 3.0
 CLOSE_S: Final = 1.0
 BATCH: Final = 256
+KEPT_S: Final = 20
+"""How long a consumer outlives its connection: a new connection makes one of its own. A program
+that handles one batch for longer goes on with a new one, too."""
 NANO: Final = 1_000_000_000
 INBOX: Final = "_INBOX_events"
 """Replies come below this prefix; the server's user `events` may subscribe to it only."""
@@ -61,12 +64,16 @@ class _Answer(msgspec.Struct, frozen=True):
 class EventStream:
     """The stream of events over one connection, open for the length of an `async with`."""
 
-    def __init__(self, servers: list[str], *, user: str, password: str, stream: str) -> None:
+    def __init__(
+        self, servers: list[str], *, user: str, password: str, stream: str, ca: str = ""
+    ) -> None:
+        """`ca` is the file of the authority that must have signed the server's certificate."""
         self._servers = servers
         self._user = user
         self._password = password
         self._stream = stream
-        self._client = Client()
+        self._ca = ca
+        self._client = TlsClient()
         self._arrived: asyncio.Queue[Msg | None] = asyncio.Queue()
         """What came; None when the connection is lost. Bounded by what is asked for."""
         self._trouble = ""
@@ -113,6 +120,7 @@ class EventStream:
             inbox_prefix=INBOX,
             user=self._user or None,
             password=self._password or None,
+            tls=trusting(self._ca) if self._ca else None,
         )
 
     async def _close(self) -> None:
@@ -157,7 +165,7 @@ class EventStream:
             "name": name,
             "ack_policy": "none",
             "filter_subjects": filters,
-            "inactive_threshold": 60 * NANO,
+            "inactive_threshold": KEPT_S * NANO,
             "mem_storage": True,
             "num_replicas": 1,
             **start,

@@ -96,7 +96,7 @@ class GangPlaced(_AboutGang, frozen=True, kw_only=True, rename="camel"):
 
 
 class GangUnschedulable(_AboutGang, frozen=True, kw_only=True, rename="camel"):
-    """A gang waits; published when the answer to "why" changes."""
+    """A gang has waited for a while for what only the cluster can give; once per cause."""
 
     topic: ClassVar[str] = "gang.unschedulable"
 
@@ -111,6 +111,7 @@ class _AboutPod(Event, frozen=True, kw_only=True, rename="camel"):
     uid: Uid
     node: Annotated[str, Meta(description="the pod's node")] = ""
     gang: Annotated[str, Meta(description="key of the pod's PodGroup")] = ""
+    queue: QueueName = ""
     job: OwnerJob = ""
 
     @property
@@ -166,6 +167,9 @@ class LeaderChanged(Event, frozen=True, kw_only=True, rename="camel"):
 
     service: Annotated[str, Meta(description="for example scheduler")]
     instance: Annotated[str, Meta(description="name of the process that leads now")]
+    previous: Annotated[
+        str, Meta(description="name of the process that led before; empty when not known")
+    ] = ""
     term: Annotated[int, Meta(description="number of its term; grows")] = 0
 
     @property

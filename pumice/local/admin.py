@@ -6,6 +6,7 @@ apart from it so that a fault there cannot keep the stack from starting.
 
 import asyncio
 import json
+import re
 import ssl
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -19,23 +20,18 @@ import yaml
 
 from pumice.local.authority import Pair
 from pumice.local.errors import LocalError, unwrapped
+from pumice.local.fleet import HyperNode, NodeShape, hyper_node_manifest, node_manifests
 from pumice.local.pki import Pki
+from shared.runtime.tasks import TaskGroup
 
 _PARALLEL: Final = 16
 _REQUEST_S: Final = 30.0
+_OF_KUBERNETES: Final = re.compile(r"node\.kubernetes\.io/")
+"""Taints that stand for a condition, as on a node that was made just now."""
 _MANAGER: Final = {"fieldManager": "pumice-local", "force": "true"}
 QUEUES: Final = "/apis/scheduling.volcano.sh/v1beta1/queues"
+HYPER_NODES: Final = "/apis/topology.volcano.sh/v1alpha1/hypernodes"
 CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-
-
-class NodeShape(msgspec.Struct, frozen=True, kw_only=True):
-    """Fake nodes to add: how many, and what each offers (Kubernetes quantities)."""
-
-    count: int = 3
-    cpu: str = "8"
-    memory: str = "32Gi"
-    pods: str = "110"
-    prefix: str = "node"
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,30 +141,39 @@ class Admin:
                     return
                 await asyncio.sleep(0.05)
 
-    async def add_nodes(self, shape: NodeShape) -> int:
+    async def add_nodes(self, shapes: Iterable[NodeShape]) -> int:
         """Create the fake nodes that are not there yet; returns how many were created."""
+        manifests = [manifest for shape in shapes for manifest in node_manifests(shape)]
+        return await self._add("/api/v1/nodes", manifests)
+
+    async def add_hyper_nodes(self, hyper_nodes: Iterable[HyperNode]) -> int:
+        """Create the HyperNodes that are not there yet; returns how many were created."""
+        return await self._add(HYPER_NODES, [hyper_node_manifest(hyper) for hyper in hyper_nodes])
+
+    async def _add(self, collection: str, manifests: Iterable[dict[str, Any]]) -> int:
         slots = asyncio.Semaphore(_PARALLEL)
         created = 0
 
-        async def add(number: int) -> None:
+        async def add(manifest: dict[str, Any]) -> None:
             nonlocal created
             async with slots:
-                body = msgspec.json.encode(_node(shape, number))
-                answer = await self.request("POST", "/api/v1/nodes", body=body)
+                body = msgspec.json.encode(manifest)
+                answer = await self.request("POST", collection, body=body)
             if not answer.ok and answer.status != HTTPStatus.CONFLICT:
-                raise LocalError(f"the API server refuses a fake node: {answer.words()}")
+                name = manifest["metadata"]["name"]
+                raise LocalError(f"the API server refuses {name}: {answer.words()}")
             created += answer.ok
 
         with unwrapped():
-            async with asyncio.TaskGroup() as tasks:
-                for number in range(shape.count):
-                    tasks.create_task(add(number), name=f"node-{number}")
+            async with TaskGroup() as tasks:
+                for manifest in manifests:
+                    tasks.create_task(add(manifest), name=manifest["metadata"]["name"])
         return created
 
-    async def ready_nodes(self) -> int:
-        """Return the number of nodes that are Ready and take pods."""
+    async def ready_nodes(self) -> set[str]:
+        """Return the names of the nodes that are Ready."""
         answer = await self.request("GET", "/api/v1/nodes", params={"resourceVersion": "0"})
-        return sum(_takes_pods(node) for node in answer.body["items"])
+        return {node["metadata"]["name"] for node in answer.body["items"] if _is_ready(node)}
 
 
 def connect(url: str, pki: Pki) -> AbstractAsyncContextManager[Admin]:
@@ -198,29 +203,11 @@ def _collection(manifest: dict[str, Any], version: str) -> str:
     return f"/apis/{spec['group']}/{version}/{spec['names']['plural']}"
 
 
-def _node(shape: NodeShape, number: int) -> dict[str, object]:
-    name = f"{shape.prefix}-{number}"
-    offers = {"cpu": shape.cpu, "memory": shape.memory, "pods": shape.pods}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {
-            "name": name,
-            "annotations": {"kwok.x-k8s.io/node": "fake"},
-            "labels": {
-                "kubernetes.io/hostname": name,
-                "kubernetes.io/os": "linux",
-                "kubernetes.io/arch": "amd64",
-                "type": "kwok",
-            },
-        },
-        "status": {"allocatable": offers, "capacity": offers},
-    }
-
-
-def _takes_pods(node: dict[str, Any]) -> bool:
+def _is_ready(node: dict[str, Any]) -> bool:
+    """Return whether a node takes the pods that tolerate the taints it was made with."""
     conditions = {c["type"]: c["status"] for c in node["status"].get("conditions", [])}
-    return conditions.get("Ready") == "True" and not node["spec"].get("taints")
+    taints = [taint["key"] for taint in node["spec"].get("taints", [])]
+    return conditions.get("Ready") == "True" and not any(map(_OF_KUBERNETES.match, taints))
 
 
 def crd_manifests(directory: Path) -> list[dict[str, Any]]:

@@ -63,10 +63,18 @@ class Authority:
         groups: Sequence[str] = (),
         hosts: Sequence[str] = (),
     ) -> None:
-        """Write a certificate for the user `name` of `groups`; with `hosts` it serves them too.
+        """Write a certificate and its key, as `issued` makes them."""
+        certificate, key = self.issued(name, groups=groups, hosts=hosts)
+        write_private(files.cert, certificate)
+        write_private(files.key, key)
 
-        `hosts` are names or IP addresses. The API server takes the name and the groups for the
-        user's.
+    def issued(
+        self, name: str, *, groups: Sequence[str] = (), hosts: Sequence[str] = ()
+    ) -> tuple[str, str]:
+        """Return a certificate for the user `name` of `groups`, and its key.
+
+        With `hosts`, which are names or IP addresses, it serves them too. The API server takes the
+        name and the groups for the user's.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         usages = [ExtendedKeyUsageOID.CLIENT_AUTH]
@@ -82,8 +90,7 @@ class Authority:
             .add_extension(signer, critical=False)
             .sign(self._key, hashes.SHA256())
         )
-        write_private(files.cert, _pem(certificate))
-        write_private(files.key, _key_pem(key))
+        return _pem(certificate), _key_pem(key)
 
     def _builder(
         self, subject: x509.Name, key: ec.EllipticCurvePrivateKey

@@ -19,13 +19,16 @@ from typing import ClassVar, Final, Literal, Self
 import msgspec
 
 from pumice.local import admin, pki
-from pumice.local.admin import NodeShape
 from pumice.local.errors import unwrapped
+from pumice.local.fakekubelet import FakeKubelet
 from pumice.local.files import write_private
+from pumice.local.fleet import HyperNode, NodeShape
 from pumice.local.kubeconfig import Entry, write_kubeconfig
 from pumice.local.nats import NatsServer
 from pumice.local.ports import LOOPBACK, claim, free_port
 from pumice.local.process import Probe, Process, ProcessSpec
+from shared.api import crdgen
+from shared.runtime.tasks import TaskGroup
 
 START_S: Final = 90.0
 STAGES: Final = Path(__file__).with_name("stages.yaml")
@@ -65,6 +68,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     nats_port: int = 0
     cluster: str = "local"
     api: Api = "real"
+    logs: Path | None = None
+    """Directory of the logs; None: `logs` in the other one."""
     audit_log: bool = False
     """Write `audit.log` (metadata of each request), for measurements."""
     apiserver_flags: tuple[str, ...] = ()
@@ -87,7 +92,7 @@ class ControlPlane:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.options = options
         self.directory = directory
-        self.logs = directory / "logs"
+        self.logs = options.logs or directory / "logs"
         self.kubeconfig = directory / "kubeconfig"
         self.pki = pki.ensure(directory / "pki")
         self.token = _token(directory / "pki" / "tokens.csv")
@@ -96,6 +101,7 @@ class ControlPlane:
         self._binaries = binaries
         self._etcd_port = free_port()
         self._kwok_port = free_port()
+        self._kubelet = FakeKubelet(free_port(), self.pki.server)
         self.nats = NatsServer(
             binary=binaries["nats-server"],
             directory=directory / "nats",
@@ -128,15 +134,16 @@ class ControlPlane:
             on_failure.push_async_callback(self.stop)
             self._write_kubeconfig()
             with unwrapped():
-                async with asyncio.TaskGroup() as tasks:
+                async with TaskGroup() as tasks:
                     tasks.create_task(self.nats.start(), name="nats-server")
                     tasks.create_task(self._start_kubernetes(), name="kubernetes")
             on_failure.pop_all()
 
     async def _start_kubernetes(self) -> None:
+        await self._kubelet.start()
         await self.start_program("etcd")
         await self.start_program("kube-apiserver")
-        async with asyncio.TaskGroup() as tasks:
+        async with TaskGroup() as tasks:
             for name in ("kube-controller-manager", "kwok"):
                 tasks.create_task(self.start_program(name), name=name)
 
@@ -170,12 +177,13 @@ class ControlPlane:
     async def stop(self) -> None:
         """Stop everything, clients first; what is not gone after its grace is killed."""
         order = ("kwok", "kube-controller-manager", "nats-server")
-        async with asyncio.TaskGroup() as tasks:
+        async with TaskGroup() as tasks:
             for name in order:
                 tasks.create_task(self.processes[name].stop(grace_s=5.0), name=name)
         # An API server waits a minute for open watches; nobody is left to care.
         await self.processes["kube-apiserver"].stop(grace_s=1.0)
         await self.processes["etcd"].stop(grace_s=5.0)
+        await self._kubelet.stop()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -184,21 +192,28 @@ class ControlPlane:
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    async def add_nodes(self, shape: NodeShape) -> None:
+    async def add_nodes(self, *shapes: NodeShape) -> None:
         """Add fake nodes and wait until all of them take pods."""
+        wanted = {name for shape in shapes for name in shape.names()}
         async with admin.connect(self.url, self.pki) as client:
-            await client.add_nodes(shape)
+            await client.add_nodes(shapes)
 
             async def ready() -> str:
-                count = await client.ready_nodes()
-                return "" if count >= shape.count else f"{count} of {shape.count} nodes are ready"
+                are = len(wanted & await client.ready_nodes())
+                return "" if are == len(wanted) else f"{are} of {len(wanted)} nodes are ready"
 
             await self.processes[self.node_program].ready(ready, deadline_s=START_S)
 
-    async def apply_crds(self, directory: Path) -> list[str]:
-        """Apply the CRDs of a directory; returns their names."""
+    async def add_hyper_nodes(self, *hyper_nodes: HyperNode) -> None:
+        """Add parts of the network; the CRDs must be there."""
         async with admin.connect(self.url, self.pki) as client:
-            return await client.apply_crds(admin.crd_manifests(directory))
+            await client.add_hyper_nodes(hyper_nodes)
+
+    async def apply_crds(self, directory: Path | None = None) -> list[str]:
+        """Apply the CRDs of a directory, or ours; returns their names."""
+        manifests = admin.crd_manifests(directory) if directory else crdgen.manifests()
+        async with admin.connect(self.url, self.pki) as client:
+            return await client.apply_crds(manifests)
 
     def write_kubeconfig(self, path: Path) -> None:
         """Write a kubeconfig of the administrator for `kubectl` and the services."""
@@ -259,6 +274,8 @@ class ControlPlane:
             "--authorization-mode=Node,RBAC",
             "--allow-privileged=true",
             "--endpoint-reconciler-type=none",
+            "--kubelet-preferred-address-types=InternalDNS",
+            f"--kubelet-port={self._kubelet.port}",
             "--service-cluster-ip-range=10.96.0.0/16",
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={self.pki.service_account_key}",

@@ -5,7 +5,6 @@ program: `pumice.local.apiserver`. It needs no Go and is ready in a second; its 
 a file of the data directory.
 """
 
-import asyncio
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing_extensions import override
 from pumice.local import admin, build, parts
 from pumice.local.control_plane import Api, ControlPlane, Options
 from pumice.local.process import Probe, Process, ProcessSpec
+from shared.runtime.tasks import TaskGroup
 
 NAME: Final = "apiserver"
 
@@ -48,7 +48,7 @@ class EmbeddedPlane(ControlPlane):
     @override
     async def stop(self) -> None:
         """Stop both programs; what is not gone after its grace is killed."""
-        async with asyncio.TaskGroup() as tasks:
+        async with TaskGroup() as tasks:
             for name, process in self.processes.items():
                 tasks.create_task(process.stop(grace_s=5.0), name=name)
 

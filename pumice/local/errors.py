@@ -12,6 +12,10 @@ class LocalError(Exception):
     """
 
 
+class WrongSettingError(LocalError):
+    """A flag or file that was given cannot be used; giving it again gives the same answer."""
+
+
 @contextmanager
 def unwrapped() -> Iterator[None]:
     """Raise the first LocalError of a TaskGroup by itself: the others follow from it."""

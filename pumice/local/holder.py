@@ -12,18 +12,19 @@ import sys
 import time
 from pathlib import Path
 
-from pumice.local import state
+from pumice.local import order, state
 from pumice.local.errors import LocalError
 from pumice.local.stack import LocalStack
 from pumice.local.state import Program, State
+from shared.runtime.tasks import TaskGroup
 
 
 def main() -> int:
     """Hold the cluster of the directory in argv until a signal; returns the exit code."""
     directory = Path(sys.argv[1])
     try:
-        with state.held(directory):
-            return asyncio.run(_hold(directory))
+        state.hold(directory)
+        return asyncio.run(_hold(directory))
     except LocalError as error:
         _say(str(error))
         return 1
@@ -36,7 +37,7 @@ async def _hold(directory: Path) -> int:
     state.write(directory, State(phase="starting", pid=os.getpid()))
     failure = ""
     try:
-        async with asyncio.TaskGroup() as tasks:
+        async with TaskGroup() as tasks:
             serving = tasks.create_task(_serve(directory), name="stack")
             await stop.wait()
             _say("stopping")
@@ -54,8 +55,8 @@ async def _hold(directory: Path) -> int:
 
 
 async def _serve(directory: Path) -> None:
-    order = state.read_order(directory)
-    stack = LocalStack(order.stack, order.binaries, report=_say)
+    wanted = order.read(directory)
+    stack = LocalStack(wanted.stack, wanted.binaries, report=_say)
 
     def report(line: str) -> None:
         _say(line)

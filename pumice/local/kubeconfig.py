@@ -2,12 +2,18 @@
 
 import base64
 from pathlib import Path
+from typing import Final
 
 import msgspec
 import yaml
 
 from pumice.local.authority import Pair
+from pumice.local.errors import WrongSettingError
 from pumice.local.files import write_private
+
+_CONTEXT: Final = "pumice"
+_USER: Final = "pumice-admin"
+_KINDS: Final = ("clusters", "contexts", "users")
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -17,8 +23,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     ca: Path
     token: str = ""
     client: Pair | None = None
-    user: str = "pumice-admin"
-    context: str = "pumice"
+    user: str = _USER
+    context: str = _CONTEXT
 
 
 def write_kubeconfig(path: Path, entry: Entry) -> None:
@@ -41,6 +47,35 @@ def write_kubeconfig(path: Path, entry: Entry) -> None:
         "current-context": entry.context,
     }
     write_private(path, yaml.safe_dump(document, sort_keys=False))
+
+
+def check_replaceable(path: Path) -> None:
+    """Raise WrongSettingError unless `path` is free, or holds a kubeconfig of a local cluster."""
+    if path.is_symlink() or (path.exists() and not _is_ours(path)):
+        raise WrongSettingError(
+            f"--kubeconfig-out: {path} is there already and is not of a local cluster;"
+            " give another file"
+        )
+
+
+def copy_kubeconfig(source: Path, target: Path) -> None:
+    """Write a copy that its owner alone may read; raises as `check_replaceable` does."""
+    check_replaceable(target)
+    try:
+        write_private(target, source.read_text(encoding="utf-8"))
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise WrongSettingError(f"--kubeconfig-out: cannot write {target}: {reason}") from error
+
+
+def _is_ours(path: Path) -> bool:
+    """Return whether a file knows one local cluster and nothing else that would be lost."""
+    try:
+        document = yaml.safe_load(path.read_bytes())
+        names = [{entry["name"] for entry in document[kind]} for kind in _KINDS]
+    except (OSError, yaml.YAMLError, KeyError, TypeError):
+        return False
+    return names == [{_CONTEXT}, {_CONTEXT}, {_USER}]
 
 
 def _inline(path: Path) -> str:

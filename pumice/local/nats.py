@@ -8,18 +8,30 @@ directory and live in files of mode 0600, never in an argument list.
 import asyncio
 import json
 import secrets
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from pumice.deploy.nats_accounts import ADMIN
+from pumice.deploy.nats_config import Server, render
+from pumice.local.declaring import Declaring
 from pumice.local.files import write_private
-from pumice.local.ports import LOOPBACK, claim
+from pumice.local.ports import LOOPBACK, claim, free_port
 from pumice.local.process import Process, ProcessSpec
-from shared.contracts.permissions import permissions
+from shared.contracts.permissions import DECLARER, permissions
+from shared.runtime.common import CommonSettings
+from shared.runtime.values import Secret
 
-ADMIN: Final = "admin"
+SEALERS: Final = ("cache", "controller")
+"""Services that share the key of STATE."""
 START_S: Final = 20.0
-_MEMORY_MAX: Final = 4 * 1024**3
-_FILE_MAX: Final = 16 * 1024**3
+_HEALTH_S: Final = 2.0
+_SICK_LOOKS: Final = 2
+ROOM: Final = 64 * 1024**2
+"""Bytes that must be free on the disk before a server that met its end there is started anew."""
+MEMORY_MAX: Final = 4 * 1024**3
+FILE_MAX: Final = 16 * 1024**3
 
 
 class NatsServer:
@@ -33,12 +45,33 @@ class NatsServer:
         log: Path | None = None,
         port: int = 0,
         cluster: str = "local",
+        declares: bool = True,
+        namespaces: tuple[str, ...] = (),
     ) -> None:
+        """With `declares` the streams are there after a start, and kept in being until the end.
+
+        `namespaces` have users for subscribers of their own.
+        """
         self.cluster = cluster
         self.directory = directory
         self.port = claim(port, owner="nats-server", flag="--nats-port")
-        self.passwords = _passwords(directory / "users.json", cluster)
+        self._monitor = free_port()
+        self._looks = 0
+        """Looks in a row that found streams which cannot be written."""
+        self.passwords = _passwords(directory / "users.json", cluster, namespaces)
+        self._state_key = _state_key(directory / "state-key")
         self._config = directory / "nats-server.conf"
+        self._namespaces = namespaces
+        self.declaring = Declaring(
+            CommonSettings(
+                nats=self.url,
+                nats_user=DECLARER,
+                nats_password=Secret(self.passwords[DECLARER]),
+                cluster=cluster,
+            ),
+            namespaces=namespaces,
+        )
+        self._declares = declares
         self.process = Process(
             ProcessSpec(
                 name="nats-server",
@@ -59,16 +92,22 @@ class NatsServer:
         """
         if user not in self.passwords:
             return {}
-        return {"PUMICE_NATS_USER": user, "PUMICE_NATS_PASSWORD": self.passwords[user]}
+        given = {"PUMICE_NATS_USER": user, "PUMICE_NATS_PASSWORD": self.passwords[user]}
+        if user in SEALERS:
+            given[f"PUMICE_{user.upper()}_STATE_KEY"] = self._state_key
+        return given
 
     async def start(self) -> None:
         """Write the configuration, start the server and wait until JetStream answers."""
-        write_private(self._config, json.dumps(self._configuration(), indent=2))
+        write_private(self._config, self._configuration())
         self.process.start()
         await self.process.ready(self._probe, deadline_s=START_S)
+        if self._declares:
+            await self.declaring.start()
 
     async def stop(self) -> None:
         """Stop the server in an orderly way; streams in memory are lost."""
+        await self.declaring.stop()
         await self.process.stop()
 
     async def restart(self, *, kill: bool = False) -> None:
@@ -79,6 +118,43 @@ class NatsServer:
             await self.stop()
         await self.start()
 
+    async def must_end(self, report: Callable[[str], None]) -> bool:
+        """Tell whether streams cannot be written any more although there is room for them.
+
+        A stream that met a full disk refuses all messages, without a word to those who send them,
+        until the server is started anew. Two looks in a row must say so: it may be starting.
+        """
+        trouble = await self._unhealthy()
+        self._looks = self._looks + 1 if trouble else 0
+        if self._looks < _SICK_LOOKS:
+            return False
+        free = shutil.disk_usage(self.directory).free
+        if free >= ROOM:
+            report(f"nats-server has stopped writing, as after a full disk: {trouble}")
+            self._looks = 0
+            return True
+        if self._looks == _SICK_LOOKS:
+            report(
+                f"nats-server cannot write to its disk, {self.directory} has {free >> 20} MiB "
+                f"left: {trouble}; it is started again when there are {ROOM >> 20} MiB"
+            )
+        return False
+
+    async def _unhealthy(self) -> str:
+        """Return what `/healthz` says is wrong; "" also when it says nothing in time."""
+        try:
+            async with asyncio.timeout(_HEALTH_S):
+                reader, writer = await asyncio.open_connection(LOOPBACK, self._monitor)
+                try:
+                    writer.write(b"GET /healthz HTTP/1.0\r\n\r\n")
+                    answer = await reader.read()
+                finally:
+                    writer.close()
+        except (OSError, TimeoutError):
+            return ""
+        head, _, body = answer.partition(b"\r\n\r\n")
+        return body.decode(errors="replace").strip()[:300] if b" 503 " in head[:20] else ""
+
     async def _probe(self) -> str:
         reader, writer = await asyncio.open_connection(LOOPBACK, self.port)
         try:
@@ -88,34 +164,32 @@ class NatsServer:
         info = json.loads(greeting.removeprefix(b"INFO ") or b"{}")
         return "" if info.get("jetstream") else "JetStream is not up yet"
 
-    def _configuration(self) -> dict[str, object]:
-        allowed = permissions(self.cluster)
-        users: list[dict[str, object]] = []
-        for user, password in self.passwords.items():
-            entry: dict[str, object] = {"user": user, "password": password}
-            if user in allowed:
-                entry["permissions"] = {
-                    "publish": list(allowed[user].publish),
-                    "subscribe": list(allowed[user].subscribe),
-                }
-            users.append(entry)
-        return {
-            "server_name": "pumice-local",
-            "listen": f"{LOOPBACK}:{self.port}",
-            "jetstream": {
-                "store_dir": str(self.directory / "jetstream"),
-                "max_memory_store": _MEMORY_MAX,
-                "max_file_store": _FILE_MAX,
-            },
-            "authorization": {"users": users},
-        }
+    def _configuration(self) -> str:
+        server = Server(
+            name="pumice-local",
+            cluster=self.cluster,
+            namespaces=self._namespaces,
+            listen=f"{LOOPBACK}:{self.port}",
+            monitor=f"{LOOPBACK}:{self._monitor}",
+            store_dir=str(self.directory / "jetstream"),
+            memory_bytes=MEMORY_MAX,
+            file_bytes=FILE_MAX,
+        )
+        return render(server, self.passwords)
 
 
-def _passwords(path: Path, cluster: str) -> dict[str, str]:
+def _passwords(path: Path, cluster: str, namespaces: tuple[str, ...]) -> dict[str, str]:
     """Return the password per user, kept in `path`; a user that is new there gets one."""
     known: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
-    users = [ADMIN, *sorted(permissions(cluster))]
+    users = [ADMIN, *sorted(permissions(cluster, namespaces))]
     passwords = {user: known.get(user) or secrets.token_urlsafe(24) for user in users}
     if passwords != known:
         write_private(path, json.dumps(passwords, indent=2))
     return passwords
+
+
+def _state_key(path: Path) -> str:
+    """Return the key that seals jobs on STATE, kept beside the streams."""
+    if not path.exists():
+        write_private(path, secrets.token_hex(32))
+    return path.read_text()

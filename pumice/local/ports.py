@@ -3,18 +3,25 @@
 import socket
 from typing import Final
 
-from pumice.local.errors import LocalError
+from pumice.local.errors import LocalError, WrongSettingError
 
 LOOPBACK: Final = "127.0.0.1"
 _LAST_PORT: Final = 65535
+_given: Final[set[int]] = set()
 
 
 def free_port() -> int:
-    """Return a port that was free just now; the kernel hands them out in no fixed order."""
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a port that was free just now; the kernel hands them out in no fixed order.
+
+    None is given twice by one process: who got it the first time may not listen there yet.
+    """
+    while True:
+        with socket.socket() as probe:
+            probe.bind((LOOPBACK, 0))
+            port: int = probe.getsockname()[1]
+        if port not in _given:
+            _given.add(port)
+            return port
 
 
 def claim(port: int, *, owner: str, flag: str) -> int:
@@ -25,13 +32,13 @@ def claim(port: int, *, owner: str, flag: str) -> int:
     if port == 0:
         return free_port()
     if not 0 < port <= _LAST_PORT:
-        raise LocalError(f"{flag}: {port} is no port: give one from 1 to {_LAST_PORT}")
+        raise WrongSettingError(f"{flag}: {port} is no port: give one from 1 to {_LAST_PORT}")
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))
         except PermissionError as exc:
-            raise LocalError(
+            raise WrongSettingError(
                 f"port {port} for {owner} needs root; give one above 1023 with {flag}"
             ) from exc
         except OSError as exc:

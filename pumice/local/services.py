@@ -14,20 +14,25 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-import aiohttp
 import msgspec
 
+from pumice.local import readiness
 from pumice.local.errors import LocalError
 from pumice.local.nats import NatsServer
 from pumice.local.ports import LOOPBACK, claim
 from pumice.local.process import Process, ProcessSpec
 from shared.runtime.backoff import Backoff
+from shared.runtime.tasks import TaskGroup
 
-SERVICES: Final = ("cache", "scheduler", "binder", "controller", "admission")
 READY_S: Final = 60.0
 _TELL_S: Final = 10.0
+_TELL_AGAIN_S: Final = 300.0
+"""How often the same is told again: a wait for another installation may last."""
 _STABLE_S: Final = 60.0
 """A program that ran this long starts its back-off from the beginning."""
+
+_LOOK_S: Final = 3.0
+"""Between two looks at a program that may live and not work."""
 
 Report = Callable[[str], None]
 
@@ -102,15 +107,7 @@ class Service:
 
     async def probe(self) -> str:
         """Return "" when the service is ready, else its own words about what it waits for."""
-        try:
-            async with (
-                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2.0)) as session,
-                session.get(f"http://{LOOPBACK}:{self.port}/readyz") as answer,
-            ):
-                text = " ".join((await answer.text()).split())
-                return "" if answer.ok else text or f"/readyz answers {answer.status}"
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            return str(error) or type(error).__name__
+        return await readiness.ask(f"{LOOPBACK}:{self.port}")
 
 
 def _program(service: str) -> tuple[str, ...]:
@@ -147,6 +144,7 @@ async def all_ready(services: Iterable[Service], *, report: Report, patient: boo
     """
     waiting = {service.name: service for service in services}
     begin = told = time.monotonic()
+    said = ""
     while waiting:
         missing = {}
         for name, service in list(waiting.items()):
@@ -159,15 +157,16 @@ async def all_ready(services: Iterable[Service], *, report: Report, patient: boo
         now = time.monotonic()
         if missing and not patient and now - begin > READY_S:
             raise LocalError(f"not ready after {READY_S:.0f} s: {_list(missing)}")
-        if missing and now - told >= _TELL_S:
-            told = now
-            report(f"waiting for {_list(missing)}")
+        due_s = _TELL_S if (text := _list(missing)) != said else _TELL_AGAIN_S
+        if missing and now - told >= due_s:
+            told, said = now, text
+            report(f"waiting for {text}")
         if missing:
             await asyncio.sleep(0.05)
 
 
 def _list(missing: Mapping[str, str]) -> str:
-    return "; ".join(f"{name} ({text})" for name, text in missing.items())
+    return "; ".join(f"{name}: {text}" for name, text in missing.items())
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,21 +175,37 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     process: Process
     start: Callable[[], Awaitable[None]]
     """Starts it and waits until it does its work."""
+    must_end: Callable[[Report], Awaitable[bool]] | None = None
+    """Asked every few seconds: whether it lives and works no more, so that only a new start helps.
+
+    It reports why."""
 
 
 class Keeper:
     """Starts programs again when they die: after a growing, jittered delay, and says so."""
 
-    def __init__(self, kept: Iterable[Kept], *, report: Report) -> None:
+    def __init__(self, kept: Iterable[Kept], *, report: Report, look_s: float = _LOOK_S) -> None:
         self._kept = list(kept)
         self._report = report
+        self._look_s = look_s
         self._rng = random.Random()  # noqa: S311 - jitter
 
     async def run(self) -> None:
         """Look after the programs until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
+        async with TaskGroup() as tasks:
             for entry in self._kept:
                 tasks.create_task(self._keep(entry), name=f"keep-{entry.process.name}")
+                if entry.must_end is not None:
+                    tasks.create_task(
+                        self._look(entry.process, entry.must_end), name=f"look-{entry.process.name}"
+                    )
+
+    async def _look(self, process: Process, must_end: Callable[[Report], Awaitable[bool]]) -> None:
+        """End a program that is to be started again; `_keep` sees its end as it sees any."""
+        while True:
+            await asyncio.sleep(self._look_s)
+            if process.pid and await must_end(self._report):
+                await process.stop()
 
     async def _keep(self, entry: Kept) -> None:
         backoff = Backoff(first_s=0.2, cap_s=10.0, rng=self._rng)

@@ -6,7 +6,6 @@ The demo, `pumice up` (through `holder`) and the restart tests use it as an asyn
         ...  # stack.plane.kubeconfig, stack.services["cache"].process.kill(), stack.keeper().run()
 """
 
-import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -15,26 +14,27 @@ from typing import Final, Self
 import msgspec
 
 from pumice.local import admin
-from pumice.local.admin import NodeShape
 from pumice.local.control_plane import Options
 from pumice.local.embedded import plane_of
-from pumice.local.errors import LocalError
-from pumice.local.services import READY_S, SERVICES, Keeper, Kept, Service, Wiring, all_ready
+from pumice.local.fleet import Fleet, NodeShape
+from pumice.local.names import SERVICES
+from pumice.local.services import READY_S, Keeper, Kept, Service, Wiring, all_ready
+from shared.runtime.tasks import TaskGroup
 
-CRDS: Final = Path(__file__).parents[2] / "k8s" / "crds"
 _STOP_S: Final = 12.0
+_OF_ONE_PERSON: Final = {"controller": ("--queue-commands-from=*",)}
+"""Flags where everybody who can reach the API server is its administrator."""
 
 
 class StackOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What a caller may choose."""
 
     plane: Options
-    nodes: NodeShape = NodeShape()
+    fleet: Fleet = Fleet(nodes=(NodeShape(),))
     services: tuple[str, ...] = SERVICES
     """Services to start; repeat a name for replicas. Empty: the control plane alone."""
     flags: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     """Further flags per service."""
-    crds: Path = CRDS
 
 
 def _quiet(_: str) -> None:
@@ -51,8 +51,6 @@ class LocalStack:
         *,
         report: Callable[[str], None] = _quiet,
     ) -> None:
-        if options.services and not options.crds.is_dir():
-            raise LocalError(f"the CRDs are not at {options.crds}: run from a checkout of Pumice")
         self.options = options
         self.plane = plane_of(options.plane, binaries)
         self.services: dict[str, Service] = {}
@@ -66,9 +64,8 @@ class LocalStack:
         )
         for service in options.services:
             instance = _next_name(service, self.services)
-            self.services[instance] = Service(
-                service, wiring, instance=instance, flags=options.flags.get(service, ())
-            )
+            flags = (*_OF_ONE_PERSON.get(service, ()), *options.flags.get(service, ()))
+            self.services[instance] = Service(service, wiring, instance=instance, flags=flags)
 
     async def start(self) -> None:
         """Start everything and wait until it is ready.
@@ -79,18 +76,24 @@ class LocalStack:
             on_failure.push_async_callback(self.stop)
             await self.plane.start()
             self._report(f"the API server answers at {self.plane.url}")
-            if self.options.crds.is_dir():
-                await self.plane.apply_crds(self.options.crds)
+            await self.plane.apply_crds()
             for service in self.services.values():
                 service.process.start()
-            if self.options.nodes.count:
-                await self.plane.add_nodes(self.options.nodes)
-                self._report(f"{self.options.nodes.count} fake nodes are ready")
+            await self._add_machines()
             if self.services:
                 await all_ready(self.services.values(), report=self._report, patient=False)
                 await self._queue_open()
                 self._report(f"ready: {', '.join(self.services)}")
             on_failure.pop_all()
+
+    async def _add_machines(self) -> None:
+        fleet = self.options.fleet
+        if fleet.count:
+            await self.plane.add_nodes(*fleet.nodes)
+            self._report(f"{fleet.count} fake nodes are ready")
+        if fleet.hyper_nodes:
+            await self.plane.add_hyper_nodes(*fleet.hyper_nodes)
+            self._report(f"{len(fleet.hyper_nodes)} HyperNodes are there")
 
     async def _queue_open(self) -> None:
         """Wait for the queue that jobs go to; without it admission refuses the first one."""
@@ -104,7 +107,7 @@ class LocalStack:
         """Stop the services, then the control plane."""
         async with AsyncExitStack() as finally_:
             finally_.push_async_callback(self.plane.stop)
-            async with asyncio.TaskGroup() as tasks:
+            async with TaskGroup() as tasks:
                 for service in self.services.values():
                     tasks.create_task(service.process.stop(grace_s=_STOP_S), name=service.name)
 
@@ -122,6 +125,7 @@ class LocalStack:
             return Kept(
                 process=self.plane.processes[name],
                 start=lambda: self.plane.start_program(name),
+                must_end=self.plane.nats.must_end if name == "nats-server" else None,
             )
 
         parts = [kept(name) for name in self.plane.processes]

@@ -7,21 +7,17 @@ stale file nor a process id that was given out again is taken for a cluster.
 
 import fcntl
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Final, Literal
+from typing import IO, Literal
 
 import msgspec
 
-from pumice.local.errors import LocalError
+from pumice.directory import LOCK, STATE
+from pumice.local import layout
+from pumice.local.errors import LocalError, WrongSettingError
 from pumice.local.files import write_private
-from pumice.local.stack import StackOptions
-
-_STATE: Final = "state.json"
-_LOCK: Final = "holder.lock"
-_ORDER: Final = "up.json"
-HOLDER_LOG: Final = "holder.log"
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,92 +44,94 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     programs: tuple[Program, ...] = ()
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What `pumice up` tells the holder to run."""
-
-    stack: StackOptions
-    binaries: Mapping[str, Path]
-
-
-def default_directory(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return where a local cluster is kept unless told otherwise."""
-    base = environ.get("XDG_STATE_HOME", "")
-    home = Path(base) if Path(base).is_absolute() else Path.home() / ".local" / "state"
-    return home / "pumice" / "local"
-
-
 def read(directory: Path) -> State | None:
     """Return the state of the cluster in `directory`, None when nothing was ever started there."""
     try:
-        return msgspec.json.decode((directory / _STATE).read_bytes(), type=State)
+        return msgspec.json.decode((directory / STATE).read_bytes(), type=State)
     except FileNotFoundError:
         return None
     except msgspec.DecodeError as error:
-        raise LocalError(f"{directory / _STATE} is not readable: {error}") from error
+        raise LocalError(f"{directory / STATE} is not readable: {error}") from error
 
 
 def write(directory: Path, state: State) -> None:
     """Replace the state."""
-    write_private(directory / _STATE, msgspec.json.format(msgspec.json.encode(state)).decode())
+    write_private(directory / STATE, msgspec.json.format(msgspec.json.encode(state)).decode())
 
 
 def forget(directory: Path) -> None:
     """Remove the state of a cluster that has stopped."""
-    (directory / _STATE).unlink(missing_ok=True)
-
-
-def is_data_directory(directory: Path) -> bool:
-    """Return whether a directory was made by us, so that it may be purged."""
-    return (directory / _LOCK).is_file()
+    (directory / STATE).unlink(missing_ok=True)
 
 
 @contextmanager
 def held(directory: Path) -> Iterator[None]:
-    """Hold the cluster of `directory`; LocalError when another does or it cannot be written to."""
+    """Hold the cluster of `directory`, which is made if it is not there.
+
+    Raises LocalError when another process holds it, when it cannot be written to, and when it has
+    anything in it that is not of a local cluster.
+    """
     with _lock_file(directory) as file:
-        try:
-            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise LocalError(
-                f"a local cluster is running already in {directory}:"
-                " see `pumice status`, stop it with `pumice down`"
-            ) from error
+        _take(file, directory)
         yield
 
 
-def _lock_file(directory: Path) -> IO[str]:
+def hold(directory: Path) -> None:
+    """Hold the cluster of `directory` until this process has ended. Raises as `held` does.
+
+    Only the kernel closes the second descriptor, so `pumice down` does not return while the holder
+    is still on its way out.
+    """
+    with _lock_file(directory) as file:
+        _take(file, directory)
+        os.dup(file.fileno())
+
+
+def _take(file: IO[str], directory: Path) -> None:
+    if not _lock(file):
+        raise LocalError(
+            f"a local cluster is running already in {directory}:"
+            " see `pumice status`, stop it with `pumice down`"
+        )
+
+
+def _lock(file: IO[str]) -> bool:
     try:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _lock_file(directory: Path) -> IO[str]:
+    """Open the lock of a directory that is ours, or can be."""
+    try:
+        made = not directory.exists()
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return (directory / _LOCK).open("a")
+        if stranger := next(layout.foreign(directory), None):
+            raise WrongSettingError(
+                f"--data-dir: {directory} holds {stranger}, which is not of a local cluster;"
+                " give a directory that is empty or not there yet"
+            )
+        layout.sign(directory, made=made)
+        return (directory / LOCK).open("a")
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise LocalError(f"--data-dir: cannot use {directory}: {reason}") from error
+        raise WrongSettingError(f"--data-dir: cannot use {directory}: {reason}") from error
 
 
 def is_held(directory: Path) -> bool:
     """Return whether a holder lives."""
-    if not is_data_directory(directory):
+    if not layout.is_signed(directory):
         return False
-    try:
-        with held(directory):
-            return False
-    except LocalError:
-        return True
+    with (directory / LOCK).open() as file:
+        return not _lock(file)
 
 
-def write_order(directory: Path, order: Order) -> None:
-    """Leave the order for the holder."""
-    write_private(directory / _ORDER, msgspec.json.encode(order, enc_hook=str).decode())
-
-
-def read_order(directory: Path) -> Order:
-    """Return the order that `pumice up` left."""
-    return msgspec.json.decode(
-        (directory / _ORDER).read_bytes(), type=Order, dec_hook=_path_from_text
-    )
-
-
-def _path_from_text(kind: type, value: Any) -> Any:  # noqa: ANN401 - a hook of msgspec
-    if kind is Path:
-        return Path(value)
-    raise NotImplementedError(kind)
+@contextmanager
+def stopped(directory: Path) -> Iterator[None]:
+    """Keep a cluster from being started while it is purged; LocalError when one runs."""
+    with (directory / LOCK).open() as file:
+        if not _lock(file):
+            raise LocalError(f"a local cluster runs in {directory}: not removed")
+        yield

@@ -9,38 +9,55 @@ equal in everything that placement reads) over many nodes at once, as numpy arra
 imports neither `services` nor `shared`, so that a plugin in another repository can type against it.
 """
 
-from pumice.plugins.interface import (
-    ABSTAIN,
-    PERMIT,
-    Arguments,
-    BoolArray,
-    Cluster,
-    CodeArray,
-    Condition,
-    EvictionContext,
-    EvictionKind,
-    FloatArray,
-    Hooks,
-    IntArray,
-    Invalid,
-    Job,
-    NodeRows,
-    Opinion,
-    Plugin,
-    Queue,
-    Reason,
-    Task,
-    TaskClass,
-    Vote,
-    WideScore,
-    WideVerdict,
-)
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pumice.plugins.interface import (
+        Cluster,
+        EvictionContext,
+        Job,
+        Measure,
+        NodeRows,
+        Nodes,
+        Queue,
+        Rollup,
+        Seat,
+        SubJob,
+        Task,
+        TaskClass,
+    )
+    from pumice.plugins.points import Hooks, Plugin
+    from pumice.plugins.status import TaskStatus
+    from pumice.plugins.values import (
+        ABSTAIN,
+        PERMIT,
+        Amounts,
+        Arguments,
+        BoolArray,
+        ClaimUse,
+        CodeArray,
+        Condition,
+        EvictionKind,
+        FloatArray,
+        IntArray,
+        Invalid,
+        NodeGroups,
+        Opinion,
+        QueueFigures,
+        Reason,
+        Vote,
+        WideScore,
+        WideVerdict,
+    )
 
 __all__ = [
     "ABSTAIN",
     "PERMIT",
+    "Amounts",
     "Arguments",
     "BoolArray",
+    "ClaimUse",
     "Cluster",
     "CodeArray",
     "Condition",
@@ -51,14 +68,34 @@ __all__ = [
     "IntArray",
     "Invalid",
     "Job",
+    "Measure",
+    "NodeGroups",
     "NodeRows",
+    "Nodes",
     "Opinion",
     "Plugin",
     "Queue",
+    "QueueFigures",
     "Reason",
+    "Rollup",
+    "Seat",
+    "SubJob",
     "Task",
     "TaskClass",
+    "TaskStatus",
     "Vote",
     "WideScore",
     "WideVerdict",
 ]
+_PARTS = ("status", "values", "interface", "points")
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the interface has of that name
+    """Import the interface, and numpy with it, when something of it is asked for first.
+
+    `pumice.plugins.jobs` is below this package, and job plugins need no numpy.
+    """
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    parts = (importlib.import_module(f"pumice.plugins.{part}") for part in _PARTS)
+    return next(getattr(part, name) for part in parts if hasattr(part, name))

@@ -1,128 +1,50 @@
-"""The types of the plugin interface: protocols for what a plugin reads, values for what it answers.
+"""What a plugin reads: protocols for the cluster, its nodes, queues, jobs and tasks.
 
-Amounts are integers: `cpu` in thousandths, `memory` in bytes, `pods` as a number, all other
-resources in thousandths. An *amounts array* has one entry per resource in the order of
-`Cluster.resources`.
+What these give is the engine's own: read it, never write to it, and keep nothing of it after the
+cycle.
 """
 
-import enum
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
-CodeArray = NDArray[np.uint8]
-Arguments = Mapping[str, Any]
-"""A plugin's `arguments` from the configuration file, as written there."""
+from pumice.plugins.status import TaskStatus
+from pumice.plugins.values import BoolArray, EvictionKind, IntArray, NodeGroups
 
-
-class Vote(enum.IntEnum):
-    """A ternary answer (SS07): one REJECT decides, PERMIT ends the tier, ABSTAIN leaves it open."""
-
-    REJECT = -1
-    ABSTAIN = 0
-    PERMIT = 1
-
-
-class Opinion(NamedTuple):
-    """A vote with its reason, which a person reads when the vote decides."""
-
-    vote: Vote
-    reason: str = ""
-    short: tuple[tuple[str, int, int], ...] = ()
-    """Resources that there is too little of: name, amount asked for, amount left."""
-
-
-PERMIT = Opinion(Vote.PERMIT)
-ABSTAIN = Opinion(Vote.ABSTAIN)
-
-
-class Condition(NamedTuple):
-    """What scheduling says about an object; times and ids are the writer's (D01, D02)."""
-
-    type: str
-    status: str
-    reason: str = ""
-    message: str = ""
-
-
-class Invalid(NamedTuple):
-    """Why a job cannot be scheduled at all now; ends up in its PodGroup's condition (D04)."""
-
-    reason: str
-    message: str
-
-
-class Reason(NamedTuple):
-    """Why a node does not take a task; `resolvable` when evicting pods there could change it."""
-
-    text: str
-    resolvable: bool = True
-
-
-class EvictionKind(enum.IntEnum):
-    """Who asks `evictable`: actions that evict for whole gangs, within a queue or across queues."""
-
-    GANG_PREEMPT = 1
-    GANG_RECLAIM = 2
-
-
-class EvictionContext(NamedTuple):
-    """For whom tasks would be evicted: the action and the job that needs room."""
-
-    kind: EvictionKind
-    job: Any
-
-
-class WideVerdict(NamedTuple):
-    """Which nodes take a task of some class, where one node's answer depends on other nodes."""
-
-    codes: Callable[[], CodeArray]
-    """Gives each node of the cluster 0 (fits) or n, the n-th reason; asked after placements."""
-    steady: bool = False
-    """Whether tasks of the class itself, being placed, leave the answer as it is."""
-    one_by_one: bool = False
-    """Whether the answer follows from what `Hooks.moved` told, so that it cannot be foreseen."""
-
-
-WideScore = Callable[[BoolArray], FloatArray]
-"""Scores each node 0…100, given which ones are candidates."""
+_Scalar = TypeVar("_Scalar", bound=np.generic)
+_S = TypeVar("_S")
+_T = TypeVar("_T", bound="Task")
 
 
 class TaskClass(Protocol):
     """Tasks that are equal in everything that placement reads."""
 
-    @property
-    def id(self) -> int:
-        """Number of the class, stable while the scheduler runs."""
-
-    @property
-    def request(self) -> IntArray:
-        """Amounts array of what one task occupies."""
-
-    @property
-    def traits(self) -> Mapping[str, str]:
-        """What tells its tasks apart beyond their specs: annotations, and `Hooks.trait`."""
-
-    @property
-    def scoring_request(self) -> tuple[int, int]:
-        """Milli-CPU and bytes for scorers, with defaults for containers that ask for nothing."""
-
-    @property
-    def best_effort(self) -> bool:
-        """Whether the tasks ask for nothing."""
-
-    @property
-    def node_selector(self) -> Mapping[str, str]:
-        """Labels that a node must have."""
-
-    @property
-    def host_ports(self) -> tuple[tuple[str, str, int], ...]:
-        """Ports on the node that a task takes: (address, protocol, port)."""
+    id: int
+    """Number of the class, stable while the scheduler runs."""
+    request: IntArray
+    """Amounts array of what one task occupies."""
+    dims: tuple[int, ...]
+    """Resources that a comparison with the request looks at, by index."""
+    traits: Mapping[str, str]
+    """What tells its tasks apart beyond their specs: annotations, and `Hooks.trait`."""
+    scoring_request: tuple[int, int]
+    """Milli-CPU and bytes for scorers, with defaults for containers that ask for nothing."""
+    best_effort: bool
+    """Whether the tasks ask for nothing."""
+    node_selector: Mapping[str, str]
+    """Labels that a node must have."""
+    host_ports: tuple[tuple[str, str, int], ...]
+    """Ports on the node that a task takes: (address, protocol, port)."""
+    claims: tuple[str, ...]
+    """Keys of the PersistentVolumeClaims that a task mounts."""
+    device_claims: tuple[str, ...]
+    """Keys of the ResourceClaims that a task names."""
+    images: tuple[str, ...]
+    """Images of its containers, init containers first."""
+    exclusive: tuple[int, ...]
+    """CPUs that each container gets to itself; empty unless the pod is Guaranteed."""
 
 
 class NodeRows(Protocol):
@@ -143,6 +65,9 @@ class NodeRows(Protocol):
     def __len__(self) -> int:
         """Return the number of rows."""
 
+    def pick(self, per_node: NDArray[_Scalar]) -> NDArray[_Scalar]:
+        """Return an array over all nodes as one over the rows."""
+
     def allocatable(self, resource: int) -> IntArray:
         """Return what the nodes have of a resource (its index in `Cluster.resources`)."""
 
@@ -158,6 +83,9 @@ class NodeRows(Protocol):
     def label(self, key: str) -> NDArray[np.object_]:
         """Return the value of a label per row, None where it is absent."""
 
+    def ports_taken(self) -> BoolArray:
+        """Return which rows' nodes have a port in use that the class asks for."""
+
 
 class Task(Protocol):
     """One pod as scheduling sees it."""
@@ -169,12 +97,67 @@ class Task(Protocol):
     job_key: str
     """Key of its job; empty when it belongs to none."""
     role: str
+    index: int
+    """Trailing number of the name, -1 when there is none."""
     priority: int
     priority_class: str
+    pod_priority: int
+    """spec.priority, 0 when absent."""
     preemptable: bool
+    gated: bool
+    created: str
+    started: float
+    """When the kubelet took it, Unix seconds; infinity before."""
+    cools_until: float
+    """Until when its cooldown protects it, Unix seconds."""
     labels: Mapping[str, str]
+    status: TaskStatus
     node: str
     """Name of the node that it is on or goes to; empty while it has none."""
+    fact_node: str
+    """Name of the node that the API server's object has."""
+
+    @property
+    def shape(self) -> TaskClass:
+        """Its class."""
+
+    def order(self) -> tuple[int, str, str]:
+        """Return the default order within a job: index, age, uid."""
+
+
+class SubJob(Protocol):
+    """Tasks of one job that are placed together."""
+
+    id: str
+    job_key: str
+    policy: str
+    """Name of its policy; empty for tasks that none is about."""
+    min_available: int
+    match_index: int
+    """First label value that told it apart, when that is a number."""
+
+    @property
+    def tasks(self) -> Mapping[str, Task]:
+        """Its tasks by uid."""
+
+    @property
+    def missing(self) -> int:
+        """Number of tasks that it lacks; 0 = ready."""
+
+    @property
+    def is_pipelined(self) -> bool:
+        """Whether it will be ready once releases have happened."""
+
+    @property
+    def priority(self) -> int:
+        """The highest priority of its tasks, at least 0."""
+
+    @property
+    def states_topology(self) -> bool:
+        """Whether it states a network topology."""
+
+    def pending(self) -> Sequence[Task]:
+        """Return the tasks that are still to be placed."""
 
 
 class Job(Protocol):
@@ -186,13 +169,46 @@ class Job(Protocol):
     name: str
     queue: str
     priority: int
+    priority_class: str
     min_available: int
     created: str
     phase: str
+    """Phase of the PodGroup that scheduling goes by; actions change it within a cycle."""
+    lapsed: bool
+    """Whether it no longer reserves what it entered its queue with."""
+    preemptable: bool
     annotations: Mapping[str, str]
-    allocated: IntArray
-    """Amounts held by tasks that are bound or on the way there."""
     min_resources: IntArray | None
+    min_listed: Mapping[str, int]
+    """minResources as quotas count: every name that is written, in thousandths."""
+    gated: int
+    """Number of tasks that scheduling gates hold back."""
+    pending_best_effort: int
+    """Number of pending tasks that ask for nothing."""
+
+    @property
+    def tasks(self) -> Mapping[str, Task]:
+        """Its tasks by uid."""
+
+    @property
+    def by_status(self) -> Sequence[Mapping[str, Task]]:
+        """Its tasks by uid, for each `TaskStatus`."""
+
+    @property
+    def roles(self) -> Mapping[str, Sequence[int]]:
+        """Names of its tasks' roles, with numbers of tasks per `TaskStatus`."""
+
+    @property
+    def allocated(self) -> IntArray:
+        """Amounts held by tasks that are bound or on the way there."""
+
+    @property
+    def requested(self) -> IntArray:
+        """Amounts of tasks that hold or want resources: allocated and pending ones."""
+
+    @property
+    def claimed(self) -> IntArray:
+        """Amounts that its tasks hold or wait for on nodes."""
 
     @property
     def task_count(self) -> int:
@@ -206,6 +222,20 @@ class Job(Protocol):
     def waiting_count(self) -> int:
         """Number of tasks that wait on a node for a release."""
 
+    @property
+    def allocated_count(self) -> int:
+        """Number of tasks that hold resources."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the gang's minimum is reached, pending best-effort tasks included."""
+
+    def roles_short_of(self, *statuses: int, best_effort: bool) -> Mapping[str, int]:
+        """Return role → tasks missing to its minimum, counting tasks in these statuses."""
+
+    def short_policies(self, *, pipelined: bool = False, exists: bool = False) -> int:
+        """Return how many policies lack subgroups that are ready (pipelined, or only exist)."""
+
 
 class Queue(Protocol):
     """One queue."""
@@ -215,8 +245,105 @@ class Queue(Protocol):
     weight: int
     priority: int
     created: str
+    state: str
     is_open: bool
     reclaimable: bool
+    parent: str
+    annotations: Mapping[str, str]
+    capability: Mapping[str, int]
+    """Resource → amount; absent names are unlimited."""
+    guarantee: IntArray
+    deserved: IntArray
+    deserved_dims: tuple[int, ...]
+    """Resources that `deserved` or `guarantee` name, be it with 0."""
+
+    @property
+    def affinity(self) -> NodeGroups | None:
+        """The groups of nodes that it names; None when it names none."""
+
+
+class Seat(Protocol):
+    """For whom nodes are chosen, beyond the class of the tasks."""
+
+    @property
+    def job(self) -> Job:
+        """The job."""
+
+    @property
+    def sub(self) -> SubJob | None:
+        """The subgroup, None for a job that has none."""
+
+    @property
+    def allocated(self) -> str:
+        """HyperNode in which the subgroup is so far; empty for none."""
+
+
+class Nodes(Protocol):
+    """The tables of nodes: arrays with one column per node, which follow the cycle's decisions.
+
+    A column's number is the node's index in `Cluster.node_names`. Amounts have a row per resource.
+    """
+
+    @property
+    def alive(self) -> BoolArray:
+        """Whether a column is a node that exists."""
+
+    @property
+    def unschedulable(self) -> BoolArray:
+        """Whether a node is cordoned."""
+
+    @property
+    def allocatable(self) -> IntArray:
+        """What nodes have."""
+
+    @property
+    def used(self) -> IntArray:
+        """What tasks that were placed hold, leaving ones included."""
+
+    @property
+    def releasing(self) -> IntArray:
+        """What leaving tasks hold."""
+
+    @property
+    def pipelined(self) -> IntArray:
+        """What was promised to tasks that wait for a release."""
+
+    @property
+    def evicted(self) -> IntArray:
+        """What tasks hold that were told to go in this cycle."""
+
+    def total_used(self) -> IntArray:
+        """Return the amounts array of what is used on all nodes."""
+
+    def column(self, name: str) -> int:
+        """Return a node's column, -1 when there is no such node."""
+
+    def label(self, key: str) -> NDArray[np.object_]:
+        """Return the value of a label per column, None where it is absent."""
+
+    def labels(self, name: str) -> Mapping[str, str]:
+        """Return all labels of a node."""
+
+
+class EvictionContext(NamedTuple):
+    """For whom tasks would be evicted: the action and the job that needs room."""
+
+    kind: EvictionKind
+    job: Job
+
+
+Measure = Callable[[Job], IntArray]
+"""A job → what it contributes to a roll-up: an array of one fixed leading shape over amounts."""
+
+
+class Rollup(Protocol):
+    """Sums of one measure over the jobs of each queue, kept up between cycles."""
+
+    def sums(self) -> Mapping[str, IntArray]:
+        """Return queue → sum for the queues that own jobs; a copy that a plugin may change."""
+
+    def total(self, empty: IntArray) -> IntArray:
+        """Return the sum over all queues; `empty` gives shape and the zero to start from."""
 
 
 class Cluster(Protocol):
@@ -239,14 +366,38 @@ class Cluster(Protocol):
         """Names of the nodes, by their index in the cluster's tables; empty for unused places."""
 
     @property
+    def nodes(self) -> Nodes:
+        """The tables of nodes."""
+
+    @property
     def jobs(self) -> Sequence[Job]:
         """Jobs that may need something; those that have all they ask for are not among them."""
+
+    @property
+    def queues(self) -> Mapping[str, Queue]:
+        """All queues by name."""
+
+    @property
+    def memory(self) -> MutableMapping[str, float]:
+        """Numbers that plugins keep from cycle to cycle, each under the plugin's name."""
+
+    def resource(self, name: str) -> int | None:
+        """Return the index of a resource, None when no object ever named it."""
+
+    def amounts(self, listed: Mapping[str, str | int | float]) -> IntArray:
+        """Return a Kubernetes resource list as an amounts array. Raises ValueError."""
+
+    def jobs_of(self, queue: str) -> Sequence[Job]:
+        """Return the jobs of a queue in any state, finished ones too, in order of their keys."""
 
     def tasks_on(self, node: str) -> Iterable[Task]:
         """Return the pods on a node, whoever placed them."""
 
     def queue(self, name: str) -> Queue | None:
         """Return the queue of that name."""
+
+    def job(self, key: str) -> Job | None:
+        """Return the job of that key, `namespace/name`."""
 
     def job_of(self, task: Task) -> Job | None:
         """Return the job that a task belongs to."""
@@ -257,171 +408,14 @@ class Cluster(Protocol):
     def fit_error(self, job: Job) -> str:
         """Return why tasks of a job are not placed, as a text for people."""
 
+    def rollup(self, measure: Measure) -> Rollup:
+        """Return the sums per queue of a measure over the jobs in any state."""
 
-class Hooks(Protocol):
-    """Where a plugin adds its functions; flags of the configuration are applied by the engine.
+    def in_victim_order(self, victims: Iterable[_T], taker: Task) -> Iterator[_T]:
+        """Yield tasks in the order in which they should make room for a taker."""
 
-    Order functions return a key: what sorts first is served first; ties fall to the next plugin and
-    at last to age and uid (SS09).
-    """
+    def store(self, kind: type[_S]) -> _S:
+        """Return state that is kept beside the engine (volumes, cards, …), by its type.
 
-    def enabled(self, flag: str) -> bool:
-        """Tell whether a flag of the plugin is set, spelled as in the configuration (K02)."""
-
-    def job_valid(self, fn: Callable[[Any], Invalid | None]) -> None:
-        """Refuse jobs that cannot be scheduled at all; ignores the enable flag (SS07 ⚠)."""
-
-    def job_order(self, fn: Callable[[Any], Any]) -> None:
-        """Order jobs within a queue."""
-
-    def queue_order(self, fn: Callable[[Any], Any]) -> None:
-        """Order queues."""
-
-    def task_order(self, fn: Callable[[Any], Any]) -> None:
-        """Order tasks within a job."""
-
-    def job_ready(self, fn: Callable[[Any], int]) -> None:
-        """Return how many tasks at least are missing before the job may start; 0 = ready."""
-
-    def job_pipelined(self, fn: Callable[[Any], Vote]) -> None:
-        """Vote whether a job may keep what it waits for on nodes."""
-
-    def job_starving(self, fn: Callable[[Any], bool]) -> None:
-        """Tell whether a job may take from others; the first tier that has an opinion decides."""
-
-    def job_enqueueable(self, fn: Callable[[Any], Opinion]) -> None:
-        """Vote whether a pending job may enter its queue."""
-
-    def job_enqueued(self, fn: Callable[[Any], None]) -> None:
-        """Be told that a job entered its queue."""
-
-    def overused(self, fn: Callable[[Any], bool]) -> None:
-        """Tell whether a queue may not get more; one yes decides."""
-
-    def allocatable(self, fn: Callable[[Any, Any, int], int]) -> None:
-        """Return how many of `count` more tasks of a class a queue may get, one after another."""
-
-    def preemptive(self, fn: Callable[[Any, Sequence[Any]], bool]) -> None:
-        """Tell whether a queue may take from others for these tasks."""
-
-    def preemptable(self, fn: Callable[[Any, Sequence[Any]], Sequence[Any] | None]) -> None:
-        """Return which tasks of the same queue a task may evict; None abstains (SS06)."""
-
-    def reclaimable(self, fn: Callable[[Any, Sequence[Any]], Sequence[Any] | None]) -> None:
-        """Return which tasks of other queues a task may evict; None abstains (SS06)."""
-
-    def evictable(
-        self, fn: Callable[[EvictionContext, Sequence[Any]], Sequence[Any] | None]
-    ) -> None:
-        """Return which tasks may be evicted for a whole gang; ignores enable flags (SS06 ⚠)."""
-
-    def victim_queue_order(self, fn: Callable[[Any, Any], Any]) -> None:
-        """Order (queue of a victim, queue of the taker): what sorts first is evicted first.
-
-        Ties fall to the next plugin and at last to the reverse of the queue order.
+        The types are the built-in plugins' own and no part of the promise.
         """
-
-    def victim_tasks(self, fn: Callable[[Sequence[Any]], Sequence[Any]]) -> None:
-        """Return which of the running tasks should go without anybody waiting for their place.
-
-        The lists of a tier are united; the first tier that names a task decides.
-        """
-
-    def predicate(
-        self,
-        fn: Callable[[Any, Any], CodeArray],
-        *,
-        reasons: Sequence[Reason],
-        static: bool = False,
-    ) -> None:
-        """Give each row 0 (fits) or n: the n-th reason, from 1.
-
-        `static` promises that the answer depends on the node's object alone (labels, taints), so
-        that it is computed once per class and node version.
-        """
-
-    def node_score(self, fn: Callable[[Any, Any], FloatArray]) -> None:
-        """Score each row, from the row alone; scores of all plugins are added up."""
-
-    def node_rank(
-        self,
-        fn: Callable[[Any, Any], IntArray],
-        *,
-        weight: float,
-        reverse: bool = False,
-    ) -> None:
-        """Give each row a raw number ≥ 0 that depends on the node's object alone.
-
-        The engine scales it to 0…100 over the candidates (reversed when less is better), as
-        Kubernetes normalises, and multiplies by `weight`.
-        """
-
-    def wide_predicate(
-        self, fn: Callable[[Any], WideVerdict | None], *, reasons: Sequence[Reason]
-    ) -> None:
-        """Refuse nodes for what happens on others (topology domains).
-
-        `fn` gets a class and returns how to ask about it, None where it does not concern the class.
-        """
-
-    def wide_score(self, fn: Callable[[Any], WideScore | None], *, weight: float) -> None:
-        """Score nodes by what happens on others; None where it does not concern the class."""
-
-    def sub_job_ready(self, fn: Callable[[Any], int]) -> None:
-        """Return how many tasks at least a subgroup of a job lacks; 0 = ready (T06)."""
-
-    def sub_job_pipelined(self, fn: Callable[[Any], Vote]) -> None:
-        """Vote whether a subgroup may keep what it waits for on nodes."""
-
-    def sub_job_order(self, fn: Callable[[Any], Any]) -> None:
-        """Order the subgroups of a job."""
-
-    def hypernode_score(self, fn: Callable[[Any, Sequence[str]], Sequence[float]]) -> None:
-        """Score HyperNodes that could take a subgroup, in the order of their names."""
-
-    def job_gradient(self, fn: Callable[[Any, str, bool], list[list[str]]]) -> None:
-        """Return which HyperNodes at or below one to try for a job.
-
-        Levels are tried in turn until one has a solution; the flag tells whether room is to be
-        made by evictions. The first plugin that is asked decides.
-        """
-
-    def sub_job_gradient(self, fn: Callable[[Any, str, bool], list[list[str]]]) -> None:
-        """Return which HyperNodes at or below one to try for a subgroup, as for a job."""
-
-    def group_score(self, fn: Callable[[Any, Any, IntArray], FloatArray | None]) -> None:
-        """Score candidate columns by where the rest of a group is.
-
-        Called with a seat (job, subgroup, HyperNode so far), a class and columns. Such a score
-        changes with every placement, so tasks are placed one at a time unless it is None.
-        """
-
-    def judged(self, fn: Callable[[Any], Condition | None]) -> None:
-        """Say at the end of the cycle what a job's PodGroup should show; None says nothing."""
-
-    def closed(self, fn: Callable[[], None]) -> None:
-        """Be told that the cycle has been decided."""
-
-    def trait(self, name: str, fn: Callable[[Any], str]) -> None:
-        """Tell pending tasks apart by more than their pods: a class has one value of each trait."""
-
-    def binding(self, fn: Callable[[Any], Mapping[str, str]]) -> None:
-        """Return annotations that the binding adds to a task's pod; asked once it is placed."""
-
-    def moved(self, fn: Callable[[Any, Any, IntArray, IntArray], None]) -> None:
-        """Be told which nodes (columns, and a count each) got tasks of a class for a job.
-
-        Negative counts: taken back or evicted.
-        """
-
-    def changed(self, fn: Callable[[Any, Any, int], None]) -> None:
-        """Be told that `count` tasks of a class were placed for a job; negative: taken back."""
-
-
-class Plugin(Protocol):
-    """What the engine calls. Built with the plugin's arguments: `PluginType(arguments)`."""
-
-    name: str
-
-    def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
-        """Add functions to `hooks`; called once per cycle, before the first action."""

@@ -1,8 +1,7 @@
 """`python -m services.admission`."""
 
-from services.admission.app import SERVICE, build
 from services.admission.settings import AdmissionSettings
-from shared.runtime.service import main
+from shared.runtime.entry import start
 
 if __name__ == "__main__":
-    main(SERVICE, AdmissionSettings, build)
+    start("admission", AdmissionSettings)

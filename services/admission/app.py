@@ -8,9 +8,12 @@ from urllib.parse import urlsplit
 
 from services.admission.adapters.authorities import Authorities, InMemory, InSecret
 from services.admission.adapters.certification import Certification, Given, Made, Origin
+from services.admission.adapters.clients import ClientAuthority
 from services.admission.adapters.configuration import Configuration
+from services.admission.adapters.connections import Limits
 from services.admission.adapters.identity import Identity
 from services.admission.adapters.lookup import Lookup
+from services.admission.adapters.openapi import OpenApi
 from services.admission.adapters.registration import Address, Registration
 from services.admission.adapters.server import WebhookServer
 from services.admission.metrics import AdmissionMetrics
@@ -19,12 +22,15 @@ from services.admission.rules.review import Terms
 from services.admission.settings import AdmissionSettings
 from shared.kube.client import Kube
 from shared.kube.service import kube_of
+from shared.runtime.contain import Containment
 from shared.runtime.errors import Rejected
 from shared.runtime.jobplugins import load_job_plugins
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part
 
 SERVICE: Final = "admission"
+_SHOWN_S: Final = 60.0
+"""How long a review that failed is shown: admission is not told what became of the object."""
 
 
 async def build(settings: AdmissionSettings, context: Context) -> Sequence[Part]:
@@ -35,6 +41,9 @@ async def build(settings: AdmissionSettings, context: Context) -> Sequence[Part]
     kube = await kube_of(settings, context)
     metrics = AdmissionMetrics(context.metrics)
     identity = Identity(metrics.expiry)
+    clients = ClientAuthority(
+        settings.client_ca_file, identity, clock=context.clock, log=context.log
+    )
     look = asyncio.Event()
     configuration = Configuration(
         settings.admission_conf,
@@ -64,18 +73,24 @@ async def build(settings: AdmissionSettings, context: Context) -> Sequence[Part]
         clock=context.clock,
         log=context.log,
     )
+    openapi = OpenApi(kube, clock=context.clock, log=context.log)
     server = WebhookServer(
         hooks,
         lookup=Lookup(kube, clock=context.clock),
         terms=lambda: configuration.terms,
-        context=identity.context,
+        schemas=lambda: openapi.schemas,
+        context=lambda: identity.context,
+        limits=Limits(connections=settings.connections_most, client_names=settings.client_names),
         gate=context.readiness.gate("webhooks"),
+        contain=Containment(
+            context.set_aside, clock=context.clock, log=context.log, lasts_s=_SHOWN_S
+        ),
         clock=context.clock,
         metrics=metrics,
         log=context.log,
     )
     await server.start(settings.bind_address, settings.port)
-    return [server, configuration, certification]
+    return [server, configuration, certification, clients, openapi]
 
 
 def _hooks(settings: AdmissionSettings) -> list[Hook]:
@@ -96,6 +111,7 @@ def _terms(settings: AdmissionSettings) -> Terms:
         scheduler_names=settings.scheduler_name,
         max_queue_depth=settings.max_queue_depth,
         check_allocated_pods=settings.enable_queue_allocated_pods_check,
+        refuse_unknown_fields=settings.refuse_unknown_fields,
         protect_root=settings.enable_root_queue_protection,
     )
 

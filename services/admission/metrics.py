@@ -19,10 +19,19 @@ class AdmissionMetrics:
         self._seconds = metrics.histogram(
             "pumice_admission_seconds", "Time to answer a review", ("hook",), _BUCKETS_S
         )
+        self._dropped = metrics.counter(
+            "pumice_admission_connections_dropped",
+            "Connections ended by us: handshake, stranger, slow, idle, displaced, busy",
+            ("why",),
+        )
         self.expiry = metrics.gauge(
             "pumice_admission_certificate_expiry_timestamp_seconds",
             "When the certificate that is shown expires",
         )
+
+    def dropped(self, why: str) -> None:
+        """Count a connection that was ended before its caller wanted to."""
+        self._dropped.labels(why).inc()
 
     def answered(self, hook: str, outcome: str, seconds: float) -> None:
         """Count one answer."""

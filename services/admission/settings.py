@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from services.admission.rules.catalogue import HOOKS
+from services.admission.rules.paths import PATHS
 from shared.runtime.common import ApiBurst, ApiQps, ApiTimeout
 from shared.runtime.inherited import KlogSettings, inert
 from shared.runtime.values import Seconds
@@ -23,7 +23,7 @@ class AdmissionSettings(KlogSettings, frozen=True, kw_only=True):
     enabled_admission: Annotated[
         tuple[str, ...],
         Meta(description=f"paths that are served; `{_OPTIONAL}` only when it is named"),
-    ] = tuple(path for path in HOOKS if path != _OPTIONAL)
+    ] = tuple(path for path in PATHS if path != _OPTIONAL)
     scheduler_name: Annotated[
         tuple[str, ...],
         Meta(description="schedulers whose pods are looked at; jobs without one get the first"),
@@ -38,6 +38,13 @@ class AdmissionSettings(KlogSettings, frozen=True, kw_only=True):
     enable_root_queue_protection: Annotated[
         bool, Meta(description="refuse changes of the root queue's resources")
     ] = True
+    refuse_unknown_fields: Annotated[
+        bool,
+        Meta(
+            description="refuse jobs with fields in pod templates or claims that the API server "
+            "does not know; else their authors are warned"
+        ),
+    ] = False
     tls_cert_file: Annotated[
         str, Meta(description="our certificate, reread when it changes; empty: we make our own")
     ] = ""
@@ -47,6 +54,21 @@ class AdmissionSettings(KlogSettings, frozen=True, kw_only=True):
     ca_cert_file: Annotated[
         str, Meta(description="CA of the certificate in --tls-cert-file, for the API server")
     ] = ""
+    client_ca_file: Annotated[
+        str,
+        Meta(
+            description="CA of the certificate that the API server must show (see "
+            "docs/deployment.md), reread when it changes; empty: anybody is answered"
+        ),
+    ] = ""
+    client_names: Annotated[
+        tuple[str, ...],
+        Meta(description="common names of client certificates that are let in; empty: any"),
+    ] = ()
+    connections_most: Annotated[
+        int,
+        Meta(description="most connections; beyond it the longest waiting one is ended", ge=8),
+    ] = 256
     certificate_life: Annotated[
         Seconds,
         Meta(description="life of certificates that we make; renewed after two thirds of it", gt=0),

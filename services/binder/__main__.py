@@ -1,8 +1,7 @@
 """`python -m services.binder`."""
 
-from services.binder.app import SERVICE, build
 from services.binder.settings import BinderSettings
-from shared.runtime.service import main
+from shared.runtime.entry import start
 
 if __name__ == "__main__":
-    main(SERVICE, BinderSettings, build)
+    start("binder", BinderSettings)

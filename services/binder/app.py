@@ -15,7 +15,7 @@ from services.binder.adapters.recorder import Recorder
 from services.binder.adapters.statuses import Statuses
 from services.binder.adapters.throttle import Throttle
 from services.binder.adapters.volumes import Volumes
-from services.binder.adapters.watch import ApiServerProbe, Backlogs
+from services.binder.adapters.watch import ApiServerProbe, Backlogs, Markers
 from services.binder.intents.pace import Pace, PaceLimits
 from services.binder.intents.retry import Ladder
 from services.binder.metrics import BinderMetrics
@@ -23,6 +23,8 @@ from services.binder.settings import BinderSettings
 from shared.bus.nats import NatsBus
 from shared.bus.port import Puller
 from shared.bus.service import BusParts, bus_of
+from shared.bus.tenure import Tenure
+from shared.contracts.messages import SCHEDULING
 from shared.contracts.streams import (
     ConsumerSpec,
     Streams,
@@ -35,6 +37,7 @@ from shared.contracts.subjects import Subjects
 from shared.kube.client import Kube
 from shared.kube.service import kube_of
 from shared.runtime.backoff import Backoff
+from shared.runtime.contain import Containment
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part
 
@@ -42,6 +45,8 @@ SERVICE: Final = "binder"
 
 _BATCH: Final = 4
 """Deliveries taken unasked: few, so that a busy binder leaves work to an idle one."""
+_SHOWN_S: Final = 60.0
+"""How long a key is shown that does not fail again: the binder is not told when objects go."""
 _EVENT_CONNECTIONS: Final = 8
 """Connections to the API server beyond those for intents and statuses."""
 
@@ -68,7 +73,12 @@ class _Wiring:
     ) -> None:
         self._settings = settings
         self._context = context
+        self._tenure = Tenure(
+            SCHEDULING, heed=settings.leader_elect, clock=context.clock, log=context.log
+        )
         self._kube = kube
+        self._writing = kube.guarded(self._tenure.check)
+        """For all that scheduling decides; what has happened is recorded in any case."""
         self._bus = bus
         self._streams: Streams = streams(settings.cluster)
         self._subjects = Subjects(cluster=settings.cluster)
@@ -81,16 +91,21 @@ class _Wiring:
         self._throttle = Throttle(
             Pace(limits), per_node=settings.requests_per_node, metrics=self._metrics
         )
+        self._contain = Containment(
+            context.set_aside, clock=context.clock, log=context.log, lasts_s=_SHOWN_S
+        )
         self._recorder = Recorder(
             kube,
             component=settings.event_component,
             instance=context.instance,
             throttle=self._throttle,
+            contain=self._contain,
             clock=context.clock,
             metrics=self._metrics,
             log=context.log,
         )
-        self._on_bus = BusParts(context, bus, streams=self._streams, cluster=settings.cluster)
+        self._contain.on_news(self._recorder.left_out)
+        self._on_bus = BusParts(context, bus, streams=self._streams, settings=settings)
         self._announcer = self._on_bus.announcer()
 
     def parts(self) -> Sequence[Part]:
@@ -99,10 +114,12 @@ class _Wiring:
         partitions = range(self._settings.partitions)
         cluster = self._settings.cluster
         commands = {p: pull(command_consumer(cluster, p), batch=_BATCH) for p in partitions}
+        finished = self._finished(partitions)
         desired = {p: pull(desired_consumer(cluster, p), batch=_BATCH) for p in partitions}
         return [
             self._bus,
-            self._on_bus.declarer(self._needed_streams()),
+            self._on_bus.leases,
+            self._on_bus.check(*self._needed_streams()),
             self._on_bus.members(),
             ApiServerProbe(
                 self._kube,
@@ -110,10 +127,12 @@ class _Wiring:
                 gate=context.readiness.gate("api-server"),
                 log=context.log,
             ),
+            Markers(self._on_bus.state([]), self._tenure),
             self._recorder,
             self._announcer,
-            *self._commands(commands),
-            *self._desired(desired),
+            finished,
+            *self._commands(commands, finished),
+            *self._desired(desired, finished),
             Backlogs(
                 {("command", p): puller for p, puller in commands.items()}
                 | {("desired", p): puller for p, puller in desired.items()},
@@ -132,16 +151,19 @@ class _Wiring:
             all_streams.lease,
         )
 
-    def _commands(self, pullers: Mapping[int, Puller]) -> Sequence[Part]:
-        context, settings = self._context, self._settings
-        finished = Finished(
+    def _finished(self, partitions: Sequence[int]) -> Finished:
+        context = self._context
+        return Finished(
             self._bus,
             stream=self._streams.outcome.name,
-            subjects=[self._subjects.outcome(p) for p in pullers],
+            subjects=[self._subjects.outcome(p) for p in partitions],
             clock=context.clock,
             gate=context.readiness.gate("outcomes"),
             log=context.log,
         )
+
+    def _commands(self, pullers: Mapping[int, Puller], finished: Finished) -> Sequence[Part]:
+        context, settings = self._context, self._settings
         outcomes = Outcomes(
             self._bus.publisher(self._streams.outcome.name),
             subjects=self._subjects,
@@ -154,16 +176,19 @@ class _Wiring:
             active=asyncio.Semaphore(settings.intents_active),
         )
         executor = self._executor()
-        return [finished] + [
+        return [
             Commands(
                 puller,
                 partition=partition,
                 stream=self._streams.command.name,
+                leader=self._subjects.leader("command"),
                 executor=executor,
                 outcomes=outcomes,
                 finished=finished,
+                tenure=self._tenure,
                 hands=hands,
                 holder=self._holder(command_consumer(settings.cluster, partition)),
+                contain=self._contain,
                 clock=context.clock,
                 faults=context.faults,
                 metrics=self._metrics,
@@ -182,28 +207,34 @@ class _Wiring:
     def _executor(self) -> Executor:
         context = self._context
         cluster = Cluster(
-            self._kube, throttle=self._throttle, clock=context.clock, metrics=self._metrics
+            self._writing,
+            throttle=self._throttle,
+            scheduler_names=self._settings.scheduler_name,
+            clock=context.clock,
+            metrics=self._metrics,
         )
         return Executor(
             cluster,
             told=(self._recorder, PodEvents(self._announcer)),
+            contain=self._contain,
             clock=context.clock,
             faults=context.faults,
             metrics=self._metrics,
             instance=context.instance,
             ladder=Ladder(attempts=self._settings.attempts),
             volumes=Volumes(
-                self._kube,
+                self._writing,
                 cluster,
                 throttle=self._throttle,
+                contain=self._contain,
                 clock=context.clock,
                 timeout_s=self._settings.volume_bind_timeout,
             ),
         )
 
-    def _desired(self, pullers: Mapping[int, Puller]) -> Sequence[Part]:
+    def _desired(self, pullers: Mapping[int, Puller], finished: Finished) -> Sequence[Part]:
         context = self._context
-        statuses = Statuses(self._kube, recorder=self._recorder, clock=context.clock)
+        statuses = Statuses(self._writing, recorder=self._recorder, clock=context.clock)
         hands = asyncio.Semaphore(self._settings.statuses_active)
         return [
             DesiredStatuses(
@@ -212,8 +243,11 @@ class _Wiring:
                 stream=self._streams.desired.name,
                 bus=self._bus,
                 statuses=statuses,
+                ended=finished,
+                tenure=self._tenure,
                 holder=self._holder(desired_consumer(self._settings.cluster, partition)),
                 hands=hands,
+                contain=self._contain,
                 backoff=Backoff(first_s=0.2, cap_s=10.0, rng=context.rng),
                 metrics=self._metrics,
                 gate=context.readiness.gate(f"desired-{partition}"),

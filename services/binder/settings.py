@@ -5,13 +5,18 @@ from typing import Annotated
 from msgspec import Meta
 
 from shared.contracts.streams import PARTITIONS
-from shared.runtime.common import ApiBurst, ApiQps, ApiTimeout, CommonSettings
+from shared.runtime.common import ApiBurst, ApiQps, ApiTimeout, CommonSettings, LeaderElect
 from shared.runtime.values import Seconds
 
 
 class BinderSettings(CommonSettings, frozen=True, kw_only=True):
     """Settings of one binder process."""
 
+    scheduler_name: Annotated[
+        tuple[str, ...],
+        Meta(description="schedulerName of the pods that may be evicted; as the scheduler has it"),
+    ] = ("volcano",)
+    leader_elect: LeaderElect = True
     kube_api_qps: ApiQps = 2000.0
     kube_api_burst: ApiBurst = 2000
     request_timeout: ApiTimeout = Seconds(10.0)
@@ -42,7 +47,12 @@ class BinderSettings(CommonSettings, frozen=True, kw_only=True):
         int, Meta(description="tries of one bind or eviction before it counts as failed", ge=1)
     ] = 8
     partitions: Annotated[
-        int, Meta(description="partitions of COMMAND and DESIRED; as the scheduler has it", ge=1)
+        int,
+        Meta(
+            description="partitions of COMMAND and DESIRED; as the scheduler has it",
+            ge=1,
+            le=PARTITIONS,
+        ),
     ] = PARTITIONS
     event_component: Annotated[
         str, Meta(description="component that Kubernetes Events name as their source")

@@ -1,8 +1,7 @@
 """`python -m services.cache`."""
 
-from services.cache.app import SERVICE, build
 from services.cache.settings import CacheSettings
-from shared.runtime.service import main
+from shared.runtime.entry import start
 
 if __name__ == "__main__":
-    main(SERVICE, CacheSettings, build)
+    start("cache", CacheSettings)

@@ -9,24 +9,30 @@ watcher per kind ──▶ ledger ──▶ publisher ──▶ STATE       (the
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from services.cache.adapters.claims import Claim, Claims
 from services.cache.adapters.publisher import StatePublisher
 from services.cache.adapters.standing import Standing
 from services.cache.adapters.watcher import Watcher
 from services.cache.fold.ledger import Ledger
 from services.cache.kinds import rows
 from services.cache.metrics import CacheMetrics
-from services.cache.settings import CacheSettings
+from services.cache.settings import CacheSettings, lease_times
 from shared.bus.leader import Leadership
 from shared.bus.nats import NatsBus
+from shared.bus.port import Lasting
+from shared.bus.seal import Seal
 from shared.bus.service import BusParts, bus_of
-from shared.contracts.streams import Storage, Streams, streams
+from shared.contracts.messages import CONTROL, SCHEDULING
+from shared.contracts.streams import Streams, streams
 from shared.contracts.subjects import Subjects
 from shared.kube.client import Kube
 from shared.kube.service import kube_of
+from shared.runtime.contain import Containment
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part
 
 SERVICE: Final = "cache"
+_LEASE_CONNECTIONS: Final = 2
 _CONNECTIONS: Final = 64
 """Each kind's watch holds one; more are needed for moments, when all are listed anew."""
 
@@ -34,33 +40,43 @@ _CONNECTIONS: Final = 64
 async def build(settings: CacheSettings, context: Context) -> Sequence[Part]:
     """Return the parts of the cache."""
     kube = await kube_of(settings, context, max_connections=_CONNECTIONS)
-    return compose(settings, context, kube=kube, bus=bus_of(settings, context))
+    leases = await kube_of(settings, context, max_connections=_LEASE_CONNECTIONS)
+    return compose(settings, context, kube=kube, leases=leases, bus=bus_of(settings, context))
 
 
 def compose(
-    settings: CacheSettings, context: Context, *, kube: Kube, bus: NatsBus
+    settings: CacheSettings, context: Context, *, kube: Kube, leases: Kube, bus: NatsBus
 ) -> Sequence[Part]:
-    """Return the parts on a bus and a way to the API server that are there already."""
-    return _Wiring(settings, context, kube, bus).parts()
+    """Return the parts on a bus and two ways to the API server that are there already.
+
+    `leases` is for Leases alone, so that no list holds up a renewal.
+    """
+    return _Wiring(settings, context, kube, leases, bus).parts()
 
 
 class _Wiring:
     """Makes the parts; lives only during `build`."""
 
-    def __init__(self, settings: CacheSettings, context: Context, kube: Kube, bus: NatsBus) -> None:
+    def __init__(
+        self, settings: CacheSettings, context: Context, kube: Kube, leases: Kube, bus: NatsBus
+    ) -> None:
+        self._settings = settings
         self._context = context
+        self._leases = leases
         self._kube = kube
         self._bus = bus
-        self._streams: Streams = streams(
-            settings.cluster,
-            state_storage=Storage(settings.state_storage),
-            state_bytes=settings.state_bytes,
-        )
+        self._streams: Streams = streams(settings.cluster)
         self._subjects = Subjects(cluster=settings.cluster)
-        self._on_bus = BusParts(context, bus, streams=self._streams, cluster=settings.cluster)
+        self._seal = Seal(settings.state_key.reveal())
+        if not settings.state_key.reveal():
+            context.log.warning(
+                "jobs_travel_unsealed", hint="give cache and controller a state key"
+            )
+        self._on_bus = BusParts(context, bus, streams=self._streams, settings=settings)
         self._rows = rows(settings.scheduler_name)
         self._kinds = [row.kind.token for row in self._rows]
         self._metrics = CacheMetrics(context.metrics)
+        self._contain = Containment(context.set_aside, clock=context.clock, log=context.log)
 
     def parts(self) -> Sequence[Part]:
         """Return everything that has to run."""
@@ -72,7 +88,8 @@ class _Wiring:
             for watcher in watchers:
                 watcher.relist()
 
-        publisher = self._publisher(ledger, relist)
+        claims = self._claims()
+        publisher = self._publisher(ledger, relist, claims)
         watchers += [
             Watcher(
                 row,
@@ -80,19 +97,30 @@ class _Wiring:
                 ledger=ledger,
                 changed=publisher.changed,
                 gate=context.readiness.gate(f"watch-{row.kind.token}"),
+                contain=self._contain,
                 metrics=self._metrics,
                 rng=context.rng,
                 log=context.log,
             )
             for row in self._rows
         ]
+        announcer = self._on_bus.announcer()
         return [
             self._bus,
+            self._on_bus.leases,
             self._kube,
-            self._on_bus.declarer((self._streams.state, self._streams.lease)),
+            self._on_bus.check(self._streams.state, self._streams.lease, self._streams.events),
             self._on_bus.members(),
             *watchers,
-            _Leader(publisher, self._on_bus.leadership(self._streams.state.name, guard="state")),
+            _Leader(
+                publisher,
+                self._on_bus.leadership(
+                    self._streams.state.name, guard="state", announcer=announcer
+                ),
+                claims,
+                self._on_bus.leases,
+            ),
+            announcer,
             Standing(
                 self._bus,
                 stream=self._streams.state.name,
@@ -105,7 +133,41 @@ class _Wiring:
             ),
         ]
 
-    def _publisher(self, ledger: Ledger, relist: Callable[[], None]) -> StatePublisher:
+    def _claims(self) -> Claims:
+        context, settings = self._context, self._settings
+        times = lease_times(settings)
+        names = {
+            SCHEDULING: settings.leader_elect_resource_name,
+            CONTROL: settings.leader_elect_controller_resource_name,
+        }
+        namespace = settings.lock_object_namespace or settings.leader_elect_resource_namespace
+        claims = {
+            role: Claim(
+                self._leases,
+                namespace=namespace,
+                name=name,
+                times=times,
+                instance=context.instance,
+                clock=context.clock,
+                log=context.log,
+            )
+            for role, name in names.items()
+            if settings.leader_elect
+        }
+        return Claims(
+            claims,
+            self._leases,
+            self._on_bus.leases,
+            stream=self._streams.lease.name,
+            subjects=self._subjects,
+            instance=context.instance,
+            clock=context.clock,
+            log=context.log,
+        )
+
+    def _publisher(
+        self, ledger: Ledger, relist: Callable[[], None], claims: Claims
+    ) -> StatePublisher:
         context = self._context
         return StatePublisher(
             self._bus,
@@ -114,9 +176,12 @@ class _Wiring:
             subjects=self._subjects,
             kinds=self._kinds,
             relist=relist,
+            claims=claims,
             instance=context.instance,
             clock=context.clock,
             faults=context.faults,
+            seal=self._seal,
+            contain=self._contain,
             metrics=self._metrics,
             log=context.log,
         )
@@ -127,10 +192,22 @@ class _Leader:
 
     name: Final = "leader"
 
-    def __init__(self, publisher: StatePublisher, leadership: Leadership) -> None:
+    def __init__(
+        self,
+        publisher: StatePublisher,
+        leadership: Leadership,
+        claims: Claims,
+        bus: Lasting,
+    ) -> None:
         self._publisher = publisher
         self._leadership = leadership
+        self._claims = claims
+        self._bus = bus
 
     async def run(self) -> None:
-        """Lead whenever possible, for ever."""
-        await self._leadership.run(self._publisher.lead)
+        """Lead whenever possible, for ever; at the end give back what was held in the cluster."""
+        with self._bus.last_words():
+            try:
+                await self._leadership.run(self._publisher.lead)
+            finally:
+                await self._claims.end()

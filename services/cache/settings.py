@@ -1,12 +1,17 @@
-"""What can be set about the cache."""
+"""What can be set about the cache; flags of the Leases bear Volcano's names (M02, K10)."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final
 
 from msgspec import Meta
 
-from shared.contracts.streams import MIB
-from shared.runtime.common import ApiBurst, ApiQps, ApiTimeout, CommonSettings
-from shared.runtime.values import Seconds
+from services.cache.fold.election import LeaseTimes
+from shared.runtime.common import ApiBurst, ApiQps, ApiTimeout, CommonSettings, StateKey
+from shared.runtime.errors import Rejected
+from shared.runtime.inherited import inert
+from shared.runtime.values import Seconds, Secret
+
+_JITTER: Final = 1.2
+"""How much longer than the retry period the deadline must be, as for Kubernetes' own clients."""
 
 
 class CacheSettings(CommonSettings, frozen=True, kw_only=True):
@@ -16,13 +21,53 @@ class CacheSettings(CommonSettings, frozen=True, kw_only=True):
         tuple[str, ...],
         Meta(description="schedulerName of the pods that are ours before they have a node (K10)"),
     ] = ("volcano",)
+    state_key: StateKey = Secret()
     kube_api_qps: ApiQps = 2000.0
     kube_api_burst: ApiBurst = 2000
     request_timeout: ApiTimeout = Seconds(30.0)
-    state_storage: Annotated[
-        Literal["memory", "file"],
-        Meta(description="where the STATE stream lives; it can be built again at any time"),
-    ] = "memory"
-    state_bytes: Annotated[int, Meta(description="bound of the STATE stream in bytes", ge=MIB)] = (
-        2048 * MIB
-    )
+    leader_elect: Annotated[
+        bool,
+        Meta(
+            description="hold the Leases in the cluster under which an installation acts; without, "
+            "nothing keeps two apart"
+        ),
+    ] = True
+    leader_elect_lease_duration: Annotated[
+        Seconds,
+        Meta(description="time for which others respect a Lease that is not renewed", ge=1),
+    ] = Seconds(15.0)
+    leader_elect_renew_deadline: Annotated[
+        Seconds,
+        Meta(description="time without a renewal after which nothing is written any more", gt=0),
+    ] = Seconds(10.0)
+    leader_elect_retry_period: Annotated[
+        Seconds, Meta(description="how often a Lease that another holds is looked at", gt=0)
+    ] = Seconds(2.0)
+    leader_elect_resource_lock: Annotated[str, inert("Leases and nothing else")] = "leases"
+    leader_elect_resource_name: Annotated[
+        str, Meta(description="the Lease that scheduler and binder need to act", min_length=1)
+    ] = "volcano"
+    leader_elect_controller_resource_name: Annotated[
+        str, Meta(description="the Lease that the controller needs to act", min_length=1)
+    ] = "vc-controller-manager"
+    leader_elect_resource_namespace: Annotated[
+        str, Meta(description="namespace of both Leases; made if it is missing", min_length=1)
+    ] = "volcano-system"
+    lock_object_namespace: Annotated[
+        str, Meta(description="older name of --leader-elect-resource-namespace; wins if given")
+    ] = ""
+
+
+def lease_times(settings: CacheSettings) -> LeaseTimes:
+    """Return the times of Leases as the settings say. Raises Rejected when they contradict."""
+    duration = settings.leader_elect_lease_duration
+    deadline = settings.leader_elect_renew_deadline
+    retry = settings.leader_elect_retry_period
+    if not duration > deadline or not deadline > _JITTER * retry:
+        raise Rejected(
+            f"leader-elect-lease-duration {duration:g}s, leader-elect-renew-deadline {deadline:g}s "
+            f"and leader-elect-retry-period {retry:g}s: each must be longer than the one after it, "
+            f"the deadline than {_JITTER:g} times the retry period",
+            field="leader_elect_renew_deadline",
+        )
+    return LeaseTimes(duration_s=duration, deadline_s=deadline, retry_s=retry)

@@ -1,8 +1,7 @@
 """`python -m services.controller`."""
 
-from services.controller.app import SERVICE, build
 from services.controller.settings import ControllerSettings
-from shared.runtime.service import main
+from shared.runtime.entry import start
 
 if __name__ == "__main__":
-    main(SERVICE, ControllerSettings, build)
+    start("controller", ControllerSettings)

@@ -4,9 +4,9 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from shared.runtime.common import ApiBurst, ApiQps, ApiTimeout
+from shared.runtime.common import ApiBurst, ApiQps, ApiTimeout, StateKey
 from shared.runtime.inherited import InheritedSettings, inert
-from shared.runtime.values import Seconds
+from shared.runtime.values import Seconds, Secret
 
 
 class ControllerSettings(InheritedSettings, frozen=True, kw_only=True):
@@ -41,19 +41,41 @@ class ControllerSettings(InheritedSettings, frozen=True, kw_only=True):
     inherit_owner_annotations: Annotated[
         bool, Meta(description="groups of bare pods inherit volcano.sh/ annotations of the owner")
     ] = True
+    state_key: StateKey = Secret()
     kube_api_qps: ApiQps = 2000.0
     kube_api_burst: ApiBurst = 2000
     requests_most: Annotated[int, Meta(description="most API requests under way", ge=1)] = 32
     request_timeout: ApiTimeout = Seconds(10.0)
     jobs_most: Annotated[
-        int, Meta(description="jobs that may wait for a look before readers wait", ge=1)
+        int, Meta(description="keys that may wait in a work queue; more are overflows", ge=1)
     ] = 200_000
-    worker_threads_for_queue: Annotated[int, inert("one worker keeps all queues")] = 5
+    worker_threads_for_queue: Annotated[int, inert("one worker reconciles all queues")] = 5
     worker_threads_for_cronjob: Annotated[
         int,
         Meta(description="CronJobs looked at at once; many are due at the same minute", ge=1),
     ] = 16
+    namespace: Annotated[
+        str,
+        Meta(description="Pumice's own namespace; empty: that of the pod, else pumice-system"),
+    ] = ""
+    queue_commands_from: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="namespaces beside our own whose Commands to queues are obeyed, * for all; "
+            "others only when the policy pumice-queue-commands guarded them"
+        ),
+    ] = ()
     topology_config_map: Annotated[
         str,
-        Meta(description="ConfigMap (namespace/name) that says how HyperNodes are discovered"),
-    ] = "volcano-system/volcano-controller-configmap"
+        Meta(
+            description="ConfigMap, of our own namespace or as namespace/name, that says how "
+            "HyperNodes are discovered; it may name Secrets of its own namespace"
+        ),
+    ] = "volcano-controller-configmap"
+    topology_hosts: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="hosts, with or without port, that the ConfigMap may have asked for the "
+            "network, with credentials of a Secret; * for any"
+        ),
+    ] = ()

@@ -2,12 +2,12 @@
 
 import sys
 
-from services.scheduler.app import SERVICE, build
-from services.scheduler.replay import main as replay
 from services.scheduler.settings import SchedulerSettings
-from shared.runtime.service import main
+from shared.runtime.entry import start
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["replay"]:
+        from services.scheduler.replay import main as replay
+
         sys.exit(replay(sys.argv[2:]))
-    main(SERVICE, SchedulerSettings, build)
+    start("scheduler", SchedulerSettings)

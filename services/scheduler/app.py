@@ -26,8 +26,12 @@ from services.scheduler.settings import SchedulerSettings
 from services.scheduler.worker import Worker
 from shared.bus.nats import NatsBus
 from shared.bus.service import BusParts, bus_of
-from shared.contracts.streams import Streams, streams
+from shared.bus.tenure import Tenure
+from shared.contracts.messages import SCHEDULING
+from shared.contracts.streams import Streams, all_streams, streams
 from shared.contracts.subjects import Subjects
+from shared.runtime.backoff import Backoff
+from shared.runtime.contain import Containment
 from shared.runtime.inherited import idle_flags
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part
@@ -56,7 +60,7 @@ class _Wiring:
         self._bus = bus
         self._streams: Streams = streams(settings.cluster)
         self._subjects = Subjects(cluster=settings.cluster)
-        self._on_bus = BusParts(context, bus, streams=self._streams, cluster=settings.cluster)
+        self._on_bus = BusParts(context, bus, streams=self._streams, settings=settings)
         self._sharding = Sharding(
             mode=Mode(settings.scheduler_sharding_mode), name=settings.scheduler_sharding_name
         )
@@ -69,6 +73,14 @@ class _Wiring:
         }
         self._usage = UsageBoard()
         self._inbox = Inbox()
+        self._tenure = Tenure(
+            SCHEDULING,
+            heed=settings.leader_elect,
+            clock=context.clock,
+            gate=context.readiness.gate("leadership"),
+            log=context.log,
+        )
+        self._tenure.on_change(self._inbox.changed.set)
         self._worker = self._make_worker()
         self._announcer = self._on_bus.announcer()
 
@@ -85,9 +97,8 @@ class _Wiring:
         state, outcomes, dumper = self._state(), self._outcomes(), self._dumper()
         return [
             self._bus,
-            self._on_bus.declarer(
-                [needed.command, needed.desired, needed.outcome, needed.events, needed.lease]
-            ),
+            self._on_bus.leases,
+            self._on_bus.check(*all_streams(needed)),
             self._on_bus.members(),
             conf,
             state,
@@ -117,6 +128,7 @@ class _Wiring:
         return StateFeed(
             self._on_bus.state(self._worker.kinds),
             self._inbox,
+            tenure=self._tenure,
             gate=context.readiness.gate("state"),
             log=context.log,
         )
@@ -165,11 +177,13 @@ class _Wiring:
         self, *, conf: ConfFile, state: StateFeed, outcomes: OutcomeFeed, dumper: Dumper
     ) -> Scheduler:
         context, settings = self._context, self._settings
+        contain = Containment(context.set_aside, clock=context.clock, log=context.log)
         publisher = PlanPublisher(
             self._bus,
             streams=self._streams,
             subjects=self._subjects,
             partitions=settings.partitions,
+            contain=contain,
             log=context.log,
         )
         report = Report(
@@ -184,11 +198,16 @@ class _Wiring:
             inbox=self._inbox,
             state=state,
             outcomes=outcomes,
+            tenure=self._tenure,
             conf=conf,
             publisher=publisher,
-            leadership=self._on_bus.leadership(self._streams.command.name, guard="command"),
+            leadership=self._on_bus.leadership(
+                self._streams.command.name, guard="command", announcer=self._announcer
+            ),
             report=report,
             dumper=dumper,
+            contain=contain,
+            backoff=Backoff(first_s=0.2, rng=context.rng),
             executor=ThreadPoolExecutor(max_workers=1, thread_name_prefix="scheduler"),
             faults=context.faults,
             clock=context.clock,

@@ -13,7 +13,7 @@ from typing import Any, Final
 import yaml
 from msgspec import Struct, field
 
-from services.scheduler.engine.victims import duration_s
+from shared.model import durations
 
 FLAG_DEFAULTS: Final[Mapping[str, bool]] = {
     "enableJobOrder": True,
@@ -246,7 +246,7 @@ def _metrics(value: object) -> MetricsOption:
 
 
 def _interval_s(text: str) -> float:
-    interval_s = duration_s(text)
+    interval_s = durations.parse(text)
     if interval_s is None or interval_s <= 0:
         raise BadConfig(f"metrics.interval: {text!r} is no duration above 0 such as 30s")
     return interval_s

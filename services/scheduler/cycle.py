@@ -2,11 +2,11 @@
 
 A cycle starts when something changed (after a short debounce and not sooner than `min_period`
 after the last one began) and at the latest after `schedule_period`. No cycle starts while STATE
-is not synced.
+is not synced, or while another installation is in charge of the cluster (`Tenure`).
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from typing import Final, TypeVar
 
@@ -16,18 +16,26 @@ from services.scheduler.adapters.feed import OutcomeFeed, StateFeed
 from services.scheduler.adapters.inbox import Gathered, Inbox
 from services.scheduler.adapters.publish import PlanPublisher
 from services.scheduler.adapters.report import Report
+from services.scheduler.engine.asides import Aside
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.worker import Decision, Trouble, Worker
 from shared.bus.leader import Leadership, Term
+from shared.bus.tenure import Tenure
 from shared.contracts.versions import UnknownVersion
+from shared.runtime.backoff import Backoff
 from shared.runtime.clock import Clock
+from shared.runtime.contain import Containment
 from shared.runtime.errors import Retryable
 from shared.runtime.faults import Faults
 from shared.runtime.logs import Logger
-from shared.runtime.tasks import sleep_or_event
+from shared.runtime.set_aside import describe
+from shared.runtime.tasks import TaskGroup, sleep_or_event
 
 T = TypeVar("T")
 NEVER: Final = -1
+_FOLD: Final = "fold"
+_DECIDE: Final = "decide"
+_DECIDED: Final = ("podgroups", "queues", "actions")
 RETRY_S: Final = 0.2
 REST: Final = 1.0
 """A cycle is followed by a rest at least as long as itself: cycles take at most half of a core."""
@@ -55,12 +63,15 @@ class Scheduler:
         inbox: Inbox,
         state: StateFeed,
         outcomes: OutcomeFeed,
+        tenure: Tenure,
         conf: ConfFile,
         publisher: PlanPublisher,
         leadership: Leadership,
         report: Report,
         dumper: Dumper,
         executor: Executor,
+        contain: Containment,
+        backoff: Backoff,
         faults: Faults,
         clock: Clock,
         log: Logger,
@@ -70,12 +81,21 @@ class Scheduler:
         self._inbox = inbox
         self._state = state
         self._outcomes = outcomes
+        self._tenure = tenure
+        self._decided_in = ""
+        """The last tenure that something was decided in."""
         self._conf = conf
         self._publisher = publisher
         self._leadership = leadership
         self._report = report
         self._dumper = dumper
         self._executor = executor
+        self._contain = contain
+        self._backoff = backoff
+        self._troubled: set[tuple[str, str]] = set()
+        """Kind and key of the objects that cannot be folded as they are."""
+        self._deciding = False
+        """Whether what runs changes nothing but what it undoes itself."""
         self._faults = faults
         self._clock = clock
         self._log = log
@@ -87,7 +107,7 @@ class Scheduler:
 
     async def run(self) -> None:
         """Stand by and lead, for ever."""
-        async with asyncio.TaskGroup() as tasks:
+        async with TaskGroup() as tasks:
             tasks.create_task(self._stand_by(), name="stand-by")
             tasks.create_task(self._leadership.run(self._lead), name="leadership")
 
@@ -98,8 +118,9 @@ class Scheduler:
             await self._inbox.changed.wait()
             if self._following.is_set():
                 async with self._busy:
-                    await self._fold()
-                await self._clock.sleep(self._settings.min_period)
+                    failed = await self._contained(self._fold)
+                wait_s = self._backoff.next_s() if failed else self._settings.min_period
+                await self._clock.sleep(wait_s)
 
     async def _lead(self, term: Term) -> None:
         """Run cycles until the term ends."""
@@ -111,26 +132,67 @@ class Scheduler:
                 started = self._clock.monotonic()
                 try:
                     async with self._busy:
-                        await self._step(term)
+                        failed = await self._contained(lambda: self._step(term))
                 except Retryable as error:
                     self._report.delayed(str(error))
                     await self._clock.sleep(RETRY_S)
                 else:
-                    self._report.delayed("")
+                    self._report.delayed(failed)
+                    if failed:
+                        await self._clock.sleep(self._backoff.next_s())
+                        continue
+                    self._backoff.reset()
                 await self._wait_for_change(started)
         finally:
             self._report.leading(leads=False)
             self._following.set()
 
+    async def _contained(self, work: Callable[[], Awaitable[None]]) -> str:
+        """Do one round's work; return what it failed with, if that is an error of ours (ADR 19).
+
+        Nothing was decided then. Where the replica may have suffered it is filled anew, and what
+        was asked of binders is read again in any case.
+        """
+        name = self._settings.scheduler_name[0]
+        with self._contain.about("cycles", name, stage="cycle") as about:
+            await work()
+        if about.error is None and self._worker.is_whole:
+            return ""
+        self._recovered_epoch = NEVER
+        if not self._worker.is_whole or not self._deciding:
+            self._log.warning("state_read_again", reason="the replica is not whole")
+            self._state.again()
+        if about.error is None:
+            return "the replica is filled anew"
+        self._report.skipped()
+        return f"the last cycle failed: {describe(about.error)}"
+
     async def _step(self, term: Term) -> None:
         """Fold, and decide if what is known is the whole world."""
+        self._deciding = False
         await self._fold()
-        if not self._state.synced.is_set():
+        if not self._worker.is_whole:
+            return
+        if not self._state.synced.is_set() or not self._tenure.held:
+            return
+        if self._had_a_successor():
             return
         if self._state.epoch != self._recovered_epoch:
             await self._recover()
         if self._state.synced.is_set() and self._state.epoch == self._recovered_epoch:
             await self._run_cycle(term)
+
+    def _had_a_successor(self) -> bool:
+        """Read STATE again after another installation had its turn; return whether it did.
+
+        What was asked of binders before is void by then, and so is what was assumed of it.
+        """
+        before, self._decided_in = self._decided_in, self._tenure.term
+        if before in ("", self._decided_in):
+            return False
+        self._log.info("state_read_again", reason="another installation was in charge meanwhile")
+        self._state.again()
+        return True
 
     async def _wait_for_change(self, started: float) -> None:
         """Wait for a change, then gather more for a moment, the longer the last cycle took."""
@@ -162,13 +224,16 @@ class Scheduler:
 
     async def _run_cycle(self, term: Term) -> None:
         self._cycle += 1
-        cycle, token = self._cycle, term.number
+        cycle, token, tenure = self._cycle, term.number, self._tenure.term
         now, config = self._clock.now(), self._conf.config
         begun = self._clock.monotonic()
         believed = await self._in_thread(self._worker.beliefs) if self._dumper.is_due else None
+        self._deciding = True
         decision = await self._in_thread(
             lambda: self._worker.decide(config, now=now, cycle=cycle, token=token)
         )
+        self._deciding = False
+        self._contain_asides(decision.asides)
         if believed is not None:
             self._dumper.take(config, believed, now=now, plan=decision.whole)
         decided = self._clock.monotonic()
@@ -176,16 +241,16 @@ class Scheduler:
             self._log.warning("reservation_returned", group=group, reason="its pods did not come")
         if decision.commands:
             self._faults.point("scheduler.before-publish")
-        await self._publish(decision, term)
+        await self._publish(decision, term, tenure)
         published = self._clock.monotonic()
         self._report.cycle(decision.plan, decide_s=decided - begun, publish_s=published - decided)
         self._report.noticed(decision, now=now)
 
-    async def _publish(self, decision: Decision, term: Term) -> None:
-        if decision.plan.is_empty:
-            self._report.events(decision.plan, term=term.number)
+    async def _publish(self, decision: Decision, term: Term, tenure: str) -> None:
+        if decision.says_nothing:
+            self._report.events(decision, term=term.number)
             return
-        published = await self._publisher.publish(decision, term)
+        published = await self._publisher.publish(decision, term, tenure)
         if published.refused:
             refused = published.refused
             await self._in_thread(lambda: self._worker.withdraw(refused))
@@ -193,7 +258,7 @@ class Scheduler:
             raise published.usurped
         if published.statuses:
             await self._in_thread(lambda: self._worker.adopt(decision.plan))
-        self._report.events(decision.plan, term=term.number)
+        self._report.events(decision, term=term.number)
 
     async def _fold(self) -> None:
         gathered = self._inbox.take()
@@ -201,11 +266,35 @@ class Scheduler:
             self._recovered_epoch = NEVER
         self._dumper.folded(gathered)
         troubles = await self._in_thread(lambda: self._fold_in(gathered))
-        for trouble in troubles:
-            self._log.warning(
-                "fact_not_usable", kind=trouble.kind, key=trouble.key, reason=trouble.reason
-            )
+        self._tell(gathered, troubles)
+        self._publisher.folded(gathered.facts)
         self._report.folded(len(gathered.facts), len(troubles), self._worker.assumed)
+
+    def _tell(self, gathered: Gathered, troubles: Sequence[Trouble]) -> None:
+        """Set aside what could not be folded, and take back what could."""
+        if gathered.forget:
+            self._contain.begin_anew(stage=_FOLD)
+            self._troubled.clear()
+        if self._troubled:
+            bad = {(trouble.kind, trouble.key) for trouble in troubles}
+            for at in self._troubled.intersection((f.kind, f.key) for f in gathered.facts) - bad:
+                self._contain.handled(*at, stage=_FOLD)
+                self._troubled.discard(at)
+        for trouble in troubles:
+            self._contain.failed(
+                trouble.kind, trouble.key, stage=_FOLD, error=trouble.reason, uid=trouble.uid
+            )
+            self._troubled.add((trouble.kind, trouble.key))
+
+    def _contain_asides(self, asides: Sequence[Aside]) -> None:
+        """Set aside what the cycle left out, and take back what it did not."""
+        for aside in asides:
+            self._contain.failed(
+                aside.kind, aside.key, stage=_DECIDE, error=aside.error, uid=aside.uid
+            )
+        for kind in _DECIDED:
+            keys = {aside.key for aside in asides if aside.kind == kind}
+            self._contain.keep_only(kind, keys, stage=_DECIDE)
 
     def _fold_in(self, gathered: Gathered) -> list[Trouble]:
         """Fold in the worker's thread."""

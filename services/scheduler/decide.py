@@ -5,12 +5,13 @@ Pure and synchronous; the shell runs it in a worker thread and publishes the pla
 """
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from typing import Final
 
-from pumice.plugins import Cluster, Hooks
 from services.scheduler.config import DEFAULT_TEXT, BadConfig, SchedulerConfig, parse
 from services.scheduler.engine.hooks import Registrar
 from services.scheduler.engine.judge import (
+    judge_asides,
     judge_group,
     judge_pods,
     judge_queues,
@@ -18,13 +19,22 @@ from services.scheduler.engine.judge import (
     judge_stray_pods,
     judge_strays,
 )
-from services.scheduler.engine.plan import Plan
+from services.scheduler.engine.plan import (
+    Explanation,
+    Plan,
+    PodConditionWanted,
+    PodGroupStatusWanted,
+    QueueAllocated,
+)
 from services.scheduler.engine.replica import Replica
 from services.scheduler.engine.session import Session
 from services.scheduler.engine.sharding import UNSHARDED, Mode, Sharding
+from services.scheduler.engine.wording import Wording
 from services.scheduler.foreign import ForeignPlugin
 from services.scheduler.policy.arguments import BadArgument
 from services.scheduler.policy.catalog import ACTIONS, ARGUMENTS, PLUGINS, Plugins
+
+_JUDGE: Final = "judge"
 
 
 class Part(enum.Enum):
@@ -82,18 +92,18 @@ def open_session(
     cycle: int = 0,
     plugins: Plugins = PLUGINS,
     ended: Stopwatch = untimed,
+    without: Collection[str] = (),
 ) -> Session:
     """Return a session with all plugins' contributions. The caller closes it."""
     ended(Part.BEGUN, "")
-    session = Session(replica, now=now, seed=seed, cycle=cycle, actions=config.actions)
-    cluster: Cluster = session
+    session = Session(
+        replica, now=now, seed=seed, cycle=cycle, actions=config.actions, without=without
+    )
     for number, tier in enumerate(config.tiers):
         for option in tier.plugins:
             identity = f"{option.name}{sorted(option.arguments.items(), key=str)}"
-            hooks: Hooks = Registrar(
-                session.hooks, tier=number, flags=option.flags, identity=identity
-            )
-            plugins[option.name](option.arguments).contribute(hooks, cluster)
+            hooks = Registrar(session.hooks, tier=number, flags=option.flags, identity=identity)
+            plugins[option.name](option.arguments).contribute(hooks, session)
             ended(Part.PLUGIN, option.name)
     session.tell_apart()
     ended(Part.OPENED, "")
@@ -103,7 +113,8 @@ def open_session(
 def run_actions(session: Session, config: SchedulerConfig, *, ended: Stopwatch = untimed) -> None:
     """Run the configured actions in order (SS01)."""
     for action in config.actions:
-        ACTIONS[action](session, config.arguments.get(action, {}))
+        with session.apart(action):
+            ACTIONS[action](session, config.arguments.get(action, {}))
         ended(Part.ACTION, action)
 
 
@@ -118,14 +129,23 @@ def decide(
     sharding: Sharding = UNSHARDED,
     ended: Stopwatch = untimed,
     look: Look = _unseen,
+    without: Collection[str] = (),
 ) -> Plan:
     """Return what this cycle wants. The replica is the same before and after.
 
     `now` is unix seconds; `seed` turns ties between equal nodes; the same arguments give the same
-    plan, whoever measures the time or looks on.
+    plan, whoever measures the time or looks on. Jobs of the keys `without` have no turn. A job that
+    an error meets is left out (`engine.asides`). Raises `BrokenOff`: the replica is spoilt then.
     """
     session = open_session(
-        replica, config, now=now, seed=seed, cycle=cycle, plugins=plugins, ended=ended
+        replica,
+        config,
+        now=now,
+        seed=seed,
+        cycle=cycle,
+        plugins=plugins,
+        ended=ended,
+        without=without,
     )
     if sharding.mode is not Mode.NONE:
         names = replica.shards.get(sharding.name, ())
@@ -141,20 +161,34 @@ def decide(
 
 def conclude(session: Session) -> Plan:
     """Return the plan of a session whose actions have run."""
-    visited = session.visited()
-    groups = [wanted for job in visited if (wanted := judge_group(session, job))]
-    reasons = [reason for job in visited if (reason := judge_reason(session, job))]
-    for reason, wanted in judge_strays(session):
-        reasons.append(reason)
-        groups += [wanted] if wanted else []
-    pods = [wanted for job in visited for wanted in judge_pods(session, job)]
+    wording = Wording(session)
+    groups: list[PodGroupStatusWanted] = []
+    reasons: list[Explanation] = []
+    pods: list[PodConditionWanted] = []
+    for job in session.visited():
+        with session.apart(_JUDGE, job):
+            wanted = judge_group(session, wording, job)
+            reason = judge_reason(session, wording, job)
+            pods += judge_pods(session, wording, job)
+            groups += [wanted] if wanted else []
+            reasons += [reason] if reason else []
+    with session.apart(_JUDGE):
+        for stray, wanted in judge_strays(session):
+            reasons.append(stray)
+            groups += [wanted] if wanted else []
+        pods += judge_stray_pods(session)
+    queues: list[QueueAllocated] = []
+    with session.apart(_JUDGE):
+        queues += judge_queues(session)
+    if session.asides.found:
+        groups = judge_asides(session, groups)
     return Plan(
         cycle=session.cycle,
         binds=session.binds,
         evictions=tuple(session.evictions),
         nominations=tuple(session.nominations),
         podgroups=tuple(groups),
-        pods=(*pods, *judge_stray_pods(session)),
-        queues=tuple(judge_queues(session)),
+        pods=tuple(pods),
+        queues=tuple(queues),
         explanations=tuple(reasons),
     )

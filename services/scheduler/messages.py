@@ -2,27 +2,62 @@
 
 Intent ids are `<leader token>-<cycle>-<index>`: unique over all leaders and cycles, and the same
 again only when the same message is sent again.
+
+An intent is split by the number of its pods and by bytes (`COMMAND_BYTES`), so that it and its
+outcome fit into a message each. Only one that is about a single pod can be larger: the bus refuses
+it, and nothing else.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import count, groupby
+from typing import TypeVar
 
+import msgspec
 from msgspec import structs
 
-from services.scheduler.engine.plan import Eviction, GangBinds, Plan
+from pumice.plugins import Condition
+from services.scheduler.engine.plan import (
+    Eviction,
+    GangBinds,
+    Plan,
+    PodConditionWanted,
+    PodGroupStatusWanted,
+    QueueAllocated,
+)
+from services.scheduler.engine.records import Seen, Stamp
+from services.scheduler.engine.replica import Replica
+from services.scheduler.engine.texts import NAME_LETTERS
+from shared.api import kinds
 from shared.contracts import messages as m
+from shared.contracts.streams import COMMAND_BYTES
+
+_Item = TypeVar("_Item", m.Bind, m.Victim)
+_encoder = msgspec.json.Encoder()
 
 
-def commands(plan: Plan, *, token: int, gang_message: int) -> list[m.Command]:
+def commands(
+    plan: Plan,
+    *,
+    token: int,
+    gang_message: int,
+) -> list[m.Command]:
     """Return the intents of a plan in order: binds gang by gang, then evictions.
 
-    A gang of more than `gang_message` pods is split; evictions travel together per preemptor.
+    One message has at most `gang_message` pods: a larger gang is split, and so are the evictions
+    for one preemptor, which travel together otherwise. Each part names the preemptor.
     """
     ids = (f"{token}-{plan.cycle}-{index}" for index in count())
     wanted: list[m.Command] = [
-        m.BindGang(id=next(ids), cycle=plan.cycle, job=gang.job, job_uid=gang.job_uid, binds=binds)
+        m.BindGang(
+            id=next(ids),
+            cycle=plan.cycle,
+            job=gang.job,
+            job_uid=gang.job_uid,
+            queue=gang.queue,
+            binds=binds,
+        )
         for gang in plan.binds
-        for binds in _chunks(gang, gang_message)
+        for binds in _pieces(_binds(gang), gang_message)
     ]
     nominated = {n.uid: n for n in plan.nominations}
     for (reason, uid), victims in groupby(plan.evictions, key=_cause):
@@ -30,33 +65,64 @@ def commands(plan: Plan, *, token: int, gang_message: int) -> list[m.Command]:
         preemptor = None
         if nomination is not None:
             preemptor = m.Preemptor(pod=nomination.pod, uid=uid, node=nomination.node)
-        wanted.append(
+        wanted += [
             m.Evict(
                 id=next(ids),
                 cycle=plan.cycle,
                 reason=reason,
                 preemptor=preemptor,
-                victims=tuple(
-                    m.Victim(pod=v.pod, uid=v.uid, job=v.job, node=v.node) for v in victims
-                ),
+                victims=piece,
             )
-        )
+            for piece in _pieces(_victims(victims), gang_message)
+        ]
     return wanted
 
 
-def _chunks(gang: GangBinds, size: int) -> Iterator[tuple[m.Bind, ...]]:
-    binds = tuple(
-        m.Bind(
-            pod=b.pod,
-            uid=b.uid,
-            node=b.node,
-            annotations=dict(b.annotations),
-            claims=tuple(m.ClaimUse(**structs.asdict(use)) for use in b.claims),
+def _binds(gang: GangBinds) -> Iterator[m.Bind]:
+    for bind in gang.binds:
+        yield m.Bind(
+            pod=bind.pod,
+            uid=bind.uid,
+            node=bind.node,
+            owner_job=_name(bind.owner_job),
+            annotations=dict(bind.annotations),
+            claims=tuple(m.ClaimUse(**structs.asdict(use)) for use in bind.claims),
         )
-        for b in gang.binds
-    )
-    for start in range(0, len(binds), size):
-        yield binds[start : start + size]
+
+
+def _victims(evictions: Iterable[Eviction]) -> Iterator[m.Victim]:
+    for victim in evictions:
+        yield m.Victim(
+            pod=victim.pod,
+            uid=victim.uid,
+            job=_name(victim.job),
+            owner_job=_name(victim.owner_job),
+            queue=_name(victim.queue),
+            node=victim.node,
+        )
+
+
+def _name(text: str) -> str:
+    """Return a name for subscribers, or "" for what no object can be called (any owner's name)."""
+    return text if len(text) <= NAME_LETTERS else ""
+
+
+def _pieces(items: Iterable[_Item], most: int) -> Iterator[tuple[_Item, ...]]:
+    """Yield items in their order, at most `most` and, as JSON, `COMMAND_BYTES` at once.
+
+    An item that is larger by itself is a piece of its own.
+    """
+    piece: list[_Item] = []
+    used = 0
+    for item in items:
+        size = len(_encoder.encode(item)) + 1
+        if piece and (len(piece) == most or used + size > COMMAND_BYTES):
+            yield tuple(piece)
+            piece, used = [], 0
+        piece.append(item)
+        used += size
+    if piece:
+        yield tuple(piece)
 
 
 def _cause(eviction: Eviction) -> tuple[str, str]:
@@ -68,43 +134,66 @@ def key_of(command: m.Command) -> str:
     return command.job if isinstance(command, m.BindGang) else command.victims[0].pod
 
 
-def desires(plan: Plan) -> list[tuple[str, m.Desired]]:
-    """Return (kind token, wanted status) for every object whose status should change."""
+def desires(plan: Plan, replica: Replica) -> list[tuple[str, m.Desired]]:
+    """Return (kind token, wanted status) for every object whose status should change.
+
+    Each carries the version of the object that the replica has seen, and what of its status stays,
+    so that the binder can write without reading.
+    """
     wanted: list[tuple[str, m.Desired]] = [
-        (
-            "podgroups",
-            m.DesiredPodGroup(
-                key=group.key,
-                uid=group.uid,
-                phase=group.phase,
-                running=group.running,
-                succeeded=group.succeeded,
-                failed=group.failed,
-                conditions=tuple(m.Condition(**c._asdict()) for c in group.conditions),
-                cycle=plan.cycle,
-            ),
-        )
-        for group in plan.podgroups
+        (kinds.PODGROUP.token, _of_group(group, replica, plan.cycle)) for group in plan.podgroups
     ]
-    wanted += [
-        (
-            "pods",
-            m.DesiredPod(
-                key=pod.key,
-                uid=pod.uid,
-                conditions=(m.Condition(**pod.condition._asdict()),),
-                cycle=plan.cycle,
-            ),
-        )
-        for pod in plan.pods
-    ]
-    wanted += [
-        (
-            "queues",
-            m.DesiredQueue(
-                key=queue.name, uid=queue.uid, allocated=dict(queue.allocated), cycle=plan.cycle
-            ),
-        )
-        for queue in plan.queues
-    ]
+    wanted += [(kinds.POD.token, _of_pod(pod, replica, plan.cycle)) for pod in plan.pods]
+    wanted += [(kinds.QUEUE.token, _of_queue(queue, replica, plan.cycle)) for queue in plan.queues]
     return wanted
+
+
+def _of_group(group: PodGroupStatusWanted, replica: Replica, cycle: int) -> m.DesiredPodGroup:
+    job = replica.jobs.get(group.key)
+    seen = job.seen if job is not None and job.uid == group.uid else Seen()
+    return m.DesiredPodGroup(
+        key=group.key,
+        uid=group.uid,
+        phase=group.phase,
+        running=group.running,
+        succeeded=group.succeeded,
+        failed=group.failed,
+        conditions=tuple(_stamped(c, seen.stamps.get(c)) for c in group.conditions),
+        cycle=cycle,
+        rv=seen.rv,
+    )
+
+
+def _of_pod(pod: PodConditionWanted, replica: Replica, cycle: int) -> m.DesiredPod:
+    task = replica.task(pod.uid)
+    same = task is not None and task.shown and task.shown.status == pod.condition.status
+    stamp = Stamp("", task.shown_since) if task is not None and same else None
+    return m.DesiredPod(
+        key=pod.key,
+        uid=pod.uid,
+        conditions=(_stamped(pod.condition, stamp),),
+        cycle=cycle,
+        rv=task.rv if task is not None else "",
+    )
+
+
+def _of_queue(queue: QueueAllocated, replica: Replica, cycle: int) -> m.DesiredQueue:
+    known = replica.jobs.queues.get(queue.name)
+    seen = known is not None and known.uid == queue.uid
+    shown = known.shown_allocated if known is not None and seen else {}
+    return m.DesiredQueue(
+        key=queue.name,
+        uid=queue.uid,
+        allocated=dict(queue.allocated),
+        pending=queue.pending,
+        cycle=cycle,
+        rv=known.rv if known is not None and seen else "",
+        released=tuple(sorted(shown.keys() - queue.allocated.keys())),
+    )
+
+
+def _stamped(condition: Condition, stamp: Stamp | None) -> m.Condition:
+    transition_id, time = stamp or ("", "")
+    return m.Condition(
+        **condition._asdict(), transition_id=transition_id, last_transition_time=time
+    )

@@ -11,6 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from services.scheduler.engine.asides import Aside
 from services.scheduler.engine.figures import Figures, JobFigures
 from services.scheduler.engine.plan import Plan
 from services.scheduler.engine.records import Job
@@ -60,6 +61,7 @@ class Noticing:
         self._new: deque[str] = deque(maxlen=_MOST_PODS)
         self._bound_s: deque[float] = deque(maxlen=_MOST_PODS)
         self.noticed = Noticed()
+        self.asides: tuple[Aside, ...] = ()
 
     def disturb(self) -> None:
         """Take note that figures may not be what they were."""
@@ -83,6 +85,7 @@ class Noticing:
     def look(self, session: Session) -> None:
         """Notice what a session shows once its actions have run."""
         is_due = not 0 <= session.now - self._taken_at < EVERY_S
+        self.asides = tuple(session.asides.found.values())
         figures = self._take(session) if self._is_stale and is_due else None
         self.noticed = Noticed(
             preemption_attempts=session.preemption_attempts,
@@ -98,7 +101,7 @@ class Noticing:
         self._is_stale = False
         self._taken_at = session.now
         self._renew(session)
-        told = {told.name: told for account in session.accounting for told in account()}
+        told = {told.name: told for account in session.hooks.queue_figures for told in account()}
         return Figures(
             resources=tuple(session.resources),
             present=session.total > 0,
@@ -125,7 +128,7 @@ def _figures_of(session: Session, job: Job) -> JobFigures:
         name=job.name,
         queue=job.queue,
         created=job.created,
-        share=session.job_share(job) if session.job_share is not None else None,
+        share=session.hooks.job_share(job),
         missing=max(0, lacks),
     )
 

@@ -5,11 +5,12 @@ Cycles follow every change by milliseconds. Between two pods of a gang that are 
 a storm of statuses that nobody could read. So a new phase goes out at once, and everything else
 (conditions, counters, sums of queues) when it has been wanted unchanged for `settle_s`, or, if it
 keeps changing, for `PATIENCE` times that. A pod's condition stands longer, `PODS` times: there are
-many, and those of a gang that is on its way are void a moment later. What is held back is not
-adopted, so the next cycle wants it again: the last word always goes out.
+many, and those of a gang that is on its way are void a moment later. Nothing but a new phase is
+said of a gang whose pods are still being made (`waiting`). What is held back is not adopted, so the
+next cycle wants it again: the last word always goes out.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -21,6 +22,12 @@ PODS: Final = 3
 
 PhaseOf = Callable[[str], str]
 """Key of a PodGroup to the phase that it shows or was last wanted to show."""
+GroupOf = Callable[[str], str]
+"""Uid of a pod to the key of its PodGroup; empty without one."""
+
+
+def _no_group(_: str) -> str:
+    return ""
 
 
 class _Wish(NamedTuple):
@@ -36,8 +43,19 @@ class Pacing:
         self._settle_s = settle_s
         self._wishes: dict[str, _Wish] = {}
 
-    def due(self, plan: Plan, *, now: float, shown: PhaseOf) -> Plan:
-        """Return the plan with those statuses that are worth a write now."""
+    def due(
+        self,
+        plan: Plan,
+        *,
+        now: float,
+        shown: PhaseOf,
+        making: Collection[str] = (),
+        group_of: GroupOf = _no_group,
+    ) -> Plan:
+        """Return the plan with those statuses that are worth a write now.
+
+        `making` are the keys of PodGroups whose pods are still being made.
+        """
         before, self._wishes = self._wishes, {}
 
         def stands(uid: str, what: object, *, times: int = 1) -> bool:
@@ -57,7 +75,15 @@ class Pacing:
 
         return replace(
             plan,
-            podgroups=tuple(g for g in plan.podgroups if moves_on(g) or stands(g.uid, g)),
-            pods=tuple(p for p in plan.pods if stands(p.uid, p.condition, times=PODS)),
-            queues=tuple(q for q in plan.queues if stands(q.uid, q.allocated)),
+            podgroups=tuple(
+                group
+                for group in plan.podgroups
+                if moves_on(group) or (group.key not in making and stands(group.uid, group))
+            ),
+            pods=tuple(
+                pod
+                for pod in plan.pods
+                if group_of(pod.uid) not in making and stands(pod.uid, pod.condition, times=PODS)
+            ),
+            queues=tuple(q for q in plan.queues if stands(q.uid, q)),
         )

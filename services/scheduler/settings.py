@@ -42,7 +42,7 @@ class SchedulerSettings(InheritedSettings, frozen=True, kw_only=True):
         int, Meta(description="chooses among nodes of equal score; 0: the first in order")
     ] = 0
     partitions: Annotated[
-        int, Meta(description="partitions of COMMAND and DESIRED", ge=1, le=64)
+        int, Meta(description="partitions of COMMAND and DESIRED", ge=1, le=PARTITIONS)
     ] = PARTITIONS
     gang_message: Annotated[
         int, Meta(description="most binds in one message; a larger gang is split", ge=1)

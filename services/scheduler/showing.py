@@ -5,9 +5,8 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from services.scheduler.dump import Dump
+from services.scheduler.engine.dimensions import quantity
 from services.scheduler.engine.plan import Explanation, Plan, Shortage
-from shared.model.quantity import format_bytes, format_milli
-from shared.model.resources import MEMORY, PODS
 
 _INDENT = "  "
 
@@ -76,17 +75,10 @@ def _waiting(explanations: Sequence[Explanation]) -> Iterator[str]:
 
 def _short(shortage: Shortage) -> str:
     wanted, free = (
-        amount_text(shortage.resource, amount)
+        quantity(shortage.resource, amount)
         for amount in (shortage.requested, shortage.largest_free)
     )
     return f"short of {shortage.resource}: a task asks for {wanted}, no node has more than {free}"
-
-
-def amount_text(resource: str, amount: int) -> str:
-    """Return an amount of the engine as a Kubernetes quantity."""
-    if resource == MEMORY:
-        return format_bytes(amount)
-    return str(amount) if resource == PODS else format_milli(amount)
 
 
 def _verdict(unlike: Sequence[str]) -> str:

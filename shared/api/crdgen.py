@@ -48,11 +48,11 @@ def manifest(crd: Crd) -> Schema:
         "storage": True,
         "schema": {"openAPIV3Schema": root_schema(crd)},
     }
-    if crd.columns:
+    if columns := (*crd.columns, *crd.more_columns):
         version["additionalPrinterColumns"] = [
             {"name": column.name, "type": column.type, "jsonPath": column.path}
             | ({"priority": column.priority} if column.priority else {})
-            for column in crd.columns
+            for column in columns
         ]
     if crd.subresources is not None:
         version["subresources"] = {name: {} for name in crd.subresources}

@@ -1,7 +1,7 @@
 """The table of CRDs: names, short names, columns and subresources of the kinds that Pumice brings.
 
 `crdgen` adds the schema from the kind's type. A new kind is a `Kind` with a type in `kinds.py` and
-one row here. Printer columns are what `kubectl get` shows and are Volcano's (C01 to C09).
+one row here. Printer columns are what `kubectl get` shows: Volcano's (C01 to C09), then ours.
 """
 
 from typing import Final
@@ -30,6 +30,9 @@ class Crd(msgspec.Struct, frozen=True, kw_only=True):
     description: str
     short_names: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
+    """Volcano's."""
+    more_columns: tuple[Column, ...] = ()
+    """Ours, which come behind them."""
     subresources: tuple[str, ...] | None = ("status",)
     """None leaves the member out, `()` writes it empty; both mean that there are none."""
     rules: tuple[tuple[str, str], ...] = ()
@@ -38,6 +41,7 @@ class Crd(msgspec.Struct, frozen=True, kw_only=True):
 
 _AGE: Final = Column("AGE", "date", ".metadata.creationTimestamp")
 _QUEUE: Final = Column("QUEUE", "string", ".spec.queue", 1)
+_WAITS: Final = '.status.conditions[?(@.type=="Unschedulable")].message'
 
 CRDS: Final = (
     Crd(
@@ -51,6 +55,7 @@ CRDS: Final = (
             _AGE,
             _QUEUE,
         ),
+        more_columns=(Column("WHY", "string", ".status.state.message", 1),),
     ),
     Crd(
         kind=kinds.COMMAND,
@@ -68,6 +73,7 @@ CRDS: Final = (
             _AGE,
             _QUEUE,
         ),
+        more_columns=(Column("WHY", "string", _WAITS, 1),),
         # Volcano's has none (C03): tools write its status through the object, and must go on to.
         subresources=(),
     ),
@@ -76,6 +82,12 @@ CRDS: Final = (
         description="Queue is a share of the cluster that jobs draw resources from.",
         short_names=("q", "queue-v1beta1"),
         columns=(Column("PARENT", "string", ".spec.parent"),),
+        more_columns=(
+            Column("STATE", "string", ".status.state"),
+            Column("ALLOCATED", "string", ".status.allocated"),
+            Column("DESERVED", "string", ".spec.deserved"),
+            Column("PENDING", "integer", ".status.pending"),
+        ),
     ),
     Crd(
         kind=kinds.HYPERNODE,

@@ -235,6 +235,32 @@ EVENT: Final = Kind(kind="Event", plural="events")
 NETWORKPOLICY: Final = Kind(
     kind="NetworkPolicy", group="networking.k8s.io", plural="networkpolicies"
 )
+_ADMISSION: Final = "admissionregistration.k8s.io"
+MUTATING_WEBHOOKS: Final = Kind(
+    kind="MutatingWebhookConfiguration",
+    group=_ADMISSION,
+    plural="mutatingwebhookconfigurations",
+    namespaced=False,
+)
+VALIDATING_WEBHOOKS: Final = Kind(
+    kind="ValidatingWebhookConfiguration",
+    group=_ADMISSION,
+    plural="validatingwebhookconfigurations",
+    namespaced=False,
+)
+ADMISSION_POLICY: Final = Kind(
+    kind="ValidatingAdmissionPolicy",
+    group=_ADMISSION,
+    plural="validatingadmissionpolicies",
+    namespaced=False,
+)
+ADMISSION_POLICY_BINDING: Final = Kind(
+    kind="ValidatingAdmissionPolicyBinding",
+    group=_ADMISSION,
+    plural="validatingadmissionpolicybindings",
+    namespaced=False,
+)
+LEASE: Final = Kind(kind="Lease", group="coordination.k8s.io", plural="leases")
 CRD: Final = Kind(
     kind="CustomResourceDefinition",
     group="apiextensions.k8s.io",

@@ -1,11 +1,13 @@
 """Object metadata: the part that every Kubernetes object has."""
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import field
 
 from shared.api.base import View, doc
+
+_JOB_GROUP: Final = "batch.volcano.sh/"
 
 
 class OwnerReference(View, frozen=True, kw_only=True):
@@ -52,3 +54,11 @@ class ObjectMeta(View, frozen=True, kw_only=True):
     def controller(self) -> OwnerReference | None:
         """Return the owner that manages this object, if there is one."""
         return next((ref for ref in self.owner_references if ref.controller), None)
+
+    @property
+    def owner_job(self) -> str:
+        """Return the key of the Job (batch.volcano.sh) that manages this object, or ""."""
+        owner = self.controller
+        if owner is None or owner.kind != "Job" or not owner.api_version.startswith(_JOB_GROUP):
+            return ""
+        return f"{self.namespace}/{owner.name}"

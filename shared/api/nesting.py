@@ -7,7 +7,10 @@ below: objects beyond it are refused by admission, held back by the controller a
 too deep to be read at all, reported by name and otherwise passed over (`shared.kube.decode`).
 """
 
+import importlib
 import re
+from collections.abc import Iterator
+from types import ModuleType
 from typing import Final
 
 NESTING_MAX: Final = 100
@@ -17,12 +20,21 @@ TOO_DEEP: Final = f"nested more than {NESTING_MAX} levels deep"
 _CUT: Final = f'"({TOO_DEEP})"'.encode()
 _TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{\[]|[}\]]', re.DOTALL)
 """A text, which may hold brackets, or a bracket."""
+_INSIDE: Final = 2
+_MANY: Final = 5000
+"""Brackets beyond which their depths are counted in columns."""
+_CUTS_MAX: Final = 1000
+_SHALLOWER: Final = (20, 8, 3)
+"""Levels that are tried when a cut at the bound would leave too many marks."""
 
 
 def is_too_deep(json: bytes, levels: int = NESTING_MAX) -> bool:
     """Tell whether sound JSON has more than so many levels; costs nothing for usual objects."""
-    if json.count(b"{") + json.count(b"[") <= levels:
+    brackets = json.count(b"{") + json.count(b"[")
+    if brackets <= levels:
         return False
+    if brackets > _MANY:
+        return bool(_columns().is_deeper(json, levels))
     depth = 0
     for token in _TOKEN.finditer(json):
         sign = json[token.start()]
@@ -38,8 +50,12 @@ def is_too_deep(json: bytes, levels: int = NESTING_MAX) -> bool:
 def cut(json: bytes, levels: int = NESTING_MAX) -> bytes:
     """Return JSON with a remark in place of whatever is deeper than so many levels.
 
-    What breaks off below them does so at the remark, and is as unsound as it was.
+    What breaks off below them does so at the remark, and is as unsound as it was. Of what has more
+    than a thousand such places less is kept.
     """
+    if json.count(b"{") + json.count(b"[") > _MANY:
+        shallower = (level for level in _SHALLOWER if level < levels)
+        return bytes(_columns().cut_below(json, (levels, *shallower), _CUT, most=_CUTS_MAX))
     parts: list[bytes] = []
     depth = kept_to = 0
     for token in _TOKEN.finditer(json):
@@ -55,6 +71,43 @@ def cut(json: bytes, levels: int = NESTING_MAX) -> bytes:
     return b"".join(parts if depth > levels else [*parts, json[kept_to:]])
 
 
+def _columns() -> ModuleType:
+    """Import what few processes ever need, when they do."""
+    return importlib.import_module("shared.api.depths")
+
+
 def is_cut(json: bytes) -> bool:
     """Tell whether `cut` has left its remark."""
     return _CUT in json
+
+
+def taken_out(json: bytes, name: bytes) -> tuple[bytes, bytes]:
+    """Return the object or list that a JSON object has under a name, and the rest with null there.
+
+    Without one b"" and the whole. Goes by brackets and quotes alone: nothing else need be sound.
+    """
+    for start, end in _parts(json):
+        before = json[:start].rstrip()
+        if before.endswith(b":") and before[:-1].rstrip().endswith(b'"%s"' % name):
+            return json[start:end], json[:start] + b"null" + json[end:]
+    return b"", json
+
+
+def elements(json: bytes) -> list[bytes]:
+    """Return the objects and lists that a JSON list consists of, likewise."""
+    return [json[start:end] for start, end in _parts(json)]
+
+
+def _parts(json: bytes) -> Iterator[tuple[int, int]]:
+    """Yield where the brackets right inside the outermost ones open and close."""
+    depth = start = 0
+    for token in _TOKEN.finditer(json):
+        sign = json[token.start()]
+        if sign in b"{[":
+            depth += 1
+            if depth == _INSIDE:
+                start = token.start()
+        elif sign in b"}]":
+            depth -= 1
+            if depth == _INSIDE - 1:
+                yield start, token.end()

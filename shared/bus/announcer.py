@@ -18,6 +18,7 @@ from shared.runtime.clock import Clock
 from shared.runtime.errors import Rejected, Retryable
 from shared.runtime.logs import Logger
 from shared.runtime.metrics import Metrics
+from shared.runtime.tasks import TaskGroup
 
 _WAITING_MAX: Final = 20_000
 _BATCH: Final = 256
@@ -104,7 +105,7 @@ class Announcer:
             else:
                 self._fates.labels("published").inc()
 
-        async with asyncio.TaskGroup() as group:
+        async with TaskGroup() as group:
             for item in batch:
                 group.create_task(one(item), name=f"announce {item.id}")
         return left

@@ -74,6 +74,7 @@ class ConsumerAnswer(msgspec.Struct, frozen=True):
     num_pending: int = 0
     num_ack_pending: int = 0
     num_redelivered: int = 0
+    config: dict[str, Any] = {}
 
 
 class _Stored(msgspec.Struct, frozen=True):
@@ -132,7 +133,7 @@ class Api:
             return failed.error
         try:
             return msgspec.json.decode(reply.payload, type=answer)
-        except msgspec.DecodeError as exc:
+        except ValueError as exc:
             raise Retryable(f"{about}: answer cannot be read: {exc}") from exc
 
     async def _must(self, operation: str, body: object, answer: type[_T], *, about: str) -> _T:
@@ -166,12 +167,6 @@ class Api:
             None,
             ConsumerAnswer,
             about=f"consumer {name} of {stream}",
-        )
-
-    async def drop_consumer(self, stream: str, name: str) -> None:
-        """Delete an ephemeral consumer; one that is gone already is fine."""
-        await self.call(
-            f"CONSUMER.DELETE.{stream}.{name}", None, dict[str, Any], about=f"consumer {name}"
         )
 
     async def message(self, stream: str, **selector: str | int) -> Message | None:

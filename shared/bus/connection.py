@@ -33,6 +33,11 @@ PING_S: Final = 5.0
 PENDING_BYTES: Final = 64 * 1024 * 1024
 """nats-py's send buffer; far above what `Replies` lets into flight, so it never blocks."""
 DISCARD_S: Final = 0.5
+_API: Final = "$JS.API."
+
+
+def _uncounted(_operation: str) -> None:
+    pass
 
 
 class StatusHook(Protocol):
@@ -60,14 +65,20 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     inbox: str = "_INBOX"
     """Prefix of reply subjects; a user may subscribe to its own only."""
     credentials: Credentials | None = None
-    tls: ssl.SSLContext | None = None
+    tls: Callable[[], ssl.SSLContext] | None = None
+    """Asked for each connection, so that a renewed authority counts from the next one on."""
+    on_request: Callable[[str], None] = _uncounted
+    """Told of each request to the JetStream API: its operation, such as `STREAM.INFO`."""
 
 
 class Session:
     """One connection from its first to its last moment."""
 
-    def __init__(self, client: Client, number: int) -> None:
+    def __init__(
+        self, client: Client, number: int, on_request: Callable[[str], None] = _uncounted
+    ) -> None:
         self.client: Final = client
+        self._on_request = on_request
         self.number: Final = number
         self.down: Final = asyncio.Event()
         self._watchers: dict[int, Callable[[], None]] = {}
@@ -100,6 +111,8 @@ class Session:
         """Send one message. Raises NoAnswer when the session is broken."""
         if not self.alive:
             raise NoAnswer("no connection to NATS")
+        if subject.startswith(_API):
+            self._on_request(".".join(subject.split(".")[2:4]))
         try:
             await self.client.publish(subject, payload, reply=reply, headers=headers)
         except (nats.errors.Error, OSError) as exc:
@@ -158,6 +171,15 @@ class Connection:
         except TimeoutError as exc:
             raise NoAnswer(f"no connection to NATS at {self._shown}: {self._last_error}") from exc
 
+    async def away(self, for_s: float) -> None:
+        """Return when there has been no usable session for `for_s`."""
+        while True:
+            try:
+                session = await self.session(for_s)
+            except NoAnswer:
+                return
+            await session.down.wait()
+
     async def run(self) -> None:
         """Connect and reconnect for ever."""
         self._on_status(ok=False, reason=f"connecting to NATS at {self._shown}")
@@ -195,7 +217,7 @@ class Connection:
         """Make one attempt; the reason of a failure becomes the readiness reason."""
         client = self._dial()
         self._number += 1
-        session = Session(client, self._number)
+        session = Session(client, self._number, self._options.on_request)
         self._last_error = ""
         try:
             async with asyncio.timeout(CONNECT_S):
@@ -241,7 +263,7 @@ class Connection:
             inbox_prefix=self._options.inbox,
             user=credentials.user if credentials else None,
             password=credentials.password if credentials else None,
-            tls=self._options.tls,
+            tls=self._options.tls() if self._options.tls else None,
         )
 
     def _explain(self, exc: BaseException) -> str:

@@ -1,25 +1,75 @@
-"""The part of a service that declares the streams it needs, until the server has them."""
+"""Streams and durable consumers: who makes them, and who looks whether they are there.
+
+One identity makes and changes them: the declarer, a service of its own in Kubernetes and Compose
+and a task of the local stack. Every other service has no right to, so that none can redirect what
+another decides; it checks what it needs and is not ready until all of it is there as declared.
+"""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Protocol
 
-from shared.bus.port import Declaring
-from shared.contracts.streams import StreamSpec
+from shared.bus.port import Checking, Declaring
+from shared.contracts.streams import ConsumerSpec, StreamSpec
 from shared.runtime.clock import Clock
-from shared.runtime.errors import Retryable
+from shared.runtime.errors import Rejected, Retryable
 from shared.runtime.health import Gate
 
 _RETRY_S: Final = 0.5
-_FOREVER_S: Final = 86400.0
+_LOOK_AGAIN_S: Final = 5.0
 
 
-class StreamDeclarer:
-    """Declares once it can; the bus keeps the streams from then on, over reconnects too."""
+class DeclaringBus(Declaring, Checking, Protocol):
+    """What the declarer needs of the bus."""
+
+
+class Declarer:
+    """Declares, and looks again and again: what was deleted by hand comes back, too.
+
+    Sizes and ages are applied at the start and at each reconnect only, so that an operator may
+    resize a stream that is full at this moment.
+    """
+
+    name: Final = "declarer"
+
+    def __init__(
+        self,
+        bus: DeclaringBus,
+        specs: Sequence[StreamSpec],
+        consumers: Sequence[ConsumerSpec],
+        *,
+        clock: Clock,
+        gate: Gate,
+    ) -> None:
+        self._bus = bus
+        self._specs = tuple(specs)
+        self._consumers = tuple(consumers)
+        self._clock = clock
+        self._gate = gate
+
+    async def run(self) -> None:
+        """Declare for ever. Raises Rejected for streams that do not fit."""
+        self._gate.set(ok=False, reason="streams are not declared yet")
+        missing = self._specs
+        while True:
+            try:
+                await self._bus.ensure_streams(missing)
+                await self._bus.ensure_consumers(self._consumers)
+                missing = tuple([spec for spec in self._specs if await self._bus.unfit(spec)])
+            except Retryable as error:
+                self._gate.set(ok=False, reason=str(error))
+                await self._clock.sleep(_RETRY_S)
+            else:
+                self._gate.set(ok=not missing, reason="streams are being made again")
+                await self._clock.sleep(_RETRY_S if missing else _LOOK_AGAIN_S)
+
+
+class StreamCheck:
+    """Keeps the gate of a service that needs streams: a part of the service."""
 
     name: Final = "streams"
 
     def __init__(
-        self, bus: Declaring, specs: Sequence[StreamSpec], *, clock: Clock, gate: Gate
+        self, bus: Checking, specs: Sequence[StreamSpec], *, clock: Clock, gate: Gate
     ) -> None:
         self._bus = bus
         self._specs = tuple(specs)
@@ -27,15 +77,18 @@ class StreamDeclarer:
         self._gate = gate
 
     async def run(self) -> None:
-        """Declare until it works, then rest. Raises Rejected for streams that do not fit."""
-        self._gate.set(ok=False, reason="streams are not declared yet")
-        while not self._gate.ok:
-            try:
-                await self._bus.ensure_streams(self._specs)
-            except Retryable as error:
-                self._gate.set(ok=False, reason=str(error))
-                await self._clock.sleep(_RETRY_S)
-            else:
-                self._gate.set(ok=True)
+        """Look for ever; what is missing is looked for more often."""
+        self._gate.set(ok=False, reason="the streams have not been looked at yet")
         while True:
-            await self._clock.sleep(_FOREVER_S)
+            reason = await self._reason()
+            self._gate.set(ok=not reason, reason=reason)
+            await self._clock.sleep(_RETRY_S if reason else _LOOK_AGAIN_S)
+
+    async def _reason(self) -> str:
+        try:
+            for spec in self._specs:
+                if reason := await self._bus.unfit(spec):
+                    return reason
+        except (Retryable, Rejected) as error:
+            return str(error)
+        return ""

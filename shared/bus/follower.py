@@ -35,6 +35,7 @@ from shared.bus.port import (
     Start,
     Started,
 )
+from shared.contracts.streams import TOMBSTONE_TTL_S
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Retryable
 from shared.runtime.logs import Logger
@@ -42,8 +43,8 @@ from shared.runtime.logs import Logger
 BATCH: Final = 512
 RETRY_S: Final = 0.2
 IDLE_S: Final = 1.0
-AWAY_S: Final = 1800.0
-"""After this long without contact a resume could miss a tombstone (they live for an hour)."""
+AWAY_S: Final = TOMBSTONE_TTL_S / 2
+"""After this long without contact a resume could miss a tombstone."""
 FORGOTTEN_S: Final = 2 * EXPIRES_S
 """After this long without a reader the server removes the consumer."""
 
@@ -126,10 +127,8 @@ class Follower:
                 created=info.created, sequence=self._base(info.last_seq), seen_at=now
             )
         elif reason := self._broken(place, created=info.created, last=info.last_seq, now=now):
-            await self._api.drop_consumer(self._stream, name)
             return reason
         elif not isinstance(self._start, LastPerSubject) and place.sequence + 1 < info.first_seq:
-            await self._api.drop_consumer(self._stream, name)
             return f"messages {place.sequence + 1} to {info.first_seq - 1} are gone"
         self._started = Started(
             last_seq=info.last_seq,

@@ -9,20 +9,22 @@ process that was frozen between taking the lease and writing its mark cannot fen
 successor.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
 
 from shared.bus.errors import WrongSequence
 from shared.bus.lease import Lease, LeaseBus, LeaseLost
-from shared.bus.port import Token
+from shared.bus.port import Message, Token
 from shared.contracts import codec
 from shared.contracts.messages import Leader
+from shared.contracts.versions import ContractError
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Broken, Retryable
 from shared.runtime.logs import Logger
+from shared.runtime.tasks import TaskGroup, apart
 
 RETRY_S: Final = 0.1
 
@@ -32,6 +34,8 @@ class Fence(msgspec.Struct, frozen=True, kw_only=True):
 
     stream: str
     subject: str
+    rollup: bool = False
+    """Whether a mark takes the place of those before it, in a stream that keeps all messages."""
 
 
 class Term(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +45,8 @@ class Term(msgspec.Struct, frozen=True, kw_only=True):
     """Grows from term to term over all processes: the lease's sequence at the beginning."""
     tokens: Mapping[str, Token]
     """Per stream."""
+    previous: str = ""
+    """Instance that led before, as far as the streams still say; "" when they do not."""
 
     def token(self, stream: str) -> Token:
         """Return the fence for publishes to `stream`."""
@@ -76,6 +82,7 @@ class Leadership:
         self._clock = clock
         self._log = log.bind(lease=lease.subject)
         self._on_change = on_change
+        self._previous = ""
 
     async def run(self, body: Body) -> None:
         """Lead whenever possible, for ever; returns when `body` does.
@@ -89,7 +96,7 @@ class Leadership:
             await self._lease.acquire()
             try:
                 with self._bus.last_words():
-                    ended = await self._reign(body)
+                    ended = await apart(partial(self._reign, body), name="term")
             except* LeaseLost as lost:
                 self._log.warning("leadership_lost", reason=_first(lost))
             except* WrongSequence as refused:
@@ -104,7 +111,8 @@ class Leadership:
 
         async def govern() -> None:
             nonlocal ended
-            term = Term(number=self._lease.sequence, tokens=await self._mark_all())
+            tokens = await self._mark_all()
+            term = Term(number=self._lease.sequence, tokens=tokens, previous=self._previous)
             self._log.info("leadership_begun", term=term.number, instance=self._instance)
             self._on_change(term)
             await body(term)
@@ -112,7 +120,7 @@ class Leadership:
             keeping.cancel()
 
         try:
-            async with asyncio.TaskGroup() as tasks:
+            async with TaskGroup() as tasks:
                 keeping = tasks.create_task(self._lease.keep(), name="lease-keep")
                 tasks.create_task(govern(), name="leader")
         finally:
@@ -129,19 +137,31 @@ class Leadership:
         while True:
             try:
                 last = await self._bus.last(fence.stream, fence.subject)
+                self._previous = _instance(last)
                 if not self._lease.valid:
                     raise LeaseLost(f"lease {self._lease.subject}: ended before the mark")
                 mark = Leader(
                     service=self._service, instance=self._instance, time=self._clock.now()
                 )
                 ack = await publisher.publish(
-                    fence.subject, codec.encode(mark), expect_last=last.sequence if last else 0
+                    fence.subject,
+                    codec.encode(mark),
+                    expect_last=last.sequence if last else 0,
+                    rollup=fence.rollup,
                 )
             except (WrongSequence, Retryable) as exc:
                 self._log.info("leader_mark_delayed", stream=fence.stream, reason=str(exc))
                 await self._clock.sleep(RETRY_S)
             else:
                 return Token(stream=fence.stream, subject=fence.subject, sequence=ack.sequence)
+
+
+def _instance(mark: Message | None) -> str:
+    """Return who wrote a leader's mark, "" when that cannot be read."""
+    try:
+        return codec.decode_leader(mark.payload).instance if mark else ""
+    except ContractError:
+        return ""
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> str:

@@ -1,38 +1,56 @@
 """A lease: at most one holder, kept by compare-and-set on one subject.
 
-The holder renews every 0.4 s and counts itself out 1.0 s after the *sending* of its last
-successful renewal; a candidate takes over when its own monotonic clock saw no change for 1.5 s.
-Clocks of different machines are never compared. What a holder does in the moment between losing
-the lease and noticing it is refused by the fence (`leader`), not by the lease.
+The holder renews every `renew_s` and counts itself out `stop_s` after the *sending* of its last
+successful renewal; a candidate takes over when its own monotonic clock saw no change for
+`takeover_s`. Clocks of different machines are never compared. These times are generous, since a
+busy machine must not cost a lease; they end a holder that is frozen or cut off from its server.
+
+A killed holder is noticed sooner. A holder listens on a presence subject on the connection that
+its renewals go over; the kernel closes the connection of a killed process, and the server answers
+a question to that subject with "no responders" at once. A candidate asks ten times a second and
+takes the lease when the answers have said so for `gone_s` and no renewal was seen meanwhile.
+
+A holder that lives and has merely lost that connection has stopped by then: it gives the lease up
+when the connection has been away for `quiet_s`, which is less. Two cases remain in which it may
+not know in time: its process is stopped in that very moment, or the server that it is connected
+to has lost the other servers. Then, as in the moment between losing a lease and noticing it, its
+publishes to fenced streams are refused by the fence (`leader`), and its writes to the API server
+carry the uids and names that they were decided on, so that what two owners do alike is done once.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Final, Never, Protocol
 
 import msgspec
 
 from shared.bus.errors import WrongSequence
-from shared.bus.port import Lasting, Message, Publishing, Reading
+from shared.bus.port import Attending, Lasting, Message, Publishing, Reading
 from shared.contracts import codec
 from shared.contracts.messages import LeaseRecord
 from shared.contracts.versions import ContractError
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Retryable
+from shared.runtime.tasks import TaskGroup
 
 RETRY_S: Final = 0.05
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
-    """Times of a lease; tests may not need to change them, the order must stay."""
+    """Times of a lease; their order must stay."""
 
     renew_s: float = 0.4
-    stop_s: float = 1.0
-    takeover_s: float = 1.5
-    poll_s: float = 0.2
+    stop_s: float = 2.0
+    takeover_s: float = 3.0
+    poll_s: float = 0.1
     answer_s: float = 0.5
+    quiet_s: float = 0.15
+    """How long the holder's connection may be away."""
+    gone_s: float = 0.3
+    """How long nobody must have listened on the holder's presence subject."""
 
 
-class LeaseBus(Publishing, Reading, Lasting, Protocol):
+class LeaseBus(Publishing, Reading, Lasting, Attending, Protocol):
     """What a lease needs of the bus."""
 
 
@@ -43,7 +61,8 @@ class LeaseLost(Exception):  # noqa: N818 - the fact
 class Lease:
     """One lease as one process sees it: candidate or holder.
 
-    `holder` must be unique per process *life*: a restarted process is somebody else.
+    `holder` must be unique per process *life* (`<instance>.<life>`): a restarted process is another
+    holder.
     """
 
     def __init__(
@@ -55,7 +74,9 @@ class Lease:
         holder: str,
         clock: Clock,
         timing: Timing | None = None,
+        presence: Callable[[str], str] | None = None,
     ) -> None:
+        """`presence` gives a holder's presence subject; the bus must listen on our own."""
         self._bus = bus
         self._publisher = bus.publisher(stream)
         self._stream = stream
@@ -63,8 +84,10 @@ class Lease:
         self.subject: Final = subject
         self.holder: Final = holder
         self.timing: Final = timing or Timing()
+        self._presence = presence
         self._seen_sequence = -1
         self._seen_at = 0.0
+        self._unheard_since: float | None = None
         self._sequence = 0
         self._renewed_at = 0.0
         self._renewals = 0
@@ -79,31 +102,87 @@ class Lease:
         """Return whether this process may count itself as the holder at this moment."""
         return self._sequence > 0 and self._left_s() > 0
 
-    async def acquire(self) -> None:
-        """Return once this process holds the lease; waits for ever, over all interruptions."""
+    async def acquire(self) -> str:
+        """Return once this process holds the lease; waits for ever, over all interruptions.
+
+        Returns who held it before, "" when it was free.
+        """
         while True:
+            looked_at = self._clock.monotonic()
             try:
-                if await self.consider(await self._bus.last(self._stream, self.subject)):
-                    return
+                found = await self._bus.snapshot(self._stream, [self.subject])
+                message = found[0] if found else None
+                if await self.consider(message, unheard=await self._unheard(message)):
+                    return _record(message).holder if message else ""
             except Retryable:
                 pass  # the bus says so in its own readiness; a candidate has nothing to add
-            await self._clock.sleep(self.timing.poll_s)
+            left_s = looked_at + self.timing.poll_s - self._clock.monotonic()
+            await self._clock.sleep(max(RETRY_S, left_s))
 
-    async def consider(self, message: Message | None) -> bool:
+    def dead_holder(self, message: Message | None) -> str:
+        """Return another holder that never gave back what `look` found free, else ""."""
+        holder = _record(message).holder if message else ""
+        return "" if holder == self.holder else holder
+
+    def doubtful(self, message: Message | None) -> str:
+        """Return the presence subject of another holder that says that it has one, else ""."""
+        if message is None or self._presence is None:
+            return ""
+        record = _record(message)
+        if not record.present or record.holder in ("", self.holder):
+            return ""
+        return self._presence(record.holder)
+
+    async def _unheard(self, message: Message | None) -> bool:
+        subject = self.doubtful(message)
+        return bool(subject) and not await self._bus.listens(subject)
+
+    async def consider(self, message: Message | None, *, unheard: bool = False) -> bool:
         """Look at the lease's last message and take the lease if it is free; return success."""
+        return self.look(message, unheard=unheard) and await self.take(message)
+
+    async def take(self, message: Message | None) -> bool:
+        """Take the lease whose last message was found to leave it free; return success."""
+        return await self._take(message.sequence if message else 0)
+
+    def look(self, message: Message | None, *, unheard: bool = False) -> bool:
+        """Take note of the lease's last message; return whether the lease is free.
+
+        `unheard` says that nobody listens on the holder's presence subject.
+        """
         now = self._clock.monotonic()
         if message is None:
-            return await self._take(0)
-        holder = _holder(message)
+            return True
         if message.sequence != self._seen_sequence:
             self._seen_sequence, self._seen_at = message.sequence, now
-        ours_or_free = holder in ("", self.holder)
-        if ours_or_free or now - self._seen_at >= self.timing.takeover_s:
-            return await self._take(message.sequence)
-        return False
+            self._unheard_since = None
+        if not unheard:
+            self._unheard_since = None
+        elif self._unheard_since is None:
+            self._unheard_since = now
+        return _record(message).holder in ("", self.holder) or self._ran_out(now)
+
+    def _ran_out(self, now: float) -> bool:
+        """Return whether the holder that was seen is dead as far as can be told."""
+        if now - self._seen_at >= self.timing.takeover_s:
+            return True
+        return self._unheard_since is not None and now - self._unheard_since >= self.timing.gone_s
 
     async def keep(self) -> Never:
         """Renew until the lease is lost. Raises LeaseLost, at the latest at the holder's limit."""
+        try:
+            async with TaskGroup() as tasks:
+                tasks.create_task(self._watch_connection(), name="lease-connection")
+                tasks.create_task(self._renew_in_time(), name="lease-renewals")
+        except* LeaseLost as lost:
+            raise _only(lost) from None
+        raise AssertionError("a lease is renewed for ever")
+
+    async def _watch_connection(self) -> Never:
+        await self._bus.away(self.timing.quiet_s)
+        raise self._lost(f"the connection to NATS was away for {self.timing.quiet_s:g} s")
+
+    async def _renew_in_time(self) -> Never:
         while True:
             wait_s = self._renewed_at + self.timing.renew_s - self._clock.monotonic()
             await self._clock.sleep(max(0.0, wait_s))
@@ -163,23 +242,38 @@ class Lease:
             message = await self._bus.last(self._stream, self.subject)
         except Retryable:
             return
-        holder = _holder(message) if message else ""
+        holder = _record(message).holder if message else ""
         if message is None or holder != self.holder:
             raise self._lost(f"held by {holder or 'nobody'}")
         self._sequence = message.sequence
 
     async def _write(self, expected: int, *, holder: str) -> int:
         self._renewals += 1
-        record = LeaseRecord(holder=holder, renewals=self._renewals, time=self._clock.now())
+        record = LeaseRecord(
+            holder=holder,
+            renewals=self._renewals,
+            time=self._clock.now(),
+            present=self._presence is not None,
+        )
         ack = await self._publisher.publish(
             self.subject, codec.encode(record), expect_last=expected
         )
         return ack.sequence
 
 
-def _holder(message: Message) -> str:
-    """Return who holds the lease; a record that cannot be read is held by a stranger."""
+def instance_of(holder: str) -> str:
+    """Return the instance whose life `holder` names: `<instance>.<life>`."""
+    return holder.rpartition(".")[0] or holder
+
+
+def _record(message: Message) -> LeaseRecord:
+    """Return what a lease says; a record that cannot be read is held by a stranger."""
     try:
-        return codec.decode_lease(message.payload).holder
+        return codec.decode_lease(message.payload)
     except ContractError:
-        return "a stranger"
+        return LeaseRecord(holder="a stranger", renewals=0, time=0.0)
+
+
+def _only(group: BaseExceptionGroup[LeaseLost]) -> LeaseLost:
+    lost = group.exceptions[0]
+    return _only(lost) if isinstance(lost, BaseExceptionGroup) else lost

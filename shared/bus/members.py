@@ -8,8 +8,10 @@ reader accepts it), for `pumice status`, and for spreading partitions.
 import asyncio
 from typing import Final, Protocol
 
-from shared.bus.errors import NotPermitted
+from shared.bus.errors import NoAnswer, NotPermitted
+from shared.bus.lease import instance_of
 from shared.bus.port import Lasting, Message, Publishing, Reading
+from shared.bus.storing import Storing
 from shared.contracts import codec
 from shared.contracts.messages import Member
 from shared.contracts.subjects import Subjects
@@ -44,7 +46,9 @@ class Members:
         clock: Clock,
         log: Logger,
         accepts: frozenset[int] = ACCEPTED,
+        storing: Storing | None = None,
     ) -> None:
+        """Make it; `storing` is told whether announcements are stored."""
         self._bus = bus
         self._publisher = bus.publisher(stream)
         self._stream = stream
@@ -55,7 +59,12 @@ class Members:
         self._accepts = tuple(sorted(accepts))
         self._clock = clock
         self._log = log
+        self._storing = storing
         self._seen: dict[str, tuple[int, float, Member]] = {}
+        self._buried: dict[str, int] = {}
+        """Per dead instance, the announcement after which it died."""
+        self._dead: dict[str, str] = {}
+        """Per instance, the last of its lives that was found dead."""
         self._known = asyncio.Event()
 
     async def run(self) -> None:
@@ -75,9 +84,27 @@ class Members:
     def live(self, service: str | None = None) -> list[Member]:
         """Return the live members, of one service or all, sorted by service and instance."""
         oldest = self._clock.monotonic() - SILENT_S
-        members = [member for _, seen_at, member in self._seen.values() if seen_at >= oldest]
+        members = [
+            member
+            for sequence, seen_at, member in self._seen.values()
+            if seen_at >= oldest and self._buried.get(member.instance) != sequence
+        ]
         chosen = [member for member in members if service in (None, member.service)]
         return sorted(chosen, key=lambda member: (member.service, member.instance))
+
+    def bury(self, holder: str) -> None:
+        """Count the member whose lease ran out as dead until it announces itself again.
+
+        A later life of the same instance is not what died, nor is this process.
+        """
+        name = instance_of(holder)
+        if name == self._instance or self._dead.get(name) == holder:
+            return
+        self._dead[name] = holder
+        for sequence, _, member in self._seen.values():
+            if member.instance == name:
+                self._buried[name] = sequence
+                self._log.info("member_dead", member=name, reason="its lease ran out")
 
     def version(self, *readers: str) -> int:
         """Return the version to write for the live members of the services `readers`.
@@ -90,15 +117,28 @@ class Members:
 
     async def _round(self) -> None:
         try:
-            await self._announce(TTL_S, self._accepts)
+            is_stored = await self._is_announced()
             found = await self._bus.snapshot(self._stream, [self._all])
         except NotPermitted:
             raise
         except Retryable as exc:
             self._log.debug("members_delayed", reason=str(exc))
             return
+        if self._storing is not None and not is_stored:
+            self._storing.unstored()
         self._take(found)
         self._known.set()
+
+    async def _is_announced(self) -> bool:
+        """Announce this process; return False when that was not answered."""
+        try:
+            await self._announce(TTL_S, self._accepts)
+        except NoAnswer as exc:
+            self._log.debug("members_delayed", reason=str(exc))
+            return False
+        if self._storing is not None:
+            self._storing.stored()
+        return True
 
     async def _announce(self, ttl_s: int, accepts: tuple[int, ...]) -> None:
         member = Member(
@@ -125,6 +165,10 @@ class Members:
             if member.accepts:
                 seen[message.subject] = (message.sequence, now, member)
         self._seen = seen
+        sequences = {sequence for sequence, _, _ in seen.values()}
+        self._buried = {
+            i: sequence for i, sequence in self._buried.items() if sequence in sequences
+        }
 
     async def _leave(self) -> None:
         """Say good-bye: a member that accepts nothing is gone."""

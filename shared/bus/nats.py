@@ -8,12 +8,15 @@ import asyncio
 import contextlib
 import random
 import ssl
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import Final
 
-from nats.aio.client import Client
+import msgspec
+from nats.aio.msg import Msg
 
+from pumice.events.tls import TlsClient, trusting
 from shared.bus.api import Api
 from shared.bus.client import Dial
 from shared.bus.connection import Connection, Credentials, Options, Session, StatusHook
@@ -29,32 +32,31 @@ from shared.bus.port import (
 from shared.bus.publisher import NatsPublisher
 from shared.bus.puller import NatsPuller
 from shared.bus.replies import Replies
-from shared.bus.streams import Keeper
+from shared.bus.streams import Keeper, unfit
 from shared.contracts.permissions import inbox_prefix
 from shared.contracts.streams import ConsumerSpec, StreamSpec
 from shared.runtime.clock import Clock
 from shared.runtime.common import CommonSettings
 from shared.runtime.errors import Rejected
 from shared.runtime.logs import Logger
+from shared.runtime.tasks import TaskGroup
 
 LAST_WORDS_S: Final = 2.0
 """How long an ending process keeps its connection for those with something left to say."""
 
+LISTENS_S: Final = 0.1
+"""How long the server has to say that nobody listens; a listener itself says nothing."""
+
 
 def client_tls(*, ca: str, cert: str = "", key: str = "") -> ssl.SSLContext:
-    """Return a TLS context that trusts `ca` and, if given, shows our own certificate.
-
-    Python 3.13's strict X.509 checks are off, as towards the API server: a NATS server's authority
-    need not have the extensions that it asks for.
-    """
+    """Return a TLS context that trusts `ca` and, if given, shows our own certificate."""
     try:
-        context = ssl.create_default_context(cafile=ca)
+        context = trusting(ca)
         if cert:
             context.load_cert_chain(cert, key or None)
     except (OSError, ssl.SSLError) as exc:
         files = ", ".join(file for file in (ca, cert, key) if file)
         raise Rejected(f"cannot use {files} for TLS to NATS: {exc}", field="nats_ca") from exc
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context
 
 
@@ -66,31 +68,35 @@ def from_settings(
     clock: Clock,
     log: Logger,
     on_status: StatusHook,
+    on_request: Callable[[str], None] = lambda _: None,
 ) -> "NatsBus":
     """Return the bus of a service as its settings say; nothing is connected yet.
 
-    `on_status` is usually a readiness gate's `set`.
+    `on_status` is usually a readiness gate's `set`; `on_request` hears of each request to the
+    JetStream API.
     """
     credentials = Credentials(
         user=lambda: settings.nats_user, password=settings.nats_password.reveal
     )
     tls = None
     if settings.nats_ca:
-        tls = client_tls(ca=settings.nats_ca, cert=settings.nats_cert, key=settings.nats_key)
+        tls = partial(
+            client_tls, ca=settings.nats_ca, cert=settings.nats_cert, key=settings.nats_key
+        )
+        tls()  # what is wrong from the start ends it at once
     options = Options(
         url=settings.nats,
         name=instance,
         inbox=inbox_prefix(settings.nats_user or service),
         credentials=credentials if settings.nats_user else None,
         tls=tls,
+        on_request=on_request,
     )
     return NatsBus(options, clock=clock, log=log, on_status=on_status)
 
 
 class NatsBus:
     """The bus on NATS JetStream; satisfies `port.Bus`."""
-
-    name: Final = "bus"
 
     def __init__(
         self,
@@ -100,12 +106,23 @@ class NatsBus:
         log: Logger,
         on_status: StatusHook,
         rng: random.Random | None = None,
-        dial: Dial = Client,
+        dial: Dial = TlsClient,
+        name: str = "bus",
+        presence: str = "",
     ) -> None:
-        """`rng` spreads reconnects and names inboxes; `dial` makes the connections' clients."""
+        """`rng` spreads reconnects and names inboxes; `dial` makes the connections' clients.
+
+        On the subject `presence` it listens whenever it is connected, for `listens` of others.
+        """
         rng = rng or random.SystemRandom()
+        self.name: Final = name
+        self._options = options
+        self._rng = rng
+        self._dial = dial
+        self._presence = presence
         self._clock = clock
-        self._log = log.bind(part="bus")
+        self._bare_log = log
+        self._log = log.bind(part=name)
         self._speakers = 0
         self._silent = asyncio.Event()
         self._silent.set()
@@ -125,9 +142,22 @@ class NatsBus:
             dial=dial,
         )
 
+    def beside(self, name: str, *, presence: str, on_status: StatusHook) -> "NatsBus":
+        """Return another connection to the same servers as the same user, for a part of its own."""
+        return NatsBus(
+            msgspec.structs.replace(self._options, name=f"{self._options.name}/{name}"),
+            clock=self._clock,
+            log=self._bare_log,
+            on_status=on_status,
+            rng=self._rng,
+            dial=self._dial,
+            name=name,
+            presence=presence,
+        )
+
     async def run(self) -> None:
         """Keep the connection, the time-outs and the streams, for ever (a part of the service)."""
-        async with asyncio.TaskGroup() as tasks:
+        async with TaskGroup() as tasks:
             tasks.create_task(self._replies.run(), name="bus-replies")
             tasks.create_task(self._keeper.run(), name="bus-streams")
             tasks.create_task(self._connection.run(), name="bus-connection")
@@ -167,6 +197,15 @@ class NatsBus:
         """See `port.Declaring`."""
         await self._connection.session()
         await self._keeper.declare(tuple(specs))
+
+    async def ensure_consumers(self, specs: Sequence[ConsumerSpec]) -> None:
+        """See `port.Declaring`."""
+        await self._connection.session()
+        await self._keeper.declare_consumers(tuple(specs))
+
+    async def unfit(self, spec: StreamSpec) -> str:
+        """See `port.Checking`."""
+        return await unfit(self._api, spec)
 
     async def info(self, stream: str) -> StreamInfo:
         """See `port.Declaring`."""
@@ -235,8 +274,25 @@ class NatsBus:
             log=self._log,
         )
 
+    async def listens(self, subject: str) -> bool:
+        """See `port.Attending`."""
+        try:
+            await (await self._replies.ask(subject, b"", timeout_s=LISTENS_S))
+        except StreamMissing:
+            return False
+        except NoAnswer:
+            if self._connection.current is None:
+                raise
+        return True
+
+    async def away(self, for_s: float) -> None:
+        """See `port.Attending`."""
+        await self._connection.away(for_s)
+
     async def _prepare(self, session: Session) -> None:
         """Make a new session usable before anybody sees it."""
+        if self._presence:
+            await session.client.subscribe(self._presence, cb=_heard)
         await self._replies.attach(session)
         try:
             await self._api.jetstream()
@@ -258,11 +314,15 @@ class NatsBus:
         return f"{self._inbox}f.{self._count}"
 
 
+async def _heard(_: Msg) -> None:
+    """Say nothing: who asks wants to know whether the server has anybody to ask."""
+
+
 @asynccontextmanager
 async def running(bus: NatsBus) -> AsyncGenerator[NatsBus, None]:
     """Run `bus` for the length of a block, connected at its start (tests, command line)."""
     try:
-        async with asyncio.TaskGroup() as tasks:
+        async with TaskGroup() as tasks:
             task = tasks.create_task(bus.run(), name="bus")
             await bus.connected()
             yield bus

@@ -2,19 +2,21 @@
 
 Every partition is a lease. The live members, sorted, name the wanted owner of each (round robin);
 a member takes what is wanted of it and free, and gives back, after its body has ended, what is
-wanted of another. So joining and leaving rebalance by themselves, and a dead member's partitions
-move once their leases run out.
+wanted of another. So joining and leaving rebalance by themselves. A member whose lease ran out
+counts as dead from that moment, and its partitions are wanted of the others.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from shared.bus.lease import Lease, LeaseBus, LeaseLost
 from shared.bus.members import Members
+from shared.bus.port import Message
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Retryable
 from shared.runtime.logs import Logger
+from shared.runtime.tasks import TaskGroup
 
 Body = Callable[[int], Awaitable[None]]
 """Called with the number of a partition; runs until cancelled."""
@@ -39,7 +41,10 @@ class Partitions:
         instance: str,
         clock: Clock,
         log: Logger,
+        on_lost: Callable[[int], None] = lambda _: None,
     ) -> None:
+        """`on_lost` is told at once of a partition that was taken away, not given back."""
+        self._on_lost = on_lost
         self._bus = bus
         self._leases = tuple(leases)
         self._stream = stream
@@ -64,16 +69,59 @@ class Partitions:
             await self._spread(body, poll_s=poll_s)
 
     async def _spread(self, body: Body, *, poll_s: float) -> None:
-        async with asyncio.TaskGroup() as tasks:
+        async with TaskGroup() as tasks:
             while True:
+                found = await self._look_around()
                 wanted = self._wanted()
                 self._leave(wanted)
-                missing = [p for p in sorted(wanted) if p not in self._owned]
-                for partition in await self._take(missing):
+                for partition in await self._take(found, wanted):
                     self._owned[partition] = tasks.create_task(
                         self._own(partition, body), name=f"partition-{partition}"
                     )
                 await self._clock.sleep(poll_s)
+
+    async def _look_around(self) -> dict[int, Message | None]:
+        """Look at the leases that others hold; return those that are free. Notes who died."""
+        others = [p for p in range(len(self._leases)) if p not in self._owned]
+        if not others:
+            return {}
+        free: dict[int, Message | None] = {}
+        try:
+            subjects = [self._leases[partition].subject for partition in others]
+            found = await self._bus.snapshot(self._stream, subjects)
+            last = {message.subject: message for message in found}
+            held = {p: last.get(self._leases[p].subject) for p in others}
+            silent = await self._silent({self._leases[p].doubtful(m) for p, m in held.items()})
+            free = self._free(held, silent)
+        except* Retryable as trouble:
+            self._log.debug("partitions_delayed", reason=str(trouble.exceptions[0]))
+        return free
+
+    def _free(
+        self, held: Mapping[int, Message | None], silent: set[str]
+    ) -> dict[int, Message | None]:
+        """Return what is free of the leases of others, and count those as dead who lost one."""
+        free: dict[int, Message | None] = {}
+        for partition, message in held.items():
+            lease = self._leases[partition]
+            if lease.look(message, unheard=lease.doubtful(message) in silent):
+                free[partition] = message
+                if dead := lease.dead_holder(message):
+                    self._members.bury(dead)
+        return free
+
+    async def _silent(self, subjects: set[str]) -> set[str]:
+        """Return on which of the presence subjects nobody listens."""
+        silent: set[str] = set()
+
+        async def ask(subject: str) -> None:
+            if not await self._bus.listens(subject):
+                silent.add(subject)
+
+        async with TaskGroup() as group:
+            for subject in sorted(subjects - {""}):
+                group.create_task(ask(subject), name="presence")
+        return silent
 
     def _leave(self, wanted: frozenset[int]) -> None:
         """End the bodies of what is wanted of another: once, so that they can tidy up."""
@@ -93,21 +141,16 @@ class Partitions:
             if wanted_owner(partition, names) == self._instance
         )
 
-    async def _take(self, missing: Sequence[int]) -> list[int]:
-        """Take the leases that are free; return which."""
-        if not missing:
-            return []
+    async def _take(self, free: Mapping[int, Message | None], wanted: frozenset[int]) -> list[int]:
+        """Take the free leases that are wanted of this member; return which."""
         taken: list[int] = []
-        try:
-            subjects = [self._leases[partition].subject for partition in missing]
-            found = await self._bus.snapshot(self._stream, subjects)
-            by_subject = {message.subject: message for message in found}
-            for partition in missing:
-                lease = self._leases[partition]
-                if await lease.consider(by_subject.get(lease.subject)):
+        for partition in sorted(wanted & free.keys()):
+            try:
+                if await self._leases[partition].take(free[partition]):
                     taken.append(partition)
-        except Retryable as exc:
-            self._log.debug("partitions_delayed", reason=str(exc))
+            except Retryable as exc:
+                self._log.debug("partitions_delayed", reason=str(exc))
+                break
         return taken
 
     async def _own(self, partition: int, body: Body) -> None:
@@ -115,16 +158,33 @@ class Partitions:
         lease = self._leases[partition]
         self._log.info("partition_taken", partition=partition)
         try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(lease.keep(), name=f"partition-{partition}-keep")
-                tasks.create_task(_endless(body, partition), name=f"partition-{partition}-body")
+            await self._hold(partition, body)
         except* LeaseLost as lost:
             self._log.warning("partition_lost", partition=partition, reason=str(lost.exceptions[0]))
         finally:
-            await lease.release()
-            del self._owned[partition]
-            self._leaving.discard(partition)
-            self._log.info("partition_left", partition=partition)
+            try:
+                await lease.release()
+            finally:
+                del self._owned[partition]
+                self._leaving.discard(partition)
+                self._log.info("partition_left", partition=partition)
+
+    async def _hold(self, partition: int, body: Body) -> None:
+        """Run the body, and renew the lease until it has ended: it may have to tidy up."""
+
+        async def keep() -> None:
+            try:
+                await self._leases[partition].keep()
+            except LeaseLost:
+                self._on_lost(partition)
+                raise
+
+        async with TaskGroup() as tasks:
+            keeping = tasks.create_task(keep(), name=f"partition-{partition}-keep")
+            try:
+                await _endless(body, partition)
+            finally:
+                keeping.cancel()
 
 
 async def _endless(body: Body, partition: int) -> None:

@@ -4,7 +4,7 @@ Services depend on these names only; `shared.bus.nats` is the adapter. The value
 hold plain bytes: the meaning of a payload is the business of `shared.contracts`.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
@@ -134,13 +134,17 @@ class Publisher(Protocol):
         fence: Token | None = None,
         expect_last: int | None = None,
         ttl_s: int | None = None,
+        rollup: bool = False,
+        marks: Mapping[str, str] | None = None,
     ) -> Ack:
         """Publish and wait for the server's answer.
 
         With `msg_id` the message is sent again under the same id until it is answered (the server
         drops duplicates); without one it is sent once. `fence` and `expect_last` (the last
         sequence of this very subject; 0: there is none) exclude each other; a publish with
-        `expect_last` is sent once, because the server checks it before the id. Raises
+        `expect_last` is sent once, because the server checks it before the id. With `rollup` the
+        message takes the place of all earlier ones of its subject, where its stream lets it.
+        Readers find `marks` among the headers. Raises
         WrongSequence, StreamFull, StreamMissing, NoAnswer, TooLarge, NotPermitted or Rejected.
         """
         ...
@@ -154,6 +158,8 @@ class Publisher(Protocol):
         fence: Token | None = None,
         expect_last: int | None = None,
         ttl_s: int | None = None,
+        rollup: bool = False,
+        marks: Mapping[str, str] | None = None,
     ) -> Awaitable[Ack]:
         """Send once there is room among the messages in flight; the answer is awaited later.
 
@@ -213,13 +219,17 @@ class Puller(Protocol):
 
 
 class Declaring(Protocol):
-    """Makes streams as declared."""
+    """Makes streams and durable consumers as declared: the right of the declarer alone."""
 
     async def ensure_streams(self, specs: Sequence[StreamSpec]) -> None:
         """Create or update streams, now and after each reconnect; never deletes one.
 
         Raises Rejected when a stream exists with a setting that cannot be changed.
         """
+        ...
+
+    async def ensure_consumers(self, specs: Sequence[ConsumerSpec]) -> None:
+        """Create or update durable consumers, now and after each reconnect."""
         ...
 
     async def info(self, stream: str) -> StreamInfo:
@@ -231,6 +241,17 @@ class Declaring(Protocol):
 
         With `before_seq` only those with a lower sequence, so that one which comes in the very
         moment stays.
+        """
+        ...
+
+
+class Checking(Protocol):
+    """Looks whether streams are as declared."""
+
+    async def unfit(self, spec: StreamSpec) -> str:
+        """Return why a stream cannot serve as declared (missing, different), or "".
+
+        Raises Retryable when the server does not say.
         """
         ...
 
@@ -298,7 +319,22 @@ class Lasting(Protocol):
         ...
 
 
-class Bus(Declaring, Publishing, Reading, Pulling, Lasting, Protocol):
+class Attending(Protocol):
+    """Tells whether others are connected, and whether this process is."""
+
+    async def listens(self, subject: str) -> bool:
+        """Return False when the server knows nobody who listens on `subject`, else True.
+
+        Raises NoAnswer when it cannot be asked.
+        """
+        ...
+
+    async def away(self, for_s: float) -> None:
+        """Return when there has been no connection for `for_s`."""
+        ...
+
+
+class Bus(Declaring, Checking, Publishing, Reading, Pulling, Lasting, Protocol):
     """Everything at once; functions should ask for the smaller protocol that they need."""
 
     async def connected(self) -> None:

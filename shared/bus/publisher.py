@@ -5,14 +5,14 @@ connection); each has its own future. See `port.Publisher` for what is raised wh
 """
 
 from asyncio import Future
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from shared.bus.api import ApiError, failure
 from shared.bus.errors import StreamMissing
-from shared.bus.port import Ack, Token
+from shared.bus.port import Ack, Message, Token
 from shared.bus.replies import Replies, Reply
 from shared.runtime.errors import Retryable
 
@@ -25,6 +25,16 @@ _MSG_ID: Final = "Nats-Msg-Id"
 _LAST: Final = "Nats-Expected-Last-Subject-Sequence"
 _LAST_OF: Final = "Nats-Expected-Last-Subject-Sequence-Subject"
 _TTL: Final = "Nats-TTL"
+_ROLLUP: Final = "Nats-Rollup"
+
+
+def is_fenced(message: Message, subject: str) -> bool:
+    """Tell whether a message was published under a leader's right: with the token of `subject`.
+
+    The server has compared the token. Only a publish without one can have come from another.
+    """
+    headers = message.headers or {}
+    return headers.get(_LAST_OF) == subject and headers.get(_LAST, "0").strip("0") != ""
 
 
 class _PubAck(msgspec.Struct, frozen=True, gc=False):
@@ -63,10 +73,19 @@ class NatsPublisher:
         fence: Token | None = None,
         expect_last: int | None = None,
         ttl_s: int | None = None,
+        rollup: bool = False,
+        marks: Mapping[str, str] | None = None,
     ) -> Ack:
         """See `port.Publisher.publish`."""
         pending = await self.submit(
-            subject, payload, msg_id=msg_id, fence=fence, expect_last=expect_last, ttl_s=ttl_s
+            subject,
+            payload,
+            msg_id=msg_id,
+            fence=fence,
+            expect_last=expect_last,
+            ttl_s=ttl_s,
+            rollup=rollup,
+            marks=marks,
         )
         return await pending
 
@@ -79,9 +98,14 @@ class NatsPublisher:
         fence: Token | None = None,
         expect_last: int | None = None,
         ttl_s: int | None = None,
+        rollup: bool = False,
+        marks: Mapping[str, str] | None = None,
     ) -> Awaitable[Ack]:
         """See `port.Publisher.submit`."""
         headers = _headers(msg_id=msg_id, fence=fence, expect_last=expect_last, ttl_s=ttl_s)
+        headers.update(marks or {})
+        if rollup:
+            headers[_ROLLUP] = "sub"
         repeatable = msg_id is not None and expect_last is None
         room = self._replies.room
         await room.take(len(payload))
@@ -89,7 +113,7 @@ class NatsPublisher:
             answer = await self._replies.ask(
                 subject,
                 payload,
-                headers=headers,
+                headers=headers or None,
                 timeout_s=self._repeated_s if repeatable else self._once_s,
                 repeatable=repeatable,
             )
@@ -108,7 +132,7 @@ class NatsPublisher:
             raise
         try:
             ack = _puback.decode(reply.payload)
-        except msgspec.DecodeError as exc:
+        except ValueError as exc:
             raise Retryable(f"{subject}: the answer to a publish cannot be read: {exc}") from exc
         if ack.error is not None:
             raise failure(ack.error, about=f"publish to {subject} on {self._stream}")
@@ -131,7 +155,7 @@ class _Pending:
 
 def _headers(
     *, msg_id: str | None, fence: Token | None, expect_last: int | None, ttl_s: int | None
-) -> dict[str, str] | None:
+) -> dict[str, str]:
     assert fence is None or expect_last is None, "a publish is fenced or compared, not both"
     headers: dict[str, str] = {}
     if msg_id is not None:
@@ -143,4 +167,4 @@ def _headers(
         headers[_LAST] = str(expect_last)
     if ttl_s is not None:
         headers[_TTL] = str(ttl_s)
-    return headers or None
+    return headers

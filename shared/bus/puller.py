@@ -9,7 +9,7 @@ import contextlib
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractContextManager, aclosing
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from nats.aio.msg import Msg
@@ -25,6 +25,9 @@ from shared.runtime.errors import Retryable
 from shared.runtime.logs import Logger
 
 RETRY_S: Final = 0.2
+LEAVE_S: Final = 0.05
+"""A reader that ends gives back what it has not looked at after this time: by then the server knows
+that its inbox is closed, and does not send the same messages to it again."""
 
 
 class NatsDelivery:
@@ -50,8 +53,7 @@ class NatsDelivery:
 
     async def nak(self, delay_s: float = 0.0) -> None:
         """See `port.Delivery`."""
-        delay = msgspec.json.encode({"delay": int(delay_s * NANO)}) if delay_s > 0 else b""
-        await self._answer(b"-NAK " + delay if delay else b"-NAK")
+        await self._answer(_nak(delay_s))
 
     async def in_progress(self) -> None:
         """See `port.Delivery`."""
@@ -66,7 +68,7 @@ class NatsDelivery:
 
 
 class NatsPuller:
-    """Pulls one durable consumer, made on first use and again when it is missing."""
+    """Pulls one durable consumer; one that is not declared yet, or any more, is waited for."""
 
     def __init__(
         self,
@@ -133,7 +135,7 @@ class NatsPuller:
 
     async def _begin(self) -> list[PullItem]:
         spec = self._spec
-        await self._api.make_consumer(spec.stream, spec.durable, _config(spec))
+        await self._api.consumer(spec.stream, spec.durable)
         info = (await self._api.stream(spec.stream)).info
         before, self._created = self._created, info.created
         items: list[PullItem] = []
@@ -164,19 +166,13 @@ class NatsPuller:
                 if chunk.ended:
                     await feed.ask(self._batch, wait=True)
         finally:
+            later = _nak(LEAVE_S)
             for msg in (*unread, *feed.leftover()):
                 with contextlib.suppress(NoAnswer):
-                    await session.send(msg.reply, b"-NAK", headers=None)
+                    await session.send(msg.reply, later, headers=None)
 
 
-def _config(spec: ConsumerSpec) -> dict[str, Any]:
-    return {
-        "durable_name": spec.durable,
-        "deliver_policy": "all",
-        "ack_policy": "explicit",
-        "ack_wait": int(spec.ack_wait_s * NANO),
-        "max_deliver": -1,
-        "max_ack_pending": spec.max_ack_pending,
-        "filter_subjects": [spec.filter_subject],
-        "num_replicas": 1,
-    }
+def _nak(delay_s: float) -> bytes:
+    if delay_s <= 0:
+        return b"-NAK"
+    return b"-NAK " + msgspec.json.encode({"delay": int(delay_s * NANO)})

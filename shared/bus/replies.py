@@ -25,7 +25,10 @@ IN_FLIGHT: Final = 4096
 """Unanswered publishes of one connection."""
 IN_FLIGHT_BYTES: Final = 8 * 1024 * 1024
 HEADER_ROOM: Final = 512
-"""Headers count towards max_payload; ours stay below this."""
+"""Headers count towards max_payload; nearly all of ours stay below this."""
+SUBJECT_BYTES: Final = 2048
+"""Longest subject: with the reply subject it has to fit into a control line of 4 KiB, and a server
+ends the connection of a client that sends a longer one."""
 
 
 class Reply(msgspec.Struct, frozen=True, gc=False):
@@ -141,11 +144,7 @@ class Replies:
         usable = session is not None and session.alive
         if not usable and not repeatable:
             raise NoAnswer(f"no connection to NATS for {subject}")
-        if session is not None and len(payload) + HEADER_ROOM > session.client.max_payload:
-            raise TooLarge(
-                f"message for {subject} has {len(payload)} bytes; "
-                f"the server takes {session.client.max_payload - HEADER_ROOM}"
-            )
+        _refuse_what_never_fits(session, subject, payload, headers)
         now = self._clock.monotonic()
         self._next += 1
         token = f"{self._next:x}"
@@ -171,7 +170,7 @@ class Replies:
             due = [(t, q) for t, q in self._questions.items() if q.ask_again_at <= now]
             for token, question in due:
                 if question.deadline <= now:
-                    self._end(token, NoAnswer(f"no answer from NATS for {question.subject}"))
+                    self._end(token, NoAnswer(_unanswered(question.subject)))
                 else:
                     question.ask_again_at = min(now + ATTEMPT_S, question.deadline)
                     await self._ask_again(token, question)
@@ -240,3 +239,30 @@ class Replies:
         question = self._questions.pop(token, None)
         if question is not None and not question.answer.done():
             question.answer.set_exception(error)
+
+
+def _refuse_what_never_fits(
+    session: Session | None, subject: str, payload: bytes, headers: dict[str, str] | None
+) -> None:
+    """Raise TooLarge for a message that the server would refuse by ending the connection."""
+    if len(subject) > SUBJECT_BYTES:
+        raise TooLarge(f"subject {subject[:60]}... has {len(subject)} bytes of {SUBJECT_BYTES}")
+    if session is None:
+        return
+    room = max(HEADER_ROOM, sum(len(k) + len(v) + 4 for k, v in (headers or {}).items()) + 64)
+    if len(payload) + room > session.client.max_payload:
+        raise TooLarge(
+            f"message for {subject} has {len(payload)} bytes; "
+            f"the server takes {session.client.max_payload - room}"
+        )
+
+
+def _unanswered(subject: str) -> str:
+    """Return what silence about a subject means.
+
+    A server that cannot write a stream to its disk does not refuse messages for it, it is silent.
+    """
+    text = f"no answer from NATS for {subject}"
+    if subject.startswith("$JS."):
+        return text
+    return f"{text}; if this goes on, its disk may be full: its log and /healthz name the stream"

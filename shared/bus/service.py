@@ -4,24 +4,34 @@
 of one cluster and under one name. It lives only while a service is put together.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
+from functools import partial
 
+from pumice.events import LeaderChanged
 from shared.bus.announcer import Announcer
-from shared.bus.declarer import StreamDeclarer
-from shared.bus.leader import Fence, Leadership
-from shared.bus.lease import Lease
+from shared.bus.declarer import StreamCheck
+from shared.bus.leader import Fence, Leadership, Term
+from shared.bus.lease import Lease, Timing
 from shared.bus.members import Members
 from shared.bus.nats import NatsBus, from_settings
+from shared.bus.seal import Seal
 from shared.bus.state import StateFollower
+from shared.bus.storing import Storing
 from shared.contracts.streams import Streams, StreamSpec
 from shared.contracts.subjects import Subjects
 from shared.runtime.backoff import Backoff
 from shared.runtime.common import CommonSettings
+from shared.runtime.errors import Rejected
 from shared.runtime.service import Context
 
 
 def bus_of(settings: CommonSettings, context: Context) -> NatsBus:
     """Return the bus of a service; its readiness gate `nats` says whether it is connected."""
+    requests = context.metrics.counter(
+        "pumice_bus_api_requests",
+        "Requests to the JetStream API, by operation",
+        ["operation"],
+    )
     return from_settings(
         settings,
         service=context.service,
@@ -29,23 +39,52 @@ def bus_of(settings: CommonSettings, context: Context) -> NatsBus:
         clock=context.clock,
         log=context.log,
         on_status=context.readiness.gate("nats").set,
+        on_request=lambda operation: requests.labels(operation).inc(),
     )
+
+
+def timing_of(settings: CommonSettings) -> Timing:
+    """Return the times of leases as the settings say. Raises Rejected when they contradict."""
+    renew, stop, takeover = settings.lease_renew, settings.lease_stop, settings.lease_takeover
+    if not renew < stop < takeover:
+        raise Rejected(
+            f"lease-renew {renew:g}s, lease-stop {stop:g}s and lease-takeover {takeover:g}s: "
+            "each must be longer than the one before it",
+            field="lease_takeover",
+        )
+    return Timing(renew_s=renew, stop_s=stop, takeover_s=takeover)
 
 
 class BusParts:
     """Makes the parts of one service that sit on the bus."""
 
-    def __init__(self, context: Context, bus: NatsBus, *, streams: Streams, cluster: str) -> None:
+    def __init__(
+        self,
+        context: Context,
+        bus: NatsBus,
+        *,
+        streams: Streams,
+        settings: CommonSettings,
+    ) -> None:
+        cluster = settings.cluster
+        self._timing = timing_of(settings)
         self._context = context
         self._bus = bus
         self._streams = streams
         self._cluster = cluster
         self._subjects = Subjects(cluster=cluster)
+        self._holder = f"{context.instance}.{context.rng.randrange(16**8):08x}"
+        self.leases = bus.beside(
+            "leases",
+            presence=self._subjects.presence(context.service, self._holder),
+            on_status=context.readiness.gate("nats-leases").set,
+        )
+        """A connection for leases and members alone, that bulk work cannot hold up: a part."""
 
-    def declarer(self, specs: Sequence[StreamSpec]) -> StreamDeclarer:
-        """Return the part that declares the streams that the service needs."""
+    def check(self, *specs: StreamSpec) -> StreamCheck:
+        """Return the part that looks whether the streams that the service needs are there."""
         context = self._context
-        return StreamDeclarer(
+        return StreamCheck(
             self._bus, specs, clock=context.clock, gate=context.readiness.gate("streams")
         )
 
@@ -53,13 +92,20 @@ class BusParts:
         """Return the part that announces this process and knows the others."""
         context = self._context
         return Members(
-            self._bus,
+            self.leases,
             stream=self._streams.lease.name,
             subjects=self._subjects,
             service=context.service,
             instance=context.instance,
             clock=context.clock,
             log=context.log,
+            storing=Storing(
+                gate=context.readiness.gate("storage"),
+                gauge=context.metrics.gauge(
+                    "pumice_bus_stores", "1; 0 while NATS answers and stores nothing: a full disk"
+                ),
+                log=context.log,
+            ),
         )
 
     def announcer(self) -> Announcer:
@@ -76,8 +122,8 @@ class BusParts:
             log=context.log,
         )
 
-    def state(self, kinds: Collection[str]) -> StateFollower:
-        """Return what follows the facts of some kinds."""
+    def state(self, kinds: Collection[str], *, seal: Seal | None = None) -> StateFollower:
+        """Return what follows the facts of some kinds; `seal` opens those that are sealed."""
         context = self._context
         return StateFollower(
             self._bus,
@@ -86,31 +132,54 @@ class BusParts:
             kinds=kinds,
             clock=context.clock,
             log=context.log,
+            seal=seal,
         )
 
     def lease(self, name: str) -> Lease:
         """Return a lease as this life of the process sees it."""
         context = self._context
         return Lease(
-            self._bus,
+            self.leases,
             stream=self._streams.lease.name,
             subject=self._subjects.lease(name),
-            holder=f"{context.instance}.{context.rng.randrange(16**8):08x}",
+            holder=self._holder,
             clock=context.clock,
+            timing=self._timing,
+            presence=partial(self._subjects.presence, context.service),
         )
 
-    def leadership(self, stream: str, *, guard: str) -> Leadership:
+    def leadership(self, stream: str, *, guard: str, announcer: Announcer) -> Leadership:
         """Return the leadership of the service, and with it the right to publish to `stream`.
 
-        `guard` names the stream among the subjects that leaders write.
+        `guard` names the stream among the subjects that leaders write. A change of the leader is
+        announced.
         """
         context = self._context
+
+        def changed(term: Term | None) -> None:
+            if term is None or term.previous == context.instance:
+                return
+            event = LeaderChanged(
+                service=context.service,
+                instance=context.instance,
+                previous=term.previous,
+                term=term.number,
+            )
+            announcer.announce(event, f"leader/{context.service}/{term.number}")
+
         return Leadership(
-            self._bus,
+            self.leases,
             self.lease(context.service),
-            fences=[Fence(stream=stream, subject=self._subjects.leader(guard))],
+            fences=[
+                Fence(
+                    stream=stream,
+                    subject=self._subjects.leader(guard),
+                    rollup=stream == self._streams.command.name,
+                )
+            ],
             service=context.service,
             instance=context.instance,
             clock=context.clock,
             log=context.log,
+            on_change=changed,
         )

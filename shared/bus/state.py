@@ -22,6 +22,7 @@ from shared.bus.port import (
     Reset,
     Started,
 )
+from shared.bus.seal import Seal
 from shared.contracts import codec
 from shared.contracts.messages import Fact, Marker
 from shared.contracts.subjects import Subjects
@@ -66,7 +67,10 @@ class StateFollower:
         kinds: Collection[str],
         clock: Clock,
         log: Logger,
+        seal: Seal | None = None,
     ) -> None:
+        """`seal` opens what the cache has sealed; without it, such facts cannot be read."""
+        self._seal = seal or Seal("")
         self._bus = bus
         self._stream = stream
         self._marker = subjects.marker
@@ -89,8 +93,10 @@ class StateFollower:
         return len(self._delayed)
 
     async def items(self) -> AsyncGenerator[StateItem, None]:
-        """Yield for ever. After `Reset` the reader forgets everything."""
+        """Yield for ever, from the beginning. After `Reset` the reader forgets everything."""
         self._fresh_at = self._clock.monotonic()
+        self._latest, self._fresh = None, False
+        self._delayed.clear()
         async with aclosing(self._bus.follow(self._stream, self._filter)) as items:
             async for item in items:
                 for result in self._take(item):
@@ -157,6 +163,12 @@ class StateFollower:
         except ContractError as exc:
             self.unreadable += 1
             self._log.error("fact_unreadable", subject=message.subject, reason=str(exc))
+            return None
+        try:
+            fact = self._seal.open(fact)
+        except ContractError as exc:
+            self._delayed[message.subject] = str(exc)
+            self._log.warning("fact_sealed", subject=message.subject, reason=str(exc))
             return None
         if fact.kind not in self._kinds:
             self.unreadable += 1

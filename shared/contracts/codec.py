@@ -17,6 +17,8 @@ COMPRESS_FROM: Final = 16 * 1024
 """Bytes from which compression pays for its time (a pod's fact has one to four KiB)."""
 INFLATED_MAX: Final = 64 * 1024 * 1024
 """Upper bound of an inflated payload: a message that claims more is refused."""
+REASON_MAX: Final = 500
+"""Characters of why a payload cannot be decoded: it may repeat names of the payload."""
 
 _encoder: Final = msgspec.json.Encoder()
 _M = TypeVar("_M")
@@ -68,9 +70,11 @@ def _decode(decoder: "msgspec.json.Decoder[_M]", payload: bytes) -> _M:
     raw = unpack(payload)
     try:
         message = decoder.decode(raw)
-    except msgspec.DecodeError as exc:
+    except RecursionError as exc:
+        raise ContractError("payload is nested too deeply") from exc
+    except ValueError as exc:  # bytes that are no text are none of msgspec's own errors
         _refuse_unknown_version(raw)
-        raise ContractError(str(exc)) from exc
+        raise ContractError(str(exc)[:REASON_MAX]) from exc
     version: int = message.v  # type: ignore[attr-defined]
     if version not in ACCEPTED:
         raise UnknownVersion(version)
@@ -81,7 +85,7 @@ def _refuse_unknown_version(raw: bytes) -> None:
     """Raise UnknownVersion when the version explains why a payload cannot be decoded."""
     try:
         version = _envelope.decode(raw).v
-    except msgspec.DecodeError:
+    except ValueError:
         return
     if version not in ACCEPTED:
         raise UnknownVersion(version)

@@ -8,7 +8,7 @@ silently ignored.
 """
 
 import enum
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
@@ -17,6 +17,9 @@ from shared.contracts.versions import CURRENT
 
 Key = Annotated[str, Meta(description="namespace/name, or name for a cluster-scoped object")]
 Uid = Annotated[str, Meta(description="metadata.uid of the object that was decided on")]
+Version = Annotated[
+    str, Meta(description="metadata.resourceVersion that was decided on; empty: not known")
+]
 
 
 class Op(enum.Enum):
@@ -40,7 +43,35 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
     """metadata.resourceVersion; compared as a number, and for one uid only."""
     op: Op = Op.PUT
     body: msgspec.Raw = msgspec.Raw(b"null")
-    """The projected object (the fields of its view type), `null` unless `op` is put."""
+    """The projected object (the fields of its view type) when `op` is put, otherwise `null`.
+
+    The tombstone of a job's pod that had succeeded before its deletion was asked for holds what the
+    job has to know of it: owner, task, index, version and phase (ADR 10).
+    """
+
+
+class Hold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the cache's leader knows of one Kubernetes Lease that others in the cluster respect.
+
+    Three cases: it is ours for `left_s`; another holds it (`holder`); or neither is known for sure,
+    and `reason` says why. In the last one what was said before stands until its time is up.
+    """
+
+    lease: Key
+    term: str = ""
+    """Names this time of holding it; another one after another holder in between."""
+    left_s: float = 0.0
+    """For how long it may be relied on, from when this was written."""
+    holder: str = ""
+    """Who else holds it."""
+    reason: str = ""
+    """One line for a person."""
+
+
+SCHEDULING: Final = "scheduling"
+"""Key among the holds: who decides and binds."""
+CONTROL: Final = "control"
+"""Likewise: who makes and keeps what jobs, queues and PodGroups need."""
 
 
 class Marker(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +85,8 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True):
     time: float
     """Unix seconds at the cache when it was written."""
     instance: str
+    holds: dict[str, Hold] | msgspec.UnsetType = msgspec.UNSET
+    """Leases in the cluster by what they stand for; unset: nothing hangs on any."""
 
 
 class Leader(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +114,11 @@ class Bind(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     pod: Key
     uid: Uid
     node: str
+    owner_job: Key = ""
+    """Key of the Job that made the pod, for subscribers; a binder that does not know it omits it.
+
+    Of the pod, not of the gang: a group may hold pods of several owners.
+    """
     annotations: dict[str, str] = {}
     """Merged into the pod by the binding (CA06)."""
     claims: tuple[ClaimUse, ...] = ()
@@ -103,6 +141,8 @@ class BindGang(
     job: Key
     """Key of the PodGroup."""
     job_uid: Uid
+    queue: str = ""
+    """The PodGroup's queue, for subscribers."""
     binds: tuple[Bind, ...]
 
 
@@ -112,6 +152,11 @@ class Victim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     pod: Key
     uid: Uid
     job: Key = ""
+    """Key of the PodGroup."""
+    owner_job: Key = ""
+    """Key of the Job that made the pod, for subscribers."""
+    queue: str = ""
+    """The PodGroup's queue, likewise."""
     node: str = ""
 
 
@@ -145,12 +190,18 @@ Command = BindGang | Evict
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """A condition of a pod or PodGroup; the binder adds times and the transition id."""
+    """A condition of a pod or PodGroup.
+
+    The binder adds the time and the transition id unless they are given: they are those of a
+    condition that the object shows already.
+    """
 
     type: str
     status: str
     reason: str = ""
     message: str = ""
+    transition_id: str = ""
+    last_transition_time: str = ""
 
 
 class DesiredPodGroup(
@@ -171,6 +222,7 @@ class DesiredPodGroup(
     failed: int = 0
     conditions: tuple[Condition, ...] = ()
     cycle: int = 0
+    rv: Version = ""
 
 
 class DesiredPod(
@@ -187,6 +239,7 @@ class DesiredPod(
     uid: Uid
     conditions: tuple[Condition, ...] = ()
     cycle: int = 0
+    rv: Version = ""
 
 
 class DesiredQueue(
@@ -196,13 +249,18 @@ class DesiredQueue(
     tag="queue",
     forbid_unknown_fields=True,
 ):
-    """Resources that a queue's jobs hold, as Kubernetes quantities (SS03)."""
+    """Resources that a queue's jobs hold (SS03), and how many PodGroups wait to enter it."""
 
     v: int = CURRENT
     key: Key
     uid: Uid
     allocated: dict[str, str]
+    """As Kubernetes quantities."""
+    pending: int = 0
     cycle: int = 0
+    rv: Version = ""
+    released: tuple[str, ...] = ()
+    """Resources that the queue shows and that its jobs hold no more."""
 
 
 Desired = DesiredPodGroup | DesiredPod | DesiredQueue
@@ -273,6 +331,8 @@ class LeaseRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Instance name, or empty when released."""
     renewals: int
     time: float
+    present: bool = False
+    """Whether the holder listens on its presence subject for as long as it is connected."""
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):

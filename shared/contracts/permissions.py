@@ -1,14 +1,37 @@
 """Who may publish and subscribe what on NATS: one user per service, least rights.
 
-The local stack, compose and k8s make their server configuration from this table: NATS is closed
-from the first day. JetStream's own subjects count too: creating a stream, reading a consumer and
-acknowledging are publishes to `$JS.…`.
+The local stack, compose and k8s make their server configuration from this table
+(`pumice.deploy.nats_config`), and the bus in memory refuses by it. JetStream's own subjects count
+too: making a stream, reading a consumer and acknowledging are publishes to `$JS.…`.
+
+`declarer` alone makes and changes streams and durable consumers. A reader makes ephemeral
+consumers for itself, on the streams that it reads and that no durable consumer works on.
 """
+
+from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
-from shared.contracts.streams import Streams, streams
+from shared.contracts.streams import (
+    JOB_PARTITIONS,
+    Streams,
+    StreamSpec,
+    all_streams,
+    durable_consumers,
+    events_of,
+    streams,
+)
 from shared.contracts.subjects import Subjects
+
+DECLARER: Final = "declarer"
+"""The user that makes and changes streams and durable consumers."""
+EVENTS: Final = "events"
+"""The user for subscribers of scheduling events."""
+
+
+_STREAM_VERBS: Final = ("INFO", "CREATE", "UPDATE", "DELETE", "PURGE", "MSG.GET", "MSG.DELETE")
+_CONSUMER_VERBS: Final = ("CREATE", "DURABLE.CREATE", "INFO", "DELETE", "MSG.NEXT")
 
 
 class Permissions(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,97 +42,167 @@ class Permissions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def inbox_prefix(service: str) -> str:
-    """Return the prefix of a service's reply subjects: nobody else may subscribe to it."""
+    """Return the prefix of a service's reply subjects: no other user may subscribe to it."""
     return f"_INBOX_{service}"
 
 
-def _read(stream: str) -> tuple[str, ...]:
-    """Return what reading `stream` by followers and single gets publishes to."""
+def _info(*specs: StreamSpec) -> tuple[str, ...]:
+    """Return what asking for the state of streams publishes to."""
+    return tuple(f"$JS.API.STREAM.INFO.{spec.name}" for spec in specs)
+
+
+def _get(spec: StreamSpec) -> tuple[str, ...]:
+    """Return what reading single messages of a stream publishes to."""
+    return (*_info(spec), f"$JS.API.STREAM.MSG.GET.{spec.name}", f"$JS.API.DIRECT.GET.{spec.name}")
+
+
+def _follow(spec: StreamSpec) -> tuple[str, ...]:
+    """Return what following a stream publishes to."""
     return (
-        f"$JS.API.STREAM.INFO.{stream}",
-        f"$JS.API.STREAM.MSG.GET.{stream}",
-        f"$JS.API.DIRECT.GET.{stream}",
-        f"$JS.API.DIRECT.GET.{stream}.>",
-        f"$JS.API.CONSUMER.CREATE.{stream}",
-        f"$JS.API.CONSUMER.CREATE.{stream}.>",
-        f"$JS.API.CONSUMER.DURABLE.CREATE.{stream}.>",
-        f"$JS.API.CONSUMER.INFO.{stream}.>",
-        f"$JS.API.CONSUMER.DELETE.{stream}.>",
-        f"$JS.API.CONSUMER.MSG.NEXT.{stream}.>",
-        f"$JS.ACK.{stream}.>",
-        "$JS.FC.>",
+        *_get(spec),
+        f"$JS.API.CONSUMER.CREATE.{spec.name}.*",
+        f"$JS.API.CONSUMER.MSG.NEXT.{spec.name}.*",
     )
 
 
-def _declare(stream: str) -> tuple[str, ...]:
-    """Return what creating or updating `stream` publishes to."""
-    return (
-        f"$JS.API.STREAM.INFO.{stream}",
-        f"$JS.API.STREAM.CREATE.{stream}",
-        f"$JS.API.STREAM.UPDATE.{stream}",
+def _work(cluster: str, spec: StreamSpec) -> tuple[str, ...]:
+    """Return what working on the durable consumers of a stream publishes to."""
+    names = [c.durable for c in durable_consumers(cluster) if c.stream == spec.name]
+    return tuple(
+        subject
+        for name in names
+        for subject in (
+            f"$JS.API.CONSUMER.INFO.{spec.name}.{name}",
+            f"$JS.API.CONSUMER.MSG.NEXT.{spec.name}.{name}",
+            f"$JS.ACK.{spec.name}.{name}.>",
+        )
     )
 
 
-def _purge(stream: str) -> tuple[str, ...]:
-    return (f"$JS.API.STREAM.PURGE.{stream}",)
+def _declare(cluster: str, namespaces: Sequence[str]) -> tuple[str, ...]:
+    """Return what making and changing all streams and durable consumers publishes to."""
+    made = [
+        f"$JS.API.STREAM.{verb}.{spec.name}"
+        for spec in (*all_streams(streams(cluster)), *(events_of(cluster, n) for n in namespaces))
+        for verb in ("INFO", "CREATE", "UPDATE")
+    ]
+    made += [
+        f"$JS.API.CONSUMER.{verb}.{consumer.stream}.{consumer.durable}"
+        for consumer in durable_consumers(cluster)
+        for verb in ("INFO", "CREATE")
+    ]
+    return tuple(made)
 
 
-def permissions(cluster: str) -> dict[str, Permissions]:
-    """Return the permissions per user: the services, and `events` for subscribers of events."""
+def _subscribe_to_events(spec: StreamSpec) -> tuple[str, ...]:
+    """Return what NATS clients publish to when they read a stream, whatever their language."""
+    name = spec.name
+    return (
+        "$JS.API.STREAM.NAMES",
+        "$JS.API.STREAM.LIST",
+        *_get(spec),
+        f"$JS.API.DIRECT.GET.{name}.>",
+        f"$JS.API.CONSUMER.CREATE.{name}",
+        f"$JS.API.CONSUMER.CREATE.{name}.>",
+        f"$JS.API.CONSUMER.DURABLE.CREATE.{name}.>",
+        f"$JS.API.CONSUMER.INFO.{name}.*",
+        f"$JS.API.CONSUMER.MSG.NEXT.{name}.*",
+        f"$JS.ACK.{name}.>",
+        f"$JS.FC.{name}.>",
+    )
+
+
+def subscriber(namespace: str) -> str:
+    """Return the user for subscribers who see the events of one namespace only."""
+    return f"{EVENTS}-{namespace}"
+
+
+def permissions(cluster: str, namespaces: Sequence[str] = ()) -> dict[str, Permissions]:
+    """Return the permissions per user: services, `declarer`, and `events` for subscribers.
+
+    Each of `namespaces` has a user for subscribers of its own (`subscriber`).
+    """
     subjects = Subjects(cluster=cluster)
     s = streams(cluster)
     prefix = subjects.prefix
-    common = ("$JS.API.INFO", *_declare(s.lease.name), *_read(s.lease.name))
-    announced = (*common, f"{prefix}.lease.>", f"{prefix}.member.>")
 
-    def user(service: str, *publish: tuple[str, ...]) -> Permissions:
-        granted = dict.fromkeys(subject for group in publish for subject in group)
-        return Permissions(publish=tuple(granted), subscribe=(f"{inbox_prefix(service)}.>",))
+    def user(name: str, *publish: tuple[str, ...], hears: tuple[str, ...] = ()) -> Permissions:
+        granted = dict.fromkeys(
+            subject for group in (("$JS.API.INFO",), *publish) for subject in group
+        )
+        return Permissions(publish=tuple(granted), subscribe=(f"{inbox_prefix(name)}.>", *hears))
 
+    def service(name: str, leases: tuple[str, ...], *publish: tuple[str, ...]) -> Permissions:
+        presence = subjects.presences_of(name)
+        own = (*leases, subjects.members_of(name), presence)
+        return user(name, _get(s.lease), own, *publish, hears=(presence,))
+
+    job_leases = tuple(subjects.job_lease(partition) for partition in range(JOB_PARTITIONS))
     return {
-        "cache": user(
-            "cache", announced, _declare(s.state.name), _read(s.state.name), (f"{prefix}.state.>",)
+        "cache": service(
+            "cache",
+            (subjects.lease("cache"),),
+            _follow(s.state),
+            _info(s.events),
+            (f"{prefix}.state.>", subjects.event("leader.changed", "cache")),
         ),
-        "scheduler": user("scheduler", announced, *_scheduler(s, prefix)),
-        "binder": user("binder", announced, *_binder(s, prefix)),
-        "controller": user(
-            "controller",
-            announced,
-            _read(s.state.name),
-            _read(s.outcome.name),
-            _declare(s.events.name),
-            (f"{prefix}.events.>",),
+        "scheduler": service("scheduler", (subjects.lease("scheduler"),), *_scheduler(s, prefix)),
+        "binder": service("binder", (), *_binder(cluster, s, prefix)),
+        "controller": service(
+            "controller", job_leases, _follow(s.state), _info(s.events), (f"{prefix}.events.>",)
         ),
-        "events": user("events", ("$JS.API.INFO",), _read(s.events.name)),
+        DECLARER: user(DECLARER, _declare(cluster, namespaces)),
+        EVENTS: user(
+            EVENTS, _subscribe_to_events(s.events), hears=("_INBOX.>", f"{prefix}.events.>")
+        ),
+        **{
+            subscriber(namespace): user(
+                subscriber(namespace),
+                _subscribe_to_events(events_of(cluster, namespace)),
+                hears=("_INBOX.>", subjects.events_of(namespace)),
+            )
+            for namespace in namespaces
+        },
     }
 
 
 def _scheduler(s: Streams, prefix: str) -> tuple[tuple[str, ...], ...]:
     return (
-        _read(s.state.name),
-        _declare(s.command.name),
-        _read(s.command.name),
-        _purge(s.command.name),
-        _declare(s.desired.name),
-        _read(s.desired.name),
-        _purge(s.desired.name),
-        _declare(s.outcome.name),
-        _read(s.outcome.name),
-        _declare(s.events.name),
+        _follow(s.state),
+        _get(s.command),
+        _info(s.desired, s.events),
+        _follow(s.outcome),
         (f"{prefix}.command.>", f"{prefix}.desired.>", f"{prefix}.events.>"),
     )
 
 
-def _binder(s: Streams, prefix: str) -> tuple[tuple[str, ...], ...]:
+def _binder(cluster: str, s: Streams, prefix: str) -> tuple[tuple[str, ...], ...]:
     return (
-        _read(s.state.name),
-        _declare(s.command.name),
-        _read(s.command.name),
-        _declare(s.desired.name),
-        _read(s.desired.name),
-        _purge(s.desired.name),
-        _declare(s.outcome.name),
-        _read(s.outcome.name),
-        _declare(s.events.name),
+        _follow(s.state),
+        _info(s.command),
+        _work(cluster, s.command),
+        _get(s.desired),
+        _work(cluster, s.desired),
+        _follow(s.outcome),
+        _info(s.events),
         (f"{prefix}.outcome.>", f"{prefix}.events.>"),
     )
+
+
+def administrator(cluster: str) -> Permissions:
+    """Return what the person at the terminal, and a test, may do: all that concerns a stream."""
+    declared = all_streams(streams(cluster))
+    granted = ["$JS.API.INFO", f"{Subjects(cluster=cluster).presence_prefix}>"]
+    for spec in declared:
+        name = spec.name
+        granted += [
+            *(f"$JS.API.STREAM.{verb}.{name}" for verb in _STREAM_VERBS),
+            f"$JS.API.DIRECT.GET.{name}",
+            f"$JS.API.DIRECT.GET.{name}.>",
+            *(f"$JS.API.CONSUMER.{verb}.{name}" for verb in ("CREATE", "NAMES", "LIST")),
+            *(f"$JS.API.CONSUMER.{verb}.{name}.>" for verb in _CONSUMER_VERBS),
+            f"$JS.ACK.{name}.>",
+            f"$JS.FC.{name}.>",
+            *spec.subjects,
+        ]
+    return Permissions(publish=tuple(granted), subscribe=())

@@ -1,7 +1,7 @@
-"""Streams and durable consumers: one declaration each, applied by every process that needs them.
+"""Streams and durable consumers: one declaration each, applied by the declarer alone.
 
-A stream is created or updated, never deleted and made anew: its `created` time is the epoch that
-readers compare (ADR 2).
+Every other process checks that what it needs is there as declared. A stream is created or updated,
+never deleted and made anew: its `created` time is the epoch that readers compare (ADR 2).
 """
 
 import enum
@@ -49,6 +49,12 @@ class StreamSpec(msgspec.Struct, frozen=True, kw_only=True):
     duplicate_window_s: float = 120.0
     allow_msg_ttl: bool = False
     """Whether a message may carry its own time to live (tombstones, leases)."""
+    republish: tuple[str, str] | None = None
+    """Subjects whose stored messages are said again under other subjects: from, to."""
+    acknowledges: bool = True
+    """Whether publishers are told; not where a stream copies what they said to another."""
+    allow_rollup: bool = False
+    """Whether a message may take the place of all earlier ones of its subject (leaders' marks)."""
 
 
 class ConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,10 +71,15 @@ class ConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 MIB: Final = 1024 * 1024
+COMMAND_BYTES: Final = 256 * 1024
+"""Bytes of JSON of the pods of one intent, if it has more than one. NATS takes 1 MiB by default:
+the rest is room for its outcome, which says more of each pod than the intent did."""
 OUTCOME_AGE_S: Final = 3600.0
 """Outcomes are kept for an hour; a restarting scheduler needs a quarter of it."""
-TOMBSTONE_TTL_S: Final = 3600
-"""Time to live of the fact that an object is gone; who was away longer replays from the start."""
+TOMBSTONE_TTL_S: Final = 600
+"""Time to live of the fact that an object is gone: a reader that was away for half of it replays
+from the start. Each costs the server most of a KiB, so they are not kept for longer than it takes
+to come back."""
 
 
 class Streams(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,6 +125,7 @@ def streams(
             retention=Retention.WORK_QUEUE,
             discard=Discard.NEW,
             max_bytes=256 * MIB,
+            allow_rollup=True,
         ),
         desired=StreamSpec(
             name=name("DESIRED"),
@@ -137,6 +149,7 @@ def streams(
             storage=Storage.FILE,
             max_age_s=events_age_s,
             max_bytes=events_bytes,
+            republish=(f"{s.prefix}.events.>", s.told(f"{s.prefix}.events.>")),
         ),
         lease=StreamSpec(
             name=name("LEASE"),
@@ -149,8 +162,35 @@ def streams(
     )
 
 
+def all_streams(declared: Streams) -> tuple[StreamSpec, ...]:
+    """Return every stream of a cluster."""
+    return (
+        declared.state,
+        declared.command,
+        declared.desired,
+        declared.outcome,
+        declared.events,
+        declared.lease,
+    )
+
+
+def events_of(cluster: str, namespace: str) -> StreamSpec:
+    """Return the stream with the events of one namespace, for subscribers who see no other."""
+    events = streams(cluster).events
+    return StreamSpec(
+        name=f"{events.name}_{namespace}",
+        subjects=(Subjects(cluster=cluster).events_of(namespace),),
+        storage=Storage.FILE,
+        max_age_s=events.max_age_s,
+        max_bytes=64 * MIB,
+        acknowledges=False,
+    )
+
+
 PARTITIONS: Final = 4
 """Partitions of COMMAND and DESIRED: enough for the binders of one cluster to share the work."""
+JOB_PARTITIONS: Final = 16
+"""Partitions of the jobs among the controllers: one lease each."""
 
 
 def command_consumer(cluster: str, partition: int) -> ConsumerSpec:
@@ -173,4 +213,13 @@ def desired_consumer(cluster: str, partition: int) -> ConsumerSpec:
         filter_subject=Subjects(cluster=cluster).desired_partition(partition),
         max_deliver=-1,
         max_ack_pending=1024,
+    )
+
+
+def durable_consumers(cluster: str) -> tuple[ConsumerSpec, ...]:
+    """Return every durable consumer of a cluster."""
+    return tuple(
+        consumer(cluster, partition)
+        for partition in range(PARTITIONS)
+        for consumer in (command_consumer, desired_consumer)
     )

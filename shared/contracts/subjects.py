@@ -108,15 +108,51 @@ class Subjects(msgspec.Struct, frozen=True, kw_only=True):
         """Return the subject on which one process announces itself."""
         return f"{self.prefix}.member.{service}.{escape(instance)}"
 
+    def job_lease(self, partition: int) -> str:
+        """Return the subject of the lease of one partition of the jobs."""
+        return self.lease(f"controller-p{partition}")
+
+    def members_of(self, service: str) -> str:
+        """Return the wildcard over the announcements of one service's processes."""
+        return f"{self.prefix}.member.{service}.*"
+
+    @property
+    def presence_prefix(self) -> str:
+        """Return how the subjects begin on which lives of processes listen."""
+        return f"{self.prefix}.presence."
+
+    def presences_of(self, service: str) -> str:
+        """Return the wildcard over the presence subjects of one service's processes."""
+        return f"{self.presence_prefix}{service}.*"
+
+    def presence(self, service: str, holder: str) -> str:
+        """Return the subject on which one life of a process listens while it is connected."""
+        return f"{self.presence_prefix}{service}.{escape(holder)}"
+
     @property
     def members(self) -> str:
         """Return the wildcard over all announcements."""
         return f"{self.prefix}.member.>"
 
     def event(self, event_type: str, key: str) -> str:
-        """Return the subject of one CloudEvent about the object `key`."""
-        namespace, name = split_key(key)
-        return f"{self.prefix}.events.{event_type}.{escape(namespace)}.{escape(name)}"
+        """Return the subject of one CloudEvent about the object `key`: its type and namespace.
+
+        The name is in the event alone, because a server holds each subject in memory for as long
+        as one of its messages is kept.
+        """
+        return f"{self.prefix}.events.{event_type}.{escape(split_key(key)[0])}"
+
+    def events_of(self, namespace: str) -> str:
+        """Return the wildcard over the events about objects of one namespace."""
+        return f"{self.prefix}.events.*.*.{escape(namespace)}"
+
+    def told(self, subject: str) -> str:
+        """Return under which subject the server says an event again, for subscribers, once stored.
+
+        What a service publishes reaches the stream's account through an import, and such messages
+        NATS does not export any further; what the server says itself it does.
+        """
+        return f"told.{subject}"
 
     @property
     def everything(self) -> str:

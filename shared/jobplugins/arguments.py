@@ -7,8 +7,8 @@ tells them, so that a slip of the pen is no secret. A value that cannot be read 
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
-FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
+from shared.model.numbers import parse_bool, whole
+
 _PORT_MAX: Final = 65_535
 
 
@@ -65,15 +65,16 @@ def _read(
 
 
 def _truth(name: str, text: str) -> bool:
-    if text in TRUE or text in FALSE:
-        return text in TRUE
-    raise BadArgument(f"--{name}={text} is neither true nor false")
+    truth = parse_bool(text)
+    if truth is None:
+        raise BadArgument(f"--{name}={text} is neither true nor false")
+    return truth
 
 
 def _typed(name: str, text: str, default: Value) -> Value:
     if not isinstance(default, int):
         return text
-    number = int(text) if text.isascii() and text.isdigit() else 0
+    number = whole(text) or 0
     if number < 1:
         raise BadArgument(f"--{name}={text} is no whole number above 0")
     if isinstance(default, Port) and number > _PORT_MAX:

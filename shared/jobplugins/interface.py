@@ -29,6 +29,10 @@ class Companion(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it outlives the job's end (a claim does, a service does not)."""
     once: bool = False
     """Whether the one that is there stays as it is, whatever `body` says by now."""
+    sealed: bool = False
+    """Whether it is made and then neither read, changed nor deleted, so that its maker needs no
+    right to read Secrets. It goes with the job by its owner reference.
+    """
     needs_key_pair: bool = False
     """Whether its maker adds a new SSH key pair to `body`: chance is not for pure code."""
 

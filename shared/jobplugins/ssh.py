@@ -2,8 +2,8 @@
 
 One Secret holds a key pair, the public key as the only authorized one, and a client configuration
 that knows every pod. It is written once and left alone: pods that run have read its keys, so a
-controller that starts anew must not make others. The keys are the user's or made by whoever writes
-the Secret, since chance has no place here.
+controller that starts anew must not make others. The keys are the user's or made where the Secret
+is written, since chance has no place here.
 """
 
 import base64
@@ -83,6 +83,7 @@ class Ssh(JobPlugin):
                 name=_secret(job),
                 body=body,
                 once=True,
+                sealed=True,
                 needs_key_pair=not private,
             )
         ]

@@ -93,7 +93,6 @@ class _Template:
 
     def __init__(self, index: int, mounted: frozenset[str]) -> None:
         self._at = f"spec.tasks[{index}].template.spec"
-        self._kube = f"spec.task[{index}].template.spec"
         self._mounted = mounted
         """Where the job's own volumes are mounted, in each container."""
 
@@ -159,8 +158,8 @@ class _Template:
         earlier.add(name)
 
     def _said(self, field: str, fault: str) -> Problem:
-        """Return a fault in Kubernetes's form, which Volcano passes on with its own index."""
-        return Problem(f"{self._at}.{field}", f"{self._kube}.{field}: {fault}")
+        """Return a fault in Kubernetes's words."""
+        return Problem(f"{self._at}.{field}", fault)
 
 
 class _Amounts:
@@ -169,21 +168,18 @@ class _Amounts:
     def __init__(self, index: int, task: TaskSpec, *, pod_level: bool) -> None:
         self._index = index
         self._at = f"spec.tasks[{index}].template.spec"
-        self._kube = f"spec.task[{index}].template.spec"
         self._whole = task.topology_policy not in {None, "", TopologyPolicy.NONE}
         self._pod_level = pod_level
 
     def of_spec(self, spec: PodSpec) -> Problems:
         faults: list[Problem] = []
-        at = 0  # Volcano counts init containers on behind the others
         for group, containers in (
             ("containers", spec.containers), ("initContainers", spec.init_containers)
         ):  # fmt: skip
             for number, container in enumerate(containers):
                 asked = container.resources
                 faults += self._of(f"{group}[{number}].resources", asked)
-                faults += self._whole_cpus(f"{group}[{number}].resources", at, asked)
-                at += 1
+                faults += self._whole_cpus(f"{group}[{number}].resources", asked)
         faults += self._quantities("overhead", spec.overhead)
         if spec.resources is not None and self._pod_level:
             faults += self._of("resources", spec.resources)
@@ -207,7 +203,7 @@ class _Amounts:
             if milli(amount) > milli(limit) or name not in _OVERCOMMITTED:
                 yield Problem(
                     f"{self._at}.{at}.requests.{name}",
-                    f'{self._kube}.{at}.requests: Invalid value: "{quantity.canonical(amount)}":'
+                    f'Invalid value: "{quantity.canonical(amount)}":'
                     f" must be {word} {name} limit of {quantity.canonical(limit)}",
                 )
 
@@ -224,7 +220,7 @@ class _Amounts:
                     where, f"{amount!r} is less than 0: must be greater than or equal to 0"
                 )
 
-    def _whole_cpus(self, at: str, number: int, asked: ResourceRequirements) -> Problems:
+    def _whole_cpus(self, at: str, asked: ResourceRequirements) -> Problems:
         """W25: a NUMA policy deals in whole CPUs; limits stand in where nothing is requested."""
         if not self._whole:
             return
@@ -236,8 +232,7 @@ class _Amounts:
         if cpu <= 0 or cpu % 1000:
             yield Problem(
                 f"{self._at}.{at}.requests.cpu",
-                "topologyPolicy needs a whole number of CPUs: the cpu request isn't an integer in"
-                f" spec.task[{self._index}] container[{number}].",
+                "the cpu request isn't an integer, and topologyPolicy needs whole CPUs",
             )
 
     def _aggregate(self, spec: PodSpec, whole: ResourceRequirements) -> Problems:
@@ -247,7 +242,7 @@ class _Amounts:
             if milli(amount) < needed:
                 yield Problem(
                     f"{self._at}.resources.requests.{name}",
-                    f"{self._kube}.resources.requests[{name}]: Invalid value:"
+                    "Invalid value:"
                     f' "{quantity.canonical(amount)}": must be greater than or equal to aggregate'
                     f" container requests of {_text(name, needed)}",
                 )

@@ -7,25 +7,26 @@ the server asked for.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final, Literal, Self
 from urllib.parse import quote
 
 import msgspec
-from kubernetes_asyncio.client import ApiClient
 
 from shared.api.kinds import POD, Kind
 from shared.kube.decode import KindDecoder, Malformed, Page, headed
 from shared.kube.errors import Expired, WriteConflict
 from shared.kube.wire import (
+    JSON_PATCH,
     MERGE_PATCH,
     STRATEGIC_PATCH,
+    Guarded,
     Query,
     Request,
     Stream,
     Transport,
 )
-from shared.runtime.errors import Broken, Gone
+from shared.runtime.errors import Gone, Rejected
 
 Body = bytes | msgspec.Struct | Mapping[str, Any]
 Propagation = Literal["Background", "Foreground", "Orphan"]
@@ -65,16 +66,18 @@ class Kube:
 
     name: Final = "kube"
 
-    def __init__(self, *, transport: Transport, library: ApiClient | None = None) -> None:
+    def __init__(self, *, transport: Transport) -> None:
         self._transport = transport
         self._decoders: dict[str, KindDecoder] = {}
-        self.library = library
-        """kubernetes-asyncio's client on the same session and credentials, if there is one."""
 
     @property
     def host(self) -> str:
         """Return the API server's address, for messages."""
         return self._transport.host
+
+    def guarded(self, check: Callable[[], None]) -> "Kube":
+        """Return a client on the same way that calls `check` before each write it sends."""
+        return Kube(transport=Guarded(self._transport, check))
 
     async def __aenter__(self) -> Self:
         return self
@@ -193,6 +196,29 @@ class Kube:
             )
         )
 
+    async def operate(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        operations: Sequence[Mapping[str, Any]],
+        *,
+        subresource: str = "",
+    ) -> bytes:
+        """Apply a JSON patch (RFC 6902) and return the object.
+
+        An operation `test` asks for the present value of any field, whose write the others are.
+        Raises Rejected (422) when one does not hold, and then nothing is written.
+        """
+        return await self._transport.exchange(
+            Request(
+                method="PATCH",
+                path=address(kind, namespace, name, subresource),
+                body=msgspec.json.encode(operations),
+                content_type=JSON_PATCH,
+            )
+        )
+
     async def delete(
         self,
         kind: Kind,
@@ -200,11 +226,13 @@ class Kube:
         name: str,
         *,
         uid: str,
+        resource_version: str = "",
         grace_s: int | None = None,
         propagation: Propagation | None = None,
     ) -> bytes:
         """Delete the object with `uid`. Raises Gone when the name is free or another's.
 
+        With `resource_version` only if that is the newest: Conflict says that it is not.
         Without `grace_s` the object's own grace period holds.
         """
         options: dict[str, Any] = {
@@ -212,6 +240,8 @@ class Kube:
             "kind": "DeleteOptions",
             "preconditions": {"uid": uid},
         }
+        if resource_version:
+            options["preconditions"]["resourceVersion"] = resource_version
         if grace_s is not None:
             options["gracePeriodSeconds"] = grace_s
         if propagation is not None:
@@ -290,10 +320,11 @@ class Kube:
 def address(kind: Kind, namespace: str, name: str, subresource: str = "") -> str:
     """Return the path of one object; names are quoted, so none leads out of its collection.
 
-    Raises Broken without a name, or without the namespace that the kind needs.
+    Raises Rejected without a name, or without the namespace that the kind needs: names may come
+    from objects that anybody wrote.
     """
     if not name or (kind.namespaced and not namespace):
-        raise Broken(f"no address for {kind.kind} {namespace!r}/{name!r}")
+        raise Rejected(f"no address for {kind.kind} {namespace!r}/{name!r}")
     return kind.path(_segment(namespace), _segment(name), subresource)
 
 
@@ -309,5 +340,5 @@ def encode(body: Body) -> bytes:
 
 def _segment(name: str) -> str:
     if name in (".", ".."):
-        raise Broken(f"{name!r} is no name of an object")
+        raise Rejected(f"{name!r} is no name of an object")
     return quote(name, safe="")

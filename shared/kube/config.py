@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from kubernetes_asyncio.client import ApiClient
-
 from shared.kube.client import Kube
 from shared.kube.credentials import Credentials, Source
 from shared.kube.limiter import RateLimiter
@@ -45,10 +43,6 @@ async def connect(
         source = find_source(kubeconfig, context=context, clock=clock, environ=environ)
     credentials = await Credentials.open(source, clock=clock)
     session = open_session(credentials, max_connections=max_connections)
-    library = ApiClient(credentials.configuration)
-    library.user_agent = user_agent
-    await library.rest_client.pool_manager.close()
-    library.rest_client.pool_manager = session
     transport = HttpTransport(
         credentials=credentials,
         session=session,
@@ -56,7 +50,7 @@ async def connect(
         user_agent=user_agent,
         timeout_s=request_timeout_s,
     )
-    return Kube(transport=transport, library=library)
+    return Kube(transport=transport)
 
 
 def find_source(

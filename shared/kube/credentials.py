@@ -1,24 +1,22 @@
 """Who we are at the API server, asked anew for each request.
 
-`Credentials` holds the library's `Configuration` and a TLS context and keeps both true while
-tokens and certificates rotate, without a new session: the Authorization header is computed per
-request, and new certificates are loaded into the TLS context that the session already uses (a new
-connection presents them). What is loaded, and when to load again, comes from a source
-(`shared.kube.sources`); the reading of kubeconfigs and the running of plugins is
-kubernetes-asyncio's.
+`Credentials` holds how to connect and a TLS context, and keeps both true while tokens and
+certificates rotate, without a new session: the Authorization header is computed per request, and
+new certificates are loaded into the TLS context that the session already uses (a new connection
+presents them). What is loaded, and when to load again, comes from a source (`shared.kube.sources`).
 """
 
 import asyncio
 import contextlib
 import os
 import ssl
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, TypedDict
 
 import msgspec
 import structlog
-from kubernetes_asyncio.client import Configuration
 
 from shared.runtime.clock import Clock
 from shared.runtime.errors import PumiceError, Rejected
@@ -29,18 +27,31 @@ _RETRY_LOAD_S: Final = 5.0
 _log = structlog.get_logger(__name__)
 
 
+class Access(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the API server is, and what a connection to it needs. PEM stands inline or in files."""
+
+    host: str
+    """Address with its scheme, without a slash at the end."""
+    verify: bool = True
+    server_name: str | None = None
+    """Name in the server's certificate, when it is not the host's."""
+    proxy: str | None = None
+    ca: Path | bytes | None = None
+    """None: the authorities of the system."""
+    certificate: Path | bytes | None = None
+    key: Path | bytes | None = None
+
+
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     """What a source found."""
 
-    configuration: Configuration
+    access: Access
     authorization: str | None
     """Value of the Authorization header, None for certificates alone or for nobody."""
     files: tuple[Path, ...] = ()
     """Files whose change means: load again."""
     reload_at: float | None = None
     """Unix seconds from which the credential is to be renewed, None if it does not age."""
-    forget: Callable[[], None] = lambda: None
-    """Removes the temporary files that the configuration names; called once they are read."""
 
 
 class Source(Protocol):
@@ -62,15 +73,7 @@ class Credentials:
         self._loaded = loaded
         self._stamps = _stamps(loaded.files)
         self._next_load = 0.0
-        self.configuration: Configuration = loaded.configuration
-        try:
-            self.tls = _tls_context(loaded.configuration)
-        finally:
-            loaded.forget()
-        # The library shall take our session and its TLS context, not look for files again.
-        self.configuration.ssl_ca_cert = None
-        self.configuration.cert_file = self.configuration.key_file = None
-        self.configuration.refresh_api_key_hook = self._refresh_library
+        self.tls = _tls_context(loaded.access)
 
     @classmethod
     async def open(cls, source: Source, *, clock: Clock) -> "Credentials":
@@ -78,9 +81,14 @@ class Credentials:
         return cls(source, await source.load(), clock=clock)
 
     @property
+    def access(self) -> Access:
+        """Return how to connect, as of the last load."""
+        return self._loaded.access
+
+    @property
     def host(self) -> str:
         """Return the API server's address, scheme included, without a slash at the end."""
-        return str(self.configuration.host).rstrip("/")
+        return self.access.host
 
     async def authorization(self) -> str | None:
         """Return the header's value for the next request, renewed if it has aged.
@@ -112,10 +120,7 @@ class Credentials:
         stamps = _stamps(self._loaded.files)
         try:
             loaded = await self._source.load()
-            try:
-                _load_material(self.tls, loaded.configuration)
-            finally:
-                loaded.forget()
+            _load_material(self.tls, loaded.access)
         except (PumiceError, ssl.SSLError, OSError) as exc:
             self._next_load = self._clock.now() + _RETRY_LOAD_S
             self._stamps = stamps  # what is half written is read again when it is whole
@@ -124,39 +129,58 @@ class Credentials:
         # The stamps from before the load: a file that changed during it is read once more.
         self._stamps = stamps if loaded.files == self._loaded.files else _stamps(loaded.files)
         self._loaded = loaded
-        self.configuration.host = loaded.configuration.host
-        self.configuration.api_key = dict(loaded.configuration.api_key)
-
-    async def _refresh_library(self, configuration: Configuration) -> None:
-        """Serve kubernetes-asyncio's own requests the same header (its hook, per request)."""
-        authorization = await self.authorization()
-        if authorization is not None:
-            configuration.api_key["BearerToken"] = authorization
 
 
-def _tls_context(configuration: Configuration) -> ssl.SSLContext:
-    """Return a TLS context with the configuration's CA, client certificate and strictness.
+def _tls_context(access: Access) -> ssl.SSLContext:
+    """Return a TLS context with the CA, client certificate and strictness that are wanted.
 
     Python 3.13's strict X.509 checks are off, as they are in Go's client: many cluster CAs lack
     the extensions that it asks for. Raises Rejected when a file cannot be read or used.
     """
     try:
-        context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
-        _load_material(context, configuration)
-    except (ssl.SSLError, OSError) as exc:
-        raise Rejected(f"TLS material for {configuration.host} cannot be used: {exc}") from exc
+        context = ssl.create_default_context(**_authority(access.ca))
+        _load_material(context, access)
+    except (ssl.SSLError, OSError, UnicodeDecodeError) as exc:
+        raise Rejected(f"TLS material for {access.host} cannot be used: {exc}") from exc
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    if not configuration.verify_ssl:
+    if not access.verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
 
 
-def _load_material(context: ssl.SSLContext, configuration: Configuration) -> None:
-    if configuration.ssl_ca_cert:
-        context.load_verify_locations(cafile=configuration.ssl_ca_cert)
-    if configuration.cert_file:
-        context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
+def _load_material(context: ssl.SSLContext, access: Access) -> None:
+    if access.ca:
+        context.load_verify_locations(**_authority(access.ca))
+    if access.certificate:
+        with _as_file(access.certificate) as certificate, _as_file(access.key or b"") as key:
+            context.load_cert_chain(certificate, keyfile=key if access.key else None)
+
+
+class _Authority(TypedDict, total=False):
+    cafile: str
+    cadata: str
+
+
+def _authority(ca: Path | bytes | None) -> _Authority:
+    if not ca:
+        return {}
+    return {"cadata": ca.decode()} if isinstance(ca, bytes) else {"cafile": str(ca)}
+
+
+@contextlib.contextmanager
+def _as_file(material: Path | bytes) -> Iterator[str]:
+    """Lend a file, since the TLS library reads from nothing else; what was inline is gone after."""
+    if isinstance(material, Path):
+        yield str(material)
+        return
+    handle, name = tempfile.mkstemp(prefix="pumice-")  # mode 0600
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(material)
+        yield name
+    finally:
+        Path(name).unlink()
 
 
 def _stamps(files: Sequence[Path]) -> tuple[tuple[int, int, int], ...]:

@@ -3,11 +3,15 @@
 The usual case is one call into msgspec per page or block of lines, straight into the views
 (`benchmarks/kube_decode.py` has the figures). When that call fails, each object is decoded by
 itself, so that one object with an impossible field is reported by name (`Malformed`) and hides
-no other. So is one that is nested too deeply for any decoder, of which only the rest is read.
+no other. So is one that is nested too deeply for any decoder, of which only the rest is read, and
+one with bytes that are no JSON or no text: where an object ends is told by its brackets alone then
+(`shared.api.nesting.taken_out`).
 """
 
 import enum
+import json
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -16,7 +20,7 @@ from shared.api import kinds
 from shared.api.base import View
 from shared.api.kinds import Kind
 from shared.api.meta import ObjectMeta
-from shared.api.nesting import TOO_DEEP, cut, is_cut
+from shared.api.nesting import TOO_DEEP, cut, elements, is_cut, taken_out
 from shared.kube.errors import Status, Unreachable
 
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
@@ -78,13 +82,17 @@ class _ListMeta(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _RawPage(msgspec.Struct, frozen=True):
+    """A page without its items."""
+
     metadata: _ListMeta
-    items: list[msgspec.Raw] | None = None
+    items: None = None
 
 
 class _RawEvent(msgspec.Struct, frozen=True):
+    """An event without its object."""
+
     type: str
-    object: msgspec.Raw
+    object: None
 
 
 class Headed(msgspec.Struct, frozen=True):
@@ -97,6 +105,7 @@ _raw_page: Final = msgspec.json.Decoder(_RawPage)
 _raw_event: Final = msgspec.json.Decoder(_RawEvent)
 _headed: Final = msgspec.json.Decoder(Headed)
 _status: Final = msgspec.json.Decoder(Status)
+_IDENTITY: Final = ("name", "namespace", "uid", "resourceVersion")
 _OPS: Final = {op.value: op for op in ChangeOp}
 
 
@@ -104,7 +113,7 @@ def headed(body: bytes) -> Headed:
     """Return the metadata of an answer. Raises Unreachable when it is no object."""
     try:
         return _headed.decode(body)
-    except msgspec.DecodeError as exc:
+    except ValueError as exc:
         raise Unreachable(f"the answer is no object: {exc}") from exc
 
 
@@ -123,12 +132,10 @@ class KindDecoder:
         """Decode one answer to a list. Raises Unreachable when it is not a list at all."""
         try:
             page = self._page.decode(body)
-        except msgspec.ValidationError:
-            return self._page_one_by_one(body)
         except RecursionError:
             return self._page_one_by_one(cut(body))
-        except msgspec.DecodeError as exc:
-            raise Unreachable(f"the list of {self._kind.plural} is no JSON: {exc}") from exc
+        except ValueError:  # bytes that are no text are none of msgspec's own errors
+            return self._page_one_by_one(body)
         return Page(
             items=page.items or (),
             resource_version=page.metadata.resource_version,
@@ -140,17 +147,18 @@ class KindDecoder:
         try:
             decoded = self._event.decode_lines(lines)
             return [Changed(op=_OPS[event.type], object=event.object) for event in decoded]
-        except (msgspec.DecodeError, KeyError, RecursionError):  # a bookmark, an error, an odd one
-            return [self._event_alone(line) for line in lines.splitlines() if line]
+        except (ValueError, KeyError, RecursionError):  # a bookmark, an error, an odd one
+            return [self._event_alone(line) for line in lines.split(b"\n") if line.strip()]
 
     def _page_one_by_one(self, body: bytes) -> Page:
+        listed, rest = taken_out(body, b"items")
         try:
-            page = _raw_page.decode(body)
-        except msgspec.DecodeError as exc:
+            page = _raw_page.decode(rest)
+        except ValueError as exc:
             raise Unreachable(f"the list of {self._kind.plural} is no list: {exc}") from exc
         items: list[Any] = []
         malformed: list[Malformed] = []
-        for raw in page.items or ():
+        for raw in elements(listed):
             match self._object(raw, ChangeOp.ADDED):
                 case Malformed() as odd:
                     malformed.append(odd)
@@ -165,26 +173,48 @@ class KindDecoder:
 
     def _event_alone(self, line: bytes) -> WatchEvent:
         try:
-            event = _raw_event.decode(line)
+            obj, rest = taken_out(line, b"object")
+            event = _raw_event.decode(rest)
             if event.type == "BOOKMARK":
-                meta = _headed.decode(event.object).metadata
+                meta = _headed.decode(obj).metadata
                 return Bookmark(
                     resource_version=meta.resource_version,
                     initial_end=meta.annotations.get(INITIAL_EVENTS_END) == "true",
                 )
             if event.type == "ERROR":
-                return Failure(status=_status.decode(event.object))
-            return self._object(event.object, _OPS[event.type])
+                return Failure(status=_status.decode(obj))
+            return self._object(obj, _OPS[event.type])
         except RecursionError:
             return self._event_alone(cut(line))
-        except (msgspec.DecodeError, KeyError) as exc:
+        except (ValueError, KeyError) as exc:
             start = line[:120].decode(errors="replace")
             raise Unreachable(f"no watch event of {self._kind.plural}: {start!r} ({exc})") from exc
 
-    def _object(self, raw: msgspec.Raw, op: ChangeOp) -> Changed | Malformed:
-        if is_cut(bytes(raw)):
-            return Malformed(metadata=_headed.decode(raw).metadata, error=TOO_DEEP, op=op)
+    def _object(self, raw: bytes, op: ChangeOp) -> Changed | Malformed:
+        if is_cut(raw):
+            return Malformed(metadata=legible(raw), error=TOO_DEEP, op=op)
         try:
             return Changed(op=op, object=kinds.decode(self._kind, raw))
-        except msgspec.ValidationError as exc:
-            return Malformed(metadata=_headed.decode(raw).metadata, error=str(exc), op=op)
+        except RecursionError:
+            return Malformed(metadata=legible(cut(raw)), error=TOO_DEEP, op=op)
+        except ValueError as exc:
+            return Malformed(metadata=legible(raw), error=str(exc), op=op)
+
+
+def legible(raw: bytes) -> ObjectMeta:
+    """Return what can be read of the metadata of an object that cannot be read."""
+    with suppress(ValueError, RecursionError):
+        return _headed.decode(raw).metadata
+    alone = taken_out(raw, b"metadata")[0] or b"{}"
+    with suppress(ValueError, RecursionError):
+        return msgspec.json.decode(alone, type=ObjectMeta)
+    try:
+        loose = json.loads(alone.decode(errors="replace"), strict=False)
+    except (ValueError, RecursionError):
+        return ObjectMeta()
+    said = {
+        name: value.encode(errors="replace").decode()
+        for name in _IDENTITY
+        if isinstance(value := loose.get(name), str)
+    }
+    return msgspec.convert(said, ObjectMeta)

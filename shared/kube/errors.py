@@ -121,7 +121,7 @@ def read_status(code: int, body: bytes) -> Status:
     """Return the `Status` in an answer's body; a body of another form becomes its message."""
     try:
         status = _status_decoder.decode(body)
-    except msgspec.DecodeError:
+    except (ValueError, RecursionError):
         text = body[:200].decode(errors="replace").strip()
         return Status(code=code, message=f"HTTP {code} {text}".strip())
     return msgspec.structs.replace(status, code=code)
@@ -130,13 +130,14 @@ def read_status(code: int, body: bytes) -> Status:
 def refusal(doing: str, status: Status, headers: Mapping[str, str] | None = None) -> Refusal:
     """Return the error for a `status` with code ≥ 400; `doing` says what was tried.
 
-    429 and 5xx carry the Retry-After of the header or of the status. A uid that does not hold is
-    Vanished, not a conflict. The API server has three ways to say so, and
+    501 says that the server does not know how, today or tomorrow. 429 and other 5xx carry the
+    Retry-After of the header or of the status. A uid that does not hold is Vanished, not a
+    conflict. The API server has three ways to say so, and
     `tests/integration/kube` holds it to them: 422 with the field `metadata.uid` to a patch, and
     409 in two wordings to a delete and to a binding.
     """
     code = status.code
-    if code in (UNAUTHORIZED, TOO_MANY) or code >= _SERVER_ERROR:
+    if code in (UNAUTHORIZED, TOO_MANY) or _SERVER_ERROR <= code != NOT_IMPLEMENTED:
         return Busy(doing, status, _retry_after_s(status, headers or {}))
     if code == NOT_FOUND or _is_other_uid(status):
         return Vanished(doing, status)

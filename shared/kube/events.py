@@ -18,8 +18,10 @@ from shared.api.time import format_seconds
 from shared.kube.client import Kube
 from shared.kube.errors import AlreadyExists
 from shared.runtime.clock import Clock
+from shared.runtime.contain import Containment
 from shared.runtime.errors import PumiceError
 from shared.runtime.logs import Logger
+from shared.runtime.tasks import TaskGroup
 
 _WAITING_MAX: Final = 10_000
 _WRITERS: Final = 2
@@ -69,6 +71,7 @@ class EventWriter:
         instance: str,
         clock: Clock,
         results: Counter,
+        contain: Containment,
         log: Logger,
     ) -> None:
         """`results` counts Events by what became of them."""
@@ -77,6 +80,7 @@ class EventWriter:
         self._instance = instance
         self._clock = clock
         self._results = results
+        self._contain = contain
         self._log = log
         self._waiting: dict[str, tuple[Note, int]] = {}
         self._filled = asyncio.Event()
@@ -93,7 +97,7 @@ class EventWriter:
 
     async def run(self) -> None:
         """Write Events for ever."""
-        async with asyncio.TaskGroup() as group:
+        async with TaskGroup() as group:
             for number in range(_WRITERS):
                 group.create_task(self._write_all(), name=f"events-{number}")
 
@@ -106,12 +110,13 @@ class EventWriter:
                 continue
             name = next(iter(self._waiting))
             note, times = self._waiting.pop(name)
+            result = "failed"
             try:
-                result = await self.write(name, note, times)
+                with self._contain.about(EVENT.token, f"{note.place}/{name}", stage="tell"):
+                    result = await self.write(name, note, times)
             except AlreadyExists:
                 result = "known"
             except PumiceError as error:
-                result = "failed"
                 self._log.info("event_not_written", event_name=name, reason=str(error))
             self._results.labels(result).inc()
 

@@ -1,38 +1,41 @@
 """Where credentials come from: a kubeconfig, or the account that a pod is given.
 
-kubernetes-asyncio reads kubeconfigs, runs exec plugins and refreshes OIDC tokens; this module
-decides what is read again and when, and repairs four things on the way: a token file that ends in
-a newline, a token file beside a stale inline token (the file wins, as in Go's client), a plugin
-named relative to its kubeconfig, and key material left behind in temporary files after a kill.
+What is read again, and when, is decided here. A token file beside an inline token wins, as in Go's
+client, and the newline at its end is no part of the token.
 """
 
-import asyncio
-import os
+import base64
+import ipaddress
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import yaml
-from kubernetes_asyncio.client import Configuration
-from kubernetes_asyncio.config import ConfigException, kube_config
-from kubernetes_asyncio.config.incluster_config import (
-    SERVICE_CERT_FILENAME,
-    SERVICE_HOST_ENV_NAME,
-    SERVICE_TOKEN_FILENAME,
-    InClusterConfigLoader,
-)
-
-from shared.kube.credentials import Loaded
+from shared.kube import auth_provider, exec_plugin, kubeconfig
+from shared.kube.credentials import Access, Loaded
+from shared.kube.kubeconfig import BadKubeconfigError, Context, Section
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Rejected, Retryable
 
-_PLUGIN_TIMEOUT_S: Final = 60.0
 _PROVIDER_RECHECK_S: Final = 60.0
 """How often an OIDC or GCP token is looked at; the library renews it 5 min before it expires."""
 _EARLY_S: Final = 60.0
 _EARLY_SHARE: Final = 0.2
 """A plugin's token is renewed a minute, or a fifth of its life, before it expires."""
 _LEAST_LIFE_S: Final = 1.0
+_HOST: Final = "KUBERNETES_SERVICE_HOST"
+_PORT: Final = "KUBERNETES_SERVICE_PORT"
+_USUAL_NAMESPACE: Final = "pumice-system"
+_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+def own_namespace(given: str, *, file: Path = _ACCOUNT / "namespace") -> str:
+    """Return the namespace that is ours: as given, else that of this pod, else the usual one."""
+    if given:
+        return given
+    try:
+        return file.read_text(encoding="utf-8").strip() or _USUAL_NAMESPACE
+    except (OSError, UnicodeDecodeError):
+        return _USUAL_NAMESPACE
 
 
 class KubeconfigSource:
@@ -43,80 +46,61 @@ class KubeconfigSource:
         self._context = context
         self._clock = clock
 
+    def check(self) -> None:
+        """Read the file without running anything. Raises Rejected, which names the file."""
+        try:
+            _access(kubeconfig.load(self._path, self._context))
+        except BadKubeconfigError as exc:
+            raise self._rejected(exc) from exc
+
     async def load(self) -> Loaded:
         """Read the file and obtain a credential. Raises Rejected (names the file) or Retryable."""
         try:
-            return await self._load()
-        except (ConfigException, yaml.YAMLError, TypeError, KeyError, AttributeError) as exc:
-            raise Rejected(
-                f"kubeconfig {self._path}: {_one_line(exc)}", field="kubeconfig"
-            ) from exc
+            context = kubeconfig.load(self._path, self._context)
+            if context.user.fields.get("auth-provider"):
+                return await self._from_provider(context)
+            if context.user.fields.get("exec"):
+                return await self._from_plugin(context)
+            return Loaded(
+                access=_access(context),
+                authorization=_authorization(context.user),
+                files=_watched(context.user),
+            )
+        except (ValueError, TypeError, KeyError, AttributeError) as exc:
+            raise self._rejected(exc) from exc
 
-    async def _load(self) -> Loaded:
-        merger = self._read()
-        user, base = self._user(merger.config)
-        _prepare(user, base)
-        persister = merger.save_changes if "auth-provider" in user else None
-        loader = kube_config.KubeConfigLoader(
-            config_dict=merger.config,
-            active_context=self._context,
-            config_base_path=None,
-            config_persister=persister,
-        )
-        configuration = Configuration()
-        try:
-            async with asyncio.timeout(_PLUGIN_TIMEOUT_S):
-                await loader.load_and_set(configuration)
-        except TimeoutError as exc:
-            raise Retryable(f"kubeconfig {self._path}: the credential plugin hangs") from exc
-        except OSError as exc:
-            raise Rejected(_plugin_missing(self._path, user, exc), field="kubeconfig") from exc
-        except ConfigException as exc:
-            if "exec" not in user:
-                raise
-            raise Retryable(f"kubeconfig {self._path}: {_one_line(exc)}") from exc
+    def _rejected(self, exc: Exception) -> Rejected:
+        return Rejected(f"kubeconfig {self._path}: {_one_line(exc)}", field="kubeconfig")
+
+    async def _from_provider(self, context: Context) -> Loaded:
         return Loaded(
-            configuration=configuration,
-            authorization=_clean(configuration),
-            files=_watched(user, base),
-            reload_at=self._reload_at(loader, user),
-            forget=kube_config._cleanup_temp_files,  # noqa: SLF001 - keys must not outlive a kill -9
+            access=_access(context),
+            authorization=await auth_provider.authorization(self._path, self._context),
+            files=_watched(context.user),
+            reload_at=self._clock.now() + _PROVIDER_RECHECK_S,
         )
 
-    def _read(self) -> kube_config.KubeConfigMerger:
-        for path in filter(None, self._path.split(os.pathsep)):
-            try:
-                content = yaml.safe_load(Path(path).expanduser().read_text())
-            except OSError as exc:
-                text = (exc.strerror or "cannot be read").lower()
-                raise Rejected(f"kubeconfig {path}: {text}", field="kubeconfig") from exc
-            if not isinstance(content, dict):
-                text = "is no kubeconfig" if content else "is empty"
-                raise Rejected(f"kubeconfig {path}: {text}", field="kubeconfig")
-        return kube_config.KubeConfigMerger(self._path)
+    async def _from_plugin(self, context: Context) -> Loaded:
+        try:
+            found = await exec_plugin.run(context.user, context.cluster)
+        except Retryable as exc:
+            raise Retryable(f"kubeconfig {self._path}: {exc}") from exc
+        except OSError as exc:
+            raise Rejected(
+                _plugin_missing(self._path, context.user, exc), field="kubeconfig"
+            ) from exc
+        return Loaded(
+            access=_access(context, certificate=found.certificate, key=found.key),
+            authorization=f"Bearer {found.token}" if found.token else None,
+            files=_watched(context.user),
+            reload_at=self._reload_at(found.expires_at),
+        )
 
-    def _user(self, config: Any) -> tuple[dict[str, Any], Path]:  # noqa: ANN401 - untyped library
-        """Return the user section in use and the directory that its relative paths start from."""
-        name = self._context or config["current-context"]
-        context = config["contexts"].get_with_name(name)["context"]
-        user_name = context.safe_get("user")
-        node = config["users"].get_with_name(user_name, safe=True) if user_name else None
-        if node is None:
-            raise ConfigException(f"context {name!r} names no user of this file")
-        base = Path(node.path).parent.absolute() if node.path else Path.cwd()
-        section: dict[str, Any] = node["user"].value if node.value.get("user") else {}
-        return section, base
-
-    def _reload_at(
-        self, loader: kube_config.KubeConfigLoader, user: Mapping[str, Any]
-    ) -> float | None:
-        now = self._clock.now()
-        if "auth-provider" in user:
-            return now + _PROVIDER_RECHECK_S
-        expiry = getattr(loader, "exec_plugin_expiry", None)
-        if expiry is None:
+    def _reload_at(self, expires_at: float | None) -> float | None:
+        if expires_at is None:
             return None
-        life_s = float(expiry.timestamp()) - now
+        now = self._clock.now()
+        life_s = expires_at - now
         early_s = min(_EARLY_S, life_s * _EARLY_SHARE)
         return now + max(life_s - early_s, _LEAST_LIFE_S)
 
@@ -128,67 +112,88 @@ class InClusterSource:
         self,
         *,
         environ: Mapping[str, str],
-        token_file: str = SERVICE_TOKEN_FILENAME,
-        ca_file: str = SERVICE_CERT_FILENAME,
+        token_file: str = str(_ACCOUNT / "token"),
+        ca_file: str = str(_ACCOUNT / "ca.crt"),
     ) -> None:
         self._environ = environ
-        self._token_file = token_file
-        self._ca_file = ca_file
+        self._token_file = Path(token_file)
+        self._ca_file = Path(ca_file)
 
     @staticmethod
     def is_offered(environ: Mapping[str, str]) -> bool:
         """Tell whether Kubernetes set the address of its API server for this process."""
-        return bool(environ.get(SERVICE_HOST_ENV_NAME))
+        return bool(environ.get(_HOST))
 
     async def load(self) -> Loaded:
         """Read the mounted files. Raises Rejected when one is missing or empty."""
-        configuration = Configuration()
-        loader = InClusterConfigLoader(
-            token_filename=self._token_file,
-            cert_filename=self._ca_file,
-            try_refresh_token=False,
-            environ=dict(self._environ),
-        )
         try:
-            loader.load_and_set(configuration)
-        except (ConfigException, OSError) as exc:
+            token = " ".join(self._token_file.read_text(encoding="utf-8").split())
+            empty = not self._ca_file.read_bytes().strip() or not token
+        except (OSError, UnicodeDecodeError) as exc:
             raise Rejected(f"the pod's service account cannot be used: {exc}") from exc
+        if empty or not self._environ.get(_PORT):
+            what = "its token or certificate is empty" if empty else f"{_PORT} is not set"
+            raise Rejected(f"the pod's service account cannot be used: {what}")
+        host, port = self._environ[_HOST], self._environ[_PORT]
         return Loaded(
-            configuration=configuration,
-            authorization=_clean(configuration),
-            files=(Path(self._token_file), Path(self._ca_file)),
+            access=Access(host=f"https://{_bracketed(host)}:{port}", ca=self._ca_file),
+            authorization=f"Bearer {token}",
+            files=(self._token_file, self._ca_file),
         )
 
 
-def _prepare(user: dict[str, Any], base: Path) -> None:
-    """Repair a user section in place where the library reads it differently from Go's client."""
-    if user.get("tokenFile"):
-        user.pop("token", None)
-    command = (user.get("exec") or {}).get("command")
-    if command and os.sep in command and not Path(command).is_absolute():
-        user["exec"]["command"] = str(base / command)
+def _access(
+    context: Context, *, certificate: bytes | None = None, key: bytes | None = None
+) -> Access:
+    """Return where and how to connect. Raises BadKubeconfigError."""
+    cluster, user = context.cluster, context.user
+    host = str(cluster.fields.get("server") or "").rstrip("/")
+    if not host:
+        raise BadKubeconfigError("the cluster has no server")
+    return Access(
+        host=host,
+        verify=not cluster.fields.get("insecure-skip-tls-verify"),
+        server_name=cluster.fields.get("tls-server-name"),
+        proxy=cluster.fields.get("proxy-url"),
+        ca=cluster.material("certificate-authority"),
+        certificate=certificate or user.material("client-certificate"),
+        key=key or user.material("client-key"),
+    )
 
 
-def _watched(user: Mapping[str, Any], base: Path) -> tuple[Path, ...]:
+def _authorization(user: Section) -> str | None:
+    """Return the header for a token, or a name and a password."""
+    token = str(user.fields.get("token") or "")
+    if (file := user.path("tokenFile")) is not None:
+        try:
+            token = file.read_text(encoding="utf-8")
+        except OSError as exc:
+            raise BadKubeconfigError(f"{file}: {exc.strerror or 'cannot be read'}") from exc
+    if token := " ".join(token.split()):
+        return f"Bearer {token}"
+    if user.fields.get("username") and "password" in user.fields:
+        pair = f"{user.fields['username']}:{user.fields['password']}"
+        return f"Basic {base64.b64encode(pair.encode()).decode()}"
+    return None
+
+
+def _watched(user: Section) -> tuple[Path, ...]:
     names = ("tokenFile", "client-certificate", "client-key")
-    return tuple(base / user[name] for name in names if user.get(name))
+    return tuple(path for name in names if (path := user.path(name)) is not None)
 
 
-def _clean(configuration: Configuration) -> str | None:
-    """Return the Authorization header without the newline that a token file ends with."""
-    value = configuration.api_key.get("BearerToken")
-    if value is None:
-        return None
-    clean = " ".join(str(value).split())
-    configuration.api_key["BearerToken"] = clean
-    return clean
-
-
-def _plugin_missing(path: str, user: Mapping[str, Any], exc: OSError) -> str:
-    section = user.get("exec") or {}
+def _plugin_missing(path: str, user: Section, exc: OSError) -> str:
+    section = user.fields["exec"]
     hint = _one_line(section.get("installHint") or "")
     text = f"kubeconfig {path}: {section.get('command', 'file')}: {exc.strerror}"
     return f"{text} ({hint})" if hint else text
+
+
+def _bracketed(host: str) -> str:
+    try:
+        return f"[{host}]" if ipaddress.ip_address(host).version == 6 else host  # noqa: PLR2004
+    except ValueError:
+        return host
 
 
 def _one_line(text: object) -> str:

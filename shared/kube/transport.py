@@ -108,7 +108,7 @@ class HttpTransport:
             raise self._unreachable(request, exc) from exc
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close all connections. Requests that come later are Unreachable: a service is ending."""
         await self._session.close()
 
     async def _send(self, request: Request) -> aiohttp.ClientResponse:
@@ -128,14 +128,16 @@ class HttpTransport:
             headers["Authorization"] = authorization
         if request.body is not None:
             headers["Content-Type"] = request.content_type
-        configuration = self._credentials.configuration
+        access = self._credentials.access
+        if self._session.closed:  # aiohttp has a RuntimeError for it, as for a mistake of ours
+            raise Unreachable(f"{request.doing} at {self.host}: this client is closed")
         answer = await self._session.request(
             request.method,
             self._url(request),
             headers=headers,
             data=_payload(request.body),
-            proxy=configuration.proxy,
-            server_hostname=configuration.tls_server_name,
+            proxy=access.proxy,
+            server_hostname=access.server_name,
             allow_redirects=False,
         )
         if answer.status < _CLIENT_ERROR:

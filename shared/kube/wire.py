@@ -4,13 +4,14 @@
 a transport of its own; credentials, proxies and connections are the transport's business.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 import msgspec
 
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
+JSON_PATCH: Final = "application/json-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 
 Query = Sequence[tuple[str, str]]
@@ -72,3 +73,30 @@ class Transport(Protocol):
     async def close(self) -> None:
         """Close all connections."""
         ...
+
+
+class Guarded:
+    """A way that asks before each write; `check` raises what the writer shall get."""
+
+    def __init__(self, way: Transport, check: Callable[[], None]) -> None:
+        self._way = way
+        self._check = check
+
+    @property
+    def host(self) -> str:
+        """Return the API server's address, for messages."""
+        return self._way.host
+
+    async def exchange(self, request: Request) -> bytes:
+        """Send a request, a write only if the guard lets it pass."""
+        if request.method != "GET":
+            self._check()
+        return await self._way.exchange(request)
+
+    async def open(self, request: Request) -> Stream:
+        """Send a request that reads."""
+        return await self._way.open(request)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._way.close()

@@ -5,7 +5,7 @@ came. Volcano repairs its forest object by object and can stay ready over a brok
 ready when every HyperNode has at most one parent and none is above itself.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
@@ -34,10 +34,11 @@ class Forest(Struct, frozen=True, kw_only=True):
 
     def ancestors(self, name: str) -> list[str]:
         """Return a HyperNode and those above it, nearest first; a cycle ends the line."""
-        line = [name]
-        while (parent := self.parents.get(line[-1], "")) and parent not in line:
-            line.append(parent)
-        return line
+        line = {name: None}
+        at = name
+        while (at := self.parents.get(at, "")) and at not in line:
+            line[at] = None
+        return list(line)
 
     def common_ancestor(self, one: str, other: str) -> str:
         """Return the lowest HyperNode above both; no name at all is below everything.
@@ -80,7 +81,7 @@ def forest(specs: Mapping[str, HyperNodeSpec], nodes: Mapping[str, Labels]) -> F
     for name in sorted(specs):
         by_tier.setdefault(specs[name].tier, []).append(name)
     below = _Below(specs, nodes)
-    reached = {name: below.of(name, ()) for name in order if specs[name].members}
+    reached = {name: below.of(name) for name in order if specs[name].members}
     return Forest(
         tiers=dict.fromkeys(parents, 0) | {name: spec.tier for name, spec in specs.items()},
         parents=parents,
@@ -93,7 +94,10 @@ def forest(specs: Mapping[str, HyperNodeSpec], nodes: Mapping[str, Labels]) -> F
 
 
 class _Below:
-    """The nodes below each HyperNode, each looked for once."""
+    """The nodes below each HyperNode, each looked for once.
+
+    Depth is the owner's to choose, so that nothing here calls itself.
+    """
 
     def __init__(self, specs: Mapping[str, HyperNodeSpec], nodes: Mapping[str, Labels]) -> None:
         self._specs = specs
@@ -101,19 +105,36 @@ class _Below:
         self._found: dict[str, frozenset[str]] = {}
         self.has_cycle = False
 
-    def of(self, name: str, above: Sequence[str]) -> frozenset[str]:
-        if name in above:
-            self.has_cycle = True
-            return frozenset()
-        if name not in self._found and name in self._specs:
-            found: set[str] = set()
-            for member in self._specs[name].members:
-                if member.type is MemberType.NODE:
-                    found |= selected(member.selector, self._nodes)
-            for child in named_members(self._specs[name].members):
-                found |= self.of(child, (*above, name))
-            self._found[name] = frozenset(found)
+    def of(self, name: str) -> frozenset[str]:
+        """Return the nodes below a HyperNode; one that is above itself adds nothing there."""
+        open_: dict[str, None] = {}
+        todo = [name]
+        while todo:
+            current = todo[-1]
+            if current in self._found or current not in self._specs:
+                todo.pop()
+            elif current in open_:
+                todo.pop()
+                del open_[current]
+                self._found[current] = self._union(current)
+            else:
+                open_[current] = None
+                children = named_members(self._specs[current].members)
+                self.has_cycle = self.has_cycle or any(child in open_ for child in children)
+                todo += (child for child in reversed(children) if child not in open_)
         return self._found.get(name, frozenset())
+
+    def _union(self, name: str) -> frozenset[str]:
+        """Return the nodes of all members; the set of an only child is shared, not copied."""
+        members = self._specs[name].members
+        parts = [self._found.get(child, frozenset[str]()) for child in named_members(members)]
+        parts += [
+            frozenset(selected(member.selector, self._nodes))
+            for member in members
+            if member.type is MemberType.NODE
+        ]
+        parts = [part for part in parts if part]
+        return parts[0] if len(parts) == 1 else frozenset().union(*parts)
 
 
 def named_members(members: Iterable[Member]) -> list[str]:

@@ -1,27 +1,8 @@
 """Statuses of a task and the groups that scheduling rules speak of (T01, T02)."""
 
-import enum
 from typing import Final
 
-
-class TaskStatus(enum.IntEnum):
-    """Where a task stands; the first four after PENDING exist only in the scheduler's mind."""
-
-    PENDING = 0
-    ALLOCATED = 1
-    PIPELINED = 2
-    BINDING = 3
-    BOUND = 4
-    RUNNING = 5
-    RELEASING = 6
-    SUCCEEDED = 7
-    FAILED = 8
-    UNKNOWN = 9
-
-    @property
-    def label(self) -> str:
-        """Return Volcano's spelling, such as `Pending`."""
-        return self.name.capitalize()
+from pumice.plugins.status import TaskStatus as TaskStatus  # noqa: PLC0414 - reexported
 
 
 def _lookup(*members: TaskStatus) -> tuple[bool, ...]:

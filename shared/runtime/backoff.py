@@ -1,6 +1,6 @@
 """Growing, capped and jittered delays between attempts.
 
-Jitter keeps replicas that failed together from coming back together. Used by the mailbox, by
+Jitter keeps replicas that failed together from coming back together. Used by the work queue, by
 list/watch, by reconnects and by the binder's retries.
 """
 

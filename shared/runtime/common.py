@@ -4,16 +4,32 @@ Beside them, the types of those that services have alike which talk to the API s
 may ask of it differs, and so the defaults are their own.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
 
 from shared.runtime.values import Seconds, Secret
 
+NO_EFFECT: Final = "accepted, no effect:"
+"""How the description of a flag begins that is taken for Volcano's sake only."""
+
 ApiQps = Annotated[float, Meta(description="most API requests per second (K10); 0: no bound", ge=0)]
 ApiBurst = Annotated[int, Meta(description="API requests that may go out at once (K10)", ge=1)]
 ApiTimeout = Annotated[Seconds, Meta(description="time for one answer of the API server", gt=0)]
+
+StateKey = Annotated[
+    Secret,
+    Meta(description="seals jobs and templates on STATE; the cache and the controller share it"),
+]
+
+LeaderElect = Annotated[
+    bool,
+    Meta(
+        description="act only while the cache says that the Leases in the cluster are ours; the "
+        "cache's own flag switches it off for all"
+    ),
+]
 
 
 class CommonSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +55,21 @@ class CommonSettings(msgspec.Struct, frozen=True, kw_only=True):
             min_length=1,
         ),
     ] = "local"
+    lease_renew: Annotated[
+        Seconds, Meta(description="how often the holder of a lease on the bus renews it", gt=0)
+    ] = Seconds(0.4)
+    lease_stop: Annotated[
+        Seconds,
+        Meta(description="time without a renewal after which a holder stops its work", gt=0),
+    ] = Seconds(2.0)
+    lease_takeover: Annotated[
+        Seconds,
+        Meta(
+            description="time without a renewal after which another takes a lease over; a killed "
+            "holder is followed much sooner",
+            gt=0,
+        ),
+    ] = Seconds(3.0)
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="least level that is logged")
     ] = "info"

@@ -3,6 +3,7 @@
 `/healthz` answers 200 as long as the loop turns and no part has failed: a blocked loop shows as
 a probe that times out. `/readyz` answers 503 with the gates that are shut and why; a gate is
 anything a service needs before others may count on it (streams, first sync, leadership).
+`/set-aside` lists what the service has left out because handling it failed; it goes on without.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ from aiohttp import web
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Rejected
 from shared.runtime.metrics import CONTENT_TYPE, Metrics
+from shared.runtime.set_aside import SetAside
 
 _LAG_EVERY_S: Final = 0.25
 _SHUTDOWN_S: Final = 1.0
@@ -88,7 +90,7 @@ def parse_address(text: str, *, flag: str) -> tuple[str | None, int]:
 
 
 class HealthServer:
-    """Serves the three pages on one address; a part that runs until it is cancelled.
+    """Serves the pages on one address; a part that runs until it is cancelled.
 
     `start` must come first: it takes the port, so that a taken one stops the start-up with a
     clear `Rejected`.
@@ -99,6 +101,7 @@ class HealthServer:
         *,
         readiness: Readiness,
         metrics: Metrics | None,
+        set_aside: SetAside,
         healthz: bool = True,
         clock: Clock,
         flag: str = "listen-address",
@@ -107,12 +110,14 @@ class HealthServer:
         self.address = ""
         self._readiness = readiness
         self._metrics = metrics
+        self._set_aside = set_aside
         self._clock = clock
         self._flag = flag
         application = web.Application()
         if healthz:
             application.router.add_get("/healthz", self._healthz)
             application.router.add_get("/readyz", self._readyz)
+            application.router.add_get("/set-aside", self._set_aside_page)
         if metrics is not None:
             application.router.add_get("/metrics", self._metrics_page)
             self._lag = metrics.gauge(
@@ -162,6 +167,11 @@ class HealthServer:
             status=503 if shut else 200,
             body=msgspec.json.encode(shut),
             content_type="application/json",
+        )
+
+    async def _set_aside_page(self, _request: web.Request) -> web.Response:
+        return web.Response(
+            body=msgspec.json.encode(self._set_aside.items()), content_type="application/json"
         )
 
     async def _metrics_page(self, _request: web.Request) -> web.Response:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from shared.runtime.common import CommonSettings
+from shared.runtime.common import NO_EFFECT, CommonSettings, LeaderElect
 from shared.runtime.values import Seconds
 
 _MARK: Final = "inert"
@@ -19,7 +19,7 @@ _MARK: Final = "inert"
 
 def inert(reason: str) -> Meta:
     """Return the annotation of a flag that is accepted without effect, and why."""
-    return Meta(description=f"accepted, no effect: {reason}", extra={_MARK: reason})
+    return Meta(description=f"{NO_EFFECT} {reason}", extra={_MARK: reason})
 
 
 _LOG: Final = "--log-level says how much is logged, on stderr"
@@ -32,13 +32,13 @@ class KlogSettings(CommonSettings, frozen=True, kw_only=True):
     logtostderr: Annotated[bool, inert(_LOG)] = True
 
 
-_LEASES: Final = "replicas agree by leases on NATS"
+_LEASES: Final = "the cache holds the Leases, and has these flags"
 
 
 class InheritedSettings(KlogSettings, frozen=True, kw_only=True):
     """The inert flags that Volcano's scheduler and controller share (M04, K10)."""
 
-    leader_elect: Annotated[bool, inert(_LEASES)] = True
+    leader_elect: LeaderElect = True
     leader_elect_lease_duration: Annotated[Seconds, inert(_LEASES)] = Seconds(15.0)
     leader_elect_renew_deadline: Annotated[Seconds, inert(_LEASES)] = Seconds(10.0)
     leader_elect_retry_period: Annotated[Seconds, inert(_LEASES)] = Seconds(2.0)

@@ -1,6 +1,6 @@
-"""The frame of every service process: `main` is all that a `__main__.py` calls.
+"""The frame of every service process, which `shared.runtime.entry` calls once it has the settings.
 
-It loads the settings, sets up logs, takes the port for health pages, turns SIGTERM and SIGINT
+It sets up logs, takes the port for health pages, turns SIGTERM and SIGINT
 into an orderly end, and runs the parts that `build` makes under the supervisor. Exit codes:
 0 after a signal, 1 when the service failed, 2 when the settings are wrong, 3 when parts were
 stuck beyond the grace. Whatever stops a service is one line `error: ...` on stderr; a traceback
@@ -22,19 +22,20 @@ import msgspec
 
 from shared.runtime.clock import Clock, SystemClock
 from shared.runtime.common import CommonSettings
+from shared.runtime.entry import WRONG_SETTINGS, given
 from shared.runtime.errors import PumiceError, Rejected
 from shared.runtime.faults import Faults
 from shared.runtime.health import HealthServer, Readiness
+from shared.runtime.links import service_links
 from shared.runtime.logs import Logger, configure, stderr
-from shared.runtime.mailbox import MailboxMetrics
 from shared.runtime.metrics import Metrics
-from shared.runtime.settings import HelpAsked, load
+from shared.runtime.set_aside import SetAside
 from shared.runtime.supervise import Part, PartFailed, supervise
+from shared.runtime.workqueue import WorkQueueMetrics
 
 S = TypeVar("S", bound=CommonSettings)
 
 _FAILED: Final = 1
-_WRONG_SETTINGS: Final = 2
 _STUCK: Final = 3
 _LAST_RESORT_S: Final = 2.0
 """How long after the grace a process that cannot even name what is stuck is ended."""
@@ -52,7 +53,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     log: Logger
     readiness: Readiness
     metrics: Metrics
-    mailboxes: MailboxMetrics
+    work_queues: WorkQueueMetrics
+    set_aside: SetAside
     faults: Faults
 
 
@@ -61,16 +63,12 @@ Build = Callable[[S, Context], Awaitable[Sequence[Part]]]
 
 
 def main(service: str, settings_type: type[S], build: Build[S]) -> NoReturn:
+    """Read the settings and `run`."""
+    run(service, given(service, settings_type), build)
+
+
+def run(service: str, settings: S, build: Build[S]) -> NoReturn:
     """Run `service` until a signal or a failure, then exit the process."""
-    if sys.flags.optimize:
-        _end(_WRONG_SETTINGS, "python -O removes the asserts that guard our promises: run without")
-    try:
-        settings = load(settings_type, service=service, argv=sys.argv[1:], environ=os.environ)
-    except HelpAsked as page:
-        sys.stdout.write(f"{page}\n")
-        sys.exit(0)
-    except Rejected as error:
-        _end(_WRONG_SETTINGS, str(error))
     rng = random.Random()  # noqa: S311 - jitter and names, no secrets
     instance = settings.instance or f"{service}-{socket.gethostname()}-{rng.randrange(16**6):06x}"
     log, writer = configure(
@@ -80,6 +78,8 @@ def main(service: str, settings_type: type[S], build: Build[S]) -> NoReturn:
         form=settings.log_format,
         stream=stderr(),
     )
+    if links := service_links(os.environ):
+        log.info("service_links_ignored", variables=" ".join(links))
     _collect_rarely()
     code, message = asyncio.run(
         _serve(service=service, instance=instance, settings=settings, build=build, rng=rng, log=log)
@@ -114,6 +114,8 @@ async def _serve(
 ) -> tuple[int, str]:
     """Return the exit code and the line for a person."""
     metrics = Metrics()
+    set_aside = SetAside()
+    metrics.registry.register(set_aside)
     try:
         context = Context(
             service=service,
@@ -123,12 +125,13 @@ async def _serve(
             log=log,
             readiness=Readiness(),
             metrics=metrics,
-            mailboxes=MailboxMetrics(metrics),
+            work_queues=WorkQueueMetrics(metrics),
+            set_aside=set_aside,
             faults=Faults(settings.fault, settings.fault_dir),
         )
         servers = await _listen(settings, context)
     except Rejected as error:
-        return _WRONG_SETTINGS, str(error)
+        return WRONG_SETTINGS, str(error)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -158,6 +161,7 @@ async def _listen(settings: CommonSettings, context: Context) -> list[HealthServ
     server = HealthServer(
         readiness=context.readiness,
         metrics=context.metrics if settings.enable_metrics else None,
+        set_aside=context.set_aside,
         healthz=settings.enable_healthz,
         clock=context.clock,
     )
@@ -167,6 +171,7 @@ async def _listen(settings: CommonSettings, context: Context) -> list[HealthServ
     second = HealthServer(
         readiness=context.readiness,
         metrics=None,
+        set_aside=context.set_aside,
         healthz=True,
         clock=context.clock,
         flag="healthz-address",
@@ -181,7 +186,7 @@ def _explain(failure: PartFailed, log: Logger) -> tuple[int, str]:
         cause = cause.exceptions[0]
     if isinstance(cause, PumiceError):
         log.error("service_failed", part=failure.part, reason=str(cause))
-        return (_WRONG_SETTINGS if isinstance(cause, Rejected) else _FAILED), str(cause)
+        return (WRONG_SETTINGS if isinstance(cause, Rejected) else _FAILED), str(cause)
     log.error("service_failed", part=failure.part, exc_info=failure.__cause__)
     kind = type(cause).__name__
     return _FAILED, f"part {failure.part} failed unexpectedly: {kind}: {cause}"

@@ -4,7 +4,8 @@ Who wins: a flag, then `PUMICE_<SERVICE>_<FIELD>`, then `PUMICE_<FIELD>` (fields
 `CommonSettings` only), then `--settings-file` (YAML), then the default. What nobody knows is
 refused with the nearest known name, so that a slip never becomes a silent default. A field of
 type `Secret` is never taken from argv, where every user of the machine can read it: it has
-`--<field>-file` and its environment variables.
+`--<field>-file` and its environment variables. Variables that Kubernetes makes for its Services
+(`shared.runtime.links`) are no settings, whatever their names.
 
 Called by `shared.runtime.service.main`; `fields_of` serves `pumice run`, which routes flags.
 """
@@ -22,8 +23,9 @@ from typing import Any, Final, TypeVar
 import msgspec
 import yaml
 
-from shared.runtime.common import CommonSettings
+from shared.runtime.common import NO_EFFECT, CommonSettings
 from shared.runtime.errors import Rejected
+from shared.runtime.links import service_links
 from shared.runtime.values import Seconds, Secret, seconds, show_seconds
 
 __all__ = ["CommonSettings", "Field", "HelpAsked", "Seconds", "Secret", "fields_of", "load"]
@@ -60,6 +62,11 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     def is_bool(self) -> bool:
         """Return whether the bare flag, without a value, means true."""
         return self.kind is bool and not self.many
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether the flag is accepted for Volcano's sake and has no effect."""
+        return self.description.startswith(NO_EFFECT)
 
     @property
     def is_secret(self) -> bool:
@@ -123,6 +130,8 @@ def load(cls: type[S], *, service: str, argv: Sequence[str], environ: Mapping[st
     Raises `Rejected` (one clear line that names the flag, variable or key) or `HelpAsked`.
     """
     fields = fields_of(cls)
+    links = set(service_links(environ))
+    environ = {name: value for name, value in environ.items() if name not in links}
     if "--help" in argv or "-h" in argv:
         raise HelpAsked(help_text(fields, service=service))
     if "--version" in argv:

@@ -3,6 +3,9 @@
 The first part that fails stops the service, and so does one that ends early: a service with a
 dead part that goes on is worse than one that restarts. `stop` (a signal) cancels all parts; who
 is not done after `grace_s` is named, and the process ends regardless.
+
+Whether a part was told to end is known here and is not asked of its task: `Task.cancelling` counts
+every cancellation that was not taken back, also those that no supervisor asked for.
 """
 
 import asyncio
@@ -11,6 +14,7 @@ from typing import Protocol
 
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Broken
+from shared.runtime.tasks import TaskGroup
 
 
 class Part(Protocol):
@@ -52,7 +56,7 @@ async def supervise(
     """
     watched = _Watched(stop)
     tasks: list[asyncio.Task[None]] = []
-    async with asyncio.TaskGroup() as group:
+    async with TaskGroup() as group:
 
         def run_all(parts: Sequence[Part]) -> None:
             tasks.extend(group.create_task(watched.endless(part), name=part.name) for part in parts)
@@ -61,6 +65,7 @@ async def supervise(
             run_all(await start())
 
         async def end_all() -> None:
+            watched.told_to_end = True
             for task in tasks:
                 task.cancel()
             await clock.sleep(grace_s)
@@ -82,6 +87,7 @@ class _Watched:
     def __init__(self, stop: asyncio.Event) -> None:
         self.alive: set[str] = set()
         self.failure: PartFailed | None = None
+        self.told_to_end = False
         self._stop = stop
 
     async def endless(self, part: Part) -> None:
@@ -96,11 +102,11 @@ class _Watched:
         try:
             await run()
         except asyncio.CancelledError as error:
-            # A library's cancelled future can surface here though nobody cancelled this task;
+            # A library's cancelled future or the rest of an older cancellation can surface here;
             # the task would end without a word and the service would go on without the part.
-            if _asked_to_end():
+            if self.told_to_end:
                 raise
-            self._fail(name, error)
+            self._fail(name, _unasked(name, error))
         except Exception as error:  # noqa: BLE001 - the supervisor is where failures end
             self._fail(name, error)
         finally:
@@ -113,6 +119,7 @@ class _Watched:
         self._stop.set()
 
 
-def _asked_to_end() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+def _unasked(name: str, error: asyncio.CancelledError) -> Broken:
+    broken = Broken(f"part {name} was cancelled without being told to end")
+    broken.__cause__ = error
+    return broken

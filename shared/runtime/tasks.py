@@ -1,13 +1,106 @@
-"""Small structured helpers that asyncio lacks."""
+"""Structured helpers that asyncio lacks, or lacks in the older Pythons that Pumice runs on.
+
+Before Python 3.13 a `asyncio.TaskGroup` whose child fails while the group waits for its children
+cancels the task that it runs in and never takes that back: `cancelling()` of the task stays at 1
+for good. Nothing shows it until something asks: on 3.11.2 the next `asyncio.timeout` of that task
+raises CancelledError in place of TimeoutError, and the task ends without a word. An order to end
+that comes in the moment of a failure is lost as well. `TaskGroup` mends both; a test holds all
+code to it.
+
+On every Python a group takes a child that ends cancelled for one that was told to end, though it
+may have met a cancelled future of a library: the group would go on without it. Here that is a
+failure.
+"""
 
 import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextvars import Context
+from types import TracebackType
+from typing import Any, Final, TypeVar, cast
+
+from typing_extensions import override
 
 from shared.runtime.clock import Clock
+from shared.runtime.errors import Broken
+
+T = TypeVar("T")
+
+_MENDED: Final = sys.version_info >= (3, 13)
+
+
+class TaskGroup(asyncio.TaskGroup):
+    """The TaskGroup of Python 3.13 on every Python: a failed group leaves no mark on its task."""
+
+    @override
+    def create_task(
+        self,
+        coro: Generator[Any, None, T] | Coroutine[Any, Any, T],
+        *,
+        name: str | None = None,
+        context: Context | None = None,
+        **options: Any,
+    ) -> asyncio.Task[T]:
+        """Start a child; one that ends cancelled and was never told to is a failure."""
+        task = super().create_task(
+            _told(cast("Awaitable[T]", coro)), name=name, context=context, **options
+        )
+        task.add_done_callback(lambda _: coro.close())  # one that was cancelled before it began
+        return task
+
+    @override
+    async def __aexit__(
+        self,
+        et: type[BaseException] | None,
+        exc: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        """Wait for the children and raise what failed, as the standard library's does."""
+        before = self._cancelled_its_task
+        try:
+            await super().__aexit__(et, exc, tb)
+        except BaseExceptionGroup:
+            self._mend(before=before)
+            raise
+
+    @property
+    def _cancelled_its_task(self) -> bool:
+        return bool(getattr(self, "_parent_cancel_requested", False))
+
+    def _mend(self, *, before: bool) -> None:
+        """Take back the group's own cancellation, and keep one that came from outside."""
+        task = asyncio.current_task()
+        if _MENDED or task is None:
+            return
+        if self._cancelled_its_task and not before:
+            task.uncancel()
+        if task.cancelling():
+            task.uncancel()
+            task.cancel()
+
+
+async def _told(coro: Awaitable[T]) -> T:
+    task = asyncio.current_task()
+    try:
+        return await coro
+    except asyncio.CancelledError as error:
+        if task is not None and task.cancelling() == 0:
+            raise Broken(f"task {task.get_name()} was cancelled without being told") from error
+        raise
+
+
+async def apart(run: Callable[[], Coroutine[Any, Any, T]], *, name: str) -> T:
+    """Run `run` in a task of its own, and be it to the caller as if it had been awaited.
+
+    What is left of a cancellation, of a time-out or of a context variable ends with that task. A
+    cancellation of the caller goes on to it.
+    """
+    return await asyncio.create_task(run(), name=name)
 
 
 async def sleep_or_event(clock: Clock, seconds: float, event: asyncio.Event) -> bool:
     """Return after `seconds`, or earlier when `event` is set; says whether it is set."""
-    async with asyncio.TaskGroup() as group:
+    async with TaskGroup() as group:
         sleeping = group.create_task(clock.sleep(seconds), name="sleep")
         waiting = group.create_task(event.wait(), name="event")
         sleeping.add_done_callback(lambda _: waiting.cancel())

@@ -1,18 +1,15 @@
 """The value types of settings: durations as people write them, and secrets that stay secret."""
 
 import re
-from typing import Final, NewType
+from typing import NewType
 
 from typing_extensions import override
 
+from shared.model import durations
 from shared.runtime.errors import Rejected
 
 Seconds = NewType("Seconds", float)
 """A duration; written `200ms`, `1s`, `5m`, `1m30s` or as a plain number of seconds."""
-
-_UNITS: Final = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:us|µs|ms|s|m|h))+")
-_TERM: Final = re.compile(r"(\d+(?:\.\d+)?)(us|µs|ms|s|m|h)")
 
 
 def seconds(text: str) -> Seconds:
@@ -22,9 +19,10 @@ def seconds(text: str) -> Seconds:
     """
     if re.fullmatch(r"\d+(\.\d+)?", text):
         return Seconds(float(text))
-    if not _DURATION.fullmatch(text):
+    found = durations.parse(text)
+    if found is None or text[0] in "+-":
         raise Rejected(f"{text!r} is not a duration (write it like 200ms, 1s or 5m)")
-    return Seconds(sum(float(number) * _UNITS[unit] for number, unit in _TERM.findall(text)))
+    return Seconds(found)
 
 
 def show_seconds(value: float) -> str:

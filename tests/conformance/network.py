@@ -104,7 +104,7 @@ def batch_node_order(session: Session, probe: dict[str, Any]) -> None:
     mask = np.zeros(session.ledger.size, dtype=np.bool_)
     mask[columns] = True
     total = np.zeros(len(columns))
-    bias = session.hooks.group_bias(Seat(job, sub, so_far), task.shape, columns[order])
+    bias = session.hooks.group_score(Seat(job, sub, so_far), task.shape, columns[order])
     if bias is not None:
         total[order] += bias
     rank = session.candidates(task.shape).ranked(mask)
@@ -117,7 +117,7 @@ def hypernode_order(session: Session, probe: dict[str, Any]) -> None:
     """Compare the scores of HyperNodes for a subgroup."""
     sub = _sub(session, probe["args"][0]["subJob"])
     names = sorted(probe["args"][1]["hyperNodes"])
-    scores = dict(zip(names, session.hooks.hypernode_scores(sub, names), strict=True))
+    scores = dict(zip(names, session.hooks.hypernode_score(sub, names), strict=True))
     wanted = Counter[str]()
     for per_plugin in probe["result"].values():
         wanted.update(per_plugin)

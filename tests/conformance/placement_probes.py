@@ -37,12 +37,12 @@ def predicate(session: Session, probe: dict[str, Any]) -> None:
 def _refusal(session: Session, task: Task, column: int) -> tuple[int, str] | None:
     replica, hooks = session.replica, session.hooks
     row = Rows(replica.nodes, task.shape, np.array([column]))
-    for predicate in hooks.predicate.all():
+    for predicate in hooks.predicate:
         number = int(predicate.fn(task.shape, row)[0])
         if number:
             reason = predicate.reasons[number - 1]
             return (_UNSCHEDULABLE if reason.resolvable else _FOR_GOOD, reason.text)
-    for wide in hooks.wide_predicate.all():
+    for wide in hooks.wide_predicate:
         verdict = wide.fn(task.shape)
         number = int(verdict.codes()[column]) if verdict else 0
         if number:

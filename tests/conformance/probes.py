@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from pumice.plugins import Vote
+from pumice.plugins.points import Points
 from services.scheduler.decide import open_session
 from services.scheduler.engine.records import Job
 from services.scheduler.engine.rows import Rows
@@ -54,18 +55,17 @@ def _task(session: Session, key: str) -> Task:
 
 
 def _enqueueable(session: Session, probe: dict[str, Any]) -> None:
-    opinion = session.hooks.enqueueable(_job(session, probe["args"][0]["job"]))
+    opinion = session.hooks.job_enqueueable(_job(session, probe["args"][0]["job"]))
     expect("JobEnqueueable", opinion.vote is not Vote.REJECT, probe["result"])
 
 
 def _enqueued(session: Session, probe: dict[str, Any]) -> None:
-    for fn in session.hooks.job_enqueued.all():
-        fn(_job(session, probe["args"][0]["job"]))
+    session.hooks.job_enqueued(_job(session, probe["args"][0]["job"]))
 
 
 def _job_order(session: Session, probe: dict[str, Any]) -> None:
     left, right = (
-        [fn(_job(session, arg["job"])) for fn in session.hooks.job_order.all()]
+        [fn(_job(session, arg["job"])) for fn in session.hooks.of(Points.job_order)]
         for arg in probe["args"]
     )
     expect("JobOrderCompareFn", (left > right) - (left < right), probe["result"])
@@ -75,7 +75,7 @@ def _node_order(session: Session, probe: dict[str, Any]) -> None:
     task = _task(session, probe["args"][0]["task"])
     column = session.replica.nodes.column(probe["args"][1]["node"])
     rows = Rows(session.replica.nodes, task.shape, np.array([column]))
-    score = sum(float(fn(task.shape, rows)[0]) for fn in session.hooks.node_score.all())
+    score = sum(float(fn(task.shape, rows)[0]) for fn in session.hooks.node_score)
     wanted = probe.get("result", 0)
     if not math.isclose(score, wanted, abs_tol=1e-6):
         raise Mismatch(f"score of {task.key} on {probe['args'][1]['node']}: {score}, not {wanted}")

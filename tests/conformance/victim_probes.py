@@ -7,10 +7,10 @@ from typing import Any, Final
 from pumice.plugins import EvictionContext, EvictionKind
 from services.scheduler.config import SchedulerConfig
 from services.scheduler.decide import open_session
+from services.scheduler.engine.ordering import Orders
 from services.scheduler.engine.records import Job
 from services.scheduler.engine.session import Session
 from services.scheduler.engine.tasks import Task
-from services.scheduler.policy.actions.evictions import Orders
 from tests.conformance.report import Mismatch, Unsupported, expect
 from tests.conformance.world import now_of, replica_of
 
@@ -65,23 +65,23 @@ def _expect_set(probe: dict[str, Any], victims: list[Task]) -> None:
 
 def _preemptable(session: Session, probe: dict[str, Any]) -> None:
     taker = _task(session, _argument(probe, "task"))
-    _expect_set(probe, session.hooks.preemption_victims(taker, _tasks(session, probe)))
+    _expect_set(probe, session.hooks.preemptable(taker, _tasks(session, probe)))
 
 
 def _reclaimable(session: Session, probe: dict[str, Any]) -> None:
     taker = _task(session, _argument(probe, "task"))
-    _expect_set(probe, session.hooks.reclaim_victims(taker, _tasks(session, probe)))
+    _expect_set(probe, session.hooks.reclaimable(taker, _tasks(session, probe)))
 
 
 def _evictable(session: Session, probe: dict[str, Any]) -> None:
     stated = _argument(probe, "evictionContext")
     kind = EvictionKind(int(stated["kind"]))
     context = EvictionContext(kind, _job(session, stated["job"]))
-    _expect_set(probe, session.hooks.gang_victims(context, _tasks(session, probe)))
+    _expect_set(probe, session.hooks.evictable(context, _tasks(session, probe)))
 
 
 def _unwanted(session: Session, probe: dict[str, Any]) -> None:
-    _expect_set(probe, session.hooks.unwanted(_tasks(session, probe)))
+    _expect_set(probe, session.hooks.victim_tasks(_tasks(session, probe)))
 
 
 def _queue(session: Session, probe: dict[str, Any]) -> None:
@@ -102,7 +102,7 @@ def run_loose(case: dict[str, Any], config: SchedulerConfig) -> None:
         raise Unsupported("nondeterministic probes")
     session = open_session(replica_of(case["given"]), config, now=now_of(case))
     try:
-        victims = {task.key for task in session.hooks.unwanted(_tasks(session, probes[0]))}
+        victims = {task.key for task in session.hooks.victim_tasks(_tasks(session, probes[0]))}
     finally:
         session.close()
     wanted = case["invariants"]

@@ -1,5 +1,6 @@
 """Kind `webhook`: an object that is admitted, refused with words, or changed by a patch."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -89,15 +90,28 @@ def _compare(case: Case, verdict: Verdict) -> None:
 
 
 def _compare_message(case: Case, verdict: Verdict) -> None:
-    """Where a whole message is recorded, ours may only add the path of the field before it."""
+    """Where a whole message is recorded, ours may only add the path of the field before it.
+
+    Paths are the object's own in ours, where Volcano writes `spec.task[0]` and `requests[cpu]`.
+    """
     stated = case.get("expect") or {}
-    missing = [text for text in stated.get("messageContains") or () if text not in verdict.message]
+    wanted = [_with_own_paths(text) for text in stated.get("messageContains") or ()]
+    missing = [text for text in wanted if text not in verdict.message]
     if missing:
         raise Mismatch(f"message {verdict.message!r} lacks {missing}")
     exact = stated.get("message")
     bare = "; ".join(problem.reason for problem in verdict.problems)
     if exact and exact not in {verdict.message, bare}:
         raise Mismatch(f"message {verdict.message!r}, recorded {exact!r}")
+
+
+def _with_own_paths(text: str) -> str:
+    """Return Volcano's text with the paths of fields as a user finds them in the object."""
+    path, colon, rest = text.partition(": ")
+    if not path.startswith("spec.task["):
+        return text
+    path = path.replace("spec.task[", "spec.tasks[")
+    return re.sub(r"\b(requests|limits)\[([^]]+)\]", r"\1.\2", path) + colon + rest
 
 
 def _compare_patch(case: Case, verdict: Verdict) -> None:

@@ -5,9 +5,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pumice.testing import Cluster
 from services.scheduler.decide import run_actions
 from shared.api import kinds
-from tests.support.cluster import Cluster
 from tests.support.plain_allocate import Plain, PlainJob, PlainNode, PlainTask
 
 CONF = """

@@ -3,10 +3,11 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pumice.plugins.points import Points
+from pumice.testing import Cluster
 from services.scheduler.decide import run_actions
 from services.scheduler.engine.dimensions import CPU_DIM
 from services.scheduler.policy.plugins.capacity import Capacity
-from tests.support.cluster import Cluster
 
 CONF = (
     'actions: "enqueue, allocate, reclaim, backfill"\ntiers:\n- plugins:\n'
@@ -68,5 +69,5 @@ def test_limits_hold_on_every_level_and_accounts_are_what_jobs_hold(drawn):
 
 
 def _capacity_of(session) -> Capacity:
-    owners = [getattr(fn, "__self__", None) for fn in session.hooks.allocatable.all()]
+    owners = [getattr(fn, "__self__", None) for fn in session.hooks.of(Points.allocatable)]
     return next(owner for owner in owners if isinstance(owner, Capacity))

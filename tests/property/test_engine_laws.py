@@ -6,15 +6,15 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pumice.testing import Cluster, binds_of
 from services.scheduler.decide import run_actions
 from services.scheduler.engine.records import Job
 from services.scheduler.engine.replica import Replica
 from services.scheduler.engine.rollup import held
 from services.scheduler.engine.session import Session
-from services.scheduler.policy.plugins.proportion import measure
+from services.scheduler.policy.reservations import sharing as measure
 from shared.api import kinds
 from shared.model.status import TaskStatus
-from tests.support.cluster import Cluster, binds_of
 from tests.support.hash_seeds import printed_under_hash_seeds
 
 CONF = """

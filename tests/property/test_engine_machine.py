@@ -18,15 +18,15 @@ from hypothesis.stateful import (
     rule,
 )
 
+from pumice.testing import Cluster
 from services.scheduler.engine import Plan
 from services.scheduler.engine.records import Job
 from services.scheduler.engine.rollup import held
 from services.scheduler.engine.tasks import Task
-from services.scheduler.policy.plugins.proportion import measure
+from services.scheduler.policy.reservations import sharing as measure
 from shared.api import kinds
 from shared.model.status import TaskStatus
 from tests.property.test_engine_laws import fingerprint, job_print, recounted
-from tests.support.cluster import Cluster
 
 CONF = """
 actions: "enqueue, allocate, backfill, preempt, reclaim, gangpreempt, gangreclaim"

@@ -6,12 +6,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pumice.testing import Cluster
 from services.scheduler.decide import run_actions
 from services.scheduler.engine import Plan
-from services.scheduler.policy.plugins.proportion import measure
+from services.scheduler.policy.reservations import sharing as measure
 from shared.api import kinds
 from shared.model.status import TaskStatus
-from tests.support.cluster import Cluster
 
 PLUGINS = """
 tiers:

@@ -3,9 +3,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pumice.testing import Cluster
 from services.scheduler.engine.fill import fill
 from tests.property.test_engine_laws import CONF, nodes
-from tests.support.cluster import Cluster
 from tests.support.one_by_one import place_one_by_one
 
 WISH = {

@@ -3,13 +3,13 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pumice.testing import Cluster
 from services.scheduler.decide import run_actions
 from services.scheduler.engine.session import Session
 from services.scheduler.policy.bundles import bundles
 from shared.model.status import TaskStatus
 from tests.property.test_engine_laws import fingerprint
 from tests.property.test_eviction_laws import PLUGINS, build, jobs, live, names, waiting
-from tests.support.cluster import Cluster
 from tests.support.hash_seeds import printed_under_hash_seeds
 
 PIPELINES = (

@@ -5,10 +5,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pumice.testing import Cluster
 from services.scheduler.engine.fill import fill
 from services.scheduler.engine.replica import Replica
 from shared.api import kinds
-from tests.support.cluster import Cluster
 from tests.support.neighbours import Slow
 
 CONF = """

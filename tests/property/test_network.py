@@ -4,10 +4,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pumice.testing import Cluster, binds_of
 from services.scheduler.decide import conclude, run_actions
 from services.scheduler.engine.subjobs import Division
 from shared.api import kinds
-from tests.support.cluster import Cluster, binds_of
 
 CONF = """
 actions: "allocate, backfill"

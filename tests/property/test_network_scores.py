@@ -76,13 +76,13 @@ def test_vectors_equal_the_rule_node_by_node(world, data):
         for number in range(len(world["jobs"])):
             job = cluster.job(f"j{number}")
             shape = next(iter(job.tasks.values())).shape
-            plain = session.hooks.group_bias(Seat(job), shape, columns)
+            plain = session.hooks.group_score(Seat(job), shape, columns)
             if plain is not None:
                 wanted = [plainly(session, node, 1000, 0.8) for node in nodes]
                 assert plain.tolist() == pytest.approx(wanted)
             for sub in job.division.subs().values() if job.division else ():
                 so_far = session.network.allocated(job, sub)
-                near = session.hooks.group_bias(Seat(job, sub, so_far), shape, columns)
+                near = session.hooks.group_score(Seat(job, sub, so_far), shape, columns)
                 if sub.topology is not None and near is not None:
                     assert near.tolist() == pytest.approx(nearby(session, sub, nodes, so_far))
     finally:

@@ -8,9 +8,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from pumice.testing import Cluster
 from services.scheduler.engine import Replica
 from shared.api import kinds
-from tests.support.cluster import Cluster
 
 ROOM = {"n0": 1000, "n1": 1000}
 SIZE = 1000

@@ -1,14 +1,22 @@
 """The cluster of a simulation as its user and its judge see it: plain JSON, at once."""
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
 from pumice.local.apiserver.answers import Request
 from pumice.local.apiserver.core import ApiServer
+from shared.kube import wire
 from tests.sim.story import Story
 from tests.support.api import path
-from tests.support.invariants import Invariants, Violation, key_of
+from tests.support.invariants import FINISHED, Invariants, Violation, key_of
+
+_DELETES_POD = re.compile(r"DELETE /api/v1/namespaces/([^/]+)/pods/([^/]+)")
+
+HOSTILE = "hostile"
+"""Namespace of objects that are no promise's affair."""
+HOSTILE_NODES = "h0x"
 
 
 class Refused(Exception):  # noqa: N818 - the fact
@@ -45,6 +53,10 @@ class Cluster:
     def items(self, plural: str, namespace: str = "") -> list[dict]:
         return self.request("GET", path(plural, namespace))["items"]
 
+    def has(self, plural: str, uid: str) -> bool:
+        """Tell whether there is an object of that uid."""
+        return any(found["metadata"]["uid"] == uid for found in self.items(plural))
+
     def delete(self, plural: str, namespace: str, name: str) -> dict:
         return self.request("DELETE", path(plural, namespace, name))
 
@@ -76,11 +88,18 @@ class Judge(Invariants):
         super().__init__()
         self._story = story
         self.jobs: dict[str, dict] = {}
-        cluster.watch("nodes", lambda _, node: self.node(node))
+        self.on_request: list[Callable[[str, wire.Request], None]] = []
+        cluster.watch("nodes", self._node)
         cluster.watch("pods", self._pod)
         cluster.watch("jobs", self._job)
 
+    def _node(self, _: str, node: dict) -> None:
+        if not node["metadata"]["name"].startswith(HOSTILE_NODES):
+            self.node(node)
+
     def _pod(self, op: str, pod: dict) -> None:
+        if pod["metadata"]["namespace"] == HOSTILE:
+            return  # its amounts are whatever a server takes for amounts
         known = len(self.violations)
         if op == "DELETED":
             self.gone(pod)
@@ -102,13 +121,28 @@ class Judge(Invariants):
 
     def _job(self, op: str, job: dict) -> None:
         key = key_of(job)
+        if job["metadata"]["namespace"] == HOSTILE:
+            return
         if op == "DELETED":
             self.jobs.pop(key, None)
             return
         before = self.phase(key)
+        self.job(self.jobs.get(key), job)
         self.jobs[key] = job
         if self.phase(key) != before:
             self._story.tell("cluster", f"job {self.phase(key) or op.lower()}", key=key)
+
+    def asked(self, who: str, request: wire.Request) -> None:
+        """Take note of a request in the moment in which the server takes it."""
+        for told in self.on_request:
+            told(who, request)
+
+    def finished_pod(self, doing: str) -> str:
+        """Return the key of the pod that a request is to delete if the pod has finished."""
+        match = _DELETES_POD.fullmatch(doing)
+        key = "/".join(match.groups()) if match else ""
+        phase = self.pods.get(key, {}).get("status", {}).get("phase")
+        return key if phase in FINISHED else ""
 
     def phase(self, key: str) -> str:
         """Return a job's phase, "" when it has none."""

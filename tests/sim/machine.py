@@ -16,26 +16,33 @@ from services.cache import app as cache
 from services.cache.settings import CacheSettings
 from services.controller import app as controller
 from services.controller.settings import ControllerSettings
+from services.declarer import app as declarer
+from services.declarer.settings import DeclarerSettings
 from services.scheduler import app as scheduler
 from services.scheduler.settings import SchedulerSettings
-from shared.bus.connection import Options
+from shared.bus.connection import Credentials, Options
 from shared.bus.memory.client import MemoryClient
+from shared.bus.memory.server import MemoryNats
 from shared.bus.nats import NatsBus
 from shared.kube.client import Kube
 from shared.runtime.faults import POINTS
 from shared.runtime.health import Readiness
-from shared.runtime.mailbox import MailboxMetrics
 from shared.runtime.metrics import Metrics
 from shared.runtime.service import Context
+from shared.runtime.set_aside import SetAside
 from shared.runtime.supervise import Part, PartFailed, supervise
+from shared.runtime.values import Secret
+from shared.runtime.workqueue import WorkQueueMetrics
 from tests.sim.wire import CoreTransport
 from tests.support.simloop import SimClock
 
 if TYPE_CHECKING:
     from tests.sim.simulation import Simulation
 
-SERVICES = ("cache", "scheduler", "binder", "controller")
+SERVICES = ("declarer", "cache", "scheduler", "binder", "controller")
 GRACE_S = 10.0
+STATE_KEY = Secret("of the simulation")
+"""Jobs travel sealed, as they do wherever Pumice is installed."""
 
 
 class SimFaults:
@@ -65,8 +72,12 @@ class SimFaults:
 class Machine:
     """A replica of a service that can be started, stopped, killed and started again."""
 
-    def __init__(self, sim: "Simulation", service: str, replica: str) -> None:
+    def __init__(
+        self, sim: "Simulation", service: str, replica: str, *, nats: MemoryNats | None = None
+    ) -> None:
+        """`nats` is another server than the simulation's own: that of another installation."""
         self._sim = sim
+        self._nats = nats or sim.nats
         self._life = 0
         self._task: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
@@ -76,6 +87,8 @@ class Machine:
         self.skew_s = 0.0
         self.alive: list[bool] = [False]
         self.transport: CoreTransport | None = None
+        self.set_aside = SetAside()
+        """What the process that runs last has set aside."""
         self.faults = SimFaults(self._die)
 
     @property
@@ -93,6 +106,7 @@ class Machine:
         self._clients = []
         self.faults = SimFaults(self._die)
         metrics = Metrics()
+        self.set_aside = SetAside()
         context = Context(
             service=self.service,
             instance=self.instance,
@@ -101,7 +115,8 @@ class Machine:
             log=sim.story.logger(self.instance, alive=lambda: alive[0]),
             readiness=Readiness(),
             metrics=metrics,
-            mailboxes=MailboxMetrics(metrics),
+            work_queues=WorkQueueMetrics(metrics),
+            set_aside=self.set_aside,
             faults=self.faults,
         )
         self.transport = CoreTransport(
@@ -110,10 +125,16 @@ class Machine:
             network=sim.network,
             api=sim.api_weather,
             story=sim.story,
+            judge=sim.judge,
             alive=lambda: alive[0],
         )
         bus = NatsBus(
-            Options(url="nats://sim", name=self.instance),
+            Options(
+                url="nats://sim",
+                name=self.instance,
+                credentials=Credentials(user=lambda: self.service, password=lambda: ""),
+                on_request=self._asked,
+            ),
             clock=context.clock,
             log=context.log,
             on_status=context.readiness.gate("nats").set,
@@ -163,8 +184,11 @@ class Machine:
         for client in clients:
             client.release()
 
+    def _asked(self, operation: str) -> None:
+        self._sim.asked.take(self.instance, operation)
+
     def _dial(self) -> MemoryClient:
-        client = self._sim.nats.client()
+        client = self._nats.client()
         self._clients = [old for old in self._clients if old.is_connected]
         self._clients.append(client)
         if not self.is_up:
@@ -206,11 +230,17 @@ def _compose(
     service: str, context: Context, *, kube: Kube, bus: NatsBus, conf: str
 ) -> Sequence[Part]:
     match service:
+        case "declarer":
+            return declarer.compose(DeclarerSettings(), context, bus=bus)
         case "cache":
-            return cache.compose(CacheSettings(), context, kube=kube, bus=bus)
+            return cache.compose(
+                CacheSettings(state_key=STATE_KEY), context, kube=kube, leases=kube, bus=bus
+            )
         case "scheduler":
             return scheduler.compose(SchedulerSettings(scheduler_conf=conf), context, bus=bus)
         case "binder":
             return binder.compose(BinderSettings(), context, kube=kube, bus=bus)
         case _:
-            return controller.compose(ControllerSettings(), context, kube=kube, bus=bus)
+            return controller.compose(
+                ControllerSettings(state_key=STATE_KEY), context, kube=kube, bus=bus
+            )

@@ -1,11 +1,20 @@
 """What goes wrong while the workload runs. Each ends by itself, and `heal` mends what it left."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from shared.contracts import codec
+from shared.contracts.messages import LeaseRecord
+from shared.contracts.streams import streams
 from shared.runtime.faults import POINTS
+from tests.attack.hostile import hostile_objects
+from tests.sim.cluster import Refused
 from tests.sim.machine import SERVICES
+from tests.sim.three import ThreeServers
+from tests.sim.workloads import STRANGERS
+from tests.support.simloop import SimClock
 
 if TYPE_CHECKING:
     from tests.sim.simulation import Simulation
@@ -92,6 +101,61 @@ async def nats_memory(sim: "Simulation") -> None:
         sim.tell("nats started")
 
 
+async def nats_of_three(sim: "Simulation") -> None:
+    """NATS has three servers; one after the other is killed or cut off from the other two."""
+    nats = sim.nats
+    assert isinstance(nats, ThreeServers), "the simulation makes them for this nemesis"
+    for _ in range(sim.rng.randint(2, 5)):
+        await asyncio.sleep(sim.rng.uniform(0.5, 4))
+        member = nats.draw()
+        if sim.rng.random() < 0.6:
+            sim.tell("nats server killed", member=member)
+            nats.kill_one(member)
+            await asyncio.sleep(sim.rng.uniform(0.1, 4))
+            nats.start_one(member)
+        else:
+            sim.tell("nats server cut off", member=member)
+            nats.cut_one(member)
+            await asyncio.sleep(sim.rng.uniform(0.5, 9))
+            nats.mend_one(member)
+        sim.tell("nats server back", member=member)
+
+
+async def crowd(sim: "Simulation") -> None:
+    """Three replicas of every service; kills and restarts come too fast for any to lead long."""
+    for service in SERVICES:
+        running = {m.instance for m in sim.machines if m.service == service}
+        for letter in "abc":
+            if f"{service}-{letter}" not in running:
+                sim.add(service, letter)
+    for _ in range(sim.rng.randint(6, 12)):
+        await asyncio.sleep(sim.rng.uniform(0.1, 2.5))
+        victim = sim.rng.choice(sim.machines)
+        if sim.rng.random() < 0.6:
+            victim.kill()
+        else:
+            victim.stop()
+        sim.revive(victim)
+
+
+async def hostile(sim: "Simulation") -> None:
+    """A tenant stores objects that no service may stumble over, and deletes them later."""
+    stored = []
+    for _ in range(sim.rng.randint(1, 3)):
+        for plural, body in hostile_objects(sim.rng):
+            await asyncio.sleep(sim.rng.uniform(0, 0.3))
+            try:
+                made = sim.cluster.create(plural, body, STRANGERS)
+            except Refused:
+                continue
+            stored.append((plural, made["metadata"]["name"]))
+    await asyncio.sleep(sim.rng.uniform(0, 8))
+    for plural, name in stored:
+        with contextlib.suppress(Refused):  # a controller was faster
+            sim.cluster.delete(plural, STRANGERS, name)
+    sim.tell("strangers gone", objects=len(stored))
+
+
 async def nats_frozen(sim: "Simulation") -> None:
     """NATS stops answering for a while."""
     await asyncio.sleep(sim.rng.uniform(1, 8))
@@ -122,6 +186,43 @@ async def partition(sim: "Simulation") -> None:
         sim.tell("back", instance=victim.instance)
 
 
+async def leases(sim: "Simulation") -> None:
+    """Leases are lost again and again: given back behind their holder's back, taken by a stranger
+    that never renews, or not renewed in time since answers come too late."""
+    for _ in range(sim.rng.randint(8, 30)):
+        await asyncio.sleep(sim.rng.uniform(0.05, 1.5))
+        _take_leases(sim, holder=sim.rng.choice(("", "", "stranger.0")))
+        if sim.rng.random() < 0.4:
+            await asyncio.sleep(sim.rng.uniform(0, 0.4))
+            sim.tell("answers come late")
+            sim.nats.freeze()
+            await asyncio.sleep(sim.rng.uniform(0.5, 2.5))
+            sim.nats.thaw()
+
+
+def _take_leases(sim: "Simulation", *, holder: str) -> None:
+    stream = sim.nats.jetstream.streams.get(streams("local").lease.name)
+    held = {m.subject for m in stream.messages() if ".lease." in m.subject} if stream else ()
+    subjects = sorted(held)
+    if stream is None or not subjects:
+        return
+    victims = sim.rng.sample(subjects, sim.rng.randint(1, len(subjects)))
+    sim.tell("leases lost", leases=sorted(victims), to=holder)
+    record = LeaseRecord(holder=holder, renewals=0, time=SimClock().now())
+    for subject in victims:
+        stream.publish(subject, codec.encode(record), None, now=SimClock().now())
+
+
+async def binders_frozen(sim: "Simulation") -> None:
+    """All binders are stopped (SIGSTOP) for long: what they had in hand is done when they wake."""
+    await asyncio.sleep(sim.rng.uniform(2, 10))
+    for_s = sim.rng.uniform(8, 40)
+    sim.tell("binders frozen", for_s=round(for_s, 2))
+    binders = [machine for machine in sim.machines if machine.service == "binder"]
+    await asyncio.gather(*(machine.cut_off(for_s) for machine in binders))
+    sim.tell("binders woken")
+
+
 async def api_away(sim: "Simulation") -> None:
     """The API server refuses connections for a while."""
     await asyncio.sleep(sim.rng.uniform(1, 8))
@@ -144,7 +245,12 @@ NEMESES: dict[str, Nemesis] = {
     "watch_gap": watch_gap,
     "nats_memory": nats_memory,
     "nats_frozen": nats_frozen,
+    "nats_of_three": nats_of_three,
+    "crowd": crowd,
+    "hostile": hostile,
     "connections": connections,
     "partition": partition,
+    "leases": leases,
     "api_away": api_away,
+    "binders_frozen": binders_frozen,
 }

@@ -20,11 +20,14 @@ import yaml
 from pumice.local.apiserver.core import ApiServer
 from shared.bus.memory.server import MemoryNats
 from shared.bus.memory.stream import Stored
-from tests.sim import nemeses, workloads
+from shared.contracts.permissions import permissions
+from tests.sim import hostile, nemeses, remains, workloads
+from tests.sim.asked import Asked
 from tests.sim.cluster import Cluster, Judge, Refused
 from tests.sim.intents import Ledger
 from tests.sim.machine import SERVICES, Machine
 from tests.sim.story import Story
+from tests.sim.three import ThreeServers
 from tests.sim.weather import ApiWeather, NetworkWeather
 from tests.support import world
 from tests.support.simloop import SimClock, SimLoop
@@ -34,8 +37,17 @@ TICK_S = (0.01, 0.15)
 CALM_S = 60.0
 """How long everything may take to come to its end when nothing goes wrong any more."""
 LOOK_S = 0.5
-CONF = str(Path(__file__).parent / "preempt.yaml")
+HERE = Path(__file__).parent
+CONFS = {
+    **dict.fromkeys(workloads.PREEMPTING, str(HERE / "preempt.yaml")),
+    "hostile": str(HERE / "hostile.yaml"),
+}
+"""Workload → configuration of the scheduler, where it is not the default."""
 CRDS = Path(__file__).parents[2] / "k8s" / "crds"
+
+
+WORKLOADS = {**workloads.WORKLOADS, "hostile": hostile.hostile}
+"""What may be played; seeds choose among the ordinary ones only."""
 
 
 class Report(NamedTuple):
@@ -67,14 +79,15 @@ class Simulation:
         self.seed = seed
         self.rng = random.Random(f"events-{seed}")
         self.story = Story(loop.time)
+        self.asked = Asked(loop.time)
         self.network = NetworkWeather(random.Random(f"network-{seed}"))
         self.api_weather = ApiWeather(random.Random(f"api-{seed}"))
-        self.nats = MemoryNats(wall=clock.now, weather=self.network)
+        self.nats = self._make_nats(clock.now, of_three="nats_of_three" in nemesis_names)
         self.server = make_server(clock.now, seed)
         self.cluster = Cluster(self.server, self.story)
         self.ledger = Ledger("local")
         self.nats.stored = self._stored
-        self.conf = CONF if workload in workloads.PREEMPTING else ""
+        self.conf = CONFS.get(workload, "")
         self._workload = workload
         self._nemeses = tuple(nemesis_names)
         self._expected: dict[str, str] = {}
@@ -85,10 +98,18 @@ class Simulation:
         self._pace = random.Random(f"pace-{seed}")
         self._furnish()
         self.judge = Judge(self.cluster, self.story)
+        self.judge.strangers = workloads.STRANGERS
         self.machines = [Machine(self, service, "a") for service in SERVICES]
         for service in SERVICES:
             if self.rng.random() < 0.4:
                 self.machines.append(Machine(self, service, "b"))
+
+    def _make_nats(self, wall: Callable[[], float], *, of_three: bool) -> MemoryNats:
+        permitted = {user: allowed.publish for user, allowed in permissions("local").items()}
+        if not of_three:
+            return MemoryNats(wall=wall, weather=self.network, permissions=permitted)
+        rng = random.Random(f"nats-{self.seed}")
+        return ThreeServers(wall=wall, weather=self.network, permissions=permitted, rng=rng)
 
     def tell(self, what: str, /, **about: object) -> None:
         """Tell what the nemesis does."""
@@ -104,6 +125,12 @@ class Simulation:
         task = asyncio.get_running_loop().create_task(coro, name=name)
         self._tasks[task] = None
         return task
+
+    def add(self, service: str, letter: str) -> None:
+        """Start one more replica of a service."""
+        machine = Machine(self, service, letter)
+        self.machines.append(machine)
+        machine.start()
 
     def revive(self, machine: Machine) -> None:
         """Start a machine again a little later."""
@@ -122,7 +149,7 @@ class Simulation:
         for machine in self.rng.sample(self.machines, len(self.machines)):
             machine.start()
             await asyncio.sleep(self.rng.uniform(0, 1))
-        acting = [self.spawn(workloads.WORKLOADS[self._workload](self), "workload")]
+        acting = [self.spawn(WORKLOADS[self._workload](self), "workload")]
         acting += [self.spawn(self._curse(name), f"nemesis {name}") for name in self._nemeses]
         await asyncio.sleep(nemeses.CHAOS_S)
         await asyncio.wait(acting)
@@ -169,7 +196,7 @@ class Simulation:
 
     def _furnish(self) -> None:
         """Make the nodes and what a cluster has besides."""
-        for body in ("default", workloads.NAMESPACE):
+        for body in ("default", workloads.NAMESPACE, workloads.STRANGERS):
             try:
                 self.cluster.create("namespaces", {"metadata": {"name": body}})
             except Refused:
@@ -209,6 +236,8 @@ class Simulation:
             self.judge.broken(gang, f"gang {gang} has only {placed} pods on nodes")
         for identity, text in self.ledger.broken():
             self.judge.broken(identity, text)
+        for subject, text in remains.left_for_ever(self.nats, self.cluster):
+            self.judge.broken(subject, text)
 
     def _partial_gangs(self) -> dict[str, int]:
         minimum = {}

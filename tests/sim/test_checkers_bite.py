@@ -6,7 +6,9 @@ import pytest
 
 from services.binder.adapters.commands import Commands
 from services.binder.adapters.outcomes import Finished
+from services.binder.intents import evict
 from services.scheduler.engine.replica import Replica
+from shared.bus.publisher import NatsPublisher
 from shared.kube.client import Kube
 from tests.sim.simulation import simulate
 
@@ -45,6 +47,37 @@ def binder_that_acknowledges_before_it_acts(monkeypatch):
     monkeypatch.setattr(Commands, "_end", ack_first)
 
 
+def binder_that_evicts_by_uid_alone(monkeypatch):
+    """Deletes its victims whatever has become of them since they were chosen."""
+    delete = Kube.delete
+
+    async def by_uid(self, kind, namespace, name, *, uid, resource_version=""):
+        return await delete(self, kind, namespace, name, uid=uid)
+
+    monkeypatch.setattr(Kube, "delete", by_uid)
+    monkeypatch.setattr(evict, "_over", lambda victim, seen: None)
+
+
+def messages_that_never_end(monkeypatch):
+    """Says for ever what was to be said for a while."""
+    submit = NatsPublisher.submit
+
+    async def for_ever(self, subject, payload, *, ttl_s=None, **how):
+        return await submit(self, subject, payload, **how)
+
+    monkeypatch.setattr(NatsPublisher, "submit", for_ever)
+
+
+def marks_of_leaders_that_stay(monkeypatch):
+    """Leaves a mark behind for each term."""
+    submit = NatsPublisher.submit
+
+    async def beside_the_others(self, subject, payload, *, rollup=False, **how):
+        return await submit(self, subject, payload, **how)
+
+    monkeypatch.setattr(NatsPublisher, "submit", beside_the_others)
+
+
 BUGS = [
     pytest.param(
         binder_that_ignores_uid_and_duplicates,
@@ -64,6 +97,12 @@ BUGS = [
         r"has 0 outcomes|and not Completed",
         id="binder acknowledges before it acts",
     ),
+    pytest.param(
+        binder_that_evicts_by_uid_alone,
+        ("ladder", ["binders_frozen"]),
+        r"was evicted after it had finished",
+        id="binder evicts by uid alone",
+    ),
 ]
 
 
@@ -78,3 +117,28 @@ def test_a_planted_bug_is_found_and_told(plant, scene, wanted, monkeypatch):
     assert re.search(wanted, report.violations[0]), report.violations
     assert "promise broken" in report.story
     assert "intent" in report.story
+
+
+LEFT = [
+    pytest.param(
+        messages_that_never_end,
+        ("steady", []),
+        r"desired\..* stays on PUMICE_local_DESIRED for ever",
+        id="messages that never end",
+    ),
+    pytest.param(
+        marks_of_leaders_that_stay,
+        ("steady", ["kills"]),
+        r"command\.leader is kept more than once",
+        id="marks of leaders that stay",
+    ),
+]
+
+
+@pytest.mark.parametrize(("plant", "scene", "wanted"), LEFT)
+def test_a_message_that_would_stay_for_ever_is_found(plant, scene, wanted, monkeypatch):
+    plant(monkeypatch)
+    workload, nemeses = scene
+    reports = (simulate(seed, workload=workload, nemesis_names=nemeses) for seed in SEEDS)
+    violations = next(report.violations for report in reports if not report.ok)
+    assert re.search(wanted, "\n".join(violations)), violations

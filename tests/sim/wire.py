@@ -10,6 +10,7 @@ from pumice.local.apiserver.core import ApiServer
 from pumice.local.apiserver.watching import Watch
 from shared.kube.errors import Silence, Unreachable, read_status, refusal
 from shared.kube.wire import Request
+from tests.sim.cluster import Judge
 from tests.sim.story import Story
 from tests.sim.weather import ApiWeather, NetworkWeather
 
@@ -63,9 +64,11 @@ class CoreTransport:
         network: NetworkWeather,
         api: ApiWeather,
         story: Story,
+        judge: Judge,
         alive: Callable[[], bool],
     ) -> None:
         self._server = server
+        self._judge = judge
         self._who = who
         self._network = network
         self._api = api
@@ -79,7 +82,11 @@ class CoreTransport:
     async def exchange(self, request: Request) -> bytes:
         await self.travel(request.doing)
         self._api.check(request)
+        finished = self._judge.finished_pod(request.doing)
+        self._judge.asked(self._who, request)
         answer = self._server.handle(core_request(request))
+        if finished and answer.status < 300 and self._who.startswith("binder"):
+            self._judge.broken(finished, f"{finished} was evicted after it had finished")
         if request.method != "GET":
             self._story.tell(self._who, request.doing, status=answer.status, body=request.body)
         lost = self._api.loses_answer()

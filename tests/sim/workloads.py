@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from tests.sim.simulation import Simulation
 
 NAMESPACE = "users"
+STRANGERS = "strangers"
+"""Namespace of the tenant who stores hostile objects."""
 NODES, NODE_CPU = 5, 8
 """Forty CPUs: a burst does not fit at once, every single gang does."""
 

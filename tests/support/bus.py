@@ -5,7 +5,8 @@ from contextlib import asynccontextmanager
 
 import structlog
 
-from pumice.local.nats import ADMIN, NatsServer
+from pumice.deploy.nats_accounts import ADMIN
+from pumice.local.nats import NatsServer
 from shared.bus.connection import Credentials, Options
 from shared.bus.nats import NatsBus, running
 from shared.runtime.clock import SystemClock

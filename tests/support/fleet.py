@@ -3,6 +3,7 @@
 Nothing is handed over but what a deployment hands over: a kubeconfig, the URL of NATS, a user.
 """
 
+import asyncio
 import re
 import sys
 from collections.abc import AsyncIterator
@@ -14,6 +15,7 @@ import aiohttp
 from pumice.local.control_plane import ControlPlane
 from pumice.local.ports import free_port
 from pumice.local.process import Process, ProcessSpec, tail
+from tests.support.roles import LED, account
 from tests.support.wait import until
 
 SERVICES = ("cache", "scheduler", "binder", "controller")
@@ -48,15 +50,19 @@ class Service:
         """Wait until the process is ready; fails at once when it ends."""
         await self.process.ready(self.unready, deadline_s=deadline_s)
 
-    async def metric(self, name: str) -> float:
-        """Return the sum of a metric's samples (0 when there is none yet)."""
+    async def metric(self, name: str, label: str = "") -> float:
+        """Return the sum of a metric's samples (0 when there is none yet).
+
+        With `label`, as the page writes it (`result="bound"`), of those that bear it.
+        """
         async with (
             aiohttp.ClientSession() as session,
             session.get(f"http://{self.address}/metrics") as answer,
         ):
             text = await answer.text()
-        found = re.findall(rf"^{re.escape(name)}(?:\{{[^}}]*\}})? (\S+)$", text, re.MULTILINE)
-        return sum(float(value) for value in found)
+        pattern = rf"^{re.escape(name)}(\{{[^}}]*\}})? (\S+)$"
+        found = re.findall(pattern, text, re.MULTILINE)
+        return sum(float(value) for labels, value in found if label in labels)
 
     async def died_at_its_fault(self, *, deadline_s: float = 30) -> None:
         """Wait until the process has killed itself at the fault point that it was given."""
@@ -79,15 +85,32 @@ class Service:
 class Fleet:
     """The services of one control plane; all are killed at the end."""
 
-    def __init__(self, plane: ControlPlane, directory: Path) -> None:
+    def __init__(self, plane: ControlPlane, directory: Path, *, beside: bool = False) -> None:
+        """`beside` another installation on the API server the cache leaves the Leases alone."""
         self._plane = plane
         self._directory = directory
+        self._beside = beside
         self._all: list[Process] = []
 
     async def start(
-        self, name: str, *, instance: str = "a", fault: str = "", wait: bool = True, **flags: str
+        self,
+        name: str,
+        *,
+        instance: str = "a",
+        fault: str = "",
+        wait: bool = True,
+        kubeconfig: Path | None = None,
+        nats: str = "",
+        **flags: str,
     ) -> Service:
-        """Start one instance; with `wait` it is ready on return."""
+        """Start one instance; with `wait` it is ready on return.
+
+        It comes to the API server with its own account. `kubeconfig` and `nats` (a URL) lead it
+        there, and to NATS, by another way.
+        """
+        if kubeconfig is None:
+            kubeconfig = self._plane.kubeconfig
+            kubeconfig = account(kubeconfig, name) if name in LED else kubeconfig
         port = free_port()
         log = self._directory / f"{name}-{instance}.log"
         address = f"127.0.0.1:{port}"
@@ -96,13 +119,15 @@ class Fleet:
             "-P",
             "-m",
             f"services.{name}",
-            f"--kubeconfig={self._plane.kubeconfig}",
-            f"--nats={self._plane.nats.url}",
+            f"--kubeconfig={kubeconfig}",
+            f"--nats={nats or self._plane.nats.url}",
             f"--instance={name}-{instance}",
             f"--listen-address={address}",
             "--log-format=json",
             *(f"--{key.replace('_', '-')}={value}" for key, value in flags.items()),
         ]
+        if self._beside and name == "cache":
+            argv.append("--leader-elect=false")
         marks = self._directory / f"faults-{name}-{instance}-{len(self._all)}"
         if fault:
             argv += [f"--fault={fault}", f"--fault-dir={marks}"]
@@ -128,9 +153,10 @@ class Fleet:
         return services
 
     async def stop(self) -> None:
-        """Stop everything that was started."""
-        for process in self._all:
-            await process.stop(grace_s=3)
+        """Stop everything that was started, at once, as an installation ends."""
+        async with asyncio.TaskGroup() as tasks:
+            for process in self._all:
+                tasks.create_task(process.stop(grace_s=3), name=process.name)
 
     def logs(self, lines: int = 12) -> str:
         """Return the ends of all logs, for a failure's message."""
@@ -140,10 +166,21 @@ class Fleet:
         return "\n".join(parts)
 
 
+def resident_mib(pid: int) -> int:
+    """Return the resident memory of a process, 0 when there is none."""
+    status = Path(f"/proc/{pid}/status")
+    if not pid or not status.exists():
+        return 0
+    sizes = [line for line in status.read_text().splitlines() if line.startswith("VmRSS:")]
+    return int(sizes[0].split()[1]) // 1024 if sizes else 0
+
+
 @asynccontextmanager
-async def fleet(plane: ControlPlane, directory: Path) -> AsyncIterator[Fleet]:
-    """Open a fleet against `plane`, with logs in `directory`."""
-    services = Fleet(plane, directory)
+async def fleet(
+    plane: ControlPlane, directory: Path, *, beside: bool = False
+) -> AsyncIterator[Fleet]:
+    """Open a fleet against `plane`, with logs in `directory`; `beside` another installation."""
+    services = Fleet(plane, directory, beside=beside)
     try:
         yield services
     finally:

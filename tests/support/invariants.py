@@ -1,8 +1,9 @@
 """The promises that can be seen on the API server alone, checked at every event.
 
 No node carries more than it has, no pod (uid) is ever on two nodes, no gang stays partly placed,
-every job comes to its end. Shared by the restart tests (`watcher`, real processes) and the
-simulation (virtual time); shares no code with the services. Objects are plain JSON.
+what has succeeded is counted for good and does not run again, every job comes to its end. Shared by
+the restart tests (`watcher`, real processes) and the simulation (virtual time); shares no code with
+the services. Objects are plain JSON.
 """
 
 from collections import defaultdict
@@ -12,15 +13,12 @@ from typing import NamedTuple
 
 SUFFIX = {
     "m": Fraction(1, 1000),
-    "k": Fraction(10**3),
-    "M": Fraction(10**6),
-    "G": Fraction(10**9),
-    "Ki": Fraction(2**10),
-    "Mi": Fraction(2**20),
-    "Gi": Fraction(2**30),
-    "Ti": Fraction(2**40),
+    **{letter: Fraction(10 ** (3 * (i + 1))) for i, letter in enumerate("kMGTPE")},
+    **{f"{letter}i": Fraction(2 ** (10 * (i + 1))) for i, letter in enumerate("KMGTPE")},
 }
 GROUP = "scheduling.k8s.io/group-name"
+VERSION = "volcano.sh/job-version"
+FINISHED = ("Succeeded", "Failed")
 
 
 def amount(quantity: str) -> Fraction:
@@ -62,9 +60,12 @@ class Invariants:
     def __init__(self) -> None:
         self.violations: list[Violation] = []
         self.pods: dict[str, dict] = {}
+        self.strangers = ""
+        """Namespace of a tenant whose pods name their nodes themselves, which is not our doing."""
         self._capacity: dict[str, dict[str, Fraction]] = {}
         self._on_node: dict[str, dict[str, dict[str, Fraction]]] = defaultdict(dict)
         self._node_of_uid: dict[str, str] = {}
+        self._succeeded: dict[tuple[str, str], str] = {}
 
     def node(self, node: dict) -> None:
         """Take a node, new or changed."""
@@ -95,6 +96,9 @@ class Invariants:
         if before is not None and before["metadata"]["uid"] != uid:
             self.gone(before)
         self.pods[key] = pod
+        if key.startswith(f"{self.strangers}/"):
+            return
+        self._check_success(key, pod)
         name = pod["spec"].get("nodeName")
         if not name:
             if uid in self._node_of_uid:
@@ -108,6 +112,31 @@ class Invariants:
             return
         self._on_node[name][uid] = requests(pod)
         self._check_node(name, key)
+
+    def _check_success(self, key: str, pod: dict) -> None:
+        """Hold to it that a pod's place is not filled again at the same version of its job."""
+        metadata, uid = pod["metadata"], pod["metadata"]["uid"]
+        version = metadata.get("annotations", {}).get(VERSION)
+        if version is None:
+            return
+        known = self._succeeded.get((key, version), uid)
+        if known != uid:
+            self._broken(key, f"{key} ({known}) had succeeded and was made again as {uid}")
+        phase = pod.get("status", {}).get("phase")
+        if phase == "Succeeded" and "deletionTimestamp" not in metadata:
+            self._succeeded[key, version] = uid
+
+    def job(self, before: dict | None, job: dict) -> None:
+        """Take the change of a job."""
+        key, after = key_of(job), job.get("status", {})
+        was = (before or {}).get("status", {})
+        if was.get("state", {}).get("phase") != "Completed":
+            return
+        if after.get("state", {}).get("phase") != "Completed":
+            return
+        if after.get("succeeded", 0) < was.get("succeeded", 0):
+            fell = f"from {was['succeeded']} to {after.get('succeeded', 0)}"
+            self._broken(key, f"{key} is Completed, and its succeeded pods fell {fell}")
 
     def bound(self, namespace: str) -> list[str]:
         """Return the keys of the pods of a namespace that have a node."""

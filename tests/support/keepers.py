@@ -1,4 +1,4 @@
-"""The controller's keepers of all that is no job, on an API server in memory.
+"""The controllers on an API server in memory.
 
 `Stage` is the world: the embedded API server, jobs that get on as a test wants, a clock. `Process`
 is what runs of the controller: its own adapters over a picture of the world that is as old as the
@@ -10,7 +10,7 @@ import itertools
 import json
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
@@ -24,20 +24,17 @@ from pumice.local.apiserver.answers import Request as CoreRequest
 from pumice.local.apiserver.answers import Response
 from pumice.local.apiserver.core import ApiServer
 from services.controller.adapters.announcer import ControllerEvents
-from services.controller.adapters.bare import BarePods
-from services.controller.adapters.collector import Collector
-from services.controller.adapters.cronjobs import CronJobs
-from services.controller.adapters.flows import JobFlows, JobTemplates
-from services.controller.adapters.keeper import Frame
-from services.controller.adapters.network import NetworkKeeper
-from services.controller.adapters.objects import Objects
+from services.controller.adapters.informers import Informers
+from services.controller.adapters.line import Line
 from services.controller.adapters.ownership import Ownership
-from services.controller.adapters.queues import QueueKeeper
+from services.controller.adapters.reconciler import Manager, Reconciler, SingletonReconciler
 from services.controller.adapters.recorder import Recorder
-from services.controller.adapters.replica import Replica
-from services.controller.adapters.touched import Touched
+from services.controller.adapters.writer import Writer
+from services.controller.controllers import CONTROLLERS, Controller
 from services.controller.metrics import ControllerMetrics
+from services.controller.settings import ControllerSettings
 from shared.api import kinds, time
+from shared.api.batch import Job, JobStatus
 from shared.api.kinds import Kind
 from shared.api.scheduling import Queue, QueueState
 from shared.contracts.messages import Fact
@@ -45,10 +42,13 @@ from shared.kube.client import Kube
 from shared.kube.errors import Status, read_status, refusal
 from shared.kube.wire import Request, Stream
 from shared.runtime.backoff import Backoff
+from shared.runtime.contain import Containment
 from shared.runtime.errors import Retryable
 from shared.runtime.faults import Faults
-from shared.runtime.mailbox import Mailbox, MailboxMetrics
 from shared.runtime.metrics import Metrics
+from shared.runtime.set_aside import SetAside
+from shared.runtime.supervise import Part
+from shared.runtime.workqueue import WorkQueue, WorkQueueMetrics
 from tests.support.clock import VirtualClock
 
 CRDS = Path(__file__).parents[2] / "k8s" / "crds"
@@ -60,7 +60,7 @@ NAMESPACE = "default"
 COURSE = ("Pending", "Running", "Completed")
 
 
-class Died(Exception):  # noqa: N818 - the fact
+class Died(BaseException):
     """The process is no more; it is raised where its next step would have been."""
 
 
@@ -151,36 +151,40 @@ def job_spec(**more: Any) -> dict[str, Any]:
 class Process:
     """See the module; with `dies_at` N it dies at its N-th write."""
 
-    def __init__(self, stage: Stage, *, dies_at: int = 0) -> None:
+    def __init__(
+        self, stage: Stage, *, dies_at: int = 0, trusted: Sequence[str] = (NAMESPACE,)
+    ) -> None:
+        """`trusted` namespaces may order queues about."""
         self.stage = stage
-        self.replica = Replica(scheduler_names=["volcano"])
+        self.informers = Informers(scheduler_names=["volcano"])
         self.refused: set[str] = set()
         """Requests that somebody's webhook refuses, such as `PATCH queues/a/status`."""
         self.denied = 0
         """How often it did."""
-        self.mailboxes: dict[str, Mailbox[str]] = {}
-        """Keys that wait for a look, by keeper; served only by a test that runs the keeper."""
+        self.set_aside = SetAside()
         self._left = dies_at
         self.is_dead = False
-        self._wire()
+        self._wire(trusted)
 
     async def look(self, *only: str) -> None:
-        """Look at what keepers with these names keep, in their order."""
+        """Reconcile all keys of the controllers with these names, in their order."""
         for name in only:
-            keys = self.replica.jobs if name == "collector" else self._keys(name)
-            for key in list(keys):
+            for key in list(self.controllers[name].keys()):
                 try:
-                    await self.keepers[name].look(key)
+                    await self.controllers[name].process(key)
                 except Retryable:
                     continue
 
     @asynccontextmanager
     async def keeping(self, name: str) -> AsyncIterator[None]:
-        """Let a keeper serve its mailbox as it does in the service, on the stage's clock.
+        """Let a controller serve its work queue as it does in the service, on the stage's clock.
 
-        `events` is the recorder, which writes what the keepers tell.
+        `events` is the recorder, which writes what the controllers tell.
         """
-        part = self._recorder if name == "events" else self.keepers[name]
+        controller = self.controllers.get(name)
+        if isinstance(controller, SingletonReconciler):
+            controller.enqueue_all()
+        part: Part = controller or self.manager.recorder
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(part.run(), name=name)
             yield
@@ -188,9 +192,9 @@ class Process:
 
     def learn(self) -> None:
         """Take in the world as it is now."""
-        self.replica.lost_touch()
-        for touched in (self.replica.fold(self._facts()), self.replica.complete()):
-            self._touch(touched)
+        self.informers.lost_touch()
+        self.informers.fold(self._facts())
+        self.informers.complete()
 
     async def exchange(self, request: Request) -> bytes:
         """Carry a request to the API server, unless the process dies of it: a Transport."""
@@ -246,66 +250,56 @@ class Process:
                     body=msgspec.Raw(msgspec.json.encode(item)),
                 )
 
-    def _keys(self, name: str) -> Iterable[str]:
-        holdings = self.replica.holdings
-        shelves = {"cronjobs": holdings.crons, "jobflows": holdings.flows}
-        return shelves.get(name, holdings.templates)
-
-    def _wire(self) -> None:
+    def _wire(self, trusted: Sequence[str]) -> None:
         kube, log, clock = Kube(transport=self), structlog.get_logger(), self.stage.clock
         metrics = ControllerMetrics(Metrics())
-        mailboxes = MailboxMetrics(Metrics())
-        ownership = _Everything(clock=clock)
-        self._recorder = recorder = Recorder(
-            kube, instance="p", clock=clock, metrics=metrics, log=log
+        contain = Containment(self.set_aside, clock=clock, log=log)
+        settings = ControllerSettings(
+            queue_commands_from=tuple(trusted),
+            topology_config_map=f"{NAMESPACE}/topology",
+            topology_hosts=("*",),
         )
-        objects = Objects(kube, self.replica, touch=self._touch, metrics=metrics)
+        self.manager = Manager(
+            settings=settings,
+            namespace="",
+            kube=kube,
+            informers=self.informers,
+            writer=Writer(kube, self.informers, line=Line(4), metrics=metrics),
+            recorder=Recorder(
+                kube, instance="p", clock=clock, contain=contain, metrics=metrics, log=log
+            ),
+            events=_Silence(),
+            ownership=_Everything(clock=clock),
+            is_synced=lambda: True,
+            contain=contain,
+            clock=clock,
+            faults=Faults("", ""),
+            metrics=metrics,
+            log=log,
+        )
+        self.controllers: dict[str, Reconciler] = {}
+        self._queue_metrics = WorkQueueMetrics(Metrics())
+        for row in CONTROLLERS:
+            self.start(row)
 
-        def mailbox(name: str) -> Mailbox[str]:
-            backoff = Backoff(first_s=0.1, cap_s=10.0, rng=random.Random(1))
-            self.mailboxes[name] = Mailbox(
-                name, capacity=10_000, clock=clock, backoff=backoff, log=log, metrics=mailboxes
-            )
-            return self.mailboxes[name]
-
-        def frame(name: str) -> Frame:
-            return Frame(
-                ownership=ownership, mailbox=mailbox(name), is_synced=lambda: True, workers=2,
-                log=log,
-            )  # fmt: skip
-
-        self.keepers: dict[str, Any] = {
-            "cronjobs": CronJobs(
-                frame("cronjobs"), objects, self.replica, recorder=recorder, clock=clock,
-                faults=Faults("", ""), metrics=metrics, log=log,
-            ),
-            "jobflows": JobFlows(
-                frame("jobflows"), objects, self.replica, recorder=recorder,
-                faults=Faults("", ""), metrics=metrics, log=log,
-            ),
-            "jobtemplates": JobTemplates(frame("jobtemplates"), objects, self.replica),
-            "collector": Collector(
-                frame("collector"), kube, self.replica, clock=clock, metrics=metrics, log=log
-            ),
-            "bare-pods": BarePods(
-                frame("bare-pods"), objects, self.replica, recorder=recorder, inherit=True,
-                log=log,
-            ),
-            "network": NetworkKeeper(
-                kube, objects, self.replica, config_map=f"{NAMESPACE}/topology",
-                ownership=ownership, is_synced=lambda: True, recorder=recorder, clock=clock,
-                log=log,
-            ),
-            "queues": QueueKeeper(
-                kube, self.replica, ownership=ownership, is_synced=lambda: True, touch=self._touch,
-                events=_Silence(), recorder=recorder, clock=clock, faults=Faults("", ""),
-                metrics=metrics, log=log,
-            ),
-        }  # fmt: skip
-
-    def _touch(self, touched: Touched) -> None:
-        for keeper in self.keepers.values():
-            keeper.touch(touched)
+    def start(self, row: Controller) -> Reconciler:
+        """Add a controller to those of the process."""
+        kind, stage = row.set_aside
+        queue: WorkQueue[str] = WorkQueue(
+            row.queue,
+            kind=kind,
+            stage=stage,
+            contain=self.manager.contain,
+            capacity=10_000,
+            clock=self.stage.clock,
+            backoff=Backoff(first_s=0.1, cap_s=10.0, rng=random.Random(1)),
+            log=self.manager.log,
+            metrics=self._queue_metrics,
+        )
+        made = row.reconciler(self.manager, queue, workers=2)
+        self.controllers[made.name] = made
+        self.informers.on_change(made.enqueue)
+        return made
 
 
 class _Silence(ControllerEvents):
@@ -316,6 +310,12 @@ class _Silence(ControllerEvents):
 
     def queue(self, queue: Queue, *, was: QueueState | None, state: QueueState) -> None:
         """Say nothing of a queue."""
+
+    def phase(self, job: Job, *, was: str, status: JobStatus) -> None:
+        """Say nothing of a job."""
+
+    def perhaps_untold(self, job: Job, *, now: float) -> None:
+        """Say nothing of a job."""
 
 
 class _Everything(Ownership):

@@ -1,4 +1,4 @@
-"""A TCP proxy that a test can cut: what is behind it is away, and comes back."""
+"""A TCP proxy that a test can cut or silence: what is behind it is away, and comes back."""
 
 import asyncio
 import contextlib
@@ -16,6 +16,8 @@ class Proxy:
         self.target = port
         self.port = 0
         self._cut = False
+        self._passes = asyncio.Event()
+        self._passes.set()
         self._writers: set[asyncio.StreamWriter] = set()
 
     def cut(self) -> None:
@@ -24,9 +26,14 @@ class Proxy:
         for writer in self._writers:
             writer.transport.abort()
 
+    def silence(self) -> None:
+        """Hold everything back and close nothing, as a network that drops packets does."""
+        self._passes.clear()
+
     def mend(self) -> None:
-        """Let connections pass again."""
+        """Let connections and what was held back pass again."""
         self._cut = False
+        self._passes.set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Forward one connection."""
@@ -37,22 +44,22 @@ class Proxy:
         self._writers |= {writer, far_writer}
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(_pump(reader, far_writer))
-                group.create_task(_pump(far_reader, writer))
+                group.create_task(self._pump(reader, far_writer))
+                group.create_task(self._pump(far_reader, writer))
         finally:
             self._writers -= {writer, far_writer}
             for end in (writer, far_writer):
                 end.close()
 
-
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(ConnectionError):
-        while data := await reader.read(65536):
-            writer.write(data)
-            await writer.drain()
-    if not writer.is_closing():
-        with contextlib.suppress(OSError, NotImplementedError):
-            writer.close()
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(65536):
+                await self._passes.wait()
+                writer.write(data)
+                await writer.drain()
+        if not writer.is_closing():
+            with contextlib.suppress(OSError, NotImplementedError):
+                writer.close()
 
 
 @asynccontextmanager
@@ -65,6 +72,7 @@ async def proxy(port: int) -> AsyncIterator[Proxy]:
         yield forwarder
     finally:
         server.close()
+        forwarder.mend()
         forwarder.cut()
         await asyncio.sleep(0)
 

@@ -61,22 +61,22 @@ class Stage:
                     await self._facts.publish(SUBJECTS.marker, codec.encode(marker))
             await asyncio.sleep(0.2)
 
-    async def start(self, instance: str = "a", **flags: str) -> Service:
+    async def start(self, instance: str = "a", *, bug: str = "", **flags: str) -> Service:
         """Start a scheduler and wait until it is ready."""
-        service = self.spawn(instance, **flags)
+        service = self.spawn(instance, bug=bug, **flags)
         await service.ready()
         return service
 
-    def spawn(self, instance: str = "a", **flags: str) -> Service:
-        """Start a scheduler."""
+    def spawn(self, instance: str = "a", *, bug: str = "", **flags: str) -> Service:
+        """Start a scheduler; `bug` is a program that plants one before."""
+        run = "import runpy; runpy.run_module('services.scheduler', run_name='__main__')"
         address = f"127.0.0.1:{free_port()}"
         spec = ProcessSpec(
             name=f"scheduler-{instance}",
             argv=(
                 sys.executable,
                 "-P",
-                "-m",
-                "services.scheduler",
+                *(("-c", f"{bug}\n{run}") if bug else ("-m", "services.scheduler")),
                 f"--nats={self._server.url}",
                 f"--instance={instance}",
                 f"--listen-address={address}",

@@ -8,11 +8,15 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import yaml
 from aiohttp import web
+
+from shared.kube.client import Kube
+from shared.kube.config import connect
 
 ENDS = web.RequestKey("ends", asyncio.Event)
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -190,3 +194,17 @@ def page(items: list[Any], version: int, token: str = "") -> Answer:
     """Answer with one page of a list."""
     metadata = {"resourceVersion": str(version), "continue": token}
     return json({"kind": "PodList", "apiVersion": "v1", "metadata": metadata, "items": items})
+
+
+@asynccontextmanager
+async def client_of(
+    api: ScriptedApi, directory: Path, *, request_timeout_s: float = 10.0
+) -> AsyncIterator[Kube]:
+    """Open a client of the server, by a kubeconfig in `directory`."""
+    file = directory / "kubeconfig"
+    file.write_text(api.kubeconfig(token="t0"))
+    agent = "pumice-test/1"
+    async with await connect(
+        str(file), user_agent=agent, request_timeout_s=request_timeout_s
+    ) as kube:
+        yield kube

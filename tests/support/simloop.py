@@ -126,8 +126,9 @@ class _Jump:
         return []
 
 
-def _make_task(loop: SimLoop, coro: Any, context: Any = None) -> SimTask:
-    task = SimTask(coro, loop=loop, context=context)
+def _make_task(loop: SimLoop, coro: Any, context: Any = None, **options: Any) -> SimTask:
+    """Make a task; Python 3.14 hands more to a factory, such as its name."""
+    task = SimTask(coro, loop=loop, context=context, **options)
     loop._made += 1
     task.number = loop._made
     return task

@@ -21,19 +21,30 @@ from pumice.local.control_plane import ControlPlane, Options
 from pumice.local.nats import NatsServer
 from shared.kube.client import Kube
 from shared.kube.config import connect as connect_kube
+from tests.support import roles
 from tests.support.accounts import Accounts
 from tests.support.api import Api, connect
+from tests.support.kubectl import kubectl
 
 CRDS = Path(__file__).parents[2] / "k8s" / "crds"
 ALREADY_EXISTS = 409
 
 
 @asynccontextmanager
-async def real_plane(directory: Path, *, audit_log: bool = False) -> AsyncIterator[ControlPlane]:
-    """etcd, kube-apiserver, its controllers, KWOK and NATS, with our CRDs applied; no nodes yet."""
-    options = Options(directory=directory, audit_log=audit_log)
-    async with ControlPlane(options, parts.require()) as plane:
+async def real_plane(
+    directory: Path, *, audit_log: bool = False, apiserver_flags: tuple[str, ...] = ()
+) -> AsyncIterator[ControlPlane]:
+    """etcd, kube-apiserver, its controllers, KWOK and NATS, with our CRDs and roles; no nodes yet.
+
+    `audit_log` is for a test that reads the log itself.
+    """
+    flags = apiserver_flags if audit_log else (*apiserver_flags, *roles.audit_flags(directory))
+    options = Options(directory=directory, audit_log=audit_log, apiserver_flags=flags)
+    plane = ControlPlane(options, parts.require())
+    roles.make_accounts(plane)
+    async with plane:
         await plane.apply_crds(CRDS)
+        await roles.apply_roles(plane)
         yield plane
 
 
@@ -49,6 +60,17 @@ async def make_namespace(
     assert answer.ok or answer.status == ALREADY_EXISTS, answer
     process = plane.processes[plane.api_program]
     await process.ready(lambda: client.accounts_ready(name), deadline_s=30.0)
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for the front of PATH, in which kubectl is the pinned one (built the first time).
+
+    A test that takes it is marked `kubectl`: those need Go, or a kubectl on PATH.
+    """
+    folder = tmp_path_factory.mktemp("bin")
+    (folder / "kubectl").symlink_to(kubectl())
+    return folder
 
 
 @pytest_asyncio.fixture

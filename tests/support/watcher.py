@@ -1,6 +1,7 @@
 """The judge of the restart tests: watches the API server alone and checks every event."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from tests.support.api import Api, ApiError
 from tests.support.invariants import Invariants
@@ -17,9 +18,13 @@ class Watcher(Invariants):
 
     async def run(self) -> None:
         """Watch until cancelled; an API server that goes away is waited for."""
+        await self.kept(self._list_and_watch)
+
+    async def kept(self, follow: Callable[[], Awaitable[None]]) -> None:
+        """Call `follow` again each time it ends, or the API server goes away."""
         while True:
             try:
-                await self._list_and_watch()
+                await follow()
             except (ApiError, OSError, TimeoutError):
                 await asyncio.sleep(0.1)
             except Exception as exc:

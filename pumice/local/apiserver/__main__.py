@@ -18,6 +18,7 @@ from pumice.local.apiserver.core import ApiServer
 from pumice.local.apiserver.http import Shell, tls_of
 from pumice.local.apiserver.journal import Journal
 from pumice.local.ports import LOOPBACK
+from shared.runtime.tasks import TaskGroup
 
 _YOUNG = 50_000
 """Allocations between looks for garbage: bytes and flat dicts make little of it."""
@@ -48,7 +49,7 @@ async def _serve(directory: Path, port: int, *, journal: bool) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with asyncio.TaskGroup() as tasks:
+    async with TaskGroup() as tasks:
         shell = Shell(core, token=token, journal=kept)
         serving = tasks.create_task(shell.serve(host=LOOPBACK, port=port, tls=tls), name="serve")
         await stop.wait()

@@ -62,6 +62,8 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
     """Structural schema; references start with `REFERENCE` and are found in `builtin_schemas`."""
     custom: bool = False
     columns: tuple[Column, ...] = ()
+    served: bool = True
+    """False: named in discovery, so that clients find it, and answered with 501."""
 
     @property
     def id(self) -> str:
@@ -121,6 +123,22 @@ def builtin() -> Iterator[Resource]:
         )
 
 
+@cache
+def unserved() -> tuple[Resource, ...]:
+    """Return the kinds of Kubernetes that are named and not served."""
+    return tuple(
+        Resource(
+            **{
+                **entry,
+                "short": tuple(entry["short"]),
+                "schema": {"type": "object"},
+                "served": False,
+            }
+        )
+        for entry in _document()["elsewhere"]
+    )
+
+
 def of_crd(crd: Mapping[str, Any]) -> Iterator[Resource]:
     """Yield the kinds that a CRD defines, one per served version."""
     spec = crd["spec"]
@@ -171,10 +189,16 @@ class Catalogue:
         """Return all kinds, core group first, then by group, version and name."""
         return [self._by_place[place] for place in sorted(self._by_place)]
 
+    def named(self) -> list[Resource]:
+        """Return all kinds, and those that are named and not served."""
+        others = ((r.group, r.version, r.plural) for r in unserved())
+        by_place = dict(zip(others, unserved(), strict=True)) | self._by_place
+        return [by_place[place] for place in sorted(by_place)]
+
     def groups(self) -> list[tuple[str, list[str]]]:
         """Return the named groups with their versions."""
         found: dict[str, list[str]] = {}
-        for resource in self.all():
+        for resource in self.named():
             if resource.group:
                 versions = found.setdefault(resource.group, [])
                 if resource.version not in versions:

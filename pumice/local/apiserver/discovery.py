@@ -42,6 +42,11 @@ _CUSTOM_VERBS: Final = (
 )
 _AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
+_PROTO_OPENAPI: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+_EMPTY_V2: Final = b"\x0a\x032.0"
+"""A document without kinds (`swagger: "2.0"`): kubectl asks for it about a kind that is in no
+OpenAPI v3 document, and then goes on to say that it is not served."""
+
 
 def respond(catalogue: Catalogue, request: Request) -> Response | None:
     """Return the answer to a request about the server itself, None when it is about objects."""
@@ -52,10 +57,8 @@ def respond(catalogue: Catalogue, request: Request) -> Response | None:
             return Response(status=200, headers={"Content-Type": "text/plain"}, body=b"ok")
         case ["version"]:
             return answer(server_version())
-        case ["openapi", "v3", *rest]:
-            return answer(_openapi(catalogue, "/".join(rest)))
-        case ["openapi", *_]:
-            raise unsupported(f"{path}: only OpenAPI v3")
+        case ["openapi", form, *rest]:
+            return _document(catalogue, request, form, "/".join(rest))
         case ["api"] | ["apis"]:
             return _groups(catalogue, request, named=parts == ["apis"])
         case ["api", version]:
@@ -68,6 +71,15 @@ def respond(catalogue: Catalogue, request: Request) -> Response | None:
             return None
         case _:
             raise no_such_path()
+
+
+def _document(catalogue: Catalogue, request: Request, form: str, place: str) -> Response:
+    """Return an OpenAPI document, or the list of them."""
+    if form == "v3":
+        return answer(_openapi(catalogue, place))
+    if form == "v2" and "proto-openapi" in request.headers.get("accept", ""):
+        return Response(status=200, headers={"Content-Type": _PROTO_OPENAPI}, body=_EMPTY_V2)
+    raise unsupported(f"{request.path}: only OpenAPI v3")
 
 
 def _one_group(catalogue: Catalogue, group: str) -> Object:
@@ -98,7 +110,7 @@ def _group(name: str, versions: Sequence[str]) -> Object:
 
 
 def _served(catalogue: Catalogue, group: str, version: str) -> list[Resource]:
-    return [r for r in catalogue.all() if (r.group, r.version) == (group, version)]
+    return [r for r in catalogue.named() if (r.group, r.version) == (group, version)]
 
 
 def _resources(catalogue: Catalogue, group: str, version: str) -> Object:
@@ -126,6 +138,7 @@ def _resources(catalogue: Catalogue, group: str, version: str) -> Object:
                     "singularName": "",
                     **head,
                     "kind": _SUB_KINDS.get(sub, resource.kind),
+                    **(_POLICY if sub == "eviction" else {}),
                     "verbs": verbs,
                 }
             )
@@ -138,6 +151,8 @@ def _resources(catalogue: Catalogue, group: str, version: str) -> Object:
     }
 
 
+_POLICY: Final = {"group": "policy", "version": "v1"}
+"""Where the kind Eviction is from: `kubectl drain` evicts when it finds it, else it deletes."""
 _SUB_KINDS: Final = {"binding": "Binding", "eviction": "Eviction", "scale": "Scale"}
 
 
@@ -184,7 +199,11 @@ def _told(resource: Resource) -> Object:
         "subresources": [
             {
                 "subresource": sub,
-                "responseKind": {**kind, "kind": _SUB_KINDS.get(sub, resource.kind)},
+                "responseKind": {
+                    **kind,
+                    "kind": _SUB_KINDS.get(sub, resource.kind),
+                    **(_POLICY if sub == "eviction" else {}),
+                },
                 "verbs": _sub_verbs(sub),
             }
             for sub in resource.subresources
@@ -194,7 +213,7 @@ def _told(resource: Resource) -> Object:
 
 def _openapi(catalogue: Catalogue, place: str) -> Object:
     places: dict[str, tuple[str, str]] = {}
-    for resource in catalogue.all():
+    for resource in catalogue.named():
         root = f"apis/{resource.api_version}" if resource.group else f"api/{resource.version}"
         places[root] = (resource.group, resource.version)
     if not place:
@@ -218,7 +237,7 @@ def _openapi(catalogue: Catalogue, place: str) -> Object:
 
 
 def _named_schema(resource: Resource) -> tuple[str, Mapping[str, Any]]:
-    if not resource.custom:
+    if resource.served and not resource.custom:
         name = str(resource.schema["$ref"]).removeprefix(REFERENCE)
         return name, builtin_schemas()[name]
     name = ".".join([*reversed(resource.group.split(".")), resource.version, resource.kind])

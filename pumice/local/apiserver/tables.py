@@ -1,6 +1,7 @@
 """Answers as tables, for `kubectl get`: columns and one row per object."""
 
 import datetime as dt
+import json
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -75,6 +76,8 @@ def _from_path(world: World, column: Any) -> Callable[[Object], Any]:  # noqa: A
         found = _look(obj, column.path)
         if column.type == "date":
             return _age(world, found) if found else "<unknown>"
+        if column.type == "string" and isinstance(found, dict | list):
+            return json.dumps(found, separators=(",", ":"), sort_keys=True)
         return found
 
     return cell

@@ -6,6 +6,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
+from pumice.local.apiserver import protobuf
 from pumice.local.apiserver.answers import (
     Failure,
     Fault,
@@ -16,10 +17,16 @@ from pumice.local.apiserver.answers import (
     no_such_path,
     unsupported,
 )
-from pumice.local.apiserver.catalogue import UNSERVED, Catalogue, Resource
+from pumice.local.apiserver.catalogue import UNSERVED, Catalogue, Resource, unserved
+from pumice.local.fakekubelet import no_program
+from shared.api.nesting import is_too_deep
 
+_RELEASED: Final = ("v1", "v1beta1", "v2")
+LEVELS_MAX: Final = 250
+"""What is deeper could be read and not changed: code that walks through it calls itself."""
 _API: Final = 2
 _APIS: Final = 3
+_OF_KUBELET: Final = ("attach", "exec", "log", "portforward")
 _YAML: Final = ("application/yaml", "application/apply-patch+yaml", "application/vnd.yaml")
 
 
@@ -64,13 +71,16 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 def read_body(request: Request) -> Any:  # noqa: ANN401 - whatever the client sent
     """Return the decoded body of a request. Raises Failure (400, 415)."""
     content_type = request.headers.get("content-type", "").partition(";")[0].strip()
-    if content_type == "application/vnd.kubernetes.protobuf":
-        raise Failure(415, "UnsupportedMediaType", "the body of the request was in protobuf")
+    is_json = content_type != protobuf.CONTENT_TYPE
+    if is_json and is_too_deep(request.body, LEVELS_MAX):
+        raise bad_request(f"the object provided has more than {LEVELS_MAX} levels")
     try:
+        if not is_json:
+            return protobuf.decode(request.body)
         if content_type in _YAML:
             return _from_yaml(request.body)
         return msgspec.json.decode(request.body)
-    except (msgspec.DecodeError, yaml.YAMLError, UnicodeDecodeError) as exc:
+    except (msgspec.DecodeError, yaml.YAMLError, ValueError) as exc:
         raise bad_request(f"the object provided is unrecognized: {exc}") from exc
 
 
@@ -102,44 +112,20 @@ def read(catalogue: Catalogue, request: Request) -> Target:
     name = rest[1] if len(rest) > 1 else ""
     subresource = "/".join(rest[2:])
     if subresource and subresource not in resource.subresources:
+        if subresource in _OF_KUBELET and resource.plural == "pods":
+            raise bad_request(no_program(name, subresource))
         if subresource.partition("/")[0] in UNSERVED:
-            raise unsupported(f"{resource.qualified}/{subresource}: there is no kubelet behind it")
+            raise unsupported(f"{resource.qualified}/{subresource}")
         raise no_such_path()
     return Target(
         resource=resource, request=request, namespace=namespace, name=name, subresource=subresource
     )
 
 
-_KNOWN_ELSEWHERE: Final = frozenset(
-    (
-        "authorization.k8s.io",
-        "authentication.k8s.io",
-        "autoscaling",
-        "certificates.k8s.io",
-        "coordination.k8s.io",
-        "discovery.k8s.io",
-        "events.k8s.io",
-        "flowcontrol.apiserver.k8s.io",
-        "node.k8s.io",
-        "rbac.authorization.k8s.io",
-        "resource.k8s.io",
-        "apiregistration.k8s.io",
-        "",
-        "apps",
-        "batch",
-        "policy",
-        "storage.k8s.io",
-        "scheduling.k8s.io",
-        "networking.k8s.io",
-        "apiextensions.k8s.io",
-        "admissionregistration.k8s.io",
-    )
-)
-
-
 def _unknown(group: str, version: str, plural: str) -> Failure:
     """501 for what Kubernetes has and this server has not, 404 for what nobody knows."""
-    if group in _KNOWN_ELSEWHERE and version in ("v1", "v1beta1", "v2"):
+    groups = {resource.group for resource in unserved()}
+    if group in groups and version in _RELEASED:
         return unsupported(f"{plural}.{group} ({version})" if group else f"{plural} ({version})")
     return no_such_path()
 

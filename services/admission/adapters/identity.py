@@ -18,10 +18,24 @@ class Identity:
     """The TLS side of the webhooks' socket."""
 
     def __init__(self, expiry: Gauge) -> None:
-        self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self.context = _context("")
+        """For the next connection; it is another one when callers must show other certificates."""
         self.shown: Certificate | None = None
         self._expiry = expiry
+
+    def trust(self, authorities: str) -> None:
+        """Answer only callers with a certificate of these authorities (PEM), from now on.
+
+        Raises ValueError when they are none.
+        """
+        context = _context(authorities)
+        before, self.context = self.context, context
+        if self.shown is not None:
+            try:
+                self.show(self.shown)
+            except Rejected:
+                self.context = before
+                raise
 
     def show(self, certificate: Certificate) -> None:
         """Show `certificate` from the next connection on.
@@ -45,6 +59,18 @@ class Identity:
                 ) from error
         self.shown = certificate
         self._expiry.set(certificate.expires_at)
+
+
+def _context(authorities: str) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if authorities:
+        try:
+            context.load_verify_locations(cadata=authorities)
+        except ssl.SSLError as error:
+            raise ValueError(f"holds no certificate: {error.reason or error}") from error
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
 
 
 def _no_password() -> str:

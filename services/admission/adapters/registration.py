@@ -13,24 +13,11 @@ import msgspec
 
 from services.admission.rules.catalogue import Hook, conditions
 from services.admission.rules.review import Terms
-from shared.api.kinds import Kind
+from shared.api.kinds import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Kind
 from shared.kube.client import Kube
 from shared.runtime.errors import Conflict, Gone
 from shared.runtime.logs import Logger
 
-_GROUP: Final = "admissionregistration.k8s.io"
-MUTATING: Final = Kind(
-    kind="MutatingWebhookConfiguration",
-    group=_GROUP,
-    plural="mutatingwebhookconfigurations",
-    namespaced=False,
-)
-VALIDATING: Final = Kind(
-    kind="ValidatingWebhookConfiguration",
-    group=_GROUP,
-    plural="validatingwebhookconfigurations",
-    namespaced=False,
-)
 _NEVER: Final = "kube-system"
 _NAME_LABEL: Final = "kubernetes.io/metadata.name"
 
@@ -98,13 +85,13 @@ class Registration:
 
     async def ensure(self, bundle: str) -> None:
         """Bring both objects to what they shall be. Raises the errors of `Kube`."""
-        for kind in (MUTATING, VALIDATING):
-            hooks = [hook for hook in self._hooks if hook.mutates == (kind is MUTATING)]
+        for kind in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
+            hooks = [hook for hook in self._hooks if hook.mutates == (kind is MUTATING_WEBHOOKS)]
             await self._keep(kind, list(self._webhooks(hooks, bundle)))
 
     async def remove(self) -> None:
         """Delete both objects, if they are there."""
-        for kind in (MUTATING, VALIDATING):
+        for kind in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
             try:
                 found = await self._find(kind)
                 if found is not None:
@@ -148,7 +135,7 @@ class Registration:
         """Say once that this API server calls nobody (an embedded one, or a very small one)."""
         if not self._said:
             self._said = True
-            self._log.warning("webhooks_unsupported", group=_GROUP)
+            self._log.warning("webhooks_unsupported", group=MUTATING_WEBHOOKS.group)
 
     def _webhooks(self, hooks: Iterable[Hook], bundle: str) -> Iterable[Json]:
         """Yield the webhooks; whatever the API server would fill in is spelt out.

@@ -1,32 +1,54 @@
 """The HTTPS server of the webhooks.
 
 What cannot be judged (the API server does not answer our look-up) is answered with 500, which
-leaves the decision to the failure policy: admit, or refuse.
+leaves the decision to the failure policy: admit, or refuse. A body has to arrive without long
+pauses. Large ones are read and judged a few at a time, as an object takes much more than its text.
 """
 
 import asyncio
 import errno
 import os
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Final
 
 from aiohttp import web
 
+from services.admission.adapters.connections import Bytes, Limits, Listener
 from services.admission.adapters.lookup import Lookup
 from services.admission.adapters.reviews import answer, read_review
 from services.admission.metrics import AdmissionMetrics
 from services.admission.rules.catalogue import Hook
+from services.admission.rules.fields import Schemas
 from services.admission.rules.review import Facts, Request, Terms, Verdict
+from shared.contracts.subjects import key_of
 from shared.runtime.clock import Clock
+from shared.runtime.contain import Containment
 from shared.runtime.errors import PumiceError, Rejected
 from shared.runtime.health import Gate
 from shared.runtime.logs import Logger
+from shared.runtime.set_aside import describe
 
 BODY_MAX: Final = 3 * 1024 * 1024
 """As Volcano's (W02); the API server's own bound on an object is the same."""
+SMALL: Final = 32 * 1024
+"""Bytes up to which a review is read without waiting for its turn."""
+LARGE_MOST: Final = 2 * BODY_MAX
+"""Bytes of larger reviews that are held at once."""
+_UNREAD: Final = 16 * 1024
+"""Bytes of a connection that are taken before the request is read."""
+_JUDGED_MOST: Final = 64
+"""Reviews that are judged at once, of any size."""
+_LARGER: Final = f"the review is larger than {BODY_MAX} bytes"
+_PAUSE_S: Final = 2.0
+"""A body whose next bytes take longer is given up: the API server sends it in one go."""
+_BODY_S: Final = 10.0
 _SHUTDOWN_S: Final = 2.0
-_BAD_REQUEST, _TOO_LARGE, _UNSUPPORTED, _FAILED = 400, 413, 415, 500
+_BAD_REQUEST, _TOO_SLOW, _TOO_LARGE, _UNSUPPORTED, _FAILED = 400, 408, 413, 415, 500
+
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class WebhookServer:
@@ -40,34 +62,47 @@ class WebhookServer:
         *,
         lookup: Lookup,
         terms: Callable[[], Terms],
-        context: ssl.SSLContext,
+        schemas: Callable[[], Schemas],
+        context: Callable[[], ssl.SSLContext],
+        limits: Limits,
         gate: Gate,
+        contain: Containment,
         clock: Clock,
         metrics: AdmissionMetrics,
         log: Logger,
     ) -> None:
         self._lookup = lookup
         self._terms = terms
-        self._context = context
+        self._schemas = schemas
         self._gate = gate
+        self._contain = contain
         self._clock = clock
         self._metrics = metrics
         self._log = log
-        application = web.Application(client_max_size=BODY_MAX)
+        self._large = Bytes(LARGE_MOST)
+        self._judged = asyncio.Semaphore(_JUDGED_MOST)
+        application = web.Application(middlewares=[self._watched])
         for hook in hooks:
             application.router.add_post(hook.path, self._handler(hook))
-        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_S)
+        self._runner = web.AppRunner(
+            application,
+            access_log=None,
+            shutdown_timeout=_SHUTDOWN_S,
+            auto_decompress=False,
+            read_bufsize=_UNREAD,
+        )
+        self._listener = Listener(
+            self._protocol, context=context, limits=limits, dropped=metrics.dropped, log=log
+        )
 
     async def start(self, host: str, port: int) -> int:
         """Listen; returns the port. Raises Rejected when the port is taken."""
         await self._runner.setup()
         try:
-            site = web.TCPSite(self._runner, host or None, port, ssl_context=self._context)
-            await site.start()
+            bound = self._listener.bind(host, port)
         except OSError as error:
             await self._runner.cleanup()
             raise Rejected(_refusal(host, port, error), field="port") from error
-        bound: int = self._runner.addresses[0][1]
         self._gate.set(ok=True)
         self._log.info("webhooks_listening", address=f"{host or '*'}:{bound}")
         return bound
@@ -75,10 +110,40 @@ class WebhookServer:
     async def run(self) -> None:
         """Serve until cancelled, then finish what was begun."""
         try:
-            await asyncio.Event().wait()
+            await self._listener.run()
         finally:
+            self._listener.stop()
             async with asyncio.timeout(2 * _SHUTDOWN_S):
                 await self._runner.cleanup()
+                await self._listener.close()
+
+    def _protocol(self) -> asyncio.Protocol:
+        server = self._runner.server
+        assert server is not None, "set up before it listens"
+        return server()
+
+    @web.middleware
+    async def _watched(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Tell the listener how far a request has come."""
+        transport = request.transport
+        self._listener.begins(transport)
+        try:
+            return await handler(request)
+        finally:
+            self._listener.ends(transport)
+
+    async def _body(self, request: web.Request, most: int) -> bytes:
+        """Return the body. Raises TimeoutError, and HTTPRequestEntityTooLarge for more bytes."""
+        body = bytearray()
+        while True:
+            async with asyncio.timeout(_PAUSE_S):
+                chunk = await request.content.readany()
+            if not chunk:
+                self._listener.is_whole(request.transport)
+                return bytes(body)
+            body += chunk
+            if len(body) > most:
+                raise web.HTTPRequestEntityTooLarge(max_size=most, actual_size=len(body))
 
     def _handler(self, hook: Hook) -> Callable[[web.Request], Awaitable[web.Response]]:
         async def handle(request: web.Request) -> web.Response:
@@ -92,19 +157,49 @@ class WebhookServer:
     async def _respond(self, hook: Hook, request: web.Request) -> tuple[web.Response, str]:
         if request.content_type != "application/json":
             text = f"content type {request.content_type} is not application/json"
-            return web.Response(status=_UNSUPPORTED, text=text), "malformed"
+            return _malformed(_UNSUPPORTED, text), "malformed"
+        length = BODY_MAX if request.content_length is None else request.content_length
+        if length > BODY_MAX:
+            return _malformed(_TOO_LARGE, _LARGER), "malformed"
         try:
-            uid, asked = read_review(await request.read())
+            async with asyncio.timeout(_BODY_S) as limit, self._room(length):
+                body = await self._body(request, length)
+                limit.reschedule(None)  # what follows has limits of its own
+                async with self._judged:
+                    return await self._answer(hook, body)
         except web.HTTPRequestEntityTooLarge:
-            text = f"the review is larger than {BODY_MAX} bytes"
-            return web.Response(status=_TOO_LARGE, text=text), "malformed"
+            return _malformed(_TOO_LARGE, _LARGER), "malformed"
+        except TimeoutError:
+            return _malformed(_TOO_SLOW, "the review did not arrive in time"), "malformed"
+
+    @asynccontextmanager
+    async def _room(self, length: int) -> AsyncIterator[None]:
+        """Wait until the bytes of a large review may be held."""
+        if length <= SMALL:
+            yield
+            return
+        await self._large.take(length)
+        try:
+            yield
+        finally:
+            self._large.give_back(length)
+
+    async def _answer(self, hook: Hook, body: bytes) -> tuple[web.Response, str]:
+        try:
+            uid, asked = read_review(body)
         except Rejected as error:
             return web.Response(status=_BAD_REQUEST, text=str(error)), "malformed"
+        answered = b""
         try:
-            verdict = await self.judge(hook, asked)
+            with self._contain.about(hook.resource, _key(asked), stage="review") as about:
+                verdict = await self.judge(hook, asked)
+                answered = answer(uid, verdict)
         except PumiceError as error:
             self._log.warning("review_failed", hook=hook.path, reason=str(error))
             return web.Response(status=_FAILED, text=f"cannot judge now: {error}"), "failed"
+        if about.error is not None:
+            text = f"cannot be judged: {describe(about.error)}"
+            return web.Response(status=_FAILED, text=text), "failed"
         if not verdict.allowed:
             self._log.info(
                 "object_refused",
@@ -114,8 +209,7 @@ class WebhookServer:
                 reason=verdict.message,
             )
         outcome = "allowed" if verdict.allowed else "refused"
-        body = answer(uid, verdict)
-        return web.Response(body=body, content_type="application/json"), outcome
+        return web.Response(body=answered, content_type="application/json"), outcome
 
     async def judge(self, hook: Hook, asked: Request) -> Verdict:
         """Return the verdict; a refusal rests on facts of now. Raises Retryable."""
@@ -129,8 +223,23 @@ class WebhookServer:
         if hook.namespace and asked.namespace:
             return Facts(namespace_annotations=await self._lookup.annotations(asked.namespace))
         if hook.queues:
-            return Facts(queues=await self._lookup.queues(fresh=fresh))
-        return Facts()
+            queues = await self._lookup.queues(fresh=fresh)
+            return Facts(queues=queues, schemas=self._schemas())
+        return Facts(schemas=self._schemas())
+
+
+def _key(asked: Request) -> str:
+    """Return the key of an object; one that is to get a generated name has only its beginning."""
+    meta = asked.object.get("metadata")
+    begins = meta.get("generateName") if isinstance(meta, dict) else ""
+    return key_of(asked.namespace, asked.name or f"{begins or ''}*")
+
+
+def _malformed(code: int, text: str) -> web.Response:
+    """Return the answer to a request whose body was not read: its connection ends with it."""
+    response = web.Response(status=code, text=text)
+    response.force_close()
+    return response
 
 
 def _refusal(host: str, port: int, error: OSError) -> str:

@@ -1,13 +1,18 @@
 """CronJobs: a schedule, a time zone and a name that jobs can be made by (W60).
 
-⚠ The template of its jobs is not judged here, as in Volcano: each job is, when it is made.
+⚠ The template of its jobs is not judged here, as in Volcano: each job is, when it is made. But its
+author is warned of fields that Kubernetes does not know, since nobody sees a warning later.
 """
 
 import re
+from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
+from services.admission.rules.fields import unknown_fields
 from services.admission.rules.review import (
     Facts,
+    Json,
     Request,
     Terms,
     Verdict,
@@ -18,14 +23,29 @@ from shared.api.cron import CRON_NAME_MAX, CRON_NAME_TOO_LONG, CronJob, CronJobS
 from shared.jobs.problems import Problem, Problems, unqualified
 from shared.model import schedules
 
+_SLIPS_MAX: Final = 20
 _ZONE_PART: Final = re.compile(r"[A-Za-z.\-_0-9+]{1,14}")
 
 
 def validate(request: Request, facts: Facts, terms: Terms) -> Verdict:
     """Refuse a CronJob that could make no jobs."""
-    del facts, terms
+    del terms
     cron = read(request, CronJob, "CREATE", "UPDATE")
-    return cron if isinstance(cron, Verdict) else refused(cron_problems(cron))
+    if isinstance(cron, Verdict):
+        return cron
+    if found := list(cron_problems(cron)):
+        return refused(found)
+    return Verdict(hints=list(islice(_slips(request.object, facts), _SLIPS_MAX)))
+
+
+def _slips(stated: Json, facts: Facts) -> Iterator[str]:
+    """Yield warnings of fields in the template of its jobs, as the API server would say them."""
+    spec = stated.get("spec")
+    template = spec.get("jobTemplate") if isinstance(spec, dict) else None
+    job = template.get("spec") if isinstance(template, dict) else None
+    if isinstance(job, dict):
+        for path in unknown_fields(job, facts.schemas, at="spec.jobTemplate.spec"):
+            yield f'unknown field "{path}"'
 
 
 def cron_problems(cron: CronJob) -> Problems:

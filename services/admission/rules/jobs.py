@@ -3,11 +3,13 @@
 The rules themselves are in `shared.jobs`, where the controller finds them too.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
 
+from services.admission.rules.fields import unknown_fields
 from services.admission.rules.review import (
     ALLOWED,
     Facts,
@@ -34,6 +36,7 @@ from shared.jobs.rules import (
     update_problems,
 )
 
+_SLIPS_MAX: Final = 20
 _HOST_NETWORK_DNS: Final = "ClusterFirstWithHostNet"
 _CREATE, _UPDATE = "CREATE", "UPDATE"
 
@@ -102,13 +105,16 @@ def validate(request: Request, facts: Facts, terms: Terms) -> Verdict:
     if isinstance(job, Verdict):
         return job
     if request.operation == _UPDATE:
-        return _update(request, job, terms)
-    if found := [*job_problems(job), *_queue(job, facts)]:
+        return _update(request, job, facts, terms)
+    unknown = _unknown(request.object, facts)
+    faults = _slips(unknown) if terms.refuse_unknown_fields else ()
+    if found := [*job_problems(job), *_queue(job, facts), *faults]:
         return refused(found, separator=" ", end=";")
-    return Verdict(hints=[h for _, plugin, words in plugins_of(job) for h in plugin.hints(words)])
+    hints = [h for _, plugin, words in plugins_of(job) for h in plugin.hints(words)]
+    return Verdict(hints=[*hints, *_told(unknown)])
 
 
-def _update(request: Request, job: Job, terms: Terms) -> Verdict:
+def _update(request: Request, job: Job, facts: Facts, terms: Terms) -> Verdict:
     """W26: few fields may change, and the numbers must still go together.
 
     What a new version leaves out counts as its default: whoever applies a file again does not state
@@ -124,9 +130,27 @@ def _update(request: Request, job: Job, terms: Terms) -> Verdict:
         return refused(job_problems(job))
     before, after = _filled(request.old, old, terms), _filled(request.object, job, terms)
     longer = set(name_problems(job)) - set(name_problems(old))
-    return refused(
-        [*scale_problems(job), *sorted(longer, key=str), *update_problems(before, after)]
-    )
+    slips = set(_unknown(request.old, facts))
+    new = [path for path in _unknown(request.object, facts) if path not in slips]
+    faults = _slips(new) if terms.refuse_unknown_fields else ()
+    found = [
+        *scale_problems(job), *sorted(longer, key=str), *update_problems(before, after), *faults,
+    ]  # fmt: skip
+    return refused(found) if found else Verdict(hints=_told(new))
+
+
+def _unknown(stated: Json, facts: Facts) -> list[str]:
+    """Return the paths of the first fields that Kubernetes does not know."""
+    return list(islice(unknown_fields(_spec(stated), facts.schemas), _SLIPS_MAX))
+
+
+def _slips(unknown: Iterable[str]) -> list[Problem]:
+    return [Problem(path, "Kubernetes knows no such field") for path in unknown]
+
+
+def _told(unknown: Iterable[str]) -> list[str]:
+    """Return warnings in the form of the API server's own."""
+    return [f'unknown field "{path}"' for path in unknown]
 
 
 def _filled(stated: Json, job: Job, terms: Terms) -> Json:

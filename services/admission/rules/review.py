@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from services.admission.rules.fields import Schemas
 from services.admission.rules.groups import ResourceGroup
 from shared.api.base import View
 from shared.api.lenient import lenient
@@ -43,6 +44,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """What is known of the cluster; a hook says which of it was looked up."""
 
     queues: Mapping[str, Queue] = msgspec.field(default_factory=dict)
+    schemas: Schemas = msgspec.field(default_factory=dict)
+    """What the API server knows of pods and claims; empty when it did not say."""
     namespace_annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     def children(self, name: str) -> list[Queue]:
@@ -67,6 +70,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     protect_root: bool = True
     """Whether the resources of the root queue may not be changed."""
     resource_groups: Sequence[ResourceGroup] = ()
+    refuse_unknown_fields: bool = False
+    """Whether a field of a template that Kubernetes does not know is a fault, not a warning."""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):

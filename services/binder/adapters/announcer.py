@@ -16,7 +16,14 @@ class PodEvents:
 
     def bound(self, gang: BindGang, item: Bind) -> None:
         """Announce that a pod is bound."""
-        event = PodBound(pod=item.pod, uid=item.uid, node=item.node, gang=gang.job)
+        event = PodBound(
+            pod=item.pod,
+            uid=item.uid,
+            node=item.node,
+            gang=gang.job,
+            queue=gang.queue,
+            job=item.owner_job,
+        )
         self._announcer.announce(event, f"{gang.id}/{item.uid}")
 
     def evicted(self, intent: Evict, victim: Victim) -> None:
@@ -27,6 +34,8 @@ class PodEvents:
             uid=victim.uid,
             node=victim.node,
             gang=victim.job,
+            queue=victim.queue,
+            job=victim.owner_job,
             by=intent.reason,
             preemptor=preemptor,
             reason=f"to make room for {preemptor}" if preemptor else "to make room",

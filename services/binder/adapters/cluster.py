@@ -3,14 +3,18 @@
 Each request waits for its slot, is timed, and tells the pace how the API server is doing.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 from typing import Any
 
 from services.binder.adapters.throttle import Throttle
+from services.binder.intents import evict
 from services.binder.intents.replies import Answer, Reply, Seen
 from services.binder.metrics import BinderMetrics
+from shared.api import keys
+from shared.api.core import Pod
 from shared.api.kinds import POD, decode
-from shared.contracts.messages import Bind
+from shared.contracts.messages import Bind, Preemptor
 from shared.contracts.subjects import split_key
 from shared.kube.client import Kube
 from shared.runtime.clock import Clock
@@ -21,9 +25,16 @@ class Cluster:
     """The API server as intents see it; methods never raise the four error kinds but Broken."""
 
     def __init__(
-        self, kube: Kube, *, throttle: Throttle, clock: Clock, metrics: BinderMetrics
+        self,
+        kube: Kube,
+        *,
+        throttle: Throttle,
+        scheduler_names: Collection[str],
+        clock: Clock,
+        metrics: BinderMetrics,
     ) -> None:
         self._kube = kube
+        self._scheduler_names = tuple(scheduler_names)
         self._throttle = throttle
         self._clock = clock
         self._metrics = metrics
@@ -49,22 +60,49 @@ class Cluster:
         namespace, name = split_key(pod)
         return await self._ask("look", lambda: self._kube.get(POD, namespace, name))
 
-    async def patch_status(self, verb: str, pod: str, uid: str, patch: dict[str, Any]) -> Reply:
-        """Patch a pod's status; lists merge by key."""
+    async def nominate(self, preemptor: Preemptor) -> Reply:
+        """Nominate the pod to its node, if it is one of our scheduler names at that moment.
+
+        One request with one scheduler name; each further name may take one more.
+        """
+        namespace, name = split_key(preemptor.pod)
+
+        async def patch(scheduler: str) -> bytes:
+            operations = evict.nomination(preemptor, scheduler)
+            return await self._kube.operate(POD, namespace, name, operations, subresource="status")
+
+        reply = Reply(answer=Answer.REFUSED, message="there is no scheduler name")
+        for scheduler in self._scheduler_names:
+            reply = await self._ask("nominate", partial(patch, scheduler))
+            if reply.answer is not Answer.REFUSED:
+                break
+        return reply
+
+    async def patch_status(
+        self, verb: str, pod: str, uid: str, patch: dict[str, Any], *, rv: str = ""
+    ) -> Reply:
+        """Patch a pod's status, at version `rv` if it is given; lists merge by key."""
         namespace, name = split_key(pod)
         return await self._ask(
             verb,
             lambda: self._kube.patch(
-                POD, namespace, name, patch, uid=uid, subresource="status", patch_type="strategic"
+                POD,
+                namespace,
+                name,
+                patch,
+                uid=uid,
+                resource_version=rv,
+                subresource="status",
+                patch_type="strategic",
             ),
         )
 
-    async def delete(self, pod: str, uid: str) -> Reply:
-        """Delete the pod with its own grace period (D03)."""
+    async def delete(self, pod: str, uid: str, *, rv: str) -> Reply:
+        """Delete the pod at version `rv` with its own grace period (D03)."""
         namespace, name = split_key(pod)
 
         async def delete() -> bytes:
-            await self._kube.delete(POD, namespace, name, uid=uid)
+            await self._kube.delete(POD, namespace, name, uid=uid, resource_version=rv)
             return b""
 
         return await self._ask("delete", delete)
@@ -74,7 +112,7 @@ class Cluster:
     ) -> Reply:
         async with self._throttle.slot(node):
             start = self._clock.monotonic()
-            reply = await _reply(request)
+            reply = await _reply(request, self._scheduler_names)
             end = self._clock.monotonic()
         overloaded = reply.answer is Answer.BUSY
         self._throttle.pace.answered(latency_s=end - start, overloaded=overloaded, now_s=end)
@@ -84,7 +122,9 @@ class Cluster:
         return reply
 
 
-async def _reply(request: Callable[[], Awaitable[bytes]]) -> Reply:
+async def _reply(
+    request: Callable[[], Awaitable[bytes]], scheduler_names: Collection[str]
+) -> Reply:
     try:
         body = await request()
     except Gone as error:
@@ -95,10 +135,10 @@ async def _reply(request: Callable[[], Awaitable[bytes]]) -> Reply:
         return Reply(answer=Answer.REFUSED, message=str(error))
     except Retryable as error:
         return Reply(answer=Answer.BUSY, message=str(error), retry_after_s=error.retry_after_s)
-    return Reply(answer=Answer.DONE, seen=seen(body) if body else None)
+    return Reply(answer=Answer.DONE, seen=seen(body, scheduler_names) if body else None)
 
 
-def seen(body: bytes) -> Seen:
+def seen(body: bytes, scheduler_names: Collection[str]) -> Seen:
     """Return what of a pod matters to intents."""
     pod = decode(POD, body)
     return Seen(
@@ -107,4 +147,13 @@ def seen(body: bytes) -> Seen:
         rv=pod.metadata.resource_version,
         phase=pod.status.phase,
         deleting=pod.metadata.deletion_timestamp is not None,
+        foreign=_foreign(pod, scheduler_names),
     )
+
+
+def _foreign(pod: Pod, scheduler_names: Collection[str]) -> str:
+    if pod.spec.scheduler_name not in scheduler_names:
+        return f"its schedulerName is {pod.spec.scheduler_name!r}"
+    if not pod.metadata.annotations.get(keys.GROUP_NAME):
+        return f"it has no annotation {keys.GROUP_NAME}"
+    return ""

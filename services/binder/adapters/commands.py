@@ -3,6 +3,9 @@
 The order is the promise: writes, then OUTCOME stored, then the ack. A crash in between leads to a
 redelivery, which finds the outcome (`Finished`) or a world that already is as wanted. What cannot
 be read never blocks the others: it is set aside with its reason.
+
+Nothing is begun before it is known that this installation is in charge of the cluster. What was
+decided before another one was fails, to be decided anew.
 """
 
 import asyncio
@@ -14,8 +17,11 @@ import msgspec
 from services.binder.adapters.execute import Executor
 from services.binder.adapters.hold import Holder
 from services.binder.adapters.outcomes import IntentFinished, Outcomes
+from services.binder.intents.bounds import breach
 from services.binder.metrics import BinderMetrics
 from shared.bus.port import Delivery, Puller, Reset, Started
+from shared.bus.publisher import is_fenced
+from shared.bus.tenure import Tenure, mark_of
 from shared.contracts.codec import decode_command, unpack
 from shared.contracts.messages import (
     BindGang,
@@ -28,15 +34,21 @@ from shared.contracts.messages import (
 )
 from shared.contracts.versions import CURRENT, ContractError, UnknownVersion
 from shared.runtime.clock import Clock
-from shared.runtime.errors import Retryable
+from shared.runtime.contain import Containment
+from shared.runtime.errors import Rejected, Retryable
 from shared.runtime.faults import Faults
 from shared.runtime.health import Gate
 from shared.runtime.logs import Logger
+from shared.runtime.tasks import TaskGroup
 
+_STAGE: Final = "execute"
 NEWER_DELAY_S: Final = 5.0
 """How long a message of a version that this process does not know is left to newer binders."""
 POISON_BYTES: Final = 256 * 1024
 """How much of an unreadable message is kept: base64 of a whole one could be too large."""
+
+
+_ID_MAX: Final = 128
 
 
 class Hands(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,11 +67,14 @@ class Commands:
         *,
         partition: int,
         stream: str,
+        leader: str,
         executor: Executor,
         outcomes: Outcomes,
         finished: IntentFinished,
+        tenure: Tenure,
         hands: Hands,
         holder: Holder,
+        contain: Containment,
         clock: Clock,
         faults: Faults,
         metrics: BinderMetrics,
@@ -71,11 +86,14 @@ class Commands:
         self._puller = puller
         self._partition = partition
         self._stream = stream
+        self._leader = leader
         self._executor = executor
         self._outcomes = outcomes
         self._finished = finished
+        self._tenure = tenure
         self._hands = hands
         self._holder = holder
+        self._contain = contain
         self._clock = clock
         self._faults = faults
         self._metrics = metrics
@@ -86,7 +104,7 @@ class Commands:
 
     async def run(self) -> None:
         """Take deliveries for ever, as many at once as the hands allow."""
-        async with asyncio.TaskGroup() as group, aclosing(self._puller.deliveries()) as items:
+        async with TaskGroup() as group, aclosing(self._puller.deliveries()) as items:
             async for item in items:
                 if isinstance(item, Started):
                     self._gate.set(True)
@@ -98,10 +116,17 @@ class Commands:
                     name = f"{self.name} {item.message.sequence}"
                     group.create_task(self._hold(group, item, self._epoch), name=name)
 
-    async def _hold(self, group: asyncio.TaskGroup, delivery: Delivery, epoch: int) -> None:
+    async def _hold(self, group: TaskGroup, delivery: Delivery, epoch: int) -> None:
+        key = f"{self._partition}/{delivery.message.sequence}"
         try:
             async with self._holder.held(group, delivery):
-                await self._handle(delivery, epoch)
+                with self._contain.about("intent", key, stage=_STAGE) as about:
+                    await self._handle(delivery, epoch)
+                if about.error is not None:
+                    await self._leave(delivery, NEWER_DELAY_S)
+        except Rejected as error:
+            self._contain.failed("intent", key, stage=_STAGE, error=str(error))
+            await self._leave(delivery, NEWER_DELAY_S)
         finally:
             self._hands.held.release()
 
@@ -113,23 +138,44 @@ class Commands:
         except ContractError as error:
             await self._poison(delivery, str(error))
         else:
-            await self._end(delivery, intent, epoch)
+            if not is_fenced(delivery.message, self._leader):
+                await self._poison(delivery, "published without the token of a leader")
+            elif not is_identity(intent.id):
+                await self._poison(delivery, "its id is not one that a header can carry")
+            elif reason := breach(intent):
+                await self._poison(delivery, reason)
+            else:
+                await self._end(delivery, intent, epoch)
 
     async def _end(self, delivery: Delivery, intent: BindGang | Evict, epoch: int) -> None:
         if not await self._finished.has(intent.id):
-            ended = {} if delivery.exhausted else await self._executor.prepare(intent)
-            async with self._hands.active:
-                if epoch != self._epoch:
+            mark = mark_of(delivery.message.headers)
+            await self._tenure.settled()
+            if refusal := self._tenure.refusal(mark):
+                outcome = self._executor.refuse(intent, refusal)
+            else:
+                with self._tenure.working(mark):
+                    worked = await self._work(delivery, intent, epoch)
+                if worked is None:
                     return
-                if delivery.exhausted:
-                    outcome = await self._executor.report(intent)
-                else:
-                    outcome = await self._executor.run(intent, ended)
+                outcome = worked
             self._faults.point("binder.after-write")
             await self._outcomes.publish(self._partition, outcome)
             self._tell(delivery, intent, outcome)
             self._faults.point("binder.after-outcome")
         await self._answer(delivery)
+
+    async def _work(
+        self, delivery: Delivery, intent: BindGang | Evict, epoch: int
+    ) -> Outcome | None:
+        """Do what an intent says; None when the stream that it came from was made anew."""
+        ended = {} if delivery.exhausted else await self._executor.prepare(intent)
+        async with self._hands.active:
+            if epoch != self._epoch:
+                return None
+            if delivery.exhausted:
+                return await self._executor.report(intent)
+            return await self._executor.run(intent, ended)
 
     def _tell(self, delivery: Delivery, intent: BindGang | Evict, outcome: Outcome) -> None:
         kind = "bind" if isinstance(intent, BindGang) else "evict"
@@ -155,8 +201,12 @@ class Commands:
             return
         self._metrics.newer.labels(self._stream).inc()
         self._log.warning("newer_command_delayed", reason=str(error), attempt=delivery.attempt)
+        await self._leave(delivery, NEWER_DELAY_S)
+
+    async def _leave(self, delivery: Delivery, delay_s: float) -> None:
+        """Leave a message to a later delivery."""
         try:
-            await delivery.nak(NEWER_DELAY_S)
+            await delivery.nak(delay_s)
         except Retryable as lost:
             self._log.info("answer_lost", reason=str(lost))
 
@@ -190,6 +240,11 @@ class Commands:
             self._log.info("answer_lost", reason=str(error))
 
 
+def is_identity(text: str) -> bool:
+    """Tell whether a text can be the id of an intent: it travels in the header of a message."""
+    return 0 < len(text) <= _ID_MAX and text.isascii() and text.isprintable()
+
+
 class _LooseItem(msgspec.Struct, frozen=True):
     pod: str = ""
     uid: str = ""
@@ -205,10 +260,15 @@ class _Loose(msgspec.Struct, frozen=True):
 
 
 def salvage(payload: bytes, reason: str, *, instance: str, now: float) -> Outcome | None:
-    """Return the outcome `failed` of an unreadable command, or None if not even its id is clear."""
+    """Return the outcome `failed` of an unreadable command, or None if not even its id is clear.
+
+    An id travels in a header, so that it must be one: those of schedulers are digits and dashes.
+    """
     try:
         loose = msgspec.json.decode(unpack(payload), type=_Loose)
-    except (msgspec.DecodeError, ContractError):
+    except (ValueError, RecursionError):
+        return None
+    if not is_identity(loose.id):
         return None
     items = tuple(
         ItemOutcome(

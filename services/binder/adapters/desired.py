@@ -1,28 +1,39 @@
 """DESIRED: one shared durable consumer per partition; each wanted status until the world has it.
 
-Last finisher wins: a message may be superseded while it is applied, by another binder even. Who
-writes asks for the subject's last message before and after, and goes on with that one, so that
-whoever finishes last leaves the newest status. (Before, because who dies in between leaves a
-superseded status that no redelivery repairs.) Nothing is given up: trouble means a later
+The newest wish stands, however late an older one is handled, by another binder even: a write holds
+for one version of its object only, so of two writes that race the second is refused. Who is refused
+reads the object, and then asks whether its wish is still the last one of its subject: if not, it
+goes on with that one, or lets go. So a wish costs one request to the API server and none to the
+server of the bus, unless somebody was in the way. Nothing is given up: trouble means a later
 redelivery.
+
+A wish that is void is acknowledged and no more: one about a pod that is known to be bound or gone,
+or whose object is, and one from before another installation was in charge of the cluster. It leaves
+the stream by its own time to live.
 """
 
 import asyncio
 from contextlib import aclosing
-from typing import Protocol
+from typing import Final, Protocol
 
 from services.binder.adapters.commands import NEWER_DELAY_S
 from services.binder.adapters.hold import Holder
 from services.binder.adapters.statuses import KIND_OF, Change, Nothing, Statuses
+from services.binder.intents.bounds import breach_of_wish
 from services.binder.metrics import BinderMetrics
 from shared.bus.port import Delivery, Message, Puller, Reset, Started
+from shared.bus.tenure import Tenure, mark_of
 from shared.contracts.codec import decode_desired
-from shared.contracts.messages import Desired
+from shared.contracts.messages import Desired, DesiredPod
 from shared.contracts.versions import CURRENT, ContractError, UnknownVersion
 from shared.runtime.backoff import Backoff
-from shared.runtime.errors import Conflict, PumiceError, Rejected, Retryable
+from shared.runtime.contain import Containment
+from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
 from shared.runtime.health import Gate
 from shared.runtime.logs import Logger
+from shared.runtime.tasks import TaskGroup
+
+_STAGE: Final = "status"
 
 
 class DesiredBus(Protocol):
@@ -32,8 +43,12 @@ class DesiredBus(Protocol):
         """Return the last message of a subject."""
         ...
 
-    async def purge(self, stream: str, subject: str, *, before_seq: int = 0) -> int:
-        """Remove the messages of a subject with sequences below `before_seq` (0: all)."""
+
+class PodsEnded(Protocol):
+    """Knows pods of which nothing is wanted any more."""
+
+    def pod(self, uid: str) -> bool:
+        """Return whether a pod is known to be bound or gone."""
         ...
 
 
@@ -48,8 +63,11 @@ class DesiredStatuses:
         stream: str,
         bus: DesiredBus,
         statuses: Statuses,
+        ended: PodsEnded,
+        tenure: Tenure,
         holder: Holder,
         hands: asyncio.Semaphore,
+        contain: Containment,
         backoff: Backoff,
         metrics: BinderMetrics,
         gate: Gate,
@@ -60,8 +78,11 @@ class DesiredStatuses:
         self._stream = stream
         self._bus = bus
         self._statuses = statuses
+        self._ended = ended
+        self._tenure = tenure
         self._holder = holder
         self._hands = hands
+        self._contain = contain
         self._backoff = backoff
         self._metrics = metrics
         self._gate = gate
@@ -69,7 +90,7 @@ class DesiredStatuses:
 
     async def run(self) -> None:
         """Take deliveries for ever, as many at once as the hands allow."""
-        async with asyncio.TaskGroup() as group, aclosing(self._puller.deliveries()) as items:
+        async with TaskGroup() as group, aclosing(self._puller.deliveries()) as items:
             async for item in items:
                 if isinstance(item, Started):
                     self._gate.set(True)
@@ -80,12 +101,21 @@ class DesiredStatuses:
                     name = f"{self.name} {item.message.sequence}"
                     group.create_task(self._hold(group, item), name=name)
 
-    async def _hold(self, group: asyncio.TaskGroup, delivery: Delivery) -> None:
+    async def _hold(self, group: TaskGroup, delivery: Delivery) -> None:
         try:
             async with self._holder.held(group, delivery):
-                await self._handle(delivery)
+                mark = mark_of(delivery.message.headers)
+                await self._tenure.settled()
+                if self._tenure.refusal(mark):
+                    await delivery.ack()
+                    return
+                with self._tenure.working(mark):
+                    await self._handle(delivery)
         except (Retryable, Conflict) as error:
-            await self._later(delivery, error)
+            asked_s = error.retry_after_s if isinstance(error, Retryable) else None
+            await self._later(delivery, str(error), asked_s)
+        except Rejected as error:
+            await self._later(delivery, str(error), None)
         finally:
             self._hands.release()
 
@@ -95,40 +125,63 @@ class DesiredStatuses:
             wanted = await self._read(message, delivery)
             if wanted is None:
                 return
-            message = await self._apply(message, wanted)
+            kind = KIND_OF[type(wanted)].token
+            with self._contain.about(kind, wanted.key, stage=_STAGE, uid=wanted.uid) as about:
+                message = await self._apply(message, wanted)
+            if about.error is not None:
+                if await self._statuses.is_gone(wanted):
+                    self._contain.gone(kind, wanted.key)
+                    break
+                await self._later(delivery, str(about.error), None)
+                return
         await delivery.ack()
 
     async def _apply(self, message: Message, wanted: Desired) -> Message | None:
         """Make the world so, and return the message that supersedes this one if there is one."""
         kind = KIND_OF[type(wanted)].token
+        if isinstance(wanted, DesiredPod) and self._ended.pod(wanted.uid):
+            self._metrics.statuses.labels(kind, "void").inc()
+            return None
         try:
+            if wanted.rv and await self._write_as_decided(kind, wanted):
+                return None
             change = await self._statuses.compare(wanted)
             if isinstance(change, Change):
-                if newer := await self._newer(message):
-                    return newer
-                await self._statuses.write(change)
+                last = await self._bus.last(self._stream, message.subject)
+                if last is None or last.sequence != message.sequence:
+                    self._metrics.statuses.labels(kind, "superseded").inc()
+                    return last
+                await self._write(kind, change)
+            else:
+                self._metrics.statuses.labels(kind, change.value).inc()
+        except Gone:
+            self._metrics.statuses.labels(kind, Nothing.OVER.value).inc()
         except Rejected as error:
             self._metrics.statuses.labels(kind, "refused").inc()
             self._log.error("status_refused", kind=kind, object=wanted.key, reason=str(error))
-            return None
-        if isinstance(change, Change):
-            self._metrics.statuses.labels(kind, "written").inc()
-            self._log.info("status_written", kind=kind, object=wanted.key, cycle=wanted.cycle)
-            return await self._newer(message)
-        self._metrics.statuses.labels(kind, change.value).inc()
-        if change is Nothing.OVER:
-            subject, end = message.subject, message.sequence + 1
-            await self._bus.purge(self._stream, subject, before_seq=end)
         return None
 
-    async def _newer(self, than: Message) -> Message | None:
-        last = await self._bus.last(self._stream, than.subject)
-        return last if last is not None and last.sequence > than.sequence else None
+    async def _write_as_decided(self, kind: str, wanted: Desired) -> bool:
+        """Write without a look; return False when the object is not as it was decided on."""
+        try:
+            await self._write(kind, self._statuses.decided(wanted))
+        except Gone:
+            raise
+        except Conflict:
+            self._metrics.statuses.labels(kind, "conflict").inc()
+            return False
+        return True
+
+    async def _write(self, kind: str, change: Change) -> None:
+        await self._statuses.write(change)
+        wanted = change.wanted
+        self._metrics.statuses.labels(kind, "written").inc()
+        self._log.info("status_written", kind=kind, object=wanted.key, cycle=wanted.cycle)
 
     async def _read(self, message: Message, delivery: Delivery) -> Desired | None:
-        """Return what is wanted; None when it cannot be read and the delivery is answered."""
+        """Return what is wanted; None when it is set aside or left: the delivery is answered."""
         try:
-            return decode_desired(message.payload)
+            wanted = decode_desired(message.payload)
         except UnknownVersion as error:
             if error.version > CURRENT:
                 self._metrics.newer.labels(self._stream).inc()
@@ -137,6 +190,10 @@ class DesiredStatuses:
             reason = str(error)
         except ContractError as error:
             reason = str(error)
+        else:
+            reason = breach_of_wish(wanted)
+            if not reason:
+                return wanted
         self._metrics.set_aside.labels(self._stream).inc()
         self._log.error(
             "desired_set_aside",
@@ -147,9 +204,8 @@ class DesiredStatuses:
         await delivery.term(reason)
         return None
 
-    async def _later(self, delivery: Delivery, error: PumiceError) -> None:
-        self._log.info("status_postponed", subject=delivery.message.subject, reason=str(error))
-        asked_s = error.retry_after_s if isinstance(error, Retryable) else None
+    async def _later(self, delivery: Delivery, reason: str, asked_s: float | None) -> None:
+        self._log.info("status_postponed", subject=delivery.message.subject, reason=reason)
         delay_s = self._backoff.delay_s(delivery.attempt - 1) if asked_s is None else asked_s
         try:
             await delivery.nak(delay_s)

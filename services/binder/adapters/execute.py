@@ -1,17 +1,18 @@
 """Runs one intent to its end: asks the API server, and does what the pure steps say."""
 
-import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Final, Protocol
 
 from services.binder.adapters.cluster import Cluster
 from services.binder.adapters.volumes import Volumes
 from services.binder.intents import bind as bind_steps
 from services.binder.intents import evict as evict_steps
-from services.binder.intents.evict import Delete, Verdict
+from services.binder.intents.evict import Delete, Mark, Verdict
 from services.binder.intents.ledger import Ledger
+from services.binder.intents.replies import Reply
 from services.binder.intents.retry import Ladder, Look, Wait
 from services.binder.metrics import BinderMetrics
+from shared.api.kinds import POD
 from shared.api.time import format_seconds
 from shared.contracts.messages import (
     Bind,
@@ -25,7 +26,10 @@ from shared.contracts.messages import (
     Victim,
 )
 from shared.runtime.clock import Clock
+from shared.runtime.contain import Containment
 from shared.runtime.faults import Faults
+from shared.runtime.set_aside import describe
+from shared.runtime.tasks import TaskGroup
 
 _VICTIMS_AT_ONCE: Final = 8
 _RECHECK_S: Final = 2.0
@@ -52,6 +56,7 @@ class Executor:
         cluster: Cluster,
         *,
         told: Sequence[Told],
+        contain: Containment,
         clock: Clock,
         faults: Faults,
         metrics: BinderMetrics,
@@ -61,6 +66,7 @@ class Executor:
     ) -> None:
         self._cluster = cluster
         self._told = tuple(told)
+        self._contain = contain
         self._clock = clock
         self._faults = faults
         self._metrics = metrics
@@ -91,16 +97,31 @@ class Executor:
             await self._evict_all(intent, ledger)
         return self._close(intent, ledger)
 
+    def refuse(self, intent: BindGang | Evict, reason: str) -> Outcome:
+        """Return that nothing was done for any pod, and that it may be decided again."""
+        items: tuple[Bind | Victim, ...]
+        items = (*intent.binds,) if isinstance(intent, BindGang) else (*intent.victims,)
+        ledger = Ledger(intent)
+        for index, item in enumerate(items):
+            ledger.record(index, _failed(item, reason))
+        return self._close(intent, ledger)
+
     async def report(self, intent: BindGang | Evict) -> Outcome:
         """Return how each pod stands without trying anything: it was delivered too often."""
         ledger = Ledger(intent)
         if isinstance(intent, BindGang):
             for index, item in enumerate(intent.binds):
-                ledger.record(index, await self._report_bind(item))
+                ledger.record(index, await self._fenced(item, self._report_bind(item)))
         else:
             for index, victim in enumerate(intent.victims):
-                ledger.record(index, await self._report_eviction(victim))
+                ledger.record(index, await self._fenced(victim, self._report_eviction(victim)))
         return self._close(intent, ledger)
+
+    async def _fenced(self, item: Bind | Victim, work: Awaitable[ItemOutcome]) -> ItemOutcome:
+        """Return how one pod ended; an error of ours is its failure and not its gang's."""
+        with self._contain.about(POD.token, item.pod, stage="execute", uid=item.uid) as about:
+            return await work
+        return _failed(item, describe(about.error or Exception()))
 
     def _close(self, intent: BindGang | Evict, ledger: Ledger) -> Outcome:
         outcome = ledger.outcome(instance=self._instance, now=self._clock.now())
@@ -111,15 +132,16 @@ class Executor:
 
     async def _bind_all(self, gang: BindGang, ledger: Ledger) -> None:
         async def one(index: int, item: Bind) -> None:
-            ended = await self._bind(item)
+            ended = await self._fenced(item, self._bind(item))
             if ended.result is Result.BOUND:
-                for told in self._told:
-                    told.bound(gang, item)
+                with self._contain.about(POD.token, item.pod, stage="tell"):
+                    for told in self._told:
+                        told.bound(gang, item)
             ledger.record(index, ended)
             if ledger.open:
                 self._faults.point("binder.mid-gang")
 
-        async with asyncio.TaskGroup() as group:
+        async with TaskGroup() as group:
             for index, item in enumerate(gang.binds):
                 if not ledger.has(index):
                     group.create_task(one(index, item), name=f"bind {item.pod}")
@@ -150,10 +172,11 @@ class Executor:
 
     async def _evict_all(self, intent: Evict, ledger: Ledger) -> None:
         async def one(index: int, victim: Victim) -> None:
-            ended = await self._evict(intent, victim)
+            ended = await self._fenced(victim, self._evict(intent, victim))
             if ended.result is Result.EVICTED:
-                for told in self._told:
-                    told.evicted(intent, victim)
+                with self._contain.about(POD.token, victim.pod, stage="tell"):
+                    for told in self._told:
+                        told.evicted(intent, victim)
             ledger.record(index, ended)
 
         checked_s = float("-inf")
@@ -167,7 +190,7 @@ class Executor:
                 for index in chunk:
                     ledger.record(index, _unharmed(intent.victims[index], verdict))
                 continue
-            async with asyncio.TaskGroup() as group:
+            async with TaskGroup() as group:
                 for index in chunk:
                     victim = intent.victims[index]
                     group.create_task(one(index, victim), name=f"evict {victim.pod}")
@@ -176,9 +199,7 @@ class Executor:
         attempt = 0
         while True:
             attempt += 1
-            reply = await self._cluster.patch_status(
-                "nominate", preemptor.pod, preemptor.uid, evict_steps.nomination(preemptor)
-            )
+            reply = await self._cluster.nominate(preemptor)
             step: Verdict | Look | Wait = evict_steps.after_nomination(
                 reply, attempt=attempt, ladder=self._ladder
             )
@@ -192,27 +213,36 @@ class Executor:
             await self._clock.sleep(step.seconds)
 
     async def _evict(self, intent: Evict, victim: Victim) -> ItemOutcome:
-        attempt, tried = 0, False
-        while True:
-            attempt += 1
-            marks = evict_steps.marks(intent.reason, now=format_seconds(self._clock.now()))
-            reply = await self._cluster.patch_status("mark", victim.pod, victim.uid, marks)
-            step: ItemOutcome | Delete | Look | Wait = evict_steps.after_marks(
-                victim, reply, attempt=attempt, tried=tried, ladder=self._ladder
-            )
-            if isinstance(step, Delete):
+        attempt, tried = 1, False
+        step: ItemOutcome | Mark | Delete | Look | Wait = Look()
+        while not isinstance(step, ItemOutcome):
+            if isinstance(step, Wait):
+                await self._clock.sleep(step.seconds)
+                attempt += 1
+                step = Look()
+            elif isinstance(step, Look):
+                reply = await self._cluster.look(victim.pod)
+                step = evict_steps.after_look(
+                    victim, reply, attempt=attempt, tried=tried, ladder=self._ladder
+                )
+                attempt += 1
+            elif isinstance(step, Mark):
+                reply = await self._mark(intent, victim, step.rv)
+                step = evict_steps.after_marks(
+                    victim, reply, rv=step.rv, attempt=attempt, tried=tried, ladder=self._ladder
+                )
+            else:
                 self._faults.point("binder.mid-evict")
-                reply = await self._cluster.delete(victim.pod, victim.uid)
+                reply = await self._cluster.delete(victim.pod, victim.uid, rv=step.rv)
                 step = evict_steps.after_delete(
                     victim, reply, attempt=attempt, tried=tried, ladder=self._ladder
                 )
                 tried = True
-            if isinstance(step, Look):
-                reply = await self._cluster.look(victim.pod)
-                step = evict_steps.after_look(victim, reply, attempt=attempt, ladder=self._ladder)
-            if isinstance(step, ItemOutcome):
-                return step
-            await self._clock.sleep(step.seconds)
+        return step
+
+    async def _mark(self, intent: Evict, victim: Victim, rv: str) -> Reply:
+        marks = evict_steps.marks(intent.reason, now=format_seconds(self._clock.now()))
+        return await self._cluster.patch_status("mark", victim.pod, victim.uid, marks, rv=rv)
 
     async def _report_eviction(self, victim: Victim) -> ItemOutcome:
         last = self._ladder.attempts
@@ -221,7 +251,14 @@ class Executor:
             step = evict_steps.after_look(victim, reply, attempt=last, ladder=self._ladder)
             if isinstance(step, ItemOutcome):
                 return step
+            assert isinstance(step, Wait), "there is no step after the last attempt"
             await self._clock.sleep(step.seconds)
+
+
+def _failed(item: Bind | Victim, message: str) -> ItemOutcome:
+    return ItemOutcome(
+        pod=item.pod, uid=item.uid, result=Result.FAILED, retry=Retry.LATER, message=message
+    )
 
 
 def _unharmed(victim: Victim, verdict: Verdict) -> ItemOutcome:

@@ -4,7 +4,6 @@ The acknowledgement time is short, so that the work of a killed binder moves on 
 one says three times as often that it is at it, however long a gang or a wait takes.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
@@ -12,6 +11,7 @@ from shared.bus.port import Delivery
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Retryable
 from shared.runtime.logs import Logger
+from shared.runtime.tasks import TaskGroup
 
 
 class Holder:
@@ -23,9 +23,7 @@ class Holder:
         self._log = log
 
     @asynccontextmanager
-    async def held(
-        self, group: asyncio.TaskGroup, delivery: Delivery
-    ) -> AsyncGenerator[None, None]:
+    async def held(self, group: TaskGroup, delivery: Delivery) -> AsyncGenerator[None, None]:
         """Keep `delivery` for the length of a block; the pulse is a task of `group`."""
         name = f"pulse {delivery.message.sequence}"
         pulse = group.create_task(self._pulse(delivery), name=name)

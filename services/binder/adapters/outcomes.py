@@ -2,22 +2,23 @@
 
 An intent has exactly one outcome. The message id suppresses a second one within the dedupe
 window; beyond it, and above all before acting again, `Finished` knows: a redelivered intent whose
-outcome is out must not be executed again, because scheduling may have given the room away.
+outcome is out must not be executed again, because scheduling may have given the room away. It knows
+as well which pods need no word any more about why they wait.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import aclosing
 from typing import Final, Protocol
 
 import msgspec
 
+from shared.bus.errors import TooLarge
 from shared.bus.port import Batch, CaughtUp, FromTime, Publisher, Reading, Reset
 from shared.contracts.codec import encode, unpack
-from shared.contracts.messages import Outcome, Poison
+from shared.contracts.messages import ItemOutcome, Outcome, Poison, Result
 from shared.contracts.streams import OUTCOME_AGE_S
 from shared.contracts.subjects import Subjects
-from shared.contracts.versions import ContractError
 from shared.runtime.backoff import Backoff
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Retryable
@@ -26,6 +27,12 @@ from shared.runtime.logs import Logger
 
 _REMEMBERED: Final = 200_000
 """Intents whose end is remembered; an hour of OUTCOME at 50 intents/s."""
+_PODS_REMEMBERED: Final = 100_000
+"""Pods whose end is remembered: those of which a wish may still be on its way."""
+_FEW: Final = 100
+_ENDED: Final = frozenset(
+    result.value for result in (Result.BOUND, Result.EVICTED, Result.CONFLICT, Result.GONE)
+)
 
 
 class Outcomes:
@@ -47,14 +54,35 @@ class Outcomes:
         self._log = log
 
     async def publish(self, partition: int, outcome: Outcome) -> None:
-        """Return once the server has stored the outcome; retries as long as it takes."""
-        subject = self._subjects.outcome(partition)
-        await self._send(subject, encode(outcome), f"outcome-{outcome.intent}")
+        """Return once the server has stored the outcome; retries as long as it takes.
+
+        One that is too large is told shorter: scheduling needs to know how each pod ended, not why.
+        Raises Rejected when the server takes none of them.
+        """
+        identity = f"outcome-{outcome.intent}"
+        await self._send_one_of(self._subjects.outcome(partition), shorter(outcome), identity)
 
     async def set_aside(self, stream: str, poison: Poison) -> None:
-        """Store a message that cannot be read where a person can look at it."""
+        """Store a message that cannot be read where a person can look at it; or that there was."""
         identity = f"poison-{stream}-{poison.sequence}-{poison.time:.0f}"
-        await self._send(self._subjects.poison, encode(poison), identity)
+        wholly = (poison, msgspec.structs.replace(poison, payload=b""))
+        await self._send_one_of(self._subjects.poison, wholly, identity)
+
+    async def _send_one_of(
+        self, subject: str, messages: Iterable[msgspec.Struct], identity: str
+    ) -> None:
+        """Send the first of several messages that is not too large."""
+        refusal: TooLarge | None = None
+        for message in messages:
+            try:
+                await self._send(subject, encode(message), identity)
+            except TooLarge as error:
+                self._log.warning("message_shortened", id=identity[:100], reason=str(error))
+                refusal = error
+            else:
+                return
+        if refusal is not None:
+            raise refusal
 
     async def _send(self, subject: str, payload: bytes, identity: str) -> None:
         attempt = 0
@@ -69,6 +97,28 @@ class Outcomes:
                 return
 
 
+def shorter(outcome: Outcome) -> Iterator[Outcome]:
+    """Yield an outcome, then with less and less of what nothing is decided by.
+
+    Without messages it is hardly larger than its command. Without all of its items it tells of a
+    command that no scheduler of ours has sent: those are bounded.
+    """
+    yield outcome
+    bare = tuple(
+        ItemOutcome(
+            pod=item.pod,
+            uid=item.uid,
+            result=item.result,
+            node=item.node if item.result is Result.BOUND else "",
+            retry=item.retry,
+        )
+        for item in outcome.items
+    )
+    yield msgspec.structs.replace(outcome, items=bare)
+    yield msgspec.structs.replace(outcome, items=bare[:_FEW], job="")
+    yield msgspec.structs.replace(outcome, items=(), job="")
+
+
 class IntentFinished(Protocol):
     """Knows which intents have ended."""
 
@@ -77,10 +127,16 @@ class IntentFinished(Protocol):
         ...
 
 
+class _Item(msgspec.Struct, frozen=True, gc=False):
+    uid: str
+    result: str
+
+
 class _Head(msgspec.Struct, frozen=True):
     """What of an outcome is needed here; the rest is not decoded."""
 
     intent: str
+    items: tuple[_Item, ...] = ()
 
 
 class Finished:
@@ -105,6 +161,7 @@ class Finished:
         self._gate = gate
         self._log = log
         self._intents: dict[str, None] = {}
+        self._pods: dict[str, None] = {}
         self._whole = asyncio.Event()
         self._head = msgspec.json.Decoder(_Head)
 
@@ -112,6 +169,10 @@ class Finished:
         """Return whether an outcome of `intent` is out, once all stored ones have been read."""
         await self._whole.wait()
         return intent in self._intents
+
+    def pod(self, uid: str) -> bool:
+        """Return whether a pod is known to have a node, or to be leaving or gone."""
+        return uid in self._pods
 
     async def run(self) -> None:
         """Follow OUTCOME for ever, from as far back as it is kept."""
@@ -132,10 +193,15 @@ class Finished:
 
     def _note(self, payload: bytes) -> None:
         try:
-            intent = self._head.decode(unpack(payload)).intent
-        except (msgspec.DecodeError, ContractError) as error:
+            head = self._head.decode(unpack(payload))
+        except ValueError as error:
             self._log.warning("outcome_unreadable", reason=str(error))
             return
-        self._intents[intent] = None
+        self._intents[head.intent] = None
         if len(self._intents) > _REMEMBERED:
             del self._intents[next(iter(self._intents))]
+        for item in head.items:
+            if item.result in _ENDED:
+                self._pods[item.uid] = None
+                if len(self._pods) > _PODS_REMEMBERED:
+                    del self._pods[next(iter(self._pods))]

@@ -11,16 +11,18 @@ from typing_extensions import override
 
 from services.binder.adapters.throttle import Throttle
 from services.binder.metrics import BinderMetrics
-from shared.api.kinds import EVENT, POD, PODGROUP, Kind, decode
+from shared.api.kinds import EVENT, POD, PODGROUP, QUEUE, Kind, decode
 from shared.api.time import format_seconds
 from shared.contracts.messages import Bind, BindGang, Condition, Evict, Victim
 from shared.contracts.subjects import split_key
 from shared.kube.client import Kube
 from shared.kube.events import EventWriter, Note
 from shared.runtime.clock import Clock
+from shared.runtime.contain import REASON, Containment
 from shared.runtime.errors import Gone
 from shared.runtime.logs import Logger
 
+_TOLD_OF: Final = {kind.token: kind for kind in (POD, PODGROUP, QUEUE)}
 _KNOWN_MAX: Final = 4096
 _YIELD_S: Final = 0.02
 _YIELDS: Final = 500
@@ -51,6 +53,7 @@ class Recorder(EventWriter):
         instance: str,
         throttle: Throttle,
         clock: Clock,
+        contain: Containment,
         metrics: BinderMetrics,
         log: Logger,
     ) -> None:
@@ -60,6 +63,7 @@ class Recorder(EventWriter):
             instance=instance,
             clock=clock,
             results=metrics.events,
+            contain=contain,
             log=log,
         )
         self._throttle = throttle
@@ -86,6 +90,11 @@ class Recorder(EventWriter):
         message = f"{condition.reason}: {condition.message}".strip(": ")
         warning = condition.type == "Unschedulable"
         self._tell(PODGROUP, key, uid, condition.type, message, warning=warning)
+
+    def left_out(self, token: str, key: str, uid: str, message: str) -> None:
+        """Tell that an object was set aside: takes the news of a `Containment`."""
+        if token in _TOLD_OF:
+            self._tell(_TOLD_OF[token], key, uid, REASON, message, warning=True)
 
     def _tell(
         self, kind: Kind, key: str, uid: str, reason: str, message: str, *, warning: bool = False

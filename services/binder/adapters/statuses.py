@@ -1,9 +1,10 @@
-"""Brings one object's status to what is wanted: read, compare, patch what differs.
+"""Brings one object's status to what is wanted, with one request where nothing is in the way.
 
-The object is read from the API server and not from STATE: another binder may have written since,
-and a copy that lags would make "nothing to do" a lie that nobody corrects. One small read per
-change of a status is cheap; only changes are published. A patch carries the version that was
-read, so that it never overwrites what came in between.
+A wish names the version of the object that it was decided on, and the patch carries it: the API
+server itself tells whether the object is still so. Only when it is not, or when a wish names no
+version, is the object read and compared, from the API server and not from STATE: a copy that lags
+would make "nothing to do" a lie that nobody corrects. So a write never covers up what came in
+between.
 """
 
 import enum
@@ -13,6 +14,7 @@ import msgspec
 
 from services.binder.adapters.recorder import Recorder
 from services.binder.intents.desired import (
+    as_decided,
     changed_conditions,
     pod_patch,
     podgroup_patch,
@@ -31,6 +33,7 @@ from shared.contracts.messages import (
 )
 from shared.contracts.subjects import split_key
 from shared.kube.client import Kube
+from shared.kube.decode import headed
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Gone
 
@@ -50,15 +53,18 @@ class Nothing(enum.Enum):
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """What to write; holds only for the object as it was read (`body` names its version)."""
+    """What to write; holds only for the version `rv` of the object."""
 
-    kind: Kind
     wanted: Desired
-    body: dict[str, Any]
-    subresource: str = ""
-    strategic: bool = False
+    status: dict[str, Any]
+    rv: str
     news: list[Condition] = []
     """Conditions that say something new: each becomes a Kubernetes Event."""
+
+    @property
+    def kind(self) -> Kind:
+        """Return the kind of the object."""
+        return KIND_OF[type(self.wanted)]
 
 
 class Statuses:
@@ -68,6 +74,11 @@ class Statuses:
         self._kube = kube
         self._recorder = recorder
         self._clock = clock
+
+    def decided(self, wanted: Desired) -> Change:
+        """Return what to write if the object is still the one that the wish was decided on."""
+        status, news = as_decided(wanted, now=format_seconds(self._clock.now()))
+        return Change(wanted=wanted, status=status, rv=wanted.rv, news=news)
 
     async def compare(self, wanted: Desired) -> Change | Nothing:
         """Read the object and return what to write to make its status what is wanted."""
@@ -81,18 +92,32 @@ class Statuses:
             return Nothing.OVER
         return compare(wanted, present, now=format_seconds(self._clock.now()))
 
+    async def is_gone(self, wanted: Desired) -> bool:
+        """Tell whether the object of a wish is no more; nothing else of it is read."""
+        kind = KIND_OF[type(wanted)]
+        namespace, name = split_key(wanted.key)
+        try:
+            found = headed(await self._kube.get(kind, namespace, name))
+        except Gone:
+            return True
+        return found.metadata.uid != wanted.uid
+
     async def write(self, change: Change) -> None:
-        """Write a change. Raises Conflict when the object has changed since it was read."""
+        """Write a change. Raises Conflict when the object has changed, Gone when it is gone.
+
+        A PodGroup has no status subresource (C03 ⚠): its patch goes to the object itself.
+        """
         wanted = change.wanted
         namespace, name = split_key(wanted.key)
         await self._kube.patch(
             change.kind,
             namespace,
             name,
-            change.body,
+            {"status": change.status},
             uid=wanted.uid,
-            subresource=change.subresource,
-            patch_type="strategic" if change.strategic else "merge",
+            resource_version=change.rv,
+            subresource="" if change.kind is PODGROUP else "status",
+            patch_type="strategic" if change.kind is POD else "merge",
         )
         for condition in change.news:
             if change.kind is POD:
@@ -102,10 +127,7 @@ class Statuses:
 
 
 def compare(wanted: Desired, present: PodGroup | Pod | Queue, *, now: str) -> Change | Nothing:
-    """Return the difference between a wanted status and an object of the wanted uid.
-
-    A PodGroup has no status subresource (C03 ⚠): its patch goes to the object itself.
-    """
+    """Return the difference between a wanted status and an object of the wanted uid."""
     news: list[Condition] = []
     if isinstance(wanted, DesiredPodGroup) and isinstance(present, PodGroup):
         patch = podgroup_patch(wanted, present, now=now)
@@ -121,15 +143,4 @@ def compare(wanted: Desired, present: PodGroup | Pod | Queue, *, now: str) -> Ch
         patch = queue_patch(wanted, present)
     if not patch:
         return Nothing.EQUAL
-    kind = KIND_OF[type(wanted)]
-    return Change(
-        kind=kind,
-        wanted=wanted,
-        body={
-            "metadata": {"resourceVersion": present.metadata.resource_version},
-            "status": patch,
-        },
-        subresource="" if kind is PODGROUP else "status",
-        strategic=kind is POD,
-        news=news,
-    )
+    return Change(wanted=wanted, status=patch, rv=present.metadata.resource_version, news=news)

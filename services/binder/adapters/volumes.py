@@ -6,7 +6,6 @@ intents a replica holds. A crash loses nothing: everything asked for is in the o
 redelivered intent asks again.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
@@ -17,12 +16,15 @@ from services.binder.intents import volumes as steps
 from services.binder.intents.replies import Answer
 from services.binder.intents.retry import Ladder
 from services.binder.intents.volumes import Ask, Hopeless, Pending, Ready, Step
-from shared.api.kinds import PV, PVC, decode
+from shared.api.kinds import POD, PV, PVC, decode
 from shared.contracts.messages import Bind, BindGang, ClaimUse, ItemOutcome, Result, Retry
 from shared.contracts.subjects import split_key
 from shared.kube.client import Kube
 from shared.runtime.clock import Clock
+from shared.runtime.contain import Containment
 from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
+from shared.runtime.set_aside import describe
+from shared.runtime.tasks import TaskGroup
 
 T = TypeVar("T")
 _LOOKS: Final = Ladder(first_s=0.1, factor=1.5, cap_s=1.0)
@@ -44,12 +46,14 @@ class Volumes:
         cluster: Cluster,
         *,
         throttle: Throttle,
+        contain: Containment,
         clock: Clock,
         timeout_s: float,
     ) -> None:
         self._kube = kube
         self._cluster = cluster
         self._throttle = throttle
+        self._contain = contain
         self._clock = clock
         self._timeout_s = timeout_s
 
@@ -58,11 +62,15 @@ class Volumes:
         failed: dict[int, ItemOutcome] = {}
 
         async def one(index: int, item: Bind) -> None:
-            ended = await self._ready(item)
+            ended: ItemOutcome | None = None
+            with self._contain.about(POD.token, item.pod, stage="volumes", uid=item.uid) as about:
+                ended = await self._ready(item)
+            if about.error is not None:
+                ended = _failed(item, describe(about.error))
             if ended is not None:
                 failed[index] = ended
 
-        async with asyncio.TaskGroup() as group:
+        async with TaskGroup() as group:
             for index, item in enumerate(gang.binds):
                 if item.claims:
                     group.create_task(one(index, item), name=f"volumes {item.pod}")

@@ -1,10 +1,13 @@
-"""Parts that watch over what the binder stands on: the API server and the backlog."""
+"""Parts that watch over what the binder stands on: API server, its right to act, the backlog."""
 
 from collections.abc import Mapping
+from contextlib import aclosing
 from typing import Final
 
 from services.binder.metrics import BinderMetrics
 from shared.bus.port import Puller
+from shared.bus.state import StateFollower, Synced
+from shared.bus.tenure import Tenure
 from shared.kube.client import Kube
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Rejected, Retryable
@@ -44,6 +47,24 @@ class ApiServerProbe:
             self._gate.set(ok=False, reason=str(error))
         else:
             self._gate.set(ok=True)
+
+
+class Markers:
+    """Reads the markers of the cache, which say who is in charge of the cluster."""
+
+    name: Final = "markers"
+
+    def __init__(self, follower: StateFollower, tenure: Tenure) -> None:
+        """`follower` follows no kind, and so nothing but markers."""
+        self._follower = follower
+        self._tenure = tenure
+
+    async def run(self) -> None:
+        """Follow for ever."""
+        async with aclosing(self._follower.items()) as items:
+            async for item in items:
+                if isinstance(item, Synced):
+                    self._tenure.hear(item.marker)
 
 
 class Backlogs:

@@ -56,6 +56,9 @@ def judge(wanted: Bind, seen: Seen) -> ItemOutcome | None:
     if seen.deleting:
         message = "the pod is being deleted"
         return ended(wanted, Result.FAILED, retry=Retry.NEVER, message=message)
+    if seen.foreign:
+        message = f"not a pod of a gang of ours: {seen.foreign}"
+        return ended(wanted, Result.FAILED, retry=Retry.NEVER, message=message)
     return None
 
 

@@ -3,17 +3,53 @@
 Statuses are written on a change of meaning only: times and transition ids do not count. What is
 wanted is whole: a PodGroup condition that is not wanted any more is removed, since scheduling is
 their only author. A pod's conditions have other authors too; only the wanted types are touched.
+
+A wish that names the version of the object that it was decided on is written as it stands
+(`as_decided`): the API server refuses it when the object is another by now, and only then is the
+object read and compared (`podgroup_patch`, `pod_patch`, `queue_patch`).
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from shared.api.core import Pod, PodCondition
 from shared.api.scheduling import PodGroup, PodGroupCondition, Queue
-from shared.contracts.messages import Condition, DesiredPod, DesiredPodGroup, DesiredQueue
+from shared.contracts.messages import (
+    Condition,
+    Desired,
+    DesiredPod,
+    DesiredPodGroup,
+    DesiredQueue,
+)
+
+_COUNTS: Final = ("running", "succeeded", "failed")
 
 Patch = dict[str, Any]
 """The `status` part of a merge patch; empty: nothing to write."""
+
+
+def as_decided(wanted: Desired, *, now: str) -> tuple[Patch, list[Condition]]:
+    """Return the patch of an object that is still as scheduling saw it, and what is news in it.
+
+    Scheduling wants a status only where it differs from what it saw. A count of 0 is removed, as
+    Volcano leaves it out.
+    """
+    if isinstance(wanted, DesiredQueue):
+        allocated = {**dict.fromkeys(wanted.released), **_plain(wanted.allocated)}
+        return {"allocated": allocated, "pending": wanted.pending}, []
+    if isinstance(wanted, DesiredPod):
+        conditions = [_pod_condition(condition, None, now) for condition in wanted.conditions]
+        return {"conditions": conditions}, list(wanted.conditions)
+    patch = {
+        "phase": wanted.phase,
+        **{name: getattr(wanted, name) or None for name in _COUNTS},
+        "conditions": [_podgroup_condition(c, None, wanted.cycle, now) for c in wanted.conditions],
+    }
+    return patch, [condition for condition in wanted.conditions if not _is_known(condition)]
+
+
+def _is_known(condition: Condition) -> bool:
+    return bool(condition.transition_id or condition.last_transition_time)
 
 
 def podgroup_patch(wanted: DesiredPodGroup, present: PodGroup, *, now: str) -> Patch:
@@ -25,7 +61,7 @@ def podgroup_patch(wanted: DesiredPodGroup, present: PodGroup, *, now: str) -> P
     patch: Patch = {}
     if wanted.phase != (status.phase.value if status.phase else ""):
         patch["phase"] = wanted.phase
-    for name in ("running", "succeeded", "failed"):
+    for name in _COUNTS:
         if getattr(wanted, name) != getattr(status, name):
             patch[name] = getattr(wanted, name)
     before = {condition.type: condition for condition in status.conditions}
@@ -48,8 +84,10 @@ def _podgroup_condition(
         "status": wanted.status,
         "reason": wanted.reason,
         "message": wanted.message,
-        "transitionID": kept.transition_id if kept else str(cycle),
-        "lastTransitionTime": (kept.last_transition_time if kept else None) or now,
+        "transitionID": kept.transition_id if kept else wanted.transition_id or str(cycle),
+        "lastTransitionTime": (kept.last_transition_time if kept else None)
+        or wanted.last_transition_time
+        or now,
     }
 
 
@@ -84,19 +122,22 @@ def _pod_condition(wanted: Condition, before: PodCondition | None, now: str) -> 
         "status": wanted.status,
         "reason": wanted.reason,
         "message": wanted.message,
-        "lastTransitionTime": since or now,
+        "lastTransitionTime": since or wanted.last_transition_time or now,
     }
 
 
 def queue_patch(wanted: DesiredQueue, present: Queue) -> Patch:
-    """Return what to write into a queue's status: `allocated` only (SS03, CA09).
+    """Return what to write into a queue's status: `allocated` and `pending` (SS03, CA09).
 
-    A resource that nobody holds any more is removed by null, as merge patches do.
+    A resource that no job holds any more is removed by null, as merge patches do.
     """
+    patch: Patch = {}
     before = {name: str(amount) for name, amount in present.status.allocated.items()}
-    if dict(wanted.allocated) == before:
-        return {}
-    return {"allocated": {**dict.fromkeys(before), **_plain(wanted.allocated)}}
+    if dict(wanted.allocated) != before:
+        patch["allocated"] = {**dict.fromkeys(before), **_plain(wanted.allocated)}
+    if wanted.pending != present.status.pending:
+        patch["pending"] = wanted.pending
+    return patch
 
 
 def _plain(amounts: Mapping[str, str]) -> dict[str, str | None]:

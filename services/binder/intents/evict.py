@@ -1,12 +1,22 @@
 """Evicting: nominate the preemptor, then per victim the conditions, then the delete (D03, CA07).
 
-Deviates from D03 (ADR 4): a pod of the wanted uid without a deletionTimestamp is always deleted,
-whether or not its conditions were there before; else a crash between the two would leave it
-releasing for ever. Victims are spared when the preemptor needs no room any more.
+Deviates from D03 (ADR 4): an unfinished pod of the wanted uid without a deletionTimestamp is always
+deleted, whether or not its conditions were there before; else a crash between the two would leave
+it releasing for ever. Victims are spared when the preemptor needs no room any more.
+
+A pod that has finished is spared too: it holds no room, and its end must not be lost. An intent may
+be carried out long after it was decided, by a binder that was frozen for minutes, so each write
+names the version of the pod that a read showed unfinished. The API server refuses the write when
+the pod has changed, and then the pod is read again.
+
+The read shows, too, whether the pod is ours: a victim that belongs to no gang of our scheduler
+names is never written to, whoever asks for it.
 """
 
 import enum
 from typing import Any
+
+import msgspec
 
 from services.binder.intents.bind import MESSAGE_MAX
 from services.binder.intents.replies import Answer, Reply, Seen
@@ -26,22 +36,36 @@ class Verdict(enum.Enum):
     FAIL = "fail"
 
 
-class Delete(enum.Enum):
-    """The next step is the delete."""
+class Mark(msgspec.Struct, frozen=True):
+    """The next step is the patch of the conditions, of the pod at this version."""
 
-    NOW = "now"
+    rv: str
 
 
-def nomination(preemptor: Preemptor) -> dict[str, Any]:
-    """Return the patch of the preemptor's status (SS11 ⚠: only when evictions come with it)."""
-    return {"status": {"nominatedNodeName": preemptor.node}}
+class Delete(msgspec.Struct, frozen=True):
+    """The next step is the delete, of the pod at this version."""
+
+    rv: str
+
+
+def nomination(preemptor: Preemptor, scheduler: str) -> list[dict[str, Any]]:
+    """Return the JSON patch of the preemptor (SS11 ⚠: only when evictions come with it).
+
+    It holds for a pod of the uid and of that schedulerName; the API server refuses it for others.
+    """
+    return [
+        {"op": "test", "path": "/metadata/uid", "value": preemptor.uid},
+        {"op": "test", "path": "/spec/schedulerName", "value": scheduler},
+        {"op": "add", "path": "/status/nominatedNodeName", "value": preemptor.node},
+    ]
 
 
 def after_nomination(reply: Reply, *, attempt: int, ladder: Ladder) -> Verdict | Look | Wait:
     """Return what the answer to the nomination means.
 
     A preemptor that is bound or being deleted needs no room: its victims are spared, as if it were
-    gone. The API server refuses to nominate a bound pod, so a refusal needs a look.
+    gone. The API server refuses to nominate a bound pod, one of another uid and one of another
+    scheduler, so a refusal needs a look. A pod of no gang makes room for nobody.
     """
     if reply.answer is Answer.GONE:
         return Verdict.SPARE
@@ -49,7 +73,9 @@ def after_nomination(reply: Reply, *, attempt: int, ladder: Ladder) -> Verdict |
         return Look()
     if reply.answer is not Answer.DONE:
         return Wait(ladder.wait_s(attempt, reply.retry_after_s))
-    return Verdict.SPARE if _needs_no_room(reply.seen) else Verdict.PROCEED
+    if _needs_no_room(reply.seen):
+        return Verdict.SPARE
+    return Verdict.FAIL if reply.seen is not None and reply.seen.foreign else Verdict.PROCEED
 
 
 def after_preemptor_look(
@@ -96,18 +122,17 @@ def marks(reason: str, *, now: str) -> dict[str, Any]:
 
 
 def after_marks(
-    victim: Victim, reply: Reply, *, attempt: int, tried: bool, ladder: Ladder
+    victim: Victim, reply: Reply, *, rv: str, attempt: int, tried: bool, ladder: Ladder
 ) -> ItemOutcome | Delete | Wait | Look:
-    """Return what follows the patch of the conditions.
+    """Return what follows the patch of the conditions at version `rv`.
 
     They are a courtesy: if the API server refuses them, the pod is deleted all the same. `tried`:
     a delete was sent before, whose answer did not come.
     """
     if reply.answer is Answer.REFUSED:
-        return Delete.NOW
-    if reply.answer is Answer.DONE:
-        leaving = reply.seen is not None and reply.seen.deleting
-        return ended(victim, Result.EVICTED) if leaving else Delete.NOW
+        return Delete(rv)
+    if reply.answer is Answer.DONE and reply.seen is not None:
+        return _over(victim, reply.seen) or Delete(reply.seen.rv)
     return _not_done(victim, reply, attempt=attempt, tried=tried, ladder=ladder)
 
 
@@ -122,20 +147,43 @@ def after_delete(
     return _not_done(victim, reply, attempt=attempt, tried=tried, ladder=ladder)
 
 
-def after_look(victim: Victim, reply: Reply, *, attempt: int, ladder: Ladder) -> ItemOutcome | Wait:
-    """Return how a victim ended that was tried often enough; while nobody answers, wait."""
-    if reply.answer is Answer.GONE:
-        return ended(victim, Result.GONE, message=reply.message)
+def after_look(
+    victim: Victim, reply: Reply, *, attempt: int, tried: bool = False, ladder: Ladder
+) -> ItemOutcome | Mark | Wait:
+    """Return what follows a look; while nobody answers, wait.
+
+    A victim that still runs after the last attempt has failed.
+    """
     if reply.answer is Answer.REFUSED:
         return ended(victim, Result.FAILED, retry=Retry.NEVER, message=reply.message)
+    if reply.answer is Answer.GONE:
+        return _gone(victim, reply.message, tried=tried)
     if reply.seen is None:
         return Wait(ladder.wait_s(attempt, reply.retry_after_s))
     if reply.seen.uid != victim.uid:
-        return ended(victim, Result.GONE, message=f"the name belongs to uid {reply.seen.uid}")
-    if reply.seen.deleting:
-        return ended(victim, Result.EVICTED)
+        return _gone(victim, f"the name belongs to uid {reply.seen.uid}", tried=tried)
+    if reply.seen.foreign:
+        message = f"not a pod of a gang of ours: {reply.seen.foreign}"
+        return ended(victim, Result.FAILED, retry=Retry.NEVER, message=message)
+    if (outcome := _over(victim, reply.seen)) is not None:
+        return outcome
+    if not ladder.ends(attempt):
+        return Mark(reply.seen.rv)
     message = f"not deleted after {attempt} attempts"
     return ended(victim, Result.FAILED, retry=Retry.LATER, message=message)
+
+
+def _over(victim: Victim, seen: Seen) -> ItemOutcome | None:
+    """Return how a victim ended that needs no delete: it is leaving, or has finished."""
+    if seen.deleting:
+        return ended(victim, Result.EVICTED)
+    if seen.finished:
+        return ended(victim, Result.SPARED, message=f"the pod has finished: {seen.phase}")
+    return None
+
+
+def _gone(victim: Victim, message: str, *, tried: bool) -> ItemOutcome:
+    return ended(victim, Result.EVICTED if tried else Result.GONE, message=message)
 
 
 def ended(
@@ -156,8 +204,7 @@ def _not_done(
     victim: Victim, reply: Reply, *, attempt: int, tried: bool, ladder: Ladder
 ) -> ItemOutcome | Wait | Look:
     if reply.answer is Answer.GONE:
-        result = Result.EVICTED if tried else Result.GONE
-        return ended(victim, result, message=reply.message)
-    if ladder.ends(attempt):
+        return _gone(victim, reply.message, tried=tried)
+    if reply.answer is Answer.CONFLICT or ladder.ends(attempt):
         return Look()
     return Wait(ladder.wait_s(attempt, reply.retry_after_s))

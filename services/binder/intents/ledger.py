@@ -1,5 +1,8 @@
 """How far an intent is: which of its pods have ended, and how."""
 
+from msgspec import structs
+
+from services.binder.intents.bind import MESSAGE_MAX
 from shared.contracts.messages import BindGang, Command, ItemOutcome, Outcome
 
 
@@ -16,6 +19,8 @@ class Ledger:
         """Note how the item at `index` ended."""
         assert index not in self._ended, "an item ends once"
         assert outcome.uid == self._uids[index], "an outcome belongs to its item"
+        if len(outcome.message) > MESSAGE_MAX:
+            outcome = structs.replace(outcome, message=outcome.message[:MESSAGE_MAX])
         self._ended[index] = outcome
 
     def has(self, index: int) -> bool:

@@ -27,6 +27,13 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     rv: str = ""
     phase: str = "Pending"
     deleting: bool = False
+    foreign: str = ""
+    """Why the pod is none of ours to evict; empty when it belongs to a gang of ours."""
+
+    @property
+    def finished(self) -> bool:
+        """Return whether the pod has ended by itself."""
+        return self.phase in {"Succeeded", "Failed"}
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):

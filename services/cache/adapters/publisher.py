@@ -12,23 +12,29 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Final, Protocol
 
+from services.cache.adapters.claims import Claims
 from services.cache.fold.ledger import Ledger, Publication, Slot
-from services.cache.fold.objects import Said, digest
+from services.cache.fold.objects import Said, digest, done_of
 from services.cache.metrics import CacheMetrics
+from shared.api.kinds import POD
 from shared.bus.errors import TooLarge, WrongSequence
 from shared.bus.leader import Term
 from shared.bus.port import Ack, Batch, CaughtUp, Message, Publishing, Reading, Reset, Token
+from shared.bus.seal import Seal
 from shared.contracts import codec
 from shared.contracts.messages import Marker, Op
 from shared.contracts.streams import TOMBSTONE_TTL_S
 from shared.contracts.subjects import Subjects, key_of, unescape
 from shared.contracts.versions import ContractError
 from shared.runtime.clock import Clock
-from shared.runtime.errors import Retryable
+from shared.runtime.contain import Containment
+from shared.runtime.errors import Rejected, Retryable
 from shared.runtime.faults import Faults
 from shared.runtime.logs import Logger
-from shared.runtime.tasks import sleep_or_event
+from shared.runtime.tasks import TaskGroup, sleep_or_event
 
+_STAGE: Final = "publish"
+_SUBMIT: Final = "submit"
 MARKER_S: Final = 1.0
 RETRY_S: Final = 0.1
 IN_FLIGHT: Final = 2048
@@ -55,9 +61,12 @@ class StatePublisher:
         subjects: Subjects,
         kinds: Sequence[str],
         relist: Callable[[], None],
+        claims: Claims,
         instance: str,
         clock: Clock,
         faults: Faults,
+        contain: Containment,
+        seal: Seal,
         metrics: CacheMetrics,
         log: Logger,
     ) -> None:
@@ -68,13 +77,16 @@ class StatePublisher:
         self._subjects = subjects
         self._kinds = tuple(sorted(kinds))
         self._relist = relist
+        self._claims = claims
         self._instance = instance
         self._clock = clock
         self._faults = faults
+        self._contain = contain
+        self._seal = seal
         self._metrics = metrics
         self._log = log.bind(stream=stream)
         self._work = asyncio.Event()
-        self._completed = asyncio.Event()
+        self._news = asyncio.Event()
         self._complete: tuple[str, ...] = ()
         self._failing = ""
         self.leads = False
@@ -96,18 +108,30 @@ class StatePublisher:
         answers: asyncio.Queue[_Answer] = asyncio.Queue(IN_FLIGHT)
         self.leads = True
         self._metrics.leads.set(1)
+        async with TaskGroup() as group:
+            claiming = group.create_task(self._claims.keep(changed=self._news.set), name="claims")
+            try:
+                await self._publish_all(token, answers, term.number)
+            finally:
+                claiming.cancel()
+
+    async def _publish_all(
+        self, token: Token, answers: "asyncio.Queue[_Answer]", term: int
+    ) -> None:
         try:
             said = await self._read_back(token.sequence)
-            self._log.info("stream_read_back", facts=len(said), term=term.number)
+            self._log.info("stream_read_back", facts=len(said), term=term)
             self._ledger.begin(said.items())
             self._relist()
             self._work.set()
-            async with asyncio.TaskGroup() as group:
+            async with TaskGroup() as group:
                 group.create_task(self._publish(token, answers), name="state-publish")
                 group.create_task(self._collect(answers), name="state-answers")
                 group.create_task(self._mark(token), name="state-marker")
         finally:
             self._ledger.end()
+            for stage in (_STAGE, _SUBMIT):
+                self._contain.begin_anew(stage=stage)
             self._complete = ()
             self.leads = False
             self._metrics.leads.set(0)
@@ -139,7 +163,7 @@ class StatePublisher:
         if message.subject == self._subjects.leader("state"):
             return
         try:
-            fact = codec.decode_fact(message.payload)
+            fact = self._seal.open(codec.decode_fact(message.payload))
         except ContractError as exc:
             slot = self._slot(message.subject)
             self._log.warning("fact_unreadable", subject=message.subject, reason=str(exc))
@@ -149,8 +173,10 @@ class StatePublisher:
         if fact.op is Op.DELETE:
             said.pop(slot, None)
         else:
-            seen = digest(bytes(fact.body), fact.rv) if fact.op is Op.PUT else b""
-            said[slot] = Said(uid=fact.uid, rv=fact.rv, digest=seen)
+            is_put = fact.op is Op.PUT
+            seen = digest(bytes(fact.body), fact.rv) if is_put else b""
+            done = done_of(bytes(fact.body)) if is_put and fact.kind == POD.token else b""
+            said[slot] = Said(uid=fact.uid, rv=fact.rv, digest=seen, done=done)
 
     def _slot(self, subject: str) -> Slot:
         kind, namespace, name = subject.removeprefix(f"{self._subjects.prefix}.state.").split(".")
@@ -166,11 +192,19 @@ class StatePublisher:
                 continue
             self._faults.point("cache.before-publish")
             started = self._clock.monotonic()
+            kind, key = publication.slot
             try:
-                publication, answer = await self._submit(publication, token)
+                with self._contain.about(kind, key, stage=_SUBMIT) as about:
+                    publication, answer = await self._submit(publication, token)
             except Retryable as exc:
                 self._lost(publication, exc)
                 await self._clock.sleep(RETRY_S)
+                continue
+            except Rejected as exc:
+                self._park(publication, exc)
+                continue
+            if about.error is not None:
+                self._ledger.parked(publication)
                 continue
             await answers.put((publication, answer, started))
             sent += 1
@@ -186,14 +220,18 @@ class StatePublisher:
         subject = self._subjects.state(kind, key)
         try:
             answer = await self._publisher.submit(
-                subject, codec.encode(publication.fact), fence=token, ttl_s=ttl_s
+                subject,
+                codec.encode(self._seal.close(publication.fact)),
+                fence=token,
+                ttl_s=ttl_s,
             )
         except TooLarge as exc:
             self._metrics.oversized.labels(kind).inc()
             self._log.error("object_oversized", kind=kind, key=key, reason=str(exc))
+            self._contain.failed(kind, key, stage=_STAGE, error=str(exc), uid=publication.fact.uid)
             publication = publication.without_body()
             answer = await self._publisher.submit(
-                subject, codec.encode(publication.fact), fence=token
+                subject, codec.encode(publication.fact), fence=token, ttl_s=ttl_s
             )
         return publication, answer
 
@@ -205,13 +243,25 @@ class StatePublisher:
             except Retryable as exc:
                 self._lost(publication, exc)
                 continue
+            except Rejected as exc:
+                self._park(publication, exc)
+                continue
             self._faults.point("cache.after-publish")
             self._ledger.confirmed(publication)
             self._failing = ""
-            kind, op = publication.slot[0], publication.fact.op.value
-            self._metrics.published.labels(kind, op).inc()
+            kind, op = publication.slot[0], publication.fact.op
+            if op is not Op.OVERSIZED:
+                self._contain.handled(kind, publication.slot[1], stage=_STAGE)
+            self._metrics.published.labels(kind, op.value).inc()
             self._metrics.latency.observe(self._clock.monotonic() - started)
             self.changed()
+
+    def _park(self, publication: Publication, exc: Rejected) -> None:
+        """Leave a fact out that the server does not take in any form; all others go on."""
+        kind, key = publication.slot
+        self._contain.failed(kind, key, stage=_SUBMIT, error=str(exc), uid=publication.fact.uid)
+        self._ledger.parked(publication)
+        self.changed()
 
     def _lost(self, publication: Publication, exc: Retryable) -> None:
         self._ledger.failed(publication)
@@ -227,16 +277,17 @@ class StatePublisher:
             if complete == self._kinds:
                 self._log.info("state_completed", kinds=len(complete))
             self._complete = complete
-            self._completed.set()
+            self._news.set()
 
     async def _mark(self, token: Token) -> None:
         while True:
-            self._completed.clear()
+            self._news.clear()
             marker = Marker(
                 complete=self._ledger.complete(),
                 bookmarks=self._ledger.covered(),
                 time=self._clock.now(),
                 instance=self._instance,
+                holds=self._claims.holds(),
             )
             try:
                 await self._publisher.publish(
@@ -246,4 +297,4 @@ class StatePublisher:
                 self._log.debug("marker_failed", reason=str(exc))
             self._metrics.waiting.set(self._ledger.waiting)
             self._metrics.ignored.set(self._ledger.ignored)
-            await sleep_or_event(self._clock, MARKER_S, self._completed)
+            await sleep_or_event(self._clock, MARKER_S, self._news)

@@ -4,7 +4,7 @@ import asyncio
 import random
 from collections.abc import Callable
 from contextlib import aclosing
-from typing import Final
+from typing import Any, Final
 
 from services.cache.fold.ledger import Ledger
 from services.cache.fold.objects import Held, held
@@ -22,9 +22,12 @@ from shared.kube.listwatch import (
     Malformed,
     Unavailable,
 )
+from shared.runtime.contain import Containment
 from shared.runtime.health import Gate
 from shared.runtime.logs import Logger
+from shared.runtime.tasks import TaskGroup
 
+_STAGE: Final = "read"
 _CHUNK: Final = 500
 """Objects that are taken in before others may run: some milliseconds."""
 
@@ -45,6 +48,7 @@ class Watcher:
         ledger: Ledger,
         changed: Callable[[], None],
         gate: Gate,
+        contain: Containment,
         metrics: CacheMetrics,
         rng: random.Random,
         log: Logger,
@@ -56,6 +60,7 @@ class Watcher:
         self._ledger = ledger
         self._changed = changed
         self._gate = gate
+        self._contain = contain
         self._metrics = metrics
         self._rng = rng
         self._log = log.bind(kind=self.kind)
@@ -72,7 +77,7 @@ class Watcher:
         self._gate.set(ok=False, reason=f"{self.kind} are not listed yet")
         while True:
             self._again.clear()
-            async with asyncio.TaskGroup() as group:
+            async with TaskGroup() as group:
                 following = group.create_task(self._follow(), name=f"{self.name}-follow")
                 await self._again.wait()
                 following.cancel()
@@ -97,7 +102,7 @@ class Watcher:
             case Listed():
                 await self._listed(item)
             case Changed(op=op, object=view):
-                self._change(op, view.metadata, held(view) if self._row.keep(view) else None)
+                self._changed_to(op, view)
             case Malformed():
                 self._malformed(item)
             case Bookmark(resource_version=version):
@@ -107,32 +112,47 @@ class Watcher:
 
     async def _listed(self, item: Listed) -> None:
         shown: dict[str, Held] = {}
+        unreadable = {odd.metadata.key for odd in item.malformed}
         for index, view in enumerate(item.items):
-            if self._row.keep(view):
-                key, what = held(view)
-                shown[key] = what
+            with self._contain.about(self.kind, view.metadata.key, stage=_STAGE) as about:
+                if self._row.keep(view):
+                    key, what = held(view)
+                    shown[key] = what
+            if about.error is not None:
+                unreadable.add(view.metadata.key)
             if index % _CHUNK == _CHUNK - 1:
                 await asyncio.sleep(0)
         for odd in item.malformed:
             self._malformed(odd)
-        unreadable = {odd.metadata.key for odd in item.malformed}
+        self._contain.keep_only(self.kind, unreadable, stage=_STAGE)
         self._ledger.listed(self.kind, shown, unreadable, item.resource_version)
         self._log.debug("kind_listed", objects=len(shown), version=item.resource_version)
 
-    def _change(self, op: ChangeOp, metadata: ObjectMeta, kept: tuple[str, Held] | None) -> None:
-        if op is ChangeOp.DELETED or kept is None:
-            self._ledger.deleted(self.kind, metadata.key, metadata.uid, metadata.resource_version)
-        else:
-            self._ledger.put(self.kind, *kept)
+    def _changed_to(self, op: ChangeOp, view: Any) -> None:  # noqa: ANN401 - of any kind
+        metadata = view.metadata
+        if op is ChangeOp.DELETED:
+            self._deleted(metadata)
+            return
+        with self._contain.about(self.kind, metadata.key, stage=_STAGE, uid=metadata.uid):
+            if self._row.keep(view):
+                self._ledger.put(self.kind, *held(view))
+            else:
+                self._deleted(metadata)
+
+    def _deleted(self, metadata: ObjectMeta) -> None:
+        self._contain.gone(self.kind, metadata.key)
+        self._ledger.deleted(self.kind, metadata.key, metadata.uid, metadata.resource_version)
 
     def _malformed(self, odd: Malformed) -> None:
         """Keep the last readable form of an unreadable object, unless it is gone."""
         metadata = odd.metadata
         if odd.op is ChangeOp.DELETED:
-            self._change(odd.op, metadata, None)
+            self._deleted(metadata)
             return
         self._metrics.unreadable.labels(self.kind).inc()
         self._log.error("object_unreadable", key=metadata.key, uid=metadata.uid, error=odd.error)
+        why = f"cannot be read: {odd.error}"
+        self._contain.failed(self.kind, metadata.key, stage=_STAGE, error=why, uid=metadata.uid)
 
     def _unavailable(self, item: Unavailable) -> None:
         self._metrics.cut_off.labels(self.kind, str(item.status)).inc()

@@ -21,9 +21,11 @@ from typing import Final
 
 import msgspec
 
-from services.cache.fold.objects import Held, Said, older
+from services.cache.fold.objects import Held, Said, older, remains
 from shared.contracts.messages import Fact, Op
 
+_ENDED: Final = 16_384
+"""Pods that succeeded and went whose tombstones may be outstanding: a standby cannot know which."""
 Slot = tuple[str, str]
 """Token of the kind, and key."""
 
@@ -41,8 +43,9 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
         return self.fact.op is Op.DELETE
 
     def without_body(self) -> "Publication":
-        """Return it as the fact that the object is there, but too large to be published."""
-        fact = msgspec.structs.replace(self.fact, op=Op.OVERSIZED, body=msgspec.Raw(b"null"))
+        """Return it as the fact that the object is there (or gone), but too large to be said."""
+        op = Op.DELETE if self.is_tombstone else Op.OVERSIZED
+        fact = msgspec.structs.replace(self.fact, op=op, body=msgspec.Raw(b"null"))
         return msgspec.structs.replace(self, fact=fact)
 
 
@@ -74,6 +77,8 @@ class Ledger:
         self._line: dict[Slot, None] = {}
         self._on_their_way: set[Slot] = set()
         self._leads = False
+        self._ended: dict[str, bytes] = {}
+        """Uid of a pod that had succeeded and is gone → the body that says so; the newest ones."""
         self.ignored = 0
         """Versions that were ignored because they were old."""
 
@@ -98,6 +103,9 @@ class Ledger:
         for key in sorted(unreadable):
             if key in before:
                 state.held[key] = before[key]
+        for key, was in before.items():
+            if was.done and (key not in state.held or state.held[key].uid != was.uid):
+                self._has_ended(was.uid, was.done)
         state.seen = version
         state.is_listed = True
         for key in state.said:
@@ -121,6 +129,8 @@ class Ledger:
         if held is not None and held.uid != uid:
             return
         state.held.pop(key, None)
+        if held is not None and held.done:
+            self._has_ended(uid, held.done)
         if self._leads:
             state.gone[key] = rv
         self._touch((kind, key), state)
@@ -174,6 +184,7 @@ class Ledger:
         state = self._kinds[slot[0]]
         if publication.is_tombstone:
             state.said.pop(slot[1], None)
+            self._ended.pop(fact.uid, None)
         else:
             state.said[slot[1]] = Said(uid=fact.uid, rv=fact.rv, digest=publication.digest)
         state.first.discard(slot[1])
@@ -183,10 +194,16 @@ class Ledger:
         """Take in that nobody knows whether a fact is in the stream: it is said again."""
         slot, fact = publication.slot, publication.fact
         state = self._kinds[slot[0]]
-        state.said[slot[1]] = Said(uid=fact.uid, rv=fact.rv)
+        before = state.said.get(slot[1])
+        done = before.done if before is not None and before.uid == fact.uid else b""
+        state.said[slot[1]] = Said(uid=fact.uid, rv=fact.rv, done=done)
         if publication.is_tombstone:
             state.gone.setdefault(slot[1], fact.rv)
         self._arrived(slot, state)
+
+    def parked(self, publication: Publication) -> None:
+        """Take in that a fact cannot be said: it is left out until its object changes."""
+        self.confirmed(publication)
 
     def complete(self) -> tuple[str, ...]:
         """Return the kinds whose list, made in this term, is wholly published; sorted."""
@@ -204,9 +221,17 @@ class Ledger:
 
     def _newer(self, before: Held | None, shown: Held) -> Held:
         if before is None or not older(shown.rv, before.rv):
+            if before is not None and before.uid == shown.uid and before.done and not shown.done:
+                return msgspec.structs.replace(shown, done=before.done)
             return shown
         self.ignored += 1
         return before
+
+    def _has_ended(self, uid: str, done: bytes) -> None:
+        """Keep what a tombstone is to say of a pod, for a while: there may be none to publish."""
+        self._ended[uid] = remains(done)
+        if len(self._ended) > _ENDED:
+            del self._ended[next(iter(self._ended))]
 
     def _touch_all(self, kind: str, state: _KindState) -> None:
         """Put everything of a kind in line that differs; that is what completes it."""
@@ -258,7 +283,8 @@ class Ledger:
         if held is None:
             said = state.said[key]
             rv = state.gone[key] or said.rv
-            fact = Fact(kind=kind, key=key, uid=said.uid, rv=rv, op=Op.DELETE)
+            body = msgspec.Raw(self._ended.get(said.uid) or said.done or b"null")
+            fact = Fact(kind=kind, key=key, uid=said.uid, rv=rv, op=Op.DELETE, body=body)
             return Publication(slot=slot, fact=fact)
         fact = Fact(kind=kind, key=key, uid=held.uid, rv=held.rv, body=msgspec.Raw(held.body))
         return Publication(slot=slot, fact=fact, digest=held.digest)

@@ -9,8 +9,27 @@ from typing import Any, Final
 
 import msgspec
 
+from shared.api import keys
+from shared.api.core import Pod, PodPhase, PodStatus
+from shared.api.meta import ObjectMeta
+
 _encoder: Final = msgspec.json.Encoder()
 _DIGEST_BYTES: Final = 8
+_pods: Final = msgspec.json.Decoder(Pod)
+_SUCCEEDED: Final = PodPhase.SUCCEEDED.encode()
+_MARKS: Final = frozenset(
+    (keys.JOB_NAME, keys.TASK_SPEC, keys.TASK_INDEX, keys.JOB_VERSION, keys.OUT_OF_SYNC)
+)
+"""Annotations by which a job knows its pod, and what it had decided about it."""
+COPIES: Final = frozenset(
+    (
+        "kubectl.kubernetes.io/last-applied-configuration",
+        "kapp.k14s.io/original",
+        "objectset.rio.cattle.io/applied",
+        "banzaicloud.com/last-applied",
+    )
+)
+"""Annotations in which tools keep the object as it was applied, values of variables included."""
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -20,6 +39,8 @@ class Held(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     rv: str
     body: bytes
     digest: bytes
+    done: bytes = b""
+    """Of a pod that has succeeded before its deletion was asked for: the body that says so."""
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -28,14 +49,62 @@ class Said(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     uid: str
     rv: str
     digest: bytes = b""
+    done: bytes = b""
+    """As `Held.done`, where the stream alone knows it: the object went while no cache looked."""
 
 
 def held(view: Any) -> tuple[str, Held]:  # noqa: ANN401 - the view of any kind
     """Return (key, object) of a view."""
+    view = _without_copies(view)
     metadata = view.metadata
     body = _encoder.encode(view)
     rv = metadata.resource_version
-    return metadata.key, Held(uid=metadata.uid, rv=rv, body=body, digest=digest(body, rv))
+    done = body if _is_done(view) else b""
+    seen = digest(body, rv)
+    return metadata.key, Held(uid=metadata.uid, rv=rv, body=body, digest=seen, done=done)
+
+
+def done_of(body: bytes) -> bytes:
+    """Return what is to be kept of a published pod that has succeeded; empty for all others."""
+    if _SUCCEEDED not in body:
+        return b""
+    return remains(body) if _is_done(_pods.decode(body)) else b""
+
+
+def remains(done: bytes) -> bytes:
+    """Return what a tombstone says of a pod that has succeeded: whose it was, and that it has."""
+    pod = _pods.decode(done)
+    meta = pod.metadata
+    marks = {k: v for k, v in meta.annotations.items() if k in _MARKS}
+    kept = ObjectMeta(
+        name=meta.name,
+        namespace=meta.namespace,
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        annotations=marks,
+        owner_references=meta.owner_references,
+    )
+    return _encoder.encode(Pod(metadata=kept, status=PodStatus(phase=PodPhase.SUCCEEDED)))
+
+
+def _is_done(view: Any) -> bool:  # noqa: ANN401 - the view of any kind
+    """Tell whether a job's pod has succeeded, and nobody had asked for its deletion before."""
+    return (
+        isinstance(view, Pod)
+        and view.status.phase == PodPhase.SUCCEEDED
+        and view.metadata.deletion_timestamp is None
+        and keys.JOB_NAME in view.metadata.annotations
+    )
+
+
+def _without_copies(view: Any) -> Any:  # noqa: ANN401 - the view of any kind
+    """Return a view without annotations that hold another copy of the whole object."""
+    annotations = view.metadata.annotations
+    if COPIES.isdisjoint(annotations):
+        return view
+    kept = {key: value for key, value in annotations.items() if key not in COPIES}
+    metadata = msgspec.structs.replace(view.metadata, annotations=kept)
+    return msgspec.structs.replace(view, metadata=metadata)
 
 
 def digest(body: bytes, rv: str) -> bytes:

@@ -43,8 +43,8 @@ class ControllerEvents:
 
     def perhaps_untold(self, job: Job, *, now: float) -> None:
         """Announce the present phase of a job that came from another process, if it is fresh."""
-        since = job.status.state.last_transition_time
-        if since is None or now - time.parse(since) > _RECENT_S:
+        since = time.read(job.status.state.last_transition_time)
+        if since is None or now - since > _RECENT_S:
             return
         before = job.status.conditions[-2].status if len(job.status.conditions) > 1 else ""
         self.phase(job, was=before, status=job.status)

@@ -1,20 +1,19 @@
-"""STATE into the replica: folds facts, tells who deserves a look."""
+"""STATE into the informers: folds facts, tells who deserves a look."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Final, Protocol
 
-import msgspec
-
-from services.controller.adapters.replica import Replica
-from services.controller.adapters.touched import Touched
+from services.controller.adapters.informers import Informers
 from services.controller.metrics import ControllerMetrics
-from shared.api.errors import describe
 from shared.bus.port import Reset
 from shared.bus.state import Facts, Stale, StateItem, Synced
-from shared.contracts.messages import Fact
+from shared.contracts.messages import Fact, Marker, Op
+from shared.runtime.contain import Containment
 from shared.runtime.health import Gate
 from shared.runtime.logs import Logger
+
+_STAGE: Final = "fold"
 
 
 class States(Protocol):
@@ -30,33 +29,35 @@ class States(Protocol):
 
 
 class Feed:
-    """A part of the service; `synced` gates every look."""
+    """A part of the service; `synced` gates every reconciliation."""
 
     name: Final = "state"
 
     def __init__(
         self,
         states: States,
-        replica: Replica,
+        informers: Informers,
         *,
-        touch: Callable[[Touched], None],
+        hear: Callable[[Marker], None],
         on_synced: Callable[[], None],
         gate: Gate,
+        contain: Containment,
         metrics: ControllerMetrics,
         log: Logger,
     ) -> None:
         self._states = states
-        self._replica = replica
-        self._touch = touch
+        self._informers = informers
+        self._hear = hear
         self._on_synced = on_synced
         self._gate = gate
+        self._contain = contain
         self._metrics = metrics
         self._log = log
         self._synced = False
 
     @property
     def synced(self) -> bool:
-        """Whether the replica is the whole world as of a moment ago."""
+        """Whether the stores are the whole cluster as of a moment ago."""
         return self._synced
 
     async def run(self) -> None:
@@ -70,25 +71,28 @@ class Feed:
             case Facts(facts=facts):
                 for fact in facts:
                     self._fold(fact)
-            case Synced():
-                self._touch(self._replica.complete())
+            case Synced(marker=marker):
+                self._hear(marker)
+                self._informers.complete()
                 if not self._synced:
                     self._synced = True
                     self._gate.set(ok=True)
-                    self._log.info("state_synced", jobs=len(self._replica.jobs))
+                    self._log.info("state_synced", jobs=len(self._informers.jobs))
                     self._on_synced()
             case Stale(reason=reason):
                 self._unsynced(reason)
             case Reset(reason=reason):
-                self._replica.lost_touch()
+                self._informers.lost_touch()
+                self._contain.begin_anew(stage=_STAGE)
                 self._unsynced(reason)
 
     def _fold(self, fact: Fact) -> None:
-        try:
-            self._touch(self._replica.fold([fact]))
-        except msgspec.DecodeError as error:
+        with self._contain.about(fact.kind, fact.key, stage=_STAGE, uid=fact.uid) as about:
+            self._informers.fold([fact])
+        if about.error is not None:
             self._metrics.unreadable.labels(fact.kind).inc()
-            self._log.error("fact_not_folded", kind=fact.kind, key=fact.key, reason=describe(error))
+        elif fact.op is Op.DELETE:
+            self._contain.gone(fact.kind, fact.key)
 
     def _unsynced(self, reason: str) -> None:
         if self._synced:

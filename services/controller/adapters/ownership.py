@@ -1,31 +1,37 @@
 """Which jobs this replica may act on: those of the partitions that it holds.
 
 `owns` is asked before each look. A partition that is to be given up waits for the looks under way,
-so that the next owner never acts beside us.
+so that the next owner never acts beside us. One that is taken away waits for nothing: no write of
+a look under way goes out any more (`check`, asked before each).
 """
 
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Final
 
+from shared.bus.partitions import Partitions
+from shared.contracts.streams import JOB_PARTITIONS
 from shared.contracts.subjects import partition_of
 from shared.runtime.clock import Clock
+from shared.runtime.errors import Retryable
 
-PARTITIONS: Final = 16
-"""Enough for every replica of a handful to have a fair share."""
 _CALM_S: Final = 5.0
 _CALM_POLL_S: Final = 0.02
+_LOOK: Final[ContextVar[tuple[int, int] | None]] = ContextVar("look", default=None)
+"""The partition that is being looked at, and how often it had been lost when the look began."""
 
 
 class Ownership:
     """The partitions held, and the looks under way in each."""
 
-    def __init__(self, *, clock: Clock, partitions: int = PARTITIONS) -> None:
+    def __init__(self, *, clock: Clock, partitions: int = JOB_PARTITIONS) -> None:
         self._clock = clock
         self._partitions = partitions
         self._held: set[int] = set()
         self._looks: dict[int, int] = dict.fromkeys(range(partitions), 0)
+        self._losses: dict[int, int] = dict.fromkeys(range(partitions), 0)
         self._on_change: list[Callable[[int], None]] = []
 
     def on_change(self, told: Callable[[int], None]) -> None:
@@ -45,10 +51,22 @@ class Ownership:
         """Keep the partition of `key` from being given up for the length of a block."""
         partition = self.partition(key)
         self._looks[partition] += 1
+        before = _LOOK.set((partition, self._losses[partition]))
         try:
             yield
         finally:
+            _LOOK.reset(before)
             self._looks[partition] -= 1
+
+    def lose(self, partition: int) -> None:
+        """Note that a partition was taken away: what looks at it must write no more."""
+        self._losses[partition] += 1
+
+    def check(self) -> None:
+        """Raise Retryable when the look that this belongs to has lost its partition meanwhile."""
+        look = _LOOK.get()
+        if look is not None and self._losses[look[0]] != look[1]:
+            raise Retryable(f"partition {look[0]} was taken away during this look")
 
     async def hold(self, partition: int) -> None:
         """Hold a partition until cancelled, then until its looks are over: a body of Partitions."""
@@ -70,3 +88,17 @@ class Ownership:
     def _tell(self, partition: int) -> None:
         for told in self._on_change:
             told(partition)
+
+
+class Shares:
+    """Holds this replica's share of the partitions for as long as the service runs."""
+
+    name: Final = "partitions"
+
+    def __init__(self, partitions: Partitions, ownership: Ownership) -> None:
+        self._partitions = partitions
+        self._ownership = ownership
+
+    async def run(self) -> None:
+        """Hold a fair share until cancelled."""
+        await self._partitions.run(self._ownership.hold)

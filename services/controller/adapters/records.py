@@ -1,11 +1,11 @@
-"""What the controller remembers of one job between two looks.
+"""What the controller remembers of one job between two reconciliations.
 
 State that changes has two kinds of owner, the session's ledger and a service's store; this is one.
-A record is changed by the replica (facts, own writes) and by the worker that looks at its job, all
-on one event loop and never across an `await`, so it needs no lock.
+A record is changed by the informers (facts, own writes) and by the reconciler of its job, all on
+one event loop and never across an `await`, so it needs no lock.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -13,7 +13,7 @@ import msgspec
 from services.controller.job.delays import Delayed
 from services.controller.job.facts import PodView
 from services.controller.job.group import GroupWanted, wanted_of
-from services.controller.job.ledger import has_succeeded, recorded
+from services.controller.job.ledger import has_succeeded, recorded, succeeded_and_gone
 from services.controller.job.phases import ALIVE
 from services.controller.job.requests import Request, at_start, compare, of_group
 from services.controller.job.validate import problems
@@ -21,6 +21,14 @@ from shared.api.batch import Job, JobSpec
 from shared.api.core import PodPhase
 from shared.api.scheduling import PodGroup
 from shared.jobs.defaults import defaulted
+
+
+class Beside(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """An object beside the pods that this process has made or seen."""
+
+    uid: str
+    digest: int
+    """Of the content that it was given last."""
 
 
 class JobRecord:
@@ -38,6 +46,13 @@ class JobRecord:
         """Whether requests are kept up to date: only where this replica owns the job."""
         self.applied = 0
         """Digest of the plugins' objects that this process wrote last."""
+        self.beside: dict[tuple[str, str], Beside] = {}
+        """(token of the kind, name) → what is known to be there beside the pods."""
+        self.in_the_way: Counter[str] = Counter()
+        """Name of a sealed object → how often another one of that name was met."""
+        self.begun_here = False
+        """Whether this process has seen the job before anything was made of it: what it does not
+        remember is not there."""
         self.counts_wait_since = float("inf")
         """Monotonic time since which a mere change of counts waits to be written."""
         self.told_pending = ""
@@ -48,6 +63,8 @@ class JobRecord:
         """Looks in a row that the API server refused for good (J13)."""
         self.completed: dict[str, set[int]] = {}
         """Task → indexes that have succeeded (`ledger`): what the status says and what is newer."""
+        self.ended: dict[str, PodView] = {}
+        """Pods that had succeeded when they went, by name: what tombstones say."""
         self._unrecorded: dict[str, PodView] = {}
         self._scheduler_name = scheduler_name
         self._generation = -1
@@ -58,10 +75,10 @@ class JobRecord:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Return what is wrong with the spec; judged when the job is looked at.
+        """Return what is wrong with the spec; judged when the job is reconciled.
 
-        Judging an odd spec is the work of the mailbox, where an error of ours stays with its job;
-        in the fold of facts it would end the process, again and again.
+        There an error of ours about an odd spec stays with its job; in the fold of facts it would
+        end the process, again and again.
         """
         if self._problems is None:
             self._problems = problems(self.job)
@@ -96,6 +113,7 @@ class JobRecord:
         after = self.job.status
         if (after.version, after.retry_count) != (before.version, before.retry_count):
             self._unrecorded.clear()  # a restart: what it left standing is in this status
+            self.ended.clear()
         self._know_completed()
         return True
 
@@ -112,9 +130,19 @@ class JobRecord:
         """Begin to own the job: ask again for everything that may be unanswered."""
         if not self.primed:
             self.primed = True
+            self.begun_here = self.job.status.state.phase is None
             self._unrecorded = {n: p for n, p in self.pods.items() if has_succeeded(self.job, p)}
+            went = {
+                name: pod
+                for name, pod in self.ended.items()
+                if name not in self.pods and succeeded_and_gone(self.job, self.rv, pod)
+            }
+            self._unrecorded.update(went)
+            self.ended.clear()
             self._know_completed()
             self.add(at_start(self.job, self.pods, self.completed))
+            for pod in went.values():
+                self._ask(None, pod)
             if self.job.status.state.phase in ALIVE:
                 self.add(of_group(self.job, None, self.group))
 
@@ -123,6 +151,10 @@ class JobRecord:
         self.primed = False
         self.requests = {}
         self.delayed = ()
+        self.applied = 0
+        self.beside = {}
+        self.in_the_way.clear()
+        self.begun_here = False
 
     def changed(
         self, before: PodView | None, after: PodView | None, *, ours: bool = False
@@ -131,11 +163,27 @@ class JobRecord:
         if not self.primed:
             return ()
         self._note_completed(after)
+        return self._ask(before, after, ours=ours)
+
+    def _ask(
+        self, before: PodView | None, after: PodView | None, *, ours: bool = False
+    ) -> tuple[Request, ...]:
         found = compare(
             self.job, before, after, self.pods, deleted_by_us=ours, completed=self.completed
         )
         self.add(found)
         return found
+
+    def went(self, pod: PodView) -> None:
+        """Note a pod that had succeeded when it went, and is known for it by its tombstone alone.
+
+        An owner of the job has heard of every restart so far; the next owner judges by the status.
+        """
+        if self.primed:
+            self._note_completed(pod)
+            self._ask(None, pod)
+        else:
+            self.ended[pod.name] = pod
 
     def _note_completed(self, pod: PodView | None) -> None:
         if pod is None:

@@ -1,1 +1,1 @@
-"""CronJobs: jobs that are made by a schedule (X01 to X04). Pure; `sync` is where to begin."""
+"""CronJobs: jobs that are made by a schedule (X01 to X04). `sync` is where to begin."""

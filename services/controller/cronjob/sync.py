@@ -153,7 +153,8 @@ def _find_missing(book: _Book, jobs: Sequence[Job]) -> Asking[Outcome | None]:
     for uid, ref in list(book.active.items()):
         if uid in known:
             continue
-        found = yield Read(name=ref.name)
+        # A status that somebody else has written may name nothing.
+        found = (yield Read(name=ref.name)) if ref.name else None
         if refused := failure(found):
             return Outcome(failed=refused.reason)
         if not isinstance(found, Job) or found.metadata.uid != uid:
@@ -325,7 +326,7 @@ def _join(cron: CronJob, book: _Book, name: str, due: int) -> Asking[Failed | No
 
 
 def _seconds(text: str | None) -> float | None:
-    return None if text is None else time.parse(text)
+    return time.read(text)
 
 
 def _text(moment: float | None) -> str | None:

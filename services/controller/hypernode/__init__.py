@@ -1,1 +1,1 @@
-"""HyperNodes: how many nodes are below one, and which there should be (H01 to H04). Pure."""
+"""HyperNodes: how many nodes are below one, and which there should be (H01 to H04)."""

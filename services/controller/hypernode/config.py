@@ -11,11 +11,15 @@ Volcano's form:
               - nodeLabel: example.com/spine
               - nodeLabel: example.com/leaf
               - nodeLabel: kubernetes.io/hostname
+
+Who may write this ConfigMap makes the controller read a Secret and send it somewhere. So the Secret
+is one of the ConfigMap's own namespace, and only hosts that a flag names are asked (`Bounds`).
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import msgspec
 import yaml
@@ -30,7 +34,8 @@ SOURCES: Final = (LABEL, UFM)
 _PART: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _OBJECT: Final = re.compile(rf"{_PART}(\.{_PART})*")
 _TYPE_MAX: Final = 20
-_ADDRESS: Final = re.compile(r"https?://[^/\s]+(/\S*)?")
+_ADDRESS: Final = re.compile(r"https?://[^/\s@]+(/\S*)?")
+_ANY: Final = "*"
 
 
 class BadConfigError(ValueError):
@@ -64,7 +69,7 @@ class SecretRef(_Wire, frozen=True, kw_only=True):
     """The Secret with `username` and `password`."""
 
     name: str
-    namespace: str
+    namespace: str = ""
 
 
 class Credentials(_Wire, frozen=True, kw_only=True):
@@ -97,6 +102,21 @@ class UfmSource(msgspec.Struct, frozen=True, kw_only=True):
     interval_s: float
 
 
+class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a configuration may reach."""
+
+    namespace: str = ""
+    """Of the ConfigMap, and so of the Secrets that it may name."""
+    hosts: Collection[str] = ()
+    """Hosts, with or without a port, that may be asked; `*` for any."""
+
+    def may_ask(self, endpoint: str) -> bool:
+        """Tell whether an endpoint is one of the hosts."""
+        parts = urlsplit(endpoint)
+        allowed = {host.lower() for host in self.hosts}
+        return bool({_ANY, parts.hostname, parts.netloc.lower()} & allowed)
+
+
 class Discovery(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be discovered."""
 
@@ -108,7 +128,7 @@ class Discovery(msgspec.Struct, frozen=True, kw_only=True):
     """The fabric manager to ask; None: that source is off, and nothing of it is touched."""
 
 
-def parse(text: str) -> Discovery:
+def parse(text: str, bounds: Bounds) -> Discovery:
     """Return what a configuration asks for; BadConfigError names what is wrong with it."""
     try:
         plain = yaml.safe_load(text)
@@ -130,7 +150,7 @@ def parse(text: str) -> Discovery:
         by_name[one.source] = (number, one)
     return Discovery(
         types=_types(*by_name[LABEL]) if LABEL in by_name else None,
-        ufm=_ufm(*by_name[UFM]) if UFM in by_name else None,
+        ufm=_ufm(*by_name[UFM], bounds) if UFM in by_name else None,
     )
 
 
@@ -166,7 +186,7 @@ def _types(number: int, one: Source) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _ufm(number: int, one: Source) -> UfmSource:
+def _ufm(number: int, one: Source, bounds: Bounds) -> UfmSource:
     path = f"networkTopologyDiscovery[{number}]"
     try:
         config = msgspec.convert(one.config, UfmConfig)
@@ -175,13 +195,23 @@ def _ufm(number: int, one: Source) -> UfmSource:
     endpoint = config.endpoint if "://" in config.endpoint else f"https://{config.endpoint}"
     if not _ADDRESS.fullmatch(endpoint):
         raise BadConfigError(f"{path}.config.endpoint: {config.endpoint!r} is no http(s) address")
+    if not bounds.may_ask(endpoint):
+        raise BadConfigError(
+            f"{path}.config.endpoint: {config.endpoint!r} is not among the hosts that may be asked"
+            " (--topology-hosts)"
+        )
     if one.credentials is None:
         raise BadConfigError(f"{path}.credentials.secretRef is missing")
     ref = one.credentials.secret_ref
+    if ref.namespace not in {"", bounds.namespace}:
+        raise BadConfigError(
+            f"{path}.credentials.secretRef.namespace: {ref.namespace!r} is not the ConfigMap's own,"
+            f" {bounds.namespace!r}"
+        )
     return UfmSource(
         endpoint=endpoint,
         insecure_skip_verify=config.insecure_skip_verify,
-        secret=f"{ref.namespace}/{ref.name}",
+        secret=f"{bounds.namespace}/{ref.name}",
         interval_s=durations.seconds(one.interval),
     )
 

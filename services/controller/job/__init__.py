@@ -1,1 +1,1 @@
-"""Pure part of the Job controller: phases, policies, plans."""
+"""The Job controller: phases, policies, plans. Pure but for `reconciler`."""

@@ -50,7 +50,8 @@ def arrivals(
         if decided.delay_s == 0:
             found.append((request, decided.action))
         elif all(d.request.key != request.key for d in waiting):
-            since = time.parse(request.since) if request.since else now
+            since = time.read(request.since or None)
+            since = now if since is None else since
             waiting.append(
                 Delayed(
                     request=request,

@@ -37,6 +37,8 @@ class EnsureCompanions(msgspec.Struct, frozen=True, kw_only=True):
 
     companions: tuple[Companion, ...]
     digest: int
+    anew: bool = False
+    """Whether those that are known to be there may have been deleted since."""
 
 
 class DropCompanions(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ from shared.api.batch import Job
 from shared.api.bus import Command
 from shared.api.core import Pod, PodPhase
 from shared.api.scheduling import PodGroup, Queue
+from shared.model.numbers import whole
 
 
 class PodView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -105,4 +106,5 @@ def pod_view(pod: Pod) -> tuple[str, PodView] | None:
 
 def _number(text: str, otherwise: int) -> int:
     """Return the decimal number that `text` is, or `otherwise`: anybody may write an annotation."""
-    return int(text) if text.isascii() and text.isdecimal() else otherwise
+    number = whole(text)
+    return otherwise if number is None else number

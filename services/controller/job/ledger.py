@@ -21,6 +21,7 @@ from services.controller.job.requests import Request
 from shared.api.batch import Job, TaskSpec
 from shared.api.core import PodPhase
 from shared.api.keys import SUCCEEDED_MARK
+from shared.model.numbers import whole
 
 Ledger = Mapping[str, AbstractSet[int]]
 """Task → indexes that have succeeded at the job's version."""
@@ -60,6 +61,16 @@ def has_succeeded(job: Job, pod: PodView) -> bool:
     """Whether a pod that is there is one to record."""
     of_now = pod.version >= job.status.version and not (pod.out_of_sync or pod.deleting)
     return pod.phase == PodPhase.SUCCEEDED and of_now
+
+
+def succeeded_and_gone(job: Job, rv: int, pod: PodView) -> bool:
+    """Whether a pod that a tombstone names is one to record; its `rv` is that of its deletion.
+
+    Its success may have been struck out by the restart of a task, a partition or a pod, which makes
+    no new version of the job. So after any restart only a pod counts that went after the job's
+    last write, whose version is `rv`.
+    """
+    return has_succeeded(job, pod) and (job.status.retry_count == 0 or pod.rv > rv)
 
 
 def gone(job: Job, ledger: Ledger, pods: Mapping[str, PodView]) -> dict[str, int]:
@@ -141,5 +152,6 @@ def _ranges(indexes: Iterable[int]) -> Iterator[str]:
 def _indexes(text: str, *, below: int) -> Iterator[int]:
     for run in text.split(","):
         low, dash, high = run.partition("-")
-        if low.isdecimal() and (high.isdecimal() or not dash):
-            yield from range(int(low), min(int(high or low) + 1, below))
+        first, last = whole(low), whole(high if dash else low)
+        if first is not None and last is not None:
+            yield from range(first, min(last + 1, below))

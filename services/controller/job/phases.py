@@ -192,6 +192,7 @@ FINISHED: Final = frozenset({JobPhase.COMPLETED, JobPhase.FAILED, JobPhase.TERMI
 """Phases that nothing leaves (J20)."""
 
 ALIVE: Final = frozenset({JobPhase.PENDING, JobPhase.RUNNING})
+OVER: Final = frozenset({JobPhase.COMPLETED, JobPhase.FAILED, JobPhase.TERMINATED})
 """Phases in which pods are made."""
 
 

@@ -24,7 +24,7 @@ from services.controller.job import effects, kills, ledger, status, sync, tellin
 from services.controller.job.counts import Counts, count
 from services.controller.job.delays import Delayed, after_action, arrivals
 from services.controller.job.facts import JobFacts, PodView
-from services.controller.job.phases import ALIVE, Do, Move, Target, move_for
+from services.controller.job.phases import ALIVE, OVER, Do, Move, Target, move_for
 from services.controller.job.policies import INTERNAL_ACTIONS
 from services.controller.job.requests import Request
 from services.controller.job.validate import queue_problem
@@ -46,6 +46,8 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True):
     """Actions that wait for their policies' timeouts (J12)."""
     again: bool = False
     """Whether another pass is due at once."""
+    look_at: float | None = None
+    """When the next pass is due though nothing changes, in Unix seconds."""
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,6 +165,7 @@ def _answered(
         answered=frozenset(seen),
         delayed=delayed,
         again=any(_leaves(effect) for stage in stages for effect in stage),
+        look_at=telling.look_at(facts, now=now),
     )
 
 
@@ -316,10 +319,12 @@ def _alive(facts: JobFacts, before: JobStatus, *, now: float) -> tuple[Stage, ..
     )
     if after.state.reason in status.HELD:
         after = status.explained(after, reason="", message="")
+    if not facts.commands:  # one that is carried out is recorded in the same place
+        after = telling.explained(facts, after, now=now)
     write = _write(before, after)
     if write is not None and after.state.phase not in ALIVE:
         return ((write,),)
-    stages = sync.bring_about(facts)
+    stages = sync.stages_of(facts)
     if write is None:
         return stages
     return ((write,), *stages) if before.state.phase is None else (*stages, (write,))
@@ -353,10 +358,13 @@ def _down(facts: JobFacts, before: JobStatus, *, now: float) -> tuple[Stage, ...
     """Finish a kill, then see whether the phase can be left (J18 to J20)."""
     job = facts.job
     doomed = kills.still(job, facts.pods)
-    done = ledger.recorded(job)
+    over = job.status.state.phase in OVER
+    done = facts.completed if over else ledger.recorded(job)
     gone_before = ledger.gone(job, done, facts.pods)
     counts = count(facts.pods.values(), doomed=frozenset(p.name for p in doomed), gone=gone_before)
     after = status.with_counts(job.status, counts)
+    if over:
+        after = status.not_below(after, before)
     phase = job.status.state.phase
     assert phase is not None, "a job without a phase is alive"
     move = move_for(phase, Action.SYNC_JOB)
@@ -394,7 +402,8 @@ def _write(before: JobStatus, after: JobStatus) -> effects.WriteStatus | None:
     patch = merge_patch(before, after)
     if not patch:
         return None
-    urgent = not patch.keys() <= _COUNTS
+    calm = _COUNTS | {"state"} if telling.only_explains(before, after) else _COUNTS
+    urgent = not patch.keys() <= calm
     return effects.WriteStatus(patch=patch, status=after, was=before.state.phase, urgent=urgent)
 
 

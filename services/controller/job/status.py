@@ -17,6 +17,7 @@ from shared.api.batch import (
     JobStatus,
     TaskState,
 )
+from shared.api.core import PodPhase
 from shared.model import durations
 
 INVALID_SPEC = "InvalidSpec"
@@ -41,6 +42,27 @@ def with_counts(status: JobStatus, counts: Counts) -> JobStatus:
             task: TaskState(phase=dict(sorted(phases.items())))
             for task, phases in sorted(counts.by_task.items())
         },
+    )
+
+
+def not_below(status: JobStatus, before: JobStatus) -> JobStatus:
+    """Return `status` with no fewer succeeded and failed pods than `before`: they were so.
+
+    The pods of a job that is over may be cleared away; what it has come to stays.
+    """
+    by_task = dict(status.task_status_count)
+    for task, known in before.task_status_count.items():
+        now = dict(by_task[task].phase) if task in by_task else {}
+        for phase in (PodPhase.SUCCEEDED, PodPhase.FAILED):
+            if known.phase.get(phase, 0) > now.get(phase, 0):
+                now[phase] = known.phase[phase]
+        if now:
+            by_task[task] = TaskState(phase=dict(sorted(now.items())))
+    return msgspec.structs.replace(
+        status,
+        succeeded=max(status.succeeded, before.succeeded),
+        failed=max(status.failed, before.failed),
+        task_status_count=dict(sorted(by_task.items())),
     )
 
 

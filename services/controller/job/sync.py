@@ -24,7 +24,7 @@ from shared.jobplugins.interface import Companion
 Stage = tuple[effects.Effect, ...]
 
 
-def bring_about(facts: JobFacts) -> tuple[Stage, ...]:
+def stages_of(facts: JobFacts) -> tuple[Stage, ...]:
     """Return what has to be made, changed and deleted, in stages; empty when all is well."""
     job = facts.job
     doomed = kills.still(job, facts.pods)
@@ -41,7 +41,7 @@ def bring_about(facts: JobFacts) -> tuple[Stage, ...]:
     touched = bool(creates or doomed or beside)
     begins = facts.group is None  # perhaps not for the first time: what went meanwhile is made
     if wanted and (begins or (facts.applied != mark and (touched or not _marked(job)))):
-        beside.append(effects.EnsureCompanions(companions=wanted, digest=mark))
+        beside.append(effects.EnsureCompanions(companions=wanted, digest=mark, anew=begins))
     deletes = (effects.DeletePod(name=p.name, uid=p.uid) for p in doomed)
     stages: tuple[Stage, ...] = (tuple(beside), (*deletes, *creates))
     return tuple(stage for stage in stages if stage)

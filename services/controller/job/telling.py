@@ -2,16 +2,31 @@
 
 An event begins with Volcano's words, which scripts look for (`Start to execute action RestartJob`);
 what follows is ours and says from where to where, and why. `occasion` tells apart what is said
-twice in the same words and happened twice. Pure; called by `plan`, the shell writes the events.
+twice in the same words and happened twice.
+
+Why a job waits is in its own status as well: the column WHY of `kubectl get vcjob -o wide`. The
+PodGroup says it as soon as scheduling does. The job repeats it when it has been Pending for
+`LONG_S`: most jobs wait for moments, and a write for each of them would be a load without a reader.
+Pure; called by `plan`, the reconciler writes the events.
 """
+
+from typing import Final
 
 from services.controller.job import status
 from services.controller.job.delays import Delayed
 from services.controller.job.effects import Record
+from services.controller.job.facts import JobFacts
+from services.controller.job.group import why_pending
 from services.controller.job.requests import Request
-from shared.api.batch import Action, JobStatus
+from shared.api import time
+from shared.api.batch import Action, JobPhase, JobStatus
 from shared.api.bus import Command
+from shared.api.scheduling import PodGroupConditionType
 from shared.model import durations
+
+LONG_S: Final = 30.0
+UNSCHEDULABLE: Final = PodGroupConditionType.UNSCHEDULABLE.value
+"""Reason of a job's state that repeats what its PodGroup says."""
 
 EXECUTE_ACTION = "ExecuteAction"
 
@@ -68,3 +83,35 @@ def cause(request: Request | None) -> tuple[str, str]:
 def _occasion(request: Request, before: JobStatus) -> str:
     """Return what no two occasions share, and a look that is repeated comes to again."""
     return "/".join(map(str, (*request.key, before.version, before.retry_count)))
+
+
+def explained(facts: JobFacts, after: JobStatus, *, now: float) -> JobStatus:
+    """Return `after` with why the job waits, or without it when it waits no more."""
+    if after.state.phase != JobPhase.PENDING:
+        return after
+    said = why_pending(facts.group)
+    if said is None:
+        ours = after.state.reason == UNSCHEDULABLE
+        return status.explained(after, reason="", message="") if ours else after
+    if now < _due(after):
+        return after
+    return status.explained(after, reason=UNSCHEDULABLE, message=said.message)
+
+
+def look_at(facts: JobFacts, *, now: float) -> float | None:
+    """Return when a job has waited long enough to say why, None if that is past or not so."""
+    if facts.job.status.state.phase != JobPhase.PENDING or why_pending(facts.group) is None:
+        return None
+    due = _due(facts.job.status)
+    return due if now < due else None
+
+
+def only_explains(before: JobStatus, after: JobStatus) -> bool:
+    """Tell whether two states differ in why the job waits and in nothing else."""
+    one, other = before.state, after.state
+    return UNSCHEDULABLE in {one.reason, other.reason} and one.phase == other.phase
+
+
+def _due(status_now: JobStatus) -> float:
+    since = status_now.state.last_transition_time
+    return time.parse(since) + LONG_S if since else 0.0

@@ -6,14 +6,18 @@ run go on (F02, F03).
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import msgspec
 
-from services.controller.jobflow.jobs import job_of, name_of
-from services.controller.jobflow.status import ended_jobs, status_of
+from services.controller.jobflow.status import ended_jobs, job_of, name_of, status_of
 from shared.api.batch import Job, JobPhase
 from shared.api.flow import Flow, FlowPhase, JobFlow, JobFlowStatus, JobTemplate, RetainPolicy
 from shared.jobs.flows import flow_problems
+from shared.jobs.problems import told
+
+NOTES_MAX: Final = 20
+"""Notes of one sort that are told of a flow."""
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,10 +42,10 @@ def plan(flow: JobFlow, jobs: Sequence[Job], templates: Mapping[str, JobTemplate
     if status.state.phase in {FlowPhase.SUCCEED, FlowPhase.FAILED, FlowPhase.TERMINATING}:
         return Plan(status=status, delete=_done_with(flow, status, jobs))
     if faults := tuple(flow_problems(flow)):
-        notes = tuple(Note(reason="InvalidJobFlow", message=str(fault)) for fault in faults)
+        notes = tuple(Note(reason="InvalidJobFlow", message=text) for text in told(faults))
         return Plan(status=status, notes=notes)
     create, notes = _missing(flow, status, jobs, templates)
-    return Plan(status=status, create=create, notes=(*notes, *_unread(flow)))
+    return Plan(status=status, create=create, notes=(*_some(notes), *_some(_unread(flow))))
 
 
 def entries(flow: JobFlow) -> dict[str, Flow]:
@@ -81,6 +85,15 @@ def _missing(
         else:
             create.append(job_of(flow, template))
     return tuple(create), tuple(notes)
+
+
+def _some(notes: Sequence[Note]) -> tuple[Note, ...]:
+    """Return the first notes, and how many more there are: a flow may have thousands of entries."""
+    left = len(notes) - NOTES_MAX
+    if left <= 0:
+        return tuple(notes)
+    more = Note(reason=notes[0].reason, message=f"and {left} more")
+    return (*notes[:NOTES_MAX], more)
 
 
 def _may_start(flow: JobFlow, entry: Flow, ended: Mapping[str, str]) -> bool:

@@ -1,4 +1,4 @@
-"""The status of a flow: its jobs by phase, the course of each, and what they amount to (F03).
+"""The jobs of a flow (F01) and its status: its jobs by phase, and what they amount to (F03).
 
 A job that has ended stays in the status after it was deleted (by its time to live, by a person, or
 by the flow's own policy): what was done is not done again.
@@ -7,8 +7,8 @@ by the flow's own policy): what was done is not done again.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from services.controller.jobflow.jobs import ENDED, STOPPED, name_of
 from services.controller.jobflow.phases import Progress, next_phase
+from shared.api import keys, kinds
 from shared.api.batch import Job, JobPhase
 from shared.api.flow import (
     FlowCondition,
@@ -16,8 +16,14 @@ from shared.api.flow import (
     FlowState,
     JobFlow,
     JobFlowStatus,
+    JobTemplate,
     RunningHistory,
 )
+from shared.api.meta import ObjectMeta, OwnerReference
+
+STOPPED: Final = frozenset({JobPhase.FAILED, JobPhase.TERMINATED})
+ENDED: Final = STOPPED | {JobPhase.COMPLETED}
+"""Phases that a job does not leave."""
 
 _LISTS: Final = {
     "": "pending_jobs",
@@ -120,4 +126,35 @@ def _condition(job: Job) -> FlowCondition:
         create_time=job.metadata.creation_timestamp,
         running_duration=status.running_duration,
         task_status_count=status.task_status_count,
+    )
+
+
+def name_of(flow: JobFlow, entry: str) -> str:
+    """Return the name of the job of one entry of a flow."""
+    return f"{flow.metadata.name}-{entry}"
+
+
+def job_of(flow: JobFlow, template: JobTemplate) -> Job:
+    """Return the job that a flow makes from a template."""
+    marks = {
+        keys.CREATED_BY_TEMPLATE: f"{template.metadata.namespace}.{template.metadata.name}",
+        keys.CREATED_BY_FLOW: f"{flow.metadata.namespace}.{flow.metadata.name}",
+    }
+    owner = OwnerReference(
+        api_version=kinds.JOBFLOW.api_version,
+        kind=kinds.JOBFLOW.kind,
+        name=flow.metadata.name,
+        uid=flow.metadata.uid,
+        controller=True,
+        block_owner_deletion=True,
+    )
+    return Job(
+        metadata=ObjectMeta(
+            name=name_of(flow, template.metadata.name),
+            namespace=flow.metadata.namespace,
+            labels=marks,
+            annotations=marks,
+            owner_references=(owner,),
+        ),
+        spec=template.spec,
     )

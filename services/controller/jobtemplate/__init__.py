@@ -1,1 +1,1 @@
-"""JobTemplates: which jobs were made from one (F05). Pure."""
+"""JobTemplates: which jobs were made from one (F05)."""

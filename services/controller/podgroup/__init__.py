@@ -1,1 +1,1 @@
-"""Pure part of the PodGroup controller: groups for bare pods."""
+"""The PodGroup controller: groups for bare pods. Pure but for `reconciler`."""

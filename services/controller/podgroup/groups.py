@@ -1,6 +1,6 @@
 """PodGroups for bare pods: pods of our schedulers that nobody has put into a group (P01 to P05).
 
-Pods of one controlling owner share a group, a pod without one has its own. `bring_about` compares
+Pods of one controlling owner share a group, a pod without one has its own. `wanted_for` compares
 what a group's pods and their owner say with the group that is there; the shell carries it out and
 comes back on the next change. The group is made before its name is written into the pods'
 annotations, so that a crash between the two leaves a group that the next look finds.
@@ -17,6 +17,8 @@ from shared.api.core import Pod
 from shared.api.patch import merge_patch
 from shared.api.scheduling import DEFAULT_QUEUE, PodGroup, PodGroupPhase, PodGroupSpec
 from shared.api.workloads import Workload
+from shared.model.numbers import whole
+from shared.model.quantity import BadQuantity
 
 _COPIED: Final = (keys.PREEMPTABLE, keys.COOLDOWN_TIME, keys.REVOCABLE_ZONE)
 _BUDGETS: Final = (keys.JDB_MIN_AVAILABLE, keys.JDB_MAX_UNAVAILABLE)
@@ -64,7 +66,7 @@ def owner_uid(pod: Pod) -> str:
     return owner.uid if owner is not None else pod.metadata.uid
 
 
-def bring_about(facts: GroupFacts, *, inherit: bool = True) -> Wanted:
+def wanted_for(facts: GroupFacts, *, inherit: bool = True) -> Wanted:
     """Return what has to be done about one group of bare pods.
 
     With `inherit` the owner's annotations are read, those of Volcano's prefix go on to the group
@@ -89,6 +91,14 @@ def model(pods: tuple[Pod, ...]) -> Pod:
     return max(pods, key=lambda p: (p.metadata.creation_timestamp or "", p.metadata.name))
 
 
+def _usage(pod: Pod) -> Milli:
+    """Return what one pod takes; nothing when an amount of it cannot be read."""
+    try:
+        return pod_usage(pod.spec)
+    except BadQuantity:
+        return {}
+
+
 def group_for(pod: Pod, said: Mapping[str, str]) -> Json:
     """Return the group of a bare pod, whose owner has the annotations `said` (P02, P03).
 
@@ -100,8 +110,8 @@ def group_for(pod: Pod, said: Mapping[str, str]) -> Json:
     copied = {k: meta.annotations[k] for k in (*_COPIED, *budget) if k in meta.annotations}
     labels = {k: meta.labels[k] for k in _COPIED_LABELS if k in meta.labels}
     told = {**said, **meta.annotations}
-    least = _whole(said.get(keys.GROUP_MIN_MEMBER) or told.get(keys.GROUP_MIN_MEMBER, "")) or 1
-    usage: Milli = {k: amount * least for k, amount in pod_usage(pod.spec).items()}
+    least = whole(said.get(keys.GROUP_MIN_MEMBER) or told.get(keys.GROUP_MIN_MEMBER, "")) or 1
+    usage: Milli = {k: amount * least for k, amount in _usage(pod).items()}
     spec: Json = {
         "minMember": least,
         "queue": told.get(keys.SCHEDULING_QUEUE_NAME) or DEFAULT_QUEUE,
@@ -143,17 +153,21 @@ def _patch(group: PodGroup, body: Json) -> Json:
 
 
 def _owner(pod: Pod) -> Json:
-    """P05: the pod's controller, or the pod itself."""
+    """P05: the pod's controller, or the pod itself.
+
+    The group does not hold back its owner's deletion: where OwnerReferencesPermissionEnforcement is
+    on, that takes a right on the finalizers of the owner's kind, and owners are of any kind.
+    """
     owner = pod.metadata.controller
     if owner is not None:
-        return dict(msgspec.to_builtins(owner))
+        told: Json = msgspec.to_builtins(owner)
+        return {key: value for key, value in told.items() if key != "blockOwnerDeletion"}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "name": pod.metadata.name,
         "uid": pod.metadata.uid,
         "controller": True,
-        "blockOwnerDeletion": True,
     }
 
 
@@ -164,13 +178,8 @@ def _topology(told: Mapping[str, str]) -> Json:
     if mode is None and highest is None:
         return {}
     known = (mode or "").lower()
-    tier = _whole(highest or "")
+    tier = whole(highest or "")
     return {
         "mode": known if known in _MODES else _MODES[0],
         **({} if tier is None else {"highestTierAllowed": tier}),
     }
-
-
-def _whole(text: str) -> int | None:
-    """Return the whole number that an annotation holds: anybody may write there."""
-    return int(text) if text.isascii() and text.isdecimal() else None

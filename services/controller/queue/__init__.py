@@ -1,1 +1,1 @@
-"""Pure part of the Queue controller: states and default queues."""
+"""The Queue controller: states and default queues. Pure but for `reconciler`."""

@@ -8,16 +8,39 @@ changes before its children.
 
 A queue that comes below a closed one, made there or moved there, closes as if it had been there; a
 marked one that comes below an open one opens (`follow_parent`).
+
+Two queues always exist and each has a parent (CA02). The state is the controller's own field of a
+Queue's status; `phases` is its table.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final
 
 import msgspec
 
 from services.controller.queue.phases import SHUT, QueueAction, next_state
+from shared.api import kinds
 from shared.api.bus import Command
 from shared.api.keys import CLOSED_BY_PARENT
-from shared.api.scheduling import ROOT_QUEUE, Queue, QueueState
+from shared.api.scheduling import DEFAULT_QUEUE, ROOT_QUEUE, Queue, QueueState
+
+Json = dict[str, Any]
+
+DEFAULTS: Final[tuple[Json, ...]] = (
+    {
+        "apiVersion": kinds.QUEUE.api_version,
+        "kind": kinds.QUEUE.kind,
+        "metadata": {"name": ROOT_QUEUE},
+        "spec": {"weight": 1, "reclaimable": False},
+    },
+    {
+        "apiVersion": kinds.QUEUE.api_version,
+        "kind": kinds.QUEUE.kind,
+        "metadata": {"name": DEFAULT_QUEUE},
+        "spec": {"weight": 1, "reclaimable": True, "parent": ROOT_QUEUE},
+    },
+)
+"""The queues that are made at start and made again when somebody deletes them (CA02)."""
 
 _MARKED = "true"
 
@@ -67,13 +90,13 @@ def carry_out(
     if action is QueueAction.CLOSE:
         if name == ROOT_QUEUE:
             return Refusal(why=f"queue {ROOT_QUEUE} is the parent of all and cannot be closed")
-        return tuple(_closing(name, queues, groups, {}))
+        return tuple(_closing(name, queues, groups))
     if action is QueueAction.OPEN:
         parent = queues.get(queues[name].spec.parent)
         if parent is not None and parent.status.state in SHUT:
             state = parent.status.state
             return Refusal(why=f"parent queue {parent.metadata.name} is {state}: open it first")
-        return tuple(_opening(name, queues, {}))
+        return tuple(_opening(name, queues))
     return ()
 
 
@@ -88,49 +111,59 @@ def follow_parent(
     shut = queue.status.state in SHUT
     if parent.status.state in SHUT and not shut:
         mark = () if _is_marked(queue) else (SetMark(queue=name, closed_by_parent=True),)
-        return (*mark, *_closing(name, queues, groups, {}))
+        return (*mark, *_closing(name, queues, groups))
     if parent.status.state is QueueState.OPEN and shut and _is_marked(queue):
-        return tuple(_opening(name, queues, {}))
+        return tuple(_opening(name, queues))
     return ()
 
 
-def _closing(
-    name: str,
-    queues: Mapping[str, Queue],
-    groups: Mapping[str, int],
-    seen: dict[str, None],
-) -> Iterator[Change]:
-    seen[name] = None
-    was = queues[name].status.state
-    state = next_state(was, QueueAction.CLOSE, groups=groups.get(name, 0))
-    if state != was:
-        yield SetState(queue=name, state=state)
-    for child in _children(name, queues, seen):
-        if queues[child].status.state in SHUT and not _is_marked(queues[child]):
-            continue  # somebody closed it: it stays closed when the parent opens again
-        if not _is_marked(queues[child]):
-            yield SetMark(queue=child, closed_by_parent=True)
-        yield from _closing(child, queues, groups, seen)
+def _closing(name: str, queues: Mapping[str, Queue], groups: Mapping[str, int]) -> Iterator[Change]:
+    below = _children(queues)
+    seen: dict[str, None] = {}
+    todo = [name]
+    while todo:
+        current = todo.pop()
+        if current in seen:
+            continue
+        if current != name and not _is_marked(queues[current]):
+            if queues[current].status.state in SHUT:
+                continue  # a person closed it: it stays closed when the parent opens again
+            yield SetMark(queue=current, closed_by_parent=True)
+        seen[current] = None
+        was = queues[current].status.state
+        state = next_state(was, QueueAction.CLOSE, groups=groups.get(current, 0))
+        if state != was:
+            yield SetState(queue=current, state=state)
+        todo += reversed(below.get(current, ()))
 
 
-def _opening(name: str, queues: Mapping[str, Queue], seen: dict[str, None]) -> Iterator[Change]:
-    seen[name] = None
-    was = queues[name].status.state
-    state = next_state(was, QueueAction.OPEN, groups=0)
-    if state != was:
-        yield SetState(queue=name, state=state)
-    for child in _children(name, queues, seen):
-        if _is_marked(queues[child]):
-            yield from _opening(child, queues, seen)
-    if _is_marked(queues[name]):
-        yield SetMark(queue=name, closed_by_parent=False)
+def _opening(name: str, queues: Mapping[str, Queue]) -> Iterator[Change]:
+    below = _children(queues)
+    seen: dict[str, None] = {}
+    todo = [(name, True)]
+    while todo:
+        current, comes = todo.pop()
+        if not comes:
+            yield SetMark(queue=current, closed_by_parent=False)
+            continue
+        if current in seen or (current != name and not _is_marked(queues[current])):
+            continue
+        seen[current] = None
+        was = queues[current].status.state
+        state = next_state(was, QueueAction.OPEN, groups=0)
+        if state != was:
+            yield SetState(queue=current, state=state)
+        if _is_marked(queues[current]):
+            todo.append((current, False))
+        todo += ((child, True) for child in reversed(below.get(current, ())))
 
 
-def _children(name: str, queues: Mapping[str, Queue], seen: dict[str, None]) -> Iterator[str]:
-    """Yield the queues right below; a queue met already (parents in a ring) is left out."""
+def _children(queues: Mapping[str, Queue]) -> dict[str, list[str]]:
+    """Return the names of the queues right below each, sorted; parents may form rings."""
+    below: dict[str, list[str]] = {}
     for child, queue in sorted(queues.items()):
-        if queue.spec.parent == name and child not in seen:
-            yield child
+        below.setdefault(queue.spec.parent, []).append(child)
+    return below
 
 
 def _is_marked(queue: Queue) -> bool:
@@ -141,3 +174,21 @@ def mark_patch(change: SetMark) -> dict[str, object]:
     """Return the merge patch of a mark."""
     value = _MARKED if change.closed_by_parent else None
     return {"metadata": {"annotations": {CLOSED_BY_PARENT: value}}}
+
+
+def missing(present: Collection[str]) -> tuple[Json, ...]:
+    """Return the default queues that are not there, root first."""
+    return tuple(queue for queue in DEFAULTS if queue["metadata"]["name"] not in present)
+
+
+def parent_patch(queue: Queue) -> Json | None:
+    """Return the merge patch that puts a queue without a parent below the root, else None (Q04)."""
+    if queue.spec.parent or queue.metadata.name == ROOT_QUEUE:
+        return None
+    return {"spec": {"parent": ROOT_QUEUE}}
+
+
+def synced_state(queue: Queue, *, groups: int) -> QueueState | None:
+    """Return the state that a queue with so many PodGroups should have, None if it has it (Q02)."""
+    state = next_state(queue.status.state, QueueAction.SYNC, groups=groups)
+    return state if state != queue.status.state else None

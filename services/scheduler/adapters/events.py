@@ -13,7 +13,7 @@ class GangEvents:
 
     def admitted(self, group: PodGroupStatusWanted, *, term: int, cycle: int) -> None:
         """Announce that a gang has entered its queue."""
-        event = GangAdmitted(gang=group.key, uid=group.uid)
+        event = GangAdmitted(gang=group.key, uid=group.uid, queue=group.queue, job=group.owner_job)
         self._announcer.announce(event, f"admitted/{group.uid}/{term}-{cycle}")
 
     def placed(self, gang: GangBinds, *, term: int, cycle: int) -> None:
@@ -22,6 +22,7 @@ class GangEvents:
             gang=gang.job,
             uid=gang.job_uid,
             queue=gang.queue,
+            job=gang.owner_job,
             pods=len(gang.binds),
             nodes=tuple(sorted({bind.node for bind in gang.binds})),
         )
@@ -31,9 +32,11 @@ class GangEvents:
         """Announce why a job waits."""
         event = GangUnschedulable(
             gang=why.job,
+            uid=why.job_uid,
             queue=why.queue,
+            job=why.owner_job,
             gate=why.gate,
-            message=why.message,
+            message=why.message + why.details,
             reasons=dict(why.reasons),
             position=why.position,
         )

@@ -8,6 +8,7 @@ from typing import Final
 from services.scheduler.adapters.inbox import Inbox
 from shared.bus.port import Batch, CaughtUp, FromTime, Message, Reading, Reset, Started
 from shared.bus.state import Facts, Stale, StateFollower, Synced
+from shared.bus.tenure import Tenure
 from shared.contracts import codec
 from shared.contracts.messages import Outcome
 from shared.contracts.subjects import Subjects
@@ -25,31 +26,58 @@ class StateFeed:
 
     name: Final = "state-feed"
 
-    def __init__(self, follower: StateFollower, inbox: Inbox, *, gate: Gate, log: Logger) -> None:
+    def __init__(
+        self,
+        follower: StateFollower,
+        inbox: Inbox,
+        *,
+        tenure: Tenure,
+        gate: Gate,
+        log: Logger,
+    ) -> None:
         self._follower = follower
+        self._tenure = tenure
         self._inbox = inbox
         self._gate = gate
         self._log = log
+        self._again = False
         self.synced = asyncio.Event()
         self.epoch = 0
         """Grows each time STATE begins anew."""
 
+    def again(self) -> None:
+        """Read STATE from its beginning once more: what was folded is not to be trusted."""
+        self._again = True
+        self._begin_anew("the state is read again")
+
     async def run(self) -> None:
         """Follow for ever."""
         self._gate.set(ok=False, reason="the state is being read")
+        while True:
+            self._again = False
+            await self._follow()
+
+    def _begin_anew(self, reason: str) -> None:
+        self.epoch += 1
+        self._inbox.forget()
+        self._stale(reason)
+
+    async def _follow(self) -> None:
+        """Follow until it is to begin again."""
         async with aclosing(self._follower.items()) as items:
             async for item in items:
+                if self._again:
+                    return
                 match item:
                     case Facts(facts=facts, last_seq=last_seq):
                         await self._inbox.facts(facts, last_seq)
-                    case Synced():
+                    case Synced(marker=marker):
+                        self._tenure.hear(marker)
                         self._fresh()
                     case Stale(reason=reason):
                         self._stale(reason)
                     case Reset(reason=reason):
-                        self.epoch += 1
-                        self._inbox.forget()
-                        self._stale(reason)
+                        self._begin_anew(reason)
                 if not self.synced.is_set():
                     self._gate.set(ok=False, reason=self._follower.why_not_synced())
 

@@ -13,8 +13,10 @@ from prometheus_client.core import GaugeMetricFamily, Metric, UntypedMetricFamil
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
-from services.scheduler.engine.dimensions import CPU_DIM, MEMORY_DIM, PODS_DIM
-from services.scheduler.engine.figures import Amounts, Figures, JobFigures, QueueFigures
+from pumice.plugins import QueueFigures
+from pumice.plugins.values import Amounts
+from services.scheduler.engine.dimensions import CPU_DIM, MEMORY_DIM, PODS_DIM, is_in_bytes
+from services.scheduler.engine.figures import Figures, JobFigures
 from services.scheduler.noticing import Placement
 from shared.api import time as times
 
@@ -144,7 +146,9 @@ def _amounts(figures: Figures) -> Iterator[Metric]:
             cpu.add_metric((queue.name,), float(amounts[CPU_DIM]))
             memory.add_metric((queue.name,), float(amounts[MEMORY_DIM]))
             for dim in _scalars(figures, amounts):
-                scalars.add_metric((queue.name, figures.resources[dim]), float(amounts[dim]))
+                name = figures.resources[dim]
+                scale = 1000 if is_in_bytes(name) else 1  # as Volcano counts them
+                scalars.add_metric((queue.name, name), float(amounts[dim]) * scale)
         yield from (cpu, memory, scalars)
 
 

@@ -2,38 +2,45 @@
 
 An intent that was sent and not answered is sent again under its own id until it is (the server
 drops duplicates); one that the server refuses for lack of room is withdrawn, so that the next
-cycle decides anew.
+cycle decides anew. What can never be sent, because it is too large, is set aside by itself: the
+pods of such an intent are held back, such a status waits until another one is wanted.
 """
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from services.scheduler.messages import key_of
-from services.scheduler.worker import Decision
+from services.scheduler.reminding import Wish
+from services.scheduler.worker import Decision, Refused
+from shared.api.kinds import POD, PODGROUP
 from shared.bus.errors import WrongSequence
 from shared.bus.leader import Term
 from shared.bus.port import Ack, Bus, Token
+from shared.bus.tenure import marks
 from shared.contracts import codec
-from shared.contracts.messages import Command
+from shared.contracts.messages import BindGang, Command, Fact, Op
 from shared.contracts.streams import Streams
 from shared.contracts.subjects import Subjects, partition_of
 from shared.contracts.versions import CURRENT, ContractError, UnknownVersion
-from shared.runtime.errors import PumiceError, Retryable
+from shared.runtime.contain import Containment
+from shared.runtime.errors import PumiceError, Rejected
 from shared.runtime.logs import Logger
+from shared.runtime.set_aside import bounded
 
-DESIRED_TTL_S: Final = 86_400
-"""A status that nobody could apply for a day is wanted anew by the next cycle that sees it."""
+_STAGE: Final = "publish"
+_Sent = Awaitable[Ack] | PumiceError
+"""The answer to a message, or why it was not sent."""
 
 
 class Published(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a decision's messages."""
 
-    refused: list[Command]
+    refused: list[Refused]
     """Intents that the server did not store."""
     statuses: bool
-    """Whether all wanted statuses were stored."""
+    """Whether all wanted statuses were stored, or are such that they never can be."""
     usurped: WrongSequence | None
     """Set when the server refused because somebody else leads now."""
 
@@ -42,13 +49,23 @@ class PlanPublisher:
     """Publishes the decisions of one scheduler."""
 
     def __init__(
-        self, bus: Bus, *, streams: Streams, subjects: Subjects, partitions: int, log: Logger
+        self,
+        bus: Bus,
+        *,
+        streams: Streams,
+        subjects: Subjects,
+        partitions: int,
+        contain: Containment,
+        log: Logger,
     ) -> None:
         self._bus = bus
         self._streams = streams
         self._subjects = subjects
         self._partitions = partitions
+        self._contain = contain
         self._log = log
+        self._unsent: set[tuple[str, str]] = set()
+        """Kind and key of the objects that something could not be sent about."""
         self._commands = bus.publisher(streams.command.name)
         self._desired = bus.publisher(streams.desired.name)
 
@@ -76,50 +93,100 @@ class PlanPublisher:
         """Return the sequence of the last outcome."""
         return (await self._bus.info(self._streams.outcome.name)).last_seq
 
-    async def publish(self, decision: Decision, term: Term) -> Published:
-        """Publish everything at once and wait for all answers."""
+    def folded(self, facts: Sequence[Fact]) -> None:
+        """Take back what was set aside of objects that are gone."""
+        if not self._unsent:
+            return
+        gone = {(fact.kind, fact.key) for fact in facts if fact.op is Op.DELETE}
+        for kind, key in sorted(self._unsent & gone):
+            self._unsent.discard((kind, key))
+            self._contain.gone(kind, key)
+
+    async def publish(self, decision: Decision, term: Term, tenure: str) -> Published:
+        """Publish everything at once, as decided in `tenure`, and wait for all answers."""
         fence = term.token(self._streams.command.name)
-        sent = [(command, await self._send(command, fence)) for command in decision.commands]
-        wanted = await self._send_statuses(decision)
-        refused: list[Command] = []
+        decided = marks(tenure)
+        sent = [(c, await self._send(c, fence, decided)) for c in decision.commands]
+        wanted = [(wish, await self._send_status(wish, decided)) for wish in decision.wishes]
+        refused: list[Refused] = []
         usurped: WrongSequence | None = None
         for command, answer in sent:
             try:
-                await answer
+                await _answer(answer)
             except WrongSequence as error:
-                refused.append(command)
+                refused.append(Refused(command))
                 usurped = error
             except PumiceError as error:
-                refused.append(command)
-                self._log.error("intent_refused", intent=command.id, reason=str(error))
+                refused.append(self._refused(command, error))
+            else:
+                self._handled(*_about(command)[:2])
         stored = await self._all_stored(wanted)
         return Published(refused=refused, statuses=stored, usurped=usurped)
 
-    async def _send(self, command: Command, fence: Token) -> Awaitable[Ack]:
+    async def _send(self, command: Command, fence: Token, decided: Mapping[str, str]) -> _Sent:
         partition = partition_of(key_of(command), self._partitions)
-        return await self._commands.submit(
-            self._subjects.command(partition),
-            codec.encode(command),
-            msg_id=command.id,
-            fence=fence,
-        )
-
-    async def _send_statuses(self, decision: Decision) -> list[Awaitable[Ack]]:
-        answers = []
-        for kind, wanted in decision.desires:
-            partition = partition_of(wanted.key, self._partitions)
-            subject = self._subjects.desired(partition, kind, wanted.key)
-            answers.append(
-                await self._desired.submit(subject, codec.encode(wanted), ttl_s=DESIRED_TTL_S)
+        try:
+            return await self._commands.submit(
+                self._subjects.command(partition),
+                codec.encode(command),
+                msg_id=command.id,
+                fence=fence,
+                marks=decided,
             )
-        return answers
+        except PumiceError as error:
+            return error
 
-    async def _all_stored(self, answers: Sequence[Awaitable[Ack]]) -> bool:
+    async def _send_status(self, wish: Wish, decided: Mapping[str, str]) -> _Sent:
+        key = wish.wanted.key
+        subject = self._subjects.desired(partition_of(key, self._partitions), wish.kind, key)
+        try:
+            return await self._desired.submit(
+                subject, codec.encode(wish.wanted), ttl_s=wish.ttl_s, marks=decided
+            )
+        except PumiceError as error:
+            return error
+
+    def _refused(self, command: Command, error: PumiceError) -> Refused:
+        self._log.error("intent_refused", intent=command.id, reason=str(error))
+        if not isinstance(error, Rejected):
+            return Refused(command)
+        kind, key, uid = _about(command)
+        self._set_aside(kind, key, uid, error)
+        return Refused(command, why=bounded(str(error)))
+
+    async def _all_stored(self, sent: Sequence[tuple[Wish, _Sent]]) -> bool:
         stored = True
-        for answer in answers:
+        for wish, answer in sent:
             try:
-                await answer
-            except Retryable as error:
+                await _answer(answer)
+            except Rejected as error:
+                self._set_aside(wish.kind, wish.wanted.key, wish.wanted.uid, error)
+            except PumiceError as error:
                 stored = False
                 self._log.warning("status_not_stored", reason=str(error))
+            else:
+                self._handled(wish.kind, wish.wanted.key)
         return stored
+
+    def _set_aside(self, kind: str, key: str, uid: str, error: Rejected) -> None:
+        self._unsent.add((kind, key))
+        self._contain.failed(kind, key, stage=_STAGE, error=str(error), uid=uid)
+
+    def _handled(self, kind: str, key: str) -> None:
+        if (kind, key) in self._unsent:
+            self._unsent.discard((kind, key))
+            self._contain.handled(kind, key, stage=_STAGE)
+
+
+def _about(command: Command) -> tuple[str, str, str]:
+    """Return kind, key and uid of what an intent is about: its PodGroup, or its first victim."""
+    if isinstance(command, BindGang):
+        return PODGROUP.token, command.job, command.job_uid
+    return POD.token, command.victims[0].pod, command.victims[0].uid
+
+
+async def _answer(sent: _Sent) -> Ack:
+    """Wait for the answer to a message, or say why it was not sent."""
+    if isinstance(sent, PumiceError):
+        raise sent
+    return await sent

@@ -1,6 +1,6 @@
 """What a cycle tells the outside: metrics under Volcano's names, log lines, scheduling events.
 
-A waiting job is told about when the answer to "why" changes, not once per cycle.
+A waiting job is told about once it has waited for a while, and once per cause (`waiting`).
 """
 
 from collections.abc import Iterable
@@ -28,7 +28,6 @@ class Report:
         self._events = events
         self._gate = gate
         self._log = log
-        self._why: dict[str, tuple[str, str]] = {}
         self._delay = ""
         self._leader = metrics.gauge("pumice_leader", "1 while this process leads")
         self._e2e = metrics.histogram(
@@ -70,6 +69,9 @@ class Report:
         self._troubles = metrics.counter(
             "pumice_scheduler_unusable_facts", "Facts that cannot be scheduled by"
         )
+        self._skipped = metrics.counter(
+            "pumice_scheduler_cycles_skipped", "Cycles that ended with an error of ours"
+        )
         self._assumed = metrics.gauge(
             "pumice_scheduler_assumed_pods", "Pods asked of the binder and not yet seen"
         )
@@ -79,7 +81,6 @@ class Report:
         """Note the beginning or end of a term."""
         self._leader.set(1 if leads else 0)
         if not leads:
-            self._why.clear()
             self._pages.clear()
 
     def delayed(self, reason: str) -> None:
@@ -89,6 +90,10 @@ class Report:
         if reason != self._delay:
             self._gate.set(not reason, reason)
         self._delay = reason
+
+    def skipped(self) -> None:
+        """Note a cycle that ended with an error of ours, and decided nothing."""
+        self._skipped.inc()
 
     def folded(self, facts: int, troubles: int, assumed: int) -> None:
         """Note what was folded and how many pods are assumed now."""
@@ -142,17 +147,14 @@ class Report:
                 publish_ms=round(publish_s * 1000, 2),
             )
 
-    def events(self, plan: Plan, *, term: int) -> None:
+    def events(self, decision: Decision, *, term: int) -> None:
         """Hand over what subscribers may wait for."""
+        plan = decision.plan
         cycle = plan.cycle
         for group in plan.podgroups:
-            if group.phase == "Inqueue":
+            if group.phase == "Inqueue" and group.was != "Inqueue":
                 self._events.admitted(group, term=term, cycle=cycle)
         for gang in plan.binds:
             self._events.placed(gang, term=term, cycle=cycle)
-        before, self._why = self._why, {}
-        for explanation in plan.explanations:
-            why = (explanation.gate, explanation.message)
-            self._why[explanation.job] = why
-            if before.get(explanation.job) != why:
-                self._events.unschedulable(explanation, term=term, cycle=cycle)
+        for wait in decision.waits:
+            self._events.unschedulable(wait, term=term, cycle=cycle)

@@ -12,6 +12,7 @@ from msgspec import Struct, field
 from pumice.plugins import Condition
 from services.scheduler.engine.assumed import Assumption
 from services.scheduler.engine.records import GroupStatus
+from services.scheduler.engine.refusals import Refusal
 from services.scheduler.engine.replica import Replica
 from services.scheduler.engine.usage import Usage
 from shared.api.core import Node
@@ -38,6 +39,8 @@ class Beliefs(Struct, frozen=True, kw_only=True):
     """Uid of each pending pod of ours and PodScheduled as it was last wanted."""
     allocated: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Queue → status.allocated as it was last wanted."""
+    pending: Mapping[str, int] = field(default_factory=dict)
+    """Queue → status.pending, likewise."""
     unjudged: tuple[str, ...] = ()
     """PodGroups that changed since their status was last computed."""
     cards: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
@@ -46,6 +49,8 @@ class Beliefs(Struct, frozen=True, kw_only=True):
     """Pod uid, node and shares of virtual GPUs, likewise, as its annotation will say them."""
     cpus: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
     """Pod uid, node and CPUs that are its own and that no Numatopology shows yet."""
+    refusals: tuple[Refusal, ...] = ()
+    """Binds and evictions that could not be carried out."""
     promised: Mapping[str, str] = field(default_factory=dict)
     """Claim → volume that it is to be bound to."""
     usage: Mapping[str, Usage] = field(default_factory=dict)
@@ -77,10 +82,12 @@ def beliefs_of(replica: Replica) -> Beliefs:
             if task.ours
         ),
         allocated={name: queue.said_allocated for name, queue in jobs.queues.items()},
+        pending={name: queue.said_pending for name, queue in jobs.queues.items()},
         unjudged=tuple(jobs.unjudged),
         cards=replica.nodes.gpus.chosen(),
         shares=replica.nodes.vgpus.chosen(),
         cpus=replica.nodes.numa.chosen(),
+        refusals=replica.refusals.items(),
         promised=dict(replica.nodes.volumes.promised),
         usage=replica.usage.samples(),
         memory=dict(replica.memory),
@@ -107,10 +114,12 @@ def believe(replica: Replica, beliefs: Beliefs) -> None:
         queue = replica.jobs.queues.get(name)
         if queue is not None:
             queue.said_allocated = allocated
+            queue.said_pending = beliefs.pending.get(name, 0)
     replica.nodes.volumes.promised.update(beliefs.promised)
     for node, usage in beliefs.usage.items():
         replica.usage.put(node, usage)
     replica.memory.update(beliefs.memory)
+    replica.refusals.restore(beliefs.refusals)
     replica.jobs.judge_later(beliefs.unjudged)
 
 

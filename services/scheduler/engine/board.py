@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from services.scheduler.engine.failures import JobFailures
-from services.scheduler.engine.hooks import Hooks
+from services.scheduler.engine.hooks import Combined
 from services.scheduler.engine.ledger import Ledger
 from services.scheduler.engine.nodes import Nodes
 from services.scheduler.engine.records import Job
@@ -17,7 +17,7 @@ class Board(NamedTuple):
     """Where tasks are moved."""
 
     nodes: Nodes
-    hooks: Hooks
+    hooks: Combined
     failures: Callable[[Job], JobFailures]
 
     @property

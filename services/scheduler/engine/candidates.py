@@ -21,8 +21,9 @@ from pumice.plugins import (
     WideScore,
     WideVerdict,
 )
+from pumice.plugins.combining import Predicate, Rank, WidePredicate
 from services.scheduler.engine.dimensions import Dimensions
-from services.scheduler.engine.hooks import Hooks, Predicate, Rank, WidePredicate
+from services.scheduler.engine.hooks import Combined
 from services.scheduler.engine.nodes import Nodes
 from services.scheduler.engine.plan import Shortage
 from services.scheduler.engine.rows import Rows
@@ -72,7 +73,7 @@ class Candidates:
         self,
         nodes: Nodes,
         dimensions: Dimensions,
-        hooks: Hooks,
+        hooks: Combined,
         cache: StaticCache,
         shape: TaskClass,
     ) -> None:
@@ -82,7 +83,7 @@ class Candidates:
         self._hooks = hooks
         self._size = nodes.ledger.size
         self._seen = nodes.ledger.tick
-        predicates = list(hooks.predicate.all())
+        predicates = list(hooks.predicate)
         self._static = [p for p in predicates if p.static]
         self._dynamic = [p for p in predicates if not p.static]
         self._failure: tuple[int, Failure] | None = None
@@ -97,19 +98,19 @@ class Candidates:
             self._verdicts.append((predicate, codes))
             self._refused = self._refused | (codes != 0)
         self._ranks: list[tuple[Rank, IntArray]] = []
-        for rank in hooks.node_rank.all():
+        for rank in hooks.node_rank:
             raw = cache.get((rank.identity, shape.id), generation, partial(rank.fn, shape, rows))
             raw = raw.astype(np.int64, copy=False)
             if self._size and raw.min() != raw.max():  # the same everywhere decides nothing
                 self._ranks.append((rank, raw))
         self._wide: list[tuple[WidePredicate, WideVerdict]] = [
             (wide, verdict)
-            for wide in hooks.wide_predicate.all()
+            for wide in hooks.wide_predicate
             if (verdict := wide.fn(shape)) is not None
         ]
         self._wide_scores: list[tuple[float, WideScore]] = [
             (wide.weight, score)
-            for wide in hooks.wide_score.all()
+            for wide in hooks.wide_score
             if (score := wide.fn(shape)) is not None
         ]
         self.stepwise = bool(self._wide_scores) or any(not v.steady for _, v in self._wide)
@@ -197,7 +198,7 @@ class Candidates:
     def scored(self, rows: Rows) -> FloatArray:
         """Return the sum of all scores that depend on the row alone (SS08)."""
         result = np.zeros(len(rows), dtype=np.float64)
-        for fn in self._hooks.node_score.all():
+        for fn in self._hooks.node_score:
             result += fn(self.shape, rows)
         return result
 

@@ -41,10 +41,8 @@ class Placed:
             holders = self._board.nodes.port_holders
             holders.update((task.uid, task) for task in self.tasks)
         self._board.ledger.place(self._columns, self._counts, shape, waiting=self.waiting)
-        for fn in self._board.hooks.changed.all():
-            fn(self.job, shape, len(self.tasks))
-        for tell in self._board.hooks.moved.all():
-            tell(self.job, shape, self._columns, self._counts)
+        self._board.hooks.changed(self.job, shape, len(self.tasks))
+        self._board.hooks.moved(self.job, shape, self._columns, self._counts)
 
     def undo(self, *, final: bool) -> None:
         """Count them out again; remember that it was tried."""
@@ -56,10 +54,8 @@ class Placed:
             attempts = self._board.failures(self.job).attempts
             for task in self.tasks:
                 attempts[task.uid] = Attempt(task.status, task.node)
-            for fn in self._board.hooks.changed.all():
-                fn(self.job, shape, -len(self.tasks))
-            for tell in self._board.hooks.moved.all():
-                tell(self.job, shape, self._columns, -self._counts)
+            self._board.hooks.changed(self.job, shape, -len(self.tasks))
+            self._board.hooks.moved(self.job, shape, self._columns, -self._counts)
         for task in self.tasks:
             self._board.nodes.meet(task, -1)
             task.node = ""

@@ -17,6 +17,9 @@ Amount = str | int | float
 Cpus = frozenset[int]
 NO_CPUS: Final[Cpus] = frozenset()
 _MILLI: Final = 1000
+_MOST_DIGITS: Final = 5
+_MOST_NUMA_NODES: Final = 12
+"""All sets of them are looked at; the kubelet's topology manager takes up to 8."""
 _CPU: Final = "cpu"
 
 
@@ -71,6 +74,9 @@ def topology_of(obj: Numatopology) -> Topology:
         _number(cpu): Place(info.numa, info.socket, info.core)
         for cpu, info in spec.cpu_detail.items()
     }
+    numa_nodes = {place.numa for place in places.values()}
+    if len(numa_nodes) > _MOST_NUMA_NODES:
+        raise BadQuantity(f"{len(numa_nodes)} NUMA nodes are more than {_MOST_NUMA_NODES}")
     stated = spec.numares.get(_CPU)
     reserved = math.ceil(milli(spec.res_reserved.get(_CPU, 0)) / _MILLI)
     kept = take(places, frozenset(places), reserved) or NO_CPUS
@@ -89,13 +95,14 @@ def cpu_set(text: str) -> Cpus:
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         if first:
-            found.update(range(_number(first), _number(last if dash else first) + 1))
+            upto = _number(last if dash else first) + 1
+            found.update(range(_number(first), upto))
     return frozenset(found)
 
 
 def _number(text: str) -> int:
-    if not text.strip().isdecimal():
-        raise BadQuantity(f"{text!r} is no number of a CPU")
+    if not text.strip().isdecimal() or len(text) > _MOST_DIGITS:
+        raise BadQuantity(f"{text[:20]!r} is no number of a CPU")
     return int(text)
 
 

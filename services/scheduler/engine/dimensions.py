@@ -11,12 +11,37 @@ from typing import Final
 import numpy as np
 
 from pumice.plugins import IntArray
-from shared.model.resources import CPU, MEMORY, PODS, Resource, parse_list
+from services.scheduler.engine.amounts import MOST
+from shared.model.quantity import format_bytes, format_milli
+from shared.model.resources import CPU, EPHEMERAL, MEMORY, PODS, Amount, Resource, parse_list
 
 CPU_DIM: Final = 0
 MEMORY_DIM: Final = 1
 PODS_DIM: Final = 2
 _FIRST_CAPACITY: Final = 16
+
+
+def is_in_bytes(name: str) -> bool:
+    """Tell whether a resource is counted in bytes, as against pieces or thousandths of them."""
+    return name in {MEMORY, EPHEMERAL} or name.startswith("hugepages-")
+
+
+def counted(name: str, amount: Amount) -> int:
+    """Return an amount of a `Resource` in the unit of its dimension, rounded up.
+
+    A `Resource` has everything but memory and pods in thousandths, as Volcano has; thousandths of
+    the bytes of a large cluster's disks are too many for int64.
+    """
+    if name != MEMORY and is_in_bytes(name):
+        return -(-int(amount) // 1000)
+    return int(amount)
+
+
+def quantity(name: str, amount: int) -> str:
+    """Return an amount in the unit of its dimension as a Kubernetes quantity."""
+    if name == MEMORY:
+        return format_bytes(amount)
+    return str(amount) if name == PODS or is_in_bytes(name) else format_milli(amount)
 
 
 class Dimensions:
@@ -43,17 +68,37 @@ class Dimensions:
         """Return the position of a resource, None when no object ever named it."""
         return self._index.get(name)
 
-    def vector(self, resource: Resource) -> IntArray:
-        """Return the amounts array of a resource value."""
-        places = [(self.index(name), int(amount)) for name, amount in resource.items()]
+    def vector(self, resource: Resource, most: int = MOST) -> IntArray:
+        """Return the amounts array of a resource value; each amount within 0 and `most`."""
+        places = [
+            (self.index(name), max(0, min(counted(name, amount), most)))
+            for name, amount in resource.items()
+        ]
         result = np.zeros(self.capacity, dtype=np.int64)
         for at, amount in places:
             result[at] = amount
         return result
 
-    def parse(self, listed: Mapping[str, str | int | float]) -> IntArray:
+    def parse(self, listed: Mapping[str, str | int | float], most: int = MOST) -> IntArray:
         """Return the amounts array of a Kubernetes resource list. Raises `BadQuantity`."""
-        return self.vector(parse_list(listed))
+        return self.vector(parse_list(listed), most)
+
+    def known(self, listed: Mapping[str, str | int | float]) -> IntArray:
+        """Return the amounts array of a resource list without names that no object has named.
+
+        Raises `BadQuantity`.
+        """
+        result = np.zeros(self.capacity, dtype=np.int64)
+        for name, amount in parse_list(listed).items():
+            if name in self._index:
+                result[self._index[name]] = max(0, min(counted(name, amount), MOST))
+        return result
+
+    def beyond(self, vector: IntArray, most: int) -> tuple[str, ...]:
+        """Return the names of the resources of which an array has `most` or more."""
+        if int(vector.max(initial=0)) < most:
+            return ()
+        return tuple(self.names[dim] for dim in np.flatnonzero(vector >= most).tolist())
 
     def present(self, resource: Resource) -> tuple[int, ...]:
         """Return the positions that a comparison with this request looks at (T07).

@@ -34,6 +34,7 @@ class Evicted:
         self.task = task
         self.reason = reason
         self.taker = taker
+        self.queue = job.queue
 
     def do(self) -> None:
         """Count the task as leaving at job, node and plugins."""
@@ -57,10 +58,8 @@ class Evicted:
         self._board.ledger.evict(self._column, count * _ONE, shape)
         self._board.nodes.meet(self.task, -count)
         if not silently:
-            for fn in self._board.hooks.changed.all():
-                fn(self._job, shape, -count)
-            for tell in self._board.hooks.moved.all():
-                tell(self._job, shape, self._column, -count * _ONE)
+            self._board.hooks.changed(self._job, shape, -count)
+            self._board.hooks.moved(self._job, shape, self._column, -count * _ONE)
 
 
 class Withdrawn:
@@ -113,6 +112,8 @@ def committed(changes: Sequence[Change]) -> tuple[list[Eviction], list[Nominatio
             uid=change.task.uid,
             node=change.task.node,
             job=change.task.job_key,
+            owner_job=change.task.owner_job,
+            queue=change.queue,
             reason=change.reason,
             preemptor=change.taker.key if change.taker else "",
             preemptor_uid=change.taker.uid if change.taker else "",

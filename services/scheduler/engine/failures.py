@@ -4,6 +4,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from services.scheduler.engine.candidates import Failure
+from services.scheduler.engine.plan import Shortage
 from services.scheduler.engine.records import Job
 from services.scheduler.engine.tasks import Task
 from shared.model.status import HOLDS_RESOURCES, READY, TaskStatus
@@ -16,11 +17,27 @@ class Attempt(NamedTuple):
     node: str
 
 
+class Shareless(NamedTuple):
+    """Why tasks of one class are beyond what their queue may have."""
+
+    queue: str
+    short: tuple[str, ...]
+    """Resources of which the whole cluster has too little as well."""
+    shortages: tuple[Shortage, ...]
+
+    def text(self, pod: str) -> str:
+        """Return the message for a pod of that class."""
+        text = f"queue {self.queue} has no share left for {pod}"
+        return f"{text}: insufficient {', '.join(self.short)}" if self.short else text
+
+
 class JobFailures:
     """Tasks that no node takes, roles that they belong to, and trials that were undone."""
 
     def __init__(self) -> None:
         self.by_task: dict[str, Failure] = {}
+        self.shareless: dict[str, Shareless] = {}
+        """Tasks that their queue has no share left for, by uid."""
         self.roles: set[str] = set()
         """Roles with a failed task; asked for membership, never iterated towards an outcome."""
         self.attempts: dict[str, Attempt] = {}

@@ -4,18 +4,22 @@ A pod has its cards by the annotation `volcano.sh/gpu-index`. One that is placed
 it yet has the cards that were chosen for it: the first ones that fit, as Volcano chooses.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
+from pumice import plugins
 from pumice.plugins import IntArray
+from services.scheduler.engine.amounts import NODE_MOST
 from services.scheduler.engine.asks import GPU_MEMORY, GPU_NUMBER, GpuRequest
 from services.scheduler.engine.tasks import Task
 from shared.api.core import Node
 from shared.model.quantity import BadQuantity, units
 
 INDEX: Final = "volcano.sh/gpu-index"
+_MOST_CARDS: Final = 1_024
+_MOST_DIGITS: Final = 9
 _UNHEALTHY: Final = "volcano.sh/gpu-unhealthy-ids"
 
 
@@ -74,7 +78,8 @@ class Gpus:
             return
         unhealthy = card_ids(node.metadata.annotations.get(_UNHEALTHY, ""))
         cards = self._nodes.setdefault(name, _Cards())
-        cards.memory = {card: memory // number for card in range(number) if card not in unhealthy}
+        each = min(memory // number, NODE_MOST)
+        cards.memory = {c: each for c in range(min(number, _MOST_CARDS)) if c not in unhealthy}
 
     def count(self, task: Task, sign: int) -> None:
         """Count a task in on its node's cards (-1: out)."""
@@ -105,7 +110,7 @@ class Gpus:
         """Return pod uid, node and cards of each pod that does not show its cards yet."""
         return tuple((uid, node, cards) for uid, (node, cards) in self._chosen.items())
 
-    def settle_on(self, task: Task) -> tuple[int, ...]:
+    def settle_on(self, task: plugins.Task) -> tuple[int, ...]:
         """Return the cards of a placed task; they stay its own from the bind on."""
         cards = self._nodes.get(task.node)
         chosen = cards.pods.get(task.uid, ((), 0))[0] if cards else ()
@@ -113,7 +118,7 @@ class Gpus:
             self._chosen[task.uid] = (task.node, chosen)
         return chosen
 
-    def room(self, asked: GpuRequest, columns: IntArray, names: list[str]) -> IntArray:
+    def room(self, asked: GpuRequest, columns: IntArray, names: Sequence[str]) -> IntArray:
         """Return how many pods find cards, per column; -1 for a node without any."""
         result = np.full(len(columns), -1, dtype=np.int64)
         found: dict[int, int] = {}
@@ -135,7 +140,8 @@ def _room(cards: _Cards, asked: GpuRequest) -> int:
 def card_ids(text: str) -> tuple[int, ...]:
     """Return the numbers in `0,3`; none when one of them cannot be read."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
-    return tuple(int(part) for part in parts) if all(p.isdecimal() for p in parts) else ()
+    readable = all(part.isdecimal() and len(part) <= _MOST_DIGITS for part in parts)
+    return tuple(int(part) for part in parts) if readable else ()
 
 
 def annotations_of(cards: tuple[int, ...], now_s: float) -> Mapping[str, str]:

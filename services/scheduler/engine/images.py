@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pumice.plugins import BoolArray, IntArray
+from services.scheduler.engine.amounts import NODE_MOST
 from shared.api.core import ContainerImage
 
 _MIB = 1024 * 1024
@@ -36,7 +37,7 @@ class NodeImages:
         for image in images:
             for name in image.names:
                 held.append(self._numbers.setdefault(name, len(self._numbers)))
-                held.append(image.size_bytes)
+                held.append(max(0, min(image.size_bytes, NODE_MOST)))
         if held != self._held.get(column, array("q")):
             self._sorted = None
             self._scores.clear()

@@ -5,23 +5,21 @@ does not visit it. That is what makes an idle cycle cost nothing however many jo
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
 
-import numpy as np
-
-from pumice.plugins import Condition
+from pumice.plugins import Condition, Measure, NodeGroups
+from services.scheduler.engine.amounts import MOST, stretched
 from services.scheduler.engine.dimensions import Dimensions
 from services.scheduler.engine.quotas import read
-from services.scheduler.engine.records import GroupStatus, Job, Queue
-from services.scheduler.engine.rollup import Measure, Rollup, Rollups, held
+from services.scheduler.engine.records import GroupStatus, Job, Queue, Seen, Stamp
+from services.scheduler.engine.rollup import Rollup, Rollups, held
 from services.scheduler.engine.tasks import Task
+from services.scheduler.engine.texts import bounded
 from shared.api import keys
-from shared.api.scheduling import PodGroup, PriorityClass, QueueState
+from shared.api.scheduling import PodGroup, PriorityClass, QueueAffinity, QueueState
 from shared.api.scheduling import Queue as QueueObject
+from shared.model.numbers import parse_bool
 from shared.model.resources import CPU, MEMORY, is_counted, parse_list
 from shared.model.status import READY, TaskStatus
-
-_TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 
 
 class Jobs:
@@ -78,20 +76,23 @@ class Jobs:
         job.has_group = True
         job.uid = meta.uid
         job.queue = spec.queue
+        job.owner_job = meta.owner_job
         job.priority_class = spec.priority_class_name
         job.priority = self._priority(spec.priority_class_name)
         job.min_available = spec.min_member
         job.min_task_member = spec.min_task_member
         job.min_task_total = sum(spec.min_task_member.values())
         job.min_resources = minimum
+        job.beyond = () if minimum is None else self._dimensions.beyond(minimum, MOST)
         job.min_listed = read(spec.min_resources or {})
         job.divide(spec)
         job.created = meta.creation_timestamp or ""
         job.annotations = meta.annotations
         said = meta.annotations.get(keys.PREEMPTABLE, meta.labels.get(keys.PREEMPTABLE))
-        job.preemptable = said in _TRUE
+        job.preemptable = bool(parse_bool(said))
         job.shielded = said is not None and not job.preemptable
-        self._see_status(job, _status_of(group))
+        job.seen = Seen(meta.resource_version, _status_of(group), _stamps_of(group))
+        self._see_status(job, job.seen.status)
         self.changed(job)
 
     def remove_group(self, key: str) -> None:
@@ -103,6 +104,7 @@ class Jobs:
         job.has_group = False
         job.uid = ""
         job.queue = ""
+        job.owner_job = ""
         job.decided = None
         self.changed(job)
         self._forget_if_empty(job)
@@ -129,6 +131,16 @@ class Jobs:
             self._set_status(job, status)
             self.changed(job)
 
+    def forget_wishes(self) -> None:
+        """Go by what PodGroups and queues show: what was wanted may never have been said."""
+        for job in self._by_key.values():
+            if job.decided is not None:
+                job.decided = None
+                self._set_status(job, job.seen.status)
+                self.changed(job)
+        for queue in self.queues.values():
+            queue.said_allocated, queue.said_pending = queue.shown_allocated, queue.shown_pending
+
     def put_queue(self, name: str, obj: QueueObject) -> None:
         """Take over a queue. Raises `BadQuantity`."""
         spec, state = obj.spec, obj.status.state
@@ -148,9 +160,12 @@ class Jobs:
         queue.guarantee = self._dimensions.fitted(guarantee)
         named = {**spec.deserved, **spec.guarantee.resource}
         queue.deserved_dims = self._dimensions.present(parse_list(named))
-        queue.affinity = spec.affinity
+        queue.affinity = _node_groups(spec.affinity)
         queue.annotations = obj.metadata.annotations
         queue.said_allocated = {name: str(text) for name, text in obj.status.allocated.items()}
+        queue.said_pending = obj.status.pending
+        queue.shown_allocated, queue.shown_pending = queue.said_allocated, queue.said_pending
+        queue.rv = obj.metadata.resource_version
         if name not in self.queues:
             self.queues[name] = queue
             self._queue_changed(name)
@@ -203,6 +218,10 @@ class Jobs:
     def all(self) -> Iterator[Job]:
         """Return all jobs, those outside of sessions included."""
         return iter(self._by_key.values())
+
+    def of_queue(self, name: str) -> list[Job]:
+        """Return the jobs of a queue in any state, in order of their keys."""
+        return [job for _, job in sorted(self._by_queue.get(name, {}).items())]
 
     def takes_part(self, job: Job) -> bool:
         """Tell whether a job is in sessions: it has a PodGroup and a known queue (CA04)."""
@@ -259,14 +278,12 @@ class Jobs:
     def stretch(self, capacity: int) -> None:
         """Make room for more resources."""
         for job in self._by_key.values():
-            job.allocated = _stretched(job.allocated, capacity)
-            job.awaited = _stretched(job.awaited, capacity)
-            job.requested = _stretched(job.requested, capacity)
+            job.sums.stretch(capacity)
             if job.min_resources is not None:
-                job.min_resources = _stretched(job.min_resources, capacity)
+                job.min_resources = stretched(job.min_resources, capacity)
         for queue in self.queues.values():
-            queue.guarantee = _stretched(queue.guarantee, capacity)
-            queue.deserved = _stretched(queue.deserved, capacity)
+            queue.guarantee = stretched(queue.guarantee, capacity)
+            queue.deserved = stretched(queue.deserved, capacity)
         self._rollups.stretch(capacity)
 
     def _forget_if_empty(self, job: Job) -> None:
@@ -287,16 +304,34 @@ def _is_settled(job: Job) -> bool:
     )
 
 
+def _node_groups(stated: QueueAffinity | None) -> NodeGroups | None:
+    """Return the groups of nodes that a queue names."""
+    if stated is None:
+        return None
+    near, off = stated.node_group_affinity, stated.node_group_anti_affinity
+    return NodeGroups(
+        required=near.required_during_scheduling_ignored_during_execution if near else (),
+        preferred=near.preferred_during_scheduling_ignored_during_execution if near else (),
+        never=off.required_during_scheduling_ignored_during_execution if off else (),
+        rather_not=off.preferred_during_scheduling_ignored_during_execution if off else (),
+    )
+
+
 def _status_of(group: PodGroup) -> GroupStatus:
     status = group.status
     return GroupStatus(
         phase=status.phase.value if status.phase else "",
         counters=(status.running, status.succeeded, status.failed),
         conditions=tuple(
-            Condition(c.type, c.status, c.reason, c.message) for c in status.conditions
+            bounded(Condition(c.type, c.status, c.reason, c.message)) for c in status.conditions
         ),
     )
 
 
-def _stretched(vector: np.ndarray, capacity: int) -> np.ndarray:
-    return np.pad(vector, (0, max(0, capacity - vector.shape[0])))
+def _stamps_of(group: PodGroup) -> dict[Condition, Stamp]:
+    return {
+        bounded(Condition(c.type, c.status, c.reason, c.message)): Stamp(
+            c.transition_id, c.last_transition_time or ""
+        )
+        for c in group.status.conditions
+    }

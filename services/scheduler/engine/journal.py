@@ -11,7 +11,7 @@ then.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Protocol, Self
 
 
 class Change(Protocol):
@@ -21,14 +21,37 @@ class Change(Protocol):
         """Take it back; `final` when the session ends and plugins need not hear of it."""
 
 
+class Doable(Change, Protocol):
+    """A change that can be made."""
+
+    def do(self) -> None:
+        """Make it."""
+
+
+class BrokenOff(Exception):  # noqa: N818 - reads as the fact it states
+    """A change, or taking it back, failed half-way: what it acted on is in no known state."""
+
+    job = ""
+    """Key of the job that was at hand."""
+
+    @classmethod
+    def at(cls, change: Change, error: Exception) -> Self:
+        """Name the change and what it failed with."""
+        return cls(f"{type(change).__name__} broke off: {type(error).__name__}: {error}")
+
+
 class Journal:
     """The changes of one session, oldest first."""
 
     def __init__(self) -> None:
         self._changes: list[Change] = []
 
-    def record(self, change: Change) -> None:
-        """Note a change that was just made."""
+    def make(self, change: Doable) -> None:
+        """Make a change and note it. Raises `BrokenOff`."""
+        try:
+            change.do()
+        except Exception as error:
+            raise BrokenOff.at(change, error) from error
         self._changes.append(change)
 
     @property
@@ -57,6 +80,10 @@ class Journal:
                 self.undo_to(position)
 
     def undo_to(self, position: int, *, final: bool = False) -> None:
-        """Take back all changes beyond `position`, newest first."""
+        """Take back all changes beyond `position`, newest first. Raises `BrokenOff`."""
         while len(self._changes) > position:
-            self._changes.pop().undo(final=final)
+            change = self._changes.pop()
+            try:
+                change.undo(final=final)
+            except Exception as error:
+                raise BrokenOff.at(change, error) from error

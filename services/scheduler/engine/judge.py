@@ -4,13 +4,21 @@ Computed for the jobs that a session visited only, and wanted only where it diff
 said before: a status is written on change of meaning, never to refresh a time.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
 from msgspec.structs import replace
 
 from pumice.plugins import Condition, IntArray
-from services.scheduler.engine.dimensions import CPU_DIM, MEMORY_DIM, PODS_DIM
+from services.scheduler.engine.amounts import MOST, NODE_MOST
+from services.scheduler.engine.dimensions import (
+    CPU_DIM,
+    MEMORY_DIM,
+    PODS_DIM,
+    counted,
+    quantity,
+)
 from services.scheduler.engine.plan import (
     Explanation,
     PodConditionWanted,
@@ -21,28 +29,32 @@ from services.scheduler.engine.records import GroupStatus, Job, Queue
 from services.scheduler.engine.rollup import held
 from services.scheduler.engine.session import Session
 from services.scheduler.engine.tasks import Task
-from shared.model.quantity import format_bytes, format_milli
+from services.scheduler.engine.texts import NAME_LETTERS, bounded, shortened
+from services.scheduler.engine.wording import Wording, same
+from shared.model.quantity import BadQuantity
 from shared.model.resources import parse_list
 from shared.model.status import SCHEDULED, TaskStatus
 
+_BEYOND = " is beyond the bound of "
 _ROOT = "root"
+_NATIVE = (CPU_DIM, MEMORY_DIM, PODS_DIM)
 _NO_NODE = "all nodes are unavailable"
 _ORIGIN = "Origin reason is"
+_REASONS_MOST = 50
+"""Reasons of nodes that subscribers are told of: those of most nodes."""
 _LAPSED = "its pods have not come for so long that it no longer reserves resources"
 
 
-def judge_group(session: Session, job: Job) -> PodGroupStatusWanted | None:
+def judge_group(session: Session, wording: Wording, job: Job) -> PodGroupStatusWanted | None:
     """Return the status that a PodGroup should show, None when it shows it already."""
-    raised = [
-        _with_origin(session, job, condition)
-        for fn in session.hooks.judged.all()
-        if (condition := fn(job)) is not None
-    ]
+    raised = [_with_origin(session, job, condition) for condition in session.hooks.judged(job)]
     if not job.tasks:
         if (waiting := _kept_out(session, job)) is not None:
             raised.append(waiting)
         if not raised and _shows_that_it_waits(job):
             return None
+    if raised:
+        raised = _with_details(session, wording, job, raised)
     conditions = _merged(job.conditions, raised)
     unschedulable = any(c.type == "Unschedulable" and c.status == "True" for c in raised)
     wanted = GroupStatus(
@@ -54,13 +66,18 @@ def judge_group(session: Session, job: Job) -> PodGroupStatusWanted | None:
         ),
         conditions=conditions,
     )
-    if wanted == job.said:
+    if wanted == job.said or (
+        wanted[:2] == job.said[:2] and same(wanted.conditions, job.said.conditions)
+    ):
         return None
     running, succeeded, failed = wanted.counters
     return PodGroupStatusWanted(
         key=job.key,
         uid=job.uid,
+        queue=job.queue,
+        owner_job=job.owner_job,
         phase=wanted.phase,
+        was=job.said.phase,
         running=running,
         succeeded=succeeded,
         failed=failed,
@@ -89,9 +106,38 @@ def _with_origin(session: Session, job: Job, condition: Condition) -> Condition:
     its condition says that tasks are unschedulable and not why.
     """
     explanation = session.explanations.get(job.key)
-    if condition.type != "Unschedulable" or explanation is None or _ORIGIN in condition.message:
+    if condition.type != "Unschedulable":
         return condition
-    return condition._replace(message=f"{condition.message}. {_ORIGIN} {explanation.message}")
+    message = condition.message
+    if explanation is not None and _ORIGIN not in message:
+        message = f"{message}. {_ORIGIN} {explanation.message}"
+    return condition._replace(message=message + _beyond(job))
+
+
+def _beyond(job: Job) -> str:
+    """Return which amounts are too large to be counted; such a task fits no node whatever."""
+    asked = {
+        name for task in job.by_status[TaskStatus.PENDING].values() for name in task.shape.beyond
+    }
+    told = [f". Task: {name}{_BEYOND}{quantity(name, NODE_MOST)}" for name in sorted(asked)]
+    told += [f". minResources: {name}{_BEYOND}{quantity(name, MOST)}" for name in job.beyond]
+    return "".join(told)
+
+
+def _with_details(
+    session: Session, wording: Wording, job: Job, raised: list[Condition]
+) -> list[Condition]:
+    """Add to why a group waits what it lacks, in figures, and its place in line."""
+    explanation = session.explanations.get(job.key)
+    if explanation is None:
+        return raised
+    details = wording.details(explanation, session.place_in_order(job))
+    return [
+        condition._replace(message=condition.message + details)
+        if condition.type == "Unschedulable" and condition.status == "True"
+        else condition
+        for condition in raised
+    ]
 
 
 def _kept_out(session: Session, job: Job) -> Condition | None:
@@ -105,7 +151,8 @@ def _kept_out(session: Session, job: Job) -> Condition | None:
     explanation = session.explanations.get(job.key)
     if explanation is None or explanation.gate != "enqueue":
         return None
-    return Condition("Unschedulable", "True", "NotEnoughResources", explanation.message)
+    message = explanation.message + _beyond(job)
+    return Condition("Unschedulable", "True", "NotEnoughResources", message)
 
 
 def phase_of(job: Job, *, unschedulable: bool) -> str:
@@ -126,11 +173,11 @@ def phase_of(job: Job, *, unschedulable: bool) -> str:
 
 def _merged(shown: tuple[Condition, ...], raised: list[Condition]) -> tuple[Condition, ...]:
     by_type = {condition.type: condition for condition in shown}
-    by_type.update((condition.type, condition) for condition in raised)
+    by_type.update((condition.type, condition) for condition in map(bounded, raised))
     return tuple(by_type.values())
 
 
-def judge_pods(session: Session, job: Job) -> list[PodConditionWanted]:
+def judge_pods(session: Session, wording: Wording, job: Job) -> list[PodConditionWanted]:
     """Return the PodScheduled conditions of tasks that could not be bound, where they change.
 
     In the order of the tasks: what a job has gone through leaves its tasks in any order.
@@ -139,14 +186,16 @@ def judge_pods(session: Session, job: Job) -> list[PodConditionWanted]:
         return []
     changes: list[tuple[Task, Condition]] = []
     explanation = session.explanations.get(job.key)
-    general = explanation.message if explanation else _NO_NODE
+    general = _NO_NODE
+    if explanation is not None:
+        general = explanation.message + wording.details(explanation, 0)
     for status in (TaskStatus.ALLOCATED, TaskStatus.PENDING, TaskStatus.PIPELINED):
         for task in job.by_status[status].values():
             if task.gated or not task.ours:
                 continue  # the API server itself says SchedulingGated
-            reason, message = _pod_reason(session, job, task, general)
-            condition = Condition("PodScheduled", "False", reason, message)
-            if task.said != condition:
+            reason, message = _pod_reason(session, wording, job, task, general)
+            condition = bounded(Condition("PodScheduled", "False", reason, message))
+            if task.said is None or not same((task.said,), (condition,)):
                 changes.append((task, condition))
     return [
         PodConditionWanted(key=task.key, uid=task.uid, condition=condition)
@@ -154,7 +203,11 @@ def judge_pods(session: Session, job: Job) -> list[PodConditionWanted]:
     ]
 
 
-def _pod_reason(session: Session, job: Job, task: Task, general: str) -> tuple[str, str]:
+def _pod_reason(
+    session: Session, wording: Wording, job: Job, task: Task, general: str
+) -> tuple[str, str]:
+    if task.held and task.status is TaskStatus.PENDING:
+        return "Unschedulable", task.held
     failures = session.failures(job)
     attempt = failures.attempts.get(task.uid)
     status = attempt.status if attempt else task.status
@@ -168,23 +221,70 @@ def _pod_reason(session: Session, job: Job, task: Task, general: str) -> tuple[s
             f"Pod {task.key} can possibly be assigned to {node}, "
             "once resource is released and minAvailable is satisfied"
         )
+    if (shareless := failures.shareless.get(task.uid)) is not None:
+        return "Unschedulable", shareless.text(task.name) + wording.beyond_share(shareless)
     failure = failures.by_task.get(task.uid)
-    return "Unschedulable", failure.text() if failure else general
+    if failure is None:
+        return "Unschedulable", general
+    return "Unschedulable", failure.text() + wording.lacks(failure.shortages)
+
+
+def judge_asides(
+    session: Session, wanted: list[PodGroupStatusWanted]
+) -> list[PodGroupStatusWanted]:
+    """Return wanted statuses in which each job that was left out says so."""
+    by_key = {group.key: group for group in wanted}
+    for kind, key in sorted(session.asides.found):
+        job = session.replica.jobs.get(key) if kind == "podgroups" else None
+        aside = session.asides.job(job) if job is not None else None
+        if job is None or aside is None:
+            continue
+        condition = Condition("Unschedulable", "True", "SetAside", aside.reason)
+        group = by_key.get(key) or _as_said(job)
+        conditions = _merged(group.conditions, [condition])
+        if key in by_key or conditions != job.said.conditions:
+            by_key[key] = replace(group, conditions=conditions)
+    return list(by_key.values())
+
+
+def _as_said(job: Job) -> PodGroupStatusWanted:
+    running, succeeded, failed = job.said.counters
+    return PodGroupStatusWanted(
+        key=job.key,
+        uid=job.uid,
+        queue=job.queue,
+        owner_job=job.owner_job,
+        phase=job.said.phase or "Pending",
+        was=job.said.phase,
+        running=running,
+        succeeded=succeeded,
+        failed=failed,
+        conditions=job.said.conditions,
+    )
 
 
 def judge_queues(session: Session) -> Iterator[QueueAllocated]:
-    """Return what queues hold, parents including their children, where it changed (SS03)."""
+    """Return what queues hold, parents including their children, where it changed (SS03).
+
+    With it goes how many PodGroups each itself has pending.
+    """
     queues = session.replica.jobs.queues
     sums = session.rollup(held).sums()
+    waiting = Counter(job.queue for job in session.jobs if job.is_pending)
     totals = {name: np.zeros_like(session.total) for name in queues}
     for name, amounts in sums.items():
         for holder in _lineage(queues, name):
-            totals[holder] += amounts
+            np.minimum(totals[holder] + amounts, MOST, out=totals[holder])
     for name, queue in sorted(queues.items()):
-        if not _same(session, queue, totals[name]):
-            yield QueueAllocated(
-                name=name, uid=queue.uid, allocated=_quantities(session, totals[name])
-            )
+        count = waiting[name]
+        with session.apart("judge", queue):
+            if count != queue.said_pending or not _same(session, queue, totals[name]):
+                yield QueueAllocated(
+                    name=name,
+                    uid=queue.uid,
+                    allocated=_quantities(session, totals[name]),
+                    pending=count,
+                )
 
 
 def _lineage(queues: dict[str, Queue], name: str) -> list[str]:
@@ -199,9 +299,12 @@ def _lineage(queues: dict[str, Queue], name: str) -> list[str]:
 
 
 def _same(session: Session, queue: Queue, amounts: IntArray) -> bool:
-    said = parse_list(queue.said_allocated)
+    try:
+        said = parse_list(queue.said_allocated)
+    except BadQuantity:
+        return False  # somebody else has written there
     held = {name: int(amounts[dim]) for dim, name in enumerate(session.resources)}
-    return all(said.get(name) == amount for name, amount in held.items()) and all(
+    return all(counted(name, said.get(name)) == amount for name, amount in held.items()) and all(
         name in held for name, _ in said.items()
     )
 
@@ -210,21 +313,17 @@ def _quantities(session: Session, amounts: IntArray) -> dict[str, str]:
     result = {}
     for dim, name in enumerate(session.resources):
         amount = int(amounts[dim])
-        if dim == MEMORY_DIM:
-            result[name] = format_bytes(amount)
-        elif dim == PODS_DIM:
-            result[name] = str(amount)
-        elif amount or dim == CPU_DIM:
-            result[name] = format_milli(amount)
+        if amount or dim in _NATIVE:
+            result[name] = quantity(name, amount)
     return result
 
 
-def judge_reason(session: Session, job: Job) -> Explanation | None:
+def judge_reason(session: Session, wording: Wording, job: Job) -> Explanation | None:
     """Return why a job is not wholly placed, with a gate even when no action named one."""
     if job.is_ready and not job.by_status[TaskStatus.PENDING]:
         return None
     if job.key not in session.explanations:
-        invalid = session.hooks.invalidity(job)
+        invalid = session.hooks.job_valid(job)
         if invalid is not None:
             session.explain(job, "gang", invalid.message)
         elif job.waiting_count:
@@ -232,23 +331,28 @@ def judge_reason(session: Session, job: Job) -> Explanation | None:
         else:
             return None
     explanation = session.explanations[job.key]
-    message = explanation.message
+    message = shortened(explanation.message)
     if job.lapsed:
         message += f"; {_LAPSED}"
-    return replace(explanation, message=message, position=session.place_in_order(job))
+    place = session.place_in_order(job)
+    details = shortened(wording.details(explanation, place))
+    reasons = explanation.reasons
+    if len(reasons) > _REASONS_MOST:
+        reasons = dict(sorted(reasons.items(), key=lambda said: -said[1])[:_REASONS_MOST])
+    return replace(explanation, message=message, details=details, position=place, reasons=reasons)
 
 
 def judge_stray_pods(session: Session) -> Iterator[PodConditionWanted]:
     """Return the conditions of pods whose group's queue is unknown."""
     for job in session.replica.jobs.stray():
-        condition = Condition("PodScheduled", "False", "Unschedulable", _no_queue(job))
+        condition = bounded(Condition("PodScheduled", "False", "Unschedulable", _no_queue(job)))
         for task in sorted(job.by_status[TaskStatus.PENDING].values(), key=Task.order):
             if task.ours and not task.gated and task.said != condition:
                 yield PodConditionWanted(key=task.key, uid=task.uid, condition=condition)
 
 
 def _no_queue(job: Job) -> str:
-    return f"spec.queue: there is no queue {job.queue!r}"
+    return f"spec.queue: there is no queue {shortened(job.queue, NAME_LETTERS)!r}"
 
 
 def judge_strays(session: Session) -> Iterator[tuple[Explanation, PodGroupStatusWanted | None]]:
@@ -260,12 +364,22 @@ def judge_strays(session: Session) -> Iterator[tuple[Explanation, PodGroupStatus
         wanted = PodGroupStatusWanted(
             key=job.key,
             uid=job.uid,
+            queue=job.queue,
+            owner_job=job.owner_job,
             phase=job.phase or "Pending",
+            was=job.said.phase,
             running=running,
             succeeded=succeeded,
             failed=failed,
             conditions=_merged(job.conditions, [condition]),
         )
         news = wanted.conditions != job.said.conditions
-        explanation = Explanation(job=job.key, queue=job.queue, gate="queue", message=message)
+        explanation = Explanation(
+            job=job.key,
+            job_uid=job.uid,
+            queue=job.queue,
+            owner_job=job.owner_job,
+            gate="queue",
+            message=message,
+        )
         yield explanation, wanted if news else None

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from pumice.plugins import BoolArray, IntArray
+from services.scheduler.engine.amounts import total_of_columns
 from services.scheduler.engine.dimensions import PODS_DIM
 from services.scheduler.engine.shapes import TaskClass
 
@@ -94,6 +95,13 @@ class Ledger:
             self.releasing[:, column] += count * shape.request
             self._in_motion += count
 
+    def show(self, column: int, used: IntArray, releasing: IntArray, scoring: IntArray) -> None:
+        """State what a column shows of tasks whose amounts are beyond int64 (`nodes`)."""
+        self.used[: len(used), column] = used
+        self.scoring[:, column] = scoring
+        self._in_motion += int(releasing[PODS_DIM] - self.releasing[PODS_DIM, column])
+        self.releasing[: len(releasing), column] = releasing
+
     def repair(self, used: IntArray, releasing: IntArray, scoring: IntArray) -> None:
         """Take over usage that was derived anew."""
         self.used[:, : self.size] = used
@@ -162,13 +170,11 @@ class Ledger:
 
     def total(self) -> IntArray:
         """Return the allocatable amounts of all nodes together."""
-        total: IntArray = self.allocatable[:, : self.size].sum(axis=1)
-        return total
+        return total_of_columns(self.allocatable[:, : self.size])
 
     def total_used(self) -> IntArray:
         """Return the used amounts of all nodes together."""
-        total: IntArray = self.used[:, : self.size].sum(axis=1)
-        return total
+        return total_of_columns(self.used[:, : self.size])
 
     def pods(self, column: int) -> int:
         """Return the number of pods that a node holds."""

@@ -12,8 +12,10 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace
 
+from pumice import plugins
 from pumice.plugins import BoolArray, IntArray
 from services.scheduler.engine.nodes import Nodes
+from services.scheduler.engine.own import own
 from services.scheduler.engine.records import Job
 from services.scheduler.engine.subjobs import SubJob
 from shared.api.scheduling import NetworkTopology, TopologyMode
@@ -119,14 +121,14 @@ class Network:
 
     # --- limits (SS02) -----------------------------------------------------------------------
 
-    def limit_of_job(self, job: Job) -> int | None:
+    def limit_of_job(self, job: plugins.Job) -> int | None:
         """Return the highest tier that a job may span, None when it has no such limit."""
-        division = job.division
+        division = own(job, Job).division
         return self._limit(division.topology, self.top_tier) if division else None
 
-    def limit_of_sub(self, job: Job, sub: SubJob) -> int | None:
+    def limit_of_sub(self, job: plugins.Job, sub: plugins.SubJob) -> int | None:
         """Return the highest tier that a subgroup may span; a wish is bounded by the job's."""
-        return self._limit(sub.topology, self._bound(job))
+        return self._limit(own(sub, SubJob).topology, self._bound(own(job, Job)))
 
     def _bound(self, job: Job) -> int:
         topology = job.division.topology if job.division else None
@@ -157,11 +159,11 @@ class Network:
 
     # --- places (SS12) -----------------------------------------------------------------------
 
-    def allocated(self, job: Job, sub: SubJob | None = None) -> str:
+    def allocated(self, job: plugins.Job, sub: plugins.SubJob | None = None) -> str:
         """Return the HyperNode that a job or subgroup is in, empty when in none yet."""
         if job.key not in self._recovered:
             self._recovered.add(job.key)
-            self._recover(job)
+            self._recover(own(job, Job))
         return self._allocated.get(_key(job, sub), "")
 
     def occupy(self, job: Job, name: str, sub: SubJob | None = None) -> None:
@@ -203,7 +205,7 @@ class Network:
         return min(holders, default=(0, ""))[1]
 
 
-def _key(job: Job, sub: SubJob | None) -> str:
+def _key(job: plugins.Job, sub: plugins.SubJob | None) -> str:
     return f"{sub.id}#" if sub else job.key
 
 

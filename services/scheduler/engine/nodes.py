@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pumice.plugins import IntArray
+from services.scheduler.engine.amounts import NODE_MOST, RELEASING_MOST, USED_MOST, stretched
 from services.scheduler.engine.dimensions import Dimensions
 from services.scheduler.engine.gpus import Gpus
 from services.scheduler.engine.images import NodeImages
@@ -40,11 +42,42 @@ class Held(NamedTuple):
 class NodeRecord:
     """A node by name: its column, or NOWHERE while only pods have spoken of it."""
 
-    __slots__ = ("column", "held")
+    __slots__ = ("column", "exact", "held", "weight")
 
     def __init__(self) -> None:
         self.column = NOWHERE
         self.held: dict[str, Held] = {}
+        self.weight = 0
+        """Sum of the weights of the pods that it holds."""
+        self.exact: Holdings | None = None
+        """What they ask for, while that may be more than a column can show."""
+
+
+class Holdings:
+    """What the pods of one node ask for, exactly, and as its column of the ledger shows it."""
+
+    def __init__(self, capacity: int) -> None:
+        self._used = np.zeros(capacity, dtype=object)
+        self._releasing = np.zeros(capacity, dtype=object)
+        self._scoring = np.zeros(2, dtype=object)
+
+    def hold(self, shape: TaskClass, count: int, *, releasing: bool) -> None:
+        """Count tasks of a class in (out when negative)."""
+        amounts = count * stretched(shape.request, len(self._used)).astype(object)
+        self._used = stretched(self._used, len(amounts)) + amounts
+        self._scoring += count * np.array(shape.scoring_request, dtype=object)
+        if releasing:
+            self._releasing = stretched(self._releasing, len(amounts)) + amounts
+
+    def shown(self) -> tuple[IntArray, IntArray, IntArray]:
+        """Return what is used, being released, and counted by scorers, each bounded."""
+        most = (USED_MOST, RELEASING_MOST, USED_MOST)
+        exact = (self._used, self._releasing, self._scoring)
+        used, releasing, scoring = (
+            np.minimum(amounts, limit).astype(np.int64)
+            for amounts, limit in zip(exact, most, strict=True)
+        )
+        return used, releasing, scoring
 
 
 class Drift(NamedTuple):
@@ -79,9 +112,10 @@ class Nodes:
 
     def put(self, name: str, node: Node) -> None:
         """Take over a node object. Raises `BadQuantity`."""
-        allocatable = self._dimensions.parse(node.status.allocatable)
+        allocatable = self._dimensions.parse(node.status.allocatable, NODE_MOST)
         for resource, amount in _oversubscription(node.metadata.annotations).items():
-            allocatable[self._dimensions.index(resource)] += amount
+            dim = self._dimensions.index(resource)
+            allocatable[dim] = max(0, min(int(allocatable[dim]) + amount, NODE_MOST))
         record = self._by_name.setdefault(name, NodeRecord())
         fresh = record.column == NOWHERE
         if fresh:
@@ -100,6 +134,8 @@ class Nodes:
         if fresh:
             for held in record.held.values():
                 self.ledger.hold(record.column, held.shape, 1, releasing=held.releasing)
+            if record.exact is not None:
+                self.ledger.show(record.column, *record.exact.shown())
 
     def remove(self, name: str) -> None:
         """Forget a node object; its pods stay known."""
@@ -127,8 +163,7 @@ class Nodes:
         self.meet(task, 1)
         if held.shape.host_ports:
             self.port_holders[task.uid] = task
-        if record.column != NOWHERE:
-            self.ledger.hold(record.column, held.shape, 1, releasing=held.releasing)
+        self._count(record, held, 1)
 
     def release(self, task: Task) -> None:
         """Count a task out exactly as it was counted in."""
@@ -138,10 +173,27 @@ class Nodes:
             return
         self.meet(task, -1)
         self.port_holders.pop(task.uid, None)
-        if record.column != NOWHERE:
-            self.ledger.hold(record.column, held.shape, -1, releasing=held.releasing)
-        elif not record.held:
+        self._count(record, held, -1)
+        if record.column == NOWHERE and not record.held:
             del self._by_name[task.node]
+
+    def _count(self, record: NodeRecord, held: Held, sign: int) -> None:
+        """Count a pod in or out, exactly even where amounts add up beyond what a column shows."""
+        record.weight += sign * held.shape.weight
+        if record.exact is None and record.weight <= RELEASING_MOST:
+            if record.column != NOWHERE:
+                self.ledger.hold(record.column, held.shape, sign, releasing=held.releasing)
+            return
+        if record.exact is None:
+            record.exact = Holdings(self._dimensions.capacity)
+            for each in record.held.values():
+                record.exact.hold(each.shape, 1, releasing=each.releasing)
+        else:
+            record.exact.hold(held.shape, sign, releasing=held.releasing)
+        if record.column != NOWHERE:
+            self.ledger.show(record.column, *record.exact.shown())
+        if record.weight <= RELEASING_MOST:
+            record.exact = None
 
     def meet(self, task: Task, sign: int) -> None:
         """Count a task on its node in (-1: out) for what it means to other pods."""
@@ -186,13 +238,13 @@ class Nodes:
         releasing = np.zeros_like(used)
         scoring = np.zeros((2, ledger.size), dtype=np.int64)
         for record in self._by_name.values():
-            if record.column == NOWHERE:
+            at = record.column
+            if at == NOWHERE:
                 continue
+            derived = Holdings(capacity)
             for held in record.held.values():
-                used[:, record.column] += held.shape.request
-                scoring[:, record.column] += held.shape.scoring_request
-                if held.releasing:
-                    releasing[:, record.column] += held.shape.request
+                derived.hold(held.shape, 1, releasing=held.releasing)
+            used[:, at], releasing[:, at], scoring[:, at] = derived.shown()
         drifts = [
             Drift(self.name(column), self._dimensions.names[dim], int(kept), int(derived))
             for array, truth in ((ledger.used, used), (ledger.releasing, releasing))

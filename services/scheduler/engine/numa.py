@@ -7,12 +7,12 @@ that were chosen for them, until it names them, or changes while they run.
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from pumice import plugins
 from services.scheduler.engine.cpus import NO_CPUS, Cpus, Topology, assign, topology_of
 from shared.api.nodeinfo import Numatopology
 from shared.model.status import TaskStatus
 
 if TYPE_CHECKING:
-    from services.scheduler.engine.shapes import TaskClass
     from services.scheduler.engine.tasks import Task
 
 
@@ -99,14 +99,14 @@ class Numa:
             free -= cpus
         return free
 
-    def settle_on(self, task: "Task") -> Cpus:
+    def settle_on(self, task: plugins.Task) -> Cpus:
         """Return the CPUs of a placed task; they stay its own from the bind on."""
-        cpus = self._held.get(task.node, {}).get(task.uid, (task, NO_CPUS))[1]
+        cpus = self._held.get(task.node, {}).get(task.uid, (None, NO_CPUS))[1]
         if cpus:
             self._kept[task.uid] = (task.node, cpus)
         return cpus
 
-    def offered(self, shape: "TaskClass", name: str, extra: int) -> Cpus | None:
+    def offered(self, shape: plugins.TaskClass, name: str, extra: int) -> Cpus | None:
         """Return the CPUs for one more pod of a class beyond `extra` others; None if refused.
 
         Looked ahead once per class and state of the node.

@@ -69,6 +69,8 @@ class Peers:
         self._namespaces_matter = False
         self._enough = _ENOUGH
         self._open: list[Tally] = []
+        self.is_whole = True
+        """Whether no change of queries and sums failed half-way."""
         self.counts: list[Tally] = []
         """Per query, pods on nodes."""
         self.shunning: dict[int, dict[str, Tally]] = {}
@@ -157,6 +159,7 @@ class Peers:
         return self._take_up(query) if number is None else number
 
     def _take_up(self, query: Query) -> int:
+        whole, self.is_whole = self.is_whole, False
         first = not self._queries
         number = self._numbers[query] = len(self._queries)
         fresh = sorted(query.keys() - set(self._keys))
@@ -173,6 +176,7 @@ class Peers:
             self._anywhere.append(number)
         for kin in self._concerned(pairs):
             self._rematch(kin)
+        self.is_whole = whole
         return number
 
     def _concerned(self, pairs: Iterable[tuple[str, str]]) -> list[Kin]:
@@ -241,10 +245,12 @@ class Peers:
     def _relabel(self, name: str, labels: Mapping[str, str]) -> None:
         if labels == self._namespaces.get(name, _NOTHING):
             return
+        whole, self.is_whole = self.is_whole, False
         self._namespaces[name] = labels
         if self._namespaces_matter:
             for kin in [kin for kin in self._kin.values() if kin.namespace == name]:
                 self._rematch(kin)
+        self.is_whole = whole
 
     # --- sums --------------------------------------------------------------------------------
 

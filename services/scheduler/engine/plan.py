@@ -4,17 +4,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from pumice.plugins import Condition
-
-
-class ClaimUse(Struct, frozen=True, kw_only=True):
-    """A claim of a pod that has no volume yet: which one it is to get (CA11)."""
-
-    claim: str
-    uid: str
-    volume: str = ""
-    """Name of the volume; empty: one is to be made for the pod's node."""
-    volume_uid: str = ""
+from pumice.plugins import ClaimUse, Condition
 
 
 class PlannedBind(Struct, frozen=True, kw_only=True):
@@ -23,6 +13,8 @@ class PlannedBind(Struct, frozen=True, kw_only=True):
     pod: str
     uid: str
     node: str
+    owner_job: str = ""
+    """Key of the Job that made the pod; empty if none did."""
     annotations: Mapping[str, str] = {}
     """What the binding adds to the pod (CA06)."""
     claims: tuple[ClaimUse, ...] = ()
@@ -36,6 +28,8 @@ class GangBinds(Struct, frozen=True, kw_only=True):
     """Key of the PodGroup."""
     job_uid: str
     queue: str
+    owner_job: str = ""
+    """Key of the Job that made the PodGroup; empty if none did."""
     binds: tuple[PlannedBind, ...]
 
 
@@ -46,6 +40,9 @@ class Eviction(Struct, frozen=True, kw_only=True):
     uid: str
     node: str
     job: str
+    owner_job: str = ""
+    """Key of the Job that made the pod; empty if none did."""
+    queue: str = ""
     reason: str
     """The action that wants it."""
     preemptor: str = ""
@@ -66,7 +63,12 @@ class PodGroupStatusWanted(Struct, frozen=True, kw_only=True):
 
     key: str
     uid: str
+    queue: str = ""
+    owner_job: str = ""
+    """Key of the Job that made the PodGroup; empty if none did."""
     phase: str
+    was: str = ""
+    """The phase before; empty for a new PodGroup."""
     running: int
     succeeded: int
     failed: int
@@ -82,11 +84,13 @@ class PodConditionWanted(Struct, frozen=True, kw_only=True):
 
 
 class QueueAllocated(Struct, frozen=True, kw_only=True):
-    """What a queue's jobs hold, as Kubernetes quantities (SS03)."""
+    """What a queue's jobs hold, as Kubernetes quantities (SS03), and how many wait to enter it."""
 
     name: str
     uid: str
     allocated: Mapping[str, str]
+    pending: int = 0
+    """PodGroups that have not been admitted."""
 
 
 class Shortage(Struct, frozen=True, kw_only=True):
@@ -108,10 +112,15 @@ class Explanation(Struct, frozen=True, kw_only=True):
     """Why a job is not (wholly) placed: the first gate that stopped it."""
 
     job: str
+    job_uid: str = ""
     queue: str
+    owner_job: str = ""
+    """Key of the Job that made the PodGroup; empty if none did."""
     gate: str
     """`queue`, `enqueue`, `quota`, `gang`, `predicate`, `topology`, `order`."""
     message: str
+    details: str = ""
+    """What it lacks, in figures, and its place: goes behind the message, and moves all the time."""
     position: int = 0
     """Place among the jobs of its queue in this cycle, from 1; 0 when it was not its turn."""
     nodes: int = 0

@@ -8,17 +8,17 @@ cycle. What a job knows about its tasks (statuses, roles, sums) is kept up by `J
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-import numpy as np
-
-from pumice.plugins import Condition, IntArray
+from pumice.plugins import Condition, IntArray, NodeGroups
+from services.scheduler.engine.amounts import Sums
 from services.scheduler.engine.subjobs import Division, divides
 from services.scheduler.engine.tasks import Task
-from shared.api.scheduling import PodGroupSpec, QueueAffinity
+from shared.api.scheduling import PodGroupSpec
 from shared.model.status import HOLDS_RESOURCES, READY, TaskStatus
 
 _STATUSES: Final = len(TaskStatus)
 _PENDING: Final = TaskStatus.PENDING
 NOWHERE: Final = -1
+_HELD, _WANTED, _AWAITED = range(3)
 
 
 class GroupStatus(NamedTuple):
@@ -30,13 +30,28 @@ class GroupStatus(NamedTuple):
     conditions: tuple[Condition, ...] = ()
 
 
+class Stamp(NamedTuple):
+    """When a condition came about, as its object says."""
+
+    transition_id: str
+    time: str
+
+
+class Seen(NamedTuple):
+    """A PodGroup as it showed itself last."""
+
+    rv: str = ""
+    status: GroupStatus = GroupStatus()
+    stamps: Mapping[Condition, Stamp] = {}
+    """Of the conditions that it shows."""
+
+
 class Job:
     """One PodGroup with its tasks; a group of tasks whose PodGroup has not been seen is one too."""
 
     __slots__ = (
-        "allocated",
         "annotations",
-        "awaited",
+        "beyond",
         "by_status",
         "conditions",
         "created",
@@ -53,16 +68,18 @@ class Job:
         "min_task_total",
         "name",
         "namespace",
+        "owner_job",
         "pending_best_effort",
         "phase",
         "preemptable",
         "priority",
         "priority_class",
         "queue",
-        "requested",
         "roles",
         "said",
+        "seen",
         "shielded",
+        "sums",
         "tasks",
         "uid",
     )
@@ -70,21 +87,23 @@ class Job:
     def __init__(self, key: str, capacity: int) -> None:
         self.key = key
         self.namespace, _, self.name = key.partition("/")
-        self.uid = self.queue = ""
+        self.uid = self.queue = self.owner_job = ""  # the last is the key of its Job, if any
+        self.phase = ""  # that scheduling goes by; actions change it within a session
+        self.priority_class = self.created = ""
         self.priority = 0
-        self.priority_class = ""
         self.min_available = 0
         self.min_task_member: Mapping[str, int] = {}
         self.min_task_total = 0
         self.min_resources: IntArray | None = None
+        self.beyond: tuple[str, ...] = ()
+        """Resources of which minResources states more than is counted."""
         self.min_listed: Mapping[str, int] = {}
         """minResources as quotas count: every name that is written, in thousandths."""
-        self.created = ""
-        self.phase = ""
-        """Phase that scheduling goes by; actions change it within a session."""
         self.conditions: tuple[Condition, ...] = ()
         self.said = GroupStatus()
         """Status as last written or wanted."""
+        self.seen = Seen()
+        """The PodGroup as it showed itself last."""
         self.decided: GroupStatus | None = None
         """A status that was wanted and has not been seen on the object yet."""
         self.annotations: Mapping[str, str] = {}
@@ -103,11 +122,8 @@ class Job:
         """Role → number of tasks per status; best-effort pending ones in one more entry."""
         self.pending_best_effort = 0
         self.gated = 0
-        self.awaited: IntArray = np.zeros(capacity, dtype=np.int64)
-        """What its tasks that wait on nodes will hold."""
-        self.allocated: IntArray = np.zeros(capacity, dtype=np.int64)
-        self.requested: IntArray = np.zeros(capacity, dtype=np.int64)
-        """Amounts of tasks that hold or want resources: allocated and pending ones."""
+        self.sums = Sums((3, capacity))
+        """What its tasks hold, want, and wait for."""
 
     def divide(self, spec: PodGroupSpec) -> None:
         """Divide it as a spec says; what is known stays when the spec says the same still."""
@@ -122,6 +138,7 @@ class Job:
         """Count a task in, under its present status."""
         self.tasks[task.uid] = task
         self.by_status[task.status][task.uid] = task
+        self.sums.weigh(task.shape.weight)
         self._count(task, 1)
         if self.division is not None:
             self.division.forget()
@@ -131,6 +148,7 @@ class Job:
         del self.tasks[task.uid]
         del self.by_status[task.status][task.uid]
         self._count(task, -1)
+        self.sums.weigh(-task.shape.weight)
         if self.division is not None:
             self.division.forget()
 
@@ -142,10 +160,10 @@ class Job:
             self.gated += sign
         self._count_role(task.role, status, sign, best_effort=task.shape.best_effort)
         if HOLDS_RESOURCES[status]:
-            self.allocated += sign * task.shape.request
-            self.requested += sign * task.shape.request
+            self.sums.add(_HELD, sign, task.shape.request)
+            self.sums.add(_WANTED, sign, task.shape.request)
         elif status == _PENDING:
-            self.requested += sign * task.shape.request
+            self.sums.add(_WANTED, sign, task.shape.request)
 
     def _count_role(self, role: str, status: int, count: int, *, best_effort: bool) -> None:
         counts = self.roles.get(role)
@@ -173,17 +191,35 @@ class Job:
         self._count_role(first.role, status, count, best_effort=shape.best_effort)
         awaited = (status == TaskStatus.PIPELINED) - (before == TaskStatus.PIPELINED)
         if awaited:
-            self.awaited += (awaited * count) * shape.request
+            self.sums.add(_AWAITED, awaited * count, shape.request)
         held = int(HOLDS_RESOURCES[status]) - int(HOLDS_RESOURCES[before])
         if held:
-            self.allocated += (held * count) * shape.request
+            self.sums.add(_HELD, held * count, shape.request)
         wanted = int(HOLDS_RESOURCES[status] or status == _PENDING) - int(
             HOLDS_RESOURCES[before] or before == _PENDING
         )
         if wanted:
-            self.requested += (wanted * count) * shape.request
+            self.sums.add(_WANTED, wanted * count, shape.request)
 
     # --- figures that rules speak of (T02, T03) -----------------------------------------------
+
+    @property
+    def allocated(self) -> IntArray:
+        """What its tasks hold; to be read only, and changed in place."""
+        held: IntArray = self.sums.value[_HELD]
+        return held
+
+    @property
+    def requested(self) -> IntArray:
+        """Amounts of tasks that hold or want resources: allocated and pending ones."""
+        wanted: IntArray = self.sums.value[_WANTED]
+        return wanted
+
+    @property
+    def awaited(self) -> IntArray:
+        """What its tasks that wait on nodes will hold."""
+        awaited: IntArray = self.sums.value[_AWAITED]
+        return awaited
 
     @property
     def claimed(self) -> IntArray:
@@ -253,6 +289,12 @@ class Job:
                     missing[role] = minimum - have
         return missing
 
+    def short_policies(self, *, pipelined: bool = False, exists: bool = False) -> int:
+        """Return how many policies have fewer subgroups ready (pipelined, there) than they must."""
+        if self.division is None:
+            return 0
+        return self.division.short_policies(pipelined=pipelined, exists=exists)
+
 
 class Queue:
     """One queue as scheduling sees it."""
@@ -270,7 +312,11 @@ class Queue:
         "parent",
         "priority",
         "reclaimable",
+        "rv",
         "said_allocated",
+        "said_pending",
+        "shown_allocated",
+        "shown_pending",
         "state",
         "uid",
         "weight",
@@ -291,7 +337,15 @@ class Queue:
     deserved: IntArray
     deserved_dims: tuple[int, ...]
     """Resources that `deserved` or `guarantee` name, be it with 0."""
-    affinity: QueueAffinity | None
+    affinity: NodeGroups | None
     annotations: Mapping[str, str]
     said_allocated: Mapping[str, str]
     """status.allocated as last written or wanted."""
+    said_pending: int
+    """status.pending, likewise."""
+    shown_allocated: Mapping[str, str]
+    """status.allocated as the object showed it last."""
+    shown_pending: int
+    """status.pending, likewise."""
+    rv: str
+    """resourceVersion as it was seen last."""

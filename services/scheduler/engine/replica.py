@@ -6,7 +6,7 @@ between cycles it states facts and assumptions and nothing else.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from pumice.plugins import Condition
 from services.scheduler.engine.assumed import Assumption, Assumptions, Nominations, Purpose
@@ -21,8 +21,10 @@ from services.scheduler.engine.nodes import Drift, Nodes
 from services.scheduler.engine.plan import Plan
 from services.scheduler.engine.quotas import Quotas
 from services.scheduler.engine.records import GroupStatus
+from services.scheduler.engine.refusals import Refusals
 from services.scheduler.engine.shapes import Shapes
 from services.scheduler.engine.tasks import Task
+from services.scheduler.engine.texts import bounded
 from services.scheduler.engine.traits import traits_of
 from services.scheduler.engine.usage import UsageTable
 from services.scheduler.engine.vcards import IDS
@@ -30,10 +32,9 @@ from services.scheduler.engine.victims import describe_eviction
 from shared.api import keys, kinds
 from shared.api.core import Pod
 from shared.api.shard import NodeShard
+from shared.model.numbers import parse_bool, whole
 from shared.model.quantity import BadQuantity
 from shared.model.status import TERMINAL, from_pod
-
-_TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 
 
 class BadFact(ValueError):  # noqa: N818 - reads as the fact it states
@@ -59,10 +60,12 @@ class Replica:
         self.static_cache = StaticCache()
         self.memory: dict[str, float] = {}
         """When a plugin last did what it does from time to time (unix seconds), by its name."""
+        self._whole = True
         self._tasks: dict[str, Task] = {}
         self._uid_by_key: dict[str, str] = {}
         self.assumptions = Assumptions()
         self.nominations = Nominations()
+        self.refusals = Refusals()
         self._put: Mapping[str, Callable[[str, Any], None]] = {
             kinds.POD.token: self._put_pod,
             kinds.NAMESPACE.token: self.nodes.peers.put_namespace,
@@ -105,6 +108,15 @@ class Replica:
         """Tokens of the kinds that are folded; facts of others may be spared."""
         return frozenset(self._put)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether its sums are to be trusted: no change of them failed half-way."""
+        return self._whole and self.nodes.peers.is_whole
+
+    def spoil(self) -> None:
+        """Note that something failed half-way."""
+        self._whole = False
+
     # --- facts -------------------------------------------------------------------------------
 
     def apply(self, kind: str, op: str, key: str, uid: str, obj: Any) -> None:  # noqa: ANN401
@@ -137,10 +149,12 @@ class Replica:
 
     def _stretch(self) -> None:
         capacity = self.dimensions.capacity
+        whole, self._whole = self._whole, False
         for shape in self.shapes.all():
             shape.request = self.dimensions.fitted(shape.request)
         self.nodes.ledger.grow_rows(capacity)
         self.jobs.stretch(capacity)
+        self._whole = whole
 
     def _put_shard(self, name: str, shard: NodeShard) -> None:
         self.shards[name] = shard.spec.nodes_desired
@@ -150,6 +164,7 @@ class Replica:
 
     def _put_pod(self, key: str, pod: Pod) -> None:
         task = self._read(key, pod)
+        whole, self._whole = self._whole, False
         before = self._uid_by_key.get(key)
         if before is not None:
             old = self._tasks[before]
@@ -165,11 +180,14 @@ class Replica:
             self.nodes.peers.join(task)
             self.devices.join(task)
             self._settle(task)
+        self._whole = whole
 
     def _remove_pod(self, key: str) -> None:
         uid = self._uid_by_key.get(key)
         if uid is not None:
+            whole, self._whole = self._whole, False
             self._forget(self._tasks[uid])
+            self._whole = whole
             self.assumptions.drop(uid)
             self.nodes.gpus.forget(uid)
             self.nodes.vgpus.forget(uid)
@@ -188,6 +206,7 @@ class Replica:
         task.name = meta.name
         task.namespace = meta.namespace
         task.job_key = f"{meta.namespace}/{group}" if group else ""
+        task.owner_job = meta.owner_job
         task.role = meta.annotations.get(keys.TASK_SPEC) or meta.labels.get(keys.TASK_SPEC, "")
         task.priority = _priority(pod)
         task.priority_class = spec.priority_class_name
@@ -198,6 +217,7 @@ class Replica:
         task.cards = card_ids(meta.annotations.get(INDEX, ""))
         task.vcards = meta.annotations.get(IDS, "")
         task.gated = bool(spec.scheduling_gates)
+        task.held = ""
         task.preemptable = _preemptable(pod)
         describe_eviction(task, pod)
         task.nominated = self.nominations.overlay(meta.uid, status.nominated_node_name)
@@ -206,7 +226,9 @@ class Replica:
         task.fact_status = from_pod(
             status.phase, deleting=task.deleting, has_node=bool(spec.node_name)
         )
-        task.said = _pod_scheduled(pod)
+        task.shown, task.shown_since = _pod_scheduled(pod)
+        task.said = task.shown
+        task.rv = meta.resource_version
         return task
 
     @staticmethod
@@ -265,6 +287,11 @@ class Replica:
                 self._resettle(uid)
                 self._stand_down(self.nominations.end(intent))
 
+    def review_refusals(self, now: float) -> None:
+        """Hold back what the binder could not do, until its time (Unix seconds) has come."""
+        if len(self.refusals):
+            self.refusals.review(self._tasks.get, self.jobs.get, now=now)
+
     def drop_assumptions(self) -> None:
         """Assume nothing any more: whoever leads next rebuilds it from what the bus holds."""
         for uid in self.assumptions.clear():
@@ -279,8 +306,10 @@ class Replica:
     def _resettle(self, uid: str) -> None:
         task = self._tasks.get(uid)
         if task is not None:
+            whole, self._whole = self._whole, False
             self._unsettle(task)
             self._settle(task)
+            self._whole = whole
 
     def adopt(self, plan: Plan, *, unsaid: Iterable[str] = ()) -> None:
         """Go by the statuses of a plan that was published until the objects show them.
@@ -301,7 +330,14 @@ class Replica:
             queue = self.jobs.queues.get(allocated.name)
             if queue is not None and queue.uid == allocated.uid:
                 queue.said_allocated = allocated.allocated
+                queue.said_pending = allocated.pending
         self.jobs.judge_later(unsaid)
+
+    def forget_wishes(self) -> None:
+        """Go by the statuses that objects show, whatever was wanted of them before."""
+        self.jobs.forget_wishes()
+        for task in self._tasks.values():
+            task.said = task.shown
 
     def tidy(self) -> None:
         """Forget classes and queries of pods that are gone; between sessions, seldom anything."""
@@ -345,17 +381,19 @@ def _preemptable(pod: Pod) -> bool:
     """Return whether a pod may be a victim: true unless it says otherwise (T05 ⚠)."""
     for said in (pod.metadata.annotations, pod.metadata.labels):
         if keys.PREEMPTABLE in said:
-            return said[keys.PREEMPTABLE] in _TRUE
+            return bool(parse_bool(said[keys.PREEMPTABLE]))
     return True
 
 
 def _trailing_index(name: str) -> int:
-    tail = name.rpartition("-")[2]
-    return int(tail) if tail.isascii() and tail.isdecimal() else -1
+    index = whole(name.rpartition("-")[2])
+    return -1 if index is None else index
 
 
-def _pod_scheduled(pod: Pod) -> Condition | None:
+def _pod_scheduled(pod: Pod) -> tuple[Condition | None, str]:
+    """Return a pod's PodScheduled and since when it is so."""
     for condition in pod.status.conditions:
         if condition.type == "PodScheduled":
-            return Condition(condition.type, condition.status, condition.reason, condition.message)
-    return None
+            said = Condition(condition.type, condition.status, condition.reason, condition.message)
+            return bounded(said), condition.last_transition_time or ""
+    return None, ""

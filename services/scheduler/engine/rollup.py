@@ -5,16 +5,13 @@ when the job changes, replaces it in the sum of its queue. Integers make this ex
 shows that the sums equal those computed from scratch.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 
-from pumice.plugins import IntArray
-from services.scheduler.engine.records import Job
-
-Measure = Callable[[Job], IntArray]
-"""A job → what it contributes: an array of one fixed leading shape over amounts arrays."""
+from pumice.plugins import IntArray, Job, Measure
+from services.scheduler.engine.amounts import Sums, stretched, total_of
 
 
 def held(job: Job) -> IntArray:
@@ -25,6 +22,7 @@ def held(job: Job) -> IntArray:
 class _Share(NamedTuple):
     queue: str
     amounts: IntArray
+    weight: int
 
 
 class Rollup:
@@ -33,22 +31,26 @@ class Rollup:
     def __init__(self, measure: Measure) -> None:
         self._measure = measure
         self._shares: dict[str, _Share] = {}
-        self._sums: dict[str, IntArray] = {}
+        self._sums: dict[str, Sums] = {}
         self._jobs: dict[str, int] = {}
 
     def update(self, job: Job, *, member: bool) -> None:
         """Replace a job's contribution; `member` tells whether it takes part in sessions."""
         before = self._shares.pop(job.key, None)
         if before is not None:
-            self._sums[before.queue] -= before.amounts
+            sums = self._sums[before.queue]
+            sums.add_rows(-1, before.amounts)
+            sums.weigh(-before.weight)
             self._leave(before.queue)
         if member:
             amounts = np.array(self._measure(job))  # a copy: a job changes its sums in place
-            self._shares[job.key] = _Share(job.queue, amounts)
-            if job.queue in self._sums:
-                self._sums[job.queue] += amounts
-            else:
-                self._sums[job.queue] = amounts.copy()
+            weight = int(amounts.max())
+            self._shares[job.key] = _Share(job.queue, amounts, weight)
+            if job.queue not in self._sums:
+                self._sums[job.queue] = Sums(amounts.shape)
+            sums = self._sums[job.queue]
+            sums.weigh(weight)
+            sums.add_rows(1, amounts)
             self._jobs[job.queue] = self._jobs.get(job.queue, 0) + 1
 
     def _leave(self, queue: str) -> None:
@@ -58,17 +60,18 @@ class Rollup:
 
     def sums(self) -> dict[str, IntArray]:
         """Return queue → sum for the queues that own jobs; a copy that a session may change."""
-        return {queue: amounts.copy() for queue, amounts in sorted(self._sums.items())}
+        return {queue: sums.value.copy() for queue, sums in sorted(self._sums.items())}
 
     def total(self, empty: IntArray) -> IntArray:
         """Return the sum over all queues; `empty` gives shape and the zero to start from."""
-        return sum(self._sums.values(), start=np.zeros_like(empty))
+        return total_of((sums.value for sums in self._sums.values()), empty)
 
     def stretch(self, capacity: int) -> None:
         """Make room for more resources."""
-        self._sums = {queue: _stretched(sums, capacity) for queue, sums in self._sums.items()}
+        for sums in self._sums.values():
+            sums.stretch(capacity)
         self._shares = {
-            key: _Share(share.queue, _stretched(share.amounts, capacity))
+            key: share._replace(amounts=stretched(share.amounts, capacity))
             for key, share in self._shares.items()
         }
 
@@ -97,8 +100,3 @@ class Rollups:
         """Make room for more resources."""
         for rollup in self._by_measure.values():
             rollup.stretch(capacity)
-
-
-def _stretched(array: IntArray, capacity: int) -> IntArray:
-    missing = capacity - array.shape[-1]
-    return np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, missing)]) if missing > 0 else array

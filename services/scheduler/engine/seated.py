@@ -6,19 +6,20 @@ look ahead: the caller gets one column and asks again.
 
 import numpy as np
 
+from pumice.plugins.points import Points
 from services.scheduler.engine.candidates import Candidates
-from services.scheduler.engine.hooks import Hooks
+from services.scheduler.engine.hooks import Combined
 from services.scheduler.engine.seats import Seat
 
 
 def seated(
-    hooks: Hooks, candidates: Candidates, seat: Seat, *, waiting: bool, first: int
+    hooks: Combined, candidates: Candidates, seat: Seat, *, waiting: bool, first: int
 ) -> list[int]:
     """Return the best column for one task, none when no plugin tells the candidates apart.
 
     Among equals the search begins at column `first`.
     """
-    if not hooks.group_score.tiers:
+    if not hooks.of(Points.group_score):
         return []
     mask = candidates.future if waiting else candidates.idle
     if seat.within is not None:
@@ -26,7 +27,7 @@ def seated(
     columns = np.flatnonzero(mask)
     if not len(columns):
         return []
-    bias = hooks.group_bias(seat, candidates.shape, columns)
+    bias = hooks.group_score(seat, candidates.shape, columns)
     if bias is None:
         return []
     rank = candidates.ranked(mask)

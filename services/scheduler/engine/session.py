@@ -6,26 +6,37 @@ back and hands out what was committed.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
 from contextlib import AbstractContextManager
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
 from pumice import plugins
-from pumice.plugins import BoolArray, FloatArray, IntArray
+from pumice.plugins import BoolArray, IntArray
+from pumice.plugins.points import Points
+from services.scheduler.engine.asides import Apart, Asides
 from services.scheduler.engine.board import Board
 from services.scheduler.engine.candidates import Candidates, Failure
 from services.scheduler.engine.changes import Placed, Promoted, Rephased
 from services.scheduler.engine.evicting import Evicted, Reprieved, Withdrawn, committed
 from services.scheduler.engine.failures import JobFailures, fit_error
-from services.scheduler.engine.figures import QueueFigures
 from services.scheduler.engine.fill import fill
-from services.scheduler.engine.hooks import Hooks
+from services.scheduler.engine.hooks import Combined
 from services.scheduler.engine.journal import Journal
 from services.scheduler.engine.network import Network
+from services.scheduler.engine.ordering import Orders
+from services.scheduler.engine.own import own
 from services.scheduler.engine.plan import (
-    ClaimUse,
     Eviction,
     Explanation,
     GangBinds,
@@ -35,13 +46,17 @@ from services.scheduler.engine.plan import (
 )
 from services.scheduler.engine.records import Job, Queue
 from services.scheduler.engine.replica import Replica
-from services.scheduler.engine.rollup import Measure, Rollup
+from services.scheduler.engine.rollup import Rollup
 from services.scheduler.engine.seated import seated
 from services.scheduler.engine.seats import Seat
 from services.scheduler.engine.shapes import TaskClass
 from services.scheduler.engine.sharding import outside
+from services.scheduler.engine.tables import NodeTables
 from services.scheduler.engine.tasks import Task
 from shared.model.status import TaskStatus
+
+_S = TypeVar("_S")
+_T = TypeVar("_T", bound=plugins.Task)
 
 
 class Session:
@@ -55,19 +70,13 @@ class Session:
         seed: int = 0,
         cycle: int = 0,
         actions: Sequence[str] = (),
+        without: Collection[str] = (),
     ) -> None:
+        """Begin a round; jobs of the keys `without` have no turn in it."""
         self.replica = replica
         self.actions = actions
         """Names of the actions of this round; some ask what others will do."""
-        self.hooks = Hooks()
-        self.claim_uses: Callable[[Task], tuple[ClaimUse, ...]] = _no_claims
-        """What becomes of a placed task's claims; said by the plugin that looks at volumes."""
-        self.shares: list[Callable[[Queue], FloatArray]] = []
-        """What a queue may still get, said by the plugins that limit it; for people only."""
-        self.accounting: list[Callable[[], Iterable[QueueFigures]]] = []
-        """What queues have and may have, said by the plugins that keep accounts; for people."""
-        self.job_share: Callable[[Job], float] | None = None
-        """A job's dominant share, said by the plugin that goes by it."""
+        self.hooks = Combined()
         self.preemption_attempts = 0
         """How often a place with victims enough was found and cleared, for good or not (ME2)."""
         self.eviction_transactions: Counter[str] = Counter()
@@ -89,7 +98,9 @@ class Session:
         self._turns: Counter[str] = Counter()
         self._places: dict[str, int] = {}
         self.explanations: dict[str, Explanation] = {}
-        self.jobs: list[Job] = replica.jobs.unsettled()
+        self.asides = Asides()
+        """What was left out because an error met it."""
+        self.jobs: list[Job] = [j for j in replica.jobs.unsettled() if j.key not in without]
         """Jobs that may need something; settled ones count in sums only."""
         self.total: IntArray = self.ledger.total()
 
@@ -105,6 +116,33 @@ class Session:
         """Names of the nodes by column."""
         return self.replica.nodes.attributes.names
 
+    @cached_property
+    def nodes(self) -> NodeTables:
+        """The tables of nodes."""
+        return NodeTables(self.replica.nodes)
+
+    @property
+    def queues(self) -> Mapping[str, Queue]:
+        """All queues by name."""
+        return self.replica.jobs.queues
+
+    @property
+    def memory(self) -> MutableMapping[str, float]:
+        """Numbers that plugins keep from cycle to cycle."""
+        return self.replica.memory
+
+    def resource(self, name: str) -> int | None:
+        """Return the index of a resource, None when no object ever named it."""
+        return self.replica.dimensions.find(name)
+
+    def amounts(self, listed: Mapping[str, str | int | float]) -> IntArray:
+        """Return a Kubernetes resource list as an amounts array. Raises `BadQuantity`."""
+        return self.replica.dimensions.known(listed)
+
+    def jobs_of(self, queue: str) -> list[Job]:
+        """Return the jobs of a queue in any state, in order of their keys."""
+        return self.replica.jobs.of_queue(queue)
+
     def tasks_on(self, node: str) -> Iterable[Task]:
         """Return the pods on a node that facts and assumptions put there."""
         return self.replica.nodes.tasks_on(node)
@@ -113,35 +151,56 @@ class Session:
         """Return a queue."""
         return self.replica.jobs.queues.get(name)
 
+    def job(self, key: str) -> Job | None:
+        """Return a job."""
+        return self.replica.jobs.get(key)
+
     def job_of(self, task: plugins.Task) -> Job | None:
         """Return the job of a task."""
         return self.replica.jobs.get(task.job_key)
 
     def schedulable(self, job: plugins.Job) -> int:
         """Return how many tasks are ready, or were before an attempt was given up."""
-        own = self._own(job)
-        return self.failures(own).schedulable(own)
+        mine = own(job, Job)
+        return self.failures(mine).schedulable(mine)
 
     def fit_error(self, job: plugins.Job) -> str:
         """Return why tasks of a job are not placed, as a text for people."""
-        own = self._own(job)
-        return fit_error(own, self.failures(own))
+        mine = own(job, Job)
+        return fit_error(mine, self.failures(mine))
 
-    def _own(self, job: plugins.Job) -> Job:
-        own = self.replica.jobs.get(job.key)
-        assert own is not None, f"{job.key} is not a job of this session"
-        return own
-
-    def rollup(self, measure: Measure) -> Rollup:
+    def rollup(self, measure: plugins.Measure) -> Rollup:
         """Return the sums per queue of a measure over jobs, kept between cycles."""
         return self.replica.jobs.rollup(measure)
 
+    def in_victim_order(self, victims: Iterable[_T], taker: plugins.Task) -> Iterator[_T]:
+        """Yield tasks in the order in which they should make room for a taker."""
+        heap = Orders(self).victims(victims, taker)
+        while heap:
+            yield heap.pop()
+
+    def store(self, kind: type[_S]) -> _S:
+        """Return what is kept beside the engine for plugins, by its type."""
+        found = self.network if kind is Network else self._stores[kind]
+        return own(found, kind)
+
+    @cached_property
+    def _stores(self) -> dict[type, object]:
+        replica, nodes = self.replica, self.replica.nodes
+        of_facts = (replica.budgets, replica.quotas, replica.usage, replica.devices)
+        of_nodes = (nodes.attributes, nodes.images, nodes.peers, nodes.volumes)
+        of_devices = (nodes.gpus, nodes.vgpus, nodes.numa)
+        return {type(store): store for store in (*of_facts, *of_nodes, *of_devices)}
+
     def tell_apart(self) -> None:
-        """Let plugins tell pending tasks apart (`watching`); before the first candidates."""
-        if any(self.hooks.trait.tiers):
+        """Let plugins tell pending tasks apart (`trait`); before the first candidates."""
+        if self.hooks.of(Points.trait):
             for job in self.jobs:
-                pending = list(job.by_status[TaskStatus.PENDING].values())
-                self.hooks.tell_apart(pending, self.replica.shapes)
+                with self.apart("tell apart", job):
+                    for task in job.by_status[TaskStatus.PENDING].values():
+                        traits = {**task.shape.traits, **self.hooks.trait(task)}
+                        if traits != task.shape.traits:
+                            task.shape = self.replica.shapes.marked(task.shape, traits)
 
     # --- candidates --------------------------------------------------------------------------
 
@@ -190,13 +249,19 @@ class Session:
         mask = np.zeros(self.ledger.size, dtype=np.bool_)
         mask[[column for name in names if (column := self.replica.nodes.column(name)) >= 0]] = True
         if hard:
-            self.hooks.predicate.add(0, outside(mask))
+            self.hooks.of(Points.predicate).add(0, outside(mask))
         else:
             self._parts = (mask, ~mask)
 
     def by_shard(self, mask: BoolArray) -> list[BoolArray]:
         """Return nodes in the groups in which they are to be tried: a shard's own come first."""
         return [mask & part for part in self._parts] or [mask]
+
+    # --- errors ------------------------------------------------------------------------------
+
+    def apart(self, stage: str, subject: Job | Queue | None = None) -> Apart:
+        """Handle one job or queue (None: a whole action); an exception ends its turn alone."""
+        return Apart(self.asides, stage, subject)
 
     # --- placing -----------------------------------------------------------------------------
 
@@ -210,8 +275,7 @@ class Session:
         They hold resources at once (Allocated), or wait for a release (Pipelined).
         """
         change = Placed(self._board, job, tasks, columns, waiting=waiting)
-        change.do()
-        self.journal.record(change)
+        self.journal.make(change)
         self._touched[job.key] = job
 
     def commit(self, job: Job, position: int) -> None:
@@ -233,20 +297,20 @@ class Session:
             return
         for run in _runs(tasks):
             change = Promoted(job, run)
-            change.do()
-            self.journal.record(change)
+            self.journal.make(change)
         failures = self.failures(job)
         for task in tasks:
             failures.attempts.pop(task.uid, None)
         _, binds = self._binds.setdefault(job.key, (job, []))
-        annotated = self.hooks.bind_annotations
+        annotated = self.hooks.binding
         binds += [
             PlannedBind(
                 pod=task.key,
                 uid=task.uid,
                 node=task.node,
+                owner_job=task.owner_job,
                 annotations=annotated(task),
-                claims=self.claim_uses(task) if task.shape.claims else (),
+                claims=self.hooks.claims(task) if task.shape.claims else (),
             )
             for task in tasks
         ]
@@ -257,22 +321,19 @@ class Session:
         job = self.replica.jobs.get(task.job_key)
         assert job is not None, f"{task.key} is in no job of this session"
         change = Evicted(self._board, job, task, reason=reason, taker=taker)
-        change.do()
-        self.journal.record(change)
+        self.journal.make(change)
         self._touched[job.key] = job
         return change
 
     def reprieve(self, evicted: Evicted) -> None:
         """Let a task stay that was told to go in the same trial."""
         change = Reprieved(evicted)
-        change.do()
-        self.journal.record(change)
+        self.journal.make(change)
 
     def withdraw(self, job: Job, task: Task) -> None:
         """Make a task that waits on a node pending again."""
         change = Withdrawn(self._board, job, task)
-        change.do()
-        self.journal.record(change)
+        self.journal.make(change)
 
     def commit_evictions(self, position: int) -> None:
         """Put what was evicted since `position` into the plan; what waits stays as it is (SS10)."""
@@ -285,8 +346,7 @@ class Session:
     def rephase(self, job: Job, phase: str) -> None:
         """Give a PodGroup another phase for the rest of the session and in the plan."""
         change = Rephased(job, phase)
-        change.do()
-        self.journal.record(change)
+        self.journal.make(change)
         self._touched[job.key] = job
 
     # --- why not -----------------------------------------------------------------------------
@@ -330,7 +390,9 @@ class Session:
         if job.key not in self.explanations:
             self.explanations[job.key] = Explanation(
                 job=job.key,
+                job_uid=job.uid,
                 queue=job.queue,
+                owner_job=job.owner_job,
                 gate=gate,
                 message=message,
                 nodes=failure.nodes if failure else 0,
@@ -344,7 +406,13 @@ class Session:
     def binds(self) -> tuple[GangBinds, ...]:
         """What was committed, per job in the order of their first turns."""
         return tuple(
-            GangBinds(job=job.key, job_uid=job.uid, queue=job.queue, binds=tuple(binds))
+            GangBinds(
+                job=job.key,
+                job_uid=job.uid,
+                queue=job.queue,
+                owner_job=job.owner_job,
+                binds=tuple(binds),
+            )
             for job, binds in self._binds.values()
         )
 
@@ -358,15 +426,10 @@ class Session:
 
     def close(self) -> None:
         """Tell plugins, and put the replica back as it was."""
-        for tell in self.hooks.closed.all():
-            tell()
+        self.hooks.closed()
         self.journal.undo_to(0, final=True)
         self.replica.nodes.peers.forget_tables()
         self.replica.tidy()
-
-
-def _no_claims(_: Task) -> tuple[ClaimUse, ...]:
-    return ()
 
 
 def _both(one: BoolArray | None, other: BoolArray | None) -> BoolArray | None:

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from pumice.plugins import IntArray
+from services.scheduler.engine.amounts import POD_MOST
 from services.scheduler.engine.asks import (
     GPU_MEMORY,
     GPU_NUMBER,
@@ -39,6 +40,7 @@ class TaskClass:
 
     __slots__ = (
         "best_effort",
+        "beyond",
         "claims",
         "content",
         "device_claims",
@@ -57,6 +59,7 @@ class TaskClass:
         "tolerations",
         "traits",
         "vgpus",
+        "weight",
     )
 
     def __init__(
@@ -67,12 +70,20 @@ class TaskClass:
         resource = pod_request(pod)
         affinity = spec.affinity
         self.id: int = number
-        self.request: IntArray = dimensions.vector(resource)
+        self.request: IntArray = dimensions.vector(resource, POD_MOST)
+        self.beyond: tuple[str, ...] = dimensions.beyond(self.request, POD_MOST)
+        """Resources of which it asks for more than any node can have."""
         # No node offers a part of its cards' memory: `vgpus` looks after it (T07).
         share = dimensions.find(PERCENT)
         self.dims: tuple[int, ...] = tuple(d for d in dimensions.present(resource) if d != share)
         self.best_effort: bool = resource.is_empty()
-        self.scoring_request: tuple[int, int] = scoring_request(pod)
+        cpu, memory = scoring_request(pod)
+        self.scoring_request: tuple[int, int] = (
+            max(0, min(cpu, POD_MOST)),
+            max(0, min(memory, POD_MOST)),
+        )
+        self.weight: int = max(int(self.request.max()), *self.scoring_request)
+        """No amount of it is larger (`amounts.Sums`)."""
         self.node_selector: Mapping[str, str] = spec.node_selector or _NO_LABELS
         self.node_affinity: NodeAffinity | None = affinity.node_affinity if affinity else None
         self.tolerations: tuple[Toleration, ...] = spec.tolerations
@@ -184,7 +195,7 @@ def _resizing(pod: Pod) -> Any:  # noqa: ANN401 - any encodable value serves as 
 
 def _units(resource: Resource, name: str) -> int:
     """Return a whole number of something that is counted in thousandths."""
-    return int(resource.get(name)) // 1000
+    return max(0, min(int(resource.get(name)) // 1000, POD_MOST))
 
 
 def _claims(pod: Pod) -> tuple[str, ...]:

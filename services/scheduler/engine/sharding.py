@@ -10,10 +10,8 @@ import enum
 import numpy as np
 from msgspec import Struct
 
-from pumice.plugins import BoolArray, CodeArray, Reason
-from services.scheduler.engine.hooks import Predicate
-from services.scheduler.engine.rows import Rows
-from services.scheduler.engine.shapes import TaskClass
+from pumice.plugins import BoolArray, CodeArray, NodeRows, Reason, TaskClass
+from pumice.plugins.combining import Predicate
 
 
 class Mode(enum.StrEnum):
@@ -39,7 +37,7 @@ _REASON = Reason("node isn't in scheduler node shard", resolvable=False)
 def outside(mask: BoolArray) -> Predicate:
     """Return a predicate that refuses the nodes that are not in a mask over all columns."""
 
-    def refuse(_: TaskClass, rows: Rows) -> CodeArray:
+    def refuse(_: TaskClass, rows: NodeRows) -> CodeArray:
         return (~rows.pick(mask)).astype(np.uint8)
 
     return Predicate(refuse, (_REASON,), static=False, identity="shard")

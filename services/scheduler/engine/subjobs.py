@@ -65,6 +65,11 @@ class SubJob:
         """The highest priority of its tasks, at least 0."""
         return max((task.priority for task in self.tasks.values()), default=0)
 
+    @property
+    def states_topology(self) -> bool:
+        """Whether it states a network topology."""
+        return self.topology is not None
+
     def pending(self) -> list[Task]:
         """Return the tasks that are still to be placed."""
         return [task for task in self.tasks.values() if task.status is TaskStatus.PENDING]

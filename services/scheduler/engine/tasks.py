@@ -22,6 +22,7 @@ class Task:
         "fact_node",
         "fact_status",
         "gated",
+        "held",
         "index",
         "job_key",
         "key",
@@ -31,14 +32,18 @@ class Task:
         "node",
         "nominated",
         "ours",
+        "owner_job",
         "pod_priority",
         "preemptable",
         "preempts",
         "priority",
         "priority_class",
         "role",
+        "rv",
         "said",
         "shape",
+        "shown",
+        "shown_since",
         "started",
         "status",
         "uid",
@@ -51,6 +56,8 @@ class Task:
     namespace: str
     job_key: str
     """Key of the PodGroup; empty for a pod of nobody's group (KY1)."""
+    owner_job: str
+    """Key of the Job that made it, for whoever is told of it; empty if none did."""
     role: str
     """Name of the job's task it is a replica of; empty when unknown."""
     priority: int
@@ -66,6 +73,8 @@ class Task:
     vcards: str
     """Shares of virtual GPUs, as its annotation says them (DV2)."""
     gated: bool
+    held: str
+    """Why it is not placed, or evicted, for now: the binder could not; "" when nothing is."""
     preemptable: bool
     shape: TaskClass
     preempts: bool
@@ -88,6 +97,12 @@ class Task:
     node: str
     said: Condition | None
     """PodScheduled as last written or wanted."""
+    shown: Condition | None
+    """PodScheduled as the object showed it last."""
+    shown_since: str
+    """When it came about, as the object says."""
+    rv: str
+    """resourceVersion of the pod as it was seen last."""
 
     def order(self) -> tuple[int, str, str]:
         """Return the default order within a job: index, age, uid (SS09)."""

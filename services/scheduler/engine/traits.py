@@ -8,6 +8,7 @@ from typing import Final
 from services.scheduler.engine.vcards import GROUP, SPREAD_POLICY, WISHES
 from shared.api import keys
 from shared.api.core import Pod
+from shared.model.numbers import parse_bool
 
 REVOCABLE: Final = keys.REVOCABLE_ZONE
 """Trait of pods that may run on nodes which are taken away again; its value is `*`."""
@@ -17,7 +18,6 @@ _AS_WRITTEN: Final = (
     keys.NUMA_TOPOLOGY_POLICY,
     *WISHES,
 )
-_TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 
 
 def traits_of(pod: Pod) -> dict[str, str]:
@@ -31,6 +31,6 @@ def traits_of(pod: Pod) -> dict[str, str]:
         if group:
             traits[GROUP] = f"{pod.metadata.namespace}/{group}"
     zone = annotations.get(keys.REVOCABLE_ZONE)
-    if zone == "*" or (zone is None and annotations.get(keys.PREEMPTABLE) in _TRUE):
+    if zone == "*" or (zone is None and parse_bool(annotations.get(keys.PREEMPTABLE))):
         traits[REVOCABLE] = "*"
     return traits

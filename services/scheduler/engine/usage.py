@@ -4,7 +4,7 @@ The scheduler's shell puts samples in as they come; a session reads them. Nothin
 plan's inputs from the API server: without samples every rule that reads them abstains.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -43,7 +43,7 @@ class UsageTable:
         """Return all samples by node; a copy."""
         return dict(self._by_node)
 
-    def table(self, names: list[str]) -> FloatArray:
+    def table(self, names: Sequence[str]) -> FloatArray:
         """Return CPU and memory percent and sample times: three rows, a column per name.
 
         Nodes that were never measured have load 0 and a sample older than any.

@@ -7,6 +7,7 @@ import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from services.scheduler.engine.amounts import POD_MOST
 from shared.api.core import PodSpec
 from shared.model.quantity import BadQuantity, units
 
@@ -108,6 +109,9 @@ class Choice(NamedTuple):
     score: float
 
 
+_MOST_DIGITS = 15
+
+
 def requests_of(spec: PodSpec) -> tuple[Request, ...]:
     """Return what the containers ask for. Raises `BadQuantity`."""
     found = []
@@ -204,7 +208,7 @@ def cards_of(text: str) -> tuple[Card, ...]:
                 return ()
             continue
         uuid, slots, memory, kind, healthy = (field.strip() for field in fields[:_FIELDS])
-        if not (slots.isdecimal() and memory.isdecimal()):
+        if not (_is_number(slots) and _is_number(memory)):
             return ()
         if healthy.lower() in {"true", "t", "1"}:
             cards.append(Card(uuid, int(slots), int(memory), kind))
@@ -232,7 +236,7 @@ def read_shares(text: str) -> tuple[tuple[Share, ...], ...]:
         shares = []
         for part in container.split(":"):
             fields = part.split(",")
-            if len(fields) >= _FIELDS - 1 and fields[2].isdecimal() and fields[3].isdecimal():
+            if len(fields) >= _FIELDS - 1 and _is_number(fields[2]) and _is_number(fields[3]):
                 shares.append(Share(fields[0], int(fields[2]), int(fields[3])))
         containers.append(tuple(shares))
     return tuple(containers) if any(containers) else ()
@@ -245,6 +249,10 @@ def show_shares(containers: Sequence[Sequence[Share]]) -> str:
     )
 
 
+def _is_number(text: str) -> bool:
+    return text.isdecimal() and len(text) <= _MOST_DIGITS
+
+
 def _listed(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
@@ -255,4 +263,4 @@ def _amount(stated: Mapping[str, Any], key: str, default: int) -> int:
     amount = units(stated[key])
     if amount < 0:
         raise BadQuantity(f"{key}: {stated[key]} is below 0")
-    return amount
+    return min(amount, POD_MOST)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from pumice import plugins
 from pumice.plugins import IntArray
 from services.scheduler.engine.vcards import (
     GROUP,
@@ -182,7 +183,7 @@ class VGpus:
 
     # --- questions ---------------------------------------------------------------------------
 
-    def settle_on(self, task: "Task") -> str:
+    def settle_on(self, task: plugins.Task) -> str:
         """Return what a placed task has, as its annotation says it; its own from the bind on."""
         node = self._nodes.get(task.node)
         held = node.pods.get(task.uid) if node else None

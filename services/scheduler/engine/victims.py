@@ -1,18 +1,15 @@
 """What a pod's object says of evictions: whether it may ask for them, and what protects it."""
 
 import math
-import re
 from typing import Final
 
 from services.scheduler.engine.tasks import Task
 from shared.api import keys
 from shared.api import time as times
 from shared.api.core import Pod, PodCondition
+from shared.model import durations
 
 _PREEMPTED: Final = "PreemptionByScheduler"
-_DURATION: Final = re.compile(r"([+-]?)((?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|ms|s|m|h))+|0)")
-_PART: Final = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h)")
-_UNIT_S: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def describe_eviction(task: Task, pod: Pod) -> None:
@@ -37,21 +34,12 @@ def _cools_until(pod: Pod, scheduled: PodCondition | None) -> float:
     """
     meta = pod.metadata
     text = meta.labels.get(keys.COOLDOWN_TIME, meta.annotations.get(keys.COOLDOWN_TIME))
-    cooldown_s = None if text is None else duration_s(text)
+    cooldown_s = None if text is None else durations.parse(text)
     if cooldown_s is None or pod.status.phase != "Running":
         return -math.inf
     if scheduled is None or scheduled.status != "True":
         return -math.inf
     return _time(scheduled.last_transition_time, -math.inf) + cooldown_s
-
-
-def duration_s(text: str) -> float | None:
-    """Return the seconds of a Go duration such as `1h30m`, None when it is none."""
-    match = _DURATION.fullmatch(text)
-    if match is None:
-        return None
-    total = sum(float(amount) * _UNIT_S[unit] for amount, unit in _PART.findall(match[2]))
-    return -total if match[1] == "-" else total
 
 
 def _time(text: str | None, absent: float) -> float:

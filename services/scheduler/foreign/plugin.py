@@ -2,15 +2,20 @@
 
 Only what it was asked fails with it: an exception of one of its functions, or an answer that
 cannot be used, is noted with the names of plugin and extension point, and a fixed answer stands in
-(`guard`). When it fails before it has contributed, it is left out of this cycle.
+(`pumice.plugins.guarding`). When it fails before it has contributed, it is left out of this cycle.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from pumice.plugins import Arguments, Cluster, Hooks
-from services.scheduler.foreign.guard import Guard, GuardedHooks
+from typing_extensions import override
+
+from pumice.plugins import Arguments, Cluster, Hooks, Plugin
+from pumice.plugins.guarding import Guard
+from pumice.plugins.point import Point
 from services.scheduler.policy.arguments import BadArgument
+
+_C = TypeVar("_C")
 
 
 class Failure(NamedTuple):
@@ -29,7 +34,7 @@ class ForeignPlugin:
 
     def __init__(
         self,
-        kind: Callable[[Arguments], Any],
+        kind: Callable[[Arguments], Plugin],
         *,
         name: str,
         origin: str,
@@ -62,20 +67,46 @@ class ForeignPlugin:
 class _Guarded:
     """The plugin within one cycle; implements `pumice.plugins.Plugin`."""
 
-    def __init__(self, name: str, build: Callable[[], Any], guard: Guard) -> None:
+    def __init__(self, name: str, build: Callable[[], Plugin], guard: Guard) -> None:
         self.name = name
         self._build = build
         self._guard = guard
 
     def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
         """Let the plugin contribute, all of it or nothing."""
-        collected = GuardedHooks(hooks, self._guard, nodes=len(cluster.node_names))
+        self._guard.nodes, self._guard.amounts = len(cluster.node_names), len(cluster.total)
+        collected = GuardedHooks(hooks, self._guard)
         if self._guard.attempt("contribute", lambda: self._contribute(collected, cluster)):
             collected.hand_over()
 
     def _contribute(self, hooks: Hooks, cluster: Cluster) -> bool:
         self._build().contribute(hooks, cluster)
         return True
+
+
+class GuardedHooks(Hooks):
+    """Takes a foreign plugin's contributions; nothing reaches the engine before `hand_over`."""
+
+    def __init__(self, hooks: Hooks, guard: Guard) -> None:
+        self._hooks = hooks
+        self._guard = guard
+        self._collected: list[Callable[[], None]] = []
+
+    def hand_over(self) -> None:
+        """Give everything to the engine."""
+        for give in self._collected:
+            give()
+
+    @override
+    def enabled(self, flag: str) -> bool:
+        """Tell whether a flag of the plugin is set."""
+        return self._hooks.enabled(flag)
+
+    @override
+    def add(self, point: Point[..., _C, Any], contribution: _C) -> None:
+        """Fence a contribution in and keep it; raises `BadAnswer` for what is none."""
+        guarded = point.guarded(self._guard, point.name, contribution)
+        self._collected.append(lambda: self._hooks.add(point, guarded))
 
 
 def described(error: Exception) -> str:

@@ -7,10 +7,8 @@ and logs); numbers and booleans may be quoted, as users of Volcano write them.
 from typing import Any
 
 from pumice.plugins import Arguments
-from services.scheduler.engine.victims import duration_s
-
-_TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
-_FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
+from shared.model import durations
+from shared.model.numbers import parse_bool
 
 
 class BadArgument(ValueError):  # noqa: N818 - reads as the fact it states
@@ -38,15 +36,16 @@ def number(arguments: Arguments, key: str, default: float) -> float:
 def boolean(arguments: Arguments, key: str, *, default: bool) -> bool:
     """Return a true or false argument."""
     value = str(_given(arguments, key, default))
-    if value not in _TRUE | _FALSE:
+    truth = parse_bool(value)
+    if truth is None:
         raise BadArgument(f"{key}: {value!r} is neither true nor false")
-    return value in _TRUE
+    return truth
 
 
 def seconds(arguments: Arguments, key: str, default: float) -> float:
     """Return a duration, `90s`, `5m` or a plain number of seconds; not negative."""
     text = str(_given(arguments, key, default))
-    found = float(text) if text.replace(".", "", 1).isdecimal() else duration_s(text)
+    found = float(text) if text.replace(".", "", 1).isdecimal() else durations.parse(text)
     if found is None or found < 0:
         raise BadArgument(f"{key}: {text!r} is no duration such as 300s or 5m")
     return found

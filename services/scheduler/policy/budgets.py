@@ -4,7 +4,7 @@ import math
 import re
 from typing import Final
 
-from services.scheduler.engine.records import Job
+from pumice.plugins import Job
 from shared.api import keys
 from shared.model.status import TaskStatus
 

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from pumice.plugins import IntArray
+from services.scheduler.engine.amounts import total_of
 from services.scheduler.engine.records import Job
 from services.scheduler.engine.subjobs import SubJob
 from services.scheduler.engine.tasks import Task
@@ -45,11 +46,8 @@ class Bundle(NamedTuple):
 
 def total(tasks: Iterable[Task]) -> IntArray:
     """Return what tasks ask for in all; at least one of them."""
-    first, *others = (task.shape.request for task in tasks)
-    result: IntArray = first.copy()
-    for request in others:
-        result += request
-    return result
+    requests = [task.shape.request for task in tasks]
+    return total_of(requests, requests[0])
 
 
 def bundles(job: Job, tasks: Collection[Task]) -> list[Bundle]:

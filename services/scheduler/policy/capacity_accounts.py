@@ -9,9 +9,9 @@ from typing import Final
 
 import numpy as np
 
-from pumice.plugins import BoolArray, FloatArray, IntArray
+from pumice.plugins import BoolArray, FloatArray, IntArray, Queue
+from services.scheduler.engine.amounts import total_of
 from services.scheduler.engine.dimensions import CPU_DIM, MEMORY_DIM
-from services.scheduler.engine.records import Queue
 from services.scheduler.policy.shares import dominant_share, exceeded, is_empty
 from shared.api.scheduling import ROOT_QUEUE
 from shared.model.resources import EPSILON
@@ -32,6 +32,7 @@ class Account:
         "elastic",
         "guarantee",
         "inqueue",
+        "leaving",
         "limit",
         "name",
         "named",
@@ -47,6 +48,8 @@ class Account:
         self.named[list(queue.deserved_dims)] = True
         self.guarantee: IntArray = queue.guarantee
         self.allocated, self.request, self.inqueue, self.elastic = np.zeros((4, size), np.int64)
+        self.leaving: IntArray = np.zeros(size, np.int64)
+        """What pods on their way out hold, where that counts against limits."""
         self.capability: FloatArray = np.full(size, np.inf)
         """What the queue states, or a parent does for it; infinite where nobody does."""
         self.limit: FloatArray = np.zeros(size)
@@ -120,7 +123,7 @@ def flat(
     `sums` are allocated, request, inqueue and elastic per queue, `dims` the stated capabilities by
     dimension.
     """
-    guaranteed = sum((q.guarantee for q in queues.values()), start=np.zeros_like(total))
+    guaranteed = total_of((q.guarantee for q in queues.values()), total)
     known = (total > 0) | (guaranteed > 0)
     accounts = {}
     for name, booked in sums.items():
@@ -156,7 +159,11 @@ def tree(
         accounts[name].book(booked)
     root = accounts[ROOT_QUEUE]
     _open_root(root, total, dims[ROOT_QUEUE])
-    _descend(root, dims)
+    todo = [root]
+    while todo:
+        account = todo.pop()
+        _hand_down(account, dims)
+        todo += account.children
     for account in accounts.values():
         account.settle()
     return accounts
@@ -193,8 +200,8 @@ def _open_root(root: Account, total: IntArray, stated: Mapping[int, int]) -> Non
     root.limit[known] = np.inf
 
 
-def _descend(account: Account, dims: Mapping[str, Mapping[int, int]]) -> None:
-    """Settle guarantees, deserved amounts and limits below an account."""
+def _hand_down(account: Account, dims: Mapping[str, Mapping[int, int]]) -> None:
+    """Settle guarantees, deserved amounts and limits right below an account."""
     children = account.children
     size = len(account.limit)
     for child in children:
@@ -202,14 +209,13 @@ def _descend(account: Account, dims: Mapping[str, Mapping[int, int]]) -> None:
         child.capability = account.capability.copy()
         for dim, amount in dims[child.name].items():
             child.capability[dim] = amount
-    guaranteed = sum((c.guarantee for c in children), start=np.zeros(size, np.int64))
+    guaranteed = total_of((c.guarantee for c in children), np.zeros(size, np.int64))
     if account.name == ROOT_QUEUE:
         account.guarantee = guaranteed
         account.deserved = sum((c.deserved for c in children), start=np.zeros(size))
     for child in children:
         limit = np.maximum(account.limit - guaranteed, 0) + child.guarantee
         child.limit = np.minimum(limit, child.capability)
-        _descend(child, dims)
 
 
 # --- relations between queues ----------------------------------------------------------------

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from pumice.plugins import Arguments
+from pumice.plugins import Arguments, Plugin
 from services.scheduler.engine.session import Session
 from services.scheduler.policy.actions import (
     allocate,
@@ -65,7 +65,7 @@ ARGUMENTS: Final[Mapping[str, Callable[[Mapping[str, Any]], object]]] = {
 }
 """What reads the arguments of an action, to be tried when a configuration is loaded."""
 
-Plugins = Mapping[str, Callable[[Arguments], Any]]
+Plugins = Mapping[str, Callable[[Arguments], Plugin]]
 """What makes each plugin of its arguments, by its name in the configuration file."""
 
 PLUGINS: Final[Plugins] = {

@@ -13,15 +13,17 @@ from pumice.plugins import (
     CodeArray,
     FloatArray,
     IntArray,
+    NodeRows,
     Reason,
+    TaskClass,
     WideScore,
     WideVerdict,
 )
 from services.scheduler.engine.labels import NodeAttributes
 from services.scheduler.engine.locality import Near
+from services.scheduler.engine.own import own
 from services.scheduler.engine.peers import Peers
-from services.scheduler.engine.rows import Rows
-from services.scheduler.engine.shapes import TaskClass
+from services.scheduler.engine.shapes import TaskClass as OwnClass
 from services.scheduler.engine.tallies import DomainTable
 
 _MAX = 100
@@ -42,29 +44,29 @@ class Company:
 
     # --- required ----------------------------------------------------------------------------
 
-    def here(self, shape: TaskClass, rows: Rows) -> CodeArray:
+    def here(self, shape: TaskClass, rows: NodeRows) -> CodeArray:
         """Judge rows by anti-affinity terms whose domains are single nodes."""
         codes = np.zeros(len(rows), dtype=np.uint8)
-        for code, table, own in self._opposed(shape, unique=True):
+        for code, table, counts_own in self._opposed(shape, unique=True):
             near = table.sums[table.numbers[rows.index]]
-            if own:
+            if counts_own:
                 near = near + rows.extra * (table.numbers[rows.index] >= 0)
             codes[(near > 0) & (codes == 0)] = code
         return codes
 
     def elsewhere(self, shape: TaskClass) -> WideVerdict | None:
         """Return how to judge nodes by affinity, and by anti-affinity over wider domains."""
-        locality = shape.locality
+        locality = own(shape, OwnClass).locality
         wide = list(self._opposed(shape, unique=False))
         if not locality.beside and not wide:
             return None
         attracted = any(near.query in locality.matched for near in locality.beside)
-        steady = not attracted and not any(own for _, _, own in wide)
+        steady = not attracted and not any(counts_own for _, _, counts_own in wide)
         return WideVerdict(lambda: self._codes(shape), steady=steady)
 
     def _codes(self, shape: TaskClass) -> CodeArray:
         codes = np.zeros(len(self._attributes.names), dtype=np.uint8)
-        if shape.locality.beside:
+        if own(shape, OwnClass).locality.beside:
             codes[~self._beside(shape)] = ALONE
         for code, table, _ in self._opposed(shape, unique=False):
             codes[(table.at > 0) & (codes == 0)] = code
@@ -75,11 +77,13 @@ class Company:
 
         The first pod of a group that wants its own company goes wherever there are domains.
         """
-        tables = [self._table(near) for near in shape.locality.beside]
+        tables = [self._table(near) for near in own(shape, OwnClass).locality.beside]
         labelled = np.ones(len(self._attributes.names), dtype=np.bool_)
         for table in tables:
             labelled &= table.numbers >= 0
-        first = shape.locality.beside[0].query in shape.locality.matched
+        first = (
+            own(shape, OwnClass).locality.beside[0].query in own(shape, OwnClass).locality.matched
+        )
         if first and not any(table.sums.any() for table in tables):
             return labelled
         for table in tables:
@@ -90,7 +94,7 @@ class Company:
         self, shape: TaskClass, *, unique: bool
     ) -> Iterator[tuple[int, DomainTable, bool]]:
         """Yield (code, pods that keep the class away, whether its own tasks are such pods)."""
-        locality = shape.locality
+        locality = own(shape, OwnClass).locality
         for near in locality.apart:
             if self._attributes.is_unique(near.key) == unique:
                 yield TOGETHER, self._table(near), near.query in locality.matched
@@ -110,7 +114,7 @@ class Company:
         ⚠ Volcano leaves Kubernetes' `hardPodAffinityWeight` at 0: required affinity of pods that
         are there attracts nobody.
         """
-        locality = shape.locality
+        locality = own(shape, OwnClass).locality
         liked = [query for query in locality.matched if self._peers.leaning.get(query)]
         if not locality.leaning and not liked:
             return None

@@ -9,10 +9,19 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from pumice.plugins import CodeArray, Opinion, Reason, Vote, WideVerdict
-from services.scheduler.engine.records import Job, Queue
-from services.scheduler.engine.session import Session
-from services.scheduler.engine.shapes import TaskClass
+from pumice.plugins import (
+    Cluster,
+    CodeArray,
+    Job,
+    Opinion,
+    Queue,
+    Reason,
+    TaskClass,
+    Vote,
+    WideVerdict,
+)
+from services.scheduler.engine.devices import Devices
+from services.scheduler.engine.labels import NodeAttributes
 from services.scheduler.policy.capacity_accounts import Accounts
 from shared.model.status import HOLDS_RESOURCES, TaskStatus
 
@@ -28,9 +37,9 @@ _QUOTA = "deviceclass/"
 class DeviceClaims:
     """What a pod's claims say about nodes."""
 
-    def __init__(self, cluster: Session) -> None:
-        self._devices = cluster.replica.devices
-        self._attributes = cluster.replica.nodes.attributes
+    def __init__(self, cluster: Cluster) -> None:
+        self._devices = cluster.store(Devices)
+        self._attributes = cluster.store(NodeAttributes)
 
     def judge(self, shape: TaskClass) -> WideVerdict | None:
         """Return how to judge nodes, None for a class without claims."""
@@ -54,13 +63,13 @@ class DeviceClaims:
 class DeviceQuotas:
     """Quotas `deviceclass/<class>` in the capabilities of queues, on every level of a tree."""
 
-    def __init__(self, cluster: Session, accounts: Accounts) -> None:
+    def __init__(self, cluster: Cluster, accounts: Accounts) -> None:
         """Count what the queues' tasks hold and what jobs in them reserve."""
-        self._devices = cluster.replica.devices
+        self._devices = cluster.store(Devices)
         self._lines = {
             name: [level.name for level in account.line()] for name, account in accounts.items()
         }
-        self._limits = {name: _limits(queue) for name, queue in cluster.replica.jobs.queues.items()}
+        self._limits = {name: _limits(queue) for name, queue in cluster.queues.items()}
         self._held: dict[str, Counter[str]] = {}
         self._reserved: dict[str, Counter[str]] = {}
         for task in self._devices.users.values():

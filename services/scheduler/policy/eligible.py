@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from pumice.plugins import BoolArray
+from pumice.plugins import BoolArray, TaskClass
 from services.scheduler.engine.labels import NodeAttributes
-from services.scheduler.engine.shapes import TaskClass
+from services.scheduler.engine.own import own
+from services.scheduler.engine.shapes import TaskClass as OwnClass
 from services.scheduler.policy.tolerating import tolerates
 from shared.api.selectors import TaintEffect
 
@@ -14,17 +15,17 @@ _HARD_EFFECTS = frozenset({TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE})
 def by_affinity(shape: TaskClass, attributes: NodeAttributes) -> BoolArray:
     """Return the nodes that node selector and required node affinity admit."""
     admitted = attributes.matching(shape.node_selector)
-    affinity = shape.node_affinity
+    affinity = own(shape, OwnClass).node_affinity
     required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
     return admitted if required is None else admitted & attributes.selected(required)
 
 
 def by_taints(shape: TaskClass, attributes: NodeAttributes) -> BoolArray:
     """Return the nodes whose hard taints are tolerated."""
+    tolerations = own(shape, OwnClass).tolerations
     refused = attributes.taints(
         lambda taints: any(
-            taint.effect in _HARD_EFFECTS and not tolerates(shape.tolerations, taint)
-            for taint in taints
+            taint.effect in _HARD_EFFECTS and not tolerates(tolerations, taint) for taint in taints
         )
     )
     admitted: BoolArray = refused == 0

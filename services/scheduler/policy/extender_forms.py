@@ -6,11 +6,8 @@ has is sent. Amounts are what Volcano's are: milli-CPU, bytes, thousandths of an
 
 from typing import Any, Final
 
-from pumice.plugins import IntArray
-from services.scheduler.engine.dimensions import CPU_DIM, MEMORY_DIM, PODS_DIM
-from services.scheduler.engine.records import Job, Queue
-from services.scheduler.engine.session import Session
-from services.scheduler.engine.tasks import Task
+from pumice.plugins import Cluster, IntArray, Job, Queue, Task
+from services.scheduler.engine.dimensions import CPU_DIM, MEMORY_DIM, PODS_DIM, is_in_bytes
 from shared.model.status import TaskStatus
 
 Form = dict[str, Any]
@@ -35,17 +32,16 @@ _STATUS: Final = {
 
 
 class Forms:
-    """Writes what a session holds."""
+    """Writes what a cluster holds."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._labels = session.replica.nodes.attributes.labels_by_name()
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
 
     def amounts(self, vector: IntArray) -> Form:
         """Return an amounts array."""
-        names = self._session.resources
+        names = self._cluster.resources
         scalars = {
-            name: float(vector[at])
+            name: float(vector[at]) * (1000 if is_in_bytes(name) else 1)
             for at, name in enumerate(names)
             if at not in (CPU_DIM, MEMORY_DIM) and vector[at]
         }
@@ -90,20 +86,19 @@ class Forms:
 
     def node(self, column: int, more: IntArray | None = None) -> Form:
         """Return a node, with `more` used than is."""
-        session, ledger = self._session, self._session.ledger
-        name = session.node_names[column]
-        used = ledger.used[:, column] + (0 if more is None else more)
-        allocatable = ledger.allocatable[:, column]
-        labels = self._labels.get(name, {})
+        cluster, nodes = self._cluster, self._cluster.nodes
+        name = cluster.node_names[column]
+        used = nodes.used[:, column] + (0 if more is None else more)
+        allocatable = nodes.allocatable[:, column]
         return {
             "Name": name,
-            "Node": {"metadata": {"name": name, "labels": dict(labels)}},
-            "Releasing": self.amounts(ledger.releasing[:, column]),
-            "Pipelined": self.amounts(ledger.pipelined[:, column]),
+            "Node": {"metadata": {"name": name, "labels": dict(nodes.labels(name))}},
+            "Releasing": self.amounts(nodes.releasing[:, column]),
+            "Pipelined": self.amounts(nodes.pipelined[:, column]),
             "Idle": self.amounts(allocatable - used),
             "Used": self.amounts(used),
             "Allocatable": self.amounts(allocatable),
-            "Tasks": {task.uid: self.task(task) for task in session.tasks_on(name)},
+            "Tasks": {task.uid: self.task(task) for task in cluster.tasks_on(name)},
         }
 
     def job(self, job: Job) -> Form:
@@ -159,14 +154,13 @@ class Forms:
 
     def world(self) -> Form:
         """Return everything: what an extender is told when a session opens."""
-        session = self._session
-        columns = [at for at, name in enumerate(session.node_names) if name]
-        nodes = {session.node_names[at]: self.node(at) for at in columns}
-        jobs = session.replica.jobs
+        cluster = self._cluster
+        columns = [at for at, name in enumerate(cluster.node_names) if name]
+        nodes = {cluster.node_names[at]: self.node(at) for at in columns}
         return {
-            "Jobs": {job.key: self.job(job) for job in session.jobs},
+            "Jobs": {job.key: self.job(job) for job in cluster.jobs},
             "Nodes": nodes,
-            "Queues": {name: self.queue(queue) for name, queue in jobs.queues.items()},
+            "Queues": {name: self.queue(queue) for name, queue in cluster.queues.items()},
             "NamespaceInfo": {},
             "RevocableNodes": {},
             "NodeList": list(nodes),

@@ -66,11 +66,16 @@ class Branch:
         row = self._rows[job]
         self._allocated[row] = self._allocated[row] + amounts
 
-    def compute(self, total: IntArray, free: BoolArray, *, below: bool = True) -> None:
-        """Compute share and saturation from the children; `below`: after those of the branches."""
-        if below:
-            for branch in self._children.values():
-                branch.compute(total, free)
+    def compute_all(self, total: IntArray, free: BoolArray) -> None:
+        """Compute share and saturation of all branches below, then the own; paths may be long."""
+        found = [self]
+        for branch in found:
+            found += branch._children.values()  # noqa: SLF001 - another branch
+        for branch in reversed(found):
+            branch.compute(total, free)
+
+    def compute(self, total: IntArray, free: BoolArray) -> None:
+        """Compute share and saturation from the children as they are."""
         amounts = [branch.amounts for branch in self._children.values()]
         shares = [branch.share for branch in self._children.values()]
         saturated = [branch.saturated for branch in self._children.values()]
@@ -152,7 +157,7 @@ class Tree:
     def _refresh(self) -> None:
         free: BoolArray = self._taken < self._total
         if self._free is None or (free != self._free).any():
-            self._root.compute(self._total, free)
+            self._root.compute_all(self._total, free)
         else:
             for path in self._stale:
                 self._climb(path, free)
@@ -161,7 +166,7 @@ class Tree:
 
     def _climb(self, path: Path, free: BoolArray) -> None:
         for branch in reversed(self._branches(path)):
-            branch.compute(self._total, free, below=False)
+            branch.compute(self._total, free)
 
     def _branches(self, path: Path) -> list[Branch]:
         """Return the branches from the root down to a queue's."""

@@ -42,15 +42,22 @@ def binpacked(asked: Sequence[Asked], count: int) -> FloatArray:
     return total
 
 
-def tier_weights(lowest: int, highest: int, fading: float) -> dict[int, float]:
+_MOST_TIERS = 1_000
+"""Tiers and powers beyond are no network: a HyperNode may state any number."""
+
+
+def tier_weights(tiers: Sequence[int], fading: float) -> dict[int, float]:
     """Return what each tier counts for tasks without a topology: less the higher it is.
 
-    The exponent counts from tier 1, whatever the lowest one is. A fading of 0 leaves tier 1 alone;
-    below it weights would be infinite, and the tier counts as 1.
+    `tiers` are those that have HyperNodes, the lowest first; tiers between them count, too, where
+    they are few. The exponent counts from tier 1, whatever the lowest one is. A fading of 0 leaves
+    tier 1 alone; below it weights would be infinite, and the tier counts as 1.
     """
+    lowest, highest = tiers[0], tiers[-1]
+    counted = range(lowest, highest + 1) if highest - lowest <= _MOST_TIERS else tiers
     return {
-        tier: fading ** (tier - 1) if fading or tier >= 1 else 1.0
-        for tier in range(lowest, highest + 1)
+        tier: fading ** min(tier - 1, _MOST_TIERS) if fading or tier >= 1 else 1.0
+        for tier in counted
     }
 
 

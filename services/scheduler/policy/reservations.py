@@ -5,8 +5,9 @@ A reservation stands in for pods that are not there yet; it shrinks as they are 
 
 import numpy as np
 
-from pumice.plugins import IntArray
-from services.scheduler.engine.records import Job
+from pumice.plugins import IntArray, Job
+from services.scheduler.engine.amounts import total_of
+from shared.model.status import TaskStatus
 
 
 def unallocated_minimum(job: Job) -> IntArray:
@@ -28,12 +29,15 @@ def without_gated(job: Job, amounts: IntArray) -> IntArray:
     """Return amounts less what the job's gated pods ask for: those may come much later."""
     if not job.gated:
         return amounts
-    gated = sum(
-        (task.shape.request for task in job.tasks.values() if task.gated),
-        start=np.zeros_like(amounts),
-    )
+    gated = total_of((task.shape.request for task in job.tasks.values() if task.gated), amounts)
     left: IntArray = np.maximum(amounts - gated, 0)
     return left
+
+
+def leaving(job: Job) -> IntArray:
+    """Return what a job's pods hold that are on their way out; queues do not count it as theirs."""
+    going = job.by_status[TaskStatus.RELEASING].values()
+    return total_of((task.shape.request for task in going if task.node), job.allocated)
 
 
 def elastic(job: Job) -> IntArray:
@@ -42,3 +46,8 @@ def elastic(job: Job) -> IntArray:
         return job.allocated
     beyond: IntArray = np.maximum(job.allocated - job.min_resources, 0)
     return beyond
+
+
+def sharing(job: Job) -> IntArray:
+    """Return what a job adds to its queue: allocated, request, inqueue, elastic."""
+    return np.stack([job.allocated, job.requested, unallocated_minimum(job), elastic(job)])

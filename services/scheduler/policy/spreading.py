@@ -11,13 +11,15 @@ from pumice.plugins import (
     FloatArray,
     IntArray,
     Reason,
+    TaskClass,
     WideScore,
     WideVerdict,
 )
 from services.scheduler.engine.labels import NodeAttributes
 from services.scheduler.engine.locality import Even
+from services.scheduler.engine.own import own
 from services.scheduler.engine.peers import Peers
-from services.scheduler.engine.shapes import TaskClass
+from services.scheduler.engine.shapes import TaskClass as OwnClass
 from services.scheduler.engine.tallies import DomainTable, Tally
 from services.scheduler.policy.eligible import by_affinity, by_taints, nodes_with
 from shared.api import keys
@@ -46,12 +48,12 @@ class Spreading:
 
     def constraint(self, shape: TaskClass) -> WideVerdict | None:
         """Return how to judge nodes by a class's hard constraints."""
-        hard = shape.locality.hard
+        hard = own(shape, OwnClass).locality.hard
         if not hard:
             return None
         tables = self._tables(shape, hard)
         present = [_present(table) for table in tables]
-        steady = not any(even.query in shape.locality.matched for even in hard)
+        steady = not any(even.query in own(shape, OwnClass).locality.matched for even in hard)
         judge = partial(_judge, list(zip(hard, tables, present, strict=True)))
         return WideVerdict(lambda: judge(len(self._attributes.names)), steady=steady)
 
@@ -75,9 +77,13 @@ class Spreading:
 
         Kubernetes' own default constraints count pods of a Service; nobody here reads Services.
         """
-        if not shape.locality.soft:
+        if not own(shape, OwnClass).locality.soft:
             return None
-        return _Soft(shape.locality.soft, self._tables(shape, shape.locality.soft), self._here)
+        return _Soft(
+            own(shape, OwnClass).locality.soft,
+            self._tables(shape, own(shape, OwnClass).locality.soft),
+            self._here,
+        )
 
     def _here(self, even: Even) -> DomainTable:
         tally = self._peers.counts[even.query] if even.counts_others else self._nobody

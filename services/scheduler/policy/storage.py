@@ -9,12 +9,18 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import structs
 
-from pumice.plugins import BoolArray, CodeArray, Reason, WideVerdict
-from services.scheduler.engine.nodes import Nodes
-from services.scheduler.engine.plan import ClaimUse
-from services.scheduler.engine.shapes import TaskClass
-from services.scheduler.engine.tasks import Task
-from services.scheduler.engine.volumes import ZONE_LABELS, Attachment
+from pumice.plugins import (
+    BoolArray,
+    ClaimUse,
+    Cluster,
+    CodeArray,
+    Reason,
+    Task,
+    TaskClass,
+    WideVerdict,
+)
+from services.scheduler.engine.labels import NodeAttributes
+from services.scheduler.engine.volumes import ZONE_LABELS, Attachment, Volumes
 from shared.api import keys
 from shared.api.storage import PersistentVolume, StorageClass
 
@@ -43,10 +49,10 @@ LIMIT_REASONS = (Reason("node(s) exceed max volume count"),)
 class Storage:
     """What a pod's claims say about nodes."""
 
-    def __init__(self, nodes: Nodes) -> None:
-        self._nodes = nodes
-        self._volumes = nodes.volumes
-        self._attributes = nodes.attributes
+    def __init__(self, cluster: Cluster) -> None:
+        self._nodes = cluster.nodes
+        self._volumes = cluster.store(Volumes)
+        self._attributes = cluster.store(NodeAttributes)
 
     # --- VolumeZone --------------------------------------------------------------------------
 

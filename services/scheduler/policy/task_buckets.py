@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from pumice.plugins import IntArray
+from pumice.plugins import IntArray, Task
+from services.scheduler.engine.amounts import total_of
 from services.scheduler.engine.dimensions import CPU_DIM, MEMORY_DIM
-from services.scheduler.engine.tasks import Task
 from shared.api import keys
 
 _SELF_ANTI, _INTER, _SELF, _INTER_ANTI = 4, 3, 2, 1
@@ -157,7 +157,7 @@ class Buckets:
         for column, name in enumerate(names):
             repelled = self.rules.pull(role, self.placed.get(name, {}), only_apart=True)
             score[column] += bucket.nodes.get(name, 0) + min(0, repelled)
-        left = sum(bucket.waiting, start=np.zeros_like(request))
+        left = total_of(bucket.waiting, request)
         others = list(bucket.waiting)
         mine = next((n for n, r in enumerate(others) if (r == request).all()), None)
         if mine is not None:

@@ -258,6 +258,7 @@ def _about(consumer: Consumer) -> dict[str, Any]:
         "num_pending": consumer.pending(),
         "num_ack_pending": consumer.in_progress,
         "num_redelivered": consumer.redelivered,
+        "config": consumer.config,
     }
 
 

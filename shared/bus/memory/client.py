@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 Callback = Callable[[], Awaitable[None]]
 MAX_PAYLOAD: Final = 1024 * 1024
+REFUSAL: Final = "-ERR"
+"""What a frame is addressed to that says in its subject what the server refuses."""
 
 
 class Version(NamedTuple):
@@ -55,14 +57,26 @@ class MemoryClient:
         self._on_down: Callback | None = None
         self._reader: asyncio.Task[None] | None = None
         self._severed = False
+        self._on_error: Callable[[Exception], Awaitable[None]] | None = None
+        self.user = ""
 
     @property
     def is_connected(self) -> bool:
         """Tell whether the connection can be used."""
         return self._line is not None
 
-    async def connect(self, servers: list[str], *, disconnected_cb: Callback, **_: object) -> None:
+    async def connect(
+        self,
+        servers: list[str],
+        *,
+        disconnected_cb: Callback,
+        error_cb: Callable[[Exception], Awaitable[None]],
+        user: Callable[[], str] | None = None,
+        **_: object,
+    ) -> None:
         """Connect. Raises OSError when the server is down; waits for one that is frozen."""
+        self.user = user() if user is not None else ""
+        self._on_error = error_cb
         assert servers, "an address is given, and does not matter: there is one server"
         await asyncio.sleep(self._server.weather.delay_s())
         if self._severed:
@@ -155,6 +169,8 @@ class MemoryClient:
         while self._line is not None:
             while self._arrived:
                 frame = self._arrived.popleft()
+                if frame.to == REFUSAL and self._on_error is not None:
+                    await self._on_error(nats.errors.Error(frame.subject))
                 callback = self._callbacks.get(frame.to)
                 if callback is not None:
                     await callback(

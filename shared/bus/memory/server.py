@@ -6,16 +6,17 @@ for the simulation.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import msgspec
 
 from shared.bus.memory.api import API, DIRECT, JetStream, failed
-from shared.bus.memory.client import MemoryClient
+from shared.bus.memory.client import REFUSAL, MemoryClient
 from shared.bus.memory.consumer import NEVER, Consumer, Request
 from shared.bus.memory.link import Calm, Frame, Link, Weather
 from shared.bus.memory.stream import NANO, Refusal, Stored
+from shared.bus.memory.subjects import Filter
 
 SILENT_S: Final = 7.5
 """After this long without a sign of the server a client gives its connection up (two pings)."""
@@ -32,6 +33,7 @@ class Line:
         self._server = server
         self._client = client
         self.subscriptions: set[str] = set()
+        self._permitted = server.permitted.get(client.user)
         self._open = True
         self.up: Final = Link(self._received, weather)
         self.down: Final = Link(client.arrived, weather)
@@ -53,6 +55,14 @@ class Line:
         )
         return True
 
+    def permits(self, subject: str) -> bool:
+        """Tell whether the user of this connection may publish to a subject; if not, say so."""
+        if self._permitted is None or self._permitted.takes(subject):
+            return True
+        text = f'nats: permissions violation for publish to "{subject.lower()}"'
+        self.down.send(Frame(to=REFUSAL, subject=text, payload=b""))
+        return False
+
     def close(self) -> None:
         """End in order: what the client sent before still arrives."""
         self._open = False
@@ -71,10 +81,22 @@ class Line:
 
 
 class MemoryNats:
-    """See the module. `wall` gives Unix seconds for the stamps of messages."""
+    """See the module. `wall` gives Unix seconds for the stamps of messages.
 
-    def __init__(self, *, wall: Callable[[], float], weather: Weather | None = None) -> None:
+    A user in `permissions` may publish what is listed there; a stranger may publish everything.
+    """
+
+    def __init__(
+        self,
+        *,
+        wall: Callable[[], float],
+        weather: Weather | None = None,
+        permissions: Mapping[str, Iterable[str]] | None = None,
+    ) -> None:
         self._wall = wall
+        self.permitted: Final = {
+            user: Filter(subjects) for user, subjects in (permissions or {}).items()
+        }
         self.weather: Weather = weather or Calm()
         self.jetstream: Final = JetStream()
         self.stored: Callable[[str, Stored], None] = lambda _stream, _message: None
@@ -137,12 +159,18 @@ class MemoryNats:
             return
         if not self.thawed.is_set():
             self._held.append((line, frame))
+        elif not line.permits(frame.subject):
+            return
         elif frame.subject.startswith(_ACK):
             self._acknowledge(frame)
         elif frame.subject.startswith(API):
             self._call(line, frame, frame.subject.removeprefix(API))
         else:
             self._publish(line, frame)
+
+    def reaches(self, line: Line) -> bool:  # noqa: ARG002 - a server of several looks at it
+        """Tell whether what one connection publishes can come to another."""
+        return True
 
     def _give_up(self, lines: list[Line]) -> None:
         if not self.thawed.is_set():
@@ -153,7 +181,13 @@ class MemoryNats:
     def _publish(self, line: Line, frame: Frame) -> None:
         stream = self.jetstream.taking(frame.subject)
         if stream is None:
-            if frame.reply:
+            subject, lines = frame.subject, list(self.lines)
+            heard = [
+                at
+                for at in lines
+                if self.reaches(at) and at.deliver(subject, subject, frame.payload, frame.reply)
+            ]
+            if frame.reply and not heard:
                 line.deliver(frame.reply, frame.reply, b"", headers=_NO_RESPONDERS)
             return
         answer = stream.publish(frame.subject, frame.payload, frame.headers, now=self._wall())

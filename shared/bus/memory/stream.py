@@ -24,6 +24,7 @@ MSG_ID: Final = "Nats-Msg-Id"
 EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
 EXPECTED_OF: Final = "Nats-Expected-Last-Subject-Sequence-Subject"
 TTL: Final = "Nats-TTL"
+ROLLUP: Final = "Nats-Rollup"
 
 _COMPACT_AFTER: Final = 64
 
@@ -110,7 +111,7 @@ class MemoryStream:
             return Accepted(self._seen[identity], duplicate=True)
         size = len(subject) + len(payload) + OVERHEAD
         size += sum(len(name) + len(value) + 4 for name, value in given.items())
-        replaced = self._replaced(subject)
+        replaced = self._replaced(subject, rollup=ROLLUP in given)
         limit = self.config["max_bytes"]
         if limit >= 0:
             freed = sum(self._messages[sequence].size for sequence in replaced)
@@ -227,12 +228,16 @@ class MemoryStream:
                 return Refusal(400, 10071, f"wrong last sequence: {actual}")
         if TTL in headers and not self.config["allow_msg_ttl"]:
             return Refusal(400, 10166, "per-message TTL is disabled")
+        if ROLLUP in headers and not self.config.get("allow_rollup_hdrs"):
+            return Refusal(500, 10052, "rollup not permitted")
         return None
 
-    def _replaced(self, subject: str) -> list[int]:
+    def _replaced(self, subject: str, *, rollup: bool) -> list[int]:
         """Return the messages that a new one of `subject` pushes out by their number."""
         most = self.config["max_msgs_per_subject"]
         siblings = self._of_subject.get(subject)
+        if rollup and siblings:
+            return list(siblings)
         if most < 1 or not siblings:
             return []
         return list(siblings)[: max(0, len(siblings) + 1 - most)]

@@ -15,10 +15,11 @@ import structlog
 
 from pumice.local import parts
 from pumice.local.nats import NatsServer
-from shared.bus.connection import Options
+from shared.bus.connection import Credentials, Options
 from shared.bus.memory.server import MemoryNats
 from shared.bus.nats import NatsBus, from_settings
-from shared.contracts.streams import Streams, streams
+from shared.contracts.permissions import permissions
+from shared.contracts.streams import Streams, all_streams, durable_consumers, streams
 from shared.contracts.subjects import Subjects
 from shared.runtime.clock import SystemClock
 from shared.runtime.common import CommonSettings
@@ -60,7 +61,9 @@ class RealServer:
     """nats-server in a process of its own."""
 
     def __init__(self, directory: Path) -> None:
-        self.nats = NatsServer(binary=parts.nats_server_binary(), directory=directory)
+        self.nats = NatsServer(
+            binary=parts.nats_server_binary(), directory=directory, declares=False
+        )
 
     async def start(self) -> None:
         await self.nats.start()
@@ -108,7 +111,8 @@ class MemoryServer:
     """`shared.bus.memory` on this test's loop."""
 
     def __init__(self, _directory: Path) -> None:
-        self.memory = MemoryNats(wall=time.time)
+        table = {user: allowed.publish for user, allowed in permissions("local").items()}
+        self.memory = MemoryNats(wall=time.time, permissions=table)
 
     async def start(self) -> None:
         self.memory.start()
@@ -121,10 +125,14 @@ class MemoryServer:
         await asyncio.sleep(0.05)
         self.memory.start()
 
-    def bus(self, _user: str = "admin", *, status: Status, name: str) -> NatsBus:
+    def bus(self, user: str = "admin", *, status: Status, name: str) -> NatsBus:
         """Return the bus of one more process."""
         return NatsBus(
-            Options(url="nats://memory", name=name),
+            Options(
+                url="nats://memory",
+                name=name,
+                credentials=Credentials(user=lambda: user, password=lambda: ""),
+            ),
             clock=SystemClock(),
             log=structlog.get_logger(),
             on_status=status.set,
@@ -191,12 +199,9 @@ async def open_bus(server: Server, start_bus: Callable[..., NatsBus]) -> OpenBus
 async def bus(open_bus: OpenBus, declared: Streams) -> NatsBus:
     """A connected bus with all streams declared."""
     opened = await open_bus()
-    await opened.ensure_streams(list(all_streams(declared)))
+    await opened.ensure_streams(all_streams(declared))
+    await opened.ensure_consumers(durable_consumers("local"))
     return opened
-
-
-def all_streams(declared: Streams) -> tuple:
-    return tuple(getattr(declared, name) for name in declared.__struct_fields__)
 
 
 @pytest_asyncio.fixture

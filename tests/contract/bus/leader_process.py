@@ -6,6 +6,7 @@ Run as `python leader_process.py <url> <user> <password> <name>`; prints `leadin
 
 import asyncio
 import sys
+from functools import partial
 
 import structlog
 
@@ -26,7 +27,8 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-def leadership(bus: NatsBus, name: str, on_change=lambda _: None) -> Leadership:
+def leadership(bus: NatsBus, name: str, on_change=lambda _: None, *, present=False) -> Leadership:
+    """`present` says that the bus listens on the presence subject of `name`."""
     subjects = Subjects(cluster="local")
     declared = streams("local")
     clock = SystemClock()
@@ -36,6 +38,7 @@ def leadership(bus: NatsBus, name: str, on_change=lambda _: None) -> Leadership:
         subject=subjects.lease(LEASE),
         holder=name,
         clock=clock,
+        presence=partial(subjects.presence, LEASE) if present else None,
     )
     return Leadership(
         bus,
@@ -91,7 +94,11 @@ async def main(url: str, user: str, password: str, name: str) -> None:
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(bus.run())
         await bus.connected()
-        tasks.create_task(leadership(bus, name, changed).run(body))
+        presence = Subjects(cluster="local").presence(LEASE, name)
+        leases = bus.beside("leases", presence=presence, on_status=lambda *, ok, reason: None)
+        tasks.create_task(leases.run())
+        await leases.connected()
+        tasks.create_task(leadership(leases, name, changed, present=True).run(body))
 
 
 if __name__ == "__main__":

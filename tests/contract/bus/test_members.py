@@ -35,7 +35,7 @@ class Process:
                 bus,
                 stream=declared.lease.name,
                 subject=subjects.lease(f"controller-{number}"),
-                holder=name,
+                holder=f"{name}.life",
                 clock=clock,
             )
             for number in range(PARTS)
@@ -93,6 +93,22 @@ async def test_partitions_are_spread_evenly_and_move_when_members_come_and_go(pr
     await one.stop()
     await until(lambda: len(two.working) == PARTS, deadline_s=5, describe="all of them back")
     await two.stop()
+
+
+async def test_a_lease_that_ran_out_is_a_death_though_its_member_is_still_announced(
+    process, open_bus
+):
+    one, two = process("a"), process("b", await open_bus())
+    one.start()
+    two.start()
+    await until(lambda: (len(one.working), len(two.working)) == (3, 2), describe="a spread")
+    for lease in one.partitions._leases:
+        lease.release = asyncio.Event().wait  # a process that hangs gives nothing back
+    one.tasks[1].cancel()
+    Process.busy.clear()
+    await until(lambda: len(two.working) == PARTS, deadline_s=8, describe="all at the living")
+    await two.stop()
+    one.tasks[0].cancel()
 
 
 async def test_a_dead_members_partitions_move_to_the_living(process, open_bus):

@@ -152,3 +152,50 @@ async def test_one_message_per_object_is_kept(bus, declared, subjects):
     assert (info.messages, info.last_seq) == (1, 5)
     found = await bus.snapshot(declared.state.name, [subjects.state_kind("pods")])
     assert [(m.payload, m.sequence) for m in found] == [(b"4", 5)]
+
+
+async def test_a_leaders_mark_takes_the_place_of_those_before_it_and_still_fences(
+    bus, declared, subjects
+):
+    publisher = bus.publisher(declared.command.name)
+    mark, last = subjects.leader("command"), 0
+    await publisher.publish(subjects.command(0), b"bind")
+    for number in range(20):
+        before = last
+        ack = await publisher.publish(mark, b"%d" % number, expect_last=last, rollup=True)
+        last = ack.sequence
+    assert (await bus.info(declared.command.name)).messages == 2
+    old, new = (
+        Token(stream=declared.command.name, subject=mark, sequence=number)
+        for number in (before, last)
+    )
+    with pytest.raises(WrongSequence):
+        await publisher.publish(subjects.command(0), b"late", fence=old)
+    await publisher.publish(subjects.command(0), b"bind", fence=new)
+    assert (await bus.info(declared.command.name)).messages == 3
+
+
+async def test_what_is_kept_whole_cannot_be_rolled_up(bus, declared, subjects):
+    publisher = bus.publisher(declared.outcome.name)
+    await publisher.publish(subjects.outcome(0), b"1")
+    with pytest.raises((Rejected, Retryable)):
+        await publisher.publish(subjects.outcome(0), b"2", rollup=True)
+    assert (await bus.info(declared.outcome.name)).messages == 1
+
+
+async def test_what_says_how_long_it_counts_leaves_nothing_behind(bus, declared, subjects):
+    gone = [
+        (declared.desired.name, lambda n: subjects.desired(0, "podgroups", f"ns/{n}")),
+        (declared.state.name, lambda n: subjects.state("pods", f"ns/{n}")),
+        (declared.lease.name, lambda n: subjects.member("binder", f"b-{n}")),
+    ]
+    for stream, subject in gone:
+        publisher = bus.publisher(stream)
+        pending = [await publisher.submit(subject(n), b"x", ttl_s=1) for n in range(2000)]
+        for ack in pending:
+            await ack
+
+    async def empty() -> bool:
+        return not any([(await bus.info(stream)).messages for stream, _ in gone])
+
+    await until(empty, describe="all streams are empty")

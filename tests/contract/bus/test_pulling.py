@@ -13,9 +13,11 @@ from tests.contract.bus.test_following import fill
 from tests.support.wait import until
 
 
-def quick(**changes):
-    """The declared consumer with times that a test can wait for."""
-    return msgspec.structs.replace(command_consumer("local", 0), **{"ack_wait_s": 0.5, **changes})
+async def quick(bus, **changes):
+    """Declare the consumer with times that a test can wait for."""
+    spec = msgspec.structs.replace(command_consumer("local", 0), **{"ack_wait_s": 0.5, **changes})
+    await bus.ensure_consumers([spec])
+    return spec
 
 
 async def acknowledge(item):
@@ -36,8 +38,8 @@ async def test_every_message_goes_to_one_of_the_readers_and_leaves(
     stream = declared.command.name
     other = await open_bus()
     async with (
-        Reader(bus.pull(quick(), batch=4).deliveries(), each=acknowledge) as one,
-        Reader(other.pull(quick(), batch=4).deliveries(), each=acknowledge) as two,
+        Reader(bus.pull(await quick(bus), batch=4).deliveries(), each=acknowledge) as one,
+        Reader(other.pull(await quick(bus), batch=4).deliveries(), each=acknowledge) as two,
     ):
         await one.has(1, Started)
         await two.has(1, Started)
@@ -52,10 +54,10 @@ async def test_every_message_goes_to_one_of_the_readers_and_leaves(
 async def test_what_is_not_answered_comes_again_to_another(bus, open_bus, declared, subjects):
     stream = declared.command.name
     await fill(bus, stream, lambda _: subjects.command(0), 3)
-    async with Reader(bus.pull(quick()).deliveries()) as silent:
+    async with Reader(bus.pull(await quick(bus)).deliveries()) as silent:
         await silent.has(3, NatsDelivery)
     other = await open_bus()
-    async with Reader(other.pull(quick()).deliveries(), each=acknowledge) as reader:
+    async with Reader(other.pull(await quick(bus)).deliveries(), each=acknowledge) as reader:
         again = await reader.has(3, NatsDelivery, deadline_s=3)
         assert [d.attempt for d in again] == [2, 2, 2]
         await empty(bus, stream)
@@ -65,7 +67,7 @@ async def test_what_an_ending_reader_has_not_looked_at_goes_to_another_at_once(
     bus, open_bus, declared, subjects
 ):
     stream = declared.command.name
-    spec = quick(ack_wait_s=30.0)
+    spec = await quick(bus, ack_wait_s=30.0)
     await fill(bus, stream, lambda _: subjects.command(0), 8)
     puller = bus.pull(spec)
 
@@ -85,7 +87,7 @@ async def test_what_an_ending_reader_has_not_looked_at_goes_to_another_at_once(
 
 async def test_work_in_progress_is_not_given_to_another(bus, declared, subjects):
     stream = declared.command.name
-    async with Reader(bus.pull(quick()).deliveries()) as reader:
+    async with Reader(bus.pull(await quick(bus)).deliveries()) as reader:
         await fill(bus, stream, lambda _: subjects.command(0), 1)
         (delivery,) = await reader.has(1, NatsDelivery)
         for _ in range(6):
@@ -98,7 +100,7 @@ async def test_work_in_progress_is_not_given_to_another(bus, declared, subjects)
 
 async def test_a_refused_delivery_comes_again_after_its_delay(bus, declared, subjects):
     stream = declared.command.name
-    spec = quick(ack_wait_s=30.0)
+    spec = await quick(bus, ack_wait_s=30.0)
     async with Reader(bus.pull(spec).deliveries()) as reader:
         await fill(bus, stream, lambda _: subjects.command(0), 2)
         now, later = await reader.has(2, NatsDelivery)
@@ -113,7 +115,7 @@ async def test_a_message_delivered_too_often_is_marked_and_can_be_set_aside(
     bus, declared, subjects
 ):
     stream = declared.command.name
-    spec = quick(max_deliver=2)
+    spec = await quick(bus, max_deliver=2)
     await fill(bus, stream, lambda _: subjects.command(0), 1)
     async with Reader(bus.pull(spec).deliveries()) as reader:
         deliveries = await reader.has(3, NatsDelivery, deadline_s=5)
@@ -128,7 +130,7 @@ async def test_a_poison_message_does_not_hold_up_the_others(bus, declared, subje
             await item.ack()
 
     stream = declared.command.name
-    async with Reader(bus.pull(quick()).deliveries(), each=handle):
+    async with Reader(bus.pull(await quick(bus)).deliveries(), each=handle):
         await fill(bus, stream, lambda _: subjects.command(0), 50)
         await empty(bus, stream, messages=1)
 
@@ -138,7 +140,7 @@ async def test_partitions_are_read_apart(bus, declared, subjects):
     await fill(bus, stream, lambda i: subjects.command(i % 2), 10)
     other = command_consumer("local", 1)
     async with (
-        Reader(bus.pull(quick()).deliveries()) as even,
+        Reader(bus.pull(await quick(bus)).deliveries()) as even,
         Reader(bus.pull(other).deliveries()) as odd,
     ):
         await even.has(5, NatsDelivery)
@@ -148,7 +150,7 @@ async def test_partitions_are_read_apart(bus, declared, subjects):
 
 async def test_a_queue_goes_on_after_a_restart_of_the_server(bus, declared, subjects, server):
     stream = declared.command.name
-    async with Reader(bus.pull(quick()).deliveries(), each=acknowledge) as reader:
+    async with Reader(bus.pull(await quick(bus)).deliveries(), each=acknowledge) as reader:
         await reader.has(1, Started)
         for number in range(2):
             await server.restart(kill=True)
@@ -160,7 +162,7 @@ async def test_a_queue_goes_on_after_a_restart_of_the_server(bus, declared, subj
 
 async def test_the_backlog_is_visible(bus, declared, subjects):
     stream = declared.command.name
-    puller = bus.pull(quick(ack_wait_s=30.0), batch=2)
+    puller = bus.pull(await quick(bus, ack_wait_s=30.0), batch=2)
     async with aclosing(puller.deliveries()) as items:
         assert isinstance(await anext(items), Started)
         await fill(bus, stream, lambda _: subjects.command(0), 5)
@@ -184,7 +186,7 @@ async def test_a_work_queue_can_be_looked_through_without_consuming_it(bus, decl
 
 async def test_no_more_than_declared_are_under_way(bus, declared, subjects):
     stream = declared.command.name
-    spec = quick(max_ack_pending=3, ack_wait_s=30.0)
+    spec = await quick(bus, max_ack_pending=3, ack_wait_s=30.0)
     await fill(bus, stream, lambda _: subjects.command(0), 10)
     async with Reader(bus.pull(spec).deliveries()) as reader:
         first = (await reader.has(3, NatsDelivery))[0]
@@ -203,7 +205,7 @@ async def test_an_id_of_a_done_message_is_forgotten_by_a_restart(bus, declared, 
     stream = declared.command.name
     publisher = bus.publisher(stream)
     await publisher.publish(subjects.command(0), b"bind", msg_id="1-1-0")
-    async with Reader(bus.pull(quick()).deliveries(), each=acknowledge) as reader:
+    async with Reader(bus.pull(await quick(bus)).deliveries(), each=acknowledge) as reader:
         await reader.has(1, NatsDelivery)
         await empty(bus, stream)
         assert (await publisher.publish(subjects.command(0), b"bind", msg_id="1-1-0")).duplicate

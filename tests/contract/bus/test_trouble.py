@@ -1,14 +1,25 @@
 """The server away, frozen, killed or emptied: what the adapter makes of it."""
 
 import asyncio
+import resource
 import time
+from contextlib import contextmanager
 
 import pytest
+import structlog
 
+from pumice.local.services import Keeper, Kept
 from shared.bus.errors import NoAnswer
+from shared.bus.members import Members
 from shared.bus.port import CaughtUp, FromSequence, Reset, Started
 from shared.bus.puller import NatsDelivery
+from shared.bus.storing import Storing
 from shared.contracts.streams import command_consumer
+from shared.runtime.clock import SystemClock
+from shared.runtime.health import Readiness
+from shared.runtime.metrics import Metrics
+from shared.runtime.tasks import TaskGroup
+from tests.contract.bus.conftest import only_nats
 from tests.contract.bus.readers import Reader
 from tests.contract.bus.test_following import fill
 from tests.support.wait import until
@@ -23,6 +34,110 @@ async def test_a_frozen_server_gives_no_answer_in_time(bus, declared, subjects, 
                 await publisher.publish(subjects.state("pods", "ns/a"), b"1")
     finally:
         server.thaw()
+
+
+@only_nats
+async def test_a_full_disk_is_named_where_a_message_is_not_stored_and_a_restart_ends_it(
+    bus, declared, subjects, server
+):
+    """A limit on the size of files stands for the disk: the server meets it in the same write."""
+    publisher = bus.publisher(declared.outcome.name)
+    await publisher.publish(subjects.outcome(0), b"before")
+    limit, endless = resource.RLIMIT_FSIZE, resource.RLIM_INFINITY
+    resource.prlimit(server.nats.process.pid, limit, (1, endless))
+    with pytest.raises(NoAnswer, match="its disk may be full"):
+        await publisher.publish(subjects.outcome(0), b"while it is full")
+    resource.prlimit(server.nats.process.pid, limit, (endless, endless))
+    with pytest.raises(NoAnswer, match=r"outcome.*its disk may be full"):
+        await publisher.publish(subjects.outcome(0), b"while there is room again")
+    assert "file too large" in (server.nats.directory / "nats-server.log").read_text()
+    await server.restart()
+    await bus.connected()
+    await publisher.publish(subjects.outcome(0), b"after")
+    assert (await bus.last(declared.outcome.name, subjects.outcome(0))).payload == b"after"
+
+
+@contextmanager
+def full_disk(server):
+    """Have the server meet the end of its disk in its next write; there is room again after."""
+    limit, endless = resource.RLIMIT_FSIZE, resource.RLIM_INFINITY
+    pid = server.nats.process.pid
+    resource.prlimit(pid, limit, (1, endless))
+    try:
+        yield
+    finally:
+        if server.nats.process.pid == pid:
+            resource.prlimit(pid, limit, (endless, endless))
+
+
+@only_nats
+async def test_a_service_is_not_ready_and_says_why_while_the_disk_takes_nothing(
+    bus, declared, subjects, server
+):
+    clock, log, metrics, readiness = SystemClock(), structlog.get_logger(), Metrics(), Readiness()
+    gate = readiness.gate("storage")
+    members = Members(
+        bus,
+        stream=declared.lease.name,
+        subjects=subjects,
+        service="binder",
+        instance="b",
+        clock=clock,
+        log=log,
+        storing=Storing(gate=gate, gauge=metrics.gauge("stores", "whether"), log=log),
+    )
+    async with TaskGroup() as group:
+        part = group.create_task(members.run(), name="members")
+        await members.known()
+        assert gate.ok
+        with full_disk(server):
+            await until(lambda: not gate.ok, deadline_s=20)
+        assert "its disk may be full" in gate.reason
+        assert b"stores 0.0" in metrics.render()
+        await server.restart()
+        await until(lambda: gate.ok, deadline_s=20)
+        assert b"stores 1.0" in metrics.render()
+        part.cancel()
+
+
+@only_nats
+async def test_a_local_server_whose_disk_was_full_is_started_again_by_itself(
+    bus, declared, subjects, server
+):
+    publisher, said = bus.publisher(declared.outcome.name), []
+    await publisher.publish(subjects.outcome(0), b"before")
+    nats = server.nats
+    first = nats.process.pid
+    kept = Kept(process=nats.process, start=nats.start, must_end=nats.must_end)
+    async with TaskGroup() as group:
+        keeper = Keeper([kept], report=said.append, look_s=0.5)
+        keeping = group.create_task(keeper.run(), name="keeper")
+        with full_disk(server), pytest.raises(NoAnswer):
+            await publisher.publish(subjects.outcome(0), b"while it is full")
+        await until(lambda: nats.process.pid not in (0, first), deadline_s=20, describe=str(said))
+        await until(lambda: any("is back" in line for line in said), deadline_s=20)
+        keeping.cancel()
+    await bus.connected()
+    await publisher.publish(subjects.outcome(0), b"after")
+    assert (await bus.last(declared.outcome.name, subjects.outcome(0))).payload == b"after"
+    assert any("as after a full disk" in line and "OUTCOME" in line for line in said), said
+
+
+@only_nats
+async def test_a_local_server_is_left_alone_until_its_disk_has_room(
+    bus, declared, subjects, server, monkeypatch
+):
+    nats, said = server.nats, []
+    publisher = bus.publisher(declared.outcome.name)
+    assert not await nats.must_end(said.append)
+    with full_disk(server), pytest.raises(NoAnswer):
+        await publisher.publish(subjects.outcome(0), b"while it is full")
+    with monkeypatch.context() as patched:
+        patched.setattr("pumice.local.nats.ROOM", 2**62)
+        assert [await nats.must_end(said.append) for _ in range(4)] == [False] * 4
+    (line,) = said
+    assert "cannot write to its disk" in line
+    assert await nats.must_end(said.append)
 
 
 async def test_what_is_in_flight_over_a_kill_is_stored_exactly_once(
@@ -115,6 +230,7 @@ async def test_a_stream_removed_and_made_anew_resets_its_readers(
         await until(lambda: len(puller.items) >= 6, describe="five deliveries")
         await admin_api(f"STREAM.DELETE.{stream}")
         await bus.ensure_streams([declared.command])
+        await bus.ensure_consumers([command_consumer("local", 0)])
         (reset,) = await puller.has(1, Reset)
         assert "made anew" in reset.reason
         await fill(bus, stream, lambda _: subjects.command(0), 1, first=50)

@@ -9,120 +9,28 @@ import time
 from contextlib import aclosing
 from pathlib import Path
 
-import msgspec
 import pytest
-import pytest_asyncio
-import structlog
 import yaml
 
 from pumice.cli import events as cli
 from pumice.events import (
     CATALOGUE,
-    GangAdmitted,
-    GangPlaced,
-    GangUnschedulable,
-    JobPhaseChanged,
-    LeaderChanged,
     NotAllowed,
     PodBound,
     PodEvicted,
     PositionGone,
-    QueueStateChanged,
     Since,
     Start,
     Unknown,
     Unreachable,
-    encode,
-    source,
-    subject,
     subscribe,
 )
 from pumice.local import state
-from shared.bus.nats import from_settings
-from shared.contracts.streams import streams
-from shared.runtime.clock import SystemClock
-from shared.runtime.common import CommonSettings
-from shared.runtime.values import Secret
+from tests.contract.events.publishing import EVENTS, SOURCE
 from tests.contract.events.schema import problems
 from tests.support.wait import until
 
 ASYNCAPI = Path(__file__).parents[3] / "docs" / "events" / "asyncapi.yaml"
-SOURCE = source(cluster="local", service="scheduler", instance="scheduler-1")
-EVENTS = (
-    JobPhaseChanged(job="ns/a", uid="u", phase="Running", previous="Pending", queue="default"),
-    GangAdmitted(gang="ns/a-1", uid="u", queue="default", job="ns/a"),
-    GangPlaced(gang="ns/a-1", uid="u", queue="default", job="ns/a", pods=3, nodes=("n1", "n2")),
-    GangUnschedulable(gang="ns/b-1", gate="quota", message="m", reasons={"cpu": 2}, position=1),
-    PodBound(pod="ns/a-0", uid="u", node="n1", gang="ns/a-1", job="ns/a"),
-    PodEvicted(pod="other/c-0", uid="u", node="n1", by="preempt", preemptor="ns/a-0"),
-    QueueStateChanged(queue="default", state="Closed", previous="Open"),
-    LeaderChanged(service="scheduler", instance="scheduler-1", term=7),
-)
-
-
-class Publisher:
-    """Publishes as the services do."""
-
-    def __init__(self, bus):
-        self.bus = bus
-        self.spec = streams("local").events
-        self.publisher = bus.publisher(self.spec.name)
-        self.count = 0
-
-    async def publish(self, event):
-        self.count += 1
-        payload = encode(event, id=f"e{self.count}", time=1_700_000_000.0, source=SOURCE)
-        return await self.publisher.publish(
-            subject(event, cluster="local"), payload, msg_id=f"e{self.count}"
-        )
-
-    async def all(self):
-        for event in EVENTS:
-            await self.publish(event)
-
-
-@pytest_asyncio.fixture
-async def as_user(nats_server):
-    """Return a function that connects a bus as one of the server's users."""
-    tasks = []
-
-    async def connect(user):
-        bus = from_settings(
-            CommonSettings(
-                nats=nats_server.url,
-                nats_user=user,
-                nats_password=Secret(nats_server.passwords[user]),
-            ),
-            service=user,
-            instance=f"{user}-1",
-            clock=SystemClock(),
-            log=structlog.get_logger(),
-            on_status=lambda *, ok, reason: None,
-        )
-        tasks.append(asyncio.create_task(bus.run()))
-        await bus.connected()
-        return bus
-
-    yield connect
-    for task in tasks:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-
-
-@pytest_asyncio.fixture
-async def publisher(as_user):
-    bus = await as_user("scheduler")
-    await bus.ensure_streams([streams("local").events])
-    return Publisher(bus)
-
-
-@pytest.fixture
-def listen(nats_server):
-    """Subscribe as the user that the server has for subscribers."""
-    return lambda **kwargs: subscribe(
-        nats_server.url, user="events", password=nats_server.passwords["events"], **kwargs
-    )
 
 
 async def stored(events):
@@ -183,9 +91,10 @@ async def test_reading_starts_at_a_time(publisher, listen):
     assert [r.sequence for r in got] == [len(EVENTS) + 1]
 
 
-async def test_a_position_that_is_no_longer_kept_is_named_with_the_oldest(publisher, listen):
-    small = msgspec.structs.replace(publisher.spec, max_bytes=2000)
-    await publisher.bus.ensure_streams([small])
+async def test_a_position_that_is_no_longer_kept_is_named_with_the_oldest(
+    publisher, resized, listen
+):
+    await resized(2000)
     for _ in range(3):
         await publisher.all()
     with pytest.raises(PositionGone, match="event 2: no longer kept; the oldest event is") as gone:
@@ -249,7 +158,7 @@ async def test_following_without_a_start_gives_only_what_comes(publisher, listen
 
 
 async def test_a_payload_that_cannot_be_read_does_not_end_the_subscription(publisher, listen):
-    await publisher.publisher.publish("pumice.local.events.pod.bound.ns.x", b"nonsense")
+    await publisher.publisher.publish("pumice.local.events.pod.bound.ns", b"nonsense")
     await publisher.publish(EVENTS[0])
     bad, good = await stored(listen(follow=False))
     assert isinstance(bad.event.data, Unknown)
@@ -258,10 +167,14 @@ async def test_a_payload_that_cannot_be_read_does_not_end_the_subscription(publi
 
 
 async def test_a_wrong_password_an_absent_stream_and_an_absent_server_are_told_apart(
-    nats_server, listen
+    nats_server, as_user, listen
 ):
     with pytest.raises(NotAllowed, match="refuses user 'events'"):
         await stored(subscribe(nats_server.url, user="events", password="wrong"))
+    await nats_server.declaring.stop()
+    await (await as_user("admin"))._api.call(
+        "STREAM.DELETE.PUMICE_local_EVENTS", None, dict, about="the stream of events"
+    )
     with pytest.raises(Unreachable, match="stream PUMICE_local_EVENTS: stream not found"):
         await stored(listen(follow=False))
     with pytest.raises(Unreachable, match="cannot reach NATS at nats://127"):
@@ -280,8 +193,10 @@ async def test_the_command_line_prints_what_concerns_a_job(publisher, nats_serve
     assert subjects == ["ns/a", "ns/a-1", "ns/a-1", "ns/a-0"]
 
 
-async def test_the_command_line_says_how_to_go_on_after_a_gap(publisher, nats_server, capsys):
-    await publisher.bus.ensure_streams([msgspec.structs.replace(publisher.spec, max_bytes=1000)])
+async def test_the_command_line_says_how_to_go_on_after_a_gap(
+    publisher, resized, nats_server, capsys
+):
+    await resized(1000)
     await publisher.all()
     parser = argparse.ArgumentParser()
     environ = {**nats_server.environ("events"), "PUMICE_NATS": nats_server.url}

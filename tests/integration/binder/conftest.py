@@ -10,7 +10,9 @@ import pytest_asyncio
 
 from pumice.events import CloudEvent, decode
 from pumice.local.control_plane import ControlPlane
+from shared.api import keys
 from shared.bus.nats import NatsBus
+from shared.bus.port import Token
 from shared.contracts import codec
 from shared.contracts.messages import Bind, BindGang, Desired, Evict, Outcome, Victim
 from shared.contracts.streams import MIB, streams
@@ -36,10 +38,14 @@ class Desk:
         self.streams = streams("local")
         self._prefix = secrets.token_hex(4)
         self._numbers = itertools.count(1)
+        self._token: Token | None = None
 
     async def binder(self, **kwargs) -> Service:
-        """Start a binder; its arguments are those of `Fleet.start`."""
-        return await self.services.start("binder", **kwargs)
+        """Start a binder; its arguments are those of `Fleet.start`.
+
+        There is no cache, and so no Lease that it could wait for.
+        """
+        return await self.services.start("binder", leader_elect="false", **kwargs)
 
     def intent_id(self) -> str:
         return f"{self._prefix}-{next(self._numbers)}"
@@ -49,7 +55,7 @@ class Desk:
 
     async def pod(self, name: str, **spec) -> dict:
         body = {
-            "metadata": {"name": name},
+            "metadata": {"name": name, "annotations": {keys.GROUP_NAME: "gang"}},
             "spec": {
                 "schedulerName": "volcano",
                 "containers": [{"name": "main", "image": "none"}],
@@ -88,8 +94,19 @@ class Desk:
 
     async def send_raw(self, payload: bytes, *, partition: int = 0) -> int:
         publisher = self.bus.publisher(self.streams.command.name)
-        ack = await publisher.publish(self.subjects.command(partition), payload)
+        if self._token is None:
+            subject = self.subjects.leader("command")
+            mark = await publisher.publish(subject, b"{}")
+            self._token = Token(
+                stream=self.streams.command.name, subject=subject, sequence=mark.sequence
+            )
+        ack = await publisher.publish(self.subjects.command(partition), payload, fence=self._token)
         return ack.sequence
+
+    async def acknowledged(self, *, partition: int = 0) -> bool:
+        """Tell whether COMMAND holds no intent of a partition; the leader's mark stays in it."""
+        subject = self.subjects.command(partition)
+        return await self.bus.last(self.streams.command.name, subject) is None
 
     async def outcomes(self, intent: str, *, partition: int = 0) -> list[Outcome]:
         """Return all outcomes of one intent."""
@@ -122,11 +139,12 @@ class Desk:
 
     async def announced(self, topic: str, name: str) -> CloudEvent:
         """Wait for the CloudEvent of a topic about one object."""
-        subject = f"pumice.local.events.{topic}.{self.namespace}.{name}"
+        subject = f"pumice.local.events.{topic}.{self.namespace}"
 
         async def found() -> CloudEvent | None:
-            message = await self.bus.last(self.streams.events.name, subject)
-            return decode(message.payload) if message else None
+            stored = self.bus.scan(self.streams.events.name, subject)
+            events = [decode(message.payload) async for message in stored]
+            return next((event for event in events if event.subject.endswith(f"/{name}")), None)
 
         return await until(found, describe=f"{topic} of {name}")
 

@@ -1,6 +1,6 @@
 """Bind intents on the real API server: exactly once in effect, exactly one outcome."""
 
-from shared.contracts.messages import Bind, Retry
+from shared.contracts.messages import Bind, BindGang, Retry
 from tests.integration.binder.conftest import NODES, key, results
 from tests.support.wait import until
 
@@ -54,7 +54,7 @@ async def test_an_intent_that_is_sent_twice_has_one_outcome_and_is_harmless(desk
     await desk.send(gang)
 
     async def queue_empty() -> bool:
-        return (await desk.bus.info(desk.streams.command.name)).messages == 0
+        return await desk.bus.last(desk.streams.command.name, desk.subjects.command(0)) is None
 
     await until(queue_empty, describe="COMMAND is empty")
     assert await desk.outcomes(gang.id) == [first]
@@ -125,3 +125,19 @@ async def test_an_unbound_namesake_is_never_touched(desk) -> None:
     await desk.send(gang)
     assert results(await desk.outcome(gang)) == ["gone"]
     assert "nodeName" not in (await desk.read("p-0"))["spec"]
+
+
+async def test_an_intent_out_of_its_bounds_is_set_aside_and_touches_no_pod(desk) -> None:
+    await desk.binder()
+    (pod,) = await desk.pods(1)
+    marked = desk.gang([pod], annotations={"scheduling.k8s.io/group-name": "another"})
+    elsewhere = BindGang(
+        id=desk.intent_id(), cycle=1, job="default/gang", job_uid="g", binds=desk.gang([pod]).binds
+    )
+    for intent, words in ((marked, "scheduling.k8s.io/group-name"), (elsewhere, "namespace")):
+        await desk.send(intent)
+        outcome = await desk.outcome(intent)
+        assert results(outcome) == ["failed"]
+        assert words in outcome.items[0].message
+    after = await desk.read("p-0")
+    assert after["metadata"]["resourceVersion"] == pod["metadata"]["resourceVersion"]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from shared.contracts import codec
 from shared.contracts.messages import Preemptor
 from tests.integration.binder.conftest import NODES, key, results
 from tests.support.wait import until
@@ -97,6 +98,25 @@ async def test_victims_are_spared_when_their_preemptor_needs_no_room(desk, fate)
         assert "DisruptionTarget" not in conditions(found)
 
 
+async def test_a_binder_that_slept_evicts_no_pod_that_has_finished_meanwhile(desk) -> None:
+    binder = await desk.binder()
+    victims = await running(desk, 4)
+    seen = [await desk.read(victim["metadata"]["name"]) for victim in victims]
+    intent = desk.eviction(seen)
+    binder.process.suspend()
+    await desk.send(intent)
+    for name, phase in (("v-0", "Succeeded"), ("v-1", "Failed")):
+        await desk.api.patch("pods", desk.namespace, name, {"status": {"phase": phase}}, "status")
+    await desk.api.patch("pods", desk.namespace, "v-2", {"metadata": {"labels": {"a": "b"}}})
+    binder.process.resume()
+    assert results(await desk.outcome(intent)) == ["spared", "spared", "evicted", "evicted"]
+    for name, phase in (("v-0", "Succeeded"), ("v-1", "Failed")):
+        left = await desk.read(name)
+        assert left["status"]["phase"] == phase
+        assert "deletionTimestamp" not in left["metadata"]
+        assert "DisruptionTarget" not in conditions(left)
+
+
 async def test_a_victim_that_is_gone_or_leaving_is_told_as_such(desk) -> None:
     await desk.binder()
     gone, leaving = await running(desk, 2)
@@ -108,3 +128,50 @@ async def test_a_victim_that_is_gone_or_leaving_is_told_as_such(desk) -> None:
     await desk.send(intent)
     assert results(await desk.outcome(intent)) == ["gone", "evicted"]
     await desk.api.patch("pods", desk.namespace, "v-1", {"metadata": {"finalizers": None}})
+
+
+async def test_a_pod_of_another_scheduler_is_not_touched_whoever_asks(desk) -> None:
+    await desk.binder()
+    foreign = await desk.pod("foreign", schedulerName="default-scheduler")
+    ours = await desk.pod("ours")
+    intent = desk.eviction([foreign, ours])
+    await desk.send(intent)
+    outcome = await desk.outcome(intent)
+    assert results(outcome) == ["failed", "evicted"]
+    assert "schedulerName is 'default-scheduler'" in outcome.items[0].message
+    after = await desk.read("foreign")
+    assert after["metadata"]["resourceVersion"] == foreign["metadata"]["resourceVersion"]
+
+
+async def test_an_intent_without_the_token_of_a_leader_is_set_aside(desk) -> None:
+    await desk.binder()
+    pod = await desk.pod("kept")
+    intent = desk.eviction([pod])
+    publisher = desk.bus.publisher(desk.streams.command.name)
+    await publisher.publish(desk.subjects.command(0), codec.encode(intent))
+    outcome = await desk.outcome(intent)
+    assert results(outcome) == ["failed"]
+    assert "without the token of a leader" in outcome.items[0].message
+    after = await desk.read("kept")
+    assert after["metadata"]["resourceVersion"] == pod["metadata"]["resourceVersion"]
+
+
+async def test_a_pod_of_another_scheduler_is_not_nominated_and_nothing_goes_for_it(desk) -> None:
+    await desk.binder(scheduler_name="other,volcano")
+    (victim,) = await running(desk, 1)
+    foreign = await desk.pod("foreign", schedulerName="nobody")
+    asking = Preemptor(pod=key(foreign), uid=foreign["metadata"]["uid"], node=NODES[0])
+    intent = desk.eviction([victim], preemptor=asking)
+    await desk.send(intent)
+    outcome = await desk.outcome(intent)
+    assert results(outcome) == ["failed"]
+    assert outcome.items[0].message == "the preemptor cannot be nominated"
+    after = await desk.read("foreign")
+    assert after["metadata"]["resourceVersion"] == foreign["metadata"]["resourceVersion"]
+    assert "deletionTimestamp" not in (await desk.read("v-0"))["metadata"]
+    ours = await desk.pod("ours")
+    asking = Preemptor(pod=key(ours), uid=ours["metadata"]["uid"], node=NODES[0])
+    intent = desk.eviction([victim], preemptor=asking)
+    await desk.send(intent)
+    assert results(await desk.outcome(intent)) == ["evicted"]
+    assert (await desk.read("ours"))["status"]["nominatedNodeName"] == NODES[0]

@@ -19,6 +19,7 @@ from tests.support.api import connect
 from tests.support.bus import admin_bus
 from tests.support.fleet import fleet
 from tests.support.proxy import Proxy, kubeconfig_through, proxy
+from tests.support.roles import account
 from tests.support.wait import until
 
 BIND_POINTS = ["binder.mid-gang", "binder.after-write", "binder.after-outcome"]
@@ -41,7 +42,9 @@ async def api_proxy(control_plane: ControlPlane) -> AsyncIterator[Proxy]:
 def place(
     control_plane: ControlPlane, nats_server: NatsServer, api_proxy: Proxy, tmp_path: Path
 ) -> Place:
-    config = kubeconfig_through(api_proxy, control_plane.kubeconfig, tmp_path / "kubeconfig")
+    config = kubeconfig_through(
+        api_proxy, account(control_plane.kubeconfig, "binder"), tmp_path / "kubeconfig"
+    )
     return Place(config, nats_server)
 
 
@@ -88,10 +91,7 @@ async def test_a_binder_that_dies_at_a_seam_leaves_each_pod_bound_once(own_desk,
         await desk.binder(instance="next")
         assert results(await desk.outcome(gang)) == ["bound"] * 10
 
-        async def acknowledged() -> bool:
-            return (await desk.bus.info(desk.streams.command.name)).messages == 0
-
-        await until(acknowledged, describe="the intent has left COMMAND")
+        await until(desk.acknowledged, describe="the intent has left COMMAND")
         await until(lambda: len(judge.nodes) == 10, describe="the judge saw all pods bound")
         watching.cancel()
     assert set(map(frozenset, judge.nodes.values())) == {frozenset({NODES[0]})}
@@ -186,11 +186,7 @@ async def test_a_finished_intent_is_not_executed_again_when_its_ack_was_lost(own
     await doomed.died_at_its_fault()
     (outcome,) = await desk.outcomes(intent.id)
     await desk.binder(instance="next")
-
-    async def acknowledged() -> bool:
-        return (await desk.bus.info(desk.streams.command.name)).messages == 0
-
-    await until(acknowledged, describe="the intent has left COMMAND")
+    await until(desk.acknowledged, describe="the intent has left COMMAND")
     assert await desk.outcomes(intent.id) == [outcome]
     assert "intent_ended" not in (desk.services.logs(lines=50).split("binder-next.log")[1])
 

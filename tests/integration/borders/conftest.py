@@ -5,12 +5,14 @@ Started once for the whole folder, since nothing in here may break them: that is
 
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import pytest_asyncio
 
+from pumice.local import parts
 from pumice.local.nats import NatsServer
 from tests.support import world
 from tests.support.api import Api, connect
@@ -33,6 +35,16 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place
     """A control plane of this folder's own: its services would bind the pods of other tests."""
     async with real_plane(tmp_path_factory.mktemp("borders-plane")) as plane:
         yield Place(plane.kubeconfig, plane.nats)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def nats_server(tmp_path: Path) -> AsyncIterator[NatsServer]:
+    """A nats-server of one test, in the loop of the tests here: its declarer is a task."""
+    async with AsyncExitStack() as stack:
+        server = NatsServer(binary=parts.nats_server_binary(), directory=tmp_path / "nats")
+        stack.push_async_callback(server.stop)
+        await server.start()
+        yield server
 
 
 class Borders:

@@ -117,7 +117,7 @@ BAD: dict[str, tuple[Json, tuple[str, ...]]] = {
     ),
     "half-a-cpu-under-a-topology-policy": (
         numa(),
-        (f"{CONTAINER}.resources.requests.cpu", "whole number"),
+        (f"{CONTAINER}.resources.requests.cpu", "isn't an integer", "needs whole CPUs"),
     ),
     "no-quantity": (
         container(resources={"requests": {"cpu": "lots"}}),
@@ -383,9 +383,7 @@ async def test_amounts_that_only_the_schema_can_read_cost_no_other_job(borders: 
     group = kind_of("podgroups", minMember=1, minResources={"cpu": "1e5.5"})
     await borders.api.create("podgroups", group, borders.namespace)
     for plural, body in (("queues", queue), ("podgroups", group)):
-        await borders.said(
-            "scheduler", "fact_not_usable", plural, body["metadata"]["name"], "1e5.5"
-        )
+        await borders.said("scheduler", '"set_aside"', plural, body["metadata"]["name"], "1e5.5")
     await borders.a_good_job_runs()
     await borders.api.delete("queues", "", queue["metadata"]["name"])
 

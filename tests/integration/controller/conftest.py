@@ -39,7 +39,7 @@ async def services_of_a_test(control_plane: ControlPlane, tmp_path: Path) -> Asy
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def controller(services: Fleet) -> Service:
     """A controller that is ready."""
-    return await services.start("controller")
+    return await services.start("controller", queue_commands_from="*")
 
 
 class Hand:

@@ -145,7 +145,8 @@ async def test_killed_while_a_queue_closes_the_queues_below_it_close_too(
     services: Fleet, hand: Hand
 ) -> None:
     """Q04: the order is deleted after its last change, so the next process carries it out."""
-    dying = await services.start("controller", fault="controller.after-queue-change")
+    anywhere = {"queue_commands_from": "*"}
+    dying = await services.start("controller", fault="controller.after-queue-change", **anywhere)
     for name, parent in (("halves", "root"), ("half", "halves")):
         body = {
             "apiVersion": "scheduling.volcano.sh/v1beta1",
@@ -165,7 +166,7 @@ async def test_killed_while_a_queue_closes_the_queues_below_it_close_too(
     }
     await hand.api.create("commands", order, hand.namespace)
     await dying.died_at_its_fault()
-    await services.start("controller", instance="b")
+    await services.start("controller", instance="b", **anywhere)
     states: dict[str, str] = {}
 
     async def carried_out() -> bool:

@@ -13,12 +13,14 @@ from aiohttp.test_utils import TestServer
 from pumice.local.control_plane import ControlPlane
 from tests.integration.controller.conftest import Hand
 from tests.support.fleet import Fleet, fleet
+from tests.support.roles import NAMESPACE
 from tests.support.wait import until
 from tests.support.world import node
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 SOURCE = "volcano.sh/network-topology-source"
+FABRIC_SECRET = "pumice-fabric-manager"
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -175,22 +177,28 @@ async def test_a_fabric_manager_is_asked_for_hypernodes(services: Fleet, network
         secret = {
             "apiVersion": "v1",
             "kind": "Secret",
-            "metadata": {"name": "ufm"},
+            "metadata": {"name": FABRIC_SECRET},
             "stringData": {"username": "reader", "password": "pass"},
         }
-        await network.api.create("secrets", secret, network.namespace)
+        await network.api.create("secrets", secret, NAMESPACE)
         manager = config(
             network,
             source="ufm",
-            credentials={"secretRef": {"name": "ufm", "namespace": network.namespace}},
+            credentials={"secretRef": {"name": FABRIC_SECRET, "namespace": NAMESPACE}},
             config={"endpoint": str(server.make_url("/"))},
         )
-        await network.api.create("configmaps", manager, network.namespace)
-        await services.start("controller", topology_config_map=f"{network.namespace}/topology")
+        await network.api.create("configmaps", manager, NAMESPACE)
+        place = f"{NAMESPACE}/topology"
+        host = str(server.host)
+        await services.start("controller", topology_config_map=place, topology_hosts=host)
 
         def counts(found: list[dict[str, Any]]) -> bool:
             seen = {h["metadata"]["name"]: h.get("status", {}).get("nodeCount") for h in found}
             return seen.items() >= {"leaf-hn-0": 2, "leaf-hn-1": 1, "spine-hn": 3}.items()
 
-        await wait_hypernodes(network, services, counts)
+        try:
+            await wait_hypernodes(network, services, counts)
+        finally:
+            await network.api.delete("configmaps", NAMESPACE, "topology")
+            await network.api.delete("secrets", NAMESPACE, FABRIC_SECRET)
     assert asked == [encode_basic_auth("reader", "pass")], "once within its interval"

@@ -39,7 +39,7 @@ async def make_queue(hand: Hand, name: str, parent: str = "") -> None:
     await hand.api.create("queues", body)
 
 
-async def wait_states(hand: Hand, **wanted: str) -> None:
+async def wait_states(hand: Hand, *, deadline_s: float = 15, **wanted: str) -> None:
     seen: dict[str, str] = {}
 
     async def probe() -> bool:
@@ -48,7 +48,7 @@ async def wait_states(hand: Hand, **wanted: str) -> None:
             seen[name] = found.get("status", {}).get("state", "")
         return seen == wanted
 
-    await until(probe, deadline_s=15, describe=lambda: f"{wanted}, seen {seen}")
+    await until(probe, deadline_s=deadline_s, describe=lambda: f"{wanted}, seen {seen}")
 
 
 async def wait_no_commands(hand: Hand) -> None:
@@ -164,7 +164,7 @@ async def test_a_closing_queue_is_closed_when_its_last_job_is_deleted(
     held = f'volcano_queue_pod_group_inqueue_count{{queue_name="{name}"}}'
     assert await _sample(controller, held) == "1.0"
     await hand.api.delete("jobs", hand.namespace, "last")
-    await wait_states(hand, **{name: "Closed"})
+    await wait_states(hand, **{name: "Closed"}, deadline_s=60)
     assert await _sample(controller, held) == "0.0"
 
 

@@ -17,7 +17,8 @@ async def test_the_keys_of_a_job_outlive_the_controller_jp3(services: Fleet, han
     first = await services.start("controller", instance="a")
     await hand.submit(job("keyed", task("a", 1), plugins={"ssh": []}))
     await hand.wait_pods(1)
-    made = await hand.api.get("secrets", hand.namespace, "keyed-ssh")
+    name = "keyed-ssh"
+    made = await hand.api.get("secrets", hand.namespace, name)
     assert set(made["data"]) == {"id_rsa", "id_rsa.pub", "authorized_keys", "config"}
     first.kill()
     await services.start("controller", instance="b")
@@ -25,5 +26,5 @@ async def test_the_keys_of_a_job_outlive_the_controller_jp3(services: Fleet, han
     scaled["spec"]["tasks"][0]["replicas"] = 2
     await hand.api.patch("jobs", hand.namespace, "keyed", {"spec": scaled["spec"]})
     await hand.wait_pods(2)
-    kept = await hand.api.get("secrets", hand.namespace, "keyed-ssh")
+    kept = await hand.api.get("secrets", hand.namespace, name)
     assert kept["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]

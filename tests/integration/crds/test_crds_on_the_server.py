@@ -153,7 +153,7 @@ async def test_numbers_are_quantities_too(api: Api, namespace: str) -> None:
     assert made["spec"]["capability"] == {"cpu": 2, "x/y": "3"}
 
 
-async def test_a_command_needs_a_whole_target(api: Api, namespace: str) -> None:
+async def test_a_command_names_its_target_and_needs_no_uid(api: Api, namespace: str) -> None:
     target = {"apiVersion": kinds.JOB.api_version, "kind": "Job", "name": "j", "uid": "1-2"}
     command = {
         "apiVersion": kinds.COMMAND.api_version,
@@ -163,10 +163,13 @@ async def test_a_command_needs_a_whole_target(api: Api, namespace: str) -> None:
         "target": target,
     }
     lame = copy.deepcopy(command)
-    del lame["target"]["uid"]
-    with pytest.raises(ApiError, match=r"target\.uid"):
+    del lame["target"]["name"]
+    with pytest.raises(ApiError, match=r"target\.name"):
         await api.create("commands", lame, namespace)
     assert (await api.create("commands", command, namespace))["target"] == target
+    short = {**command, "metadata": {"name": "by-name"}, "target": {**target}}
+    del short["target"]["uid"]
+    await api.create("commands", short, namespace)
 
 
 async def test_a_pod_groups_status_is_written_through_the_object(api: Api, namespace: str) -> None:

@@ -1,16 +1,15 @@
-"""The real API server takes everything that `kubectl apply -k k8s/base` sends."""
+"""The real API server takes all that `kubectl apply -k k8s/base` sends, and the options."""
 
 from pumice.deploy import nats_secrets
 from pumice.local.control_plane import ControlPlane
-from tests.integration.deploy.conftest import apply
 from tests.support.api import connect
-from tests.support.manifests import BASE, build
+from tests.support.manifests import BASE, apply, build
 
 
 async def test_the_api_server_takes_the_whole_base(guarded_plane: ControlPlane) -> None:
     """Nothing stays (dry run) but what the plane has anyway; unknown fields would be refused."""
     async with connect(guarded_plane.kubeconfig) as api:
-        for manifest in build(BASE):
+        for manifest in (*build(BASE), *build(BASE.parent / "event-webhook")):
             answer = await apply(api, manifest, dryRun="All")
             assert answer["metadata"]["name"] == manifest["metadata"]["name"]
 

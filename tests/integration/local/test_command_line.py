@@ -14,6 +14,7 @@ from pumice.local import state
 from tests.support.pumice_run import pumice_run
 from tests.support.wait import until
 
+REAL = ("--api", "real")
 PUMICE = (sys.executable, "-m", "pumice")
 
 
@@ -56,7 +57,7 @@ async def test_a_cluster_goes_up_shows_itself_and_goes_down(directory, tmp_path)
     where = ("--data-dir", str(directory))
     out_file = tmp_path / "kubeconfig"
     code, out, err = await pumice(
-        "up", *where, "--nodes", "2", "--cpu", "4", "--kubeconfig-out", str(out_file)
+        "up", *where, *REAL, "--nodes", "2", "--cpu", "4", "--kubeconfig-out", str(out_file)
     )
     assert (code, err) == (0, "")
     assert f"export KUBECONFIG={out_file}" in out
@@ -79,7 +80,7 @@ async def test_a_cluster_goes_up_shows_itself_and_goes_down(directory, tmp_path)
 @pytest.mark.timeout(120)
 async def test_nothing_outlives_a_holder_that_is_killed(directory):
     where = ("--data-dir", str(directory))
-    code, out, err = await pumice("up", *where, "--only", "control-plane", "--nodes", "0")
+    code, out, err = await pumice("up", *where, *REAL, "--only", "control-plane", "--nodes", "0")
     assert code == 0, err
     assert len(running(directory)) > 4
     os.kill(state.read(directory).pid, signal.SIGKILL)
@@ -92,7 +93,7 @@ async def test_nothing_outlives_a_holder_that_is_killed(directory):
 @pytest.mark.timeout(120)
 async def test_a_part_that_dies_comes_back(directory):
     where = ("--data-dir", str(directory))
-    code, _, err = await pumice("up", *where, "--only", "control-plane", "--nodes", "0")
+    code, _, err = await pumice("up", *where, *REAL, "--only", "control-plane", "--nodes", "0")
     assert code == 0, err
 
     def pid():
@@ -111,7 +112,7 @@ async def test_a_taken_port_is_refused_before_anything_starts(directory):
         port = taken.getsockname()[1]
         code, _, err = await pumice("up", "--data-dir", str(directory), "--port", str(port))
     assert code == 1
-    assert f"port {port} for kube-apiserver is taken" in err
+    assert f"port {port} for the API server is taken" in err
     assert running(directory) == []
 
 
@@ -122,8 +123,14 @@ async def test_the_services_run_against_a_cluster_until_a_signal(control_plane, 
     async with pumice_run(*words, "--schedule-period=500ms") as run:
         await run.ready()
         assert sum(" listens on 127.0.0.1:" in line for line in run.lines) == 5
+        (told,) = (line for line in run.lines if "pumice events --follow --data-dir " in line)
+        place = Path(told.rpartition(" ")[2])
+        code, out, err = await pumice("events", "--data-dir", str(place))
+        assert (code, err) == (0, "")
+        assert "leader.changed" in out
         await run.stop()
     assert run.lines[-1] == "pumice run: stopped"
+    assert not place.exists()
     assert {file.name for file in logs.iterdir()} == {
         "cache.log",
         "scheduler.log",
@@ -137,7 +144,17 @@ async def test_the_services_run_against_a_cluster_until_a_signal(control_plane, 
 async def test_a_service_that_cannot_start_ends_run_with_its_words(control_plane, tmp_path):
     conf = tmp_path / "conf.yaml"
     conf.write_text("actions: [")
-    words = ("--kubeconfig", str(control_plane.kubeconfig), "--scheduler-conf", str(conf))
+    words = ("--kubeconfig", str(control_plane.kubeconfig), "--admission-conf", str(conf))
     async with pumice_run(*words) as run:
         assert await asyncio.wait_for(run.process.wait(), 60) == 1
-    assert run.lines[-1].startswith("error: scheduler exited with ")
+    assert run.lines[-1].startswith("error: admission exited with ")
+
+
+async def test_a_configuration_that_cannot_be_read_is_refused_first(control_plane, tmp_path):
+    conf = tmp_path / "conf.yaml"
+    conf.write_text("actions: [")
+    words = ("--kubeconfig", str(control_plane.kubeconfig), "--scheduler-conf", str(conf))
+    async with pumice_run(*words) as run:
+        assert await asyncio.wait_for(run.process.wait(), 60) == 2
+    (line,) = run.lines
+    assert line.startswith(f"error: --scheduler-conf {conf}: ")

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from pumice.local import admin
-from pumice.local.admin import NodeShape
+from pumice.local.fleet import NodeShape
 from pumice.local.versions import versions
 from tests.support.wait import until
 

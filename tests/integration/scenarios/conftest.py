@@ -10,6 +10,7 @@ from tests.integration.scenarios.playing import Playing, Stage
 from tests.support import world
 from tests.support.api import connect
 from tests.support.pumice_run import pumice_run
+from tests.support.roles import run_flags
 from tests.support.stack import real_plane
 
 CONFIGURATION = """\
@@ -46,6 +47,7 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
         conf = directory / "scheduler.yaml"
         conf.write_text(CONFIGURATION)
         words = ("--kubeconfig", str(plane.kubeconfig), "--scheduler-conf", str(conf))
+        words += ("--controller.queue-commands-from=*", *run_flags(plane.kubeconfig))
         async with (
             connect(plane.kubeconfig) as api,
             pumice_run(*words, "--log-dir", str(directory / "logs")) as services,

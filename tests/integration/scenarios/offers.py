@@ -9,6 +9,8 @@ from tests.support.api import ApiError, path
 
 VERSIONS = {
     "jobs": ("batch.volcano.sh/v1alpha1", "Job"),
+    "cronjobs": ("batch.volcano.sh/v1alpha1", "CronJob"),
+    "jobtemplates": ("flow.volcano.sh/v1alpha1", "JobTemplate"),
     "jobflows": ("flow.volcano.sh/v1alpha1", "JobFlow"),
     "queues": ("scheduling.volcano.sh/v1beta1", "Queue"),
     "podgroups": ("scheduling.volcano.sh/v1beta1", "PodGroup"),

@@ -86,7 +86,18 @@ class Scene:
             return state.get("phase") == "Pending" and naming in state.get("message", "")
 
         await self.wait(named, f"{naming!r} in the state of {name}")
-        assert await self.pods() == {}
+        every = await self.api.items("pods", self.namespace)
+        assert not [pod for pod in every if pod["metadata"]["name"].startswith(f"{name}-")]
+        return True
+
+    async def deleted_or_refused(self, plural: str, name: str, *, naming: str) -> bool:
+        """Delete an object of the cluster; return whether it was, or a webhook said why not."""
+        try:
+            await self.api.delete(plural, "", name)
+        except ApiError as refused:
+            if naming in str(refused):
+                return False
+            raise
         return True
 
     async def end(self, pod: str, code: int = 0) -> None:
@@ -138,12 +149,17 @@ class Scene:
 
     async def queue(self, name: str, **spec: Any) -> str:
         """Create a queue; return its name, which is the namespace's own."""
-        full = f"{self.namespace}-{name}"
-        body = {**_QUEUE, "metadata": {"name": full}, "spec": {"reclaimable": True, **spec}}
+        body = self.queue_body(name, **spec)
+        full = body["metadata"]["name"]
         await self.api.create("queues", body)
         self._cluster.append(("queues", full))
         await self.queue_state(name, "Open")
         return full
+
+    def queue_body(self, name: str, **spec: Any) -> Object:
+        """Return a queue of this scene as it is created."""
+        full = f"{self.namespace}-{name}"
+        return {**_QUEUE, "metadata": {"name": full}, "spec": {"reclaimable": True, **spec}}
 
     async def priority(self, name: str, value: int) -> str:
         """Create a priority class; return its name."""

@@ -212,8 +212,8 @@ BESIDE = (
     ("services", "j"),
     ("configmaps", "j-svc"),
     ("networkpolicies", "j"),
-    ("secrets", "j-ssh"),
 )
+"""The keys of plugin ssh are no part of it: they stay until the job is deleted (JP3)."""
 
 
 def stands_down(action: str) -> Scenario:

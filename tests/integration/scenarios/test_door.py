@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.integration.scenarios.offers import taken, whole
 from tests.integration.scenarios.playing import Playing, Scenario, Scenarios
 from tests.integration.scenarios.scene import Object, Scene, on, task
 
@@ -145,13 +146,7 @@ def pod(name: str, *, ours: bool = True, group: str = "") -> Object:
 
 async def group(scene: Scene, name: str, **spec: Any) -> None:
     """Create a PodGroup."""
-    body = {
-        "apiVersion": "scheduling.volcano.sh/v1beta1",
-        "kind": "PodGroup",
-        "metadata": {"name": name},
-        "spec": spec,
-    }
-    await scene.api.create("podgroups", body, scene.namespace)
+    await taken(scene, "podgroups", whole("podgroups", name, spec))
 
 
 async def group_phase(scene: Scene, name: str, *phases: str) -> None:
@@ -230,6 +225,27 @@ async def an_open_queue_without_jobs_can_be_deleted(scene: Scene) -> None:
     queue = await scene.queue("q")
     await scene.api.delete("queues", "", queue)
     await scene.gone("queues", queue)
+
+
+@scenarios
+async def a_job_whose_queue_is_deleted_runs_to_its_end_and_others_wait_for_the_queue(
+    scene: Scene,
+) -> None:
+    queue = await scene.queue("q")
+    await scene.running("runs", task("a", 2), queue=queue)
+    await scene.submit("waits", task("a", 1, cpu="5000"), queue=queue)
+    await scene.condition("waits", "Unschedulable")
+    if await scene.deleted_or_refused("queues", queue, naming="because it has allocated Pods"):
+        await scene.condition("waits", "Unschedulable", text=queue)
+        held = await scene.refused_or_held("later", task("a", 1), queue=queue, naming=queue)
+        await scene.api.create("queues", scene.queue_body("q"))
+        await scene.queue_state("q", "Open")
+        if not held:
+            await scene.submit("later", task("a", 1), queue=queue)
+        await scene.phase("later", "Running")
+    await scene.end("runs-a-0")
+    await scene.end("runs-a-1")
+    await scene.phase("runs", "Completed", succeeded=2)
 
 
 @scenarios

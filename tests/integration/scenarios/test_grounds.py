@@ -154,11 +154,11 @@ async def hypernodes_are_discovered_from_the_labels_of_nodes(scene: Scene) -> No
         await scene.api.delete("configmaps", *CONFIG_MAP)
 
 
-CONFIG_MAP = ("volcano-system", "volcano-controller-configmap")
+CONFIG_MAP = ("pumice-system", "volcano-controller-configmap")
 
 
 async def discover(scene: Scene, levels: Object) -> None:
-    """Tell the controller where to look, as Volcano's chart does."""
+    """Tell the controller where to look, in its own namespace."""
     namespace, name = CONFIG_MAP
     with contextlib.suppress(ApiError):  # it is there already
         await scene.api.create("namespaces", {"metadata": {"name": namespace}})
@@ -200,13 +200,7 @@ async def discovered(scene: Scene, label: str, racks: dict[str, set[str]]) -> No
 async def template(scene: Scene, name: str, pod: Object | None = None) -> None:
     """Create a JobTemplate of one pod, whose annotations are `pod`."""
     spec = world.job("x", task("a", 1, annotations=pod))["spec"]
-    body = {
-        "apiVersion": "flow.volcano.sh/v1alpha1",
-        "kind": "JobTemplate",
-        "metadata": {"name": name},
-        "spec": spec,
-    }
-    await scene.api.create("jobtemplates", body, scene.namespace)
+    await taken(scene, "jobtemplates", whole("jobtemplates", name, spec))
 
 
 async def flow(scene: Scene, policy: str, **needs: str) -> None:

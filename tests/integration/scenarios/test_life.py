@@ -301,11 +301,13 @@ async def an_aborted_job_does_not_go_by_itself(scene: Scene) -> None:
 @scenarios
 async def a_deleted_job_takes_everything_along(scene: Scene) -> None:
     await scene.running("j", task("a", 2), plugins={"svc": [], "ssh": [], "env": []})
+    secret = "j-ssh"
+    await scene.api.get("secrets", scene.namespace, secret)
     await scene.api.delete("jobs", scene.namespace, "j")
     await scene.gone("jobs", "j")
     await scene.pods(0)
     await scene.groups_gone()
-    for plural, name in (("services", "j"), ("configmaps", "j-svc"), ("secrets", "j-ssh")):
+    for plural, name in (("services", "j"), ("configmaps", "j-svc"), ("secrets", secret)):
         await scene.gone(plural, name)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from shared.api import time
+from tests.integration.scenarios.offers import taken, whole
 from tests.integration.scenarios.playing import Playing, Scenario, Scenarios
 from tests.integration.scenarios.scene import Object, Scene, ending, task
 from tests.support import world
@@ -23,13 +24,8 @@ async def every_minute(scene: Scene, name: str = "c", **spec: Any) -> None:
     """Create a CronJob of one pod per minute; `pod` are the annotations of the pods."""
     pod = spec.pop("pod", None)
     template = {"spec": world.job("x", task("a", 1, annotations=pod))["spec"]}
-    body = {
-        "apiVersion": "batch.volcano.sh/v1alpha1",
-        "kind": "CronJob",
-        "metadata": {"name": name},
-        "spec": {"schedule": "* * * * *", "jobTemplate": template, **spec},
-    }
-    await scene.api.create("cronjobs", body, scene.namespace)
+    whole_spec = {"schedule": "* * * * *", "jobTemplate": template, **spec}
+    await taken(scene, "cronjobs", whole("cronjobs", name, whole_spec))
 
 
 async def cron(scene: Scene, name: str = "c") -> Object:

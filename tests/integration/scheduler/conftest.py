@@ -12,6 +12,7 @@ from tests.support.api import connect
 from tests.support.fleet import Fleet, fleet
 from tests.support.stack import real_plane
 
+NO_STREAMS = "--feature-gates=WatchList=false"
 PREEMPTING = """
 actions: "enqueue, allocate, preempt, backfill"
 tiers:
@@ -22,8 +23,12 @@ tiers:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def plane(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ControlPlane]:
-    """A real API server with two nodes of four CPUs and two priority classes."""
-    async with real_plane(tmp_path_factory.mktemp("preempting")) as running:
+    """A real API server with two nodes of four CPUs and two priority classes.
+
+    It streams no state as older ones do not, so that here the cache lists every kind.
+    """
+    directory = tmp_path_factory.mktemp("preempting")
+    async with real_plane(directory, apiserver_flags=(NO_STREAMS,)) as running:
         async with connect(running.kubeconfig) as api:
             await world.add_nodes(api, 2, cpu="4")
             for name, value in (("unimportant", 10), ("important", 1000)):

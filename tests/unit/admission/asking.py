@@ -3,6 +3,7 @@
 from typing import Any
 
 from services.admission.rules.catalogue import HOOKS
+from services.admission.rules.fields import Schemas
 from services.admission.rules.review import Facts, Request, Terms, Verdict
 from shared.api.lenient import lenient
 from shared.api.scheduling import Queue
@@ -20,6 +21,7 @@ def ask(
     resource: str = "",
     queues: list[Json] | None = None,
     namespace: dict[str, str] | None = None,
+    schemas: Schemas | None = None,
     **terms: Any,
 ) -> Verdict:
     """Return what a hook says; `queues` stand in the cluster, `namespace` has these annotations."""
@@ -27,6 +29,7 @@ def ask(
     facts = Facts(
         queues={queue.metadata.name: queue for queue in known},
         namespace_annotations=namespace or {},
+        schemas=schemas or {},
     )
     stated = obj or {}
     metadata = stated.get("metadata")
@@ -39,7 +42,12 @@ def ask(
         object=stated,
         old=old or {},
     )
-    return HOOKS[path].judge(request, facts, Terms(**terms))
+    verdict = HOOKS[path].judge(request, facts, Terms(**terms))
+    for problem in verdict.problems:
+        twice = problem.path and problem.path in problem.reason
+        assert not twice, f"the path stands in the fault once more: {problem}"
+        assert "spec.task[" not in problem.reason, f"there is no such field: {problem}"
+    return verdict
 
 
 def paths(verdict: Verdict) -> list[str]:

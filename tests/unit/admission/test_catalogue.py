@@ -5,12 +5,13 @@ import base64
 import msgspec
 import pytest
 
-from services.admission.adapters.registration import MUTATING, VALIDATING, Address, Registration
+from services.admission.adapters.registration import Address, Registration
 from services.admission.adapters.reviews import answer, read_review
 from services.admission.rules.catalogue import HOOKS, conditions
 from services.admission.rules.groups import ResourceGroup, Selects
 from services.admission.rules.review import Terms, denied, mutated
 from services.admission.settings import AdmissionSettings
+from shared.api.kinds import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from shared.runtime.errors import Rejected
 from tests.unit.admission.asking import ask
 
@@ -95,7 +96,7 @@ def test_only_pods_that_may_belong_to_a_group_are_sent_w30() -> None:
 
 def test_hooks_that_change_and_hooks_that_judge_are_registered_apart_w01() -> None:
     assert {hook.mutates for hook in HOOKS.values() if hook.path.endswith("mutate")} == {True}
-    assert (MUTATING.namespaced, VALIDATING.namespaced) == (False, False)
+    assert (MUTATING_WEBHOOKS.namespaced, VALIDATING_WEBHOOKS.namespaced) == (False, False)
 
 
 @pytest.mark.parametrize(

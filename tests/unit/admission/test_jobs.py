@@ -223,7 +223,7 @@ BAD = {
     "no-containers": (template(containers=[]), f"{POD}.containers", "at least one container"),
     "no-image": (
         template(containers=[{"name": "main"}]), f"{POD}.containers[0].image",
-        "spec.task[0].template.spec.containers[0].image: Required value",
+        "spec.tasks[0].template.spec.containers[0].image: Required value",
     ),
     "a-container-twice": (
         template(containers=[{"name": "a", "image": "b"}] * 2), f"{POD}.containers[1].name",
@@ -265,7 +265,7 @@ BAD = {
     "half-a-cpu": (
         job(task(topologyPolicy="restricted", template={"spec": {"containers": [
             {"name": "m", "image": "i", "resources": {"requests": {"cpu": "500m"}}}]}})),
-        f"{POD}.containers[0].resources.requests.cpu", "the cpu request isn't an integer in",
+        f"{POD}.containers[0].resources.requests.cpu", "the cpu request isn't an integer",
     ),
     "of-another-type": (job(task("a", "two")), "spec.tasks[0].replicas", "expected int, got str"),
 }  # fmt: skip

@@ -13,6 +13,7 @@ import pytest
 import structlog
 from aiohttp import web
 
+from services.admission.adapters.connections import Limits
 from services.admission.adapters.lookup import Lookup
 from services.admission.adapters.server import BODY_MAX, WebhookServer
 from services.admission.metrics import AdmissionMetrics
@@ -20,8 +21,10 @@ from services.admission.rules.catalogue import HOOKS
 from services.admission.rules.review import Terms
 from shared.kube.config import connect
 from shared.runtime.clock import SystemClock
+from shared.runtime.contain import Containment
 from shared.runtime.health import Readiness
 from shared.runtime.metrics import Metrics
+from shared.runtime.set_aside import SetAside
 from tests.support.certificates import Authority
 from tests.support.scripted_api import ScriptedApi, status
 from tests.support.scripted_api import json as said
@@ -83,8 +86,11 @@ async def webhooks(tmp_path) -> AsyncIterator[Webhooks]:
                 list(HOOKS.values()),
                 lookup=Lookup(kube, clock=clock),
                 terms=Terms,
-                context=context,
+                schemas=dict,
+                context=lambda: context,
+                limits=Limits(),
                 gate=Readiness().gate("webhooks"),
+                contain=Containment(SetAside(), clock=clock, log=structlog.get_logger()),
                 clock=clock,
                 metrics=AdmissionMetrics(Metrics()),
                 log=structlog.get_logger(),

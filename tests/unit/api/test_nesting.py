@@ -3,7 +3,10 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from shared.api import depths
 from shared.api.nesting import NESTING_MAX, TOO_DEEP, cut, is_cut, is_too_deep
 
 
@@ -40,4 +43,32 @@ def test_what_is_cut_can_be_read_and_keeps_all_that_is_not_too_deep(levels: int)
     assert is_cut(short)
     assert not is_cut(deep)
     assert TOO_DEEP in json.dumps(read["spec"])
+    assert not is_too_deep(short)
+
+
+@given(
+    st.recursive(
+        st.none() | st.text(alphabet='[]{}"\\a\n', max_size=6),
+        lambda inner: (
+            st.lists(inner, max_size=4)
+            | st.dictionaries(st.text(alphabet='{["\\', max_size=3), inner, max_size=3)
+        ),
+        max_leaves=40,
+    ),
+    st.integers(1, 6),
+)
+def test_depths_in_columns_are_those_of_one_bracket_after_the_other(value, levels: int) -> None:
+    text = json.dumps(value).encode()
+    assert depths.is_deeper(text, levels) == is_too_deep(text, levels)
+    assert depths.cut_below(text, (levels,), b'"cut"', most=1000) == cut(text, levels).replace(
+        f'"({TOO_DEEP})"'.encode(), b'"cut"'
+    )
+
+
+def test_a_text_with_more_marks_than_content_is_cut_higher_up() -> None:
+    wide = b"[" * 100 + b",".join([b"[]"] * 700_000) + b"]" * 100
+    assert is_too_deep(wide)
+    short = cut(wide)
+    assert len(short) < 200
+    assert is_cut(short)
     assert not is_too_deep(short)

@@ -233,8 +233,8 @@ def test_a_webhook_is_not_asked_about_what_it_did_not_select(selector: dict[str,
 @pytest.mark.parametrize(
     "path",
     [
-        f"{PODS}/p/log",
-        "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+        f"{PODS}/p/ephemeralcontainers",
+        "/apis/autoscaling/v2/horizontalpodautoscalers",
         "/apis/apps/v1/deployments",
     ],
 )
@@ -243,6 +243,24 @@ def test_what_is_not_served_names_itself(path: str) -> None:
     assert status == 501
     assert path.rpartition("/")[2] in told["message"]
     assert "embedded API server" in told["message"]
+
+
+def test_a_fake_pod_has_no_log_and_says_why() -> None:
+    status, told = World().ask("GET", f"{PODS}/p/log")
+    assert status == 400
+    assert "pod p runs on a fake node: no program was started" in told["message"]
+
+
+def test_what_is_not_served_is_listed_so_that_a_client_asks_and_is_told() -> None:
+    world = World()
+    listed = {entry["name"] for entry in world.ask("GET", "/apis/apps/v1")[1]["resources"]}
+    assert {"deployments", "replicasets"} <= listed
+    (eviction,) = (
+        entry
+        for entry in world.ask("GET", "/api/v1")[1]["resources"]
+        if entry["name"] == "pods/eviction"
+    )
+    assert (eviction["group"], eviction["kind"]) == ("policy", "Eviction")
 
 
 def test_a_journal_brings_back_what_was_written_and_not_what_was_deleted(tmp_path: Path) -> None:

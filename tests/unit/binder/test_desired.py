@@ -1,8 +1,10 @@
 """Statuses are written when their meaning changes, and only the fields that are ours."""
 
+import msgspec
 import pytest
 
 from services.binder.intents.desired import (
+    as_decided,
     changed_conditions,
     pod_patch,
     podgroup_patch,
@@ -138,3 +140,29 @@ def test_a_queue_gets_its_allocated_resources_and_loses_those_nobody_holds_ss03(
     assert queue_patch(same, present) == {}
     less = DesiredQueue(key="q", uid="u", allocated={"cpu": "2"})
     assert queue_patch(less, present) == {"allocated": {"cpu": "2", "gpu": None}}
+    more_wait = DesiredQueue(key="q", uid="u", allocated={"cpu": "4", "gpu": "1"}, pending=2)
+    assert queue_patch(more_wait, present) == {"pending": 2}
+
+
+def test_a_wish_is_written_whole_when_its_object_is_as_it_was_decided_on() -> None:
+    old = msgspec.structs.replace(UNSCHEDULABLE, transition_id="3", last_transition_time=BEFORE)
+    fresh = Condition(type="Scheduled", status="True", reason="tasks in gang are ready")
+    patch, news = as_decided(wanted("Inqueue", old, fresh, running=2), now=NOW)
+    kept, new = patch.pop("conditions")
+    assert patch == {"phase": "Inqueue", "running": 2, "succeeded": None, "failed": None}
+    assert (kept["lastTransitionTime"], kept["transitionID"]) == (BEFORE, "3")
+    assert (new["lastTransitionTime"], new["transitionID"]) == (NOW, "9")
+    assert news == [fresh]
+
+
+def test_a_resource_that_no_job_holds_any_more_is_removed_without_a_look() -> None:
+    wish = DesiredQueue(key="q", uid="u", allocated={"cpu": "1"}, released=("nvidia.com/gpu",))
+    left = {"cpu": "1", "nvidia.com/gpu": None}
+    assert as_decided(wish, now=NOW) == ({"allocated": left, "pending": 0}, [])
+
+
+def test_why_a_pod_waits_is_news_and_keeps_the_time_since_when_it_does() -> None:
+    waits = Condition(type="PodScheduled", status="False", last_transition_time=BEFORE)
+    patch, news = as_decided(DesiredPod(key="ns/p", uid="u", conditions=(waits,)), now=NOW)
+    assert [c["lastTransitionTime"] for c in patch["conditions"]] == [BEFORE]
+    assert news == [waits]

@@ -1,12 +1,15 @@
 """What an answer of the API server means for an intent (CA05 to CA08, D03, SS11)."""
 
+import json
+
 import msgspec
 import pytest
 
+from services.binder.adapters.cluster import seen
 from services.binder.adapters.commands import salvage
 from services.binder.intents import bind as bind_steps
 from services.binder.intents import evict as evict_steps
-from services.binder.intents.evict import Delete, Verdict
+from services.binder.intents.evict import Delete, Mark, Verdict
 from services.binder.intents.ledger import Ledger
 from services.binder.intents.pace import Pace, PaceLimits
 from services.binder.intents.replies import Answer, Reply, Seen
@@ -15,6 +18,7 @@ from shared.contracts.messages import (
     Bind,
     BindGang,
     Evict,
+    ItemOutcome,
     Preemptor,
     Result,
     Retry,
@@ -62,8 +66,9 @@ def test_a_conflict_is_resolved_by_a_look() -> None:
         (said("gone"), Result.GONE, "", None),
         (shown(deleting=True), Result.FAILED, "", Retry.NEVER),
         (shown(node="n1", deleting=True), Result.BOUND, "n1", None),
+        (shown(foreign="its schedulerName is 'other'"), Result.FAILED, "", Retry.NEVER),
     ],
-    ids=["there", "elsewhere", "namesake", "gone", "deleting", "there and deleting"],
+    ids=["there", "elsewhere", "namesake", "gone", "deleting", "there and deleting", "foreign"],
 )
 def test_a_look_says_how_a_bind_ended(seen, result, node, retry) -> None:
     outcome = bind_steps.after_look(WANTED, seen, attempt=1, ladder=LADDER)
@@ -100,7 +105,7 @@ def test_an_unbound_pod_is_posted_again_before_the_last_attempt() -> None:
 
 
 def after_marks(reply: Reply, **kwargs):
-    arguments = {"attempt": 1, "tried": False, "ladder": LADDER, **kwargs}
+    arguments = {"rv": "7", "attempt": 1, "tried": False, "ladder": LADDER, **kwargs}
     return evict_steps.after_marks(VICTIM, reply, **arguments)
 
 
@@ -109,13 +114,68 @@ def after_delete(reply: Reply, **kwargs):
     return evict_steps.after_delete(VICTIM, reply, **arguments)
 
 
+def after_look(reply: Reply, **kwargs):
+    return evict_steps.after_look(VICTIM, reply, **{"attempt": 1, "ladder": LADDER, **kwargs})
+
+
 @pytest.mark.parametrize(
     "reply",
-    [said("done", seen=Seen(uid="u2")), said("refused")],
+    [said("done", seen=Seen(uid="u2", rv="7")), said("refused")],
     ids=["conditions written or there before", "conditions refused"],
 )
 def test_a_living_victim_is_always_deleted_whatever_became_of_its_conditions_d03(reply) -> None:
-    assert after_marks(reply) is Delete.NOW
+    assert after_marks(reply) == Delete("7")
+
+
+def test_a_victim_is_written_to_at_the_version_that_showed_it_unfinished() -> None:
+    assert after_look(said("done", seen=Seen(uid="u2", rv="8", phase="Running"))) == Mark("8")
+    marked = said("done", seen=Seen(uid="u2", rv="9", phase="Running"))
+    assert after_marks(marked, rv="8") == Delete("9")
+
+
+def test_a_victim_of_no_gang_of_ours_is_never_written_to() -> None:
+    foreign = said("done", seen=Seen(uid="u2", rv="8", foreign="its schedulerName is 'other'"))
+    for attempt in (1, 8):
+        outcome = after_look(foreign, attempt=attempt)
+        assert isinstance(outcome, ItemOutcome)
+        assert (outcome.result, outcome.retry) == (Result.FAILED, Retry.NEVER)
+        assert outcome.message == "not a pod of a gang of ours: its schedulerName is 'other'"
+
+
+@pytest.mark.parametrize(
+    ("pod", "why"),
+    [
+        ({"schedulerName": "volcano"}, "it has no annotation scheduling.k8s.io/group-name"),
+        ({}, "its schedulerName is ''"),
+        ({"schedulerName": "default-scheduler"}, "its schedulerName is 'default-scheduler'"),
+    ],
+)
+def test_a_pod_is_ours_by_its_scheduler_and_its_group(pod: dict, why: str) -> None:
+    metadata = {"name": "v", "namespace": "ns", "uid": "u2", "resourceVersion": "8"}
+    body = {"metadata": metadata, "spec": pod, "status": {"phase": "Running"}}
+    assert seen(json.dumps(body).encode(), ("volcano",)).foreign == why
+    if pod.get("schedulerName") == "volcano":
+        metadata["annotations"] = {"scheduling.k8s.io/group-name": "g"}
+        assert seen(json.dumps(body).encode(), ("volcano",)).foreign == ""
+
+
+@pytest.mark.parametrize("after", [after_marks, after_delete])
+def test_a_victim_that_has_changed_meanwhile_is_looked_at_again(after) -> None:
+    assert after(said("conflict")) == Look()
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_victim_that_has_finished_is_spared(phase) -> None:
+    finished = said("done", seen=Seen(uid="u2", rv="9", phase=phase))
+    for outcome in (after_look(finished), after_look(finished, attempt=3), after_marks(finished)):
+        assert outcome.result is Result.SPARED
+        assert phase in outcome.message
+
+
+def test_a_victim_that_ends_well_because_it_was_told_to_stop_was_evicted() -> None:
+    leaving = said("done", seen=Seen(uid="u2", rv="9", phase="Succeeded", deleting=True))
+    assert after_look(leaving, tried=True).result is Result.EVICTED
+    assert after_look(said("gone"), tried=True).result is Result.EVICTED
 
 
 def test_a_victim_that_is_leaving_already_counts_as_evicted() -> None:
@@ -164,8 +224,9 @@ def test_the_conditions_of_an_eviction_are_those_of_d03() -> None:
         (said("done", seen=Seen(uid="p", deleting=True)), Verdict.SPARE),
         (said("done", seen=Seen(uid="p", node="n5")), Verdict.SPARE),
         (said("refused"), Look()),
+        (said("done", seen=Seen(uid="p", foreign="it has no annotation")), Verdict.FAIL),
     ],
-    ids=["needs room", "gone", "deleting", "bound", "refused"],
+    ids=["needs room", "gone", "deleting", "bound", "refused", "of no gang"],
 )
 def test_victims_are_spared_unless_the_preemptor_still_needs_their_room(reply, verdict) -> None:
     assert evict_steps.after_nomination(reply, attempt=1, ladder=LADDER) == verdict
@@ -190,7 +251,12 @@ def test_a_preemptor_that_cannot_be_nominated_is_looked_at(reply, verdict) -> No
 
 def test_a_nomination_names_the_node_ss11() -> None:
     preemptor = Preemptor(pod="ns/p", uid="u", node="n3")
-    assert evict_steps.nomination(preemptor) == {"status": {"nominatedNodeName": "n3"}}
+    *tests, write = evict_steps.nomination(preemptor, "volcano")
+    assert write == {"op": "add", "path": "/status/nominatedNodeName", "value": "n3"}
+    assert {(test["op"], test["path"], test["value"]) for test in tests} == {
+        ("test", "/metadata/uid", "u"),
+        ("test", "/spec/schedulerName", "volcano"),
+    }
 
 
 def test_an_intent_ends_once_all_its_items_have_in_the_order_of_the_intent() -> None:

@@ -14,8 +14,11 @@ from services.cache.fold.ledger import Ledger
 from services.cache.kinds import rows
 from services.cache.metrics import CacheMetrics
 from shared.kube.config import connect
+from shared.runtime.clock import SystemClock
+from shared.runtime.contain import Containment
 from shared.runtime.health import Gate, Readiness
 from shared.runtime.metrics import Metrics
+from shared.runtime.set_aside import SetAside
 from tests.support.scripted_api import ScriptedApi, bookmark, chunks, line, obj, status
 from tests.support.wait import until
 
@@ -28,6 +31,7 @@ class Watched:
         self.gate = gate
         self.metrics = metrics
         self.said: list[str] = []
+        self.set_aside = SetAside()
         self.watcher: Watcher
 
     def publish(self) -> None:
@@ -58,6 +62,7 @@ async def watching(api: ScriptedApi, directory: Path) -> AsyncIterator[Watched]:
             ledger=ledger,
             changed=watched.publish,
             gate=gate,
+            contain=Containment(watched.set_aside, clock=SystemClock(), log=structlog.get_logger()),
             metrics=CacheMetrics(metrics),
             rng=random.Random(1),
             log=structlog.get_logger(),

@@ -38,12 +38,18 @@ GOLDEN = {
             cycle=2,
             job="ns/g",
             job_uid="u0",
-            binds=(m.Bind(pod="ns/p", uid="u1", node="n1"),),
+            queue="q",
+            binds=(
+                m.Bind(pod="ns/p", uid="u1", node="n1"),
+                m.Bind(pod="ns/q", uid="u4", node="n1", owner_job="ns/j"),
+            ),
         ),
         codec.decode_command,
         (
             b'{"type":"bind","v":1,"id":"4-2-0","cycle":2,"job":"ns/g","job_uid":"u0",'
-            b'"binds":[{"pod":"ns/p","uid":"u1","node":"n1"}]}'
+            b'"queue":"q",'
+            b'"binds":[{"pod":"ns/p","uid":"u1","node":"n1"},'
+            b'{"pod":"ns/q","uid":"u4","node":"n1","owner_job":"ns/j"}]}'
         ),
     ),
     "evict": (
@@ -67,13 +73,24 @@ GOLDEN = {
             uid="u0",
             phase="Running",
             running=2,
-            conditions=(m.Condition(type="Scheduled", status="True", reason="ok"),),
+            conditions=(
+                m.Condition(
+                    type="Scheduled",
+                    status="True",
+                    reason="ok",
+                    transition_id="7",
+                    last_transition_time="2026-01-01T00:00:00Z",
+                ),
+            ),
+            rv="12",
         ),
         codec.decode_desired,
         (
             b'{"type":"podgroup","v":1,"key":"ns/g","uid":"u0","phase":"Running","running":2,'
             b'"succeeded":0,"failed":0,'
-            b'"conditions":[{"type":"Scheduled","status":"True","reason":"ok"}],"cycle":0}'
+            b'"conditions":[{"type":"Scheduled","status":"True","reason":"ok",'
+            b'"transitionId":"7","lastTransitionTime":"2026-01-01T00:00:00Z"}],'
+            b'"cycle":0,"rv":"12"}'
         ),
     ),
     "desired pod": (
@@ -83,13 +100,24 @@ GOLDEN = {
         codec.decode_desired,
         (
             b'{"type":"pod","v":1,"key":"ns/p","uid":"u1",'
-            b'"conditions":[{"type":"PodScheduled","status":"False"}],"cycle":0}'
+            b'"conditions":[{"type":"PodScheduled","status":"False"}],"cycle":0,"rv":""}'
         ),
     ),
     "desired queue": (
-        m.DesiredQueue(key="default", uid="u9", allocated={"cpu": "2"}, cycle=3),
+        m.DesiredQueue(
+            key="default",
+            uid="u9",
+            allocated={"cpu": "2"},
+            pending=7,
+            cycle=3,
+            rv="5",
+            released=("gpu",),
+        ),
         codec.decode_desired,
-        b'{"type":"queue","v":1,"key":"default","uid":"u9","allocated":{"cpu":"2"},"cycle":3}',
+        (
+            b'{"type":"queue","v":1,"key":"default","uid":"u9","allocated":{"cpu":"2"},'
+            b'"pending":7,"cycle":3,"rv":"5","released":["gpu"]}'
+        ),
     ),
     "outcome": (
         m.Outcome(
@@ -113,7 +141,7 @@ GOLDEN = {
     "lease": (
         m.LeaseRecord(holder="c-1", renewals=5, time=4.0),
         codec.decode_lease,
-        b'{"v":1,"holder":"c-1","renewals":5,"time":4.0}',
+        b'{"v":1,"holder":"c-1","renewals":5,"time":4.0,"present":false}',
     ),
     "member": (
         m.Member(service="binder", instance="b-1", accepts=(1,), time=4.0),
@@ -181,6 +209,22 @@ def test_no_payload_whatever_raises_anything_but_a_contract_error(payload):
     for decode in (codec.decode_fact, codec.decode_command, codec.decode_outcome):
         with contextlib.suppress(ContractError):
             decode(payload)
+
+
+@pytest.mark.parametrize("bad", [b"\xff", b"\xed\xa0\x80", b"\x01", b"\\ud800"])
+@pytest.mark.parametrize("name", GOLDEN)
+def test_bytes_that_are_no_text_are_refused_wherever_they_stand(name, bad):
+    _, decode, payload = GOLDEN[name]
+    for at in range(len(payload)):
+        with contextlib.suppress(ContractError):
+            decode(payload[:at] + bad + payload[at:])
+
+
+def test_why_a_payload_is_refused_is_short_however_long_its_names_are():
+    payload = codec.encode(m.Evict(id="i", cycle=1, reason="r", victims=()))
+    with pytest.raises(ContractError) as refused:
+        codec.decode_command(payload[:-1] + b',"%s":1}' % (b"x" * 100_000))
+    assert len(str(refused.value)) <= codec.REASON_MAX
 
 
 def test_a_writer_writes_what_every_live_reader_accepts():

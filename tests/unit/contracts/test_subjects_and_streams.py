@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.contracts.permissions import permissions
-from shared.contracts.streams import Retention, streams
+from shared.contracts.streams import (
+    JOB_PARTITIONS,
+    Retention,
+    all_streams,
+    durable_consumers,
+    streams,
+)
 from shared.contracts.subjects import Subjects, escape, key_of, partition_of, split_key, unescape
 
 SUBJECTS = Subjects(cluster="c1")
@@ -20,7 +26,7 @@ WRITTEN = {
     ],
     "binder": [SUBJECTS.outcome(0), SUBJECTS.poison],
 }
-SHARED = [SUBJECTS.lease("x"), SUBJECTS.member("cache", "c-1")]
+SHARED = [SUBJECTS.lease("cache"), SUBJECTS.member("cache", "c-1")]
 EVENT = SUBJECTS.event("gang.placed", "ns/j")
 
 
@@ -34,14 +40,11 @@ def matches(pattern, subject):
     return len(wanted) == len(tokens)
 
 
-def all_streams():
-    declared = streams("c1")
-    return [getattr(declared, name) for name in declared.__struct_fields__]
-
-
 @pytest.mark.parametrize("subject", [*itertools.chain(*WRITTEN.values()), *SHARED, EVENT])
 def test_every_subject_belongs_to_exactly_one_stream(subject):
-    owners = [s.name for s in all_streams() if any(matches(p, subject) for p in s.subjects)]
+    owners = [
+        s.name for s in all_streams(streams("c1")) if any(matches(p, subject) for p in s.subjects)
+    ]
     assert len(owners) == 1, owners
 
 
@@ -56,21 +59,58 @@ def test_only_its_writer_may_publish_a_subject(service, subjects):
         assert allowed == [service], subject
 
 
-def test_nobody_may_publish_into_another_cluster_or_subscribe_to_anothers_inbox():
+def test_no_user_may_publish_into_another_cluster_or_hear_another_users_inbox():
     for user, granted in permissions("c1").items():
         for pattern in granted.publish:
             assert pattern.startswith(("pumice.c1.", "$JS.")), (user, pattern)
-        assert granted.subscribe == (f"_INBOX_{user}.>",)
+        heard = {f"_INBOX_{user}.>"}
+        if user == "events":
+            heard |= {"_INBOX.>", "pumice.c1.events.>"}
+        elif user != "declarer":
+            heard |= {f"pumice.c1.presence.{user}.*"}
+        assert set(granted.subscribe) == heard
 
 
-def test_nobody_may_delete_a_stream():
-    for user, granted in permissions("c1").items():
-        for pattern in granted.publish:
-            assert not matches(pattern, "$JS.API.STREAM.DELETE.PUMICE_c1_STATE"), user
+@pytest.mark.parametrize("verb", ["CREATE", "UPDATE", "DELETE", "PURGE", "RESTORE", "MSG.DELETE"])
+def test_the_declarer_alone_may_change_a_stream(verb):
+    for spec in all_streams(streams("c1")):
+        allowed = [
+            user
+            for user, granted in permissions("c1").items()
+            if any(matches(p, f"$JS.API.STREAM.{verb}.{spec.name}") for p in granted.publish)
+        ]
+        assert allowed == (["declarer"] if verb in ("CREATE", "UPDATE") else [])
+
+
+def test_the_declarer_alone_may_make_and_no_user_delete_a_durable_consumer():
+    for consumer in durable_consumers("c1"):
+        for verb, wanted in (("CREATE", ["declarer"]), ("DELETE", []), ("MSG.NEXT", ["binder"])):
+            subject = f"$JS.API.CONSUMER.{verb}.{consumer.stream}.{consumer.durable}"
+            allowed = [
+                user
+                for user, granted in permissions("c1").items()
+                if any(matches(pattern, subject) for pattern in granted.publish)
+            ]
+            assert allowed == wanted, subject
+
+
+def test_a_lease_and_an_announcement_have_one_writer():
+    leases = {SUBJECTS.lease("cache"): "cache", SUBJECTS.lease("scheduler"): "scheduler"}
+    leases |= {SUBJECTS.job_lease(p): "controller" for p in range(JOB_PARTITIONS)}
+    leases |= {
+        SUBJECTS.member(s, f"{s}-1.x"): s for s in ("cache", "scheduler", "binder", "controller")
+    }
+    for subject, writer in leases.items():
+        allowed = [
+            user
+            for user, granted in permissions("c1").items()
+            if any(matches(pattern, subject) for pattern in granted.publish)
+        ]
+        assert allowed == [writer], subject
 
 
 def test_every_stream_is_bounded():
-    for spec in all_streams():
+    for spec in all_streams(streams("c1")):
         assert spec.max_bytes > 0, spec.name
     assert streams("c1").command.retention is Retention.WORK_QUEUE
 

@@ -5,13 +5,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from services.controller.adapters.bare_index import BareIndex
-from services.controller.podgroup.groups import GroupFacts, bring_about, group_for, is_bare
+from services.controller.adapters.informers import Informers
+from services.controller.podgroup.groups import GroupFacts, group_for, is_bare, wanted_for
 from shared.api import keys, kinds
 from shared.api.core import Pod
+from shared.api.kinds import Kind
 from shared.api.scheduling import PodGroup
 from shared.api.workloads import Workload
-from tests.support.keepers import Process, Stage
+from tests.support.keepers import Died, Process, Stage
 
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "o"}
 KEY = "ns/podgroup-o"
@@ -76,10 +77,19 @@ def test_pods_of_one_owner_share_a_group_with_its_minimum_p02_p03() -> None:
     assert body["metadata"]["annotations"] == {keys.PREEMPTABLE: "true"}
 
 
+def test_a_group_does_not_hold_back_its_owner_whatever_it_is_p05() -> None:
+    """It would take a right on the finalizers of any kind that owns pods."""
+    blocking = {**OWNER, "controller": True, "blockOwnerDeletion": True}
+    for pod in (bare(), bare(ownerReferences=[blocking])):
+        (owner,) = group_for(pod, {})["metadata"]["ownerReferences"]
+        assert owner["controller"] is True
+        assert "blockOwnerDeletion" not in owner
+
+
 def test_an_owner_is_not_read_when_nothing_is_to_be_inherited_p02_p03() -> None:
     said = {keys.GROUP_MIN_MEMBER: "2", keys.PREEMPTABLE: "true"}
     facts = GroupFacts(pods=(owned("a"),), owner=workload(**said))
-    wanted = bring_about(facts, inherit=False).create
+    wanted = wanted_for(facts, inherit=False).create
     assert wanted is not None
     assert wanted["spec"]["minMember"] == 1
     assert wanted["metadata"]["annotations"] == {}
@@ -137,21 +147,21 @@ def test_a_network_topology_is_read_of_annotations_p03(
 
 def test_the_group_is_made_then_named_on_its_pods_then_left_alone() -> None:
     pods = (owned("a"), owned("b", annotations={keys.GROUP_NAME: "podgroup-o"}))
-    first = bring_about(GroupFacts(pods=pods, owner=workload()))
+    first = wanted_for(GroupFacts(pods=pods, owner=workload()))
     assert first.create is not None
     assert [pod.metadata.name for pod in first.unnamed] == ["a"]
-    then = bring_about(GroupFacts(pods=pods[1:], owner=workload(), group=made(first.create)))
+    then = wanted_for(GroupFacts(pods=pods[1:], owner=workload(), group=made(first.create)))
     assert (then.create, then.patch, then.unnamed, then.delete) == (None, {}, (), False)
 
 
 def test_a_group_follows_its_owners_annotations_and_its_newest_pod_p04_p05() -> None:
     old = owned("old", creationTimestamp="2026-01-01T00:00:00Z")
     new = owned("a", cpu="2", creationTimestamp="2026-01-02T00:00:00Z")
-    first = bring_about(GroupFacts(pods=(old,), owner=workload()))
+    first = wanted_for(GroupFacts(pods=(old,), owner=workload()))
     assert first.create is not None
     group = made(first.create)
     said = {keys.GROUP_MIN_MEMBER: "2", keys.COOLDOWN_TIME: "5m"}
-    changed = bring_about(GroupFacts(pods=(new, old), owner=workload(**said), group=group))
+    changed = wanted_for(GroupFacts(pods=(new, old), owner=workload(**said), group=group))
     assert changed.patch["metadata"] == {"annotations": {keys.COOLDOWN_TIME: "5m"}}
     assert changed.patch["spec"]["minMember"] == 2
     assert changed.patch["spec"]["minResources"]["cpu"] == "4"
@@ -159,7 +169,7 @@ def test_a_group_follows_its_owners_annotations_and_its_newest_pod_p04_p05() -> 
 
 def test_a_group_follows_what_its_newest_pod_says_and_keeps_what_it_does_not_say_p05() -> None:
     old = owned("old", annotations={keys.SCHEDULING_QUEUE_NAME: "gold"})
-    first = bring_about(GroupFacts(pods=(old,), owner=workload()))
+    first = wanted_for(GroupFacts(pods=(old,), owner=workload()))
     assert first.create is not None
     first.create["spec"]["minResources"]["memory"] = "1Gi"
     group = made(first.create)
@@ -167,7 +177,7 @@ def test_a_group_follows_what_its_newest_pod_says_and_keeps_what_it_does_not_say
     def patch(**annotations: str) -> dict[str, Any]:
         new = owned("new", annotations=annotations, creationTimestamp="2026-01-02T00:00:00Z")
         facts = GroupFacts(pods=(old, new), owner=workload(), group=group)
-        found: dict[str, Any] = bring_about(facts).patch
+        found: dict[str, Any] = wanted_for(facts).patch
         return found
 
     gone = {"minResources": {"memory": None}}
@@ -187,49 +197,55 @@ def test_a_group_that_is_as_it_should_be_is_left_alone_p05(mode: str) -> None:
     }
     pod = owned("a", annotations=said)
     facts = GroupFacts(pods=(pod,), owner=workload(2))
-    first = bring_about(facts)
+    first = wanted_for(facts)
     assert first.create is not None
     group = made(first.create)
     moved = msgspec.structs.replace(group.spec, queue="of-the-namespace")
     group = msgspec.structs.replace(group, spec=moved)
-    assert bring_about(msgspec.structs.replace(facts, group=group)).patch == {}
+    assert wanted_for(msgspec.structs.replace(facts, group=group)).patch == {}
 
 
 def test_the_group_of_an_owner_scaled_to_nothing_goes_p04() -> None:
-    first = bring_about(GroupFacts(pods=(owned("a"),), owner=workload()))
+    first = wanted_for(GroupFacts(pods=(owned("a"),), owner=workload()))
     assert first.create is not None
     group = made(first.create)
-    assert bring_about(GroupFacts(pods=(), owner=workload(0), group=group)).delete
-    assert not bring_about(GroupFacts(pods=(), owner=workload(1), group=group)).delete
-    assert not bring_about(GroupFacts(pods=(), owner=workload(None), group=group)).delete
-    assert not bring_about(GroupFacts(pods=(owned("a"),), owner=workload(0), group=group)).delete
+    assert wanted_for(GroupFacts(pods=(), owner=workload(0), group=group)).delete
+    assert not wanted_for(GroupFacts(pods=(), owner=workload(1), group=group)).delete
+    assert not wanted_for(GroupFacts(pods=(), owner=workload(None), group=group)).delete
+    assert not wanted_for(GroupFacts(pods=(owned("a"),), owner=workload(0), group=group)).delete
 
 
 def test_what_is_known_of_a_group_follows_the_facts() -> None:
-    index = BareIndex(scheduler_names=["volcano"])
-    assert index.put_pod(owned("a")) == [KEY]
-    assert index.put_pod(owned("b")) == [KEY]
-    assert index.put_pod(bare("c", annotations={keys.GROUP_NAME: "mine"})) == []
-    assert index.put_owner("replicasets", workload(rv=5)) == [KEY]
-    assert index.put_owner("replicasets", workload(rv=4, late="x")) == [], "facts that lag"
-    facts = index.facts(KEY, {})
+    held = Informers(scheduler_names=["volcano"])
+
+    def touched(kind: Kind, found: Pod | Workload) -> list[str]:
+        return list(held.written(kind, msgspec.json.encode(found)).of(kinds.PODGROUP))
+
+    assert touched(kinds.POD, owned("a")) == [KEY]
+    assert touched(kinds.POD, owned("b")) == [KEY]
+    assert touched(kinds.POD, bare("c", annotations={keys.GROUP_NAME: "mine"})) == []
+    assert touched(kinds.REPLICASET, workload(rv=5)) == [KEY]
+    assert touched(kinds.REPLICASET, workload(rv=4, late="x")) == [], "facts that lag"
+    facts = held.group_facts(KEY)
     assert [pod.metadata.name for pod in facts.pods] == ["a", "b"]
     assert facts.owner is not None
     assert facts.owner.metadata.annotations == {}
     ending = owned("a", rv=2, deletionTimestamp="2026-01-01T00:00:00Z")
-    assert index.put_pod(ending) == [KEY]
-    assert index.drop_pod("ns/b", "another uid") == []
-    assert index.drop_pod("ns/b", "u-b") == [KEY]
-    assert index.facts(KEY, {}).pods == ()
-    index.drop_owner("replicasets", "ns/rs", "o")
-    assert list(index) == []
+    assert touched(kinds.POD, ending) == [KEY]
+    assert not held.deleted(kinds.POD, "ns/b", "another uid")
+    assert list(held.deleted(kinds.POD, "ns/b", "u-b").of(kinds.PODGROUP)) == [KEY]
+    assert held.group_facts(KEY).pods == ()
+    assert list(held.bare_groups()) == [KEY]
+    held.deleted(kinds.REPLICASET, "ns/rs", "o")
+    assert list(held.bare_groups()) == []
 
 
 def test_a_late_fact_does_not_take_a_groups_name_off_a_pod() -> None:
-    index = BareIndex(scheduler_names=["volcano"])
-    index.put_pod(owned("a", rv=2, annotations={keys.GROUP_NAME: "podgroup-o"}))
-    assert index.put_pod(owned("a", rv=1)) == []
-    (pod,) = index.facts(KEY, {}).pods
+    held = Informers(scheduler_names=["volcano"])
+    named = owned("a", rv=2, annotations={keys.GROUP_NAME: "podgroup-o"})
+    held.written(kinds.POD, msgspec.json.encode(named))
+    assert not held.written(kinds.POD, msgspec.json.encode(owned("a", rv=1)))
+    (pod,) = held.group_facts(KEY).pods
     assert keys.GROUP_NAME in pod.metadata.annotations
 
 
@@ -279,8 +295,9 @@ async def test_the_group_of_two_pods_is_made_and_named_whenever_a_process_dies_p
         own = {"metadata": {"ownerReferences": [{**owner, "controller": True}]}}
         stage.ask("PATCH", kinds.POD, name, own)
     dying = Process(stage, dies_at=dies_at)
-    await _settled(dying)
-    assert dying.is_dead
+    with pytest.raises(BaseExceptionGroup) as caught:
+        await _settled(dying)
+    assert caught.group_contains(Died)
     await _settled(Process(stage))
     (group,) = stage.items(kinds.PODGROUP)
     assert group["metadata"]["name"] == f"podgroup-{uid}"
@@ -291,7 +308,7 @@ async def test_the_group_of_two_pods_is_made_and_named_whenever_a_process_dies_p
 
 
 async def _settled(process: Process) -> None:
-    """Let the keeper of bare pods work for some seconds."""
+    """Let the controller of bare pods work for some seconds."""
     async with process.keeping("bare-pods"):
         for _ in range(3):
             process.learn()

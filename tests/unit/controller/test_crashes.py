@@ -11,6 +11,8 @@ from shared.api.meta import ObjectMeta
 from shared.api.scheduling import ExtendCluster, PodGroupPhase, Queue, QueueSpec
 from tests.unit.controller.world import Cluster, Controller, Crash, job, running, task
 
+pytestmark = pytest.mark.laws
+
 Happening = Callable[[Cluster], None]
 
 

@@ -13,10 +13,9 @@ from services.controller.adapters.ufm import FabricManager
 from services.controller.hypernode.config import UfmSource
 from services.controller.hypernode.ufm import Port
 from shared.kube.client import Kube
-from shared.kube.config import connect
 from shared.runtime.errors import Rejected, Retryable
 from tests.support.certificates import Authority
-from tests.support.scripted_api import Answer, ScriptedApi, chunks, hang, json, status
+from tests.support.scripted_api import Answer, ScriptedApi, chunks, client_of, hang, json, status
 
 # As UFM's REST API shows a port; most of it is not read.
 COMPUTER = {
@@ -64,9 +63,7 @@ async def api() -> AsyncIterator[ScriptedApi]:
 
 @pytest.fixture
 async def kube(api: ScriptedApi, tmp_path: Path) -> AsyncIterator[Kube]:
-    file = tmp_path / "kubeconfig"
-    file.write_text(api.kubeconfig(token="t0"))
-    async with await connect(str(file), user_agent="pumice-test/1") as kube:
+    async with client_of(api, tmp_path) as kube:
         yield kube
 
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import pytest
 
-from services.controller.jobflow.jobs import job_of
 from services.controller.jobflow.phases import NEXT, Progress, next_phase
 from services.controller.jobflow.plan import Plan, plan
-from services.controller.jobtemplate.status import status_of
+from services.controller.jobflow.status import job_of
+from services.controller.jobtemplate.reconciler import status_of
 from shared.api import kinds
 from shared.api.batch import Job, JobPhase, JobState, JobStatus
 from shared.api.flow import FlowPhase, JobFlow, JobTemplate, RetainPolicy

@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from services.controller.hypernode import ufm
-from services.controller.hypernode.config import BadConfigError, Discovery, UfmSource, parse
+from services.controller.hypernode.config import BadConfigError, Bounds, Discovery, UfmSource, parse
 from services.controller.hypernode.discovery import changes, discovered
-from services.controller.hypernode.status import statuses
+from services.controller.hypernode.reconciler import statuses
 from shared.api import kinds
 from shared.api.topology import HyperNode
 from tests.support.keepers import NAMESPACE, Process, Stage
@@ -57,6 +57,10 @@ def test_a_count_that_is_right_is_not_written_again_h01() -> None:
     assert list(statuses({"a": one}, {"n1": {}})) == []
 
 
+def parse_(said: str, **bounds: Any) -> Discovery:
+    return parse(said, Bounds(**{"namespace": "ns", "hosts": ("*",), **bounds}))
+
+
 def text(**source: Any) -> str:
     levels = [{"nodeLabel": name} for name in ("spine", "leaf", "kubernetes.io/hostname")]
     entry = {
@@ -68,16 +72,16 @@ def text(**source: Any) -> str:
 
 
 def test_the_label_of_hosts_is_dropped_h04() -> None:
-    assert parse(text()) == Discovery(types=TYPES)
+    assert parse_(text()) == Discovery(types=TYPES)
 
 
 @pytest.mark.parametrize("empty", ["", "{}", "networkTopologyDiscovery: []", "other: 1"])
 def test_without_a_source_nothing_is_discovered_h02(empty: str) -> None:
-    assert parse(empty) == Discovery()
+    assert parse_(empty) == Discovery()
 
 
 def test_a_source_that_is_off_is_left_alone_h02() -> None:
-    assert parse(text(enabled=False)) == Discovery()
+    assert parse_(text(enabled=False)) == Discovery()
 
 
 UFM = {
@@ -94,10 +98,10 @@ def of_ufm(**changed: Any) -> str:
 
 
 def test_a_fabric_manager_is_asked_with_the_credentials_of_a_secret_h03() -> None:
-    assert parse(of_ufm()).ufm == UfmSource(
+    assert parse_(of_ufm()).ufm == UfmSource(
         endpoint="https://ufm", insecure_skip_verify=True, secret="ns/s", interval_s=600.0
     )
-    assert parse(of_ufm(enabled=False)).ufm is None
+    assert parse_(of_ufm(enabled=False)).ufm is None
 
 
 @pytest.mark.parametrize(
@@ -110,9 +114,38 @@ def test_a_fabric_manager_is_asked_with_the_credentials_of_a_secret_h03() -> Non
     ],
 )
 def test_an_endpoint_without_a_scheme_is_asked_by_https_h03(said: str, asked: str) -> None:
-    found = parse(of_ufm(config={"endpoint": said})).ufm
+    found = parse_(of_ufm(config={"endpoint": said})).ufm
     assert found is not None
     assert found.endpoint == asked
+
+
+def test_a_secret_without_a_namespace_is_of_the_config_maps_h03() -> None:
+    found = parse_(of_ufm(credentials={"secretRef": {"name": "s"}})).ufm
+    assert found is not None
+    assert found.secret == "ns/s"
+
+
+@pytest.mark.parametrize(
+    ("hosts", "allowed"),
+    [
+        ((), False),
+        (("ufm",), True),
+        (("UFM:8443",), True),
+        (("ufm:443",), False),
+        (("ufm.example.com", "fm"), False),
+        (("*",), True),
+    ],
+)
+def test_only_hosts_that_a_flag_names_get_the_credentials_h03(
+    hosts: tuple[str, ...], allowed: bool
+) -> None:
+    """Who writes the ConfigMap would else have a Secret sent to an address of his own."""
+    said = of_ufm(config={"endpoint": "https://ufm:8443/x"})
+    if allowed:
+        assert parse_(said, hosts=hosts).ufm is not None
+        return
+    with pytest.raises(BadConfigError, match="--topology-hosts"):
+        parse_(said, hosts=hosts)
 
 
 def port(host: str, switch: str, description: str = "Computer IB Port") -> dict[str, Any]:
@@ -174,6 +207,11 @@ def levels(*names: str) -> list[dict[str, str]]:
         (of_ufm(credentials=None), "networkTopologyDiscovery[0].credentials.secretRef is missing"),
         (of_ufm(config={"endpoint": "ftp://ufm"}), "[0].config.endpoint: 'ftp://ufm' is no http("),
         (of_ufm(config={"endpoint": "a ufm"}), "[0].config.endpoint: 'a ufm' is no http(s)"),
+        (of_ufm(config={"endpoint": "a@b"}), "[0].config.endpoint: 'a@b' is no http(s)"),
+        (
+            of_ufm(credentials={"secretRef": {"name": "db", "namespace": "payments"}}),
+            "[0].credentials.secretRef.namespace: 'payments' is not the ConfigMap's own, 'ns'",
+        ),
         (of_ufm(config={}), "[0].config: Object missing required field `endpoint`"),
         (text(config={}), "networkTopologyDiscovery[0].config: Object missing required field"),
         (
@@ -200,7 +238,7 @@ def levels(*names: str) -> list[dict[str, str]]:
 )
 def test_a_bad_configuration_is_refused_by_the_name_of_its_field_h02(bad: str, reason: str) -> None:
     with pytest.raises(BadConfigError) as caught:
-        parse(bad)
+        parse_(bad)
     assert reason in str(caught.value)
 
 
@@ -234,7 +272,7 @@ def test_nodes_that_agree_in_a_label_and_all_above_are_one_hypernode_h04() -> No
     ("network", "shown"), [("topology_A2", "topology-a2"), ("Net.1", "net.1"), ("a b", "a-b")]
 )
 def test_a_network_may_be_called_what_volcano_takes_h04(network: str, shown: str) -> None:
-    types = parse(text(config={"networkTopologyTypes": {network: levels("leaf", "host")}})).types
+    types = parse_(text(config={"networkTopologyTypes": {network: levels("leaf", "host")}})).types
     assert types is not None
     assert all(name.startswith(f"hypernode-{shown}-tier1-") for name in discovered(types, NODES))
 
@@ -310,7 +348,7 @@ def _value(hypernode: dict[str, Any]) -> str:
 
 
 async def _kept(process: Process) -> None:
-    """Let the keeper of the network work for a while."""
+    """Let the controller of HyperNodes work for a while."""
     async with process.keeping("network"):
         for _ in range(24):
             process.learn()
@@ -330,7 +368,7 @@ async def test_a_network_is_discovered_whole_whenever_a_process_dies_h04(dies_at
     stage.ask("POST", kinds.CONFIGMAP, body=body)
     lives = [Process(stage, dies_at=dies_at), Process(stage)]
     for process in lives:
-        with contextlib.suppress(ExceptionGroup):
+        with contextlib.suppress(BaseExceptionGroup):
             await _kept(process)
     assert _shape(stage) == [
         (1, "l1", 2, ["n1", "n2"]),

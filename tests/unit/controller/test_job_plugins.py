@@ -9,7 +9,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from services.controller.adapters.keypair import key_pair
+from services.controller.adapters.companions import key_pair
 from services.controller.job import sync
 from services.controller.job.podtemplate import PodForge
 from services.controller.job.validate import problems
@@ -98,7 +98,8 @@ def test_ssh_mounts_its_files_into_every_container_jp3(
     plain["template"]["spec"]["initContainers"] = [{"name": "init", "image": "busybox"}]
     spec = pod(whole(plain, plugins={"ssh": arguments}), "a", 0)["spec"]
     volume = spec["volumes"][0]
-    assert volume["name"] == volume["secret"]["secretName"] == "train-ssh"
+    assert volume["name"] == "train-ssh"
+    assert volume["secret"]["secretName"] == "train-ssh"
     assert volume["secret"]["defaultMode"] == mode
     assert [(i["key"], i["path"]) for i in volume["secret"]["items"]] == [
         ("id_rsa", ".ssh/id_rsa"),
@@ -115,6 +116,7 @@ def test_the_ssh_secret_waits_for_keys_and_is_never_written_again_jp3() -> None:
     found = secret(whole(task("a", 2), plugins={"ssh": []}))
     assert found.name == "train-ssh"
     assert found.once
+    assert found.sealed
     assert found.needs_key_pair
     assert set(found.body["data"]) == {"config"}
     filled = ssh.with_keys(found.body, ssh.KeyPair(private="p", public="q"))

@@ -4,32 +4,15 @@ All that the controller does to a job is its own code here, down to the requests
 kubelet are two lines each (`tests.support.keepers` has the stage).
 """
 
-import asyncio
 import json
-import random
 from collections import Counter
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
-import structlog
 
 from pumice.local.apiserver.answers import Request as CoreRequest
 from pumice.local.apiserver.answers import Response
-from services.controller.adapters.announcer import ControllerEvents
-from services.controller.adapters.jobs import JobWorker
-from services.controller.adapters.objects import Objects
-from services.controller.adapters.ownership import Ownership
-from services.controller.adapters.strays import Strays
-from services.controller.adapters.writer import Writer
-from services.controller.metrics import ControllerMetrics
 from shared.api import kinds
-from shared.api.batch import Job, JobStatus
-from shared.kube.client import Kube
-from shared.runtime.backoff import Backoff
-from shared.runtime.faults import Faults
-from shared.runtime.mailbox import Mailbox, MailboxMetrics
-from shared.runtime.metrics import Metrics
 from tests.support.keepers import NAMESPACE, Died, Process, Stage
 
 pytestmark = pytest.mark.laws
@@ -100,58 +83,12 @@ class JobStage(Stage):
         return [item["metadata"]["name"] for item in self.items(kind)]
 
 
-class JobProcess(Process):
-    """A process that looks after jobs."""
-
-    def _wire(self) -> None:
-        super()._wire()
-        kube, log, clock = Kube(transport=self), structlog.get_logger(), self.stage.clock
-        metrics = ControllerMetrics(Metrics())
-        writer = Writer(
-            kube, self.replica, recorder=self._recorder, touch=self._touch,
-            under_way=asyncio.Semaphore(4), faults=Faults("", ""), metrics=metrics,
-        )  # fmt: skip
-        mailbox: Mailbox[str] = Mailbox(
-            "jobs", capacity=100, clock=clock, log=log, metrics=MailboxMetrics(Metrics()),
-            backoff=Backoff(first_s=0.1, cap_s=10.0, rng=random.Random(1)),
-        )  # fmt: skip
-        self.keepers["jobs"] = JobWorker(
-            replica=self.replica, ownership=_Alone(clock=clock), writer=writer,
-            strays=Strays(
-                Objects(kube, self.replica, touch=self._touch, metrics=metrics),
-                self.replica, log=log,
-            ),
-            mailbox=mailbox, recorder=self._recorder, events=_Silence(), is_synced=lambda: True,
-            max_refusals=15, workers=1, clock=clock, faults=Faults("", ""), metrics=metrics,
-            log=log,
-        )  # fmt: skip
-
-    def _keys(self, name: str) -> Iterable[str]:
-        return self.replica.jobs if name == "jobs" else super()._keys(name)
-
-
-class _Alone(Ownership):
-    def owns(self, key: str) -> bool:
-        return True
-
-
-class _Silence(ControllerEvents):
-    def __init__(self) -> None:
-        """Announce to nobody."""
-
-    def phase(self, job: Job, *, was: str, status: JobStatus) -> None:
-        """Say nothing of a job."""
-
-    def perhaps_untold(self, job: Job, *, now: float) -> None:
-        """Say nothing of a job."""
-
-
 class Reign:
     """Processes one after the other; those after the first die only if all are to."""
 
     def __init__(self, stage: JobStage, *, dies_at: int, all_die: bool = False) -> None:
         self.stage = stage
-        self.process = JobProcess(stage, dies_at=dies_at)
+        self.process = Process(stage, dies_at=dies_at)
         self._then = dies_at if all_die else 0
 
     async def settle(self) -> None:
@@ -170,7 +107,7 @@ class Reign:
         try:
             await self.process.look("jobs")
         except* Died:
-            self.process = JobProcess(self.stage, dies_at=self._then)
+            self.process = Process(self.stage, dies_at=self._then)
 
 
 def whole_job(restart: str) -> dict[str, Any]:
@@ -279,7 +216,7 @@ async def test_what_the_api_server_refuses_of_a_job_is_one_warning_j34(
     spec = whole_job("RestartJob")
     spec["tasks"][0]["replicas"] = 5
     stage.create(kinds.JOB, "j", spec)
-    process = JobProcess(stage)
+    process = Process(stage)
     process.refused.add(request_)
     async with process.keeping("events"):
         for _ in range(6):

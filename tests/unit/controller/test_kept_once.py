@@ -21,16 +21,16 @@ class Reign:
         self.stage = stage
         self.process = Process(stage, dies_at=dies_at)
 
-    async def look(self, *keepers: str, learn: bool = True) -> None:
+    async def look(self, *controllers: str, learn: bool = True) -> None:
         """Let the process, or its successor if it dies, look at everything."""
         if learn:
             self.process.learn()
         try:
-            await self.process.look(*keepers)
+            await self.process.look(*controllers)
         except Died:
             self.process = Process(self.stage)
             self.process.learn()
-            await self.process.look(*keepers)
+            await self.process.look(*controllers)
 
 
 def flow_phase(stage: Stage) -> str:
@@ -64,15 +64,15 @@ async def test_a_flow_makes_each_job_once_whenever_a_process_dies(
 async def test_a_flow_does_not_make_a_job_again_that_went_by_its_time_to_live(
     order: tuple[str, str], lag: int
 ) -> None:
-    """The collector of one process may be far ahead of the keeper of flows in another (G01)."""
+    """The collector of one process may be far ahead of the controller of flows in another (G01)."""
     stage = Stage()
     for name in ("a", "b"):
         stage.template(name, ttlSecondsAfterFinished=0)
     stage.flow("f", {"a": [], "b": ["a"]})
     flows, collector = Process(stage), Process(stage)
     for number in range(40):
-        for keeper in order:
-            if keeper == "collector":
+        for controller in order:
+            if controller == "collector":
                 collector.learn()
                 await collector.look("collector")
             elif number % lag == 0:

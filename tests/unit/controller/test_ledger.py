@@ -122,3 +122,19 @@ def with_resources(cluster: Cluster, resources: dict[str, str]) -> Job:
 
     status = msgspec.structs.replace(cluster.job.status, controlled_resources=resources)
     return msgspec.structs.replace(cluster.job, status=status)
+
+
+@pytest.mark.parametrize("new_process", [False, True])
+def test_what_a_job_has_come_to_stays_when_its_pods_are_cleared_away(new_process: bool) -> None:
+    cluster, controller = running(task("a", 4))
+    for name in list(cluster.pods):
+        cluster.change_pod(name, "Failed" if name.endswith("3") else "Succeeded")
+    done = controller.settle()
+    assert (done.state.phase, done.succeeded, done.failed) == (JobPhase.FAILED, 3, 1)
+    lose(cluster, "train-a-0", "train-a-1", "train-a-3")
+    if new_process:
+        controller = Controller(cluster)
+    status = controller.settle()
+    assert (status.succeeded, status.failed) == (3, 1)
+    assert status.task_status_count["a"].phase == {"Failed": 1, "Succeeded": 3}
+    assert list(cluster.pods) == ["train-a-2"]

@@ -83,7 +83,7 @@ async def test_a_flow_is_looked_at_when_its_template_comes_and_not_with_each_job
     stage.flow("f", {"t": []})
     process = Process(stage)
     process.learn()
-    waiting = process.mailboxes["jobflows"]
+    waiting = process.controllers["jobflows"].queue
     async with process.keeping("jobflows"):
         await stage.clock.advance(1.0)
         assert stage.made == []
@@ -166,3 +166,34 @@ async def test_a_flow_that_is_made_anew_waits_only_for_the_end_of_the_old_ones_j
     (new,) = stage.items(kinds.JOB)
     assert new["metadata"]["uid"] != old["metadata"]["uid"]
     assert stage.made == ["f-t", "f-t"]
+
+
+@pytest.mark.parametrize("needs", [{"a": []}, {"missing": []}], ids=["with-a-job", "waits"])
+async def test_who_creates_a_flow_may_update_it_at_once(needs: dict[str, list[str]]) -> None:
+    stage = Stage()
+    stage.template("a")
+    stage.flow("f", needs)
+    created = stage.ask("GET", kinds.JOBFLOW, "f")
+    process = Process(stage)
+    for _ in range(3):
+        process.learn()
+        await process.look("jobflows")
+    assert stage.made == (["f-a"] if "a" in needs else []), "its job is made without delay"
+    created["metadata"]["labels"] = {"written": "at-once"}
+    stage.ask("PUT", kinds.JOBFLOW, "f", created)
+    await stage.clock.advance(1.0)
+    process.learn()
+    await process.look("jobflows")
+    assert stage.ask("GET", kinds.JOBFLOW, "f")["status"]["state"]["phase"] == "Pending"
+
+
+async def test_a_flow_whose_job_runs_says_so_without_delay() -> None:
+    stage = Stage()
+    stage.template("a")
+    stage.flow("f", {"a": []})
+    process = Process(stage)
+    for _ in range(3):
+        process.learn()
+        await process.look("jobflows")
+        stage.get_on(most=2)
+    assert stage.ask("GET", kinds.JOBFLOW, "f")["status"]["state"]["phase"] == "Running"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.controller.adapters.jobs import patience_s
+from services.controller.job.reconciler import patience_s
 
 
 @pytest.mark.parametrize(("backlog", "waits_s"), [(0, 0.5), (100, 1.5), (450, 5.0), (10_000, 5.0)])

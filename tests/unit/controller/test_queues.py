@@ -15,13 +15,14 @@ from services.controller.queue.orders import (
     carry_out,
     follow_parent,
     mark_patch,
+    parent_patch,
+    synced_state,
     targets,
 )
 from services.controller.queue.phases import TABLE, QueueAction, next_state
-from services.controller.queue.queues import parent_patch, synced_state
-from shared.api.bus import Command
+from shared.api.bus import Command, Target
 from shared.api.keys import CLOSED_BY_PARENT
-from shared.api.meta import ObjectMeta, OwnerReference
+from shared.api.meta import ObjectMeta
 from shared.api.scheduling import Queue, QueueSpec, QueueState, QueueStatus
 
 CORPUS = Path(__file__).parents[4] / "shared" / "conformance" / "controller" / "queue.state"
@@ -47,9 +48,7 @@ def world(*queues: Queue) -> dict[str, Queue]:
 
 
 def command(action: str, name: str = "a", uid: str = "") -> Command:
-    target = OwnerReference(
-        api_version="scheduling.volcano.sh/v1beta1", kind="Queue", name=name, uid=uid
-    )
+    target = Target(api_version="scheduling.volcano.sh/v1beta1", kind="Queue", name=name, uid=uid)
     return Command(metadata=ObjectMeta(name="order"), action=action, target=target)
 
 
@@ -291,3 +290,21 @@ def test_a_mark_is_set_and_taken_away_without_touching_other_annotations_q04() -
     set_, taken = (mark_patch(SetMark(queue="a", closed_by_parent=b)) for b in (True, False))
     assert set_ == {"metadata": {"annotations": {CLOSED_BY_PARENT: "true"}}}
     assert taken == {"metadata": {"annotations": {CLOSED_BY_PARENT: None}}}
+
+
+def test_a_chain_of_three_thousand_queues_is_closed_and_opened_q04() -> None:
+    names = [f"q{number}" for number in range(3_000)]
+    chain = [
+        queue(name, parent=above) for name, above in zip(names, ["root", *names[:-1]], strict=True)
+    ]
+    closed = carry_out(QueueAction.CLOSE, "q0", world(*chain), {})
+    assert not isinstance(closed, Refusal)
+    assert [c.queue for c in closed if isinstance(c, SetState)] == names
+    shut = [
+        queue(name, CLOSED, parent=above, marked=True)
+        for name, above in zip(names, ["root", *names[:-1]], strict=True)
+    ]
+    opened = carry_out(QueueAction.OPEN, "q0", world(*shut), {})
+    assert not isinstance(opened, Refusal)
+    assert [c.queue for c in opened if isinstance(c, SetState)] == names
+    assert [c.queue for c in opened if isinstance(c, SetMark)] == names[::-1]

@@ -1,4 +1,4 @@
-"""The keeper of queues on an API server in memory: order, refusals, deaths (Q02, Q04, Q05)."""
+"""The controller of queues on an API server in memory: order, refusals, deaths (Q02, Q04, Q05)."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def states(stage: Stage) -> dict[str, str]:
 
 
 async def keep(process: Process, *, rounds: int = 4) -> None:
-    """Let the keeper of queues look a few times, and tell what it has to."""
+    """Let the controller of queues reconcile a few times, and tell what it has to."""
     async with process.keeping("queues"), process.keeping("events"):
         await seconds(process, rounds)
 
@@ -94,7 +94,7 @@ async def test_an_order_reaches_all_below_whenever_a_process_dies_q04(dies_at: i
     for action, state in (("CloseQueue", "Closed"), ("OpenQueue", "Open")):
         order(stage, action, "a")
         dying = Process(stage, dies_at=dies_at)
-        with pytest.raises(ExceptionGroup) as caught:
+        with pytest.raises(BaseExceptionGroup) as caught:
             async with dying.keeping("queues"):
                 await seconds(dying, 4)
         assert caught.group_contains(Died)

@@ -4,21 +4,20 @@ import json
 
 import pytest
 
+from services.controller.adapters.informers import Informers
 from services.controller.adapters.records import JobRecord
-from services.controller.adapters.replica import Replica
 from services.controller.job import effects
 from services.controller.job.phases import ALIVE, FINISHED, TABLE, Do, Target, move_for
 from services.controller.job.plan import advance
 from services.controller.job.podtemplate import PodForge
 from services.controller.metrics import QueueCounts
-from services.controller.queue.queues import missing
+from services.controller.queue.orders import missing
 from shared.api import kinds
 from shared.api.batch import Action, Job, JobPhase
 from shared.api.meta import ObjectMeta
 from shared.api.scheduling import PodGroup, PodGroupPhase, PodGroupSpec, PodGroupStatus, Queue
 from shared.jobplugins.arguments import BadArgument, parse
 from shared.jobs.defaults import defaulted
-from shared.model import durations
 from tests.unit.controller.world import job, task
 
 
@@ -58,25 +57,6 @@ def test_a_restart_of_a_part_leaves_the_rest_alone_j16() -> None:
     for phase in (*ALIVE, JobPhase.RESTARTING):
         for action, target in targets.items():
             assert move_for(phase, action).target is target
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("", 0.0), ("30s", 30.0), ("1h30m", 5400.0), ("1.5m", 90.0), ("200ms", 0.2), ("0", 0.0)],
-)
-def test_a_duration_reads_as_go_reads_it(text: str, seconds: float) -> None:
-    assert durations.seconds(text) == pytest.approx(seconds)
-
-
-@pytest.mark.parametrize("text", ["soon", "10", "-5s", "5 s", "1h30", "3000000h", "9" * 5000 + "h"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="no duration"):
-        durations.seconds(text)
-
-
-@pytest.mark.parametrize(("whole", "text"), [(5, "5s"), (63, "1m3s"), (3600, "1h0m0s")])
-def test_a_duration_is_written_as_go_writes_it(whole: int, text: str) -> None:
-    assert durations.text(whole) == text
 
 
 @pytest.mark.parametrize(
@@ -126,7 +106,7 @@ def test_the_default_queues_are_made_root_first_ca02() -> None:
 
 
 def test_a_named_claim_that_is_missing_holds_a_new_job_back_j30() -> None:
-    replica = Replica(scheduler_names=["volcano"])
+    replica = Informers(scheduler_names=["volcano"])
     waiting = job(task("a", 1), volumes=[{"mountPath": "/d", "volumeClaimName": "data"}])
     record = replica_of(replica, waiting)
     assert replica.facts_of(record).claims_missing == ("data",)
@@ -138,11 +118,11 @@ def test_a_named_claim_that_is_missing_holds_a_new_job_back_j30() -> None:
     assert (told.reason, told.warning) == ("PVCError", True)
     claim = json.dumps({"metadata": {"name": "data", "namespace": "ns", "uid": "c"}}).encode()
     touched = replica.written(kinds.PVC, claim)
-    assert touched.jobs == {"ns/train": False}
+    assert touched.of(kinds.JOB) == {"ns/train": False}
     assert replica.facts_of(record).claims_missing == ()
 
 
-def replica_of(replica: Replica, first: Job) -> JobRecord:
+def replica_of(replica: Informers, first: Job) -> JobRecord:
     """A replica that knows one job and an open queue."""
     queue = Queue(metadata=ObjectMeta(name="default", uid="q"))
     replica.written(kinds.QUEUE, kinds.encode(kinds.QUEUE, queue))
@@ -168,7 +148,7 @@ def test_podgroups_are_counted_by_queue_and_phase_q03() -> None:
 
 
 def test_groups_are_counted_by_the_queue_that_they_are_in_now_q02() -> None:
-    replica = Replica(scheduler_names=["volcano"])
+    replica = Informers(scheduler_names=["volcano"])
 
     def put(name: str, queue: str, rv: int) -> None:
         meta = {"name": name, "namespace": "ns", "uid": name, "resourceVersion": str(rv)}

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from services.controller.job.ttl import due_at
-from services.controller.selection import BUILT, selected
+from services.controller.controllers import BUILT, selected
+from services.controller.garbage.reconciler import due_at
 from services.controller.settings import ControllerSettings
 from shared.api.batch import JobPhase, JobState, JobStatus
 from shared.runtime.errors import Rejected

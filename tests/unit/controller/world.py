@@ -18,9 +18,9 @@ from services.controller.job.facts import JobFacts, PodView, pod_view
 from services.controller.job.plan import Pass, advance
 from shared.api import keys
 from shared.api.batch import Job, JobStatus
-from shared.api.bus import Command
+from shared.api.bus import Command, Target
 from shared.api.core import Pod
-from shared.api.meta import ObjectMeta, OwnerReference
+from shared.api.meta import ObjectMeta
 from shared.api.scheduling import PodGroup, PodGroupPhase, Queue
 
 START_S = 1_760_000_000.0
@@ -120,7 +120,7 @@ class Cluster:
         self.commands[name] = Command(
             metadata=ObjectMeta(name=name, namespace="ns", uid=f"uid-{name}"),
             action=action,
-            target=OwnerReference(
+            target=Target(
                 api_version="batch.volcano.sh/v1alpha1", kind="Job", name="train", uid=UID
             ),
         )

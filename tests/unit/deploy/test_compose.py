@@ -26,7 +26,7 @@ PARTS = {
     "kwok": "kwok",
     "nats": "nats-server",
 }
-OURS = ("binder", "cache", "controller", "scheduler")
+OURS = ("binder", "cache", "controller", "declarer", "scheduler")
 """Those that have a user at NATS."""
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 
@@ -168,7 +168,11 @@ def test_a_service_is_the_account_that_the_roles_are_bound_to(credentials: Path)
 
 def test_the_nats_server_knows_every_user_with_its_password(credentials: Path) -> None:
     text = (credentials / "nats" / "nats.conf").read_text()
-    users = {user["user"]: user for user in json.loads(text)["authorization"]["users"]}
+    users = {
+        user["user"]: user
+        for account in json.loads(text)["accounts"].values()
+        for user in account.get("users", ())
+    }
     assert set(users) == {"admin", *permissions(compose_init.CLUSTER)}
     assert "permissions" not in users["admin"]
     for service in OURS:
@@ -181,12 +185,14 @@ def test_the_nats_server_knows_every_user_with_its_password(credentials: Path) -
 def test_the_setup_applies_every_account_and_role_that_a_service_has() -> None:
     applied = {
         (manifest["kind"], manifest["metadata"]["name"])
-        for _, manifest in compose_setup.roles(BASE)
+        for _, manifest in compose_setup.manifests(BASE)
     }
     wanted = {
         (o["kind"], o["metadata"]["name"])
         for o in build(BASE)
         if o["kind"] in compose_setup._PLURALS
-        and not o["metadata"]["name"].startswith(("pumice-users", "pumice-scheduler"))
+        and not o["metadata"]["name"].startswith(
+            ("pumice-users", "pumice-scheduler", "pumice-declarer")
+        )
     }
     assert applied == wanted

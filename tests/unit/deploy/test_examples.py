@@ -6,6 +6,7 @@ import msgspec
 import pytest
 import yaml
 
+from pumice.local import fleet
 from services.controller.hypernode import config as topology
 from services.controller.settings import ControllerSettings
 from services.scheduler.config import parse
@@ -14,7 +15,8 @@ from shared.api.kinds import JOB, KINDS, decode
 from tests.support.manifests import BASE, ROOT, build, named
 
 EXAMPLES = ROOT / "examples"
-FILES = sorted(EXAMPLES.rglob("*.yaml"))
+LOCAL = sorted((EXAMPLES / "local").glob("*.yaml"))
+FILES = sorted(set(EXAMPLES.rglob("*.yaml")) - set(LOCAL))
 BY_KIND = {(kind.api_version, kind.kind): kind for kind in KINDS.values()}
 
 
@@ -39,14 +41,21 @@ def test_an_example_holds_objects_that_our_types_read(path: Path) -> None:
 
 def test_the_example_of_a_network_is_a_configuration_h02() -> None:
     (found,) = objects_of(EXAMPLES / "hypernodes.yaml")
-    assert f"/{found['metadata']['name']}" in ControllerSettings().topology_config_map
-    discovery = topology.parse(found["data"][topology.KEY])
+    assert found["metadata"]["name"] == ControllerSettings().topology_config_map
+    discovery = topology.parse(found["data"][topology.KEY], topology.Bounds())
     assert discovery.types == {"roce": ("example.com/spine", "example.com/leaf")}
+
+
+def test_the_example_of_fake_machines_can_be_started_with() -> None:
+    (path,) = LOCAL
+    found = fleet.read(path)
+    assert found.count == 12
+    assert {hyper.tier for hyper in found.hyper_nodes} == {1, 2}
 
 
 def test_every_example_is_in_the_list() -> None:
     listed = (EXAMPLES / "README.md").read_text()
-    for path in FILES:
+    for path in (*FILES, *LOCAL):
         relative = path.relative_to(EXAMPLES)
         assert f"`{relative}`" in listed or f"`{relative.parts[0]}/`" in listed, relative
 

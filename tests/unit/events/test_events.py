@@ -172,7 +172,8 @@ async def test_without_a_server_and_a_local_cluster_it_says_what_to_do(capsys, t
     args = parsed("--data-dir", str(tmp_path))
     assert await cli.run(args, environ={}, out=io.StringIO()) == 1
     assert capsys.readouterr().err == (
-        f"error: nothing runs in {tmp_path}: start it with `pumice up`, or give --nats\n"
+        f"error: nothing runs in {tmp_path}: start it with `pumice up`, or name a NATS server"
+        " (that of `pumice run` is in the directory that it names)\n"
     )
 
 

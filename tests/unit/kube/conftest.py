@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from shared.kube.client import Kube
-from shared.kube.config import connect
-from tests.support.scripted_api import ScriptedApi
+from tests.support.scripted_api import ScriptedApi, client_of
 
 
 @pytest.fixture
@@ -18,7 +17,5 @@ async def api() -> AsyncIterator[ScriptedApi]:
 
 @pytest.fixture
 async def kube(api: ScriptedApi, tmp_path: Path) -> AsyncIterator[Kube]:
-    file = tmp_path / "kubeconfig"
-    file.write_text(api.kubeconfig(token="t0"))
-    async with await connect(str(file), user_agent="pumice-test/1", request_timeout_s=0.5) as kube:
+    async with client_of(api, tmp_path, request_timeout_s=0.5) as kube:
         yield kube

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from shared.api.kinds import POD
+from shared.kube import exec_plugin
 from shared.kube.config import connect, find_source
 from shared.kube.errors import Unreachable
 from shared.kube.sources import InClusterSource, KubeconfigSource
@@ -326,3 +327,92 @@ def test_the_environment_is_used_before_the_account_of_the_pod() -> None:
     environ = {"KUBECONFIG": "/somewhere", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
     source = find_source(None, context=None, clock=SystemClock(), environ=environ)
     assert isinstance(source, KubeconfigSource)
+
+
+async def test_a_plugin_may_hand_out_a_certificate_and_is_told_of_the_cluster(
+    tmp_path: Path, authority: Authority
+) -> None:
+    client = authority.issue("someone")
+    status = {
+        "clientCertificateData": client.cert.read_text(),
+        "clientKeyData": client.key.read_text(),
+    }
+    version = "client.authentication.k8s.io/v1"
+    told = {"apiVersion": version, "kind": "ExecCredential", "status": status}
+    (tmp_path / "credential").write_text(stdjson.dumps(told))
+    plugin = tmp_path / "plugin"
+    plugin.write_text(
+        f'#!/bin/sh\necho "$KUBERNETES_EXEC_INFO" > {tmp_path}/info\ncat {tmp_path}/credential\n'
+    )
+    plugin.chmod(0o755)
+    async with ScriptedApi().serving(authority.server_context()) as api:
+        api.cluster = {"certificate-authority": str(authority.ca_file)}
+        file = tmp_path / "kubeconfig"
+        section = exec_section("./plugin") | {"provideClusterInfo": True}
+        file.write_text(api.kubeconfig(exec=section))
+        api.then(json({}))
+        await ask(api, file)
+        assert [seen.client for seen in api.seen] == ["someone"]
+        info = stdjson.loads((tmp_path / "info").read_text())
+        assert info["spec"]["cluster"]["server"] == api.url
+
+
+async def test_a_plugin_that_hangs_is_given_up_and_ended(
+    api: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exec_plugin, "TIMEOUT_S", 0.3)
+    plugin = write_plugin(tmp_path)
+    plugin.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 600\n")
+    file = tmp_path / "kubeconfig"
+    file.write_text(api.kubeconfig(exec=exec_section("./plugin")))
+    with pytest.raises(Retryable, match="the credential plugin hangs"):
+        await ask(api, file)
+    pid = int((tmp_path / "pid").read_text())
+    assert not Path(f"/proc/{pid}").exists(), "nor is it left behind as a zombie"
+
+
+async def test_the_token_of_an_auth_provider_is_used(api: ScriptedApi, tmp_path: Path) -> None:
+    def part(content: dict[str, object]) -> str:
+        return base64.urlsafe_b64encode(stdjson.dumps(content).encode()).decode().rstrip("=")
+
+    token = f"{part({'alg': 'none'})}.{part({'exp': 4102444800})}.x"
+    file = tmp_path / "kubeconfig"
+    provider = {"name": "oidc", "config": {"id-token": token}}
+    file.write_text(api.kubeconfig(**{"auth-provider": provider}))
+    api.then(json({}))
+    await ask(api, file)
+    assert tokens(api) == [f"Bearer {token}"]
+
+
+async def test_of_several_files_the_first_to_say_something_counts(
+    api: ScriptedApi, tmp_path: Path
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.write_text(api.kubeconfig(token="a"))
+    config = yaml.safe_load(api.kubeconfig(token="b"))
+    config["current-context"] = "nowhere"
+    second.write_text(yaml.safe_dump(config))
+    api.then(json({}))
+    async with await connect(f"{first}:{second}", user_agent="t") as kube:
+        await kube.get(POD, "ns", "p")
+    assert tokens(api) == ["Bearer a"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"certificate-authority-data": "%%%"}, "certificate-authority-data is no base64"),
+        ({"server": ""}, "the cluster has no server"),
+    ],
+)
+def test_a_cluster_that_cannot_be_reached_so_is_found_without_a_connection(
+    tmp_path: Path, change: dict[str, str], said: str
+) -> None:
+    api = ScriptedApi()
+    api.url = "https://127.0.0.1:1"
+    config = yaml.safe_load(api.kubeconfig(token="a"))
+    config["clusters"][0]["cluster"] |= change
+    file = tmp_path / "kubeconfig"
+    file.write_text(yaml.safe_dump(config))
+    with pytest.raises(Rejected, match=said):
+        KubeconfigSource(str(file), context=None, clock=SystemClock()).check()

@@ -14,13 +14,17 @@ GO = """#!{python}
 import os, pathlib, sys, time
 if sys.argv[1] == "env":
     print("go1.99.0"); sys.exit()
+if sys.argv[1] == "clean":
+    pathlib.Path(os.environ["GOCACHE"], "00", "a").unlink()
+    pathlib.Path(os.environ["GOCACHE"], "00").rmdir(); sys.exit()
 print("go: downloading x v1", file=sys.stderr)
 if os.environ.get("FAIL"):
     print("no space left on device", file=sys.stderr); sys.exit(1)
 out = pathlib.Path(sys.argv[sys.argv.index("-o") + 1])
 count = pathlib.Path(os.environ["XDG_CACHE_HOME"], "builds")
 count.write_text(count.read_text() + "x" if count.exists() else "x")
-pathlib.Path(os.environ["GOCACHE"]).mkdir(parents=True, exist_ok=True)
+pathlib.Path(os.environ["GOCACHE"], "00").mkdir(parents=True, exist_ok=True)
+pathlib.Path(os.environ["GOCACHE"], "00", "a").touch()
 time.sleep(0.3)
 program = out / "etcd"
 program.write_text("#!/bin/sh\\necho etcd Version: {version}\\n")
@@ -97,3 +101,14 @@ async def test_the_lock_names_its_holder_and_is_free_afterwards(tmp_path):
     assert "which builds" in lines[0]
     async with exclusive(tmp_path / "lock", purpose="builds", report=lines.append):
         assert len(lines) == 1
+
+
+async def test_a_build_removes_nothing_that_it_has_not_made(environ):
+    cache = parts.cache_dir(environ)
+    target = parts.parts_dir("etcd", environ)
+    mine = [cache / "go-build" / "notes", target / "notes", target / "folder" / "notes"]
+    for path in mine:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("precious")
+    await build.ensure(lambda _: None, names=["etcd"], environ=environ)
+    assert [path.read_text() for path in mine] == ["precious"] * 3

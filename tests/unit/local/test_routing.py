@@ -5,9 +5,9 @@ from typing import Annotated
 import pytest
 from msgspec import Meta
 
-from pumice.cli import run
+from pumice.cli import serving
 from pumice.cli.routing import route
-from pumice.local.services import SERVICES
+from pumice.local.names import SERVICES
 from shared.runtime.common import CommonSettings
 from shared.runtime.errors import Rejected
 from shared.runtime.settings import fields_of
@@ -34,6 +34,7 @@ FIELDS = {"cache": fields_of(Cache), "scheduler": fields_of(Scheduler)}
         (["--page=5"], ("--page=5",), ()),
         (["--page", "5"], ("--page=5",), ()),
         (["--scheduler.qps=7"], (), ("--qps=7",)),
+        (["--cache.kubeconfig=of-its-own"], ("--kubeconfig=of-its-own",), ()),
         (["--feature-gates", "A=true,B=false"], (), ("--feature-gates=A=true,B=false",)),
         (["--scheduler.feature-gates=A=true"], (), ("--feature-gates=A=true",)),
         (["--dry", "--page=1"], ("--page=1",), ("--dry=true",)),
@@ -53,9 +54,9 @@ def test_a_flag_goes_to_whom_it_is_for(words, cache, scheduler):
     [
         (["--qps=1"], "write --cache.qps, --scheduler.qps"),
         (["--listen-address=:1"], "write --cache.listen-address, --scheduler.listen-address"),
-        (["--pag=1"], r"no service has a flag --pag \(did you mean --page\?\)"),
+        (["--pag=1"], r"there is no flag --pag \(did you mean --page\?\)"),
         (["--scheduler.page=1"], "the scheduler has no flag --page"),
-        (["--scheduler.kubeconfig=x"], "give --kubeconfig once"),
+        (["--scheduler.nats=x"], "give --nats once"),
         (["--page"], "--page needs a value"),
         (["page"], "unexpected argument 'page'"),
     ],
@@ -67,10 +68,10 @@ def test_what_is_not_clear_is_refused_with_how_to_write_it(words, message):
 
 
 def test_every_service_has_settings_where_run_looks_for_them():
-    assert all(fields_of(run.settings_type(service)) for service in SERVICES)
+    assert all(fields_of(serving.settings_type(service)) for service in SERVICES)
 
 
 def test_the_flags_of_volcanos_scheduler_reach_the_scheduler():
-    fields = {service: fields_of(run.settings_type(service)) for service in SERVICES}
+    fields = {service: fields_of(serving.settings_type(service)) for service in SERVICES}
     routed = route(["--schedule-period=2s"], fields)
     assert routed["scheduler"] == ("--schedule-period=2s",)

@@ -106,3 +106,9 @@ def test_an_image_of_a_part_has_the_release_of_the_part():
 )
 def test_a_release_is_read_from_what_programs_print(text, expected):
     assert release(text) == expected
+
+
+def test_the_kubectl_of_the_tests_is_of_the_release_of_the_api_server():
+    text = (ROOT / "tests" / "support" / "kubectl_module" / "go.mod").read_text()
+    _, minor, patch = versions().parts["kubernetes"].split(".")
+    assert f"k8s.io/kubectl v0.{minor}.{patch}\n" in text

@@ -143,3 +143,36 @@ def test_an_expression_that_says_nothing_is_refused_whatever_the_labels(operator
     selector = msgspec.convert({"matchExpressions": [expression]}, LabelSelector)
     with pytest.raises(BadSelector, match=f"k {operator}"):
         matches(selector, {})
+
+
+def chain(length):
+    """Each HyperNode above the next; the last one has a node."""
+    links = {f"h{n}": spec(length - n, f"hyper:h{n + 1}") for n in range(length - 1)}
+    return {**links, f"h{length - 1}": spec(1, "node:rack1-a")}
+
+
+def test_a_chain_of_three_thousand_is_a_forest():
+    made = forest(chain(3_000), NODES)
+    assert made.ready
+    assert all(below == {"rack1-a"} for below in made.nodes.values())
+    assert len(made.ancestors("h2999")) == 3_000
+    assert len(made.below("h0")) == 3_000
+
+
+def test_a_ring_of_three_thousand_is_none():
+    assert not forest({**chain(3_000), "h2999": spec(1, "hyper:h0")}, NODES).ready
+
+
+def test_one_that_is_met_on_two_ways_is_below_both():
+    made = forest(
+        {
+            "top": spec(3, "hyper:left", "hyper:right"),
+            "left": spec(2, "hyper:leaf"),
+            "right": spec(2, "hyper:leaf", "node:rack2-a"),
+            "leaf": spec(1, "node:rack1-a"),
+        },
+        NODES,
+    )
+    assert made.nodes["left"] == {"rack1-a"}
+    assert made.nodes["right"] == made.nodes["top"] == {"rack1-a", "rack2-a"}
+    assert not made.ready, "the leaf has two parents"

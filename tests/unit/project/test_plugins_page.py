@@ -1,30 +1,30 @@
 """docs/plugins.md tells of every extension point and of everything that a cluster answers."""
 
 import re
+import runpy
 from pathlib import Path
 
 import yaml
 
-from pumice.plugins import Cluster, Hooks
+from pumice.plugins import Cluster
+from pumice.plugins.points import POINTS
+from services.scheduler.config import FLAG_DEFAULTS
 from services.scheduler.decide import configure
 from services.scheduler.foreign import ForeignPlugin
-from services.scheduler.foreign.guard import GuardedHooks
 from services.scheduler.policy.catalog import PLUGINS
+from tools.write_plugin_points import render
 
-PAGE = (Path(__file__).parents[3] / "docs" / "plugins.md").read_text()
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "plugins.md").read_text()
 
 
 def public(kind: type) -> set[str]:
     return {name for name in vars(kind) if not name.startswith("_")}
 
 
-def test_every_extension_point_has_its_line():
-    listed = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`[^|]*)\|", PAGE, re.MULTILINE))))
-    assert listed == public(Hooks) - {"enabled"}
-
-
-def test_every_extension_point_is_guarded():
-    assert public(GuardedHooks) - {"hand_over"} == public(Hooks)
+def test_the_table_of_extension_points_is_that_of_the_code():
+    assert render(PAGE) == PAGE
+    assert all(point.flag in {*FLAG_DEFAULTS, ""} for point in POINTS.values())
 
 
 def test_what_a_cluster_answers_is_listed():
@@ -32,9 +32,23 @@ def test_what_a_cluster_answers_is_listed():
     assert set(re.findall(r"`(\w+)", sentence)) == public(Cluster)
 
 
+def test_the_code_on_the_page_is_that_of_the_example():
+    (shown,) = re.findall(r"        def may_enter.*?hooks.job_enqueueable", PAGE, re.DOTALL)
+    assert shown in (ROOT / "examples" / "scheduler-plugin" / "running_limit.py").read_text()
+
+
+def test_the_test_on_the_page_passes():
+    (code,) = re.findall(r"```python\n(from pumice.testing .*?)```", PAGE, re.DOTALL)
+    example = runpy.run_path(str(ROOT / "examples" / "scheduler-plugin" / "running_limit.py"))
+    names = {"RunningLimit": example["RunningLimit"]}
+    exec(code, names)  # the page is ours
+    (test,) = (value for name, value in names.items() if name.startswith("test_"))
+    test()
+
+
 def test_the_configuration_on_the_page_is_one():
     (text,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
-    example = ForeignPlugin(dict, name="keep-gpus-free", origin="the page", note=print)
-    config = configure(text, plugins={**PLUGINS, "keep-gpus-free": example})
+    example = ForeignPlugin(dict, name="running-limit", origin="the page", note=print)
+    config = configure(text, plugins={**PLUGINS, "running-limit": example})
     assert config.warnings == ()
     assert yaml.safe_load(text)["tiers"]

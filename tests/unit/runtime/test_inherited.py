@@ -9,9 +9,9 @@ def given(*argv: str) -> InheritedSettings:
 
 
 def test_a_flag_that_was_given_is_named_with_the_reason():
-    idle = idle_flags(given("--leader-elect=false", "--feature-gates=ResourceTopology=true"))
-    assert set(idle) == {"--leader-elect", "--feature-gates"}
-    assert "leases on NATS" in idle["--leader-elect"]
+    idle = idle_flags(given("--lock-object-namespace=x", "--feature-gates=ResourceTopology=true"))
+    assert set(idle) == {"--lock-object-namespace", "--feature-gates"}
+    assert "the cache holds the Leases" in idle["--lock-object-namespace"]
 
 
 def test_defaults_and_flags_with_effect_are_not_named():
@@ -20,5 +20,5 @@ def test_defaults_and_flags_with_effect_are_not_named():
 
 def test_the_command_line_of_volcanos_own_manifests_is_taken():
     idle = idle_flags(given("--logtostderr", "-v=3", "--leader-elect=false"))
-    assert set(idle) == {"--v", "--leader-elect"}
+    assert set(idle) == {"--v"}
     assert given("-v", "4").v == 4

@@ -1,5 +1,6 @@
 """A service as a process: readiness, signals, exit codes and its one line of complaint."""
 
+import argparse
 import asyncio
 import contextlib
 import json
@@ -13,6 +14,8 @@ import textwrap
 import aiohttp
 import pytest
 
+from pumice.cli import status
+from pumice.local import state
 from shared.runtime.errors import Rejected
 from shared.runtime.faults import POINTS, Faults
 from shared.runtime.health import parse_address
@@ -38,6 +41,8 @@ class Part:
             raise Retryable("the API server at https://x does not answer")
         if self.settings.mode == "bug":
             raise ZeroDivisionError("by zero")
+        if self.settings.mode == "aside":
+            self.context.set_aside.put("pods", "a/b", stage="fold", reason="boom", now=1.0)
         if self.settings.mode == "fault":
             self.context.faults.point("binder.after-write")
             self.context.faults.point("binder.after-write")
@@ -89,7 +94,7 @@ class Process:
 
 
 @contextlib.asynccontextmanager
-async def service(tmp_path, *argv: str, python: tuple[str, ...] = ()):
+async def service(tmp_path, *argv: str, python: tuple[str, ...] = (), **environ: str):
     program = tmp_path / "program.py"
     program.write_text(textwrap.dedent(PROGRAM))
     process = await asyncio.create_subprocess_exec(
@@ -98,7 +103,7 @@ async def service(tmp_path, *argv: str, python: tuple[str, ...] = ()):
         str(program),
         *argv,
         stderr=asyncio.subprocess.PIPE,
-        env={"PYTHONPATH": str(pathlib.Path.cwd()), "PATH": os.environ["PATH"]},
+        env={"PYTHONPATH": str(pathlib.Path.cwd()), "PATH": os.environ["PATH"], **environ},
     )
     running = Process(process)
     async with asyncio.TaskGroup() as group:
@@ -127,6 +132,33 @@ async def test_a_service_serves_its_pages_and_ends_well_on_a_signal(tmp_path, nu
         running.process.send_signal(number)
         assert await running.end() == (0, [])
         assert "service_stopped" in running.events()
+
+
+async def test_a_service_starts_beside_links_of_kubernetes_and_names_them(tmp_path) -> None:
+    link = "PUMICE_BINDER_PORT"
+    async with service(tmp_path, **{link: "tcp://10.0.0.1:443"}) as running:
+        await running.address()
+        assert running.events()["service_links_ignored"]["variables"] == link
+
+
+async def test_what_is_set_aside_is_on_a_page_and_in_the_status_of_the_cluster(
+    tmp_path, capsys
+) -> None:
+    async with service(tmp_path, "--mode=aside") as running, aiohttp.ClientSession() as session:
+        address = await running.address()
+        async with session.get(f"http://{address}/set-aside") as answer:
+            (item,) = await answer.json()
+        assert (item["kind"], item["key"], item["reason"]) == ("pods", "a/b", "boom")
+        async with session.get(f"http://{address}/metrics") as answer:
+            assert 'pumice_set_aside{kind="pods"} 1.0' in await answer.text()
+        directory = tmp_path / "cluster"
+        with state.held(directory):
+            program = state.Program(
+                name="binder", pid=running.process.pid, address=address, log="x"
+            )
+            state.write(directory, state.State(phase="ready", pid=1, programs=(program,)))
+            assert await status.run(argparse.Namespace(data_dir=directory)) == 0
+    assert "set aside: pods a/b (fold): boom" in capsys.readouterr().out
 
 
 async def test_a_shut_gate_is_told_with_its_reason(tmp_path) -> None:

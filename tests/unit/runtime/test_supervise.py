@@ -1,6 +1,7 @@
 """Parts live and end as one."""
 
 import asyncio
+import contextlib
 
 import pytest
 
@@ -61,7 +62,7 @@ async def test_a_signal_ends_every_part_and_is_no_failure() -> None:
     [
         (ValueError("boom"), ValueError),
         (None, Broken),
-        (asyncio.CancelledError(), asyncio.CancelledError),
+        (asyncio.CancelledError(), Broken),
     ],
     ids=["raises", "ends early", "is cancelled from within"],
 )
@@ -72,6 +73,39 @@ async def test_the_first_part_that_fails_stops_the_others_and_is_named(end, kind
         await supervised([other, bad], asyncio.Event())
     assert isinstance(caught.value.__cause__, kind)
     assert other.cancelled
+
+
+class Scarred:
+    """A part with a cancellation behind it that it has lived through and not taken back."""
+
+    name = "scarred"
+
+    async def run(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(0)
+        raise asyncio.CancelledError
+
+
+async def test_a_part_that_ends_cancelled_and_was_not_told_to_is_a_failure():
+    other = Scripted("other")
+    with pytest.raises(PartFailed, match="part scarred failed") as caught:
+        await supervised([Scarred(), other], asyncio.Event())
+    assert "without being told to end" in str(caught.value.__cause__)
+    assert other.cancelled
+
+
+async def test_a_part_that_is_cancelled_from_outside_with_its_supervisor_is_no_failure():
+    stop = asyncio.Event()
+    part = Scripted("part")
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(supervised([part], stop))
+        await settle()
+        task.cancel()
+    assert task.cancelled()
+    assert part.cancelled
 
 
 async def test_a_failing_start_up_is_a_failure_of_its_own() -> None:

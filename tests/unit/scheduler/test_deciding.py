@@ -2,10 +2,10 @@
 
 import pytest
 
+from pumice.testing import Cluster, binds_of, phase_in
 from services.scheduler.engine.judge import phase_of
 from shared.api import kinds
 from shared.model.status import TaskStatus
-from tests.support.cluster import Cluster, binds_of, phase_in
 
 ALLOCATE_ONLY = 'actions: "allocate"\ntiers:\n- plugins: [{name: gang}, {name: predicates}]\n'
 
@@ -346,7 +346,8 @@ def test_the_condition_says_how_many_are_missing_and_why_d01():
     assert message == (
         "1/3 tasks in gang unschedulable: pod group is not ready, 3 Pending, 3 minAvailable; "
         "Pending: 1 Unschedulable, 2 Schedulable. "
-        "Origin reason is g-2: 0/2 nodes are unavailable: 2 Insufficient cpu."
+        "Origin reason is g-2: 0/2 nodes are unavailable: 2 Insufficient cpu. "
+        "(needs 1 cpu, 0 free on one node; place 1 in queue default)"
     )
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from pumice.testing import Cluster, binds_of
 from shared.api import kinds
-from tests.support.cluster import Cluster, binds_of
 
 QUOTAS = """
 actions: "enqueue, allocate, backfill"

@@ -2,11 +2,11 @@
 
 import pytest
 
+from pumice.testing import Cluster, binds_of
 from services.scheduler.config import BadConfig
 from services.scheduler.decide import configure
 from services.scheduler.messages import commands
 from shared.api import kinds
-from tests.support.cluster import Cluster, binds_of
 
 INDEX = "volcano.sh/gpu-index"
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import pytest
 
+from pumice.testing import Cluster
 from services.scheduler.engine.plan import Explanation, Plan, Shortage
 from shared.api import kinds
-from tests.support.cluster import Cluster
 
 TIERS = """
 tiers:
@@ -221,6 +221,8 @@ def test_the_first_gate_that_stops_a_job_is_told_everywhere(row: Row):
     (said,) = (c for c in group.conditions if c.type == "Unschedulable")
     assert (said.status, said.reason) == ("True", row.condition)
     assert why.message in said.message
+    assert said.message.endswith(why.details)
+    assert why.position == 0 or f"place {why.position} in queue default" in why.details
     pods = [p.condition for p in plan.pods if p.key.startswith("ns/g-")]
     assert {(c.type, c.status, c.reason) for c in pods} == (
         {("PodScheduled", "False", row.pods)} if row.pods else set()
@@ -248,3 +250,98 @@ def test_members_of_a_gang_that_would_fit_say_so_and_the_others_call_for_nodes()
     reasons = [p.condition.reason for p in plan.pods]
     assert sorted(reasons) == ["Schedulable"] * 4 + ["Unschedulable"]  # D02
     assert explained(plan).shortages == (SHORT("cpu", 1000, 0),)
+
+
+def told_of(plan: Plan, name: str = "g") -> str:
+    """Return the message of a group's condition."""
+    group = next(g for g in plan.podgroups if g.key == f"ns/{name}")
+    return next(c.message for c in group.conditions if c.type == "Unschedulable")
+
+
+AMOUNTS = {
+    "more than the cluster": (
+        lambda: world("overcommit").group(
+            "g", min_member=2, phase="Pending", minResources={"cpu": "64"}
+        ),
+        "(needs 64 cpu, the cluster has 4: it never fits as it is; place 1 in queue default)",
+    ),
+    "more than is free": (
+        kept_out_of_the_queue("capacity"),
+        "(needs 3 cpu, 2 free; place 1 in queue default)",
+    ),
+    "more than the queue may have": (
+        lambda: world("capacity", queue={"capability": {"cpu": "2"}}).group(
+            "g", min_member=1, phase="Pending", minResources={"cpu": "3"}
+        ),
+        "(needs 3 cpu, queue default has 2: it never fits as it is; place 1 in queue default)",
+    ),
+    "a namespace's quota": (
+        kept_out_by_quota,
+        "(needs 2Gi memory, 1Gi free; place 1 in queue default)",
+    ),
+    "more than any node": (
+        no_room,
+        (
+            "(needs 5 cpu on one node, the largest has 4: it never fits as it is; "
+            "place 1 in queue default)"
+        ),
+    ),
+    "what no node has": (
+        lambda: world().gang("g", tasks=1, requests={"nvidia.com/gpu": "1"}),
+        "(no node has nvidia.com/gpu, it never fits as it is; place 1 in queue default)",
+    ),
+    "a node that is taken": (
+        lambda: world().pod("other", cpu="2", node="n1").gang("g", tasks=1, cpu="3"),
+        "(needs 3 cpu, 2 free on one node; place 1 in queue default)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("build", "details"), AMOUNTS.values(), ids=AMOUNTS.keys())
+def test_a_condition_says_how_much_is_short_and_the_place_in_line(
+    build: Callable[[], Cluster], details: str
+) -> None:
+    plan = build().decide()
+    assert explained(plan).details == f" {details}"
+    assert told_of(plan).endswith(details)
+
+
+def test_each_pod_without_a_share_is_told_of_itself() -> None:
+    limits = {"capability": {"cpu": "2"}}
+    found = world("capacity", queue=limits).gang("g", tasks=4, min_member=1, cpu="1")
+    plan = found.decide()
+    bound = {bind.pod for gang in plan.binds for bind in gang.binds}
+    said = {pod.key: pod.condition.message for pod in plan.pods}
+    assert len(said) == 2
+    assert not bound & said.keys()
+    for key, message in said.items():
+        name = key.partition("/")[2]
+        assert message.startswith(f"queue default has no share left for {name} (")
+
+
+def test_a_condition_is_not_said_again_for_figures_that_move_all_the_time() -> None:
+    found = world().node("n1", cpu="8").pod("other", cpu="2", node="n1")
+    found.gang("g", tasks=1, cpu="7")
+    first = found.step()
+    assert "6 free on one node" in told_of(first)
+    again = found.pod("other", cpu="4", node="n1").step()
+    assert not again.podgroups
+    assert not again.pods
+    # Two places further back is the same step; forty are news.
+    for number in range(40):
+        found.gang(f"a{number:02}", tasks=1, cpu="7", created="2025-01-01T00:00:00Z")
+    assert "place 41 in queue default" in told_of(found.step())
+    found.delete(kinds.PODGROUP, "ns/a00", "uid-ns/a00").delete(kinds.POD, "ns/a00-0")
+    assert "ns/g" not in {group.key for group in found.step().podgroups}
+
+
+def test_a_queue_shows_how_many_groups_wait_to_enter_it() -> None:
+    found = world("overcommit")
+    for name in "abc":
+        found.group(name, min_member=2, phase="Pending", minResources={"cpu": "6"})
+    (queue,) = found.step().queues
+    assert (queue.name, queue.pending) == ("default", 3)
+    assert not found.step().queues
+    found.node("n2", cpu="4").decide()
+    (queue,) = found.decide().queues
+    assert queue.pending == 2

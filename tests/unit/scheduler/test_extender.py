@@ -9,13 +9,13 @@ import pytest
 import structlog
 from aiohttp import web
 
+from pumice.testing import Cluster, binds_of, evictions_of
 from services.scheduler.adapters.extender_http import ExtenderHttp
 from services.scheduler.config import BadConfig
 from services.scheduler.decide import configure, decide
 from services.scheduler.policy.catalog import PLUGINS
 from services.scheduler.policy.plugins.extender import Extender
 from shared.runtime.metrics import Metrics
-from tests.support.cluster import Cluster, binds_of, evictions_of
 from tests.support.wait import until
 
 VERBS = (

@@ -2,6 +2,7 @@
 
 import pytest
 
+from pumice.testing import Cluster
 from services.scheduler.adapters.figure_pages import FigurePages
 from services.scheduler.adapters.timings import Timings
 from services.scheduler.decide import Part, decide
@@ -9,7 +10,6 @@ from services.scheduler.engine.figures import Figures
 from services.scheduler.noticing import EVERY_S, MOST_JOBS, Noticing, placements
 from shared.api import kinds
 from shared.runtime.metrics import Metrics, steps
-from tests.support.cluster import Cluster
 
 NOBODY_IS_PLACED = 'actions: "enqueue"\ntiers:\n- plugins: [{name: gang}, {name: drf}, '
 PROPORTION = NOBODY_IS_PLACED + "{name: proportion}]\n"

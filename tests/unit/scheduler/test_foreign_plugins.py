@@ -9,16 +9,17 @@ import pytest
 import structlog
 
 from pumice.plugins import Opinion, Reason, Vote, WideVerdict
+from pumice.testing import Cluster, binds_of, evictions_of
 from services.scheduler.adapters.entry_points import load_plugins
 from services.scheduler.adapters.plugin_failures import PluginFailures
 from services.scheduler.config import BadConfig
 from services.scheduler.decide import configure, decide
 from services.scheduler.foreign import Failure, ForeignPlugin
 from services.scheduler.policy.catalog import PLUGINS
+from shared.api import kinds
 from shared.runtime.errors import Rejected
 from shared.runtime.metrics import Metrics
 from tests.support import distributions
-from tests.support.cluster import Cluster, binds_of, evictions_of
 
 EXAMPLE = "scheduler-plugin"
 CONF = """\
@@ -48,23 +49,35 @@ def configured(name: str, plugins, arguments: str = ""):
 
 
 def test_the_example_of_thirty_lines_is_loaded_from_its_own_distribution(example, monkeypatch):
+    """At most so many jobs of a queue run, settled ones counted; one that goes lets one in."""
     assert (
-        len((distributions.EXAMPLES / EXAMPLE / "keep_gpus_free.py").read_text().splitlines()) <= 30
+        len((distributions.EXAMPLES / EXAMPLE / "running_limit.py").read_text().splitlines()) <= 30
     )
     monkeypatch.syspath_prepend(str(example))
+    plugins = {**PLUGINS, **load_plugins(PLUGINS, note=pytest.fail)}
+    assert plugins["running-limit"].origin == "running-limit 1.0, entry point running-limit"
+    world = Cluster().node("n").queue("other")
+    world.config = configured("running-limit", plugins, "jobs: 2")
+    asks = {"phase": "Pending", "minResources": {"cpu": "1"}}
+    world.gang("settled", tasks=1, node="n", phase="Running", minResources={"cpu": "1"})
+    world.group("done", phase="Completed").pod("done-0", "done", node="n", phase="Succeeded")
+    for name, queue in (("a", "default"), ("b", "default"), ("c", "other")):
+        world.group(name, queue=queue, **asks).pod(f"{name}-0", name, cpu="1")
+
+    plan = world.step(plugins=plugins)
+    assert "ns/settled" not in [job.key for job in world.replica.jobs.unsettled()]
+    assert sorted(binds_of(plan)) == ["a-0", "c-0"]
+    (why,) = (said.message for said in plan.explanations if said.job == "ns/b")
+    assert why == "2 of 2 jobs of the queue are running"
+    world.delete(kinds.PODGROUP, "ns/settled")
+    assert sorted(binds_of(world.step(plugins=plugins))) == ["b-0"]
+
+
+def test_a_configuration_with_arguments_that_the_example_refuses_is_refused(example, monkeypatch):
+    monkeypatch.syspath_prepend(str(example))
     plugins = load_plugins(PLUGINS, note=pytest.fail)
-    assert plugins["keep-gpus-free"].origin == "keep-gpus-free 1.0, entry point keep-gpus-free"
-    world = Cluster().node("a", **{"nvidia.com/gpu": "8"}).node("b", cpu="2")
-    world.gang("g", tasks=3, min_member=1, cpu="1")
-
-    def plan(arguments: str):
-        config = configured("keep-gpus-free", plugins, arguments)
-        return decide(world.replica, config, now=0.0, plugins={**PLUGINS, **plugins})
-
-    assert sorted(binds_of(plan("")).values()) == ["a", "b", "b"]
-    strict = plan("strict: true")
-    assert sorted(binds_of(strict).values()) == ["b", "b"]
-    assert strict.explanations[0].reasons["node(s) are kept for pods with GPUs"] == 1
+    with pytest.raises(BadConfig, match="jobs: 'many' is no number of jobs"):
+        configured("running-limit", plugins, "jobs: many")
 
 
 @pytest.mark.parametrize(

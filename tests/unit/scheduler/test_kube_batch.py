@@ -1,7 +1,7 @@
 """kube-batch's pipeline: allocate, backfill, preempt, reclaim and no gate (A02 to A07)."""
 
+from pumice.testing import Cluster, binds_of, evictions_of, phase_in
 from shared.api import kinds
-from tests.support.cluster import Cluster, binds_of, evictions_of, phase_in
 
 CONF = """
 actions: "allocate, backfill, preempt, reclaim"

@@ -2,12 +2,12 @@
 
 import pytest
 
+from pumice.testing import Cluster, phase_in
 from services.scheduler.config import BadConfig
 from services.scheduler.decide import configure
 from services.scheduler.engine.lapses import Lapses
 from services.scheduler.policy.actions.enqueue import inqueue_timeout_s
 from shared.api import kinds
-from tests.support.cluster import Cluster, phase_in
 
 TIERS = """
 tiers:

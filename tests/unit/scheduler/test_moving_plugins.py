@@ -2,10 +2,10 @@
 
 import pytest
 
+from pumice.testing import Cluster, binds_of, evictions_of
 from services.scheduler.engine.usage import Usage
 from services.scheduler.policy.task_buckets import rules_of
 from shared.api import kinds
-from tests.support.cluster import Cluster, binds_of, evictions_of
 
 BUCKETS = (
     'actions: "allocate"\ntiers:\n'
@@ -58,7 +58,7 @@ def test_a_bucket_goes_where_its_tasks_are_pl20():
 def test_the_larger_bucket_is_served_first_pl20():
     world = topology(["a", "b", "b"], anti_affinity="a;a,b", affinity="b").node("n", cpu="9")
     session = world.session()
-    tasks = sorted(world.job("g").tasks.values(), key=session.hooks.task_key)
+    tasks = sorted(world.job("g").tasks.values(), key=session.hooks.task_order)
     assert [task.role for task in tasks] == ["b", "b", "a"]
     session.close()
 
@@ -83,7 +83,7 @@ def hot_and_cold(arguments):
 
 def victims_at(world, now):
     session = world.session(now=now)
-    found = [task.name for task in session.hooks.unwanted(list(world.job("g").tasks.values()))]
+    found = [task.name for task in session.hooks.victim_tasks(list(world.job("g").tasks.values()))]
     session.close()
     return found
 

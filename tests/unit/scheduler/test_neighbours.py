@@ -2,8 +2,8 @@
 
 import pytest
 
+from pumice.testing import Cluster, binds_of
 from shared.api import kinds
-from tests.support.cluster import Cluster, binds_of
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 HOST = "kubernetes.io/hostname"

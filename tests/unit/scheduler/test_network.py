@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
+from pumice.testing import Cluster, binds_of
 from services.scheduler.decide import conclude, run_actions
 from services.scheduler.engine.network import TOP
 from services.scheduler.engine.subjobs import match_values, subjob_id
 from services.scheduler.policy import network_scores as scores
 from shared.api import kinds
 from shared.api.scheduling import SubGroupPolicy
-from tests.support.cluster import Cluster, binds_of
 
 CONF = """
 actions: "allocate"
@@ -252,8 +252,9 @@ def test_an_overfull_hypernode_scores_nothing_pl17():
 
 
 def test_weights_of_tiers_fade_from_tier_one_pl17():
-    assert scores.tier_weights(1, 3, 0.5) == {1: 1.0, 2: 0.5, 3: 0.25}
-    assert scores.tier_weights(1, 2, 0.0) == {1: 1.0, 2: 0.0}
+    assert scores.tier_weights([1, 2, 3], 0.5) == {1: 1.0, 2: 0.5, 3: 0.25}
+    assert scores.tier_weights([1, 2], 0.0) == {1: 1.0, 2: 0.0}
+    assert scores.tier_weights([1, 2**31], 0.5).keys() == {1, 2**31}
 
 
 def test_eviction_looks_at_the_widest_hypernodes_first_and_at_few_pl17():

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
+from pumice.testing import Cluster, binds_of
 from services.scheduler.engine.beliefs import beliefs_of, believe, lay_out
 from services.scheduler.engine.cpus import Place, cpu_set, take
 from services.scheduler.engine.replica import BadFact
 from shared.api import kinds
 from shared.model.quantity import BadQuantity
-from tests.support.cluster import Cluster, binds_of
 
 POLICY = "volcano.sh/numa-topology-policy"
 CONF = """\

@@ -77,3 +77,24 @@ def test_sums_of_queues_wait_and_binds_do_not():
     wanted = plan(queues=[QueueAllocated(name="q", uid="q", allocated={"cpu": "1"})])
     assert not pacing.due(wanted, now=0, shown=shows("")).queues
     assert pacing.due(wanted, now=1, shown=shows("")).queues
+
+
+def test_nothing_but_a_new_phase_is_said_of_a_gang_whose_pods_are_being_made():
+    pacing = Pacing(1.0)
+    waiting = plan(
+        groups=[group("Pending", 1)],
+        pods=[PodConditionWanted(key="ns/p", uid="p", condition=WAITS)],
+    )
+
+    def due(now: float, *making: str, what: Plan = waiting) -> Plan:
+        return pacing.due(
+            what, now=now, shown=shows("Pending"), making=making, group_of=lambda _: "ns/g"
+        )
+
+    for now in range(40):
+        held = due(float(now), "ns/g")
+        assert (held.podgroups, held.pods) == ((), ())
+    assert due(40.0, "ns/g", what=plan(groups=[group("Inqueue")])).podgroups
+    assert due(41.0).podgroups == ()
+    assert due(42.0).podgroups != ()
+    assert due(44.0).pods != ()

@@ -2,9 +2,9 @@
 
 import pytest
 
+from pumice.testing import Cluster, binds_of, evictions_of
 from shared.api import kinds
 from shared.model.status import TaskStatus
-from tests.support.cluster import Cluster, binds_of, evictions_of
 
 CONF = """
 actions: "enqueue, allocate, preempt, backfill"

@@ -3,9 +3,10 @@
 import pytest
 
 from pumice.plugins import Arguments, Hooks
+from pumice.plugins.points import Points
+from pumice.testing import Cluster, binds_of, evictions_of
 from services.scheduler.config import FLAG_DEFAULTS, PluginOption, SchedulerConfig, Tier
 from services.scheduler.decide import conclude, open_session, run_actions
-from tests.support.cluster import Cluster, binds_of, evictions_of
 
 CONF = """
 actions: "enqueue, allocate, reclaim, backfill"
@@ -79,7 +80,7 @@ def test_a_gang_is_not_cut_below_its_minimum():
     try:
         taker = next(iter(cluster.job("p").tasks.values()))
         candidates = list(cluster.job("r").tasks.values())
-        proposed = session.hooks.reclaimable.tiers[0][0](taker, candidates)
+        proposed = session.hooks.of(Points.reclaimable).tiers[0][0](taker, candidates)
     finally:
         session.close()
     assert proposed == []

@@ -4,10 +4,10 @@ import itertools
 
 import pytest
 
+from pumice.testing import Cluster
 from services.scheduler.engine import BadFact
 from shared.api import kinds
 from shared.model.status import TaskStatus
-from tests.support.cluster import Cluster
 
 
 def used_cpu(world: Cluster, node: str) -> int:
@@ -167,3 +167,9 @@ def test_a_group_that_was_made_again_starts_anew():
     world.step()
     world.group("g", phase="", uid="another")
     assert world.job("g").is_pending
+
+
+def test_a_pod_joins_no_gang_of_another_namespace():
+    world = Cluster().node("n1", cpu="4").gang("g", tasks=1, cpu="1")
+    world.pod("joins", "g", cpu="1", metadata={"namespace": "tenant"})
+    assert [task.name for task in world.job("g").tasks.values()] == ["g-0"]

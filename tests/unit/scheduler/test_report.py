@@ -25,7 +25,7 @@ def reporting(metrics: Metrics) -> Report:
 
 def decision(plan: Plan, noticed: Noticed, *placements: Placement) -> Decision:
     return Decision(
-        plan=plan, whole=plan, commands=[], desires=[], noticed=noticed, placements=placements
+        plan=plan, whole=plan, commands=[], wishes=[], noticed=noticed, placements=placements
     )
 
 

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
+from pumice.testing import Cluster, binds_of, evictions_of, phase_in
 from services.scheduler.decide import run_actions
 from services.scheduler.engine.dimensions import CPU_DIM
 from services.scheduler.engine.hooks import Registrar
 from services.scheduler.engine.session import Session
 from shared.api import kinds
 from shared.model.status import TaskStatus
-from tests.support.cluster import Cluster, binds_of, evictions_of, phase_in
 
 TIERS = """
 tiers:

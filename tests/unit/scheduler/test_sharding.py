@@ -4,10 +4,10 @@ from collections import Counter
 
 import pytest
 
+from pumice.testing import Cluster, binds_of
 from services.scheduler.decide import conclude, run_actions
 from services.scheduler.engine.sharding import Mode, Sharding
 from shared.api import kinds
-from tests.support.cluster import Cluster, binds_of
 
 CONF = """
 actions: "allocate, backfill, preempt"

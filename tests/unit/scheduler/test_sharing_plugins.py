@@ -5,12 +5,13 @@ import itertools
 import numpy as np
 import pytest
 
+from pumice.plugins import NodeGroups
+from pumice.testing import Cluster, binds_of, evictions_of, phase_in
 from services.scheduler.engine.usage import Usage
 from services.scheduler.policy.hierarchical_shares import Tree
-from services.scheduler.policy.plugins.nodegroup import Affinity
+from services.scheduler.policy.plugins.nodegroup import admits, score
 from services.scheduler.policy.plugins.tdm import is_open
 from shared.api import kinds
-from tests.support.cluster import Cluster, binds_of, evictions_of, phase_in
 
 ALL = 'actions: "enqueue, allocate, backfill"\n'
 RECLAIM = 'actions: "reclaim"\n'
@@ -64,7 +65,7 @@ def test_a_queue_beyond_what_it_deserves_still_takes_what_is_free_pl06():
 def test_a_queue_that_deserves_nothing_has_a_share_of_one_pl06():
     world = full_queue(deserved={"cpu": "4"}).queue("none").gang("n", tasks=1, queue="none")
     session = world.session()
-    ranks = {name: session.hooks.queue_key(session.queue(name)) for name in ("rich", "none")}
+    ranks = {name: session.hooks.queue_order(session.queue(name)) for name in ("rich", "none")}
     assert ranks["rich"][0][1:] == (1.0, False)
     assert ranks["none"][0][1:] == (1.0, True)
     session.close()
@@ -144,6 +145,25 @@ def test_shares_kept_up_equal_those_from_scratch_pl04():
             assert kept.compare(left, right) == fresh.compare(left, right)
 
 
+def test_a_path_of_two_thousand_levels_has_a_share_pl04():
+    tree = Tree(np.array([10, 10, 0], dtype=np.int64))
+    deep = ("root", *(f"level-{number}" for number in range(2_000)))
+    tree.admit(deep, [], "deep", np.array([10, 10, 0]))
+    tree.admit(("root", "b"), [], "b1", np.array([10, 10, 0]))
+    tree.hold(deep, "deep", np.array([2, 0, 0]))
+    assert tree.compare(("root", "b"), deep) < 0
+
+
+def test_a_chain_of_two_thousand_queues_is_scheduled_by_pl06():
+    world = Cluster(ALL + TREE, queue=False).node("n1", cpu="4").queue("root")
+    parent = "root"
+    for number in range(2_000):
+        world.queue(f"q{number}", parent=parent)
+        parent = f"q{number}"
+    world.gang("g", tasks=2, queue=parent)
+    assert binds_of(world.decide()) == {"g-0": "n1", "g-1": "n1"}
+
+
 # --- sla and resourcequota -------------------------------------------------------------------
 
 
@@ -155,7 +175,7 @@ def test_a_job_whose_time_has_come_is_let_in_pl11():
     for waiting, vote in (("1h", -1), ("1s", 1)):
         job.annotations = {"volcano.sh/sla-waiting-time": waiting}
         session = world.session(now=60.0)
-        assert session.hooks.enqueueable(job).vote == vote
+        assert session.hooks.job_enqueueable(job).vote == vote
         session.close()
 
 
@@ -225,9 +245,9 @@ def test_limits_that_cannot_be_read_refuse_all_nodes_pl13():
 
 
 def test_wishes_come_after_requirements_and_dislikes_before_both_pl13():
-    affinity = Affinity(required=("r",), preferred=("p", "q"), never=("p",), rather_not=("q",))
-    assert [affinity.admits(group) for group in "rpqx"] == [True, False, True, False]
-    scores = [affinity.score(group, in_order=True) for group in "rpqx"]
+    affinity = NodeGroups(required=("r",), preferred=("p", "q"), never=("p",), rather_not=("q",))
+    assert [admits(affinity, group) for group in "rpqx"] == [True, False, True, False]
+    scores = [score(affinity, group, in_order=True) for group in "rpqx"]
     assert scores == [100.0, 50.0, -1.0, 0.0]
 
 

@@ -5,8 +5,8 @@ Beside it Volcano's way, which is the default: what it evicts in vain.
 
 import pytest
 
+from pumice.testing import Cluster, evictions_of
 from shared.api import kinds
-from tests.support.cluster import Cluster, evictions_of
 
 ACTIONS = ["preempt", "reclaim", "gangpreempt", "gangreclaim"]
 

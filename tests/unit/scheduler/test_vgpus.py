@@ -2,12 +2,12 @@
 
 import pytest
 
+from pumice.testing import Cluster, binds_of
 from services.scheduler.decide import decide
 from services.scheduler.engine.beliefs import beliefs_of, believe, lay_out
 from services.scheduler.engine.vcards import read_shares
 from services.scheduler.messages import commands
 from shared.api import kinds
-from tests.support.cluster import Cluster, binds_of
 
 NUMBER, MEMORY = "volcano.sh/vgpu-number", "volcano.sh/vgpu-memory"
 CORES, PERCENT = "volcano.sh/vgpu-cores", "volcano.sh/vgpu-memory-percentage"

@@ -1,19 +1,16 @@
 """Victim voting, the order in which victims go, budgets, cooldowns (SS05, SS06, PL14, PL15)."""
 
-import math
-
 import pytest
 
 from pumice.plugins import EvictionContext, EvictionKind
+from pumice.plugins.combining import Tiers, agreed_victims
+from pumice.plugins.points import Points
+from pumice.testing import Cluster, evictions_of
 from services.scheduler.config import BadConfig
-from services.scheduler.engine.hooks import victims
+from services.scheduler.engine.ordering import LiveHeap, Orders
 from services.scheduler.engine.tasks import Task
-from services.scheduler.engine.victims import duration_s
-from services.scheduler.policy.actions.evictions import Orders
-from services.scheduler.policy.actions.live_heap import LiveHeap
 from services.scheduler.policy.actions.topology_aware import Choice, Options
 from shared.api import kinds
-from tests.support.cluster import Cluster, evictions_of
 
 
 def tasks(*names: str) -> list[Task]:
@@ -62,8 +59,9 @@ def says(names: str | None):
     ],
 )
 def test_plugins_vote_on_victims_ss06(tiers, agreed):
-    voting = [[says(names) for names in tier] for tier in tiers]
-    assert "".join(task.name for task in victims(voting, ABC[0], ABC)) == agreed
+    voting = Tiers()
+    voting.tiers = [[says(names) for names in tier] for tier in tiers]
+    assert "".join(task.name for task in agreed_victims(voting)(ABC[0], ABC)) == agreed
 
 
 def test_a_heap_asks_anew_when_things_meet():
@@ -126,9 +124,7 @@ def test_for_whole_gangs_priority_counts_within_a_queue_and_not_between_queues_p
     try:
         candidates = list(cluster.job("equal").tasks.values())
         found = {
-            kind: session.hooks.gang_victims(
-                EvictionContext(kind, cluster.job("taker")), candidates
-            )
+            kind: session.hooks.evictable(EvictionContext(kind, cluster.job("taker")), candidates)
             for kind in EvictionKind
         }
     finally:
@@ -217,7 +213,7 @@ def protected(cluster: Cluster, conf: str, *, now: float = 0.0) -> list[str]:
     world.replica = cluster.replica
     session = world.session(now=now)
     try:
-        (fn,) = session.hooks.preemptable.tiers[0]
+        (fn,) = session.hooks.of(Points.preemptable).tiers[0]
         there = sorted(world.job("j").tasks.values(), key=lambda task: task.name)
         return [task.name for task in fn(there[0], there)]
     finally:
@@ -241,6 +237,14 @@ def test_no_more_go_than_budgets_allow_pl14():
     assert protected(cluster, PDB) == ["j-0", "j-2"]
     cluster.delete(kinds.PDB, "ns/b")
     assert protected(cluster, PDB) == ["j-0", "j-1", "j-2"]
+
+
+def test_a_budget_of_another_namespace_protects_nobody_here_pl14():
+    cluster = labelled({"app": "a"}, {"app": "a"})
+    elsewhere = budget(0, {"matchLabels": {"app": "a"}})
+    elsewhere["metadata"]["namespace"] = "tenant"
+    cluster.put(kinds.PDB, elsewhere)
+    assert protected(cluster, PDB) == ["j-0", "j-1"]
 
 
 def test_pods_without_labels_are_dropped_as_well_pl14():
@@ -277,20 +281,6 @@ def test_a_pod_is_protected_for_a_while_after_it_was_scheduled_pl15(phase, now, 
         status={"conditions": [scheduled]},
     )
     assert protected(cluster, CDP, now=now) == (["j-0"] if free else [])
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("1h30m", 5400.0), ("1.5s", 1.5), ("100ms", 0.1), ("0", 0.0), ("-2m", -120.0)],
-    ids=str,
-)
-def test_durations_are_read_as_go_writes_them(text, seconds):
-    assert math.isclose(duration_s(text) or 0.0, seconds)
-
-
-@pytest.mark.parametrize("text", ["", "1", "5 m", "1d", "m"], ids=str)
-def test_what_is_no_duration_protects_nothing(text):
-    assert duration_s(text) is None
 
 
 # --- spareVictims ------------------------------------------------------------------------------

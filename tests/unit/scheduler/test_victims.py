@@ -1,7 +1,8 @@
 """Whom the plugins let others take from (PL01 to PL05); preempt and reclaim will ask them."""
 
+from pumice.plugins.points import Points
+from pumice.testing import Cluster
 from shared.api import kinds
-from tests.support.cluster import Cluster
 
 
 def crowd() -> Cluster:
@@ -19,7 +20,7 @@ def test_only_what_all_plugins_of_the_first_tier_agree_on_may_be_preempted():
     session = world.session()
     try:
         taker = next(iter(world.job("poor").tasks.values()))
-        victims = session.hooks.preemption_victims(taker, list(world.job("rich").tasks.values()))
+        victims = session.hooks.preemptable(taker, list(world.job("rich").tasks.values()))
     finally:
         session.close()
     # three run, one is the gang's minimum
@@ -32,7 +33,7 @@ def test_nobody_takes_from_a_job_of_the_same_priority():
     try:
         taker = next(iter(world.job("poor").tasks.values()))
         tasks = list(world.job("rich").tasks.values())
-        proposed = [fn(taker, tasks) for fn in session.hooks.preemptable.tiers[0]]
+        proposed = [fn(taker, tasks) for fn in session.hooks.of(Points.preemptable).tiers[0]]
     finally:
         session.close()
     assert proposed[0] == []
@@ -44,7 +45,7 @@ def test_critical_pods_are_never_victims_pl03():
     session = world.session()
     try:
         taker = next(iter(world.job("poor").tasks.values()))
-        victims = session.hooks.reclaim_victims(taker, list(world.job("rich").tasks.values()))
+        victims = session.hooks.reclaimable(taker, list(world.job("rich").tasks.values()))
     finally:
         session.close()
     assert "rich-0" not in [task.name for task in victims]
@@ -59,7 +60,7 @@ def test_a_queue_that_holds_more_than_it_deserves_gives_until_it_does_not_pl05()
     session = world.session()
     try:
         taker = next(iter(world.job("y").tasks.values()))
-        fn = session.hooks.reclaimable.tiers[1][0]
+        fn = session.hooks.of(Points.reclaimable).tiers[1][0]
         victims = fn(taker, list(world.job("x").tasks.values()))
     finally:
         session.close()

@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from services.scheduler.engine.records import Job
+from services.scheduler.engine.records import Job, Queue
 from services.scheduler.engine.session import Session
 from services.scheduler.policy.actions.grouped import GroupedTurn, waits_for_network
-from services.scheduler.policy.actions.queues import by_queue
+from services.scheduler.policy.actions.queues import JobHeap, by_queue
 from services.scheduler.policy.actions.turn import Turn, Worklist
 from shared.model.status import TaskStatus
 
@@ -29,20 +29,26 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:  # noqa: AR
     while queues:
         _, queue = heapq.heappop(queues)
         waiting = jobs[queue.name]
-        if session.hooks.is_overused(queue):
-            for _, job in sorted(waiting, key=lambda entry: entry[0]):
+        with session.apart("allocate", queue):
+            if session.hooks.overused(queue):
+                _explain_overused(session, queue, waiting)
+                continue
+            if not waiting:
+                continue
+            _, job = heapq.heappop(waiting)
+            with session.apart("allocate", job):
                 session.turn(job)
-                session.explain(job, "queue", f"queue {queue.name} has used up what it deserves")
-            continue
-        if not waiting:
-            continue
-        _, job = heapq.heappop(waiting)
+                worklist = worklists[job.key]
+                turn = Turn if job.division is None else GroupedTurn
+                if turn(session, queue, job, worklist).run() and worklist:
+                    heapq.heappush(waiting, (session.hooks.job_order(job), job))
+            heapq.heappush(queues, (session.hooks.queue_order(queue), queue))
+
+
+def _explain_overused(session: Session, queue: Queue, waiting: JobHeap) -> None:
+    for _, job in sorted(waiting, key=lambda entry: entry[0]):
         session.turn(job)
-        worklist = worklists[job.key]
-        turn = Turn if job.division is None else GroupedTurn
-        if turn(session, queue, job, worklist).run() and worklist:
-            heapq.heappush(waiting, (session.hooks.job_key(job), job))
-        heapq.heappush(queues, (session.hooks.queue_key(queue), queue))
+        session.explain(job, "queue", f"queue {queue.name} has used up what it deserves")
 
 
 def _worklists(session: Session) -> dict[str, Worklist]:
@@ -54,20 +60,21 @@ def _worklists(session: Session) -> dict[str, Worklist]:
             if enqueues:
                 continue
             session.rephase(job, "Inqueue")
-        if job.division is not None and waits_for_network(session, job):
-            session.explain(job, "topology", "the HyperNodes do not make a tree")
-            continue
-        worklist = _worklist(session, job)
-        if worklist:
-            worklists[job.key] = worklist
+        with session.apart("allocate", job):
+            worklist = _worklist(session, job)
+            if worklist:
+                worklists[job.key] = worklist
     return worklists
 
 
 def _worklist(session: Session, job: Job) -> Worklist:
     """Return the tasks to place, in order; none for a job that is not valid."""
-    invalid = session.hooks.invalidity(job)
+    if job.division is not None and waits_for_network(session, job):
+        session.explain(job, "topology", "the HyperNodes do not make a tree")
+        return deque()
+    invalid = session.hooks.job_valid(job)
     if invalid is not None:
         session.explain(job, "gang", invalid.message)
         return deque()
     pending = [t for t in job.by_status[TaskStatus.PENDING].values() if not t.shape.best_effort]
-    return deque(sorted(pending, key=session.hooks.task_key))
+    return deque(sorted(pending, key=session.hooks.task_order))

@@ -26,11 +26,12 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:  # noqa: AR
             if task.shape.best_effort:
                 session.withdraw(job, task)
     for job in _in_order(session):
-        for run in _runs(sorted(_wanting(job), key=session.hooks.task_key)):
-            left = _place(session, job, run)
-            if left:
-                failure = session.fail(job, left)
-                session.explain(job, "predicate", failure.text(), failure)
+        with session.apart("backfill", job):
+            for run in _runs(sorted(_wanting(job), key=session.hooks.task_order)):
+                left = _place(session, job, run)
+                if left:
+                    failure = session.fail(job, left)
+                    session.explain(job, "predicate", failure.text(), failure)
 
 
 def _place(session: Session, job: Job, run: list[Task]) -> list[Task]:
@@ -43,20 +44,18 @@ def _place(session: Session, job: Job, run: list[Task]) -> list[Task]:
             break
         placed, run = run[: len(columns)], run[len(columns) :]
         session.place(job, placed, columns, waiting=False)
-        if session.hooks.missing(job) == 0:
+        if session.hooks.job_ready(job) == 0:
             session.dispatch(job)
     return run
 
 
 def _in_order(session: Session) -> Iterator[Job]:
-    wanting = [
-        job
-        for job in session.jobs
-        if job.pending_best_effort
-        and not job.is_pending
-        and _wanting(job)
-        and session.hooks.invalidity(job) is None
-    ]
+    wanting = []
+    for job in session.jobs:
+        if job.pending_best_effort and not job.is_pending and _wanting(job):
+            with session.apart("backfill", job):
+                if session.hooks.job_valid(job) is None:
+                    wanting.append(job)
     queues, jobs = by_queue(session, wanting)
     while queues:
         _, queue = heapq.heappop(queues)
@@ -67,7 +66,7 @@ def _in_order(session: Session) -> Iterator[Job]:
 
 def _wanting(job: Job) -> list[Task]:
     pending = job.by_status[TaskStatus.PENDING].values()
-    return [task for task in pending if task.shape.best_effort and not task.gated]
+    return [task for task in pending if task.shape.best_effort and not (task.gated or task.held)]
 
 
 def _runs(tasks: list[Task]) -> Iterator[list[Task]]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from pumice.plugins import Vote
 from services.scheduler.engine.plan import Shortage
+from services.scheduler.engine.records import Job
 from services.scheduler.engine.session import Session
 from services.scheduler.policy.actions.queues import by_queue
 from services.scheduler.policy.arguments import seconds
@@ -34,17 +35,23 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:  # noqa: AR
         if not waiting:
             continue
         _, job = heapq.heappop(waiting)
-        session.turn(job)
-        opinion = None if job.min_resources is None else hooks.enqueueable(job)
-        if opinion is not None and opinion.vote is Vote.REJECT:
-            session.explain(
-                job,
-                "enqueue",
-                opinion.reason or "not admitted to its queue",
-                shortages=[Shortage.of(*short) for short in opinion.short],
-            )
-        else:
-            for fn in hooks.job_enqueued.all():
-                fn(job)
-            session.rephase(job, "Inqueue")
-        heapq.heappush(queues, (hooks.queue_key(queue), queue))
+        with session.apart("enqueue", job):
+            _admit(session, job)
+        with session.apart("enqueue", queue):
+            heapq.heappush(queues, (hooks.queue_order(queue), queue))
+
+
+def _admit(session: Session, job: Job) -> None:
+    hooks = session.hooks
+    session.turn(job)
+    opinion = None if job.min_resources is None else hooks.job_enqueueable(job)
+    if opinion is not None and opinion.vote is Vote.REJECT:
+        session.explain(
+            job,
+            "enqueue",
+            opinion.reason or "not admitted to its queue",
+            shortages=[Shortage.of(*short) for short in opinion.short],
+        )
+        return
+    hooks.job_enqueued(job)
+    session.rephase(job, "Inqueue")

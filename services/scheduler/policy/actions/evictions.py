@@ -1,8 +1,4 @@
-"""What preempt and reclaim share: who may ask, whom to ask, in which order victims go (SS05, SS06).
-
-Orders are asked anew at every comparison, because evictions change them; their keys are kept per
-state of the ledger.
-"""
+"""What preempt and reclaim share: which jobs may ask, which tasks are candidates, what fits."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -11,80 +7,12 @@ import numpy as np
 
 from pumice.plugins import BoolArray, IntArray
 from services.scheduler.engine.evicting import Evicted
-from services.scheduler.engine.points import OrderKey
+from services.scheduler.engine.ordering import Orders
 from services.scheduler.engine.records import NOWHERE, Job, Queue
 from services.scheduler.engine.session import Session
 from services.scheduler.engine.shapes import TaskClass
 from services.scheduler.engine.tasks import Task
-from services.scheduler.policy.actions.live_heap import LiveHeap
 from shared.model.status import READY, TaskStatus
-
-
-class Orders:
-    """Heaps of queues, jobs and victims that follow the session's changes."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._version = -1
-        self._keys: dict[tuple[str, str], OrderKey] = {}
-
-    def queues(self, queues: Iterable[Queue]) -> LiveHeap[Queue]:
-        """Return a heap of queues by QueueOrder."""
-        return LiveHeap(lambda a, b: self._queue_key(a) < self._queue_key(b), queues)
-
-    def jobs(self, jobs: Iterable[Job]) -> LiveHeap[Job]:
-        """Return a heap of jobs by JobOrder."""
-        return LiveHeap(lambda a, b: self._job_key(a) < self._job_key(b), jobs)
-
-    def victims(self, victims: Iterable[Task], taker: Task) -> LiveHeap[Task]:
-        """Return a heap of victims, who goes first on top.
-
-        Victims of different queues go by VictimQueueOrder, then against the order of queues; those
-        of one queue against the order of jobs, as far as plugins tell jobs apart, then of tasks.
-        """
-        own = self._session.job_of(taker)
-        home = self._session.queue(own.queue) if own else None
-
-        def goes_first(left: Task, right: Task) -> bool:
-            mine, theirs = self._session.job_of(left), self._session.job_of(right)
-            if mine is not None and theirs is not None and mine is not theirs:
-                if mine.queue != theirs.queue and home is not None:
-                    return self._leaves_first(mine.queue, theirs.queue, home)
-                here, there = self._plugin_key(mine), self._plugin_key(theirs)
-                if here != there:
-                    return here > there
-            task_key = self._session.hooks.task_key
-            return task_key(left) > task_key(right)
-
-        return LiveHeap(goes_first, victims)
-
-    def _leaves_first(self, mine: str, theirs: str, home: Queue) -> bool:
-        left, right = self._session.queue(mine), self._session.queue(theirs)
-        if left is None or right is None:
-            return left is None
-        for fn in self._session.hooks.victim_queue_order.all():
-            here, there = fn(left, home), fn(right, home)
-            if here != there:
-                return bool(here < there)
-        return self._queue_key(left) > self._queue_key(right)
-
-    def _queue_key(self, queue: Queue) -> OrderKey:
-        return self._kept("queue", queue.name, lambda: self._session.hooks.queue_key(queue))
-
-    def _job_key(self, job: Job) -> OrderKey:
-        return self._kept("job", job.key, lambda: self._session.hooks.job_key(job))
-
-    def _plugin_key(self, job: Job) -> OrderKey:
-        return self._job_key(job)[:-2]
-
-    def _kept(self, kind: str, name: str, compute: Callable[[], OrderKey]) -> OrderKey:
-        if self._version != self._session.ledger.version:
-            self._version = self._session.ledger.version
-            self._keys = {}
-        found = self._keys.get((kind, name))
-        if found is None:
-            found = self._keys[kind, name] = compute()
-        return found
 
 
 class Likeness(NamedTuple):
@@ -108,11 +36,13 @@ class Likeness(NamedTuple):
 def starving_jobs(session: Session) -> list[Job]:
     """Return the valid jobs outside of phase Pending that may take from others (SS07)."""
     hooks = session.hooks
-    return [
-        job
-        for job in session.jobs
-        if not job.is_pending and hooks.invalidity(job) is None and hooks.starving(job)
-    ]
+    starving = []
+    for job in session.jobs:
+        if not job.is_pending and not session.asides.has(job):
+            with session.apart("starving", job):
+                if hooks.job_valid(job) is None and hooks.job_starving(job):
+                    starving.append(job)
+    return starving
 
 
 def turns(
@@ -134,7 +64,7 @@ def turns(
 def wanting(session: Session, job: Job) -> list[Task]:
     """Return the pending tasks of a job that nothing holds back, in order."""
     pending = job.by_status[TaskStatus.PENDING].values()
-    return sorted((t for t in pending if not t.gated), key=session.hooks.task_key)
+    return sorted((t for t in pending if not (t.gated or t.held)), key=session.hooks.task_order)
 
 
 def residents(session: Session, column: int, wanted: Callable[[Task], bool]) -> list[Task]:
@@ -143,8 +73,9 @@ def residents(session: Session, column: int, wanted: Callable[[Task], bool]) -> 
     Plugins that give up only so many of a job's tasks take the first ones of this list.
     """
     name = session.replica.nodes.name(column)
-    found = [task for task in session.replica.nodes.tasks_on(name) if wanted(task)]
-    return sorted(found, key=session.hooks.task_key, reverse=True)
+    there = session.replica.nodes.tasks_on(name)
+    found = [task for task in there if not task.held and wanted(task)]
+    return sorted(found, key=session.hooks.task_order, reverse=True)
 
 
 def room_after(session: Session, shape: TaskClass, column: int, victims: Sequence[Task]) -> bool:
@@ -225,7 +156,7 @@ def fits_waiting(session: Session, queue: Queue, task: Task, column: int) -> boo
     All three are asked because devices may lie in pieces though their sum suffices (A05).
     """
     return (
-        session.hooks.allowed(queue, task.shape, 1) == 1
+        session.hooks.allocatable(queue, task.shape, 1) == 1
         and room_after(session, task.shape, column, ())
         and session.candidates(task.shape).admits(column)
     )
@@ -294,7 +225,7 @@ def take_for(
     failed: set[Likeness] = set()
     with session.trial() as keep:
         for task in wanting(session, job):
-            if not session.hooks.starving(job):
+            if not session.hooks.job_starving(job):
                 break
             likeness = Likeness.of(task)
             if likeness in failed or hopeless.knows(job, task):
@@ -304,6 +235,6 @@ def take_for(
             else:
                 failed.add(likeness)
                 hopeless.learn(job, task)
-        if session.hooks.pipelined(job) and (not whole or is_whole(job)):
+        if session.hooks.job_pipelined(job) and (not whole or is_whole(job)):
             keep()
             session.commit_evictions(position)

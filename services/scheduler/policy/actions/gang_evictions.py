@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, NamedTuple, Self
 
 from pumice.plugins import BoolArray, EvictionContext, EvictionKind, IntArray
+from services.scheduler.engine.amounts import total_of_columns
 from services.scheduler.engine.dimensions import CPU_DIM, MEMORY_DIM
 from services.scheduler.engine.evicting import Evicted
 from services.scheduler.engine.network import TOP
@@ -99,7 +100,7 @@ class Standing:
             self._known = [
                 (job, willing)
                 for job, tasks in found
-                if (willing := [task for task in tasks if task.preemptable])
+                if (willing := [task for task in tasks if task.preemptable and not task.held])
             ]
         return self._known
 
@@ -124,7 +125,7 @@ class GangEviction:
         self._from = from_
         self._ranked = ranked
         self.works = _worksheet(self._session, job)
-        self._was_ready = self._session.hooks.missing(job) == 0
+        self._was_ready = self._session.hooks.job_ready(job) == 0
         self.pending = _asked_for(self.works, ready=self._was_ready)
 
     def run(self) -> None:
@@ -134,7 +135,7 @@ class GangEviction:
 
     def _domains(self) -> list[str]:
         """Return the HyperNodes to look at; the whole cluster for a job without limits."""
-        levels = self._session.hooks.gradient_of_job(self._job, TOP, evict=True)
+        levels = self._session.hooks.job_gradient(self._job, TOP, evict=True)
         names = dict.fromkeys(name for level in levels for name in level)
         if not names and not self._session.network.is_bound(self._job):
             return [TOP]
@@ -183,16 +184,16 @@ class GangEviction:
         ordered = self._ranked(found, need)
         asked = [task for bundle in ordered for task in bundle.tasks]
         context = EvictionContext(self._round.kind, self._job)
-        allowed = {task.uid for task in session.hooks.gang_victims(context, asked)}
+        allowed = {task.uid for task in session.hooks.evictable(context, asked)}
         whole = self._round.options.whole
         return [bundle for bundle in permitted(ordered, allowed) if whole or not bundle.whole]
 
     def _room(self, columns: IntArray) -> IntArray:
         """Return what is free below a HyperNode or on its way to be; promises are not deducted."""
         ledger = self._session.ledger
-        room: IntArray = ledger.allocatable[:, columns].sum(axis=1)
-        room -= ledger.used[:, columns].sum(axis=1)
-        room += ledger.releasing[:, columns].sum(axis=1)
+        room: IntArray = total_of_columns(ledger.allocatable[:, columns])
+        room -= total_of_columns(ledger.used[:, columns])
+        room += total_of_columns(ledger.releasing[:, columns])
         return room
 
     # --- where ---------------------------------------------------------------------------------
@@ -211,9 +212,9 @@ class GangEviction:
                     return []
                 places[work.sub.id], part = found
                 taken += part
-                if session.hooks.pipelined(job) or self._was_ready:
+                if session.hooks.job_pipelined(job) or self._was_ready:
                     break
-            enough = session.hooks.pipelined(job)
+            enough = session.hooks.job_pipelined(job)
             return taken if enough and (not self._round.options.spare or is_whole(job)) else []
 
     def _place_sub(self, work: Work, domain: str) -> tuple[str, list[Taken]] | None:
@@ -221,7 +222,7 @@ class GangEviction:
         session = self._session
         names = [domain]
         if session.network.is_bound(self._job):
-            levels = session.hooks.gradient_of_sub(work.sub, domain, evict=True)
+            levels = session.hooks.sub_job_gradient(work.sub, domain, evict=True)
             names = [name for level in levels for name in level]
         for name in names:
             with session.trial() as keep:
@@ -235,7 +236,7 @@ class GangEviction:
         session, job = self._session, self._job
         taken = []
         for task in work.tasks:
-            if not session.hooks.allowed(self._queue, task.shape, 1):
+            if not session.hooks.allocatable(self._queue, task.shape, 1):
                 return None
             sub = work.sub if job.division is not None else None
             strictly = self._round.options.spare
@@ -252,7 +253,7 @@ class GangEviction:
         session = self._session
         with session.trial():
             for task, column in taken:
-                if not session.hooks.allowed(self._queue, task.shape, 1):
+                if not session.hooks.allocatable(self._queue, task.shape, 1):
                     return False
                 if not still_seated(session, task.shape, column):
                     return False
@@ -292,8 +293,8 @@ def _worksheet(session: Session, job: Job) -> list[Work]:
     """Return the subgroups with tasks that ask for resources, required ones first (A02)."""
     wanting = [
         task
-        for task in sorted(job.by_status[TaskStatus.PENDING].values(), key=session.hooks.task_key)
-        if not task.gated and not task.shape.best_effort
+        for task in sorted(job.by_status[TaskStatus.PENDING].values(), key=session.hooks.task_order)
+        if not (task.gated or task.held or task.shape.best_effort)
     ]
     if job.division is None:
         alone = SubJob(job.key, job.key, min_available=job.min_available, topology=None)
@@ -304,7 +305,8 @@ def _worksheet(session: Session, job: Job) -> list[Work]:
         work.setdefault(sub.id, Work(sub, [])).tasks.append(task)
     first = subgroups.required(session, job)
     return sorted(
-        work.values(), key=lambda one: (one.sub.id not in first, session.hooks.sub_key(one.sub))
+        work.values(),
+        key=lambda one: (one.sub.id not in first, session.hooks.sub_job_order(one.sub)),
     )
 
 

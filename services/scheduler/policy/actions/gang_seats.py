@@ -54,7 +54,7 @@ def _best(session: Session, candidates: Candidates, seat: Seat, mask: BoolArray)
     rank = candidates.ranked(mask)
     if rank is not None:
         score = score + rank[columns]
-    bias = session.hooks.group_bias(seat, candidates.shape, columns)
+    bias = session.hooks.group_score(seat, candidates.shape, columns)
     if bias is not None:
         score = score + bias
     turn = (columns - session.first) % len(mask)

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from pumice.plugins import EvictionKind, IntArray
+from services.scheduler.engine.ordering import Orders
 from services.scheduler.engine.records import Job
 from services.scheduler.engine.session import Session
-from services.scheduler.policy.actions.evictions import Orders, starving_jobs, turns
+from services.scheduler.policy.actions.evictions import starving_jobs, turns
 from services.scheduler.policy.actions.gang_evictions import (
     GangEviction,
     GangOptions,
@@ -44,8 +45,9 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:
                 return other.queue == job.queue and other.priority < job.priority
 
             def ranked(found: list[Bundle], need: IntArray) -> list[Bundle]:
-                keys = {bundle.job.key: session.hooks.job_key(bundle.job) for bundle in found}
+                keys = {bundle.job.key: session.hooks.job_order(bundle.job) for bundle in found}
                 places = ranks(keys, reverse=True)
                 return sorted(found, key=lambda b: (b.whole, places[b.job.key], *by_worth(b, need)))
 
-            GangEviction(round_, queue, job, from_=below, ranked=ranked).run()
+            with session.apart("gangpreempt", job):
+                GangEviction(round_, queue, job, from_=below, ranked=ranked).run()

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from pumice.plugins import EvictionKind, IntArray
+from services.scheduler.engine.ordering import Orders
 from services.scheduler.engine.records import Job, Queue
 from services.scheduler.engine.session import Session
-from services.scheduler.policy.actions.evictions import Orders, starving_jobs, turns
+from services.scheduler.policy.actions.evictions import starving_jobs, turns
 from services.scheduler.policy.actions.gang_evictions import (
     GangEviction,
     GangOptions,
@@ -34,11 +35,13 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:
     )
     orders = Orders(session)
     for queue, theirs in turns(session, orders, starving_jobs(session)):
-        if session.hooks.is_overused(queue):
+        if session.hooks.overused(queue):
             continue
         jobs = orders.jobs(theirs)
         while jobs:
-            _reclaim(round_, queue, jobs.pop())
+            job = jobs.pop()
+            with session.apart("gangreclaim", job):
+                _reclaim(round_, queue, job)
 
 
 def _reclaim(round_: Round, queue: Queue, job: Job) -> None:
@@ -53,13 +56,13 @@ def _reclaim(round_: Round, queue: Queue, job: Job) -> None:
         return sorted(found, key=lambda b: (b.whole, places[b.job.queue], *by_worth(b, need)))
 
     eviction = GangEviction(round_, queue, job, from_=elsewhere, ranked=ranked)
-    if eviction.pending and session.hooks.may_preempt(queue, eviction.pending):
+    if eviction.pending and session.hooks.preemptive(queue, eviction.pending):
         eviction.run()
 
 
 def _queue_ranks(session: Session, names: set[str], home: Queue) -> dict[str, int]:
     """Return who gives first: by VictimQueueOrder, then against the order of queues."""
     queues = [queue for name in sorted(names) if (queue := session.queue(name)) is not None]
-    last = ranks({queue.name: session.hooks.queue_key(queue) for queue in queues}, reverse=True)
-    orders = session.hooks.victim_queue_order.all()
-    return ranks({q.name: (*[fn(q, home) for fn in orders], last[q.name]) for q in queues})
+    last = ranks({queue.name: session.hooks.queue_order(queue) for queue in queues}, reverse=True)
+    order = session.hooks.victim_queue_order
+    return ranks({q.name: (*order(q, home), last[q.name]) for q in queues})

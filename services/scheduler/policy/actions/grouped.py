@@ -76,7 +76,7 @@ class GroupedTurn:
         work = self._worksheet()
         required = subgroups.required(session, job)
         before = {name: session.network.allocated(job, self._subs[name]) for name in work}
-        for level in session.hooks.gradient_of_job(job, TOP):
+        for level in session.hooks.job_gradient(job, TOP):
             tries = [self._try(place, work, required, before) for place in level]
             solutions = [found for found in tries if found is not None]
             if solutions:
@@ -109,7 +109,9 @@ class GroupedTurn:
         """Return subgroup → tasks, in their order; external gates keep a task out (A02)."""
         work: dict[str, Worklist] = {}
         for task in self._tasks:
-            if not task.gated:
+            if task.held:
+                self._session.explain(self._job, "binder", f"pod {task.name}: {task.held}")
+            elif not task.gated:
                 work.setdefault(self._division.sub_of(task).id, deque()).append(task)
         return work
 
@@ -129,7 +131,7 @@ class GroupedTurn:
         with session.trial():
             score = self._place_subs(place, left, required, places)
             placements = _placements(session, position)
-            done = session.hooks.missing(job) == 0 or session.hooks.pipelined(job)
+            done = session.hooks.job_ready(job) == 0 or session.hooks.job_pipelined(job)
         for name, allocated in before.items():
             session.network.occupy(job, allocated, self._subs[name])
         return Solution(place, score, placements, left, places) if placements and done else None
@@ -142,7 +144,8 @@ class GroupedTurn:
         total = 0.0
         while waiting:
             name = min(
-                waiting, key=lambda n: (n not in required, session.hooks.sub_key(self._subs[n]))
+                waiting,
+                key=lambda n: (n not in required, session.hooks.sub_job_order(self._subs[n])),
             )
             waiting.discard(name)
             sub = self._subs[name]
@@ -154,7 +157,7 @@ class GroupedTurn:
             places[name] = session.network.allocated(self._job, sub)
             if left[name]:
                 waiting.add(name)
-            if session.hooks.missing(self._job) == 0:
+            if session.hooks.job_ready(self._job) == 0:
                 break
         return total
 
@@ -168,7 +171,7 @@ class GroupedTurn:
         remaining = [task for task in self._tasks if task.uid in tried - placed]
         self._tasks.clear()
         self._tasks.extend(remaining)
-        if session.hooks.missing(job):
+        if session.hooks.job_ready(job):
             return False  # keeps its place for the rest of the session, as a plain job does
         session.commit(job, position)
         network = session.network
@@ -193,7 +196,7 @@ class _SubTry:
         """Place the subgroup below `root` and return the score of its place, None when it fails."""
         if self._sub.id in self._session.network.nominated and self._as_nominated(tasks):
             return 0.0
-        for level in self._session.hooks.gradient_of_sub(self._sub, root):
+        for level in self._session.hooks.sub_job_gradient(self._sub, root):
             tries = [self._try(place, tasks) for place in level]
             solutions = [found for found in tries if found is not None]
             if solutions:
@@ -214,7 +217,7 @@ class _SubTry:
 
     def _take(self, solutions: list[Solution], tasks: Worklist) -> float:
         session, sub = self._session, self._sub
-        scores = session.hooks.hypernode_scores(sub, [found.place for found in solutions])
+        scores = session.hooks.hypernode_score(sub, [found.place for found in solutions])
         score, first = max((score, -number) for number, score in enumerate(scores))
         best = solutions[-first]
         _replay(session, self._job, best.placements)
@@ -250,7 +253,7 @@ class _SubTry:
         if column < 0 or not within[column]:
             return False
         candidates = session.candidates(task.shape)
-        allowed = session.hooks.allowed(self._queue, task.shape, 1)
+        allowed = session.hooks.allocatable(self._queue, task.shape, 1)
         if not allowed or not candidates.future[column]:
             return False
         session.place(self._job, [task], [column], waiting=not candidates.idle[column])

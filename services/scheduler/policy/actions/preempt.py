@@ -8,12 +8,12 @@ Victims are Releasing from then on, and whoever they made room for waits on thei
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from services.scheduler.engine.ordering import Orders
 from services.scheduler.engine.records import Job, Queue
 from services.scheduler.engine.session import Session
 from services.scheduler.engine.tasks import Task
 from services.scheduler.policy.actions.evictions import (
     Hopeless,
-    Orders,
     clearable,
     fits_waiting,
     may_ask,
@@ -50,9 +50,12 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:
     for queue, theirs in turns(session, orders, starving):
         jobs = orders.jobs(theirs)
         while jobs:
-            _Preemptor(session, orders, queue, jobs.pop(), options).from_other_jobs(hopeless)
+            job = jobs.pop()
+            with session.apart(_REASON, job):
+                _Preemptor(session, orders, queue, job, options).from_other_jobs(hopeless)
         for job in theirs:
-            _Preemptor(session, orders, queue, job, options).from_own_tasks()
+            with session.apart(_REASON, job):
+                _Preemptor(session, orders, queue, job, options).from_own_tasks()
 
 
 class _Preemptor:
@@ -135,7 +138,7 @@ class _Preemptor:
         """Evict on one node, least important first, until the task fits; else nobody."""
         session = self._session
         candidates = residents(session, column, may_go)
-        victims = session.hooks.preemption_victims(task, candidates)
+        victims = session.hooks.preemptable(task, candidates)
         if not room_after(session, task.shape, column, victims):
             return False
         session.preemption_attempts += 1

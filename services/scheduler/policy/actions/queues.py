@@ -3,7 +3,7 @@
 import heapq
 from collections.abc import Iterable
 
-from services.scheduler.engine.points import OrderKey
+from pumice.plugins.combining import OrderKey
 from services.scheduler.engine.records import Job, Queue
 from services.scheduler.engine.session import Session
 
@@ -18,12 +18,14 @@ def by_queue(session: Session, jobs: Iterable[Job]) -> tuple[QueueHeap, dict[str
     """
     heaps: dict[str, JobHeap] = {}
     for job in jobs:
-        heaps.setdefault(job.queue, []).append((session.hooks.job_key(job), job))
+        with session.apart("order", job):
+            heaps.setdefault(job.queue, []).append((session.hooks.job_order(job), job))
     queues: QueueHeap = []
     for name, heap in heaps.items():
         heapq.heapify(heap)
         queue = session.queue(name)
         if queue is not None:
-            queues.append((session.hooks.queue_key(queue), queue))
+            with session.apart("order", queue):
+                queues.append((session.hooks.queue_order(queue), queue))
     heapq.heapify(queues)
     return queues, heaps

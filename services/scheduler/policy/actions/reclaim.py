@@ -10,13 +10,13 @@ puts the queue back once per job, but its turn has served them all by then).
 from collections.abc import Mapping
 from typing import Any
 
+from services.scheduler.engine.ordering import Orders
 from services.scheduler.engine.records import Job, Queue
 from services.scheduler.engine.session import Session
 from services.scheduler.engine.shapes import TaskClass
 from services.scheduler.engine.tasks import Task
 from services.scheduler.policy.actions.evictions import (
     Hopeless,
-    Orders,
     clearable,
     reprieve,
     residents,
@@ -42,11 +42,13 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:
     orders = Orders(session)
     hopeless = Hopeless(session)
     for queue, theirs in turns(session, orders, starving_jobs(session)):
-        if session.hooks.is_overused(queue):
+        if session.hooks.overused(queue):
             continue
         jobs = orders.jobs(theirs)
         while jobs:
-            _Reclaimer(session, orders, queue, jobs.pop(), spare=spare).run(hopeless)
+            job = jobs.pop()
+            with session.apart(_REASON, job):
+                _Reclaimer(session, orders, queue, job, spare=spare).run(hopeless)
 
 
 def spares(arguments: Mapping[str, Any]) -> bool:
@@ -73,7 +75,7 @@ class _Reclaimer:
     def _reclaim(self, task: Task) -> bool:
         """Make a place for a task; return whether it waits on a node now."""
         session = self._session
-        if not task.preempts or not session.hooks.may_preempt(self._queue, [task]):
+        if not task.preempts or not session.hooks.preemptive(self._queue, [task]):
             return False
         reachable = session.candidates(task.shape).reachable()
         reachable &= clearable(session, task.shape)
@@ -104,7 +106,7 @@ class _Reclaimer:
         candidates = residents(session, column, self._may_go)
         if not candidates:
             return False
-        victims = session.hooks.reclaim_victims(task, candidates)
+        victims = session.hooks.reclaimable(task, candidates)
         if not room_after(session, shape, column, victims):
             return False
         with session.trial() as keep:

@@ -3,22 +3,24 @@
 from collections.abc import Mapping
 from typing import Any
 
+from pumice.plugins.points import Points
 from services.scheduler.engine.session import Session
 from shared.model.status import TaskStatus
 
 
 def execute(session: Session, arguments: Mapping[str, Any]) -> None:  # noqa: ARG001 - it has none
     """Evict at once: no trial, no commit rule. Walks the jobs only if a plugin names victims."""
-    if not any(session.hooks.victim_tasks.tiers):
+    if not session.hooks.of(Points.victim_tasks):
         return
     jobs = session.replica.jobs
     running = [
         task
         for job in sorted(jobs.all(), key=lambda job: job.key)
         if jobs.takes_part(job)
-        for task in sorted(job.by_status[TaskStatus.RUNNING].values(), key=session.hooks.task_key)
+        for task in sorted(job.by_status[TaskStatus.RUNNING].values(), key=session.hooks.task_order)
+        if not task.held
     ]
     position = session.journal.position
-    for task in session.hooks.unwanted(running):
+    for task in session.hooks.victim_tasks(running):
         session.evict(task, reason="shuffle")
     session.commit_evictions(position)

@@ -8,13 +8,15 @@ from services.scheduler.engine.subjobs import SubJob
 def missing(session: Session, job: Job, sub: SubJob) -> int:
     """Return what a subgroup lacks; the job, when that is its only one."""
     has_policies = job.division is not None and bool(job.division.policies)
-    return session.hooks.sub_missing(sub) if has_policies else session.hooks.missing(job)
+    return session.hooks.sub_job_ready(sub) if has_policies else session.hooks.job_ready(job)
 
 
 def pipelined(session: Session, job: Job, sub: SubJob) -> bool:
     """Tell whether a subgroup may keep what it waits for; the job, when that is its only one."""
     has_policies = job.division is not None and bool(job.division.policies)
-    return session.hooks.sub_pipelined(sub) if has_policies else session.hooks.pipelined(job)
+    return (
+        session.hooks.sub_job_pipelined(sub) if has_policies else session.hooks.job_pipelined(job)
+    )
 
 
 def required(session: Session, job: Job) -> set[str]:
@@ -29,7 +31,7 @@ def required(session: Session, job: Job) -> set[str]:
         elif sub.policy in minima:
             minima[sub.policy] -= 1
     wanted = set()
-    for sub in sorted(lacking, key=session.hooks.sub_key):
+    for sub in sorted(lacking, key=session.hooks.sub_job_order):
         if minima.get(sub.policy, 0) > 0:
             minima[sub.policy] -= 1
             wanted.add(sub.id)

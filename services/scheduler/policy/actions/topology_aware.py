@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 from services.scheduler.engine.evicting import Evicted
+from services.scheduler.engine.ordering import Orders
 from services.scheduler.engine.records import Queue
 from services.scheduler.engine.session import Session
 from services.scheduler.engine.tasks import Task
 from services.scheduler.policy.actions.evictions import (
-    Orders,
     fits_waiting,
     reprieve,
     residents,
@@ -99,7 +99,7 @@ class Search(NamedTuple):
         """
         session, task = self.session, self.task
         candidates = residents(session, column, self.may_go)
-        proposed = session.hooks.preemption_victims(task, candidates)
+        proposed = session.hooks.preemptable(task, candidates)
         if not room_after(session, task.shape, column, proposed):
             return []
         with session.trial():  # never kept: this only finds out

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import islice, takewhile
 from typing import Protocol
 
-from services.scheduler.engine.failures import need_continue
+from services.scheduler.engine.failures import Shareless, need_continue
 from services.scheduler.engine.plan import Shortage
 from services.scheduler.engine.records import Job, Queue
 from services.scheduler.engine.seats import Seat
@@ -50,7 +50,7 @@ class WholeJob:
 
     def missing(self) -> int:
         """Return how many tasks the job lacks."""
-        return self._session.hooks.missing(self._job)
+        return self._session.hooks.job_ready(self._job)
 
     def failed_roles(self) -> set[str]:
         """Return the roles that failed in this session."""
@@ -92,11 +92,11 @@ class Turn:
         position = session.journal.position
         with session.trial() as keep:
             self.place()
-            if session.hooks.missing(job) == 0:
+            if session.hooks.job_ready(job) == 0:
                 keep()
                 session.commit(job, position)
                 return True
-            if session.hooks.pipelined(job):
+            if session.hooks.job_pipelined(job):
                 keep()
         return False
 
@@ -106,14 +106,16 @@ class Turn:
         while tasks:
             run = self._next_run()
             head = run[0]
-            allowed = session.hooks.allowed(self._queue, head.shape, len(run))
+            allowed = session.hooks.allocatable(self._queue, head.shape, len(run))
             if allowed == 0:
-                shortages = self._beyond_share(head)
-                session.explain(job, "quota", self._no_share(head), shortages=shortages)
-                self._skip(self._equals())
+                self._refuse_share(self._equals())
                 continue
             if head.gated:
                 session.explain(job, "gang", f"pod {head.name} has scheduling gates")
+                self._skip(self._equals())
+                continue
+            if head.held:
+                session.explain(job, "binder", f"pod {head.name}: {head.held}")
                 self._skip(self._equals())
                 continue
             if head.role and head.role in self._goal.failed_roles():
@@ -129,24 +131,26 @@ class Turn:
             if self._goal.missing() == 0:
                 break
 
-    def _no_share(self, task: Task) -> str:
-        """Say that the queue may not have more, and of what the whole cluster has too little."""
-        session = self._session
+    def _refuse_share(self, tasks: list[Task]) -> None:
+        """Note of equal tasks that the queue may not have more, and look at none of them again."""
+        session, head = self._session, tasks[0]
         left = session.total - session.ledger.total_used()
-        short = [
+        short = (
             name
-            for name, asked, free in zip(session.resources, task.shape.request, left, strict=False)
+            for name, asked, free in zip(session.resources, head.shape.request, left, strict=False)
             if asked > free and name != "pods"
-        ]
-        text = f"queue {self._queue.name} has no share left for {task.name}"
-        return f"{text}: insufficient {', '.join(short)}" if short else text
+        )
+        why = Shareless(self._queue.name, tuple(short), tuple(self._beyond_share(head)))
+        session.explain(self._job, "quota", why.text(head.name), shortages=why.shortages)
+        session.failures(self._job).shareless.update((task.uid, why) for task in tasks)
+        self._skip(tasks)
 
     def _beyond_share(self, task: Task) -> list[Shortage]:
         """Return the resources of which the queue may not have enough more for a task."""
         request, names = task.shape.request, self._session.resources
         return [
             Shortage.of(name, int(asked), max(0, int(left)))
-            for room in (share(self._queue) for share in self._session.shares)
+            for room in (left(self._queue) for left in self._session.hooks.queue_room)
             for name, asked, left in zip(names, request, room, strict=False)
             if asked > left and asked and name != "pods"
         ]
@@ -160,6 +164,7 @@ class Turn:
                 and task.role == head.role
                 and task.nominated == head.nominated
                 and task.gated == head.gated
+                and task.held == head.held
             ),
             self._tasks,
         )

@@ -2,10 +2,7 @@
 
 import numpy as np
 
-from pumice.plugins import Arguments, FloatArray, Hooks
-from services.scheduler.engine.rows import Rows
-from services.scheduler.engine.session import Session
-from services.scheduler.engine.shapes import TaskClass
+from pumice.plugins import Arguments, Cluster, FloatArray, Hooks, NodeRows, TaskClass
 from services.scheduler.policy.arguments import integer, names
 from shared.model.resources import CPU, MEMORY
 
@@ -30,15 +27,14 @@ class Binpack:
         self._weights = {name: 1 if w < 0 else w for name, w in weights.items()}
         self._by_dim: list[tuple[int, int]] = []
 
-    def contribute(self, hooks: Hooks, cluster: Session) -> None:
+    def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
         """Add the score unless its weight is 0."""
-        dimensions = cluster.replica.dimensions
-        places = [(dimensions.find(name), weight) for name, weight in self._weights.items()]
+        places = [(cluster.resource(name), weight) for name, weight in self._weights.items()]
         self._by_dim = [(dim, weight) for dim, weight in places if dim is not None]
         if self._weight:
             hooks.node_score(self._score)
 
-    def _score(self, shape: TaskClass, rows: Rows) -> FloatArray:
+    def _score(self, shape: TaskClass, rows: NodeRows) -> FloatArray:
         score = np.zeros(len(rows), dtype=np.float64)
         overfull = np.zeros(len(rows), dtype=np.bool_)
         weights = 0

@@ -16,21 +16,22 @@ import numpy as np
 from pumice.plugins import (
     PERMIT,
     Arguments,
+    Cluster,
     EvictionContext,
     EvictionKind,
     FloatArray,
     Hooks,
     IntArray,
+    Job,
     Opinion,
+    Queue,
+    QueueFigures,
+    Task,
+    TaskClass,
     Vote,
 )
+from services.scheduler.engine.amounts import total_of
 from services.scheduler.engine.dimensions import PODS_DIM
-from services.scheduler.engine.figures import QueueFigures
-from services.scheduler.engine.records import Job, Queue
-from services.scheduler.engine.session import Session
-from services.scheduler.engine.shapes import TaskClass
-from services.scheduler.engine.tasks import Task
-from services.scheduler.policy.actions.evictions import Orders
 from services.scheduler.policy.arguments import boolean, integer
 from services.scheduler.policy.capacity_accounts import (
     Account,
@@ -41,12 +42,12 @@ from services.scheduler.policy.capacity_accounts import (
     tree,
 )
 from services.scheduler.policy.device_claims import DeviceQuotas
-from services.scheduler.policy.plugins.proportion import measure
-from services.scheduler.policy.reservations import without_gated
+from services.scheduler.policy.reservations import leaving, sharing, without_gated
 from services.scheduler.policy.shares import exceeding_of, room_for, shortfalls
 from shared.model.resources import EPSILON
 
 _NOT_READY = Opinion(Vote.REJECT, "the hierarchy of queues is not sound")
+_RELEASING = "countReleasing"
 _DEVICES = "capacity.DynamicResourceAllocationEnable"
 _NOT_A_LEAF = Opinion(Vote.REJECT, "jobs can enter queues without children only")
 
@@ -57,7 +58,11 @@ class Capacity:
     name = "capacity"
 
     def __init__(self, arguments: Arguments) -> None:
-        """Take `ancestorReclaimLevel`, below 0 it is 0, and whether quotas of devices count."""
+        """Take `ancestorReclaimLevel`, below 0 it is 0, and what counts against limits, too.
+
+        That are quotas of devices, and (our own `countReleasing`) pods on their way out.
+        """
+        self._counts_releasing = boolean(arguments, _RELEASING, default=False)
         self._counts_devices = boolean(arguments, _DEVICES, default=False)
         self._devices: DeviceQuotas | None = None
         self._levels = max(0, integer(arguments, "ancestorReclaimLevel", 0))
@@ -65,7 +70,7 @@ class Capacity:
         self._ready = True
         self._hierarchy = False
 
-    def contribute(self, hooks: Hooks, cluster: Session) -> None:
+    def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
         """Add the sharing rules."""
         self._cluster = cluster
         self._hierarchy = hooks.enabled("enableHierarchy")
@@ -83,8 +88,8 @@ class Capacity:
         hooks.job_enqueueable(self._enqueueable)
         hooks.job_enqueued(self._enqueued)
         hooks.changed(self._changed)
-        cluster.shares.append(self._left)
-        cluster.accounting.append(self._figures)
+        hooks.queue_room(self._left)
+        hooks.queue_figures(self._figures)
 
     def _left(self, queue: Queue) -> FloatArray:
         levels = self._accounts[queue.name].line() if self._ready else ()
@@ -93,28 +98,40 @@ class Capacity:
 
     def _open(self) -> None:
         cluster = self._cluster
-        queues = cluster.replica.jobs.queues
-        sums = cluster.rollup(measure).sums()
+        queues = cluster.queues
+        sums = cluster.rollup(sharing).sums()
         if not self._hierarchy:
             self._accounts = flat(queues, sums, cluster.total, self._stated())
+            self._book_leaving()
             return
         accounts = tree(queues, sums, cluster.total, self._stated())
         self._ready = accounts is not None
         self._accounts = accounts or {}
+        self._book_leaving()
+
+    def _book_leaving(self) -> None:
+        if self._counts_releasing:
+            for name, amounts in self._cluster.rollup(leaving).sums().items():
+                for level in self._accounts[name].line() if self._ready else ():
+                    level.leaving = level.leaving + amounts
 
     def _stated(self) -> dict[str, dict[int, int]]:
         """Return the capabilities that queues state, by dimension."""
-        index = self._cluster.replica.dimensions.index
+        find = self._cluster.resource
         return {
-            name: {index(resource): amount for resource, amount in queue.capability.items()}
-            for name, queue in self._cluster.replica.jobs.queues.items()
+            name: {
+                dim: amount
+                for resource, amount in queue.capability.items()
+                if (dim := find(resource)) is not None
+            }
+            for name, queue in self._cluster.queues.items()
         }
 
     def _figures(self) -> Iterator[QueueFigures]:
         """Tell what is in the accounts, and in those that queues without jobs would have."""
         if not self._ready:
             return
-        queues = self._cluster.replica.jobs.queues
+        queues = self._cluster.queues
         total = self._cluster.total
         idle = {name: np.zeros((4, len(total)), np.int64) for name in queues}
         for name in self._accounts:
@@ -159,7 +176,7 @@ class Capacity:
         if account.children:
             return 0
         for level in account.line():
-            count = room_for(level.limit, level.allocated, shape.request, count)
+            count = room_for(level.limit, level.allocated + level.leaving, shape.request, count)
         return self._devices.allowed(queue, shape, count) if self._devices else count
 
     def _enqueueable(self, job: Job) -> Opinion:
@@ -205,7 +222,7 @@ class Capacity:
         account = self._accounts.get(queue.name)
         if not self._ready or not queue.is_open or account is None:
             return False
-        request = sum((t.shape.request for t in tasks), start=np.zeros_like(account.allocated))
+        request = total_of((t.shape.request for t in tasks), account.allocated)
         if exceeding_of(account.allocated + request, account.limit, request):
             return False
         levels = self._levels if self._hierarchy else 0
@@ -218,9 +235,7 @@ class Capacity:
             return []
         held: dict[str, IntArray] = {}
         victims = []
-        waiting = Orders(self._cluster).victims(candidates, taker)
-        while waiting:
-            task = waiting.pop()
+        for task in self._cluster.in_victim_order(candidates, taker):
             job = self._cluster.job_of(task)
             account = self._accounts.get(job.queue) if job else None
             if account is not None and self._may_take(taker, asking, task, account, held):

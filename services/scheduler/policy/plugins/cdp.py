@@ -6,8 +6,7 @@ pods should not be evicted again as soon as they have come back.
 
 from collections.abc import Sequence
 
-from pumice.plugins import Arguments, Cluster, Hooks
-from services.scheduler.engine.tasks import Task
+from pumice.plugins import Arguments, Cluster, Hooks, Task
 
 
 class Cdp:

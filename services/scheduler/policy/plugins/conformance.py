@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from pumice.plugins import Arguments, Cluster, Hooks
-from services.scheduler.engine.tasks import Task
+from pumice.plugins import Arguments, Cluster, Hooks, Task
 
 _CRITICAL = frozenset({"system-cluster-critical", "system-node-critical"})
 

@@ -9,12 +9,22 @@ from math import floor
 
 import numpy as np
 
-from pumice.plugins import Arguments, CodeArray, FloatArray, Hooks, Reason
+from pumice.plugins import (
+    Arguments,
+    Cluster,
+    CodeArray,
+    FloatArray,
+    Hooks,
+    NodeRows,
+    Reason,
+    Task,
+    TaskClass,
+)
 from services.scheduler.engine import gpus, vgpus
-from services.scheduler.engine.rows import Rows
-from services.scheduler.engine.session import Session
-from services.scheduler.engine.shapes import TaskClass
-from services.scheduler.engine.tasks import Task
+from services.scheduler.engine.gpus import Gpus
+from services.scheduler.engine.own import own
+from services.scheduler.engine.shapes import TaskClass as OwnClass
+from services.scheduler.engine.vgpus import VGpus
 from services.scheduler.policy.arguments import BadArgument, boolean, integer, text
 
 _REASONS = (
@@ -65,7 +75,7 @@ class DeviceShare:
         self._weight = integer(arguments, "deviceshare.ScheduleWeight", 0)
         self._rules = _label_rules(arguments)
 
-    def contribute(self, hooks: Hooks, cluster: Session) -> None:
+    def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
         """Add what is on, and what the binding tells the device plugin."""
         if self._virtual:
             self._share_virtual_cards(hooks, cluster)
@@ -74,56 +84,58 @@ class DeviceShare:
 
     # --- cards -------------------------------------------------------------------------------
 
-    def _share_cards(self, hooks: Hooks, cluster: Session) -> None:
-        nodes = cluster.replica.nodes
+    def _share_cards(self, hooks: Hooks, cluster: Cluster) -> None:
+        cards, names = cluster.store(Gpus), cluster.node_names
 
-        def judge(shape: TaskClass, rows: Rows) -> CodeArray:
-            asked = shape.gpus
+        def judge(shape: TaskClass, rows: NodeRows) -> CodeArray:
+            asked = own(shape, OwnClass).gpus
             if not (asked.memory if self._sharing else asked.number):
                 return np.zeros(len(rows), dtype=np.uint8)
-            room = nodes.gpus.room(asked, rows.index, nodes.attributes.names)
+            room = cards.room(asked, rows.index, names)
             full = (room >= 0) & (room <= rows.extra)
             return full.astype(np.uint8) * (_NO_MEMORY if self._sharing else _NO_CARDS)
 
         def annotations(task: Task) -> Mapping[str, str]:
-            cards = nodes.gpus.settle_on(task) if any(task.shape.gpus) else ()
-            return gpus.annotations_of(cards, cluster.now) if cards else {}
+            taken = cards.settle_on(task) if any(own(task.shape, OwnClass).gpus) else ()
+            return gpus.annotations_of(taken, cluster.now) if taken else {}
 
         hooks.predicate(judge, reasons=_REASONS)
         hooks.binding(annotations)
 
     # --- parts of cards ----------------------------------------------------------------------
 
-    def _share_virtual_cards(self, hooks: Hooks, cluster: Session) -> None:
-        cards = cluster.replica.nodes.vgpus
+    def _share_virtual_cards(self, hooks: Hooks, cluster: Cluster) -> None:
+        cards = cluster.store(VGpus)
         cards.begin(now=cluster.now, policy=self._policy, matches=self._matches)
         names = cluster.node_names
         registered = cards.registered(names)
 
-        def places(shape: TaskClass, rows: Rows) -> list[float | None]:
+        def places(shape: TaskClass, rows: NodeRows) -> list[float | None]:
             found: list[float | None] = [None] * len(rows)
             there = np.flatnonzero(rows.pick(registered))
             columns, extra = rows.index[there].tolist(), rows.extra[there].tolist()
-            scores = cards.scores(shape, [names[column] for column in columns], extra)
+            scores = cards.scores(
+                own(shape, OwnClass), [names[column] for column in columns], extra
+            )
             for row, score in zip(there.tolist(), scores, strict=True):
                 found[row] = score
             return found
 
-        def judge(shape: TaskClass, rows: Rows) -> CodeArray:
-            if not shape.vgpus:
+        def judge(shape: TaskClass, rows: NodeRows) -> CodeArray:
+            if not own(shape, OwnClass).vgpus:
                 return np.zeros(len(rows), dtype=np.uint8)
             fits = np.array([score is not None for score in places(shape, rows)], dtype=np.bool_)
             code = np.where(rows.pick(registered) > 0, _NOT_FITTED, _UNREGISTERED)
             return np.where(fits, 0, code).astype(np.uint8)
 
-        def score(shape: TaskClass, rows: Rows) -> FloatArray:
-            if not shape.vgpus:
+        def score(shape: TaskClass, rows: NodeRows) -> FloatArray:
+            if not own(shape, OwnClass).vgpus:
                 return np.zeros(len(rows), dtype=np.float64)
             points = [floor((found or 0.0) + 0.5) for found in places(shape, rows)]
             return np.array(points, dtype=np.float64) * self._weight
 
         def annotations(task: Task) -> Mapping[str, str]:
-            shown = cards.settle_on(task) if task.shape.vgpus else ""
+            shown = cards.settle_on(task) if own(task.shape, OwnClass).vgpus else ""
             return vgpus.annotations_of(shown, task.node, cluster.now) if shown else {}
 
         if self._rules:
@@ -139,7 +151,7 @@ class DeviceShare:
         )
 
     def _rules_of(self, task: Task) -> str:
-        matched = self._matches(task.labels) if task.shape.vgpus else ()
+        matched = self._matches(task.labels) if own(task.shape, OwnClass).vgpus else ()
         return ",".join(str(number) for number in sorted(matched))
 
 

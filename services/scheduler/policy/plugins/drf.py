@@ -2,10 +2,7 @@
 
 from collections.abc import Sequence
 
-from pumice.plugins import Arguments, Hooks, IntArray
-from services.scheduler.engine.records import Job
-from services.scheduler.engine.session import Session
-from services.scheduler.engine.tasks import Task
+from pumice.plugins import Arguments, Cluster, Hooks, IntArray, Job, Task
 from services.scheduler.policy.plugins.drf_hierarchy import Hierarchy
 from services.scheduler.policy.shares import dominant_share
 
@@ -21,7 +18,7 @@ class Drf:
     def __init__(self, arguments: Arguments) -> None:
         """Take no arguments."""
 
-    def contribute(self, hooks: Hooks, cluster: Session) -> None:
+    def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
         """Add the order and the victims; shares are computed from what a job holds when asked."""
         total = cluster.total
 
@@ -45,7 +42,7 @@ class Drf:
                     victims.append(task)
             return victims
 
-        cluster.job_share = share
+        hooks.job_share(share)
         hooks.job_order(share)
         hooks.preemptable(keeps_lower)
         if hooks.enabled("enableHierarchy"):

@@ -7,11 +7,8 @@ with `volcano.sh/hierarchy-weights` (`100/50/50`); weights below 1 count as 1.
 import functools
 from collections.abc import Sequence
 
-from pumice.plugins import Hooks, IntArray
-from services.scheduler.engine.records import Job, Queue
-from services.scheduler.engine.session import Session
-from services.scheduler.engine.shapes import TaskClass
-from services.scheduler.engine.tasks import Task
+from pumice.plugins import Cluster, Hooks, IntArray, Job, Queue, Task, TaskClass
+from services.scheduler.engine.amounts import total_of
 from services.scheduler.policy.hierarchical_shares import Path, Tree
 from shared.api import keys
 
@@ -19,12 +16,12 @@ from shared.api import keys
 class Hierarchy:
     """The order of queues, and who may be reclaimed from."""
 
-    def __init__(self, cluster: Session) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._tree = Tree(cluster.total)
-        self._queues = cluster.replica.jobs.queues
-        for job in cluster.replica.jobs.all():
-            if cluster.replica.jobs.takes_part(job):
+        self._queues = cluster.queues
+        for name in self._queues:
+            for job in cluster.jobs_of(name):
                 self._admit(job)
 
     def contribute(self, hooks: Hooks) -> None:
@@ -35,7 +32,7 @@ class Hierarchy:
         hooks.changed(self._changed)
 
     def _admit(self, job: Job) -> None:
-        wanted = sum((t.shape.request for t in job.tasks.values()), start=0 * job.allocated)
+        wanted = total_of((t.shape.request for t in job.tasks.values()), job.allocated)
         queue = self._queues[job.queue]
         self._tree.admit(path_of(queue), weights_of(queue), job.key, wanted)
         self._hold(job, job.allocated)

@@ -14,23 +14,24 @@ import numpy as np
 from pumice.plugins import (
     Arguments,
     BoolArray,
+    Cluster,
     CodeArray,
     FloatArray,
     Hooks,
+    Job,
+    NodeRows,
     Opinion,
+    Queue,
     Reason,
+    Task,
+    TaskClass,
     Vote,
     WideScore,
     WideVerdict,
 )
-from services.scheduler.engine.records import Job, Queue
-from services.scheduler.engine.rows import Rows
-from services.scheduler.engine.session import Session
-from services.scheduler.engine.shapes import TaskClass
-from services.scheduler.engine.tasks import Task
-from services.scheduler.engine.victims import duration_s
 from services.scheduler.policy.arguments import BadArgument, boolean, text
 from services.scheduler.policy.extender_forms import Form, Forms
+from shared.model import durations
 from shared.model.status import TaskStatus
 
 _VERBS: Final = (
@@ -94,7 +95,7 @@ class Extender:
         self._verbs = {verb: text(arguments, f"extender.{verb}Verb") for verb in _VERBS}
         self._ignorable = boolean(arguments, "extender.ignorable", default=False)
         stated = text(arguments, "extender.httpTimeout", "1s")
-        timeout_s = duration_s(stated)
+        timeout_s = durations.parse(stated)
         if timeout_s is None or timeout_s <= 0:
             raise BadArgument(f"extender.httpTimeout: {stated!r} is no duration such as 100ms")
         self._timeout_s = timeout_s
@@ -103,7 +104,7 @@ class Extender:
         self._examples: dict[int, Task] = {}
         self._judged: dict[tuple[int, int, int, bytes], int] = {}
 
-    def contribute(self, hooks: Hooks, cluster: Session) -> None:
+    def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
         """Tell of the session and add what has a verb."""
         self._cluster = cluster
         self._forms = Forms(cluster)
@@ -164,7 +165,7 @@ class Extender:
 
     # --- nodes -------------------------------------------------------------------------------
 
-    def _judge(self, shape: TaskClass, rows: Rows) -> CodeArray:
+    def _judge(self, shape: TaskClass, rows: NodeRows) -> CodeArray:
         codes = np.zeros(len(rows), dtype=np.uint8)
         task = self._example(shape) if self._concerns(shape) else None
         if task is None:
@@ -177,14 +178,14 @@ class Extender:
 
     def _has_room(self, shape: TaskClass, column: int, extra: int) -> bool:
         """Tell whether the node would take the task at all, so that asking is worth it."""
-        ledger = self._cluster.ledger
-        if not ledger.alive[column]:
+        nodes = self._cluster.nodes
+        if not nodes.alive[column]:
             return False
         future = (
-            ledger.allocatable[:, column]
-            - ledger.used[:, column]
-            - ledger.pipelined[:, column]
-            + ledger.releasing[:, column]
+            nodes.allocatable[:, column]
+            - nodes.used[:, column]
+            - nodes.pipelined[:, column]
+            + nodes.releasing[:, column]
             - extra * shape.request
         )
         dims = list(shape.dims)
@@ -192,10 +193,9 @@ class Extender:
 
     def _verdict(self, task: Task, column: int, extra: int) -> int:
         """Return the code for a node in its present state; asked once for each state."""
-        ledger, shape = self._cluster.ledger, task.shape
+        nodes, shape = self._cluster.nodes, task.shape
         state = b"".join(
-            array[:, column].tobytes()
-            for array in (ledger.used, ledger.releasing, ledger.pipelined)
+            array[:, column].tobytes() for array in (nodes.used, nodes.releasing, nodes.pipelined)
         )
         key = (shape.id, column, extra, state)
         found = self._judged.get(key)
@@ -225,7 +225,7 @@ class Extender:
         """Refuse all nodes once the extender has failed: nobody knows which is good."""
         if not self._concerns(shape):
             return None
-        size = self._cluster.ledger.size
+        size = len(self._cluster.node_names)
         return WideVerdict(lambda: np.full(size, self._down, dtype=np.uint8))
 
     def _scorer(self, shape: TaskClass) -> WideScore | None:

@@ -2,10 +2,7 @@
 
 from collections.abc import Sequence
 
-from pumice.plugins import Arguments, Cluster, Condition, Hooks, Invalid, Vote
-from services.scheduler.engine.records import Job
-from services.scheduler.engine.subjobs import SubJob
-from services.scheduler.engine.tasks import Task
+from pumice.plugins import Arguments, Cluster, Condition, Hooks, Invalid, Job, SubJob, Task, Vote
 from shared.model.status import READY, SCHEDULED, VALID, TaskStatus
 
 _PIPELINED = (*READY, TaskStatus.PIPELINED)
@@ -54,7 +51,7 @@ def _invalidity(job: Job) -> Invalid | None:
         return Invalid(
             "NotEnoughPodsOfTask", "Not enough valid pods of each task for gang-scheduling"
         )
-    if job.division is not None and job.division.short_policies(exists=True):
+    if job.short_policies(exists=True):
         return Invalid(
             "NotEnoughPodsOfTask", "Not enough valid subGroups of each task for gang-scheduling"
         )
@@ -74,7 +71,7 @@ def _ready_last(job: Job) -> bool:
 def _missing(job: Job) -> int:
     counted = job.ready_count + job.pending_best_effort
     of_roles = sum(job.roles_short_of(*READY, best_effort=True).values())
-    of_policies = job.division.short_policies() if job.division is not None else 0
+    of_policies = job.short_policies()
     return max(0, job.min_available - counted, of_roles, of_policies)
 
 
@@ -82,7 +79,7 @@ def _pipelined(job: Job) -> Vote:
     counted = job.waiting_count + job.ready_count + job.pending_best_effort
     if counted < job.min_available or job.roles_short_of(*_PIPELINED, best_effort=True):
         return Vote.REJECT
-    if job.division is not None and job.division.short_policies(pipelined=True):
+    if job.short_policies(pipelined=True):
         return Vote.REJECT
     return Vote.PERMIT
 

@@ -4,14 +4,21 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pumice.plugins import Arguments, FloatArray, Hooks, IntArray
+from pumice.plugins import (
+    Arguments,
+    Cluster,
+    FloatArray,
+    Hooks,
+    IntArray,
+    Job,
+    Seat,
+    SubJob,
+    Task,
+    TaskClass,
+)
+from services.scheduler.engine.amounts import MOST, total_of
 from services.scheduler.engine.dimensions import CPU_DIM, MEMORY_DIM
-from services.scheduler.engine.records import Job
-from services.scheduler.engine.seats import Seat
-from services.scheduler.engine.session import Session
-from services.scheduler.engine.shapes import TaskClass
-from services.scheduler.engine.subjobs import SubJob
-from services.scheduler.engine.tasks import Task
+from services.scheduler.engine.network import Network
 from services.scheduler.policy import network_scores as scores
 from services.scheduler.policy.arguments import boolean, integer, names, number
 from shared.model.resources import CPU, MEMORY
@@ -41,12 +48,12 @@ class NetworkTopologyAware:
         most = integer(arguments, "hypernode.gradient.evict.max-hypernodes", _EVICTION_DOMAINS)
         self._domains = most if most > 0 else _EVICTION_DOMAINS
 
-    def contribute(self, hooks: Hooks, cluster: Session) -> None:
+    def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
         """Add the gradients and scores."""
         round_ = _Round(self._weight, self._weights, cluster)
 
         def of_job(job: Job, root: str, evict: bool) -> list[list[str]]:
-            network = cluster.network
+            network = cluster.store(Network)
             limit = network.limit_of_job(job)
             asked = job.min_resources
             if asked is None:
@@ -54,8 +61,8 @@ class NetworkTopologyAware:
             return self._levels(round_, root, limit, network.allocated(job), asked, evict=evict)
 
         def of_sub(sub: SubJob, root: str, evict: bool) -> list[list[str]]:
-            network = cluster.network
-            job = cluster.replica.jobs.get(sub.job_key)
+            network = cluster.store(Network)
+            job = cluster.job(sub.job_key)
             assert job is not None, f"{sub.job_key} is not a job of this session"
             asked = _summed(sub.pending(), cluster.total)
             so_far = network.allocated(job, sub)
@@ -63,7 +70,7 @@ class NetworkTopologyAware:
             return self._levels(round_, root, limit, so_far, asked, evict=evict)
 
         def of_node(seat: Seat, shape: TaskClass, columns: IntArray) -> FloatArray | None:
-            if seat.sub is not None and seat.sub.topology is not None:
+            if seat.sub is not None and seat.sub.states_topology:
                 return round_.of_group(seat, seat.sub, columns)
             return round_.of_anyone(shape, columns, self._fading) if self._normal else None
 
@@ -91,16 +98,19 @@ class NetworkTopologyAware:
 class _Round:
     """The plugin in one session."""
 
-    def __init__(self, weight: int, weights: dict[str, int], session: Session) -> None:
+    def __init__(self, weight: int, weights: dict[str, int], cluster: Cluster) -> None:
         self._scale = float(_MAX * weight)
-        self._session = session
-        self._ledger = ledger = session.ledger
-        places = [(session.replica.dimensions.find(name), w) for name, w in weights.items()]
+        self._cluster = cluster
+        self._nodes = nodes = cluster.nodes
+        places = [(cluster.resource(name), w) for name, w in weights.items()]
         self._weights = {dim: w for dim, w in places if dim is not None}
-        size = ledger.size
         # ⚠ Room is judged by how the session began, whatever was placed since.
-        self._idle: IntArray = ledger.allocatable[:, :size] - ledger.used[:, :size]
-        self._future: IntArray = self._idle + ledger.releasing[:, :size]
+        self._idle: IntArray = nodes.allocatable - nodes.used
+        self._future: IntArray = self._idle + nodes.releasing
+
+    @property
+    def _network(self) -> Network:
+        return self._cluster.store(Network)
 
     # --- which HyperNodes --------------------------------------------------------------------
 
@@ -108,15 +118,17 @@ class _Round:
         self, root: str, limit: int, so_far: str, asked: IntArray, *, evict: bool
     ) -> list[list[str]]:
         """Return the HyperNodes to try."""
-        network = self._session.network
+        network = self._network
         dims = [d for d, amount in enumerate(asked) if amount or d in {CPU_DIM, MEMORY_DIM}]
         want = asked[dims]
-        ledger = self._ledger
-        rooms = (ledger.allocatable,) if evict else (self._idle, self._future)
+        rooms = (self._nodes.allocatable,) if evict else (self._idle, self._future)
 
         def has_room(name: str) -> bool:
             columns = network.layout.columns(name)
-            return any(bool((want <= room[:, columns].sum(axis=1)[dims]).all()) for room in rooms)
+            return any(
+                bool((want <= room[:, columns].sum(axis=1, dtype=np.float64)[dims]).all())
+                for room in rooms
+            )
 
         return scores.gradient(network.forest, root, limit, so_far, has_room)
 
@@ -124,20 +136,21 @@ class _Round:
 
     def of_hypernodes(self, sub: SubJob, candidates: Sequence[str]) -> list[float]:
         """Return how good HyperNodes are for a subgroup: how full, then how many tasks it has."""
-        network = self._session.network
+        network = self._network
         tasks = list(sub.tasks.values())
-        request = _summed(tasks, self._session.total)
+        request = _summed(tasks, self._cluster.total)
         places = [network.layout.columns(name) for name in candidates]
 
         def per_place(amounts: IntArray) -> IntArray:
-            return np.array([amounts[columns].sum() for columns in places], dtype=np.int64)
+            sums = [amounts[columns].sum(dtype=np.float64) for columns in places]
+            return np.minimum(sums, MOST).astype(np.int64)
 
         asked = [
             scores.Asked(
                 weight,
                 int(request[dim]),
                 per_place(self._used(dim)),
-                per_place(self._ledger.allocatable[dim]),
+                per_place(self._nodes.allocatable[dim]),
             )
             for dim, weight in self._weights.items()
             if request[dim]
@@ -151,7 +164,7 @@ class _Round:
 
     def of_group(self, seat: Seat, sub: SubJob, columns: IntArray) -> FloatArray | None:
         """Return how near nodes are to where the group is, then how many of its tasks are there."""
-        network = self._session.network
+        network = self._network
         if not seat.allocated:
             return None
         lowest, highest = network.tiers[0], network.tiers[-1]
@@ -171,11 +184,10 @@ class _Round:
 
     def of_anyone(self, shape: TaskClass, columns: IntArray, fading: float) -> FloatArray | None:
         """Return how full the HyperNodes of nodes would be; best where there are none at all."""
-        network = self._session.network
+        network = self._network
         if network.layout.is_empty:
             return None
-        lowest, highest = network.tiers[0], network.tiers[-1]
-        weights = scores.tier_weights(lowest, highest, fading)
+        weights = scores.tier_weights(network.tiers, fading)
         total = np.zeros(len(columns), dtype=np.float64)
         differs = False
         for tier, weight in weights.items():
@@ -188,7 +200,7 @@ class _Round:
 
     def _packed(self, shape: TaskClass, tier: int) -> FloatArray:
         """Return how full each HyperNode of a tier would be with one more task."""
-        network = self._session.network
+        network = self._network
         where = network.layout.at_tier(tier)
         count = len(network.forest.by_tier.get(tier, ()))
 
@@ -201,7 +213,7 @@ class _Round:
                 weight,
                 int(shape.request[dim]),
                 summed(self._used(dim)),
-                summed(self._ledger.allocatable[dim, : len(where)]),
+                summed(self._nodes.allocatable[dim]),
             )
             for dim, weight in self._weights.items()
             if shape.request[dim]
@@ -210,22 +222,19 @@ class _Round:
 
     def _used(self, dim: int) -> IntArray:
         """Return what pods hold or were promised per column, evicted ones left out."""
-        ledger, size = self._ledger, self._ledger.size
-        used: IntArray = ledger.used[dim, :size] + ledger.pipelined[dim, :size]
-        return used - ledger.evicted[dim, :size]
+        nodes = self._nodes
+        used: IntArray = nodes.used[dim] + nodes.pipelined[dim] - nodes.evicted[dim]
+        return used
 
     def _share(self, sub: SubJob, place: str) -> float:
         """Return which part of a subgroup's tasks is on nodes of a HyperNode."""
-        nodes = self._session.network.forest.nodes.get(place, frozenset())
+        nodes = self._network.forest.nodes.get(place, frozenset())
         return sum(task.node in nodes for task in sub.tasks.values()) / max(1, len(sub.tasks))
 
 
 def _summed(tasks: Sequence[Task], like: IntArray) -> IntArray:
     """Return what tasks ask for in all."""
-    result = np.zeros_like(like)
-    for task in tasks:
-        result += task.shape.request
-    return result
+    return total_of((task.shape.request for task in tasks), like)
 
 
 def _positive(value: int, default: int) -> int:

@@ -13,21 +13,23 @@ import numpy as np
 
 from pumice.plugins import (
     Arguments,
+    Cluster,
     CodeArray,
     FloatArray,
     Hooks,
     IntArray,
+    Job,
+    NodeGroups,
+    NodeRows,
+    Queue,
     Reason,
+    Task,
+    TaskClass,
     WideVerdict,
 )
-from services.scheduler.engine.records import Job, Queue
-from services.scheduler.engine.rows import Rows
-from services.scheduler.engine.session import Session
-from services.scheduler.engine.shapes import TaskClass
-from services.scheduler.engine.tasks import Task
 from services.scheduler.policy.arguments import boolean
 from shared.api import keys
-from shared.api.scheduling import ROOT_QUEUE, QueueAffinity
+from shared.api.scheduling import ROOT_QUEUE
 from shared.model.quantity import BadQuantity
 from shared.model.resources import EPSILON
 from shared.model.status import HOLDS_RESOURCES
@@ -43,33 +45,6 @@ _REASONS = (
 _NO_LABEL, _NO_AFFINITY, _UNSATISFIED, _INVALID = range(1, 5)
 _EXCEEDED = Reason("node group resource limit exceeded", resolvable=False)
 _AMOUNTS = msgspec.json.Decoder(dict[str, dict[str, str | int | float]])
-
-
-class Affinity(NamedTuple):
-    """The groups that a queue names; of preferred ones the order counts."""
-
-    required: tuple[str, ...] = ()
-    preferred: tuple[str, ...] = ()
-    never: tuple[str, ...] = ()
-    rather_not: tuple[str, ...] = ()
-
-    def admits(self, group: str) -> bool:
-        """Tell whether pods may run in a group; a wish to stay off still admits it."""
-        if group in self.rather_not:
-            return True
-        return group not in self.never and group in {*self.required, *self.preferred}
-
-    def score(self, group: str, *, in_order: bool) -> float:
-        """Return how good a group is; `in_order`: earlier preferred ones are better."""
-        if group in self.rather_not:
-            return -1.0
-        score = _BASE if group in self.required else 0.0
-        if group in self.preferred:
-            # Of a group that is named twice the last place counts.
-            place = len(self.preferred) - 1 - self.preferred[::-1].index(group)
-            number = len(set(self.preferred))
-            score += 0.5 * _BASE * ((number - place) / number if in_order else 1.0)
-        return score
 
 
 class _Limits(NamedTuple):
@@ -93,13 +68,13 @@ class NodeGroup:
         self._in_order = boolean(arguments, "enablePreferredOrder", default=False)
         self._groups: list[str] = []
         self._group_of: IntArray = np.zeros(0, dtype=np.int64)
-        self._affinities: dict[str, Affinity | None] = {}
+        self._affinities: dict[str, NodeGroups | None] = {}
         self._limits: dict[str, _Limits | None] = {}
         """Queue → limits; None for limits that cannot be read, which refuse all nodes."""
 
-    def contribute(self, hooks: Hooks, cluster: Session) -> None:
+    def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
         """Add the rules; groups of nodes are read once per cycle."""
-        labels = cluster.replica.nodes.attributes.values(keys.NODEGROUP_NAME)
+        labels = cluster.nodes.label(keys.NODEGROUP_NAME)
         self._groups = sorted({str(label) for label in labels if label is not None})
         number = {group: at for at, group in enumerate(self._groups)}
         self._group_of = np.array([number.get(label, -1) for label in labels], dtype=np.int64)
@@ -118,48 +93,48 @@ class NodeGroup:
 
     # --- what queues say ---------------------------------------------------------------------
 
-    def _read_queues(self, cluster: Session, *, hierarchy: bool) -> None:
-        queues, network = cluster.replica.jobs.queues, cluster.replica.jobs
+    def _read_queues(self, cluster: Cluster, *, hierarchy: bool) -> None:
+        queues = cluster.queues
         for name, queue in queues.items():
             stated = _stated(queue, queues) if hierarchy else queue.affinity
-            self._affinities[name] = _affinity(stated)
+            self._affinities[name] = stated if stated is not None and any(stated) else None
             text = queue.annotations.get(keys.NODEGROUP_RESOURCE_LIMITS)
             if text:
                 self._limits[name] = self._read_limits(cluster, text)
         if any(self._limits.values()):
-            for job in network.all():
-                self._count(cluster, job)
+            for name in queues:
+                for job in cluster.jobs_of(name):
+                    self._count(cluster, job)
 
-    def _read_limits(self, cluster: Session, text: str) -> _Limits | None:
-        dimensions = cluster.replica.dimensions
+    def _read_limits(self, cluster: Cluster, text: str) -> _Limits | None:
         try:
             listed = _AMOUNTS.decode(text)
-            amounts = {group: dimensions.parse(amounts) for group, amounts in listed.items()}
+            amounts = {group: cluster.amounts(amounts) for group, amounts in listed.items()}
         except (msgspec.DecodeError, BadQuantity):
             return None
-        shape = (len(self._groups), dimensions.capacity)
+        shape = (len(self._groups), len(cluster.total))
         limits = _Limits(
             np.zeros(shape, np.int64), np.zeros(shape, np.bool_), np.zeros(shape, np.int64)
         )
         for at, group in enumerate(self._groups):
             if group in amounts:
-                limits.ceiling[at] = dimensions.fitted(amounts[group])
-                for name in listed[group]:
-                    limits.stated[at, dimensions.index(name)] = True
+                limits.ceiling[at] = amounts[group]
+                dims = [cluster.resource(name) for name in listed[group]]
+                limits.stated[at, [dim for dim in dims if dim is not None]] = True
         return limits
 
-    def _count(self, cluster: Session, job: Job) -> None:
+    def _count(self, cluster: Cluster, job: Job) -> None:
         limits = self._limits.get(job.queue)
         if limits is None:
             return
         for task in job.tasks.values():
-            column = cluster.replica.nodes.column(task.node) if task.node else -1
+            column = cluster.nodes.column(task.node) if task.node else -1
             if HOLDS_RESOURCES[task.status] and column >= 0 and self._group_of[column] >= 0:
                 limits.taken[self._group_of[column]] += task.shape.request
 
     # --- the rules ---------------------------------------------------------------------------
 
-    def _judge(self, shape: TaskClass, rows: Rows) -> CodeArray:
+    def _judge(self, shape: TaskClass, rows: NodeRows) -> CodeArray:
         queue = shape.traits.get(_TRAIT, "")
         groups = rows.pick(self._group_of)
         affinity = self._affinities.get(queue)
@@ -170,16 +145,16 @@ class NodeGroup:
         return np.array([*verdicts, unlabelled], dtype=np.uint8)[groups]
 
     @staticmethod
-    def _verdict(affinity: Affinity | None, group: str) -> int:
+    def _verdict(affinity: NodeGroups | None, group: str) -> int:
         if affinity is None:
             return _NO_AFFINITY
-        return 0 if affinity.admits(group) else _UNSATISFIED
+        return 0 if admits(affinity, group) else _UNSATISFIED
 
-    def _score(self, shape: TaskClass, rows: Rows) -> FloatArray:
+    def _score(self, shape: TaskClass, rows: NodeRows) -> FloatArray:
         affinity = self._affinities.get(shape.traits.get(_TRAIT, ""))
         if affinity is None:
             return np.zeros(len(rows), dtype=np.float64)
-        scores = [affinity.score(group, in_order=self._in_order) for group in self._groups]
+        scores = [score(affinity, group, in_order=self._in_order) for group in self._groups]
         return np.array([*scores, 0.0], dtype=np.float64)[rows.pick(self._group_of)]
 
     def _limited(self, shape: TaskClass) -> WideVerdict | None:
@@ -203,7 +178,7 @@ class NodeGroup:
             np.add.at(limits.taken, groups[known], amounts)
 
 
-def _stated(queue: Queue, queues: Mapping[str, Queue]) -> QueueAffinity | None:
+def _stated(queue: Queue, queues: Mapping[str, Queue]) -> NodeGroups | None:
     """Return a queue's affinity, or that of its nearest ancestor which states one."""
     seen: set[str] = set()
     at: Queue | None = queue
@@ -215,15 +190,21 @@ def _stated(queue: Queue, queues: Mapping[str, Queue]) -> QueueAffinity | None:
     return None
 
 
-def _affinity(stated: QueueAffinity | None) -> Affinity | None:
-    """Return the groups that are named, None when none are."""
-    if stated is None:
-        return None
-    near, off = stated.node_group_affinity, stated.node_group_anti_affinity
-    affinity = Affinity(
-        required=near.required_during_scheduling_ignored_during_execution if near else (),
-        preferred=near.preferred_during_scheduling_ignored_during_execution if near else (),
-        never=off.required_during_scheduling_ignored_during_execution if off else (),
-        rather_not=off.preferred_during_scheduling_ignored_during_execution if off else (),
-    )
-    return affinity if any(affinity) else None
+def admits(groups: NodeGroups, group: str) -> bool:
+    """Tell whether pods may run in a group; a wish to stay off still admits it."""
+    if group in groups.rather_not:
+        return True
+    return group not in groups.never and group in {*groups.required, *groups.preferred}
+
+
+def score(groups: NodeGroups, group: str, *, in_order: bool) -> float:
+    """Return how good a group is; `in_order`: earlier preferred ones are better."""
+    if group in groups.rather_not:
+        return -1.0
+    score = _BASE if group in groups.required else 0.0
+    if group in groups.preferred:
+        # Of a group that is named twice the last place counts.
+        place = len(groups.preferred) - 1 - groups.preferred[::-1].index(group)
+        number = len(set(groups.preferred))
+        score += 0.5 * _BASE * ((number - place) / number if in_order else 1.0)
+    return score

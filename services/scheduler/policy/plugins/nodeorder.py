@@ -9,12 +9,13 @@ from functools import partial
 
 import numpy as np
 
-from pumice.plugins import Arguments, FloatArray, Hooks, IntArray
+from pumice.plugins import Arguments, Cluster, FloatArray, Hooks, IntArray, NodeRows, TaskClass
 from services.scheduler.engine.dimensions import CPU_DIM, MEMORY_DIM
-from services.scheduler.engine.nodes import Nodes
-from services.scheduler.engine.rows import Rows
-from services.scheduler.engine.session import Session
-from services.scheduler.engine.shapes import TaskClass
+from services.scheduler.engine.images import NodeImages
+from services.scheduler.engine.labels import NodeAttributes
+from services.scheduler.engine.own import own
+from services.scheduler.engine.peers import Peers
+from services.scheduler.engine.shapes import TaskClass as OwnClass
 from services.scheduler.policy.arguments import integer
 from services.scheduler.policy.company import Company
 from services.scheduler.policy.spreading import Spreading
@@ -42,31 +43,31 @@ class NodeOrder:
         self._spread = integer(arguments, "podtopologyspread.weight", 2)
         self._gpu_dim: int | None = None
 
-    def contribute(self, hooks: Hooks, cluster: Session) -> None:
+    def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
         """Add the scorers that have a weight."""
-        self._gpu_dim = cluster.replica.dimensions.find(_GPU)
+        attributes, peers = cluster.store(NodeAttributes), cluster.store(Peers)
+        self._gpu_dim = cluster.resource(_GPU)
         if self._least or self._most or self._balanced:
             hooks.node_score(self._score)
         if self._affinity:
-            hooks.node_rank(preferred_affinity, weight=self._affinity)
+            hooks.node_rank(partial(preferred_affinity, attributes), weight=self._affinity)
         if self._taints:
-            hooks.node_rank(avoided_taints, weight=self._taints, reverse=True)
+            hooks.node_rank(partial(avoided_taints, attributes), weight=self._taints, reverse=True)
         if self._images:
-            hooks.node_score(partial(self._image_locality, cluster.replica.nodes))
-        peers, attributes = cluster.replica.nodes.peers, cluster.replica.nodes.attributes
+            hooks.node_score(partial(self._image_locality, cluster))
         if self._company:
             hooks.wide_score(Company(peers, attributes).preference, weight=self._company)
         if self._spread:
             hooks.wide_score(Spreading(peers, attributes).preference, weight=self._spread)
 
-    def _image_locality(self, nodes: Nodes, shape: TaskClass, rows: Rows) -> FloatArray:
-        alive = nodes.ledger.alive[: nodes.ledger.size]
-        found = nodes.images.score(shape.images, alive, nodes.attributes.generation)
+    def _image_locality(self, cluster: Cluster, shape: TaskClass, rows: NodeRows) -> FloatArray:
+        generation = cluster.store(NodeAttributes).generation
+        found = cluster.store(NodeImages).score(shape.images, cluster.nodes.alive, generation)
         if found is None:
             return np.zeros(len(rows), dtype=np.float64)
         return (self._images * rows.pick(found)).astype(np.float64)
 
-    def _score(self, shape: TaskClass, rows: Rows) -> FloatArray:
+    def _score(self, shape: TaskClass, rows: NodeRows) -> FloatArray:
         result = np.zeros(len(rows), dtype=np.float64)
         if self._least or self._most:
             cpu, memory = rows.scoring_requested()
@@ -83,7 +84,7 @@ class NodeOrder:
             result += self._balanced * self._balance(shape, rows)
         return result
 
-    def _balance(self, shape: TaskClass, rows: Rows) -> IntArray:
+    def _balance(self, shape: TaskClass, rows: NodeRows) -> IntArray:
         dims = [CPU_DIM, MEMORY_DIM]
         if self._gpu_dim is not None and shape.request[self._gpu_dim]:
             dims.append(self._gpu_dim)
@@ -99,7 +100,7 @@ class NodeOrder:
 
 
 def balance(want: IntArray, have: IntArray) -> IntArray:
-    """Return 50…100: how evenly the resources of a node are used. Rows are resources.
+    """Return 50…100: how evenly the resources of a node are used. NodeRows are resources.
 
     100 less the standard deviation of the used fractions; resources that a node lacks do not count.
     """
@@ -137,20 +138,24 @@ def _mean(scores: list[IntArray], asked: tuple[tuple[IntArray, IntArray], ...]) 
     return sum(scores) // np.maximum(number, 1)
 
 
-def preferred_affinity(shape: TaskClass, rows: Rows) -> IntArray:
+def preferred_affinity(attributes: NodeAttributes, shape: TaskClass, rows: NodeRows) -> IntArray:
     """Return the sum of the weights of the preferred terms that a node matches."""
     result = np.zeros(len(rows), dtype=np.int64)
-    affinity = shape.node_affinity
+    affinity = own(shape, OwnClass).node_affinity
     if affinity is not None:
         for term in affinity.preferred_during_scheduling_ignored_during_execution:
-            result += term.weight * rows.pick(rows.attributes.term(term.preference))
+            result += term.weight * rows.pick(attributes.term(term.preference))
     return result
 
 
-def avoided_taints(shape: TaskClass, rows: Rows) -> IntArray:
+def avoided_taints(attributes: NodeAttributes, shape: TaskClass, rows: NodeRows) -> IntArray:
     """Return the number of PreferNoSchedule taints that a pod does not tolerate."""
-    soft = [t for t in shape.tolerations if t.effect in {"", TaintEffect.PREFER_NO_SCHEDULE}]
-    counts = rows.attributes.taints(
+    soft = [
+        t
+        for t in own(shape, OwnClass).tolerations
+        if t.effect in {"", TaintEffect.PREFER_NO_SCHEDULE}
+    ]
+    counts = attributes.taints(
         lambda taints: sum(
             taint.effect == TaintEffect.PREFER_NO_SCHEDULE and not tolerates(soft, taint)
             for taint in taints

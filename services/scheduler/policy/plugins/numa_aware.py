@@ -14,17 +14,18 @@ import numpy as np
 from pumice.plugins import (
     Arguments,
     BoolArray,
+    Cluster,
     CodeArray,
     FloatArray,
     Hooks,
+    NodeRows,
     Reason,
+    Task,
+    TaskClass,
     WideScore,
 )
 from services.scheduler.engine.cpus import Cpus, numa_count, per_numa
-from services.scheduler.engine.rows import Rows
-from services.scheduler.engine.session import Session
-from services.scheduler.engine.shapes import TaskClass
-from services.scheduler.engine.tasks import Task
+from services.scheduler.engine.numa import Numa
 from services.scheduler.policy.arguments import integer
 from shared.api import keys
 
@@ -51,16 +52,16 @@ class NumaAware:
         """Take `weight`."""
         self._weight = integer(arguments, "weight", 1)
 
-    def contribute(self, hooks: Hooks, cluster: Session) -> None:
+    def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
         """Add predicate and score, and tell with the binding what was decided."""
         self._names = cluster.node_names
-        self._numa = cluster.replica.nodes.numa
+        self._numa = cluster.store(Numa)
         self._numa.begin()
         hooks.predicate(self._judge, reasons=_REASONS)
         hooks.wide_score(self._scorer, weight=self._weight)
         hooks.binding(self._decision)
 
-    def _judge(self, shape: TaskClass, rows: Rows) -> CodeArray:
+    def _judge(self, shape: TaskClass, rows: NodeRows) -> CodeArray:
         codes = np.zeros(len(rows), dtype=np.uint8)
         if shape.exclusive:
             pairs = zip(rows.index.tolist(), rows.extra.tolist(), strict=True)

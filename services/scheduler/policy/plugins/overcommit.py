@@ -2,9 +2,17 @@
 
 import numpy as np
 
-from pumice.plugins import PERMIT, Arguments, FloatArray, Hooks, IntArray, Opinion, Vote
-from services.scheduler.engine.records import Job
-from services.scheduler.engine.session import Session
+from pumice.plugins import (
+    PERMIT,
+    Arguments,
+    Cluster,
+    FloatArray,
+    Hooks,
+    IntArray,
+    Job,
+    Opinion,
+    Vote,
+)
 from services.scheduler.policy.arguments import number
 from services.scheduler.policy.reservations import unallocated_minimum, without_gated
 from services.scheduler.policy.shares import exceeding_of, shortfalls
@@ -22,10 +30,10 @@ class Overcommit:
         factor = number(arguments, "overcommit-factor", _DEFAULT_FACTOR)
         self._factor = factor if factor >= 1 else _DEFAULT_FACTOR
 
-    def contribute(self, hooks: Hooks, cluster: Session) -> None:
+    def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
         """Add the budget: total x factor - used - what Inqueue jobs reserve."""
         enlarged = np.multiply(cluster.total, self._factor, dtype=np.float64)
-        budget: FloatArray = enlarged - cluster.ledger.total_used()
+        budget: FloatArray = enlarged - cluster.nodes.total_used()
         reserved = cluster.rollup(_reserved).total(cluster.total)
 
         def enqueueable(job: Job) -> Opinion:

@@ -7,10 +7,8 @@ deducted before the disruption controller has seen them, as upstream.
 from collections import Counter
 from collections.abc import Sequence
 
-from pumice.plugins import Arguments, Hooks
+from pumice.plugins import Arguments, Cluster, Hooks, Task
 from services.scheduler.engine.budgets import Budgets
-from services.scheduler.engine.session import Session
-from services.scheduler.engine.tasks import Task
 
 
 class Pdb:
@@ -21,9 +19,9 @@ class Pdb:
     def __init__(self, arguments: Arguments) -> None:
         """Take no arguments."""
 
-    def contribute(self, hooks: Hooks, cluster: Session) -> None:
+    def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
         """Add the protection."""
-        budgets = cluster.replica.budgets
+        budgets = cluster.store(Budgets)
 
         def unprotected(_: Task, candidates: Sequence[Task]) -> list[Task]:
             return within_budgets(budgets, candidates)

@@ -4,13 +4,16 @@ Cordoned nodes, node selector and affinity, taints, host ports, number of pods, 
 anti-affinity, volumes, topology spread.
 """
 
+from functools import partial
+
 import numpy as np
 
-from pumice.plugins import Arguments, CodeArray, Hooks, Reason
+from pumice.plugins import Arguments, Cluster, CodeArray, Hooks, NodeRows, Nodes, Reason, TaskClass
 from services.scheduler.engine.dimensions import PODS_DIM
-from services.scheduler.engine.rows import Rows
-from services.scheduler.engine.session import Session
-from services.scheduler.engine.shapes import TaskClass
+from services.scheduler.engine.labels import NodeAttributes
+from services.scheduler.engine.own import own
+from services.scheduler.engine.peers import Peers
+from services.scheduler.engine.shapes import TaskClass as OwnClass
 from services.scheduler.policy.arguments import boolean
 from services.scheduler.policy.company import REASONS as COMPANY_REASONS
 from services.scheduler.policy.company import Company
@@ -52,54 +55,55 @@ class Predicates:
         self._binding = boolean(arguments, "predicate.VolumeBindingEnable", default=True)
         self._spread = boolean(arguments, "predicate.PodTopologySpreadEnable", default=True)
 
-    def contribute(self, hooks: Hooks, cluster: Session) -> None:
+    def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
         """Add the filters in Kubernetes' order: the first that refuses a node names the reason."""
+        attributes, peers = cluster.store(NodeAttributes), cluster.store(Peers)
         hooks.predicate(_number_of_pods, reasons=[_PODS])
-        hooks.predicate(_cordoned, reasons=[_UNSCHEDULABLE], static=True)
+        hooks.predicate(partial(_cordoned, cluster.nodes), reasons=[_UNSCHEDULABLE], static=True)
         if self._affinity:
-            hooks.predicate(_node_affinity, reasons=[_AFFINITY], static=True)
+            hooks.predicate(partial(_node_affinity, attributes), reasons=[_AFFINITY], static=True)
         if self._taints:
-            hooks.predicate(_untolerated, reasons=[_TAINTED], static=True)
+            hooks.predicate(partial(_untolerated, attributes), reasons=[_TAINTED], static=True)
         if self._ports:
             hooks.predicate(_ports_taken, reasons=[_PORTS])
         if self._pod_affinity:
-            company = Company(cluster.replica.nodes.peers, cluster.replica.nodes.attributes)
+            company = Company(peers, attributes)
             hooks.predicate(company.here, reasons=COMPANY_REASONS)
             hooks.wide_predicate(company.elsewhere, reasons=COMPANY_REASONS)
         hooks.wide_predicate(DeviceClaims(cluster).judge, reasons=CLAIM_REASONS)
-        storage = Storage(cluster.replica.nodes)
+        storage = Storage(cluster)
         if self._limits:
             hooks.wide_predicate(storage.limits, reasons=LIMIT_REASONS)
         if self._zones:
             hooks.wide_predicate(storage.zones, reasons=ZONE_REASONS)
         if self._spread:
-            spreading = Spreading(cluster.replica.nodes.peers, cluster.replica.nodes.attributes)
+            spreading = Spreading(peers, attributes)
             hooks.wide_predicate(spreading.constraint, reasons=SPREADING_REASONS)
         if self._binding:
             hooks.wide_predicate(storage.binding, reasons=BINDING_REASONS)
-            cluster.claim_uses = storage.settle_on
+            hooks.claims(storage.settle_on)
 
 
-def _number_of_pods(_: TaskClass, rows: Rows) -> CodeArray:
+def _number_of_pods(_: TaskClass, rows: NodeRows) -> CodeArray:
     full = rows.requested(PODS_DIM) >= rows.allocatable(PODS_DIM)
     return full.astype(np.uint8)
 
 
-def _cordoned(shape: TaskClass, rows: Rows) -> CodeArray:
-    if tolerates(shape.tolerations, _CORDONED):
+def _cordoned(nodes: Nodes, shape: TaskClass, rows: NodeRows) -> CodeArray:
+    if tolerates(own(shape, OwnClass).tolerations, _CORDONED):
         return np.zeros(len(rows), dtype=np.uint8)
-    return rows.pick(rows.attributes.unschedulable()).astype(np.uint8)
+    return rows.pick(nodes.unschedulable).astype(np.uint8)
 
 
-def _node_affinity(shape: TaskClass, rows: Rows) -> CodeArray:
-    return (~rows.pick(by_affinity(shape, rows.attributes))).astype(np.uint8)
+def _node_affinity(attributes: NodeAttributes, shape: TaskClass, rows: NodeRows) -> CodeArray:
+    return (~rows.pick(by_affinity(shape, attributes))).astype(np.uint8)
 
 
-def _untolerated(shape: TaskClass, rows: Rows) -> CodeArray:
-    return (~rows.pick(by_taints(shape, rows.attributes))).astype(np.uint8)
+def _untolerated(attributes: NodeAttributes, shape: TaskClass, rows: NodeRows) -> CodeArray:
+    return (~rows.pick(by_taints(shape, attributes))).astype(np.uint8)
 
 
-def _ports_taken(shape: TaskClass, rows: Rows) -> CodeArray:
+def _ports_taken(shape: TaskClass, rows: NodeRows) -> CodeArray:
     if not shape.host_ports:
         return np.zeros(len(rows), dtype=np.uint8)
     return (rows.ports_taken() | (rows.extra > 0)).astype(np.uint8)

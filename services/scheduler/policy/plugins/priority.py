@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 
-from pumice.plugins import Arguments, Cluster, EvictionContext, EvictionKind, Hooks
-from services.scheduler.engine.records import Job
-from services.scheduler.engine.tasks import Task
+from pumice.plugins import Arguments, Cluster, EvictionContext, EvictionKind, Hooks, Job, Task
 
 
 class Priority:

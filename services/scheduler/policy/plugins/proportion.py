@@ -8,13 +8,24 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from pumice.plugins import PERMIT, Arguments, FloatArray, Hooks, IntArray, Opinion, Vote
-from services.scheduler.engine.figures import QueueFigures
-from services.scheduler.engine.records import Job, Queue
-from services.scheduler.engine.session import Session
-from services.scheduler.engine.shapes import TaskClass
-from services.scheduler.engine.tasks import Task
-from services.scheduler.policy.reservations import elastic, unallocated_minimum, without_gated
+from pumice.plugins import (
+    PERMIT,
+    Arguments,
+    Cluster,
+    FloatArray,
+    Hooks,
+    IntArray,
+    Job,
+    Opinion,
+    Queue,
+    QueueFigures,
+    Task,
+    TaskClass,
+    Vote,
+)
+from services.scheduler.engine.amounts import total_of
+from services.scheduler.policy.arguments import boolean
+from services.scheduler.policy.reservations import leaving, sharing, without_gated
 from services.scheduler.policy.shares import (
     dominant_share,
     exceeded,
@@ -29,13 +40,15 @@ from services.scheduler.policy.shares import (
 class _Account:
     """What one queue has, wants and may have in this session."""
 
-    __slots__ = ("allocated", "deserved", "elastic", "inqueue", "limit", "request")
+    __slots__ = ("allocated", "deserved", "elastic", "inqueue", "leaving", "limit", "request")
 
     def __init__(self, sums: IntArray, limit: FloatArray) -> None:
         self.allocated, self.request, self.inqueue, self.elastic = sums
         self.limit = limit
         """The queue's capability and the cluster less others' guarantees, whichever is smaller."""
         self.deserved: FloatArray = np.zeros(len(limit))
+        self.leaving: IntArray = np.zeros(len(limit), np.int64)
+        """What pods on their way out hold, where that counts against the limit."""
 
     def share(self) -> float:
         """Return the largest allocated/deserved."""
@@ -47,14 +60,18 @@ class Proportion:
 
     name = "proportion"
 
-    def __init__(self, _: Arguments) -> None:
-        """Take no arguments."""
+    def __init__(self, arguments: Arguments) -> None:
+        """Take our own `countReleasing`: whether pods on their way out count against limits."""
+        self._counts_releasing = boolean(arguments, "countReleasing", default=False)
         self._accounts: dict[str, _Account] = {}
 
-    def contribute(self, hooks: Hooks, cluster: Session) -> None:
+    def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
         """Add the sharing rules."""
         self._cluster = cluster
         self._accounts = _open_accounts(cluster)
+        if self._counts_releasing:
+            for name, amounts in cluster.rollup(leaving).sums().items():
+                self._accounts[name].leaving = amounts
         hooks.queue_order(self._place)
         hooks.overused(self._overused)
         hooks.allocatable(self._allocatable)
@@ -63,8 +80,8 @@ class Proportion:
         hooks.job_enqueueable(self._enqueueable)
         hooks.job_enqueued(self._enqueued)
         hooks.changed(self._changed)
-        cluster.shares.append(self._left)
-        cluster.accounting.append(self._figures)
+        hooks.queue_room(self._left)
+        hooks.queue_figures(self._figures)
 
     def _left(self, queue: Queue) -> FloatArray:
         account = self._accounts[queue.name]
@@ -74,7 +91,7 @@ class Proportion:
     def _figures(self) -> Iterator[QueueFigures]:
         """Tell what is in the accounts; a queue without jobs takes no part and has nothing."""
         nothing = np.zeros_like(self._cluster.total)
-        for name, queue in self._cluster.replica.jobs.queues.items():
+        for name, queue in self._cluster.queues.items():
             account = self._accounts.get(name)
             yield QueueFigures(
                 name=name,
@@ -99,13 +116,17 @@ class Proportion:
         if not queue.is_open:
             return 0
         account = self._accounts[queue.name]
-        return room_for(account.deserved, account.allocated, shape.request, count)
+        count = room_for(account.deserved, account.allocated, shape.request, count)
+        if self._counts_releasing:
+            held = account.allocated + account.leaving
+            count = room_for(account.limit, held, shape.request, count)
+        return count
 
     def _preemptive(self, queue: Queue, tasks: Sequence[Task]) -> bool:
         account = self._accounts.get(queue.name)
         if account is None or not queue.is_open:
             return False
-        request = sum((t.shape.request for t in tasks), start=np.zeros_like(account.allocated))
+        request = total_of((t.shape.request for t in tasks), account.allocated)
         return not exceeding_of(account.allocated + request, account.deserved, request)
 
     def _beyond_deserved(self, _: Task, candidates: Sequence[Task]) -> list[Task]:
@@ -150,21 +171,17 @@ class Proportion:
         account.allocated = account.allocated + count * shape.request
 
 
-def measure(job: Job) -> IntArray:
-    """Return what a job adds to its queue: allocated, request, inqueue, elastic."""
-    return np.stack([job.allocated, job.requested, unallocated_minimum(job), elastic(job)])
-
-
-def _open_accounts(cluster: Session) -> dict[str, _Account]:
+def _open_accounts(cluster: Cluster) -> dict[str, _Account]:
     total = cluster.total
-    queues = cluster.replica.jobs.queues
-    guaranteed = sum((q.guarantee for q in queues.values()), start=np.zeros_like(total))
+    queues = cluster.queues
+    guaranteed = total_of((q.guarantee for q in queues.values()), total)
     accounts = {}
-    for name, sums in cluster.rollup(measure).sums().items():
+    for name, sums in cluster.rollup(sharing).sums().items():
         limit = (exceeded(total, guaranteed) + queues[name].guarantee).astype(np.float64)
         for resource, amount in queues[name].capability.items():
-            dim = cluster.replica.dimensions.index(resource)
-            limit[dim] = min(limit[dim], amount)
+            dim = cluster.resource(resource)
+            if dim is not None:
+                limit[dim] = min(limit[dim], amount)
         accounts[name] = _Account(sums, limit)
     if accounts:
         deserved = water_fill(

@@ -10,12 +10,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from pumice.plugins import Arguments, BoolArray, FloatArray, Hooks, IntArray
+from pumice.plugins import Arguments, BoolArray, Cluster, FloatArray, Hooks, IntArray, Task
 from services.scheduler.engine.dimensions import CPU_DIM, MEMORY_DIM
-from services.scheduler.engine.session import Session
-from services.scheduler.engine.tasks import Task
-from services.scheduler.engine.victims import duration_s
+from services.scheduler.engine.usage import UsageTable
 from services.scheduler.policy.arguments import BadArgument, number
+from shared.model import durations
 
 _STRATEGY: Final = "lowNodeUtilization"
 _INTERVAL_S: Final = 300.0
@@ -30,7 +29,7 @@ class Rescheduling:
 
     def __init__(self, arguments: Arguments) -> None:
         """Take `interval` and `strategies`; `metricsPeriod` is the metrics source's affair."""
-        interval = duration_s(str(arguments.get("interval", "")))
+        interval = durations.parse(str(arguments.get("interval", "")))
         self._interval_s = _INTERVAL_S if interval is None else interval
         strategies = arguments.get("strategies") or [{"name": _STRATEGY}]
         if not isinstance(strategies, Sequence) or isinstance(strategies, str):
@@ -44,9 +43,9 @@ class Rescheduling:
                     _percent(params, "targetThresholds"),
                 )
 
-    def contribute(self, hooks: Hooks, cluster: Session) -> None:
+    def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
         """Name victims when the interval is over; the clock starts with the first cycle."""
-        memory, now = cluster.replica.memory, cluster.now
+        memory, now = cluster.memory, cluster.now
         if now - memory.setdefault(self.name, now) <= self._interval_s:
             return
         memory[self.name] = now
@@ -56,14 +55,12 @@ class Rescheduling:
 
 
 def _victims(
-    cluster: Session, tasks: Sequence[Task], low: FloatArray, target: FloatArray
+    cluster: Cluster, tasks: Sequence[Task], low: FloatArray, target: FloatArray
 ) -> list[Task]:
-    nodes = cluster.replica.nodes
-    size = nodes.ledger.size
-    alive = nodes.ledger.alive[:size]
-    load = cluster.replica.usage.table(nodes.attributes.names)[:2, :size]
-    have = nodes.ledger.allocatable[[CPU_DIM, MEMORY_DIM], :size]
-    cold, hot = sides(load, low, target, alive & ~nodes.attributes.unschedulable()[:size])
+    nodes, alive = cluster.nodes, cluster.nodes.alive
+    load = cluster.store(UsageTable).table(cluster.node_names)[:2]
+    have = nodes.allocatable[[CPU_DIM, MEMORY_DIM]]
+    cold, hot = sides(load, low, target, alive & ~nodes.unschedulable)
     hot &= alive
     if not cold.any() or not hot.any() or cold.sum() == alive.sum():
         return []
@@ -74,7 +71,7 @@ def _victims(
     victims = []
     for column in sorted(np.flatnonzero(hot).tolist(), key=lambda c: (-load[:, c].sum(), c)):
         left = load[:, column].copy()
-        for task in sorted(by_node.get(nodes.name(column), []), key=_least_important):
+        for task in sorted(by_node.get(cluster.node_names[column], []), key=_least_important):
             if not (left >= target).any() or (room == 0).any():
                 break
             request = task.shape.request[[CPU_DIM, MEMORY_DIM]]

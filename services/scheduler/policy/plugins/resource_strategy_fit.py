@@ -12,11 +12,19 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import numpy as np
 
-from pumice.plugins import Arguments, BoolArray, CodeArray, FloatArray, Hooks, IntArray, Reason
+from pumice.plugins import (
+    Arguments,
+    BoolArray,
+    Cluster,
+    CodeArray,
+    FloatArray,
+    Hooks,
+    IntArray,
+    NodeRows,
+    Reason,
+    TaskClass,
+)
 from services.scheduler.engine.dimensions import CPU_DIM, MEMORY_DIM
-from services.scheduler.engine.rows import Rows
-from services.scheduler.engine.session import Session
-from services.scheduler.engine.shapes import TaskClass
 from services.scheduler.policy.arguments import BadArgument, boolean, integer, names, number
 from shared.api import keys
 from shared.model.resources import CPU, MEMORY
@@ -61,10 +69,10 @@ class ResourceStrategyFit:
                 for name in names(proportional, "resources")
             }
 
-    def contribute(self, hooks: Hooks, cluster: Session) -> None:
+    def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
         """Add the parts that are switched on."""
-        self._names = cluster.replica.dimensions.names
-        self._find = cluster.replica.dimensions.find
+        self._names = cluster.resources
+        self._find = cluster.resource
         if self._reserved is not None:
             reasons = [
                 Reason(f"proportional of resource {name} check failed", resolvable=False)
@@ -78,7 +86,7 @@ class ResourceStrategyFit:
 
     # --- a strategy per resource -------------------------------------------------------------
 
-    def _by_strategy(self, shape: TaskClass, rows: Rows) -> FloatArray:
+    def _by_strategy(self, shape: TaskClass, rows: NodeRows) -> FloatArray:
         score = np.zeros(len(rows), dtype=np.float64)
         overfull = np.zeros(len(rows), dtype=np.bool_)
         weights = 0
@@ -129,7 +137,7 @@ class ResourceStrategyFit:
 
     # --- scarce resources --------------------------------------------------------------------
 
-    def _by_scarcity(self, shape: TaskClass, rows: Rows) -> FloatArray:
+    def _by_scarcity(self, shape: TaskClass, rows: NodeRows) -> FloatArray:
         score = np.zeros(len(rows), dtype=np.float64)
         for name, weight in self._scarce.items():
             score += weight * self._has(rows, name)
@@ -140,13 +148,13 @@ class ResourceStrategyFit:
             score[rows.allocatable(dim) == 0] = 0.0
         return score * (_MAX * self._scarce_weight)
 
-    def _has(self, rows: Rows, name: str) -> BoolArray:
+    def _has(self, rows: NodeRows, name: str) -> BoolArray:
         dim = self._find(name)
         if dim is None:
             return np.zeros(len(rows), dtype=np.bool_)
         return rows.allocatable(dim) > 0
 
-    def _proportional(self, shape: TaskClass, rows: Rows) -> CodeArray:
+    def _proportional(self, shape: TaskClass, rows: NodeRows) -> CodeArray:
         codes = np.zeros(len(rows), dtype=np.uint8)
         dims = {name: self._find(name) for name in self._reserved or {}}
         if any(dim is not None and shape.request[dim] > 0 for dim in dims.values()):
@@ -163,7 +171,7 @@ class ResourceStrategyFit:
         return codes
 
     @staticmethod
-    def _left(shape: TaskClass, rows: Rows, dim: int) -> IntArray:
+    def _left(shape: TaskClass, rows: NodeRows, dim: int) -> IntArray:
         """Return what a node has left once the task is there."""
         left: IntArray = rows.allocatable(dim) - rows.used(dim) - int(shape.request[dim])
         return left

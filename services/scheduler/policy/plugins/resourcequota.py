@@ -4,11 +4,10 @@ Only what a quota and the job's minResources both name is compared, as written b
 `requests.cpu`. Scopes of quotas are not looked at, as upstream.
 """
 
-from pumice.plugins import PERMIT, Arguments, Hooks, Opinion, Vote
-from services.scheduler.engine.quotas import Amounts
-from services.scheduler.engine.records import Job
-from services.scheduler.engine.session import Session
-from shared.model.resources import MEMORY, PODS
+from pumice.plugins import PERMIT, Arguments, Cluster, Hooks, Job, Opinion, Vote
+from services.scheduler.engine.dimensions import is_in_bytes
+from services.scheduler.engine.quotas import Amounts, Quotas
+from shared.model.resources import PODS
 
 
 class ResourceQuota:
@@ -19,9 +18,9 @@ class ResourceQuota:
     def __init__(self, _: Arguments) -> None:
         """Take no arguments."""
 
-    def contribute(self, hooks: Hooks, cluster: Session) -> None:
+    def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
         """Add the check, and the reservation of those who entered in this cycle."""
-        quotas = cluster.replica.quotas
+        quotas = cluster.store(Quotas)
         entered: dict[str, dict[str, int]] = {}
 
         def enqueueable(job: Job) -> Opinion:
@@ -48,7 +47,7 @@ class ResourceQuota:
 
 def _per(name: str) -> int:
     """Return what makes thousandths the unit in which amounts of a resource are told."""
-    return 1000 if name in {MEMORY, PODS} else 1
+    return 1000 if name == PODS or is_in_bytes(name) else 1
 
 
 def _short(

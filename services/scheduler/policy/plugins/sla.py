@@ -7,12 +7,10 @@ queue and may keep what they wait for, whatever later tiers say.
 
 from typing import Final
 
-from pumice.plugins import ABSTAIN, PERMIT, Arguments, Hooks, Opinion, Vote
-from services.scheduler.engine.records import Job
-from services.scheduler.engine.session import Session
-from services.scheduler.engine.victims import duration_s
+from pumice.plugins import ABSTAIN, PERMIT, Arguments, Cluster, Hooks, Job, Opinion, Vote
 from shared.api import keys
 from shared.api import time as times
+from shared.model import durations
 
 _ARGUMENT: Final = "sla-waiting-time"
 _BEGINNING: Final = -62135596800.0
@@ -28,7 +26,7 @@ class Sla:
         """Take `sla-waiting-time`, a duration such as 1h30m; an unreadable one is none."""
         self._default = _positive(arguments.get(_ARGUMENT))
 
-    def contribute(self, hooks: Hooks, cluster: Session) -> None:
+    def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
         """Add the order by deadline and the votes of overdue jobs."""
 
         def overdue(job: Job) -> bool:
@@ -57,7 +55,7 @@ class Sla:
 
 
 def _positive(text: object) -> float | None:
-    seconds = duration_s(text) if isinstance(text, str) else None
+    seconds = durations.parse(text) if isinstance(text, str) else None
     return seconds if seconds is not None and seconds > 0 else None
 
 

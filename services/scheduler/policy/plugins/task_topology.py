@@ -13,17 +13,17 @@ import numpy as np
 from pumice.plugins import (
     Arguments,
     BoolArray,
+    Cluster,
     FloatArray,
     Hooks,
     IntArray,
+    Job,
     Reason,
+    Task,
+    TaskClass,
     WideScore,
     WideVerdict,
 )
-from services.scheduler.engine.records import Job
-from services.scheduler.engine.session import Session
-from services.scheduler.engine.shapes import TaskClass
-from services.scheduler.engine.tasks import Task
 from services.scheduler.policy.arguments import integer
 from services.scheduler.policy.task_buckets import Bucket, Buckets, rules_of
 from shared.api import keys
@@ -51,14 +51,14 @@ class TaskTopology:
         self._jobs: dict[str, Buckets] = {}
         self._order: dict[str, tuple[int, int]] = {}
 
-    def contribute(self, hooks: Hooks, cluster: Session) -> None:
+    def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
         """Add order and score for the jobs that state a topology; nothing without any."""
         self._cluster = cluster
         for job in cluster.jobs:
             if job.by_status[TaskStatus.PENDING] and _ANNOTATIONS & job.annotations.keys():
                 rules = rules_of(job.annotations, frozenset(job.roles))
                 if rules is not None:
-                    tasks = sorted(job.tasks.values(), key=Task.order)
+                    tasks = sorted(job.tasks.values(), key=lambda task: task.order())
                     buckets = self._jobs[job.key] = Buckets(tasks, rules)
                     self._order.update(
                         (uid, (-len(bucket.waiting), bucket.index))
@@ -93,7 +93,7 @@ class TaskTopology:
     def _one_by_one(self, shape: TaskClass) -> WideVerdict | None:
         if self._bucket(shape) is None:
             return None
-        size = self._cluster.ledger.size
+        size = len(self._cluster.node_names)
         return WideVerdict(lambda: np.zeros(size, dtype=np.uint8), one_by_one=True)
 
     def _score(self, shape: TaskClass) -> WideScore | None:
@@ -101,13 +101,11 @@ class TaskTopology:
         if found is None:
             return None
         buckets, bucket, role = found
-        ledger = self._cluster.ledger
-        names = self._cluster.replica.nodes.attributes.names
+        nodes, names = self._cluster.nodes, self._cluster.node_names
 
         def score(_: BoolArray) -> FloatArray:
-            size = ledger.size
-            room = ledger.allocatable[:, :size] - ledger.used[:, :size] + ledger.releasing[:, :size]
-            numbers = buckets.scores(bucket, role, shape.request, room, names[:size])
+            room = nodes.allocatable - nodes.used + nodes.releasing
+            numbers = buckets.scores(bucket, role, shape.request, room, names)
             result: FloatArray = np.multiply(numbers, _MAX / max(1, buckets.largest))
             return result
 
@@ -119,6 +117,6 @@ class TaskTopology:
             return
         buckets, bucket, role = found
         for column, count in zip(columns.tolist(), counts.tolist(), strict=True):
-            name = self._cluster.replica.nodes.name(column)
+            name = self._cluster.node_names[column]
             bucket.settle(name, shape.request, count)
             buckets.placed.setdefault(name, Counter())[role] += count

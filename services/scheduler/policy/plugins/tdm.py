@@ -11,16 +11,23 @@ from typing import Final
 
 import numpy as np
 
-from pumice.plugins import Arguments, CodeArray, FloatArray, Hooks, Reason, Vote
-from services.scheduler.engine.records import Job
-from services.scheduler.engine.rows import Rows
-from services.scheduler.engine.session import Session
-from services.scheduler.engine.shapes import TaskClass
-from services.scheduler.engine.tasks import Task
+from pumice.plugins import (
+    Arguments,
+    Cluster,
+    CodeArray,
+    FloatArray,
+    Hooks,
+    Job,
+    NodeRows,
+    Reason,
+    Task,
+    TaskClass,
+    Vote,
+)
 from services.scheduler.engine.traits import REVOCABLE
-from services.scheduler.engine.victims import duration_s
 from services.scheduler.policy.budgets import evictable_number
 from shared.api import keys
+from shared.model import durations
 from shared.model.status import TaskStatus
 
 _PREFIX: Final = "tdm.revocable-zone."
@@ -44,14 +51,14 @@ class Tdm:
             for key, value in arguments.items()
             if _PREFIX in key
         }
-        period = duration_s(str(arguments.get(_PERIOD, "")))
+        period = durations.parse(str(arguments.get(_PERIOD, "")))
         self._period_s = 60.0 if period is None else period
 
-    def contribute(self, hooks: Hooks, cluster: Session) -> None:
+    def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
         """Add the rules."""
         self._cluster = cluster
         self._open = {zone for zone, hours in self._zones.items() if is_open(hours, cluster.now)}
-        zones = cluster.replica.nodes.attributes.values(keys.REVOCABLE_ZONE)
+        zones = cluster.nodes.label(keys.REVOCABLE_ZONE)
         codes = [0 if not zone else 1 + (zone in self._open) for zone in zones]
         self._codes = np.array(codes, dtype=np.uint8)
         """Per node 0 outside of zones, 1 in a closed one, 2 in an open one."""
@@ -65,11 +72,11 @@ class Tdm:
 
     # --- nodes -------------------------------------------------------------------------------
 
-    def _judge(self, shape: TaskClass, rows: Rows) -> CodeArray:
+    def _judge(self, shape: TaskClass, rows: NodeRows) -> CodeArray:
         verdicts = [0, 1, 0] if REVOCABLE in shape.traits else [0, 1, 2]
         return np.array(verdicts, dtype=np.uint8)[rows.pick(self._codes)]
 
-    def _score(self, shape: TaskClass, rows: Rows) -> FloatArray:
+    def _score(self, shape: TaskClass, rows: NodeRows) -> FloatArray:
         if REVOCABLE not in shape.traits:
             return np.zeros(len(rows), dtype=np.float64)
         return np.array([0.0, 0.0, _MAX])[rows.pick(self._codes)]
@@ -91,24 +98,24 @@ class Tdm:
 
     def _is_ordinary(self, node: str) -> bool:
         """Tell whether a node exists and is in no zone."""
-        column = self._cluster.replica.nodes.column(node)
+        column = self._cluster.nodes.column(node)
         return column >= 0 and not self._codes[column]
 
     def _overdue(self, _: Sequence[Task]) -> list[Task]:
         """Return who has to leave nodes of zones that are closed now, once per period."""
-        last = self._cluster.replica.memory.get(self.name)
+        last = self._cluster.memory.get(self.name)
         if last is not None and last + self._period_s > self._cluster.now:
             return []
-        self._cluster.replica.memory[self.name] = self._cluster.now
-        nodes = self._cluster.replica.nodes
+        self._cluster.memory[self.name] = self._cluster.now
+        cluster = self._cluster
         found = [
             task
-            for column, zone in enumerate(nodes.attributes.values(keys.REVOCABLE_ZONE))
+            for column, zone in enumerate(cluster.nodes.label(keys.REVOCABLE_ZONE))
             if zone in self._zones and zone not in self._open
-            for task in nodes.tasks_on(nodes.name(column))
+            for task in cluster.tasks_on(cluster.node_names[column])
             if task.preemptable and task.status == TaskStatus.RUNNING
         ]
-        return self._within_budgets(sorted(found, key=Task.order))
+        return self._within_budgets(sorted(found, key=lambda task: task.order()))
 
     def _within_budgets(self, tasks: Sequence[Task]) -> list[Task]:
         by_job: dict[str, list[Task]] = {}
@@ -116,7 +123,7 @@ class Tdm:
             by_job.setdefault(task.job_key, []).append(task)
         victims = []
         for key, of_job in by_job.items():
-            job = self._cluster.replica.jobs.get(key)
+            job = self._cluster.job(key)
             if job is not None:
                 victims += of_job[: evictable_number(job)]
         return victims

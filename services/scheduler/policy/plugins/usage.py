@@ -10,13 +10,21 @@ from typing import Any, Final
 
 import numpy as np
 
-from pumice.plugins import Arguments, CodeArray, FloatArray, Hooks, IntArray, Reason
+from pumice.plugins import (
+    Arguments,
+    Cluster,
+    CodeArray,
+    FloatArray,
+    Hooks,
+    IntArray,
+    Job,
+    NodeRows,
+    Reason,
+    Task,
+    TaskClass,
+)
 from services.scheduler.engine.dimensions import CPU_DIM, MEMORY_DIM
-from services.scheduler.engine.records import Job
-from services.scheduler.engine.rows import Rows
-from services.scheduler.engine.session import Session
-from services.scheduler.engine.shapes import TaskClass
-from services.scheduler.engine.tasks import Task
+from services.scheduler.engine.usage import UsageTable
 from services.scheduler.policy.arguments import BadArgument, integer, number
 from services.scheduler.policy.load import Estimator, Weights, composite, risk
 from shared.model.quantity import BadQuantity, milli, units
@@ -51,25 +59,25 @@ class Usage:
         self._memory_limit = _within(thresholds, "mem", 80, most=100)
         self._estimator = _estimator(_section(arguments, "estimator"))
 
-    def contribute(self, hooks: Hooks, cluster: Session) -> None:
+    def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
         """Add threshold and score."""
-        nodes = cluster.replica.nodes
-        self._load = cluster.replica.usage.table(nodes.attributes.names)
+        nodes = cluster.nodes
+        self._load = cluster.store(UsageTable).table(cluster.node_names)
         self._fresh = cluster.now - self._load[2] <= _ACTIVE_S
         self._capacity: IntArray = np.stack(
-            [nodes.ledger.allocatable[dim, : nodes.ledger.size] for dim in (CPU_DIM, MEMORY_DIM)]
+            [nodes.allocatable[dim] for dim in (CPU_DIM, MEMORY_DIM)]
         )
         self._estimate: FloatArray = np.zeros_like(self._load[:2])
         self._counted: dict[tuple[int, int], list[FloatArray]] = {}
-        for task in cluster.replica.tasks():
-            column = nodes.column(task.node) if task.node else -1
-            if column >= 0 and _is_unseen(task, cluster.now):
-                self._count(column, task.shape)
+        for column, name in enumerate(cluster.node_names):
+            for task in cluster.tasks_on(name):
+                if _is_unseen(task, cluster.now):
+                    self._count(column, task.shape)
         hooks.predicate(self._judge, reasons=_REASONS)
         hooks.node_score(self._score)
         hooks.moved(self._moved)
 
-    def _judge(self, _: TaskClass, rows: Rows) -> CodeArray:
+    def _judge(self, _: TaskClass, rows: NodeRows) -> CodeArray:
         fresh, cpu, memory = (
             rows.pick(self._fresh),
             rows.pick(self._load[0]),
@@ -79,7 +87,7 @@ class Usage:
         result: CodeArray = np.where(fresh, codes, 0).astype(np.uint8)
         return result
 
-    def _score(self, shape: TaskClass, rows: Rows) -> FloatArray:
+    def _score(self, shape: TaskClass, rows: NodeRows) -> FloatArray:
         columns = rows.index
         estimate = self._estimate[:, columns]
         for step in range(int(rows.extra.max(initial=0))):

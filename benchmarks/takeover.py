@@ -1,0 +1,186 @@
+"""How soon work goes on after a kill -9: `python -m benchmarks.takeover --kills 20`.
+
+Each service runs twice. Round by round the process that leads is killed (of controller and binder,
+which share the work, one of the two) and eight jobs of one pod are created in that moment: they go
+through every service and every share of the controller. What is measured is the time from the kill
+until the last of the eight pods is on a node, and beside it the same without a kill.
+
+`--gangs 50 --size 100` first makes that many gangs at once and counts the leases that are lost
+while they are placed: none may be.
+"""
+
+import argparse
+import asyncio
+import json
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Literal
+
+import structlog
+
+from pumice.local import parts
+from pumice.local.control_plane import ControlPlane, Options
+from pumice.local.embedded import plane_of
+from pumice.local.fleet import NodeShape
+from shared.contracts.codec import decode_lease
+from shared.contracts.streams import streams
+from shared.contracts.subjects import Subjects
+from tests.support import world
+from tests.support.api import Api, connect
+from tests.support.bus import admin_bus
+from tests.support.fleet import Fleet, Service, fleet
+from tests.support.stack import CRDS
+from tests.support.wait import until
+
+KILLED = ("cache", "scheduler", "controller", "binder")
+JOBS = 8
+NAMESPACE = "default"
+
+
+class Stage:
+    """Two replicas of everything on one control plane."""
+
+    def __init__(self, plane: ControlPlane, api: Api, services: Fleet) -> None:
+        self.plane = plane
+        self.api = api
+        self.services = services
+        self.running: dict[str, list[Service]] = {}
+        self._count = 0
+
+    async def start(self) -> None:
+        for name in ("cache", "scheduler", "binder", "controller"):
+            self.running[name] = [await self._another(name, wait=False) for _ in "ab"]
+        for pair in self.running.values():
+            for service in pair:
+                await service.ready(deadline_s=60)
+
+    async def _another(self, name: str, *, wait: bool) -> Service:
+        self._count += 1
+        return await self.services.start(name, instance=f"r{self._count}", wait=wait)
+
+    async def holder(self, name: str) -> str:
+        """Return the life of a process that holds the service's lease, or the first share."""
+        cluster = self.plane.options.cluster
+        lease = "controller-p0" if name == "controller" else name
+        async with admin_bus(self.plane.nats) as bus:
+            subject = Subjects(cluster=cluster).lease(lease)
+            found = await bus.last(streams(cluster).lease.name, subject)
+        return decode_lease(found.payload).holder if found else ""
+
+    async def work(self) -> float:
+        """Create jobs and return the seconds until each of their pods is on a node."""
+        self._count += 1
+        begun, name = time.monotonic(), f"work-{self._count}"
+        for number in range(JOBS):
+            body = world.job(f"{name}-{number}", world.task("t", 1, cpu="10m", memory="1Mi"))
+            await self.api.create("jobs", body, NAMESPACE)
+
+        async def bound() -> bool:
+            pods = await self.api.items("pods", NAMESPACE)
+            mine = [pod for pod in pods if pod["metadata"]["name"].startswith(f"{name}-")]
+            return len([pod for pod in mine if pod["spec"].get("nodeName")]) == JOBS
+
+        await until(bound, deadline_s=60, every_s=0.02, describe=self.services.logs)
+        taken_s = time.monotonic() - begun
+        for number in range(JOBS):
+            await self.api.delete("jobs", NAMESPACE, f"{name}-{number}")
+        return taken_s
+
+    async def load(self, gangs: int, size: int) -> dict[str, float]:
+        """Place many gangs at once; return how long it took and how many leases were lost."""
+        begun = time.monotonic()
+        for number in range(gangs):
+            body = world.job(f"load-{number}", world.task("t", size, cpu="10m", memory="1Mi"))
+            await self.api.create("jobs", body, NAMESPACE)
+
+        async def bound() -> bool:
+            pods = await self.api.items("pods", NAMESPACE, fieldSelector="spec.nodeName!=")
+            return len(pods) >= gangs * size
+
+        await until(bound, deadline_s=300, every_s=1.0, describe=self.services.logs)
+        taken_s = time.monotonic() - begun
+        lost = sum(
+            service.log.count(f'"{event}"')
+            for pair in self.running.values()
+            for service in pair
+            for event in ("leadership_lost", "partition_lost", "leader_refused")
+        )
+        for number in range(gangs):
+            await self.api.delete("jobs", NAMESPACE, f"load-{number}")
+
+        async def gone() -> bool:
+            return not await self.api.items("pods", NAMESPACE)
+
+        await until(gone, deadline_s=300, every_s=1.0, describe=self.services.logs)
+        return {"pods": gangs * size, "bound_s": round(taken_s, 1), "leases_lost": lost}
+
+    async def strike(self, name: str) -> float:
+        """Kill the process that leads, measure, and start another in its place."""
+        pair = self.running[name]
+        leading: list[Service] = []
+
+        async def found() -> bool:
+            if name == "binder":
+                leading[:] = pair[:1]  # both work, and none leads
+                return True
+            holder = await self.holder(name)
+            leading[:] = [s for s in pair if holder.startswith(f"{s.process.spec.name}.")]
+            return bool(leading)
+
+        await until(found, deadline_s=20, describe=f"a leader among the {name}s")
+        victim = leading[0]
+        victim.kill()
+        taken_s = await self.work()
+        pair[pair.index(victim)] = again = await self._another(name, wait=True)
+        await again.ready(deadline_s=60)
+        if name == "controller":
+            await asyncio.sleep(2.0)  # shares are spread again
+        return taken_s
+
+
+async def measure(
+    kills: int, api_kind: Literal["embedded", "real"], gangs: int, size: int
+) -> dict[str, dict[str, float]]:
+    """Return median and worst per service, and of undisturbed work under `none`."""
+    told: dict[str, dict[str, float]] = {}
+    with tempfile.TemporaryDirectory() as made:
+        directory = Path(made)
+        needed = ["nats-server"] if api_kind == "embedded" else None
+        options = Options(directory=directory / "plane", api=api_kind)
+        binaries = parts.require(needed) if needed else parts.require()
+        async with plane_of(options, binaries) as plane:
+            await plane.apply_crds(CRDS)
+            await plane.add_nodes(NodeShape(count=60, cpu="32", memory="64Gi"))
+            async with connect(plane.kubeconfig) as api, fleet(plane, directory) as services:
+                stage = Stage(plane, api, services)
+                await stage.start()
+                await stage.work()
+                if gangs:
+                    told["load"] = await stage.load(gangs, size)
+                taken = {"none": [await stage.work() for _ in range(kills)]}
+                for name in KILLED:
+                    taken[name] = [await stage.strike(name) for _ in range(kills)]
+    return told | {
+        name: {"median_s": round(statistics.median(all_s), 2), "worst_s": round(max(all_s), 2)}
+        for name, all_s in taken.items()
+        if all_s
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=20, help="kills of each service")
+    parser.add_argument("--api", choices=("embedded", "real"), default="embedded")
+    parser.add_argument("--gangs", type=int, default=0, help="gangs made at once before")
+    parser.add_argument("--size", type=int, default=100, help="pods of each of them")
+    options = parser.parse_args()
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    found = asyncio.run(measure(options.kills, options.api, options.gangs, options.size))
+    print(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()

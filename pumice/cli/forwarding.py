@@ -1,0 +1,71 @@
+"""`pumice events --webhook URL`: sends events to an HTTP address instead of printing them.
+
+It follows, keeps its place in a file and goes on there when it is started again. A gap that cannot
+be closed, because events are kept for a time only, is told and passed.
+"""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+
+from pumice.directory import default_directory
+from pumice.events import EventsError, PositionGone, Received, Server
+from pumice.events.client import Connection, subscribe_at
+from pumice.events.webhook import (
+    Mark,
+    Mode,
+    Place,
+    Webhook,
+    check_writable,
+    headers_in,
+    place_of,
+)
+
+
+async def forward(
+    args: argparse.Namespace,
+    where: Callable[[], Server],
+    *,
+    wanted: Callable[[Received], bool],
+    on_connection: Connection,
+    environ: Mapping[str, str] = os.environ,
+) -> None:
+    """Send what is wanted for as long as the process lives. Raises EventsError."""
+    if not args.webhook.startswith(("http://", "https://")):
+        raise EventsError(f"--webhook: {args.webhook!r} is no http or https address")
+    folder = default_directory(environ).parent / "webhooks"
+    path = args.state or place_of(args.webhook, folder)
+    check_writable(path)
+    place = Place(path)
+    webhook = Webhook(
+        args.webhook,
+        mode=Mode(args.mode),
+        headers=headers_in(args.header_file) if args.header_file else {},
+        report=_tell,
+    )
+    mark = place.read()
+    if mark is None:
+        mark = Mark(since=time.time() - (args.since or 0.0))  # noqa: TID251 - asked for by "ago"
+        place.write(mark)
+    while True:
+        events = subscribe_at(
+            where,
+            start=mark.start,
+            types=args.type,
+            namespace=args.namespace,
+            on_connection=on_connection,
+        )
+        try:
+            async with aclosing(events) as stream:
+                await webhook.deliver(stream, place=place, wanted=wanted)
+        except PositionGone as exc:
+            _tell(f"{exc}; going on with that")
+            mark = Mark(sequence=max(0, exc.oldest - 1))
+
+
+def _tell(words: str) -> None:
+    sys.stderr.write(f"{words}\n")
+    sys.stderr.flush()

@@ -1,0 +1,110 @@
+"""Declares the streams of a local NATS server for as long as the server runs.
+
+What `services.declarer` is in a cluster is a task here, in the process that started the server:
+`pumice up`'s holder, `pumice run`, the demo or a test.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from pumice.local.errors import LocalError
+from shared.bus.declarer import Declarer
+from shared.bus.nats import from_settings
+from shared.contracts.permissions import DECLARER
+from shared.contracts.streams import all_streams, durable_consumers, events_of, streams
+from shared.runtime.clock import SystemClock
+from shared.runtime.common import CommonSettings
+from shared.runtime.errors import PumiceError
+from shared.runtime.health import Readiness
+from shared.runtime.tasks import TaskGroup
+
+DECLARED_S: Final = 20.0
+
+
+class Declaring:
+    """Runs a declarer beside whatever else the process does."""
+
+    def __init__(self, settings: CommonSettings, *, namespaces: tuple[str, ...] = ()) -> None:
+        self._settings = settings
+        self._namespaces = namespaces
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self, *, report: Callable[[str], None]) -> None:
+        """Begin on a server of others, and tell when its user may not: then another declares."""
+
+        def ended(task: asyncio.Task[None]) -> None:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                report(f"declares no streams: {_cause(error)}")
+
+        self._task = asyncio.create_task(self._run(Readiness()), name="declarer")
+        self._task.add_done_callback(ended)
+
+    async def start(self) -> None:
+        """Begin anew, and return once everything is declared. Raises LocalError."""
+        await self.stop()
+        readiness = Readiness()
+        gate = readiness.gate("streams")
+        self._task = asyncio.create_task(self._run(readiness), name="declarer")
+        ready = asyncio.create_task(readiness.wait(), name="declared")
+        try:
+            async with asyncio.timeout(DECLARED_S):
+                await asyncio.wait((self._task, ready), return_when=asyncio.FIRST_COMPLETED)
+        except TimeoutError as exc:
+            await self.stop()
+            text = f"the streams were not declared within {DECLARED_S:.0f} s: {gate.reason}"
+            raise LocalError(text) from exc
+        finally:
+            ready.cancel()
+        if self._task.done():
+            task, self._task = self._task, None
+            raise LocalError(f"the streams cannot be declared: {_cause(task.exception())}")
+
+    async def stop(self) -> None:
+        """End; what is declared stays."""
+        task, self._task = self._task, None
+        if task is None:
+            return
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+    async def _run(self, readiness: Readiness) -> None:
+        clock, cluster = SystemClock(), self._settings.cluster
+        bus = from_settings(
+            self._settings,
+            service=DECLARER,
+            instance="pumice-local",
+            clock=clock,
+            log=_silent(),
+            on_status=lambda **_: None,
+        )
+        declarer = Declarer(
+            bus,
+            (*all_streams(streams(cluster)), *(events_of(cluster, n) for n in self._namespaces)),
+            durable_consumers(cluster),
+            clock=clock,
+            gate=readiness.gate("streams"),
+        )
+        async with TaskGroup() as tasks:
+            tasks.create_task(bus.run(), name="declarer-bus")
+            tasks.create_task(declarer.run(), name="declarer-streams")
+
+
+def _silent() -> structlog.typing.FilteringBoundLogger:
+    """Return a logger for a process whose output belongs to a person."""
+    logger: structlog.typing.FilteringBoundLogger = structlog.wrap_logger(
+        structlog.PrintLogger(),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL),
+    )
+    return logger
+
+
+def _cause(error: BaseException | None) -> str:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return str(error) if isinstance(error, PumiceError) else repr(error)

@@ -1,0 +1,183 @@
+"""What a data directory holds: which files are the local cluster's own, and how they are removed.
+
+`state.held` refuses a directory with anything else in it, and `pumice down --purge` removes only
+what is listed here, file by file. A name alone is not enough: a file must be a regular file and a
+directory a directory, so that no symbolic link is ever followed or removed. Whatever else lies in
+the directory stays, and is named.
+"""
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from pumice.directory import LOCK
+from pumice.local.names import PROGRAMS, SERVICES
+
+ORDER: Final = "up.json"
+HOLDER_LOG: Final = "holder.log"
+
+_PRIVATE: Final = r"(?:state\.json|up\.json|kubeconfig)"
+_PKI: Final = (
+    r"(?:ca\.crt|(?:server|admin|etcd-client)\.(?:crt|key)|service-account\.key"
+    r"|tokens\.csv|parts\.kubeconfig)"
+)
+_NATS: Final = r"(?:users\.json|state-key|nats-server\.conf)"
+_DRAFT: Final = r"[a-z0-9_]{8}"
+_STREAM: Final = r"nats/jetstream/jetstream/[^/]+/streams/[^/]+"
+
+_DIRECTORIES: Final = re.compile(
+    "|".join(
+        (
+            "logs",
+            "pki",
+            "nats",
+            r"etcd(?:/member(?:/snap|/wal)?)?",
+            r"nats/jetstream(?:/jetstream(?:/[^/]+(?:/streams)?)?)?",
+            rf"{_STREAM}(?:/msgs|/__msgs__|/obs(?:/[^/]+)?)?",
+        )
+    )
+)
+_FILES: Final = re.compile(
+    "|".join(
+        (
+            r"holder\.(?:lock|log)",
+            r"objects\.(?:jsonl|new)",
+            r"audit-policy\.yaml",
+            rf"{_PRIVATE}|\.{_PRIVATE}\.{_DRAFT}",
+            rf"pki/{_PKI}|pki/\.{_PKI}\.{_DRAFT}",
+            rf"nats/{_NATS}|nats/\.{_NATS}\.{_DRAFT}",
+            rf"logs/(?:{'|'.join((*SERVICES, *PROGRAMS))})(?:-\d+)?\.log",
+            r"nats/nats-server\.log",
+            r"logs/audit(?:-[\dT.:-]+)?\.log",
+            r"etcd/member/snap/(?:db|db\.tmp\d*|tmp\d+|[0-9a-f-]+\.snap(?:\.db|\.broken)?)",
+            r"etcd/member/wal/(?:[0-9a-f]{16}-[0-9a-f]{16}\.wal(?:\.broken)?|\d+\.tmp)",
+            rf"{_STREAM}/meta\.(?:inf|sum|key)(?:\.tmp)?",
+            rf"{_STREAM}/(?:msgs|__msgs__)/(?:\d+\.(?:blk|key|new|tmp)|\w+\.db)(?:\.tmp)?",
+            rf"{_STREAM}/obs/[^/]+/(?:meta\.(?:inf|sum|key)|o\.dat)(?:\.tmp)?",
+        )
+    )
+)
+_DATA: Final = ("etcd", "nats/jetstream")
+"""Directories that another program fills: at a start they may hold what it alone knows."""
+_MADE: Final = "pumice local cluster, in a directory that it made\n"
+_FOUND: Final = "pumice local cluster, in a directory that was there\n"
+
+
+class Purged(msgspec.Struct, frozen=True, kw_only=True):
+    """What a purge has left."""
+
+    gone: bool
+    """Whether the directory itself was removed, too."""
+    left: tuple[str, ...]
+    """Relative paths of what is not the local cluster's, sorted."""
+
+
+def sign(directory: Path, *, made: bool) -> None:
+    """Say in the directory that it belongs to a local cluster, and whether `pumice` made it."""
+    lock = directory / LOCK
+    if not is_signed(directory):
+        lock.write_text(_MADE if made else _FOUND, encoding="utf-8")
+
+
+def is_signed(directory: Path) -> bool:
+    """Return whether a local cluster was ever kept in the directory."""
+    return _signature(directory) in {_MADE, _FOUND}
+
+
+def foreign(directory: Path) -> Iterator[str]:
+    """Yield the relative paths of what stops a directory from being used.
+
+    That is everything in a directory which bears no signature, but for a lock file that is empty
+    yet: a start was cut off there.
+    """
+    signed = is_signed(directory)
+    for path, kind in _walk(directory):
+        if path.startswith(tuple(f"{data}/" for data in _DATA)) and signed:
+            continue
+        if not _is_ours(path, kind) or not (signed or _is_new_lock(directory, path)):
+            yield path
+
+
+def purge(directory: Path) -> Purged:
+    """Remove what the local cluster has made, and the directory if that was made for it.
+
+    Directories go when they are empty. The lock file goes last: a purge that was cut off can be
+    run again.
+    """
+    made = _signature(directory) == _MADE
+    top = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for root, directories, files, at in os.fwalk(".", topdown=False, dir_fd=top):
+            for name in files:
+                path = _join(root, name)
+                if path != LOCK and _is_ours(path, _kind(name, at)):
+                    os.unlink(name, dir_fd=at)
+            for name in directories:
+                if _is_ours(_join(root, name), _kind(name, at)):
+                    _remove_empty(name, at)
+        os.unlink(LOCK, dir_fd=top)
+    finally:
+        os.close(top)
+    left = tuple(sorted(path for path, kind in _walk(directory) if not _is_ours(path, kind)))
+    if made and not left:
+        directory.rmdir()
+    return Purged(gone=made and not left, left=left)
+
+
+def _remove_empty(name: str, at: int) -> None:
+    """Remove a directory, unless something that is not ours keeps it."""
+    try:
+        os.rmdir(name, dir_fd=at)
+    except OSError as error:
+        if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
+            raise
+
+
+def _walk(directory: Path) -> Iterator[tuple[str, int]]:
+    """Yield relative path and file type of everything below; what is foreign is not entered."""
+    waiting = [""]
+    while waiting:
+        inside = waiting.pop()
+        with os.scandir(directory / inside) as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
+        for entry in found:
+            path = _join(inside, entry.name)
+            kind = stat.S_IFMT(entry.stat(follow_symlinks=False).st_mode)
+            yield path, kind
+            if stat.S_ISDIR(kind) and _is_ours(path, kind):
+                waiting.append(path)
+
+
+def _is_ours(path: str, kind: int) -> bool:
+    if stat.S_ISDIR(kind):
+        return _DIRECTORIES.fullmatch(path) is not None
+    return stat.S_ISREG(kind) and _FILES.fullmatch(path) is not None
+
+
+def _kind(name: str, at: int) -> int:
+    return stat.S_IFMT(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode)
+
+
+def _is_new_lock(directory: Path, path: str) -> bool:
+    return path == LOCK and (directory / LOCK).stat().st_size == 0
+
+
+def _signature(directory: Path) -> str:
+    """Return the text of a lock file, "" when there is none that could be ours."""
+    lock = directory / LOCK
+    try:
+        if not stat.S_ISREG(lock.lstat().st_mode):
+            return ""
+        return lock.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _join(inside: str, name: str) -> str:
+    return name if inside in {"", "."} else f"{inside.removeprefix('./')}/{name}"

@@ -1,0 +1,15 @@
+"""The names of what a local stack runs; apart, because `pumice status` needs little else."""
+
+from typing import Final
+
+SERVICES: Final = ("cache", "scheduler", "binder", "controller", "admission")
+"""Our services, in the order in which they are started."""
+PROGRAMS: Final = (
+    "apiserver",
+    "etcd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kwok",
+    "nats-server",
+)
+"""Everything else, of both kinds of API server."""

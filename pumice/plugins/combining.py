@@ -1,0 +1,428 @@
+"""How the answers of several plugins become one, after Volcano (SS06, SS07, SS09).
+
+A rule is a function from the contributions to a point, by tier, to the combined answer. Its first
+line says the rule; the table of docs/plugins.md repeats it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, cast
+
+from pumice.plugins.interface import NodeRows, Queue, Seat, Task, TaskClass
+from pumice.plugins.values import (
+    ClaimUse,
+    CodeArray,
+    FloatArray,
+    IntArray,
+    Opinion,
+    Reason,
+    Vote,
+    WideScore,
+    WideVerdict,
+)
+
+_P = ParamSpec("_P")
+_C = TypeVar("_C")
+_S = TypeVar("_S")
+_S_contra = TypeVar("_S_contra", contravariant=True)
+_V = TypeVar("_V", bound=Task)
+
+
+class Key(Protocol):
+    """What order functions return: anything that can be compared with its like."""
+
+    def __lt__(self, other: Any, /) -> object: ...  # noqa: ANN401 - as in the standard library
+
+
+OrderKey = tuple[Any, ...]
+"""What sorts first is served first; ends in something unique."""
+
+
+class Tiers(Generic[_C]):
+    """The contributions to one extension point, by tier."""
+
+    def __init__(self) -> None:
+        self.tiers: list[list[_C]] = []
+
+    def add(self, tier: int, contribution: _C) -> None:
+        """Add a contribution to a tier."""
+        while len(self.tiers) <= tier:
+            self.tiers.append([])
+        self.tiers[tier].append(contribution)
+
+    def __iter__(self) -> Iterator[_C]:
+        return (contribution for tier in self.tiers for contribution in tier)
+
+    def __bool__(self) -> bool:
+        return any(self.tiers)
+
+
+Each = Iterable
+"""What all plugins contributed, in the order of tiers."""
+
+
+# --- contributions that are more than a function ---------------------------------------------
+
+
+class Predicate(NamedTuple):
+    """A registered predicate."""
+
+    fn: Callable[[TaskClass, NodeRows], CodeArray]
+    reasons: tuple[Reason, ...]
+    static: bool
+    identity: str = ""
+    """What tells its answers from those of other predicates, between cycles too."""
+
+
+class Rank(NamedTuple):
+    """A registered ranking that is normalised over the candidates."""
+
+    fn: Callable[[TaskClass, NodeRows], IntArray]
+    weight: float
+    reverse: bool
+    identity: str = ""
+    """As for predicates."""
+
+
+class WidePredicate(NamedTuple):
+    """A registered predicate whose answer for one node depends on others."""
+
+    fn: Callable[[TaskClass], WideVerdict | None]
+    reasons: tuple[Reason, ...]
+
+
+class WideScorer(NamedTuple):
+    """A registered score over all candidates."""
+
+    fn: Callable[[TaskClass], WideScore | None]
+    weight: float
+
+
+class Trait(NamedTuple):
+    """A registered fact about tasks that their pods do not state."""
+
+    name: str
+    fn: Callable[[Task], str]
+
+
+def predicate(
+    fn: Callable[[TaskClass, NodeRows], CodeArray],
+    *,
+    reasons: Sequence[Reason],
+    static: bool = False,
+) -> Predicate:
+    """Give each row 0 (fits) or n: the n-th reason, from 1.
+
+    `static` promises that the answer depends on the node's object alone (labels, taints), so that
+    it is computed once per class and node version.
+    """
+    return Predicate(fn, tuple(reasons), static)
+
+
+def rank(
+    fn: Callable[[TaskClass, NodeRows], IntArray], *, weight: float, reverse: bool = False
+) -> Rank:
+    """Give each row a raw number ≥ 0 that depends on the node's object alone.
+
+    The engine scales it to 0…100 over the candidates (reversed when less is better), as Kubernetes
+    normalises, and multiplies by `weight`.
+    """
+    return Rank(fn, weight, reverse)
+
+
+def wide_predicate(
+    fn: Callable[[TaskClass], WideVerdict | None], *, reasons: Sequence[Reason]
+) -> WidePredicate:
+    """Refuse nodes for what happens on others (topology domains)."""
+    return WidePredicate(fn, tuple(reasons))
+
+
+def wide_score(fn: Callable[[TaskClass], WideScore | None], *, weight: float) -> WideScorer:
+    """Score nodes by what happens on others; None where it does not concern the class."""
+    return WideScorer(fn, weight)
+
+
+def trait(name: str, fn: Callable[[Task], str]) -> Trait:
+    """Tell pending tasks apart by more than their pods."""
+    return Trait(name, fn)
+
+
+# --- rules -----------------------------------------------------------------------------------
+
+
+def each(contributions: Tiers[_C]) -> Each[_C]:
+    """Ask all of them, one by one."""
+    return contributions
+
+
+def told(fns: Tiers[Callable[_P, None]]) -> Callable[_P, None]:
+    """Tell all of them."""
+
+    def tell(*args: _P.args, **kwargs: _P.kwargs) -> None:
+        for tier in fns.tiers:
+            for fn in tier:
+                fn(*args, **kwargs)
+
+    return tell
+
+
+def first_objection(fns: Tiers[Callable[[_S], _C | None]]) -> Callable[[_S], _C | None]:
+    """Take the first objection."""
+
+    def objection(subject: _S) -> _C | None:
+        for fn in fns:
+            found = fn(subject)
+            if found is not None:
+                return found
+        return None
+
+    return objection
+
+
+def in_turn(
+    last: Callable[[_S], OrderKey],
+) -> Callable[[Tiers[Callable[[_S], Key]]], Callable[[_S], OrderKey]]:
+    """Return the rule with the keys that break ties at last; they end in something unique."""
+
+    def combined(fns: Tiers[Callable[[_S], Key]]) -> Callable[[_S], OrderKey]:
+        """Compare the keys in turn; age and name break ties."""
+
+        def key(subject: _S) -> OrderKey:
+            return (*[fn(subject) for tier in fns.tiers for fn in tier], *last(subject))
+
+        return key
+
+    return combined
+
+
+def pairs_in_turn(
+    fns: Tiers[Callable[[Queue, Queue], Key]],
+) -> Callable[[Queue, Queue], OrderKey]:
+    """Compare the keys in turn; the reverse of the queue order breaks ties."""
+    return lambda victim, taker: tuple(fn(victim, taker) for fn in fns)
+
+
+def most(fns: Tiers[Callable[[_S], int]]) -> Callable[[_S], int]:
+    """Take the largest number."""
+    return lambda subject: max((fn(subject) for tier in fns.tiers for fn in tier), default=0)
+
+
+def any_of(fns: Tiers[Callable[_P, bool]]) -> Callable[_P, bool]:
+    """Take one yes for a yes."""
+
+    def one(*args: _P.args, **kwargs: _P.kwargs) -> bool:
+        return any(fn(*args, **kwargs) for fn in fns)
+
+    return one
+
+
+def all_of(fns: Tiers[Callable[_P, bool]]) -> Callable[_P, bool]:
+    """Take one no for a no."""
+
+    def every(*args: _P.args, **kwargs: _P.kwargs) -> bool:
+        return all(fn(*args, **kwargs) for fn in fns)
+
+    return every
+
+
+def first_tier(fns: Tiers[Callable[[_S], bool]]) -> Callable[[_S], bool]:
+    """Ask the first tier that has a function; there one no is a no."""
+
+    def decided(subject: _S) -> bool:
+        for tier in fns.tiers:
+            if tier:
+                return all(fn(subject) for fn in tier)
+        return False
+
+    return decided
+
+
+def least_allowed(
+    fns: Tiers[Callable[[Queue, TaskClass, int], int]],
+) -> Callable[[Queue, TaskClass, int], int]:
+    """Take the smallest number."""
+
+    def allowed(queue: Queue, shape: TaskClass, count: int) -> int:
+        for fn in fns:
+            count = fn(queue, shape, count)
+        return count
+
+    return allowed
+
+
+def by_opinion(fns: Tiers[Callable[[_S], Opinion]]) -> Callable[[_S], Opinion]:
+    """Take one rejection for a no; a tier with a permission is the last that is asked."""
+
+    def opinion(subject: _S) -> Opinion:
+        for tier in fns.tiers:
+            permitted = False
+            for fn in tier:
+                found = fn(subject)
+                if found.vote is Vote.REJECT:
+                    return found
+                permitted = permitted or found.vote is Vote.PERMIT
+            if permitted:
+                break
+        return Opinion(Vote.PERMIT)
+
+    return opinion
+
+
+def by_vote(fns: Tiers[Callable[[_S], Vote]]) -> Callable[[_S], bool]:
+    """Take one rejection for a no; a tier with a permission is the last that is asked."""
+
+    def permitted(subject: _S) -> bool:
+        for tier in fns.tiers:
+            votes = [fn(subject) for fn in tier]
+            if Vote.REJECT in votes:
+                return False
+            if Vote.PERMIT in votes:
+                break
+        return True
+
+    return permitted
+
+
+class Victims(Protocol[_S_contra]):
+    """Answers which of the candidates may go for a taker."""
+
+    def __call__(self, taker: _S_contra, candidates: Sequence[_V]) -> list[_V]:
+        """Return some of the candidates."""
+
+
+def agreed_victims(
+    fns: Tiers[Callable[[_S, Sequence[Task]], Sequence[Task] | None]],
+) -> Victims[_S]:
+    """Intersect the lists of a tier; the first tier that agrees on some decides.
+
+    None abstains (SS06). ⚠ An empty list from a plugin ends the tier without result; an
+    intersection that becomes empty starts anew with the next plugin's list.
+    """
+
+    def victims(taker: _S, candidates: Sequence[_V]) -> list[_V]:
+        for tier in fns.tiers:
+            agreed: list[_V] = []
+            for fn in tier:
+                proposed = cast("Sequence[_V] | None", fn(taker, candidates))
+                if proposed is None:
+                    continue
+                if not proposed:
+                    agreed = []
+                    break
+                if agreed:
+                    wanted = {task.uid for task in proposed}
+                    agreed = [task for task in agreed if task.uid in wanted]
+                else:
+                    agreed = list(proposed)
+            if agreed:
+                return agreed
+        return []
+
+    return victims
+
+
+class Unwanted(Protocol):
+    """Answers which of the running tasks should go, each once."""
+
+    def __call__(self, running: Sequence[_V]) -> list[_V]:
+        """Return the tasks."""
+
+
+def first_named(fns: Tiers[Callable[[Sequence[Task]], Sequence[Task]]]) -> Unwanted:
+    """Unite the lists of a tier; the first tier that names a task decides.
+
+    Tasks that were given come first, in that order; a plugin may name others as well.
+    """
+
+    def unwanted(running: Sequence[_V]) -> list[_V]:
+        for tier in fns.tiers:
+            named = {task.uid: cast("_V", task) for fn in tier for task in fn(running)}
+            if named:
+                at = {task.uid: place for place, task in enumerate(running)}
+                return sorted(
+                    named.values(), key=lambda task: (at.get(task.uid, len(at)), task.order())
+                )
+        return []
+
+    return unwanted
+
+
+def added_up(
+    fns: Tiers[Callable[[_S, Sequence[str]], Sequence[float]]],
+) -> Callable[[_S, Sequence[str]], list[float]]:
+    """Add the scores up."""
+
+    def scores(subject: _S, names: Sequence[str]) -> list[float]:
+        totals = [0.0] * len(names)
+        for fn in fns:
+            totals = [total + more for total, more in zip(totals, fn(subject, names), strict=True)]
+        return totals
+
+    return scores
+
+
+class Gradient(Protocol[_S_contra]):
+    """Answers which HyperNodes at or below `root` to try: the first level that serves decides."""
+
+    def __call__(self, subject: _S_contra, root: str, *, evict: bool = False) -> list[list[str]]:
+        """Return HyperNodes, level by level."""
+
+
+def first_gradient(fns: Tiers[Callable[[_S, str, bool], list[list[str]]]]) -> Gradient[_S]:
+    """Ask the first plugin only."""
+
+    def gradient(subject: _S, root: str, *, evict: bool = False) -> list[list[str]]:
+        for fn in fns:
+            return fn(subject, root, evict)
+        return [[root]]
+
+    return gradient
+
+
+def bias(
+    fns: Tiers[Callable[[Seat, TaskClass, IntArray], FloatArray | None]],
+) -> Callable[[Seat, TaskClass, IntArray], FloatArray | None]:
+    """Add the scores up; None when no plugin tells the columns apart."""
+
+    def score(seat: Seat, shape: TaskClass, columns: IntArray) -> FloatArray | None:
+        total: FloatArray | None = None
+        for fn in fns:
+            part = fn(seat, shape, columns)
+            if part is not None:
+                total = part if total is None else total + part
+        return total
+
+    return score
+
+
+def last_word(fns: Tiers[Callable[[_S], float]]) -> Callable[[_S], float | None]:
+    """Take what the last plugin says."""
+
+    def word(subject: _S) -> float | None:
+        said = None
+        for fn in fns:
+            said = fn(subject)
+        return said
+
+    return word
+
+
+def collected(fns: Tiers[Callable[[_S], _C | None]]) -> Callable[[_S], list[_C]]:
+    """Collect all that is said."""
+    return lambda subject: [found for fn in fns if (found := fn(subject)) is not None]
+
+
+def joined(
+    fns: Tiers[Callable[[Task], Sequence[ClaimUse]]],
+) -> Callable[[Task], tuple[ClaimUse, ...]]:
+    """Collect all that is said."""
+    return lambda task: tuple(use for fn in fns for use in fn(task))
+
+
+def merged(fns: Tiers[Callable[[Task], Mapping[str, str]]]) -> Callable[[Task], dict[str, str]]:
+    """Collect all; of two with one name the later counts."""
+    return lambda task: {name: text for fn in fns for name, text in fn(task).items()}
+
+
+def all_traits(traits: Tiers[Trait]) -> Callable[[Task], dict[str, str]]:
+    """Collect all; of two with one name the later counts."""
+    return lambda task: {name: fn(task) for name, fn in traits}

@@ -1,0 +1,384 @@
+"""The guard around plugins of other distributions: what their answers have to look like.
+
+The engine computes with what plugins answer without looking at it. For code that it was not tested
+with, kind, length and range are checked here, so that a mistake is the plugin's error with its name
+on it and not the engine's somewhere later. Where a plugin is asked for permission, its failure is a
+no: no node, no admission, no victim. Where it is asked what is better, its failure is indifference.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar, cast
+
+import numpy as np
+
+from pumice.plugins.combining import Predicate, Rank, Trait, WidePredicate, WideScorer
+from pumice.plugins.interface import Task
+from pumice.plugins.values import (
+    ClaimUse,
+    CodeArray,
+    Condition,
+    FloatArray,
+    IntArray,
+    Invalid,
+    Opinion,
+    QueueFigures,
+    Reason,
+    Vote,
+    WideScore,
+    WideVerdict,
+)
+
+_T = TypeVar("_T")
+_F = TypeVar("_F", bound=Callable[..., Any])
+_MOST_REASONS: Final = 254
+
+LAST: Final = (math.inf,)
+"""The key of what a failing order function would have ordered."""
+
+
+class BadAnswer(TypeError):  # noqa: N818 - reads as the fact it states
+    """An answer that the engine cannot use; the message says what it should have been."""
+
+
+class Guard:
+    """Calls functions of one plugin and keeps what they raise."""
+
+    def __init__(
+        self, plugin: str, failed: Callable[[str, Exception], None], unsteady: set[str]
+    ) -> None:
+        self.blame = f"plugin {plugin} failed"
+        self.nodes = 0
+        """Length of arrays over all nodes."""
+        self.amounts = 0
+        """Length of amounts arrays."""
+        self._failed = failed
+        self._unsteady = unsteady
+
+    def attempt(self, point: str, call: Callable[[], _T]) -> _T | None:
+        """Return what a call returns, None when it fails."""
+        try:
+            return call()
+        except Exception as error:  # noqa: BLE001 - foreign code may raise anything
+            self._unsteady.add(point)
+            self._failed(point, error)
+            return None
+
+    def is_steady(self, point: str) -> bool:
+        """Tell whether the point never failed, so that its answers may be kept."""
+        return point not in self._unsteady
+
+    def around(
+        self,
+        point: str,
+        fn: Callable[..., object],
+        checked: Callable[..., _T],
+        instead: Callable[..., _T],
+    ) -> Callable[..., _T]:
+        """Return a function that answers as `fn` does, or `instead`.
+
+        `checked` gets the answer and what was asked, and returns the answer made exact. Raises
+        `BadAnswer` when `fn` is no function.
+        """
+        if not callable(fn):
+            raise BadAnswer(f"{point}: expected a function, got {fn!r}")
+
+        def guarded(*asked: Any) -> _T:  # noqa: ANN401 - whatever the point passes
+            found = self.attempt(point, lambda: (checked(fn(*asked), *asked),))
+            return instead(*asked) if found is None else found[0]
+
+        return guarded
+
+    def no_limit(self) -> FloatArray:
+        """Return an amounts array that limits nothing."""
+        return np.full(self.amounts, np.inf)
+
+    def reasons(self, reasons: Sequence[Reason]) -> tuple[Reason, ...]:
+        """Return the announced reasons, and last the one for a failure."""
+        if len(reasons) > _MOST_REASONS or not all(isinstance(r, Reason) for r in reasons):
+            raise BadAnswer(f"expected at most {_MOST_REASONS} Reasons, got {reasons!r}")
+        return (*reasons, Reason(self.blame, resolvable=False))
+
+
+def answering(
+    checked: Callable[..., Any],
+    instead: object = None,
+    *,
+    made: Callable[..., object] | None = None,
+) -> Callable[[Guard, str, _F], _F]:
+    """Return how to guard a function: what checks its answer, what stands in for it.
+
+    `checked` gets the answer and what was asked. `made` gets the guard and what was asked, and
+    returns what stands in; without it that is `instead`.
+    """
+
+    def guarded(guard: Guard, point: str, fn: _F) -> _F:
+        def stand_in(*asked: object) -> object:
+            return instead if made is None else made(guard, *asked)
+
+        return cast("_F", guard.around(point, fn, checked, stand_in))
+
+    return guarded
+
+
+# --- guards of contributions that are more than a function -----------------------------------
+
+
+def guarded_predicate(guard: Guard, point: str, given: Predicate) -> Predicate:
+    """Guard a predicate; a failure refuses all nodes that were asked about."""
+    known = guard.reasons(given.reasons)
+    failed = len(known)
+    fn = guard.around(
+        point,
+        given.fn,
+        lambda answer, _, rows: codes(answer, len(rows), failed - 1),
+        lambda _, rows: np.full(len(rows), failed, dtype=np.uint8),
+    )
+    return given._replace(fn=fn, reasons=known, static=given.static and guard.is_steady(point))
+
+
+def guarded_rank(guard: Guard, point: str, given: Rank) -> Rank:
+    """Guard a ranking; a failure ranks all alike."""
+    fn = guard.around(
+        point,
+        given.fn,
+        lambda answer, _, rows: ranks(answer, len(rows)),
+        lambda _, rows: np.zeros(len(rows), dtype=np.int64),
+    )
+    return given._replace(fn=fn)
+
+
+def guarded_wide_predicate(guard: Guard, point: str, given: WidePredicate) -> WidePredicate:
+    """Guard a predicate over all nodes, and what it returns; a failure refuses all."""
+    known = guard.reasons(given.reasons)
+    failed = len(known)
+
+    def nowhere() -> CodeArray:
+        return np.full(guard.nodes, failed, dtype=np.uint8)
+
+    def checked(answer: object, _: object) -> WideVerdict | None:
+        if answer is None:
+            return None
+        verdict = _of(WideVerdict, answer, "a WideVerdict or None")
+        ask = guard.around(
+            point, verdict.codes, lambda found: codes(found, guard.nodes, failed - 1), nowhere
+        )
+        return verdict._replace(codes=ask)
+
+    fn = guard.around(point, given.fn, checked, lambda _: WideVerdict(nowhere, steady=True))
+    return WidePredicate(fn, known)
+
+
+def guarded_wide_score(guard: Guard, point: str, given: WideScorer) -> WideScorer:
+    """Guard a score over all nodes, and what it returns; a failure scores 0."""
+
+    def checked(answer: object, _: object) -> WideScore | None:
+        if answer is None:
+            return None
+        if not callable(answer):
+            raise BadAnswer(f"expected a function or None, got {answer!r}")
+        return guard.around(
+            point,
+            answer,
+            lambda found, mask: scores(found, len(mask)),
+            lambda mask: np.zeros(len(mask)),
+        )
+
+    return given._replace(fn=guard.around(point, given.fn, checked, lambda _: None))
+
+
+def guarded_trait(guard: Guard, point: str, given: Trait) -> Trait:
+    """Guard a trait; a failure tells nothing."""
+    return given._replace(fn=guard.around(point, given.fn, text, lambda _: ""))
+
+
+# --- what answers have to look like: each function returns the answer, made exact ------------
+
+
+def _of(kind: type[_T], answer: object, what: str) -> _T:
+    if not isinstance(answer, kind):
+        raise BadAnswer(f"expected {what}, got {answer!r}")
+    return answer
+
+
+def nothing(_answer: object, *_asked: object) -> None:
+    """Return None, whatever was answered."""
+
+
+def flag(answer: object, *_: object) -> bool:
+    """Return a yes or no."""
+    if not isinstance(answer, bool | np.bool_):
+        raise BadAnswer(f"expected True or False, got {answer!r}")
+    return bool(answer)
+
+
+def count(answer: object, *_: object, most: int | None = None) -> int:
+    """Return a number of tasks."""
+    if isinstance(answer, bool) or not isinstance(answer, int | np.integer):
+        raise BadAnswer(f"expected a number of tasks, got {answer!r}")
+    if answer < 0 or (most is not None and answer > most):
+        raise BadAnswer(f"expected a number of tasks from 0 to {most}, got {answer}")
+    return int(answer)
+
+
+def allowance(answer: object, _queue: object, _shape: object, most: int) -> int:
+    """Return how many of `most` tasks are allowed."""
+    return count(answer, most=most)
+
+
+def key(answer: object, *_: object) -> tuple[float, ...]:
+    """Return an order key: a number, or a tuple of numbers, so that any two compare."""
+    parts = answer if isinstance(answer, tuple) else (answer,)
+    for part in parts:
+        if not isinstance(part, bool | int | float | np.number) or math.isnan(part):
+            raise BadAnswer(f"expected a number or a tuple of numbers as order key, got {answer!r}")
+    return tuple(parts)
+
+
+def vote(answer: object, *_: object) -> Vote:
+    """Return a ternary vote."""
+    return _of(Vote, answer, "a Vote")
+
+
+def opinion(answer: object, *_: object) -> Opinion:
+    """Return a vote with its reason."""
+    return _of(Opinion, answer, "an Opinion")
+
+
+def invalid(answer: object, *_: object) -> Invalid | None:
+    """Return an objection to a job, or None."""
+    return None if answer is None else _of(Invalid, answer, "an Invalid or None")
+
+
+def condition(answer: object, *_: object) -> Condition | None:
+    """Return a condition, or None."""
+    return None if answer is None else _of(Condition, answer, "a Condition or None")
+
+
+def text(answer: object, *_: object) -> str:
+    """Return a text."""
+    return _of(str, answer, "a str")
+
+
+def texts(answer: object, *_: object) -> Mapping[str, str]:
+    """Return a mapping of texts to texts."""
+    if not isinstance(answer, Mapping):
+        raise BadAnswer(f"expected a mapping, got {answer!r}")
+    return {text(name): text(value) for name, value in answer.items()}
+
+
+def tasks(answer: object, candidates: Sequence[Task]) -> list[Task]:
+    """Return tasks, all of them among the candidates."""
+    if not isinstance(answer, Sequence):
+        raise BadAnswer(f"expected a sequence of tasks, got {answer!r}")
+    known = {task.uid for task in candidates}
+    for task in answer:
+        if getattr(task, "uid", None) not in known:
+            raise BadAnswer(f"expected tasks out of those that were given, got {task!r}")
+    return list(answer)
+
+
+def victims(answer: object, _: object, candidates: Sequence[Task]) -> list[Task] | None:
+    """Return tasks out of the candidates, or None."""
+    return None if answer is None else tasks(answer, candidates)
+
+
+def levels(answer: object, *_: object) -> list[list[str]]:
+    """Return names of HyperNodes, level by level."""
+    if not isinstance(answer, list) or not all(isinstance(level, list) for level in answer):
+        raise BadAnswer(f"expected a list of lists of names, got {answer!r}")
+    return [[text(name) for name in level] for level in answer]
+
+
+def numbers(answer: object, _: object, names: Sequence[str]) -> list[float]:
+    """Return finite numbers, one per name that was asked about."""
+    return [float(number) for number in scores(answer, len(names))]
+
+
+def number(answer: object, *_: object) -> float:
+    """Return one finite number."""
+    return float(scores([answer], 1)[0])
+
+
+def any_amounts(answer: object, *_: object) -> FloatArray:
+    """Return amounts, one per resource at most, some of them infinite."""
+    array = np.asarray(answer, dtype=np.float64)
+    if array.ndim != 1 or np.isnan(array).any():
+        raise BadAnswer(f"expected an amounts array, got {answer!r}")
+    return array
+
+
+def figures(answer: object, *_: object) -> list[QueueFigures]:
+    """Return figures of queues."""
+    return _all_of(QueueFigures, answer, "QueueFigures")
+
+
+def claim_uses(answer: object, *_: object) -> list[ClaimUse]:
+    """Return what becomes of claims."""
+    return _all_of(ClaimUse, answer, "ClaimUses")
+
+
+def _all_of(kind: type[_T], answer: object, what: str) -> list[_T]:
+    if not isinstance(answer, Iterable):
+        raise BadAnswer(f"expected {what}, got {answer!r}")
+    return [_of(kind, one, what) for one in answer]
+
+
+def scores_of_rows(answer: object, _: object, rows: Sequence[object]) -> FloatArray:
+    """Return finite scores, one per row."""
+    return scores(answer, len(rows))
+
+
+def scores_of_columns(
+    answer: object, _seat: object, _shape: object, columns: IntArray
+) -> FloatArray | None:
+    """Return finite scores, one per column, or None."""
+    return None if answer is None else scores(answer, len(columns))
+
+
+def zero_per_row(_guard: object, _shape: object, rows: Sequence[object]) -> FloatArray:
+    """Return a score of 0 for each row."""
+    return np.zeros(len(rows))
+
+
+def scores(answer: object, length: int) -> FloatArray:
+    """Return finite scores of this number."""
+    array = np.asarray(answer, dtype=np.float64)
+    _of_length(array, length)
+    if not np.isfinite(array).all():
+        raise BadAnswer("expected finite scores, got some that are infinite or no number")
+    return array
+
+
+def ranks(answer: object, length: int) -> IntArray:
+    """Return whole numbers of at least 0, one per row."""
+    array = np.asarray(answer)
+    _of_length(array, length)
+    _whole(array)
+    if length and array.min() < 0:
+        raise BadAnswer(f"expected ranks of at least 0, got {array.min()}")
+    return array.astype(np.int64)
+
+
+def codes(answer: object, length: int, reasons: int) -> CodeArray:
+    """Return reason codes, one per row: 0, or the number of a reason that was announced."""
+    array = np.asarray(answer)
+    _of_length(array, length)
+    if array.dtype != np.bool_:
+        _whole(array)
+    if length and (array.min() < 0 or array.max() > reasons):
+        raise BadAnswer(
+            f"expected codes from 0 to {reasons}, the number of reasons, "
+            f"got {array.min()} to {array.max()}"
+        )
+    return array.astype(np.uint8)
+
+
+def _of_length(array: np.ndarray, length: int) -> None:
+    if array.shape != (length,):
+        raise BadAnswer(f"expected an array of shape ({length},), got {array.shape}")
+
+
+def _whole(array: np.ndarray) -> None:
+    if not np.issubdtype(array.dtype, np.integer):
+        raise BadAnswer(f"expected an array of integers, got one of {array.dtype}")

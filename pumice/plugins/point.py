@@ -1,0 +1,105 @@
+"""`Point`: one extension point, as a row of the table in `pumice.plugins.points`."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
+
+from pumice.plugins.combining import Tiers
+from pumice.plugins.guarding import Guard
+
+_P = ParamSpec("_P")
+_C = TypeVar("_C")
+_A = TypeVar("_A")
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class Point(Generic[_P, _C, _A]):
+    """One extension point: `_P` is how a plugin contributes, `_C` what, `_A` the combined answer.
+
+    On `Hooks` it is the method that contributes, on the engine's side the combined answer.
+    """
+
+    name: str
+
+    def __init__(
+        self,
+        volcano: str,
+        flag: str,
+        about: str,
+        *,
+        takes: Callable[_P, _C],
+        together: Callable[[Tiers[_C]], _A],
+        guarded: Callable[[Guard, str, _C], _C],
+        failing: str,
+    ) -> None:
+        self.volcano = volcano
+        """Volcano's name; empty for what Volcano does not have."""
+        self.flag = flag
+        """The flag that switches it off, as in the configuration (K02); empty when none does."""
+        self.about = about
+        """What a plugin is asked."""
+        self.takes = takes
+        """Makes a contribution of what the plugin passes."""
+        self.together = together
+        """Combines the contributions of all plugins into one answer."""
+        self.guarded = guarded
+        """Fences a contribution in: (guard, name of the point, contribution)."""
+        self.failing = failing
+        """What stands in for an answer that fails."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, at: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, at: "Contributing", owner: type) -> Callable[_P, None]: ...
+    @overload
+    def __get__(self, at: object, owner: type) -> _A: ...
+    def __get__(self, at: object, owner: type) -> object:
+        """Return the point itself, or what an object of the class has of it."""
+        if at is None:
+            return self
+        if not isinstance(at, Contributing):
+            raise AttributeError(self.name)  # noqa: TRY004 - as for any attribute that is not there
+
+        def contribute(*args: _P.args, **options: _P.kwargs) -> None:
+            at.add(self, self.takes(*args, **options))
+
+        return contribute
+
+
+class Plain(Point[[_F], _F, _A], Generic[_F, _A]):
+    """An extension point to which a plugin contributes a function and nothing else."""
+
+    def __init__(
+        self,
+        volcano: str,
+        flag: str,
+        about: str,
+        *,
+        together: Callable[[Tiers[_F]], _A],
+        guarded: Callable[[Guard, str, _F], _F],
+        failing: str,
+    ) -> None:
+        super().__init__(
+            volcano,
+            flag,
+            about,
+            takes=_itself,
+            together=together,
+            guarded=guarded,
+            failing=failing,
+        )
+
+
+def _itself(fn: _F) -> _F:
+    return fn
+
+
+class Contributing(ABC):
+    """An object on which points are methods that contribute."""
+
+    @abstractmethod
+    def add(self, point: Point[..., _C, Any], contribution: _C) -> None:
+        """Take a contribution to a point; plugins call the method of that name."""

@@ -1,0 +1,130 @@
+"""Values of the plugin interface: what plugins answer, and the types of arrays.
+
+Amounts are integers: `cpu` in thousandths, `memory`, `ephemeral-storage` and huge pages in bytes,
+`pods` as a number, all other resources in thousandths. They are never negative and at most 2⁶⁰, so
+that a few of them can be added; what a node has is at most 2⁵⁰. An *amounts array* has one entry
+per resource in the order of `Cluster.resources`.
+"""
+
+import enum
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+CodeArray = NDArray[np.uint8]
+Arguments = Mapping[str, Any]
+"""A plugin's `arguments` from the configuration file, as written there."""
+
+
+class Vote(enum.IntEnum):
+    """A ternary answer (SS07): one REJECT decides, PERMIT ends the tier, ABSTAIN leaves it open."""
+
+    REJECT = -1
+    ABSTAIN = 0
+    PERMIT = 1
+
+
+class Opinion(NamedTuple):
+    """A vote with its reason, which a person reads when the vote decides."""
+
+    vote: Vote
+    reason: str = ""
+    short: tuple[tuple[str, int, int], ...] = ()
+    """Resources that there is too little of: name, amount asked for, amount left."""
+
+
+PERMIT = Opinion(Vote.PERMIT)
+ABSTAIN = Opinion(Vote.ABSTAIN)
+
+
+class Condition(NamedTuple):
+    """What scheduling says about an object; times and ids are the writer's (D01, D02)."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+
+
+class Invalid(NamedTuple):
+    """Why a job cannot be scheduled at all now; ends up in its PodGroup's condition (D04)."""
+
+    reason: str
+    message: str
+
+
+class Reason(NamedTuple):
+    """Why a node does not take a task; `resolvable` when evicting pods there could change it."""
+
+    text: str
+    resolvable: bool = True
+
+
+class NodeGroups(NamedTuple):
+    """Groups of nodes that a queue names (`spec.affinity`); of preferred ones the order counts."""
+
+    required: tuple[str, ...] = ()
+    preferred: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
+    rather_not: tuple[str, ...] = ()
+
+
+class ClaimUse(Struct, frozen=True, kw_only=True):
+    """A claim of a pod that has no volume yet: which one it is to get (CA11)."""
+
+    claim: str
+    uid: str
+    volume: str = ""
+    """Name of the volume; empty: one is to be made for the pod's node."""
+    volume_uid: str = ""
+
+
+Amounts = IntArray | FloatArray
+"""One entry per resource."""
+
+
+class QueueFigures(Struct, frozen=True, kw_only=True):
+    """What a plugin knows of one queue at the end of a round."""
+
+    name: str
+    allocated: Amounts
+    request: Amounts
+    inqueue: Amounts
+    deserved: Amounts
+    share: float
+    """The largest allocated/deserved."""
+    overused: bool
+    weight: int | None = None
+    """None where weights are not what queues share by."""
+    capacity: Amounts | None = None
+    """What the queue states, infinite where it is silent; None when it states nothing."""
+    real_capacity: Amounts | None = None
+    """What it can have at most; None where nobody asks."""
+
+
+class EvictionKind(enum.IntEnum):
+    """Who asks `evictable`: actions that evict for whole gangs, within a queue or across queues."""
+
+    GANG_PREEMPT = 1
+    GANG_RECLAIM = 2
+
+
+class WideVerdict(NamedTuple):
+    """Which nodes take a task of some class, where one node's answer depends on other nodes."""
+
+    codes: Callable[[], CodeArray]
+    """Gives each node of the cluster 0 (fits) or n, the n-th reason; asked after placements."""
+    steady: bool = False
+    """Whether tasks of the class itself, being placed, leave the answer as it is."""
+    one_by_one: bool = False
+    """Whether the answer follows from what `Hooks.moved` told, so that it cannot be foreseen."""
+
+
+WideScore = Callable[[BoolArray], FloatArray]
+"""Scores each node 0…100, given which ones are candidates."""

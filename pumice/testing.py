@@ -1,0 +1,242 @@
+"""For tests of scheduler plugins: builds a small cluster, runs scheduling cycles, reads plans.
+
+Terse words go in, facts come into a replica, and each cycle is that of the real scheduler; only
+Kubernetes and NATS are not there. Pumice's own tests use it too::
+
+    cluster = Cluster(CONF, plugins=[RunningLimit]).node("n1", cpu="4")
+    cluster.gang("a", tasks=3, cpu="1")
+    assert binds_of(cluster.step()) == {"a-0": "n1", "a-1": "n1", "a-2": "n1"}
+"""
+
+from collections.abc import Iterable
+from typing import Any, Self
+
+import msgspec
+
+from pumice.plugins import Plugin
+from services.scheduler.config import SchedulerConfig
+from services.scheduler.decide import configure, decide, open_session
+from services.scheduler.engine import Plan, Replica
+from services.scheduler.engine.records import Job
+from services.scheduler.engine.session import Session
+from services.scheduler.foreign import Failure, ForeignPlugin
+from services.scheduler.policy.catalog import PLUGINS, Plugins
+from shared.api import kinds
+
+NAMESPACE = "ns"
+"""Namespace of all PodGroups and pods."""
+
+
+class Cluster:
+    """A replica with a queue `default`, and the words to fill it."""
+
+    def __init__(
+        self, conf: str | None = None, *, plugins: Iterable[type[Plugin]] = (), queue: bool = True
+    ) -> None:
+        """Take a configuration file's text and plugins beside the built-in ones.
+
+        Raises `BadConfig`.
+        """
+        self.replica = Replica(scheduler_names=("volcano",))
+        self.failures: list[Failure] = []
+        """What the plugins did wrong so far."""
+        self.plugins: Plugins = {**PLUGINS, **{kind.name: self._guarded(kind) for kind in plugins}}
+        text = () if conf is None else (conf,)
+        self.config: SchedulerConfig = configure(*text, plugins=self.plugins)
+        self.cycle = 0
+        if queue:
+            self.queue("default")
+
+    def _guarded(self, kind: type[Plugin]) -> ForeignPlugin:
+        return ForeignPlugin(kind, name=kind.name, origin="a test", note=self.failures.append)
+
+    # --- facts -------------------------------------------------------------------------------
+
+    def put(self, kind: kinds.Kind, document: dict[str, Any]) -> Self:
+        """Put an object in: JSON in the form of the API, as far as the scheduler reads it."""
+        view: Any = msgspec.convert(document, kind.type)
+        self.replica.apply(kind.token, "put", view.metadata.key, view.metadata.uid, view)
+        return self
+
+    def delete(self, kind: kinds.Kind, key: str, uid: str = "") -> Self:
+        """Delete an object by its key, `namespace/name` or `name`."""
+        self.replica.apply(kind.token, "delete", key, uid or f"uid-{key}", None)
+        return self
+
+    def node(
+        self,
+        name: str,
+        *,
+        cpu: str = "8",
+        memory: str = "16Gi",
+        pods: str = "110",
+        labels: dict[str, str] | None = None,
+        taints: list[dict[str, str]] | None = None,
+        unschedulable: bool = False,
+        **more: str,
+    ) -> Self:
+        """Add a node; `nvidia_com__gpu` is the resource `nvidia.com/gpu`."""
+        allocatable = {"cpu": cpu, "memory": memory, "pods": pods, **_resources(more)}
+        return self.put(
+            kinds.NODE,
+            {
+                "metadata": {"name": name, "uid": f"uid-{name}", "labels": labels or {}},
+                "spec": {"taints": taints or [], "unschedulable": unschedulable},
+                "status": {"allocatable": allocatable},
+            },
+        )
+
+    def queue(self, name: str, *, state: str = "Open", **spec: Any) -> Self:
+        """Add a queue, or change it; `spec` as in the API."""
+        return self.put(
+            kinds.QUEUE,
+            {
+                "metadata": {"name": name, "uid": f"uid-{name}"},
+                "spec": spec,
+                "status": {"state": state},
+            },
+        )
+
+    def group(
+        self,
+        name: str,
+        *,
+        min_member: int = 1,
+        phase: str = "Inqueue",
+        queue: str = "default",
+        uid: str = "",
+        created: str = "2026-01-01T00:00:00Z",
+        **spec: Any,
+    ) -> Self:
+        """Add a PodGroup, or change it; `spec` as in the API."""
+        return self.put(
+            kinds.PODGROUP,
+            {
+                "metadata": {
+                    "name": name,
+                    "namespace": "ns",
+                    "uid": uid or f"uid-ns/{name}",
+                    "creationTimestamp": created,
+                },
+                "spec": {"minMember": min_member, "queue": queue, **spec},
+                "status": {"phase": phase} if phase else {},
+            },
+        )
+
+    def pod(
+        self,
+        name: str,
+        group: str = "",
+        *,
+        cpu: str = "",
+        memory: str = "",
+        node: str = "",
+        phase: str = "",
+        role: str = "",
+        uid: str = "",
+        scheduler: str = "volcano",
+        deleting: bool = False,
+        metadata: dict[str, Any] | None = None,
+        status: dict[str, Any] | None = None,
+        ports: list[dict[str, Any]] | None = None,
+        requests: dict[str, str] | None = None,
+        **spec: Any,
+    ) -> Self:
+        """Add a pod of a PodGroup, or change it: running where a node is named, else pending."""
+        asked = {k: v for k, v in (("cpu", cpu), ("memory", memory)) if v} | (requests or {})
+        annotations = {"scheduling.k8s.io/group-name": group} if group else {}
+        if role:
+            annotations["volcano.sh/task-spec"] = role
+        meta = {
+            "name": name,
+            "namespace": "ns",
+            "uid": uid or f"uid-ns/{name}",
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "annotations": annotations | (metadata or {}).pop("annotations", {}),
+            **(metadata or {}),
+        }
+        if deleting:
+            meta["deletionTimestamp"] = "2026-01-01T00:00:01Z"
+        container = {"name": "main", "resources": {"requests": asked}, "ports": ports or []}
+        return self.put(
+            kinds.POD,
+            {
+                "metadata": meta,
+                "spec": {
+                    "schedulerName": scheduler,
+                    "nodeName": node,
+                    "containers": [container],
+                    **spec,
+                },
+                "status": {"phase": phase or ("Running" if node else "Pending"), **(status or {})},
+            },
+        )
+
+    def gang(
+        self, name: str, *, tasks: int, min_member: int | None = None, cpu: str = "1", **more: Any
+    ) -> Self:
+        """Add a PodGroup in phase Inqueue and its pods `<name>-0` … of one shape."""
+        group = {k: more.pop(k) for k in ("phase", "queue", "created", "minResources") if k in more}
+        self.group(name, min_member=tasks if min_member is None else min_member, **group)
+        for number in range(tasks):
+            self.pod(f"{name}-{number}", name, cpu=cpu, **more)
+        return self
+
+    # --- deciding ----------------------------------------------------------------------------
+
+    def decide(self, *, now: float = 0.0, **more: Any) -> Plan:
+        """Run a cycle at a time in Unix seconds. Raises `AssertionError` if a plugin failed."""
+        self.cycle += 1
+        known = len(self.failures)
+        given = {"plugins": self.plugins, **more}
+        plan = decide(self.replica, self.config, now=now, cycle=self.cycle, **given)
+        assert self.failures[known:] == [], self.failures[known:]
+        return plan
+
+    def publish(self, plan: Plan) -> None:
+        """Do what the shell does after publishing a plan."""
+        for number, gang in enumerate(plan.binds):
+            binds = [(bind.pod, bind.uid, bind.node) for bind in gang.binds]
+            self.replica.assume(f"{plan.cycle}-{number}", binds)
+        for number, eviction in enumerate(plan.evictions):
+            intent = f"{plan.cycle}-e{number}"
+            self.replica.assume_evictions(intent, [(eviction.pod, eviction.uid)])
+        for nomination in plan.nominations:
+            intent = f"{plan.cycle}-n"
+            self.replica.assume_nomination(intent, nomination.uid, nomination.node)
+        self.replica.adopt(plan)
+
+    def step(self, **more: Any) -> Plan:
+        """Run a cycle and go by its plan from then on."""
+        plan = self.decide(**more)
+        self.publish(plan)
+        return plan
+
+    def session(self, *, now: float = 0.0) -> Session:
+        """Open a session, which the caller closes."""
+        return open_session(self.replica, self.config, now=now, plugins=self.plugins)
+
+    def job(self, name: str) -> Job:
+        """Return what the scheduler knows of a PodGroup."""
+        job = self.replica.jobs.get(f"ns/{name}")
+        assert job is not None
+        return job
+
+
+def binds_of(plan: Plan) -> dict[str, str]:
+    """Return pod name → node of everything that a plan binds."""
+    return {bind.pod.partition("/")[2]: bind.node for gang in plan.binds for bind in gang.binds}
+
+
+def evictions_of(plan: Plan) -> dict[str, str]:
+    """Return pod name → name of the pod that it makes room for, of everything that has to go."""
+    return {e.pod.partition("/")[2]: e.preemptor.partition("/")[2] for e in plan.evictions}
+
+
+def phase_in(plan: Plan, name: str) -> str | None:
+    """Return the phase that a plan wants for a PodGroup, None when it wants nothing."""
+    return next((g.phase for g in plan.podgroups if g.key == f"ns/{name}"), None)
+
+
+def _resources(more: dict[str, str]) -> dict[str, str]:
+    return {name.replace("__", "/").replace("_", "."): amount for name, amount in more.items()}

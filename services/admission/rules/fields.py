@@ -1,0 +1,80 @@
+"""Fields of pod templates and claims that no Kubernetes knows: slips that the CRD would store.
+
+A CRD keeps templates as they come, so that any field of any version can be set, and a field with a
+slip in its name would be stored and never heard of again. What the API server itself would know is
+in its OpenAPI (`adapters.openapi`); the forms of its messages are those of its strict validation.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+TEMPLATE: Final = "io.k8s.api.core.v1.PodTemplateSpec"
+CLAIM: Final = "io.k8s.api.core.v1.PersistentVolumeClaimSpec"
+Json = dict[str, Any]
+
+_REF: Final = "#/components/schemas/"
+
+
+class Schema(msgspec.Struct, frozen=True, kw_only=True, rename={
+    "ref": "$ref", "all_of": "allOf", "additional": "additionalProperties",
+    "open": "x-kubernetes-preserve-unknown-fields",
+}):  # fmt: skip
+    """What of an OpenAPI schema says which fields there are."""
+
+    ref: str = ""
+    all_of: tuple["Schema", ...] = ()
+    properties: dict[str, "Schema"] = msgspec.field(default_factory=dict)
+    items: "Schema | None" = None
+    additional: "Schema | bool | None" = None
+    open: bool = False
+
+
+Schemas = Mapping[str, Schema]
+
+
+def unknown_fields(job: Json, schemas: Schemas, *, at: str = "spec") -> Iterator[str]:
+    """Yield the paths of what no schema has in the spec of a job."""
+    for number, task in _objects(job.get("tasks")):
+        where = f"{at}.tasks[{number}].template"
+        yield from _unknown(task.get("template"), Schema(ref=_REF + TEMPLATE), schemas, where)
+    for number, volume in _objects(job.get("volumes")):
+        where = f"{at}.volumes[{number}].volumeClaim"
+        yield from _unknown(volume.get("volumeClaim"), Schema(ref=_REF + CLAIM), schemas, where)
+
+
+def _objects(value: object) -> Iterator[tuple[int, Json]]:
+    for number, found in enumerate(value if isinstance(value, list) else ()):
+        if isinstance(found, dict):
+            yield number, found
+
+
+def _unknown(value: Any, schema: Schema, schemas: Schemas, at: str) -> Iterator[str]:  # noqa: ANN401
+    schema = _resolved(schema, schemas)
+    if isinstance(value, list) and schema.items is not None:
+        for number, found in enumerate(value):
+            yield from _unknown(found, schema.items, schemas, f"{at}[{number}]")
+    if not isinstance(value, dict) or schema.open:
+        return
+    rest = schema.additional if isinstance(schema.additional, Schema) else None
+    for name, found in value.items():
+        known = schema.properties.get(name, rest)
+        if known is not None:
+            yield from _unknown(found, known, schemas, f"{at}.{name}")
+        elif schema.properties:
+            yield f"{at}.{name}"
+
+
+def _resolved(schema: Schema, schemas: Schemas) -> Schema:
+    """Follow references; one to a schema that is not there says nothing."""
+    for _ in range(_HOPS_MAX):
+        ref = schema.ref or next((part.ref for part in schema.all_of if part.ref), "")
+        if not ref:
+            return schema
+        schema = schemas.get(ref.removeprefix(_REF), _NOTHING)
+    return _NOTHING
+
+
+_NOTHING: Final = Schema()
+_HOPS_MAX: Final = 8

@@ -1,0 +1,312 @@
+"""The Leases in the cluster that this installation needs to act: taken, renewed, given back.
+
+One for scheduling and one for the controllers, as Volcano has them, so that the two never act
+beside each other; nor do two installations of Pumice on different buses. The cache's leader keeps
+them for the whole installation, of which there is one per bus. Their holder is named after the
+bus: whichever replica leads finds its own name in the record and goes on at once.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Final, Never, Protocol
+
+import msgspec
+
+from services.cache.fold.election import Election, LeaseTimes, Record, release
+from shared.api.kinds import LEASE, NAMESPACE
+from shared.api.time import format_micro
+from shared.bus.port import Message, StreamInfo
+from shared.contracts import codec
+from shared.contracts.messages import Hold
+from shared.contracts.subjects import Subjects
+from shared.contracts.versions import ContractError
+from shared.kube.client import Kube
+from shared.kube.errors import AlreadyExists
+from shared.runtime.clock import Clock
+from shared.runtime.errors import Conflict, Gone, PumiceError, Retryable
+from shared.runtime.logs import Logger
+from shared.runtime.tasks import TaskGroup
+
+HELD_BY: Final = "pumice.dev/held-by"
+"""Annotation of a Lease of ours: the process that renews it."""
+_OURS: Final = "pumice-"
+_SOON_S: Final = 0.5
+"""How long after a failure it is tried again."""
+_AT_ONCE_S: Final = 0.05
+_LOOK_S: Final = 0.1
+_PARTING_S: Final = 1.5
+"""How long the last cache waits for the other services to end, to give the Leases back."""
+
+
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    uid: str
+    resource_version: str
+    annotations: dict[str, str] = {}
+
+
+class _Lease(msgspec.Struct, frozen=True):
+    metadata: _Metadata
+    spec: Record = Record()
+
+
+_lease = msgspec.json.Decoder(_Lease)
+
+
+class Claim:
+    """One Lease: who has it, and for how much longer it is ours."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        *,
+        namespace: str,
+        name: str,
+        times: LeaseTimes,
+        instance: str,
+        clock: Clock,
+        log: Logger,
+    ) -> None:
+        self._kube = kube
+        self._namespace = namespace
+        self._name = name
+        self._times = times
+        self._instance = instance
+        self._clock = clock
+        self._key = f"{namespace}/{name}"
+        self._log = log.bind(lease=self._key)
+        self._election = Election("", times)
+        self._found: _Lease | None = None
+        """The Lease as it was last read or written; None: it has to be read."""
+        self._term = ""
+        self._until = 0.0
+        self._rival = ""
+        self._reason = "it has not been asked for yet"
+
+    def hold(self) -> Hold:
+        """Return what others are to know at this moment."""
+        left_s = self._until - self._clock.monotonic()
+        if left_s > 0:
+            return Hold(lease=self._key, term=self._term, left_s=left_s)
+        return Hold(lease=self._key, holder=self._rival, reason=self._reason)
+
+    @property
+    def is_held(self) -> bool:
+        """Return whether the Lease is ours at this moment."""
+        return self._until > self._clock.monotonic()
+
+    async def keep(self, identity: str, *, changed: Callable[[], None]) -> Never:
+        """Take the Lease when it is free and renew it, for ever; `changed` when hold() has."""
+        if self._election.identity != identity:
+            former = self._election.former | {self._election.identity}
+            self._election = Election(identity, self._times, former=former)
+        self._found = None
+        while True:
+            before = (self.hold().term, self._rival)
+            wait_s = await self._round()
+            if (self.hold().term, self._rival) != before:
+                changed()
+            await self._clock.sleep(wait_s)
+
+    async def give_back(self) -> None:
+        """Let another have the Lease at once, if it is ours. Raises PumiceError."""
+        found, self._found, self._until = self._found, None, 0.0
+        if found is not None and found.spec.holder_identity == self._election.identity:
+            await self._write(found, release(found.spec, time=format_micro(self._clock.now())))
+            self._log.info("lease_given_back")
+
+    async def _round(self) -> float:
+        """Do what is next; return how long to wait for the one after it."""
+        try:
+            return await self._take_or_renew()
+        except (Conflict, Gone):
+            self._found = None
+            return _AT_ONCE_S
+        except (PumiceError, TimeoutError, msgspec.DecodeError) as error:
+            self._found = None
+            self._trouble(str(error) or "no answer of the API server in time")
+            return min(_SOON_S, self._times.retry_s)
+
+    async def _take_or_renew(self) -> float:
+        found = self._found or await self._read()
+        spec = found.spec if found else None
+        rival = self._election.rival(spec, now=self._clock.monotonic())
+        if rival:
+            self._found = None
+            self._refused(_describe(rival, found))
+            return self._times.retry_s
+        claim = self._election.claim(spec, time=format_micro(self._clock.now()))
+        sent_at = self._clock.monotonic()
+        self._found = await self._write(found, claim)
+        self._taken(self._found, until=sent_at + self._times.deadline_s)
+        return self._times.renew_s
+
+    def _taken(self, lease: _Lease, *, until: float) -> None:
+        term = f"{lease.metadata.uid}.{lease.spec.lease_transitions or 0}"
+        if term != self._term or self._until < self._clock.monotonic():
+            self._log.info("lease_held", holder=self._election.identity, term=term)
+        self._term, self._until, self._rival, self._reason = term, until, "", ""
+
+    def _refused(self, rival: str) -> None:
+        if rival != self._rival:
+            self._log.warning(
+                "lease_held_by_another",
+                holder=rival,
+                hint=f"lease {self._key} is held by {rival}: nothing is written until it is free",
+            )
+        self._rival, self._reason, self._until = rival, f"held by {rival}", 0.0
+
+    def _trouble(self, reason: str) -> None:
+        if reason != self._reason:
+            self._log.warning("lease_not_renewed", reason=reason)
+        self._reason = reason
+
+    async def _read(self) -> _Lease | None:
+        try:
+            async with self._limit():
+                return _lease.decode(await self._kube.get(LEASE, self._namespace, self._name))
+        except Gone:
+            return None
+
+    async def _write(self, found: _Lease | None, record: Record) -> _Lease:
+        """Write a record upon the version that was found. Raises Conflict when it has changed."""
+        annotations = {HELD_BY: self._instance if record.holder_identity else None}
+        async with self._limit():
+            if found is None:
+                return await self._create(record)
+            body = {"metadata": {"annotations": annotations}, "spec": record}
+            answer = await self._kube.patch(
+                LEASE,
+                self._namespace,
+                self._name,
+                body,
+                uid=found.metadata.uid,
+                resource_version=found.metadata.resource_version,
+            )
+        return _lease.decode(answer)
+
+    async def _create(self, record: Record) -> _Lease:
+        """Make the Lease, and its namespace when there is none."""
+        body = {
+            "apiVersion": LEASE.api_version,
+            "kind": LEASE.kind,
+            "metadata": {"name": self._name, "annotations": {HELD_BY: self._instance}},
+            "spec": record,
+        }
+        try:
+            return _lease.decode(await self._kube.create(LEASE, self._namespace, body))
+        except Gone:
+            self._log.info("namespace_made", namespace=self._namespace)
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._namespace}}
+        with suppress(AlreadyExists):  # the claim to the other Lease may be faster
+            await self._kube.create(NAMESPACE, "", namespace)
+        return _lease.decode(await self._kube.create(LEASE, self._namespace, body))
+
+    def _limit(self) -> asyncio.Timeout:
+        """Bound one exchange, so that another can be tried before the time of a renewal is up."""
+        return asyncio.timeout(self._times.renew_s)
+
+
+def _describe(rival: str, found: _Lease | None) -> str:
+    """Return a holder, of an installation of Pumice with the process that renews for it."""
+    process = found.metadata.annotations.get(HELD_BY, "") if found else ""
+    return f"{rival} ({process})" if process and rival.startswith(_OURS) else rival
+
+
+class ClaimsBus(Protocol):
+    """What is needed of the bus."""
+
+    async def info(self, stream: str) -> StreamInfo:
+        """Return a stream's state."""
+        ...
+
+    async def snapshot(self, stream: str, subjects: Sequence[str]) -> list[Message]:
+        """Return the last message of each subject that matches."""
+        ...
+
+
+class Claims:
+    """All Leases of the installation; without any, nothing hangs on one."""
+
+    def __init__(
+        self,
+        claims: Mapping[str, Claim],
+        kube: Kube,
+        bus: ClaimsBus,
+        *,
+        stream: str,
+        subjects: Subjects,
+        instance: str,
+        clock: Clock,
+        log: Logger,
+    ) -> None:
+        """`claims` by what they stand for (`messages.SCHEDULING`, …); `stream` has the members.
+
+        `kube` is the way that the claims use, and is closed by `end`.
+        """
+        self._claims = dict(claims)
+        self._kube = kube
+        self._bus = bus
+        self._stream = stream
+        self._subjects = subjects
+        self._instance = instance
+        self._clock = clock
+        self._log = log
+
+    def holds(self) -> dict[str, Hold] | msgspec.UnsetType:
+        """Return what a marker says of the Leases."""
+        holds = {role: claim.hold() for role, claim in self._claims.items()}
+        return holds or msgspec.UNSET
+
+    async def keep(self, *, changed: Callable[[], None]) -> None:
+        """Take and renew the Leases until cancelled: for the length of a leader's term."""
+        if not self._claims:
+            return
+        identity = await self._identity()
+        async with TaskGroup() as tasks:
+            for role, claim in self._claims.items():
+                tasks.create_task(claim.keep(identity, changed=changed), name=f"claim {role}")
+
+    async def end(self) -> None:
+        """At the end of the process: give the Leases back if no other process needs them."""
+        try:
+            if any(claim.is_held for claim in self._claims.values()) and await self._is_last():
+                for claim in self._claims.values():
+                    await claim.give_back()
+        except (PumiceError, TimeoutError) as error:
+            self._log.info("leases_not_given_back", reason=str(error))
+        finally:
+            await self._kube.close()
+
+    async def _identity(self) -> str:
+        """Return the holder's name: the same for every replica on this bus, and no other."""
+        while True:
+            try:
+                made = (await self._bus.info(self._stream)).created
+            except Retryable:
+                await self._clock.sleep(_LOOK_S)
+            else:
+                digest = hashlib.sha256(made.encode()).hexdigest()[:10]
+                return f"{_OURS}{self._subjects.cluster}-{digest}"
+
+    async def _is_last(self) -> bool:
+        """Return whether no other process is left on the bus; waits a moment for those that end."""
+        latest = self._clock.monotonic() + _PARTING_S
+        while others := await self._others():
+            if "cache" in others or self._clock.monotonic() >= latest:
+                return False
+            await self._clock.sleep(_LOOK_S)
+        return True
+
+    async def _others(self) -> set[str]:
+        """Return the services that other live processes belong to."""
+        found = set()
+        for message in await self._bus.snapshot(self._stream, [self._subjects.members]):
+            try:
+                member = codec.decode_member(message.payload)
+            except ContractError:
+                continue
+            if member.accepts and member.instance != self._instance:
+                found.add(member.service)
+        return found

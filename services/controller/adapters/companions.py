@@ -1,0 +1,246 @@
+"""Keeps the objects beside the pods of a job: what changed is written, by one request each.
+
+The record of a job remembers which of them this process has made or seen, and with what content.
+So the first ones of a new job are created without a question, a change is one patch of the object
+that changed, and what has not changed is not sent. Only where nothing is remembered, because
+another process made them, is an object read first. One that is sealed is never read: it is created,
+and one of its name that is there already is taken for the job's own, in a new job after the time
+in which the garbage collector removes what a deleted job of that name has left. The requests of one
+job run side by side. SSH keys are made here, which job plugin ssh may not do itself: it is pure
+(JP3).
+"""
+
+import asyncio
+import zlib
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from services.controller.adapters.recorder import Recorder
+from services.controller.adapters.records import Beside, JobRecord
+from services.controller.adapters.writer import Headed, Writer, apply
+from services.controller.job import effects
+from services.controller.job.podtemplate import owner_references
+from shared.api import kinds
+from shared.api.kinds import Kind
+from shared.api.meta import ObjectMeta
+from shared.jobplugins.interface import Companion
+from shared.jobplugins.ssh import KeyPair, with_keys
+from shared.kube.errors import AlreadyExists
+from shared.runtime.errors import Gone, Rejected, Retryable
+
+BITS: Final = 2048
+"""As in Volcano; the keys live as long as a job."""
+
+LEFTOVER_LOOKS: Final = 5
+"""Passes over a new job, some seconds in all by the back-off of the work queue, in which a sealed
+object of its name may still be that of a deleted job."""
+_WIDTH: Final = 8
+"""Objects of one job that are written at once."""
+
+
+class Companions:
+    """Makes and drops the objects; methods raise what the writer's do."""
+
+    def __init__(self, writer: Writer, *, recorder: Recorder) -> None:
+        self._writer = writer
+        self._recorder = recorder
+
+    async def ensure(self, record: JobRecord, effect: effects.EnsureCompanions) -> None:
+        """Make what is missing, and bring what is there to what it should be."""
+        todo = self._todo(record, effect)
+        await apply([partial(self._told, record, step) for step in todo], width=_WIDTH)
+        record.applied = effect.digest
+
+    async def drop(self, record: JobRecord, effect: effects.DropCompanions) -> None:
+        """Delete what is the job's; another's object of that name stays, and what is sealed."""
+        open_ones = [companion for companion in effect.companions if not companion.sealed]
+        steps = [partial(self._drop, record, companion) for companion in open_ones]
+        await apply(steps, width=_WIDTH)
+        record.applied = 0
+
+    def _todo(
+        self, record: JobRecord, effect: effects.EnsureCompanions
+    ) -> list[tuple[Companion, Callable[[], Awaitable[None]]]]:
+        """Return what each object needs, those that changed first."""
+        changed: list[tuple[Companion, Callable[[], Awaitable[None]]]] = []
+        others: list[tuple[Companion, Callable[[], Awaitable[None]]]] = []
+        for companion in effect.companions:
+            known = record.beside.get(_place(companion))
+            if known is None:
+                blindly = record.begun_here or companion.sealed
+                make = self._create if blindly else self._look
+                others.append((companion, partial(make, record, companion)))
+            elif _stays(companion) or known.digest == digest(companion):
+                if effect.anew:  # it may have been deleted since: nobody watches these objects
+                    others.append((companion, self._again(record, companion, known.uid)))
+            else:
+                changed.append((companion, partial(self._patch, record, companion, known.uid)))
+        return [*changed, *others]
+
+    def _again(
+        self, record: JobRecord, companion: Companion, uid: str
+    ) -> Callable[[], Awaitable[None]]:
+        """Return what brings an object back that was there, if it has gone."""
+        if companion.sealed:
+            return partial(self._create, record, companion)
+        return partial(self._patch, record, companion, uid)
+
+    async def _told(
+        self, record: JobRecord, step: tuple[Companion, Callable[[], Awaitable[None]]]
+    ) -> None:
+        companion, carry_out = step
+        try:
+            await carry_out()
+        except Rejected as error:
+            reason, failed = (
+                ("PVCError", "Failed to create PVC")
+                if companion.kind is kinds.PVC
+                else ("PluginError", "Execute plugin when job add failed")
+            )
+            self._recorder.tell(record.job, reason, f"{failed}, err: {error}", warning=True)
+            raise
+
+    async def _create(self, record: JobRecord, companion: Companion) -> None:
+        kind, namespace = companion.kind, record.job.metadata.namespace
+        content = companion.body
+        if companion.needs_key_pair:
+            content = with_keys(content, await asyncio.to_thread(key_pair))
+        body = {
+            "apiVersion": kind.api_version,
+            "kind": kind.kind,
+            "metadata": {
+                "name": companion.name,
+                "namespace": namespace,
+                "ownerReferences": owner_references(record.job),
+            },
+            **content,
+        }
+        try:
+            answer = await self._writer.create(kind, namespace, body)
+        except AlreadyExists:
+            if companion.sealed:
+                self._take_unread(record, companion)
+                return
+            await self._take(record, companion, await self._read(record, companion))
+        else:
+            self._remember(record, companion, _read_meta(answer).uid)
+
+    def _take_unread(self, record: JobRecord, companion: Companion) -> None:
+        """Take a sealed object that is there as the job's own, or wait until it may be.
+
+        Raises Retryable while it may belong to a deleted job of the same name.
+        """
+        if record.begun_here and record.in_the_way[companion.name] < LEFTOVER_LOOKS:
+            record.in_the_way[companion.name] += 1
+            raise Retryable(f"{companion.kind.kind} {companion.name} is there already")
+        self._remember(record, companion, "")
+
+    async def _look(self, record: JobRecord, companion: Companion) -> None:
+        """Make an object that this process knows nothing of, if it is not there."""
+        try:
+            found = await self._read(record, companion)
+        except Gone:
+            await self._create(record, companion)
+        else:
+            await self._take(record, companion, found)
+
+    async def _take(self, record: JobRecord, companion: Companion, found: bytes) -> None:
+        """Take an object that is there as the job's own; it is changed if it must be."""
+        meta = _read_meta(found)
+        must_be_ours(record, companion.kind, meta)
+        if _stays(companion) or _holds(msgspec.json.decode(found), companion.body):
+            self._remember(record, companion, meta.uid)
+        else:
+            await self._patch(record, companion, meta.uid)
+
+    async def _patch(self, record: JobRecord, companion: Companion, uid: str) -> None:
+        """Write the content; of one that stays as it is, nothing, but that shows if it is there."""
+        body: dict[str, Any] = {} if _stays(companion) else companion.body
+        try:
+            await self._writer.patch(companion.kind, _meta(record, companion, uid), body)
+        except Gone:
+            record.beside.pop(_place(companion), None)
+            await self._create(record, companion)
+        else:
+            self._remember(record, companion, uid)
+
+    async def _drop(self, record: JobRecord, companion: Companion) -> None:
+        known = record.beside.get(_place(companion))
+        uid = known.uid if known is not None else ""
+        if not uid:
+            with suppress(Gone):
+                meta = _read_meta(await self._read(record, companion))
+                uid = meta.uid if is_ours(record, meta) else ""
+        if uid:
+            await self._writer.delete(companion.kind, _meta(record, companion, uid))
+        record.beside.pop(_place(companion), None)
+
+    async def _read(self, record: JobRecord, companion: Companion) -> bytes:
+        namespace = record.job.metadata.namespace
+        return await self._writer.get(companion.kind, namespace, companion.name)
+
+    def _remember(self, record: JobRecord, companion: Companion, uid: str) -> None:
+        record.beside[_place(companion)] = Beside(uid=uid, digest=digest(companion))
+
+
+def digest(companion: Companion) -> int:
+    """Return a number that changes with what an object should be."""
+    return zlib.crc32(msgspec.json.encode(companion.body))
+
+
+def is_ours(record: JobRecord, meta: ObjectMeta) -> bool:
+    """Tell whether an object belongs to a job."""
+    return any(owner.uid == record.uid for owner in meta.owner_references)
+
+
+def must_be_ours(record: JobRecord, kind: Kind, meta: ObjectMeta) -> None:
+    """Raise Rejected when an object of a name that a job needs does not belong to the job."""
+    if not is_ours(record, meta):
+        raise Rejected(
+            f"{kind.kind} {meta.name} exists and belongs to somebody else: delete or rename it",
+            field="metadata.name",
+        )
+
+
+def _place(companion: Companion) -> tuple[str, str]:
+    return companion.kind.token, companion.name
+
+
+def _stays(companion: Companion) -> bool:
+    """Tell whether an object that is there is left as it is: keys and claims are."""
+    return companion.keep or companion.once or companion.needs_key_pair
+
+
+def _meta(record: JobRecord, companion: Companion, uid: str) -> ObjectMeta:
+    return ObjectMeta(name=companion.name, namespace=record.job.metadata.namespace, uid=uid)
+
+
+def _read_meta(answer: bytes) -> ObjectMeta:
+    return msgspec.json.decode(answer, type=Headed).metadata
+
+
+def _holds(found: object, wanted: object) -> bool:
+    """Tell whether a merge patch with `wanted` would change nothing."""
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        return all(key in found and _holds(found[key], value) for key, value in wanted.items())
+    return found == wanted
+
+
+def key_pair() -> KeyPair:
+    """Return a new RSA key pair; takes some 40 ms of a core."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=BITS)
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.TraditionalOpenSSL,
+        serialization.NoEncryption(),
+    )
+    public = key.public_key().public_bytes(
+        serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
+    )
+    return KeyPair(private=private.decode(), public=f"{public.decode()}\n")

@@ -1,0 +1,249 @@
+"""Carries out the effects of a pass over a job.
+
+Writes are patches of own fields with the uid that was decided on; what is gone already is done.
+Raises Retryable (try again later), Conflict (others wrote: decide again) or Rejected (the API
+server will never take it).
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+
+from services.controller.adapters.companions import Companions, must_be_ours
+from services.controller.adapters.line import Rank
+from services.controller.adapters.recorder import Recorder
+from services.controller.adapters.records import JobRecord
+from services.controller.adapters.writer import Headed, Writer, apply
+from services.controller.job import effects
+from services.controller.job.facts import pod_view
+from services.controller.job.status import INVALID_SPEC
+from shared.api import keys, kinds
+from shared.api.batch import Job
+from shared.api.core import Pod
+from shared.api.kinds import Kind
+from shared.api.meta import ObjectMeta
+from shared.api.patch import Json
+from shared.contracts.subjects import split_key
+from shared.jobplugins.foreign import PluginFailed
+from shared.kube.errors import AlreadyExists
+from shared.runtime.errors import Gone, Rejected, Retryable
+from shared.runtime.faults import Faults
+
+Named = (
+    effects.MarkPod
+    | effects.DeletePod
+    | effects.PatchGroup
+    | effects.DeleteGroup
+    | effects.DeleteCommand
+)
+"""Effects on one object of the job's namespace, by name and uid."""
+CREATORS: Final = 32
+"""Pods of one task that are being made at once."""
+TOLD: Final = 3
+"""Refusals that one event quotes; the rest, often of the same words, is counted."""
+TOO_LARGE: Final = (
+    "spec.tasks: the job is larger than a message may be (1 MiB compressed): put scripts and data "
+    "into ConfigMaps or images"
+)
+
+
+class Executor:
+    """Carries out effects; methods raise what the writer's do."""
+
+    def __init__(self, writer: Writer, *, recorder: Recorder, faults: Faults) -> None:
+        self._writer = writer
+        self._recorder = recorder
+        self._faults = faults
+        self._companions = Companions(writer, recorder=recorder)
+        self._handlers: dict[type, Callable[[JobRecord, Any], Awaitable[None]]] = {
+            effects.Record: self._record,
+            effects.WriteStatus: self._write_status,
+            effects.AmendJob: self._amend_job,
+            effects.MarkPod: self._mark_pod,
+            effects.DeletePod: self._delete_pod,
+            effects.CreateGroup: self._create_group,
+            effects.PatchGroup: self._patch_group,
+            effects.DeleteGroup: self._delete_group,
+            effects.DeleteCommand: self._delete_command,
+            effects.EnsureCompanions: self._companions.ensure,
+            effects.DropCompanions: self._companions.drop,
+        }
+
+    async def stage(self, record: JobRecord, stage: Iterable[effects.Effect]) -> None:
+        """Carry out one stage: everything is tried, then the worst failure is raised."""
+        effects_now = list(stage)
+        if doomed := sum(1 for e in effects_now if isinstance(e, effects.DeletePod)):
+            self._recorder.tell(record.job, "SuccessfulDelete", f"Deleting {doomed} pods")
+        try:
+            await apply(list(self._jobs(record, effects_now)), width=CREATORS)
+        finally:
+            self._tell_refused(record)
+
+    def _tell_refused(self, record: JobRecord) -> None:
+        """Say which pods could not be made or deleted: one event for all of a stage (J34)."""
+        for reason, doing in (("FailedCreate", "creating"), ("FailedDelete", "deleting")):
+            if errors := sorted(record.refused.pop(reason, ())):
+                more = f" and {len(errors) - TOLD} more" if len(errors) > TOLD else ""
+                message = f"Error {doing} pods: {'; '.join(errors[:TOLD])}{more}"
+                self._recorder.tell(record.job, reason, message, warning=True)
+
+    def _jobs(
+        self, record: JobRecord, stage: Iterable[effects.Effect]
+    ) -> Iterator[Callable[[], Awaitable[None]]]:
+        ranks = self._writer.line.ranks()
+        for effect in stage:
+            if isinstance(effect, effects.CreatePods):
+                self._announce_pods(record, effect)
+                for index in effect.indexes:
+                    rank = ranks.next()
+                    yield lambda e=effect, i=index, r=rank: self._create_pod(record, e, i, r)  # type: ignore[misc]
+            else:
+                carry_out = self._handlers[type(effect)]
+                yield lambda e=effect, c=carry_out: c(record, e)  # type: ignore[misc]
+
+    async def _record(self, record: JobRecord, effect: effects.Record) -> None:
+        self._recorder.tell(
+            record.job,
+            effect.reason,
+            effect.message,
+            warning=effect.warning,
+            occasion=effect.occasion,
+        )
+
+    async def _delete_command(self, record: JobRecord, effect: effects.DeleteCommand) -> None:
+        await self._delete(record, kinds.COMMAND, effect)
+
+    # Status
+
+    async def _write_status(self, record: JobRecord, effect: effects.WriteStatus) -> None:
+        try:
+            await self._patch_job(record, {"status": effect.patch}, "status")
+        except Rejected as error:
+            doing = "update" if effect.was is not None else "initialize"
+            message = f"Failed to {doing} job status, err: {error}"
+            self._recorder.tell(record.job, "JobStatusError", message, warning=True)
+            raise
+        record.counts_wait_since = float("inf")
+
+    async def _amend_job(self, record: JobRecord, effect: effects.AmendJob) -> None:
+        try:
+            await self._patch_job(record, effect.patch, "")
+        except Rejected as error:
+            reason = "PVCError" if "spec" in effect.patch else "JobStatusError"
+            self._recorder.tell(
+                record.job, reason, f"Failed to update job, err: {error}", warning=True
+            )
+            raise
+
+    async def _patch_job(self, record: JobRecord, patch: Json, subresource: str) -> None:
+        """Patch the version that was decided on; a write of others makes it a Conflict."""
+        await self._writer.patch(
+            kinds.JOB,
+            record.job.metadata,
+            patch,
+            version=str(record.rv),
+            subresource=subresource,
+        )
+
+    async def refuse_oversized(self, key: str, uid: str) -> None:
+        """Say on a job that is too large for the bus that it cannot run."""
+        namespace, name = split_key(key)
+        meta = ObjectMeta(name=name, namespace=namespace, uid=uid)
+        state = {"phase": "Pending", "reason": INVALID_SPEC, "message": TOO_LARGE}
+        try:
+            await self._writer.patch(
+                kinds.JOB, meta, {"status": {"state": state}}, subresource="status"
+            )
+        except Gone:
+            return
+        self._recorder.tell(Job(metadata=meta), INVALID_SPEC, TOO_LARGE, warning=True)
+
+    # Pods
+
+    def _announce_pods(self, record: JobRecord, effect: effects.CreatePods) -> None:
+        task = effect.forge.task.name
+        self._recorder.tell(
+            record.job,
+            "SuccessfulCreate",
+            f"Creating {len(effect.indexes)} pods of task {task} (version {effect.version})",
+        )
+
+    async def _create_pod(
+        self, record: JobRecord, effect: effects.CreatePods, index: int, rank: Rank
+    ) -> None:
+        namespace = record.job.metadata.namespace
+        try:
+            body = _body(effect, index)
+            await self._writer.create(kinds.POD, namespace, body, rank=rank)
+        except AlreadyExists:
+            name = f"{record.job.metadata.name}-{effect.forge.task.name}-{index}"
+            await self._adopt(record, name)
+        except Rejected as error:
+            record.refused["FailedCreate"].append(str(error))
+            raise
+        else:
+            self._faults.point("controller.mid-create")
+
+    async def _adopt(self, record: JobRecord, name: str) -> None:
+        """Take a pod of that name when it is ours, say so when it is not (J24)."""
+        answer = await self._writer.get(kinds.POD, record.job.metadata.namespace, name)
+        pod: Pod = kinds.decode(kinds.POD, answer)
+        found = pod_view(pod)
+        if found is not None and found[0] == record.uid:
+            return
+        message = f"Pod {name} exists and belongs to somebody else: delete or rename it"
+        record.refused["FailedCreate"].append(message)
+        raise Rejected(message, field="metadata.name")
+
+    async def _delete_pod(self, record: JobRecord, effect: effects.DeletePod) -> None:
+        try:
+            await self._delete(record, kinds.POD, effect)
+        except Rejected as error:
+            record.refused["FailedDelete"].append(str(error))
+            raise
+
+    async def _mark_pod(self, record: JobRecord, effect: effects.MarkPod) -> None:
+        mark: Json = {"metadata": {"annotations": {keys.OUT_OF_SYNC: "true"}}}
+        with suppress(Gone):
+            await self._writer.patch(kinds.POD, _meta(record, effect), mark)
+
+    # PodGroup and companions
+
+    async def _patch_group(self, record: JobRecord, effect: effects.PatchGroup) -> None:
+        await self._writer.patch(kinds.PODGROUP, _meta(record, effect), effect.patch)
+
+    async def _delete_group(self, record: JobRecord, effect: effects.DeleteGroup) -> None:
+        await self._delete(record, kinds.PODGROUP, effect)
+
+    async def _create_group(self, record: JobRecord, effect: effects.CreateGroup) -> None:
+        namespace, body = record.job.metadata.namespace, effect.body
+        try:
+            await self._writer.create(kinds.PODGROUP, namespace, body)
+        except AlreadyExists as error:
+            name = body["metadata"]["name"]
+            answer = await self._writer.get(kinds.PODGROUP, namespace, name)
+            meta = msgspec.json.decode(answer, type=Headed).metadata
+            if meta.deletion_timestamp is not None:
+                raise Retryable(f"PodGroup {name} is still being deleted") from error
+            must_be_ours(record, kinds.PODGROUP, meta)
+        except Rejected as error:
+            message = f"Failed to create PodGroup, err: {error}"
+            self._recorder.tell(record.job, "PodGroupError", message, warning=True)
+            raise
+
+    async def _delete(self, record: JobRecord, kind: Kind, effect: Named) -> None:
+        await self._writer.delete(kind, _meta(record, effect), lingers=True)
+
+
+def _meta(record: JobRecord, effect: Named) -> ObjectMeta:
+    """Return the identity of an object of the job's namespace."""
+    return ObjectMeta(name=effect.name, namespace=record.job.metadata.namespace, uid=effect.uid)
+
+
+def _body(effect: effects.CreatePods, index: int) -> bytes:
+    try:
+        return effect.forge.body(index)
+    except PluginFailed as error:
+        raise Rejected(str(error), field="spec.plugins") from error

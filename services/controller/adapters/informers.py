@@ -1,0 +1,375 @@
+"""The controller's copy of the cluster: STATE and the answers to own writes, folded by three rules.
+
+For one uid the higher resourceVersion wins; another uid under a name is a deletion and an addition;
+a uid whose deletion was confirmed to this process exists no more, whatever STATE still says. A
+reconciliation that follows a write therefore sees the write, although its fact comes later, and
+never acts on what it has changed itself.
+
+Each kind has a `Store`. A kind on which others depend has a handler, which says what a change of it
+has to reconcile (`Touched`); an object of any other kind is to be reconciled itself.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from services.controller.adapters.records import JobRecord
+from services.controller.adapters.store import Change, Held, Identity, ObjectRef, Touched
+from services.controller.adapters.store import identity_of as identity
+from services.controller.adapters.stores import (
+    HeldPod,
+    Stores,
+    group_of_owner,
+    held_metadata,
+    held_pod,
+    home,
+    is_meant,
+    owners_of,
+    taker_of,
+)
+from services.controller.job.facts import JobFacts, PodView, pod_view
+from services.controller.queue.phases import SHUT
+from shared.api import kinds
+from shared.api.batch import Job, JobEvent
+from shared.api.bus import Command
+from shared.api.core import Node, Pod, PodPhase
+from shared.api.kinds import Kind
+from shared.api.scheduling import PodGroup, Queue
+from shared.api.storage import PersistentVolumeClaim
+from shared.api.workloads import Workload
+from shared.contracts.messages import Fact, Op
+
+_URGENT: Final = frozenset(
+    {JobEvent.POD_FAILED, JobEvent.POD_EVICTED, JobEvent.TASK_COMPLETED, JobEvent.TASK_FAILED}
+)
+
+
+class Informers(Stores):
+    """The stores, as facts and answers change them."""
+
+    def __init__(self, *, scheduler_names: Collection[str]) -> None:
+        """Pods of `scheduler_names` that are in no group are bare pods."""
+        super().__init__()
+        self.oversized: dict[str, str] = {}
+        """Jobs too large for STATE: key → uid. Nothing but their existence is known."""
+        self._handlers: dict[str, Callable[[Change[Any], Touched], None]] = {
+            **{token: partial(_itself_changed, kinds.KINDS[token]) for token in self.by_kind},
+            kinds.JOB.token: self._job_changed,
+            kinds.POD.token: self._pod_changed,
+            kinds.PODGROUP.token: self._group_changed,
+            kinds.QUEUE.token: self._queue_changed,
+            kinds.COMMAND.token: self._command_changed,
+            kinds.PRIORITYCLASS.token: _nothing_changed,
+            kinds.PVC.token: self._claim_changed,
+            kinds.NODE.token: _node_changed,
+            **dict.fromkeys(self.owners, self._owner_changed),
+        }
+        self._scheduler_names = tuple(scheduler_names)
+        self._waiting_for: dict[str, dict[str, None]] = {}
+        """Key of a claim that is not there → keys of the jobs that asked for it."""
+        self._by_home: dict[str, JobRecord] = {}
+        """By namespace and uid, see `home`."""
+        self._ended: dict[str, dict[str, PodView]] = defaultdict(dict)
+        """Home of a job that STATE has not shown yet → its pods that had succeeded and are gone."""
+        self._gone: dict[str, None] = {}
+        """Uids whose deletion was confirmed, until STATE tells of it."""
+        self._unseen: dict[ObjectRef, str] | None = None
+        self._on_change: list[Callable[[Touched], None]] = []
+
+    def on_change(self, told: Callable[[Touched], None]) -> None:
+        """Have `told` called with what each change touches."""
+        self._on_change.append(told)
+
+    def fold(self, facts: Iterable[Fact]) -> Touched:
+        """Take facts; ValidationError names an object that the cache should not have published."""
+        touched = Touched()
+        for fact in facts:
+            if self._unseen is not None:
+                self._unseen.pop(ObjectRef(fact.kind, fact.key), None)
+            if fact.op is Op.PUT:
+                self._put_fact(fact, touched)
+            elif fact.op is Op.OVERSIZED and fact.kind == kinds.JOB.token:
+                self.oversized[fact.key] = fact.uid
+                touched.add(kinds.JOB, fact.key)
+            elif fact.op is Op.DELETE:
+                if fact.kind == kinds.POD.token and bytes(fact.body) != b"null":
+                    self._pod_ended(fact, touched)
+                self._drop(fact.kind, fact.key, fact.uid, touched)
+                self._gone.pop(fact.uid, None)
+        return self._tell(touched)
+
+    def written(self, kind: Kind, answer: bytes) -> Touched:
+        """Take an object as the API server has answered it, mostly to an own write.
+
+        A job that is too large for STATE stays unknown, as it is to any other process.
+        """
+        touched, found = Touched(), kinds.decode(kind, answer)
+        if kind is not kinds.JOB or found.metadata.key not in self.oversized:
+            self._put(kind.token, found, touched)
+        return self._tell(touched)
+
+    def deleted(self, kind: Kind, key: str, uid: str) -> Touched:
+        """Take the confirmation that an own delete has removed an object."""
+        touched = Touched()
+        self._gone[uid] = None
+        self._drop(kind.token, key, uid, touched)
+        return self._tell(touched)
+
+    def lost_touch(self) -> None:
+        """STATE starts anew: what it does not name again until `complete` is gone."""
+        self._unseen = {
+            ObjectRef(token, key): uid
+            for token, store in self.by_kind.items()
+            for key, uid in store.uids()
+        }
+
+    def complete(self) -> Touched:
+        """STATE is whole again: drop what it no longer holds."""
+        touched = Touched()
+        for (token, key), uid in (self._unseen or {}).items():
+            self._drop(token, key, uid, touched)
+        self._unseen = None
+        self._ended.clear()
+        return self._tell(touched)
+
+    def facts_of(self, record: JobRecord) -> JobFacts:
+        """Return what a pass over a job reads."""
+        queue = record.job.spec.queue
+        values = {name: found.value for name, found in self.priorities.items()}
+        return JobFacts(
+            job=record.job,
+            problems=record.problems,
+            pods=record.pods,
+            group=record.group,
+            queue=self.queues.get(queue),
+            queue_is_leaf=all(q.spec.parent != queue for q in self.queues.values()),
+            commands=tuple(c for c in self.commands_to(record.key) if is_meant(c, record)),
+            group_wanted=record.group_wanted(values),
+            completed=record.completed,
+            claims_missing=self._claims_missing(record.job),
+            applied=record.applied,
+        )
+
+    # How objects are folded
+
+    def _put_fact(self, fact: Fact, touched: Touched) -> None:
+        """Take a fact; the echo of an own write, as most facts about jobs are, is not decoded."""
+        if fact.key in self.oversized or not self.by_kind[fact.kind].has(
+            fact.key, fact.uid, int(fact.rv)
+        ):
+            self._put(fact.kind, kinds.decode(kinds.KINDS[fact.kind], fact.body), touched)
+
+    def _put(self, token: str, found: Any, touched: Touched) -> None:  # noqa: ANN401 - the kind's view
+        known = identity(found)
+        if known.uid in self._gone:
+            return
+        if token == kinds.JOB.token:
+            self.oversized.pop(known.key, None)
+        store = self.by_kind[token]
+        if not store.has(*known):
+            held = self._held(found, known)
+            change = store.put(held) if held is not None else store.drop(known.key)
+            self._handle(token, change, touched)
+
+    def _drop(self, token: str, key: str, uid: str, touched: Touched) -> None:
+        if token == kinds.JOB.token:
+            self.oversized.pop(key, None)
+        self._handle(token, self.by_kind[token].drop(key, uid), touched)
+
+    def _handle(self, token: str, change: Change[Any] | None, touched: Touched) -> None:
+        """Tell a change to the handler of its kind; a replaced uid is two changes."""
+        if change is None:
+            return
+        handler = self._handlers[token]
+        if change.replaced:
+            handler(Change(change.key, change.before, None), touched)
+            handler(Change(change.key, None, change.after), touched)
+        else:
+            handler(change, touched)
+
+    def _tell(self, touched: Touched) -> Touched:
+        for told in self._on_change if touched else ():
+            told(touched)
+        return touched
+
+    def _held(self, found: Any, known: Identity) -> Any:  # noqa: ANN401 - the kind's view
+        """Return what is held of an object, the whole of most; None for a pod of no concern."""
+        match found:
+            case Pod():
+                return held_pod(found, known, self._scheduler_names, self.pods.get(known.key))
+            case Job():
+                return self._held_job(found, known)
+            case Node() | PersistentVolumeClaim():
+                return held_metadata(found.metadata)
+            case _:
+                return found
+
+    # Jobs
+
+    def _held_job(self, job: Job, known: Identity) -> Job:
+        """Return a job with its defaults, as its record has it."""
+        record = self.jobs.get(known.key)
+        if record is not None and record.uid == known.uid:
+            record.take(job)
+            return record.job
+        at = home(job.metadata.namespace, known.uid)
+        pods = self.pods.by_index("job", at)
+        views = {pod.view.name: pod.view for pod in pods if pod.view is not None}
+        record = JobRecord(job, views, scheduler_name=self._scheduler_names[0])
+        record.group = self._group_of(record)
+        record.ended = self._ended.pop(at, {})
+        self.jobs[known.key] = self._by_home[at] = record
+        return record.job
+
+    def _job_changed(self, change: Change[Job], touched: Touched) -> None:
+        key, before, after, _ = change
+        for job in (before, after):
+            for ref in owners_of(job) if job is not None else ():
+                touched.add(kinds.KINDS[ref.token], ref.key)
+        if before is not None and after is None:
+            meta = before.metadata
+            self._by_home.pop(home(meta.namespace, meta.uid), None)
+            if key in self.jobs and self.jobs[key].uid == meta.uid:
+                del self.jobs[key]
+        touched.add(kinds.JOB, key, urgent=after is not None)
+
+    # Pods
+
+    def _pod_changed(self, change: Change[HeldPod], touched: Touched) -> None:
+        _, before, after, _ = change
+        for held in (before, after):
+            if held is not None and held.group:
+                touched.add(kinds.PODGROUP, held.group)
+        was = before if before is not None and before.home else None
+        now = after if after is not None and after.home else None
+        if was is not None and (now is None or now.home != was.home):
+            self._note(was.home, was.view, None, touched)
+            was = None
+        if now is not None:
+            self._note(now.home, was.view if was is not None else None, now.view, touched)
+
+    def _note(
+        self, at: str, before: PodView | None, after: PodView | None, touched: Touched
+    ) -> None:
+        """Tell the record of a job that a pod of it has changed."""
+        record = self._by_home.get(at)
+        if record is None:
+            return
+        if after is not None:
+            record.pods[after.name] = after
+            record.ended.pop(after.name, None)
+        elif before is not None:
+            record.pods.pop(before.name, None)
+        ours = before is not None and before.uid in self._gone
+        requests = record.changed(before, after, ours=ours)
+        touched.add(kinds.JOB, record.key, urgent=any(r.event in _URGENT for r in requests))
+
+    def _pod_ended(self, fact: Fact, touched: Touched) -> None:
+        """Take what a tombstone says of a job's pod that had succeeded, if it is news (ADR 10)."""
+        pod = kinds.decode(kinds.POD, fact.body)
+        found, held = pod_view(pod), self.pods.get(fact.key)
+        other = held is not None and held.home and held.identity.uid != fact.uid
+        if found is None or other or fact.uid in self._gone:
+            return
+        at = home(pod.metadata.namespace, found[0])
+        view = msgspec.structs.replace(found[1], rv=int(fact.rv))
+        record = self._by_home.get(at)
+        if record is None:
+            self._ended[at][view.name] = view
+            return
+        known = held.view if held is not None else None
+        if known is None or known.phase != PodPhase.SUCCEEDED or known.deleting:
+            record.went(view)
+            touched.add(kinds.JOB, record.key)
+        elif not record.primed:
+            record.went(view)
+
+    def _owner_changed(self, change: Change[Workload], touched: Touched) -> None:
+        """Touch the group of an owner's bare pods; it goes with the owner, by its reference."""
+        if change.after is not None:
+            touched.add(kinds.PODGROUP, *group_of_owner(change.after))
+
+    # PodGroups
+
+    def _group_changed(self, change: Change[PodGroup], touched: Touched) -> None:
+        group = change.present
+        queue = self.queues.get(group.spec.queue)
+        if queue is not None and queue.status.state in SHUT:
+            touched.add(kinds.QUEUE, group.spec.queue)  # its groups say when it is closed (Q02)
+        if self.is_bare_group(change.key):
+            touched.add(kinds.PODGROUP, change.key)
+        owner = group.metadata.controller
+        at = home(group.metadata.namespace, owner.uid) if owner is not None else ""
+        record = self._by_home.get(at)
+        if record is not None:
+            record.regrouped(self._group_of(record))
+            touched.add(kinds.JOB, record.key, urgent=True)
+
+    def _group_of(self, record: JobRecord) -> PodGroup | None:
+        """Return a job's PodGroup: of its name and uid, or of its name alone, as once (J27).
+
+        The latter only if it is the job's: a user may have a group of that name, too.
+        """
+        found = self.groups.get(f"{record.key}-{record.uid}")
+        if found is not None:
+            return found
+        old = self.groups.get(record.key)
+        owner = old.metadata.controller if old is not None else None
+        return old if owner is not None and owner.uid == record.uid else None
+
+    # Claims, queues, Commands
+
+    def _claims_missing(self, job: Job) -> tuple[str, ...]:
+        """Return the claims that a job waits for; it is touched when they come."""
+        namespace = job.metadata.namespace
+        volumes = (volume for volume in job.spec.volumes if volume.volume_claim is msgspec.UNSET)
+        named = (volume.volume_claim_name for volume in volumes)
+        missing = tuple(n for n in named if n and f"{namespace}/{n}" not in self.claims)
+        for name in missing:
+            self._waiting_for.setdefault(f"{namespace}/{name}", {})[job.metadata.key] = None
+        return missing
+
+    def _claim_changed(self, change: Change[Held], touched: Touched) -> None:
+        if change.after is not None:
+            for job in self._waiting_for.pop(change.key, ()):
+                touched.add(kinds.JOB, job)
+
+    def _queue_changed(self, change: Change[Queue], touched: Touched) -> None:
+        """Touch a queue, and jobs without a PodGroup that may have waited for it."""
+        name, before, after, _ = change
+        if before is not None and after is not None and _is_same_queue(before, after):
+            return
+        touched.add(kinds.QUEUE, name)
+        for key, record in self.jobs.items() if after is not None else ():
+            if record.group is None and record.job.spec.queue == name:
+                touched.add(kinds.JOB, key)
+
+    def _command_changed(self, change: Change[Command], touched: Touched) -> None:
+        """Touch the job of a new Command, or the queues, which tell of one that is for neither."""
+        if change.after is not None:
+            token, key = taker_of(change.after)
+            is_job = token == kinds.JOB.token
+            touched.add(kinds.JOB if is_job else kinds.QUEUE, key, urgent=is_job)
+
+
+def _is_same_queue(before: Queue, after: Queue) -> bool:
+    same = before.status.state == after.status.state
+    return same and before.metadata.generation == after.metadata.generation
+
+
+def _itself_changed(kind: Kind, change: Change[Any], touched: Touched) -> None:
+    touched.add(kind, change.key)
+
+
+def _nothing_changed(change: Change[Any], touched: Touched) -> None:
+    """Touch nothing: the jobs of a PriorityClass are not reconciled when its value changes."""
+
+
+def _node_changed(change: Change[Held], touched: Touched) -> None:
+    """Touch a node whose labels changed: HyperNodes look at nothing else of it."""
+    _, before, after, _ = change
+    if before is None or after is None or before.metadata.labels != after.metadata.labels:
+        touched.add(kinds.NODE, change.key)

@@ -1,0 +1,251 @@
+"""The stores of the controller by kind, how their objects are found, and what is asked of them."""
+
+from collections.abc import Collection, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from services.controller.adapters.records import JobRecord
+from services.controller.adapters.store import Held, Identity, ObjectRef, Store
+from services.controller.job.facts import PodView, pod_view
+from services.controller.podgroup.groups import GroupFacts, group_name, is_bare
+from shared.api import keys, kinds
+from shared.api.batch import Job
+from shared.api.bus import Command
+from shared.api.core import Pod
+from shared.api.cron import CronJob
+from shared.api.flow import JobFlow, JobTemplate
+from shared.api.kinds import Kind
+from shared.api.meta import ObjectMeta
+from shared.api.scheduling import PodGroup, PriorityClass, Queue
+from shared.api.topology import HyperNode
+from shared.api.workloads import Workload
+
+_OWNERS: Final = {(kind.api_version, kind.kind): kind for kind in (kinds.CRONJOB, kinds.JOBFLOW)}
+_TAKERS: Final = (kinds.JOB, kinds.QUEUE)
+NO_TAKER: Final = ObjectRef("", "")
+"""Where Commands are indexed whose target is of a kind that takes none."""
+
+
+class HeldPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A pod: the view of one that a job controls, the whole of one that is bare."""
+
+    identity: Identity
+    home: str = ""
+    """Home of its job, see `home`."""
+    view: PodView | None = None
+    group: str = ""
+    """Key of the PodGroup of a bare pod: `namespace/podgroup-<uid of the owner>`."""
+    pod: Pod | None = None
+
+
+def home(namespace: str, uid: str) -> str:
+    """Return the key of what a job owns.
+
+    The API server checks no owner references: one from another namespace that names a uid of here
+    is forged.
+    """
+    return f"{namespace}/{uid}"
+
+
+def held_pod(
+    pod: Pod, identity: Identity, scheduler_names: Collection[str], known: HeldPod | None
+) -> HeldPod | None:
+    """Return what is held of a pod, None of one that is neither bare nor a job's.
+
+    A job's pod stays one, whatever becomes of its annotations.
+    """
+    meta = pod.metadata
+    found = pod_view(pod)
+    bare = meta.deletion_timestamp is None and is_bare(pod, scheduler_names)
+    same = known is not None and known.identity.uid == identity.uid
+    before = known if same and found is None else None
+    if found is None and not bare and (before is None or before.view is None):
+        return None
+    return HeldPod(
+        identity=identity,
+        home=home(meta.namespace, found[0]) if found else before.home if before else "",
+        view=found[1] if found else before.view if before else None,
+        group=f"{meta.namespace}/{group_name(pod)}" if bare else "",
+        pod=pod if bare else None,
+    )
+
+
+def group_of_owner(owner: Workload) -> tuple[str]:
+    """Return the key of the PodGroup of an owner's bare pods."""
+    return (f"{owner.metadata.namespace}/podgroup-{owner.metadata.uid}",)
+
+
+def owners_of(job: Job) -> Iterator[ObjectRef]:
+    """Yield what a job says that it belongs to: a CronJob or a JobFlow, and a JobTemplate."""
+    meta = job.metadata
+    owner = meta.controller
+    kind = _OWNERS.get((owner.api_version, owner.kind)) if owner is not None else None
+    if owner is not None and kind is not None:
+        yield ObjectRef(kind.token, f"{meta.namespace}/{owner.name}")
+    for key in templates_of(job):
+        yield ObjectRef(kinds.JOBTEMPLATE.token, key)
+
+
+def owner_homes(job: Job) -> tuple[str, ...]:
+    """Return the home of the CronJob or the JobFlow that controls a job, if one does."""
+    owner = job.metadata.controller
+    if owner is None or (owner.api_version, owner.kind) not in _OWNERS:
+        return ()
+    return (home(job.metadata.namespace, owner.uid),)
+
+
+def templates_of(job: Job) -> tuple[str, ...]:
+    """Return the key of the template that a job was made from, if it was."""
+    meta = job.metadata
+    namespace, dot, name = meta.labels.get(keys.CREATED_BY_TEMPLATE, "").partition(".")
+    return (f"{namespace}/{name}",) if dot and namespace == meta.namespace else ()
+
+
+def taker_of(command: Command) -> ObjectRef:
+    """Return the job, always one of the Command's own namespace, or the queue that it is for."""
+    target = command.target
+    if target is None or not any(_is_for(command, kind) for kind in _TAKERS):
+        return NO_TAKER
+    if _is_for(command, kinds.JOB):
+        return ObjectRef(kinds.JOB.token, f"{command.metadata.namespace}/{target.name}")
+    return ObjectRef(kinds.QUEUE.token, target.name)
+
+
+def _is_for(command: Command, kind: Kind) -> bool:
+    target = command.target
+    return target is not None and (target.api_version, target.kind) == (kind.api_version, kind.kind)
+
+
+def _given(command: Command) -> tuple[int, str]:
+    """Sort Commands as they were given; their times have whole seconds only."""
+    return int(command.metadata.resource_version or 0), command.metadata.key
+
+
+def held_metadata(meta: ObjectMeta) -> Held:
+    """Return what is held of an object of which nothing but names and labels is read."""
+    return Held(
+        metadata=ObjectMeta(
+            name=meta.name,
+            namespace=meta.namespace,
+            uid=meta.uid,
+            resource_version=meta.resource_version,
+            labels=meta.labels,
+        )
+    )
+
+
+def is_meant(command: Command, record: JobRecord) -> bool:
+    """Tell whether a Command to the job's name is for this very job."""
+    return command.target is not None and command.target.uid in {"", record.uid}
+
+
+class Stores:
+    """A store for each kind that the controller reads, and the records of its jobs."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, JobRecord] = {}
+        """What is remembered of each job, by key; the job itself is in `job_objects`, too."""
+        self.queues: Store[Queue] = Store()
+        self.groups: Store[PodGroup] = Store({"queue": lambda group: (group.spec.queue,)})
+        self.crons: Store[CronJob] = Store()
+        self.flows: Store[JobFlow] = Store()
+        self.templates: Store[JobTemplate] = Store()
+        self.hypernodes: Store[HyperNode] = Store()
+        self.nodes: Store[Held] = Store()
+        self.commands: Store[Command] = Store({"taker": lambda command: (taker_of(command),)})
+        self.claims: Store[Held] = Store()
+        self.priorities: Store[PriorityClass] = Store()
+        self.pods: Store[HeldPod] = Store(
+            {
+                "job": lambda pod: (pod.home,) if pod.home else (),
+                "group": lambda pod: (pod.group,) if pod.group else (),
+            },
+            identity=lambda pod: pod.identity,
+        )
+        self.job_objects: Store[Job] = Store({"owner": owner_homes, "template": templates_of})
+        self.owners: dict[str, Store[Workload]] = {
+            kind.token: Store({"group": group_of_owner}) for kind in kinds.WORKLOADS
+        }
+        self.by_kind: dict[str, Store[Any]] = {
+            kinds.JOB.token: self.job_objects,
+            kinds.POD.token: self.pods,
+            kinds.PODGROUP.token: self.groups,
+            kinds.QUEUE.token: self.queues,
+            kinds.COMMAND.token: self.commands,
+            kinds.PRIORITYCLASS.token: self.priorities,
+            kinds.PVC.token: self.claims,
+            kinds.CRONJOB.token: self.crons,
+            kinds.JOBFLOW.token: self.flows,
+            kinds.JOBTEMPLATE.token: self.templates,
+            kinds.HYPERNODE.token: self.hypernodes,
+            kinds.NODE.token: self.nodes,
+            **self.owners,
+        }
+        self._grouped: tuple[Store[Any], ...] = (self.pods, *self.owners.values())
+        """Bare pods and their owners."""
+
+    def stray_commands(self, key: str) -> list[Command]:
+        """Return the Commands to a job of this key that is not known, or not the one meant."""
+        found, record = self.commands_to(key), self.jobs.get(key)
+        return [c for c in found if record is None or not is_meant(c, record)]
+
+    def commands_to(self, job: str) -> list[Command]:
+        """Return the Commands to a job of that key in the order in which they were given."""
+        if not self.commands:
+            return []
+        found = self.commands.by_index("taker", ObjectRef(kinds.JOB.token, job))
+        return sorted(found, key=_given)
+
+    def queue_commands(self) -> tuple[Command, ...]:
+        """Return the Commands to queues in the order in which they were given."""
+        found = (c for c in self.commands.values() if taker_of(c).token == kinds.QUEUE.token)
+        return tuple(sorted(found, key=_given))
+
+    def aimless_commands(self) -> list[Command]:
+        """Return the Commands whose target is of a kind that takes none."""
+        return self.commands.by_index("taker", NO_TAKER)
+
+    def jobs_of(self, owner: ObjectMeta) -> list[Job]:
+        """Return the jobs that an object controls in its own namespace, by name."""
+        return self.job_objects.by_index("owner", home(owner.namespace, owner.uid))
+
+    def jobs_from(self, template_key: str) -> list[Job]:
+        """Return the jobs that say that they were made from a template, by name."""
+        return self.job_objects.by_index("template", template_key)
+
+    def owner_of(self, job: Job) -> CronJob | JobFlow | None:
+        """Return the CronJob or the JobFlow that controls a job, if it is there."""
+        ref = job.metadata.controller
+        if ref is None:
+            return None
+        key = f"{job.metadata.namespace}/{ref.name}"
+        owners: tuple[CronJob | JobFlow | None, ...] = (self.crons.get(key), self.flows.get(key))
+        return next((o for o in owners if o is not None and o.metadata.uid == ref.uid), None)
+
+    def metadata_of(self, ref: ObjectRef) -> ObjectMeta | None:
+        """Return the metadata of an object, if it is there and its metadata is held."""
+        found = self.by_kind[ref.token].get(ref.key) if ref.token in self.by_kind else None
+        return getattr(found, "metadata", None)
+
+    def groups_per_queue(self) -> dict[str, int]:
+        """Return how many PodGroups are in each queue that has some (Q02)."""
+        return {queue: len(keys) for queue, keys in self.groups.index_values("queue").items()}
+
+    def bare_groups(self) -> Iterator[str]:
+        """Yield the keys of the groups of bare pods that have pods, or an owner that is known."""
+        return iter(dict.fromkeys(k for s in self._grouped for k in s.index_values("group")))
+
+    def is_bare_group(self, key: str) -> bool:
+        """Tell whether anything is known of a group of bare pods."""
+        return any(key in store.index_values("group") for store in self._grouped)
+
+    def group_facts(self, key: str) -> GroupFacts:
+        """Return what is known of one group of bare pods."""
+        pods = self.pods.by_index("group", key)
+        owners = (o for store in self.owners.values() for o in store.by_index("group", key))
+        return GroupFacts(
+            pods=tuple(held.pod for held in pods if held.pod is not None),
+            owner=next(owners, None),
+            group=self.groups.get(key),
+        )

@@ -1,0 +1,202 @@
+"""The table of controllers: which there are, what each reconciles, watches and may do (M03, M04).
+
+A new controller is one folder with a `reconciler.py` and one row here. `app` makes the controllers
+of the table that `--controllers` selects, under Volcano's names; a test holds the verbs of
+`k8s/base/rbac/controller.yaml` to the table.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from services.controller.adapters.reconciler import Reconciler
+from services.controller.cronjob.reconciler import CronJobReconciler
+from services.controller.garbage.reconciler import GarbageReconciler
+from services.controller.hypernode.reconciler import HyperNodeReconciler
+from services.controller.job.reconciler import JobReconciler
+from services.controller.jobflow.reconciler import JobFlowReconciler
+from services.controller.jobtemplate.reconciler import JobTemplateReconciler
+from services.controller.podgroup.reconciler import PodGroupReconciler
+from services.controller.queue.reconciler import QueueReconciler
+from services.controller.settings import ControllerSettings
+from shared.api import kinds
+from shared.api.kinds import Kind
+from shared.runtime.errors import Rejected
+
+
+class Right(msgspec.Struct, frozen=True):
+    """Verbs that a controller needs on the objects of a kind, or on a subresource of theirs."""
+
+    kind: Kind
+    verbs: tuple[str, ...]
+    subresource: str = ""
+
+
+class Controller(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of the table."""
+
+    name: str
+    """As `--controllers` has it."""
+    reconciler: type[Reconciler]
+    queue: str
+    """Name of its work queue, in metrics and logs."""
+    set_aside: tuple[str, str]
+    """Kind and stage under which a key that fails is set aside (ADR 14)."""
+    workers: Callable[[ControllerSettings], int] = lambda _: 1
+    """Keys that are reconciled at once."""
+    watches: tuple[Kind, ...]
+    """Kinds of which it reads what the cache publishes."""
+    rights: tuple[Right, ...]
+
+
+def _rights(kind: Kind, *verbs: str, status: bool = False, owns: bool = False) -> tuple[Right, ...]:
+    """Return rights on a kind; with `status` its status is patched, with `owns` it has children.
+
+    Owner references that hold back the owner's deletion need `update` of its finalizers, where the
+    admission plugin OwnerReferencesPermissionEnforcement asks for it.
+    """
+    found = [Right(kind, verbs)]
+    if status:
+        found.append(Right(kind, ("patch",), "status"))
+    if owns:
+        found.append(Right(kind, ("update",), "finalizers"))
+    return tuple(found)
+
+
+_READ_WRITE: Final = ("get", "create", "patch", "delete")
+_TWO_WORKERS: Final = 2
+
+CONTROLLERS: Final = (
+    Controller(
+        name="job-controller",
+        reconciler=JobReconciler,
+        queue="jobs",
+        set_aside=(kinds.JOB.token, "look"),
+        workers=lambda settings: settings.worker_threads,
+        watches=(
+            kinds.JOB, kinds.POD, kinds.PODGROUP, kinds.QUEUE, kinds.COMMAND, kinds.PRIORITYCLASS,
+            kinds.PVC,
+        ),
+        rights=(
+            *_rights(kinds.JOB, "get", "patch", status=True, owns=True),
+            *_rights(kinds.POD, *_READ_WRITE),
+            *_rights(kinds.PODGROUP, *_READ_WRITE),
+            *_rights(kinds.COMMAND, "delete"),
+            *_rights(kinds.SERVICE, *_READ_WRITE),
+            *_rights(kinds.CONFIGMAP, *_READ_WRITE),
+            *_rights(kinds.NETWORKPOLICY, *_READ_WRITE),
+            *_rights(kinds.SECRET, "create"),
+            *_rights(kinds.PVC, "get", "create"),
+        ),
+    ),
+    Controller(
+        name="pg-controller",
+        reconciler=PodGroupReconciler,
+        queue="bare-pods",
+        set_aside=(kinds.PODGROUP.token, "look"),
+        workers=lambda settings: settings.worker_threads_for_podgroup,
+        watches=(kinds.POD, kinds.PODGROUP, kinds.QUEUE, *kinds.WORKLOADS),
+        rights=(
+            *_rights(kinds.PODGROUP, "create", "patch", "delete"),
+            *_rights(kinds.POD, "patch"),
+        ),
+    ),
+    Controller(
+        name="queue-controller",
+        reconciler=QueueReconciler,
+        queue="queues",
+        set_aside=("keeper", "keep"),
+        watches=(kinds.QUEUE, kinds.PODGROUP, kinds.COMMAND),
+        rights=(
+            *_rights(kinds.QUEUE, "get", "create", "patch", status=True),
+            *_rights(kinds.COMMAND, "delete"),
+            *_rights(kinds.ADMISSION_POLICY, "get"),
+            *_rights(kinds.ADMISSION_POLICY_BINDING, "get"),
+        ),
+    ),
+    Controller(
+        name="gc-controller",
+        reconciler=GarbageReconciler,
+        queue="finished-jobs",
+        set_aside=(kinds.JOB.token, "collect"),
+        workers=lambda settings: settings.worker_threads_for_gc,
+        watches=(kinds.JOB, kinds.CRONJOB, kinds.JOBFLOW),
+        rights=_rights(kinds.JOB, "get", "delete"),
+    ),
+    Controller(
+        name="cronjob-controller",
+        reconciler=CronJobReconciler,
+        queue=kinds.CRONJOB.token,
+        set_aside=(kinds.CRONJOB.token, "look"),
+        workers=lambda settings: settings.worker_threads_for_cronjob,
+        watches=(kinds.CRONJOB, kinds.JOB),
+        rights=(
+            *_rights(kinds.CRONJOB, "get", status=True, owns=True),
+            *_rights(kinds.JOB, "get", "create", "delete"),
+        ),
+    ),
+    Controller(
+        name="jobflow-controller",
+        reconciler=JobFlowReconciler,
+        queue=kinds.JOBFLOW.token,
+        set_aside=(kinds.JOBFLOW.token, "look"),
+        workers=lambda _: _TWO_WORKERS,
+        watches=(kinds.JOBFLOW, kinds.JOBTEMPLATE, kinds.JOB),
+        rights=(
+            *_rights(kinds.JOBFLOW, "get", status=True, owns=True),
+            *_rights(kinds.JOB, "get", "create", "delete"),
+        ),
+    ),
+    Controller(
+        name="jobtemplate-controller",
+        reconciler=JobTemplateReconciler,
+        queue=kinds.JOBTEMPLATE.token,
+        set_aside=(kinds.JOBTEMPLATE.token, "look"),
+        workers=lambda _: _TWO_WORKERS,
+        watches=(kinds.JOBTEMPLATE, kinds.JOB),
+        rights=_rights(kinds.JOBTEMPLATE, "get", status=True),
+    ),
+    Controller(
+        name="hyperNode-controller",
+        reconciler=HyperNodeReconciler,
+        queue="network",
+        set_aside=("keeper", "keep"),
+        watches=(kinds.HYPERNODE, kinds.NODE),
+        rights=(
+            *_rights(kinds.HYPERNODE, *_READ_WRITE, status=True),
+            *_rights(kinds.CONFIGMAP, "get"),
+        ),
+    ),
+)  # fmt: skip
+
+SHARED_RIGHTS: Final = _rights(kinds.EVENT, "create")
+"""What every controller needs: it tells of what it does."""
+
+BUILT: Final = tuple(row.name for row in CONTROLLERS)
+ABSENT: Final = ("sharding-controller", "colocation-config-controller")
+"""Volcano's others: known, so that a command line moves over unedited, but not there."""
+_ALL: Final = "*"
+_FIELD: Final = "controllers"
+
+
+def selected(words: Sequence[str]) -> frozenset[str]:
+    """Return the names that `--controllers` asks for, absent ones among them when they are named.
+
+    `*` stands for all that are there; `name` or `+name` adds one, `-name` takes one away, whatever
+    the order. Raises Rejected for a name that Volcano does not know, or one both added and taken.
+    """
+    added: dict[str, None] = {}
+    taken: dict[str, None] = {}
+    for word in words:
+        if word == _ALL:
+            continue
+        name = word[1:] if word[:1] in {"+", "-"} else word
+        if name not in {*BUILT, *ABSENT}:
+            known = ", ".join((*BUILT, *ABSENT))
+            raise Rejected(f"--controllers: {name!r} is neither * nor one of {known}", field=_FIELD)
+        (taken if word.startswith("-") else added)[name] = None
+    if both := sorted(added.keys() & taken.keys()):
+        raise Rejected(f"--controllers: {both[0]} is both added and taken away", field=_FIELD)
+    everything = BUILT if _ALL in words else ()
+    return frozenset((*everything, *added)) - taken.keys()

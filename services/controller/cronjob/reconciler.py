@@ -1,0 +1,113 @@
+"""Reconciles CronJobs: asks of `cronjob.sync` in, requests to the API server out.
+
+A pass is due when something about the CronJob changed and at its next due time, which waits in the
+work queue. The replica that takes over a partition reconciles all of it first, so that a due time
+that passed meanwhile is found as a missed one.
+"""
+
+from typing import Final
+
+from typing_extensions import override
+
+from services.controller.adapters.reconciler import KindReconciler, Manager
+from services.controller.adapters.writer import namespace_ends
+from services.controller.cronjob import asks
+from services.controller.cronjob.jobs import due_of
+from services.controller.cronjob.sync import sync
+from shared.api import kinds
+from shared.api.batch import Job
+from shared.api.cron import CronJob
+from shared.kube.errors import AlreadyExists
+from shared.runtime.errors import Rejected
+from shared.runtime.workqueue import WorkQueue
+
+_CHECK_S: Final = 300.0
+"""A pass at least so often: the work queue counts seconds, and the wall clock may be set."""
+_ASK_AGAIN_S: Final = 30.0
+"""What was refused is asked for again so much later: thousands may be due in one minute."""
+UNPARSEABLE: Final = "UnParseableCronJobSchedule"
+
+
+class CronJobReconciler(KindReconciler):
+    """Reconciles CronJobs."""
+
+    name = kinds.CRONJOB.token
+    kind = kinds.CRONJOB
+
+    def __init__(self, manager: Manager, queue: WorkQueue[str], *, workers: int) -> None:
+        super().__init__(manager, queue, workers=workers)
+        self._faults = manager.faults
+
+    @override
+    async def reconcile(self, key: str) -> None:
+        """Do what one CronJob needs. Raises any of the errors of a seam to be called again."""
+        cron = self._informers.crons.get(key)
+        if cron is None:
+            return
+        outcome = await self._drive(cron)
+        if outcome.invalid:
+            self._log.warning("cronjob_invalid", cronjob=key, reason=outcome.invalid)
+        if outcome.untold:
+            message = f"unparseable schedule for cronjob: {cron.spec.schedule}: {outcome.invalid}"
+            self._tell(cron, asks.Say(reason=UNPARSEABLE, message=message, warning=True))
+        if outcome.again_s is not None:
+            self.add(key, min(outcome.again_s, _CHECK_S))
+        if outcome.failed:
+            self._log.warning("cronjob_refused", cronjob=key, reason=outcome.failed)
+            self.add(key, _ASK_AGAIN_S)
+
+    async def _drive(self, cron: CronJob) -> asks.Outcome:
+        jobs = self._informers.jobs_of(cron.metadata)
+        look = sync(cron, jobs, now=self._clock.now())
+        answer: asks.Answer = None
+        while True:
+            try:
+                ask = look.send(answer)
+            except StopIteration as stop:
+                outcome: asks.Outcome = stop.value
+                return outcome
+            try:
+                answer = await self._answer(cron, ask)
+            except Rejected as error:
+                answer = asks.Failed(reason=str(error), namespace_ends=namespace_ends(error))
+
+    async def _answer(self, cron: CronJob, ask: asks.Ask) -> asks.Answer:
+        match ask:
+            case asks.Say():
+                self._tell(cron, ask)
+            case asks.Read():
+                return await self._writer.get_job(cron.metadata.namespace, ask.name)
+            case asks.Make():
+                return await self._make(cron, ask.job)
+            case asks.Remove():
+                await self._writer.delete(kinds.JOB, ask.job.metadata, propagation="Background")
+                self._faults.point("controller.after-cron-delete")
+                self._log.info(
+                    "cronjob_job_deleted", cronjob=cron.metadata.key, job=ask.job.metadata.name
+                )
+            case asks.Write():
+                meta = cron.metadata
+                await self._writer.patch_status(kinds.CRONJOB, meta, cron.status, ask.status)
+                self._faults.point("controller.after-cron-status")
+        return None
+
+    async def _make(self, cron: CronJob, job: Job) -> asks.Answer:
+        try:
+            made = await self._writer.create_job(job)
+        except AlreadyExists:
+            return asks.Taken()
+        self._faults.point("controller.after-cron-create")
+        if (due := due_of(made)) is not None:
+            self._metrics.cron_lateness.observe(max(0.0, self._clock.now() - due))
+        self._log.info("cronjob_started", cronjob=cron.metadata.key, job=made.metadata.name)
+        return made
+
+    def _tell(self, cron: CronJob, say: asks.Say) -> None:
+        self._recorder.tell_of(
+            kinds.CRONJOB,
+            cron.metadata,
+            say.reason,
+            say.message,
+            occasion=say.occasion,
+            warning=say.warning,
+        )

@@ -1,0 +1,1 @@
+"""Finished jobs, which are deleted when their time is up."""

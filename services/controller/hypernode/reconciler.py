@@ -1,0 +1,168 @@
+"""Reconciles the HyperNodes: their counts of nodes, and those that are discovered (H01 to H04).
+
+One key for all, like the queues: a HyperNode's count depends on those below it. A pass follows each
+change of a node's labels or of a HyperNode, at most every half second; the configuration is read
+again every ten seconds, and one that cannot be used leaves the one before in force.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import ClassVar, Final
+
+import msgspec
+from typing_extensions import override
+
+from services.controller.adapters.reconciler import Manager, SingletonReconciler
+from services.controller.adapters.ufm import FabricManager
+from services.controller.adapters.writer import apply
+from services.controller.hypernode import config, discovery, ufm
+from services.controller.hypernode.config import Discovery
+from shared.api import kinds
+from shared.api.kinds import Kind
+from shared.api.meta import ObjectMeta
+from shared.api.patch import merge_patch
+from shared.api.topology import HyperNode, HyperNodeStatus
+from shared.contracts.subjects import split_key
+from shared.kube.errors import AlreadyExists
+from shared.model.hypernodes import Labels, forest
+from shared.runtime.errors import Gone, Rejected, Retryable
+from shared.runtime.workqueue import WorkQueue
+
+_STAGE: Final = "keep"
+_ASK_AGAIN_S: Final = 60.0
+"""A fabric manager that did not answer is asked again so much later, or when it is due."""
+_WRITERS: Final = 8
+
+
+class _ConfigMap(msgspec.Struct, frozen=True, kw_only=True):
+    metadata: ObjectMeta = ObjectMeta()
+    data: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class HyperNodeReconciler(SingletonReconciler):
+    """Reconciles all HyperNodes under one key; one replica at a time acts."""
+
+    name = "network"
+    watched: ClassVar[Sequence[Kind]] = (kinds.NODE, kinds.HYPERNODE)
+    calm_s = 0.5
+    every_s = 10.5
+
+    def __init__(self, manager: Manager, queue: WorkQueue[str], *, workers: int) -> None:
+        super().__init__(manager, queue, workers=workers)
+        self._kube = manager.kube
+        self._contain = manager.contain
+        named = manager.settings.topology_config_map
+        self._config_map = named if "/" in named else f"{manager.namespace}/{named}"
+        namespace, _ = split_key(self._config_map)
+        hosts = frozenset(manager.settings.topology_hosts)
+        self._bounds = config.Bounds(namespace=namespace, hosts=hosts)
+        self._discovery = Discovery()
+        self._text = ""
+        self._ask_at = float("-inf")
+        """Monotonic time at which the fabric manager is asked again."""
+        self._ports: list[ufm.Port] | None = None
+        """Its last answer: a node that joins in between is placed by it."""
+
+    @override
+    async def reconcile_all(self) -> None:
+        await self._read_config()
+        labels = self._labels()
+        if self._discovery.types is not None:
+            wanted = discovery.discovered(self._discovery.types, labels)
+            await self._follow(wanted, source=discovery.SOURCE)
+        if self._discovery.ufm is not None:
+            await self._ask_fabric_manager(self._discovery.ufm, labels)
+        hypernodes = dict(self._informers.hypernodes.items())
+        writes = [partial(self._write, *pair) for pair in statuses(hypernodes, labels)]
+        await apply(writes, width=_WRITERS)
+
+    async def _write(self, one: HyperNode, status: HyperNodeStatus) -> None:
+        with self._contain.about(kinds.HYPERNODE.token, one.metadata.name, stage=_STAGE):
+            await self._writer.patch_status(kinds.HYPERNODE, one.metadata, one.status, status)
+
+    def _labels(self) -> dict[str, dict[str, str]]:
+        nodes = self._informers.nodes.items()
+        return {name: dict(node.metadata.labels) for name, node in nodes}
+
+    # What is discovered
+
+    async def _read_config(self) -> None:
+        """Read the configuration; without one nothing is discovered, and what was found stays."""
+        namespace, name = split_key(self._config_map)
+        try:
+            answer = await self._kube.get(kinds.CONFIGMAP, namespace, name)
+        except Gone:
+            self._discovery, self._text = Discovery(), ""
+            return
+        except Rejected as error:
+            self._log.warning("topology_config_not_read", reason=str(error))
+            return
+        found = msgspec.json.decode(answer, type=_ConfigMap)
+        text = found.data.get(config.KEY, "")
+        if text == self._text:
+            return
+        self._text = text
+        try:
+            self._discovery = config.parse(text, self._bounds)
+        except config.BadConfigError as error:
+            self._log.warning("topology_config_refused", reason=str(error))
+            self._recorder.tell_of(
+                kinds.CONFIGMAP, found.metadata, "InvalidConfig", str(error), warning=True
+            )
+            return
+        types = self._discovery.types
+        self._log.info("topology_config_read", networks=sorted(types) if types else [])
+        self._ask_at, self._ports = float("-inf"), None
+
+    async def _ask_fabric_manager(
+        self, source: config.UfmSource, nodes: Mapping[str, object]
+    ) -> None:
+        """Follow the fabric; one that does not answer leaves what was found, and is asked later."""
+        now = self._clock.monotonic()
+        if now >= self._ask_at:
+            try:
+                self._ports = await FabricManager(self._kube, source).ports()
+                self._ask_at = now + source.interval_s
+            except (Retryable, Rejected) as error:
+                self._ask_at = now + min(source.interval_s, _ASK_AGAIN_S)
+                self._log.warning("fabric_manager_not_read", reason=str(error))
+        if self._ports is not None:
+            wanted = ufm.discovered(self._ports, nodes.keys())
+            await self._follow(wanted, source=ufm.SOURCE)
+
+    async def _follow(self, wanted: Mapping[str, HyperNode], *, source: str) -> None:
+        there = [one for _, one in self._informers.hypernodes.items()]
+        create, change, delete = discovery.changes(wanted, there, source=source)
+        for one in create:
+            await self._create(one)
+        for old, new in change:
+            labels = {"labels": dict(new.metadata.labels)}
+            patch = {"metadata": labels, "spec": merge_patch(old.spec, new.spec)}
+            await self._writer.patch(kinds.HYPERNODE, old.metadata, patch)
+        for one in delete:
+            await self._writer.delete(kinds.HYPERNODE, one.metadata)
+            self._log.info("hypernode_deleted", hypernode=one.metadata.name)
+
+    async def _create(self, one: HyperNode) -> None:
+        body = msgspec.json.decode(kinds.encode(kinds.HYPERNODE, one))
+        try:
+            await self._writer.create(kinds.HYPERNODE, "", body)
+        except AlreadyExists:
+            self._log.warning("hypernode_name_taken", hypernode=one.metadata.name)
+        else:
+            self._log.info("hypernode_created", hypernode=one.metadata.name, tier=one.spec.tier)
+
+
+def statuses(
+    hypernodes: Mapping[str, HyperNode], nodes: Mapping[str, Labels]
+) -> Iterator[tuple[HyperNode, HyperNodeStatus]]:
+    """Yield the HyperNodes whose status is not what it should be, and what it should be.
+
+    A node that is named but does not exist is not counted.
+    """
+    found = forest({name: one.spec for name, one in hypernodes.items()}, nodes)
+    for name, one in sorted(hypernodes.items()):
+        count = len(found.nodes.get(name, frozenset()) & nodes.keys())
+        if count != one.status.node_count:
+            conditions = one.status.conditions
+            yield one, HyperNodeStatus(conditions=conditions, node_count=count)

@@ -1,0 +1,253 @@
+"""Reconciles jobs: facts in, one pure pass, effects out.
+
+A pass that fails leaves its requests waiting and is repeated by the work queue. What the API server
+refuses for good counts towards `--max-requeue-num`, after which the job is terminated (J13); an API
+server that is away does not count, however long it takes.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+from typing_extensions import override
+
+from services.controller.adapters.executor import Executor
+from services.controller.adapters.reconciler import Manager, Reconciler
+from services.controller.adapters.records import JobRecord
+from services.controller.adapters.store import Touched
+from services.controller.job import effects
+from services.controller.job.group import why_pending
+from services.controller.job.phases import ALIVE
+from services.controller.job.plan import Pass, advance
+from services.controller.job.requests import Request, pod_name
+from shared.api import kinds, time
+from shared.api.batch import Action, JobEvent, JobPhase
+from shared.contracts.subjects import split_key
+from shared.jobplugins.foreign import PluginFailed
+from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
+from shared.runtime.workqueue import WorkQueue
+
+COALESCE_S: Final = 0.5
+"""A mere change of counts waits that long for the next, which is often the one that matters."""
+COALESCE_PER_JOB_S: Final = 0.01
+COALESCE_MOST_S: Final = 5.0
+"""It waits longer for each job that waits for a look: pods come before their counts."""
+GLANCE_S: Final = 1e-4
+"""Wait per pod of a job before a look that no policy waits for: looks cost in proportion."""
+GLANCE_MOST_S: Final = 0.25
+
+
+def patience_s(backlog: int) -> float:
+    """Return how long counts may wait, in seconds, where `backlog` jobs wait for a look."""
+    return min(COALESCE_S + COALESCE_PER_JOB_S * backlog, COALESCE_MOST_S)
+
+
+class JobReconciler(Reconciler):
+    """Reconciles jobs: facts in, one pure pass, effects out."""
+
+    name = "jobs"
+
+    def __init__(self, manager: Manager, queue: WorkQueue[str], *, workers: int) -> None:
+        super().__init__(manager, queue, workers=workers)
+        self._events = manager.events
+        self._faults = manager.faults
+        self._max_refusals = manager.settings.max_requeue_num
+        self._executor = Executor(manager.writer, recorder=manager.recorder, faults=manager.faults)
+
+    @override
+    def keys(self) -> Iterable[str]:
+        return (*self._informers.jobs, *self._informers.oversized)
+
+    @override
+    def enqueue(self, touched: Touched) -> None:
+        """Add jobs, at once or after a wait in proportion to their size."""
+        for key, urgent in touched.of(kinds.JOB).items():
+            record = self._informers.jobs.get(key)
+            if record is None:
+                self._metrics.forget_job(key)
+            pods = 0 if urgent or record is None else len(record.pods)
+            self.add(key, min(GLANCE_S * pods, GLANCE_MOST_S))
+
+    @override
+    def released(self, key: str) -> None:
+        if key in self._informers.jobs:
+            self._informers.jobs[key].rest()
+
+    @override
+    async def reconcile(self, key: str) -> None:
+        """Do what one job needs. Raises Retryable to be called again later."""
+        if key in self._informers.oversized:
+            await self._executor.refuse_oversized(key, self._informers.oversized[key])
+            return
+        await self._drop_strays(key)
+        record = self._informers.jobs.get(key)
+        if record is None:
+            return
+        with self._metrics.looks.time():
+            if not record.primed:
+                record.prime()
+                self._events.perhaps_untold(record.job, now=self._clock.now())
+            await self._pass(record)
+
+    async def _drop_strays(self, key: str) -> None:
+        """Tell of the Commands to a job that is not there, and delete them (J05).
+
+        A Command and its job come by different watches, so a job that is not known here may be
+        there all the same: the API server is asked first. A Command that names the uid of an
+        earlier job of the same name was meant for that one; Volcano gives it to the present job,
+        here it is dropped.
+        """
+        strays = self._informers.stray_commands(key)
+        found = await self._writer.get_job(*split_key(key)) if strays else None
+        for command in strays:
+            assert command.target is not None, "a Command without a target is for no job"
+            if found is not None and command.target.uid in {"", found.metadata.uid}:
+                continue  # meant for a job that STATE does not show yet
+            why = f"there is no job {key}"
+            if found is not None:
+                why = f"job {key} has uid {found.metadata.uid}, not {command.target.uid}"
+            self._recorder.tell_ignored(command, why)
+            await self._writer.delete(kinds.COMMAND, command.metadata)
+            self._log.warning(
+                "command_without_job", command=command.metadata.key, action=command.action
+            )
+
+    async def _pass(self, record: JobRecord) -> None:
+        try:
+            found = self._advance(record)
+            postponed = await self._carry_out(record, found)
+        except Gone:
+            self.add(record.key, COALESCE_S)
+            return
+        except Conflict as error:
+            self._log.info("job_changed_meanwhile", job=record.key, reason=str(error))
+            self.add(record.key)
+            return
+        except Rejected as error:
+            self._refused(record, error)
+            raise Retryable(str(error)) from error
+        record.refusals = 0
+        self._tell_waiting(record)
+        record.forget(found.answered)
+        record.delayed = found.delayed
+        self._next_look(record, found, postponed=postponed)
+
+    def _advance(self, record: JobRecord) -> Pass:
+        try:
+            return advance(
+                self._informers.facts_of(record),
+                tuple(record.requests.values()),
+                record.delayed,
+                now=self._clock.now(),
+            )
+        except PluginFailed as error:
+            raise Rejected(str(error), field="spec.plugins") from error
+
+    def _tell_waiting(self, record: JobRecord) -> None:
+        """Say on the job why its PodGroup does not get on (J34); the same reason once."""
+        alive = record.job.status.state.phase in ALIVE
+        said = why_pending(record.group) if alive else None
+        if said is not None and said.reason != record.told_pending:
+            group = record.key.replace("/", ":")
+            message = f"PodGroup {group} {said.type.lower()}, reason: {said.message}"
+            self._recorder.tell(record.job, "PodGroupPending", message, warning=True)
+        record.told_pending = said.reason if said is not None else ""
+
+    def _next_look(self, record: JobRecord, found: Pass, *, postponed: bool) -> None:
+        if found.again:
+            self.add(record.key)
+        if postponed:
+            waited_s = self._clock.monotonic() - record.counts_wait_since
+            left_s = patience_s(self.queue.backlog) - waited_s
+            self.add(record.key, max(0.0, left_s))
+        if found.look_at is not None:
+            self.add(record.key, max(0.0, found.look_at - self._clock.now()))
+        if found.delayed:
+            due = min(delayed.due for delayed in found.delayed)
+            self.add(record.key, max(0.0, due - self._clock.now()))
+
+    async def _carry_out(self, record: JobRecord, found: Pass) -> bool:
+        """Carry out all stages; returns whether a write of counts was put off."""
+        postponed = False
+        if not any(isinstance(e, effects.WriteStatus) for stage in found.stages for e in stage):
+            record.counts_wait_since = float("inf")
+        for stage in found.stages:
+            kept = []
+            for effect in stage:
+                if self._may_wait(record, effect):
+                    postponed = True
+                else:
+                    kept.append(effect)
+            await self._executor.stage(record, kept)
+            self._after(record, kept)
+        return postponed
+
+    def _may_wait(self, record: JobRecord, effect: effects.Effect) -> bool:
+        if not isinstance(effect, effects.WriteStatus) or effect.urgent:
+            return False
+        now = self._clock.monotonic()
+        record.counts_wait_since = min(record.counts_wait_since, now)
+        return now - record.counts_wait_since < patience_s(self.queue.backlog)
+
+    def _after(self, record: JobRecord, stage: list[effects.Effect]) -> None:
+        if any(isinstance(effect, effects.DeletePod) for effect in stage):
+            self._faults.point("controller.after-kill")
+        if any(isinstance(effect, effects.CreateGroup) for effect in stage):
+            self._faults.point("controller.after-group")
+        if any(isinstance(effect, effects.MarkPod) for effect in stage):
+            self._faults.point("controller.after-mark")
+        for effect in stage:
+            if isinstance(effect, effects.WriteStatus) and effect.status.state.phase != effect.was:
+                self._faults.point("controller.after-status")
+                self._phase_changed(record, effect)
+            elif isinstance(effect, effects.CreatePods):
+                self._pods_made(record, effect)
+
+    def _phase_changed(self, record: JobRecord, effect: effects.WriteStatus) -> None:
+        phase = effect.status.state.phase
+        assert phase is not None, "a status is written with a phase"
+        was = effect.was.value if effect.was is not None else ""
+        if phase == JobPhase.COMPLETED:
+            self._metrics.completed.add(record.key, record.job.spec.queue)
+        elif phase == JobPhase.FAILED:
+            self._metrics.failed.add(record.key, record.job.spec.queue)
+        self._log.info(
+            "job_phase_changed",
+            job=record.key,
+            was=was,
+            phase=phase.value,
+            reason=effect.status.state.message,
+            version=effect.status.version,
+            retries=effect.status.retry_count,
+        )
+        self._events.phase(record.job, was=was, status=effect.status)
+
+    def _pods_made(self, record: JobRecord, effect: effects.CreatePods) -> None:
+        """Observe how long after their job pods were created, in whole seconds as theirs (J36)."""
+        begun = record.job.metadata.creation_timestamp
+        made = (pod_name(record.job, effect.forge.task, index) for index in effect.indexes)
+        created = Counter(record.pods[name].created for name in made if name in record.pods)
+        for text, pods in created.items():
+            if begun and text:
+                millis = max(0.0, time.parse(text) - time.parse(begun)) * 1000.0
+                for _ in range(pods):
+                    self._metrics.to_pods.observe(millis)
+
+    def _refused(self, record: JobRecord, error: Rejected) -> None:
+        """Count what will not succeed by trying again; in the end give the job up (J13)."""
+        record.refusals += 1
+        self._log.warning("job_refused", job=record.key, times=record.refusals, reason=str(error))
+        if self._max_refusals < 0 or record.refusals <= self._max_refusals:
+            return
+        message = f"Job failed for retry limit reached, after {record.refusals} refusals: {error}"
+        self._recorder.tell(record.job, "ExecuteAction", message, warning=True)
+        record.add(
+            [
+                Request(
+                    event=JobEvent.COMMAND_ISSUED,
+                    job_uid=record.uid,
+                    version=record.job.status.version,
+                    action=Action.TERMINATE_JOB,
+                )
+            ]
+        )

@@ -1,0 +1,146 @@
+"""Reconciles flows (F01 to F04).
+
+The status is written before jobs are deleted and after nothing: a look that dies half-way finds the
+same job names taken, and the jobs that ended noted.
+"""
+
+from typing import Final
+
+from typing_extensions import override
+
+from services.controller.adapters.reconciler import KindReconciler, Manager
+from services.controller.adapters.store import Touched
+from services.controller.jobflow.plan import Note, plan
+from shared.api import kinds
+from shared.api.batch import Job
+from shared.api.flow import FlowPhase, JobFlow, JobFlowStatus, JobTemplate
+from shared.kube.errors import AlreadyExists
+from shared.runtime.errors import Rejected, Retryable
+from shared.runtime.workqueue import WorkQueue
+
+_FAILED: Final = "FailedCreate"
+_ASK_AGAIN_S: Final = 30.0
+"""A job that was refused is asked for again so much later: hundreds may wait for one queue."""
+_FIRST_STATUS_S: Final = 1.0
+"""How long the first status of a flow waits while none of its jobs has begun."""
+
+
+class JobFlowReconciler(KindReconciler):
+    """Reconciles flows."""
+
+    name = kinds.JOBFLOW.token
+    kind = kinds.JOBFLOW
+
+    def __init__(self, manager: Manager, queue: WorkQueue[str], *, workers: int) -> None:
+        super().__init__(manager, queue, workers=workers)
+        self._faults = manager.faults
+        self._waiting_for: dict[str, dict[str, None]] = {}
+        """Key of a template that is not there → keys of the flows that name it."""
+        self._told: dict[str, tuple[Note, ...]] = {}
+        """What was told of a flow at its last pass: it is not told with each change of a job."""
+        self._first_at: dict[str, float] = {}
+        """Key of a flow without a status → monotonic time at which it gets its first one."""
+
+    @override
+    def enqueue(self, touched: Touched) -> None:
+        """Add flows: those that changed, and those that waited for a template."""
+        super().enqueue(touched)
+        for template in touched.of(kinds.JOBTEMPLATE):
+            for key in self._waiting_for.pop(template, ()):
+                self.add(key)
+
+    @override
+    async def reconcile(self, key: str) -> None:
+        """Do what one flow needs. Raises any of the errors of a seam to be called again."""
+        flow = self._informers.flows.get(key)
+        if flow is None:
+            self._told.pop(key, None)
+            self._first_at.pop(key, None)
+            return
+        jobs = self._informers.jobs_of(flow.metadata)
+        found = plan(flow, jobs, self._templates(flow))
+        for note in found.notes:
+            if note not in self._told.get(key, ()):
+                self._tell(flow, note.reason, note.message, warning=True)
+        self._told[key] = found.notes
+        if found.status != flow.status and not self._may_wait(flow, found.status):
+            await self._write(flow, found.status)
+            self._faults.point("controller.after-flow-status")
+        for job in found.delete:
+            await self._writer.delete(kinds.JOB, job.metadata, propagation="Background")
+        for job in found.create:
+            await self._create(flow, job)
+
+    def _may_wait(self, flow: JobFlow, status: JobFlowStatus) -> bool:
+        """Whether to write nothing yet: the first status of a flow of which no job has begun.
+
+        It says no more than that the flow is Pending, and makes a Conflict of the next update by
+        the client that created the flow. The flow is looked at again when the moment is over.
+        """
+        key = flow.metadata.key
+        if flow.status.state.phase is not None or status.state.phase is not FlowPhase.PENDING:
+            self._first_at.pop(key, None)
+            return False
+        now = self._clock.monotonic()
+        left_s = self._first_at.setdefault(key, now + _FIRST_STATUS_S) - now
+        if left_s > 0.0:
+            self.add(key, left_s)
+        return left_s > 0.0
+
+    def _templates(self, flow: JobFlow) -> dict[str, JobTemplate]:
+        """Return the templates that a flow names, as far as there are any; await the others."""
+        found = {}
+        for entry in flow.spec.flows:
+            key = f"{flow.metadata.namespace}/{entry.name}"
+            template = self._informers.templates.get(key)
+            if template is not None:
+                found[entry.name] = template
+            else:
+                self._waiting_for.setdefault(key, {})[flow.metadata.key] = None
+        return found
+
+    async def _write(self, flow: JobFlow, status: JobFlowStatus) -> None:
+        await self._writer.patch_status(kinds.JOBFLOW, flow.metadata, flow.status, status)
+        was, phase = flow.status.state.phase, status.state.phase
+        if phase is was:
+            return
+        self._log.info("jobflow_phase_changed", jobflow=flow.metadata.key, was=was, phase=phase)
+        if phase is FlowPhase.SUCCEED:
+            self._metrics.flows_succeeded.add(flow.metadata.namespace)
+        elif phase is FlowPhase.FAILED:
+            self._metrics.flows_failed.add(flow.metadata.namespace)
+
+    async def _create(self, flow: JobFlow, job: Job) -> None:
+        name = job.metadata.name
+        try:
+            await self._writer.create_job(job)
+        except AlreadyExists:
+            await self._see_who_has(flow, job)
+        except Rejected as error:
+            self._tell(flow, _FAILED, f"Error creating job {name}: {error}", warning=True)
+            self._refused(flow, name, str(error))
+        else:
+            self._faults.point("controller.after-flow-create")
+            self._tell(flow, "SuccessfulCreate", f"Created job {name}")
+            self._log.info("jobflow_started", jobflow=flow.metadata.key, job=name)
+
+    async def _see_who_has(self, flow: JobFlow, job: Job) -> None:
+        """Say that a name is taken, unless it is our own job that we did not know of yet."""
+        meta = job.metadata
+        found = await self._writer.get_job(meta.namespace, meta.name)
+        if found is None:
+            raise Retryable(f"job {meta.name} was there and is gone")
+        owner = found.metadata.controller
+        if owner is not None and owner.uid == flow.metadata.uid:
+            return  # it has been folded, and has us looked at again
+        message = f"Job {meta.name} is there and does not belong to this JobFlow"
+        self._tell(flow, "ForeignJob", message, warning=True)
+        self._refused(flow, meta.name, message)
+
+    def _refused(self, flow: JobFlow, job: str, why: str) -> None:
+        """Come back when the flow or one of its jobs changes, or somebody else may have."""
+        self._log.warning("jobflow_not_started", jobflow=flow.metadata.key, job=job, reason=why)
+        self.add(flow.metadata.key, _ASK_AGAIN_S)
+
+    def _tell(self, flow: JobFlow, reason: str, message: str, *, warning: bool = False) -> None:
+        self._recorder.tell_of(kinds.JOBFLOW, flow.metadata, reason, message, warning=warning)

@@ -1,0 +1,96 @@
+"""Gives bare pods of our schedulers a PodGroup and names it on them; keeps it up (P01 to P05).
+
+One key per group, so that the pods of one owner wait for one create, and the thousand pods of a
+Deployment are one pass. A group that the API server refuses (its queue is closed, or not there) is
+told on a pod, and asked for again when queues change, else once a minute.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+from typing_extensions import override
+
+from services.controller.adapters.reconciler import Manager, Reconciler
+from services.controller.adapters.store import Touched
+from services.controller.adapters.writer import apply
+from services.controller.podgroup.groups import (
+    GroupFacts,
+    Wanted,
+    group_name,
+    model,
+    wanted_for,
+)
+from shared.api import keys, kinds
+from shared.api.core import Pod
+from shared.contracts.subjects import split_key
+from shared.kube.errors import AlreadyExists
+from shared.runtime.errors import Gone, Rejected
+from shared.runtime.workqueue import WorkQueue
+
+_PATCHERS: Final = 8
+"""Pods of one group that are being patched at once."""
+_ASK_AGAIN_S: Final = 60.0
+_QUEUE_CALM_S: Final = 5.0
+"""After a change of queues: while one empties they change often, and the refused may be many."""
+
+
+class PodGroupReconciler(Reconciler):
+    """Reconciles bare pods; keys are their groups."""
+
+    name = "bare-pods"
+
+    def __init__(self, manager: Manager, queue: WorkQueue[str], *, workers: int) -> None:
+        super().__init__(manager, queue, workers=workers)
+        self._inherit = manager.settings.inherit_owner_annotations
+        self._refused: dict[str, None] = {}
+        """Keys of groups that the API server would not take the last time."""
+
+    @override
+    def keys(self) -> Iterable[str]:
+        return self._informers.bare_groups()
+
+    @override
+    def enqueue(self, touched: Touched) -> None:
+        """Add groups; those that were refused, too, when queues changed."""
+        for key in touched.of(kinds.PODGROUP):
+            self.add(key)
+        for key in self._refused if touched.of(kinds.QUEUE) else ():
+            self.add(key, _QUEUE_CALM_S)
+
+    @override
+    async def reconcile(self, key: str) -> None:
+        """Do what one group needs. Raises any of the errors of a seam to be called again."""
+        self._refused.pop(key, None)
+        facts = self._informers.group_facts(key)
+        wanted = wanted_for(facts, inherit=self._inherit)
+        try:
+            await self._carry_out(key, wanted)
+        except Rejected as error:
+            self._tell_refused(key, facts, error)
+
+    def _tell_refused(self, key: str, facts: GroupFacts, error: Rejected) -> None:
+        self._log.warning("group_refused", group=key, reason=str(error))
+        if facts.pods:
+            pod = model(facts.pods).metadata
+            self._recorder.tell_of(kinds.POD, pod, "PodGroupError", str(error), warning=True)
+        self._refused[key] = None
+        self.add(key, _ASK_AGAIN_S)
+
+    async def _carry_out(self, key: str, wanted: Wanted) -> None:
+        group = self._informers.groups.get(key)
+        if wanted.create is not None:
+            with suppress(AlreadyExists):  # its fact is on the way
+                await self._writer.create(kinds.PODGROUP, split_key(key)[0], wanted.create)
+        elif group is not None and wanted.patch:
+            await self._writer.patch(kinds.PODGROUP, group.metadata, wanted.patch)
+        elif group is not None and wanted.delete:
+            await self._writer.delete(kinds.PODGROUP, group.metadata)
+        await apply([partial(self._name, pod) for pod in wanted.unnamed], width=_PATCHERS)
+
+    async def _name(self, pod: Pod) -> None:
+        """Write the group's name on a pod; one that is gone needs none."""
+        patch = {"metadata": {"annotations": {keys.GROUP_NAME: group_name(pod)}}}
+        with suppress(Gone):
+            await self._writer.patch(kinds.POD, pod.metadata, patch)

@@ -1,0 +1,238 @@
+"""Reconciles the queues: the default ones, parents, states, and orders to them (CA02, Q02, Q04).
+
+One key for all: there are few, they depend on each other, and orders must be carried out in turn. A
+pass repeats until the facts ask for nothing more; whatever a crash interrupts is asked for again.
+What the API server refuses for one queue (a webhook of somebody's) is told on it, and keeps neither
+the others nor orders to them waiting. Commands that are for no job and no queue are told of here
+and left alone: another program may know their kind.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import ClassVar, Final
+
+from typing_extensions import override
+
+from services.controller.adapters.reconciler import Manager, SingletonReconciler
+from services.controller.adapters.trust import Trust
+from services.controller.adapters.writer import apply
+from services.controller.metrics import QueueCounts
+from services.controller.queue.orders import (
+    Change,
+    Json,
+    Refusal,
+    SetMark,
+    SetState,
+    action_of,
+    carry_out,
+    follow_parent,
+    mark_patch,
+    missing,
+    parent_patch,
+    synced_state,
+    targets,
+)
+from services.controller.queue.phases import SHUT, QueueAction
+from shared.api import kinds, time
+from shared.api.bus import Command
+from shared.api.kinds import Kind
+from shared.api.scheduling import Queue, QueueState
+from shared.kube.errors import AlreadyExists
+from shared.runtime.errors import Conflict, Rejected
+from shared.runtime.workqueue import WorkQueue
+
+_ORPHAN_S: Final = 20.0
+"""How long a Command waits for its queue to become known; facts of two kinds have no order."""
+_STAGE: Final = "keep"
+_ORDERS: Final = (QueueAction.OPEN, QueueAction.CLOSE)
+_WORDS: Final = {
+    QueueAction.OPEN: "Open",
+    QueueAction.CLOSE: "Close",
+    QueueAction.SYNC: "Sync",
+}
+
+
+class QueueReconciler(SingletonReconciler):
+    """Reconciles all queues under one key; one replica at a time acts."""
+
+    name = "queues"
+    watched: ClassVar[Sequence[Kind]] = (kinds.QUEUE,)
+    every_s = 30.0
+
+    def __init__(self, manager: Manager, queue: WorkQueue[str], *, workers: int) -> None:
+        super().__init__(manager, queue, workers=workers)
+        trusted = (manager.namespace, *manager.settings.queue_commands_from)
+        self._trust = Trust(manager.kube, namespaces=trusted)
+        self._events = manager.events
+        self._contain = manager.contain
+        self._faults = manager.faults
+        self._aimless: set[str] = set()
+        """Uids of the Commands that were told to be for nothing."""
+
+    @override
+    def collectors(self) -> Iterable[QueueCounts]:
+        """Return the metrics of the queues that this replica keeps (Q03)."""
+        informers = self._informers
+        counts = QueueCounts(
+            groups=informers.groups.values,
+            queues=lambda: informers.queues if self._ownership.owns(self.name) else (),
+        )
+        return (counts,)
+
+    @override
+    async def reconcile_all(self) -> None:
+        """Do everything in its order; what fails for one object keeps none of the others waiting.
+
+        Raises the worst failure of a request.
+        """
+        await apply(
+            [
+                *(partial(self._create, body) for body in missing(self._informers.queues)),
+                *(partial(self._obey, order) for order in self._informers.queue_commands()),
+            ],
+            width=1,
+        )
+        self._tell_aimless()
+        groups = self._informers.groups_per_queue()
+        queues = sorted(self._informers.queues)
+        await apply([partial(self._put_right, name, groups) for name in queues], width=1)
+
+    async def _create(self, body: Json) -> None:
+        name = body["metadata"]["name"]
+        try:
+            await self._writer.create(kinds.QUEUE, "", body)
+        except AlreadyExists:
+            await self._writer.get(kinds.QUEUE, "", name)
+        else:
+            self._log.info("queue_created", queue=name)
+
+    async def _put_right(self, name: str, groups: Mapping[str, int]) -> None:
+        queue = self._informers.queues.get(name)
+        if queue is None:
+            return
+        with self._contain.about(kinds.QUEUE.token, name, stage=_STAGE):
+            try:
+                await self._sync(queue, groups)
+            except Rejected as error:
+                self._tell_failure(queue, QueueAction.SYNC, str(error))
+
+    async def _sync(self, queue: Queue, groups: Mapping[str, int]) -> None:
+        name = queue.metadata.name
+        if (patch := parent_patch(queue)) is not None:
+            await self._writer.patch(kinds.QUEUE, queue.metadata, patch)
+            return  # its change is looked at next
+        if changes := follow_parent(name, self._informers.queues, groups):
+            await self._make(changes, occasion=queue.metadata.resource_version)
+            return
+        state = synced_state(queue, groups=groups.get(name, 0))
+        if state is not None:
+            # Decided on facts that may be late, so only the version decided on is changed.
+            await self._write_state(queue, state, version=queue.metadata.resource_version)
+
+    # Orders
+
+    async def _obey(self, command: Command) -> None:
+        with self._contain.about(kinds.COMMAND.token, command.metadata.key, stage=_STAGE):
+            await self._carry_out(command)
+
+    async def _carry_out(self, command: Command) -> None:
+        """Carry out a Command, then delete it: a crash in between repeats it (ADR 5)."""
+        name = command.target.name if command.target is not None else ""
+        queue = self._informers.queues.get(name)
+        if queue is None or not targets(command, queue):
+            await self._forget_orphan(command)
+            return
+        if why := await self._trust.doubt(command):
+            await self._forget(command, why)
+            return
+        action = action_of(command)
+        groups = self._informers.groups_per_queue()
+        changes = carry_out(action, name, self._informers.queues, groups)
+        occasion = command.metadata.uid
+        if isinstance(changes, Refusal):
+            self._tell_failure(queue, action, changes.why, occasion=occasion)
+        else:
+            try:
+                await self._make(changes, occasion=occasion)
+            except Rejected as error:
+                self._tell_failure(queue, action, str(error), occasion=occasion)
+            else:
+                told = any(isinstance(c, SetState) and c.queue == name for c in changes)
+                if action in _ORDERS and not told:
+                    self._tell_success(queue, action, occasion)
+        await self._writer.delete(kinds.COMMAND, command.metadata)
+
+    async def _make(self, changes: Iterable[Change], *, occasion: str) -> None:
+        """Make changes in their order, each with its event on its queue (Q05)."""
+        for change in changes:
+            await self._change(change)
+            self._faults.point("controller.after-queue-change")
+            queue = self._informers.queues.get(change.queue)
+            if isinstance(change, SetState) and queue is not None:
+                action = QueueAction.CLOSE if change.state in SHUT else QueueAction.OPEN
+                self._tell_success(queue, action, occasion)
+
+    def _tell_failure(
+        self, queue: Queue, action: QueueAction, why: str, *, occasion: str = ""
+    ) -> None:
+        name = queue.metadata.name
+        self._log.warning("queue_order_refused", queue=name, order=action, reason=why)
+        message = f"{_WORDS[action]} queue failed for {why}"
+        self._recorder.tell_queue(queue, action, message, occasion=occasion, warning=True)
+
+    def _tell_success(self, queue: Queue, action: QueueAction, occasion: str) -> None:
+        message = f"{_WORDS[action]} queue succeed"
+        self._recorder.tell_queue(queue, action, message, occasion=occasion)
+
+    async def _change(self, change: Change) -> None:
+        queue = self._informers.queues.get(change.queue)
+        if queue is None:
+            raise Conflict(f"queue {change.queue} is gone")
+        if isinstance(change, SetMark):
+            await self._writer.patch(kinds.QUEUE, queue.metadata, mark_patch(change))
+        else:
+            await self._write_state(queue, change.state)
+
+    async def _forget_orphan(self, command: Command) -> None:
+        created = command.metadata.creation_timestamp
+        if created is None or self._clock.now() - time.parse(created) < _ORPHAN_S:
+            return
+        assert command.target is not None, "only Commands to queues come here"
+        queue = self._informers.queues.get(command.target.name)
+        why = f"there is no queue {command.target.name}"
+        if queue is not None:
+            why = f"queue {queue.metadata.name} has uid {queue.metadata.uid}"
+            why += f", not {command.target.uid}"
+        await self._forget(command, why)
+
+    async def _forget(self, command: Command, why: str) -> None:
+        """Tell why a Command has no effect, and delete it."""
+        self._log.warning("queue_order_ignored", command=command.metadata.key, reason=why)
+        self._recorder.tell_ignored(command, why)
+        await self._writer.delete(kinds.COMMAND, command.metadata)
+
+    def _tell_aimless(self) -> None:
+        """Tell, once each, of Commands that neither a job nor a queue takes."""
+        found = {c.metadata.uid: c for c in self._informers.aimless_commands()}
+        for uid, command in found.items():
+            if uid in self._aimless:
+                continue
+            target = command.target
+            kind = f"{target.api_version} {target.kind}" if target is not None else "no target"
+            self._recorder.tell_ignored(
+                command,
+                f"{kind} takes no Commands, {kinds.JOB.api_version} {kinds.JOB.kind} and"
+                f" {kinds.QUEUE.api_version} {kinds.QUEUE.kind} do",
+            )
+        self._aimless = set(found)
+
+    async def _write_state(self, queue: Queue, state: QueueState, *, version: str = "") -> None:
+        was = queue.status.state
+        patch = {"status": {"state": state.value}}
+        await self._writer.patch(
+            kinds.QUEUE, queue.metadata, patch, version=version, subresource="status"
+        )
+        name, uid = queue.metadata.name, queue.metadata.uid
+        now = self._informers.queues.get(name, queue)
+        self._log.info("queue_state_changed", queue=name, was=was or "", state=state.value)
+        self._events.queue(now if now.metadata.uid == uid else queue, was=was, state=state)

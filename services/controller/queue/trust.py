@@ -1,0 +1,114 @@
+"""Which Commands to queues are obeyed, since a queue belongs to no namespace (ADR 13).
+
+A Command of any namespace may name any queue, and Kubernetes does not say who made it. So one is
+obeyed when it comes from a trusted namespace, where administrators alone may write, or when the
+API server itself asked at its door whether its maker may update that queue. That question is the
+ValidatingAdmissionPolicy of k8s/base; it must have stood, unchanged, when the Command was made.
+"""
+
+from collections.abc import Collection
+from typing import Any, Final
+
+import msgspec
+
+from shared.api import time
+from shared.api.bus import Command
+
+Json = dict[str, Any]
+
+POLICY: Final = "pumice-queue-commands"
+"""Name of the policy and of its binding."""
+ANYWHERE: Final = "*"
+EXPRESSION: Final = (
+    "!has(object.target) || object.target.kind != 'Queue' ||"
+    " authorizer.group('scheduling.volcano.sh').resource('queues')"
+    ".name(object.target.name).check('update').allowed()"
+)
+_RULE: Final[Json] = {
+    "apiGroups": ["bus.volcano.sh"],
+    "apiVersions": ["*"],
+    "operations": ["CREATE", "UPDATE"],
+    "resources": ["commands"],
+}
+_SETTLING_S: Final = 10.0
+"""How long after a policy was written an API server may still let objects pass without it."""
+
+
+class _Managed(msgspec.Struct, frozen=True, kw_only=True):
+    time: str = ""
+    subresource: str = ""
+
+
+class _Meta(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    creation_timestamp: str
+    deletion_timestamp: str = ""
+    managed_fields: tuple[_Managed, ...] = ()
+
+
+class _Written(msgspec.Struct, frozen=True, kw_only=True):
+    metadata: _Meta
+    spec: Json = msgspec.field(default_factory=dict)
+
+
+def in_trusted_namespace(command: Command, namespaces: Collection[str]) -> bool:
+    """Tell whether a Command comes from where all that is written is obeyed."""
+    return ANYWHERE in namespaces or command.metadata.namespace in namespaces
+
+
+def guarded_since(policy: bytes, binding: bytes) -> float:
+    """Return the time from which each Command was asked about; infinity when none was."""
+    try:
+        written = [msgspec.json.decode(data, type=_Written) for data in (policy, binding)]
+        asks = _asks(written[0].spec) and _denies(written[1].spec)
+        if not asks or any(one.metadata.deletion_timestamp for one in written):
+            return float("inf")
+        return max(_changed_at(one.metadata) for one in written) + _SETTLING_S
+    except (msgspec.DecodeError, ValueError):
+        return float("inf")
+
+
+def made_at(command: Command) -> float:
+    """Return when a Command was made; minus infinity when it does not say."""
+    created = command.metadata.creation_timestamp
+    return time.parse(created) if created else float("-inf")
+
+
+def _changed_at(meta: _Meta) -> float:
+    """Return when anything but a status was written last."""
+    times = [one.time for one in meta.managed_fields if one.time and one.subresource != "status"]
+    return max(time.parse(text) for text in (meta.creation_timestamp, *times))
+
+
+def _asks(spec: Json) -> bool:
+    """Tell whether a policy's spec is ours; the words of its refusal may be any."""
+    asked = [validation.get("expression", "") for validation in spec.get("validations", ())]
+    match = spec.get("matchConstraints") or {}
+    rules = [_plain(rule, scope="*") for rule in match.get("resourceRules", ())]
+    rest = {name: value for name, value in match.items() if name != "resourceRules"}
+    others = spec.keys() - {"failurePolicy", "matchConstraints", "validations", "auditAnnotations"}
+    return (
+        spec.get("failurePolicy", "Fail") == "Fail"
+        and [" ".join(text.split()) for text in asked] == [EXPRESSION]
+        and rules == [_RULE]
+        and _is_unbounded(rest)
+        and not others
+    )
+
+
+def _denies(spec: Json) -> bool:
+    return (
+        spec.get("policyName") == POLICY
+        and "Deny" in spec.get("validationActions", ())
+        and _is_unbounded(spec.get("matchResources") or {})
+        and not spec.keys() - {"policyName", "validationActions", "matchResources"}
+    )
+
+
+def _is_unbounded(match: Json) -> bool:
+    """Tell whether nothing is left out but by kind; the API server fills in what it defaults."""
+    plain = _plain(match, matchPolicy="Equivalent")
+    return not any(plain.values())
+
+
+def _plain(fields: Json, **defaults: str) -> Json:
+    return {name: value for name, value in fields.items() if defaults.get(name) != value}

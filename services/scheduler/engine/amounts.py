@@ -1,0 +1,107 @@
+"""How large amounts may be, and sums of them that cannot overflow.
+
+Objects of the API may state any amount, and as many objects as there are may state it; arrays of
+amounts are int64. An amount is therefore bounded where it enters (`Dimensions.vector`): what nodes
+have at `NODE_MOST`, what a pod asks for just beyond it, so that it fits no node, and everything
+else at `MOST`. Sums over any number of objects stop at `MOST` and come back exactly (`Sums`); eight
+of them can be added before int64 ends.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pumice.plugins import IntArray
+
+NODE_MOST: Final = 1 << 50
+"""What a node has at most of one resource, in the unit of its dimension: 1 PiB of bytes."""
+POD_MOST: Final = NODE_MOST + 1
+"""What a pod counts with that asks for more than any node can have."""
+MOST: Final = 1 << 60
+"""Limit of sums, and of what queues and PodGroups state: 1 EiB of bytes."""
+USED_MOST: Final = 1 << 52
+"""What a node shows as used at most; with as much as can be released it still has no room."""
+RELEASING_MOST: Final = 1 << 51
+"""What a node shows as being released at most."""
+
+
+class Sums:
+    """An array of sums: exact inside, at most `most` outside.
+
+    Members are weighed when they come and go; a weight is no less than any of a member's amounts.
+    While the weights together are within `most`, int64 is exact. Beyond, sums are kept as Python
+    integers and shown bounded, which is slow and seldom.
+    """
+
+    __slots__ = ("_exact", "_most", "_weight", "value")
+
+    def __init__(self, shape: tuple[int, ...], most: int = MOST) -> None:
+        self._most = most
+        self._weight = 0
+        self._exact: NDArray[Any] | None = None
+        self.value: IntArray = np.zeros(shape, dtype=np.int64)
+        """The sums, to be read only."""
+
+    def weigh(self, weight: int) -> None:
+        """Note a member that is about to come in, or (negative) that has gone out."""
+        self._weight += weight
+        if self._exact is None:
+            if self._weight > self._most:
+                self._exact = self.value.astype(object)
+        elif self._weight <= self._most:
+            self.value = self._exact.astype(np.int64)
+            self._exact = None
+
+    def add(self, row: int, count: int, amounts: IntArray) -> None:
+        """Add so many times these amounts to a row."""
+        if self._exact is None:
+            mine = self.value[row]
+            mine += amounts if count == 1 else count * amounts
+        else:
+            self._exact[row] += count * amounts.astype(object)
+            self.value[row] = np.minimum(self._exact[row], self._most).astype(np.int64)
+
+    def add_rows(self, sign: int, amounts: IntArray) -> None:
+        """Add amounts for all rows, or (-1) take them out."""
+        if self._exact is None:
+            if sign > 0:
+                self.value += amounts
+            else:
+                self.value -= amounts
+        else:
+            self._exact += sign * amounts.astype(object)
+            self.value = np.minimum(self._exact, self._most).astype(np.int64)
+
+    def stretch(self, capacity: int) -> None:
+        """Make room for more resources."""
+        self.value = stretched(self.value, capacity)
+        if self._exact is not None:
+            self._exact = stretched(self._exact, capacity)
+
+
+def stretched(array: NDArray[Any], capacity: int) -> NDArray[Any]:
+    """Return an array with room for so many resources in its last axis."""
+    missing = capacity - array.shape[-1]
+    if missing <= 0:
+        return array
+    return np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, missing)])
+
+
+def total_of(amounts: Iterable[IntArray], empty: IntArray) -> IntArray:
+    """Return the sum of arrays that are not negative, `MOST` at most; `empty` gives the shape."""
+    result: IntArray = np.zeros_like(empty)
+    for each in amounts:
+        result += each
+        np.minimum(result, MOST, out=result)
+    return result
+
+
+def total_of_columns(amounts: IntArray) -> IntArray:
+    """Return the sum of the columns of amounts that are not negative, `MOST` at most per row."""
+    if int(amounts.max(initial=0)) * amounts.shape[1] <= MOST:
+        total: IntArray = amounts.sum(axis=1)
+        return total
+    bounded: IntArray = np.minimum(amounts.astype(object).sum(axis=1), MOST).astype(np.int64)
+    return bounded

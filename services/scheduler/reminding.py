@@ -1,0 +1,100 @@
+"""Wishes that the world does not show yet are wished again; the worker's, and pure.
+
+A wish stays on the bus for a short time only, so that the stream holds what is on its way and not
+what has been: nobody has to remove what is done. A wish that is lost (a binder away for long, a bus
+that lost its streams) must not be lost for ever, so the scheduler looks at it again: after
+`FIRST_S`, then at intervals that double up to `LONGEST_S`. Each wish lives on the bus twice as long
+as it takes until it would be wished again, so that there is always one as long as one is needed.
+"""
+
+import heapq
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from services.scheduler.engine.replica import Replica
+from shared.contracts import messages as m
+
+FIRST_S: Final = 60
+LONGEST_S: Final = 3600
+
+
+class Wish(Struct, frozen=True, kw_only=True):
+    """One wanted status on its way to the bus."""
+
+    kind: str
+    """Token of the kind."""
+    wanted: m.Desired
+    ttl_s: int = 2 * FIRST_S
+    """How long it stays on the bus."""
+
+
+class _Told(Struct, frozen=True, kw_only=True):
+    wish: Wish
+    due: float
+    interval_s: int
+
+
+class Reminders:
+    """Remembers the wishes that were published and that nothing has been seen of."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, _Told] = {}
+        self._due: list[tuple[float, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._told)
+
+    def told(self, wishes: Iterable[Wish], *, now: float) -> None:
+        """Remember wishes that are about to be published; the last one about an object counts."""
+        for wish in wishes:
+            self._remember(wish, now=now, interval_s=FIRST_S)
+
+    def due(self, *, now: float, stands: Callable[[Wish], bool]) -> list[Wish]:
+        """Return the wishes to publish again; those that no longer stand are forgotten."""
+        again = []
+        while self._due and self._due[0][0] <= now:
+            at, uid = heapq.heappop(self._due)
+            told = self._told.get(uid)
+            if told is None or told.due != at:
+                continue  # wished anew since
+            if not stands(told.wish):
+                del self._told[uid]
+                continue
+            interval_s = min(2 * told.interval_s, LONGEST_S)
+            # Without a version: whatever is in the way, the binder has to look.
+            wanted = replace(told.wish.wanted, rv="")
+            wish = replace(told.wish, wanted=wanted, ttl_s=2 * interval_s)
+            self._remember(wish, now=now, interval_s=interval_s)
+            again.append(wish)
+        return again
+
+    def forget(self) -> None:
+        """Forget everything: what objects show is looked at afresh."""
+        self._told.clear()
+        self._due.clear()
+
+    def _remember(self, wish: Wish, *, now: float, interval_s: int) -> None:
+        told = _Told(wish=wish, due=now + interval_s, interval_s=interval_s)
+        self._told[wish.wanted.uid] = told
+        heapq.heappush(self._due, (told.due, wish.wanted.uid))
+
+
+def stands(wish: Wish, replica: Replica) -> bool:
+    """Tell whether a wish is still the scheduler's, and its object does not show it."""
+    wanted = wish.wanted
+    if isinstance(wanted, m.DesiredPodGroup):
+        job = replica.jobs.get(wanted.key)
+        return job is not None and job.uid == wanted.uid and job.decided is not None
+    if isinstance(wanted, m.DesiredPod):
+        task = replica.task(wanted.uid)
+        return task is not None and not task.fact_node and task.said != task.shown
+    queue = replica.jobs.queues.get(wanted.key)
+    return (
+        queue is not None
+        and queue.uid == wanted.uid
+        and (dict(queue.shown_allocated), queue.shown_pending) != (wanted.allocated, wanted.pending)
+        and (dict(queue.said_allocated), queue.said_pending) == (wanted.allocated, wanted.pending)
+    )

@@ -1,0 +1,56 @@
+"""Tells the owners of pods and PodGroups that were left out, in the conditions of those objects.
+
+What could not be folded is in no session, so that nothing else speaks of it. The worker's, and
+pure: what is to be said waits here for the next plan.
+"""
+
+from msgspec.structs import replace
+
+from pumice.plugins import Condition
+from services.scheduler.engine.plan import Plan, PodConditionWanted, PodGroupStatusWanted
+from shared.api.kinds import POD, PODGROUP
+
+_MOST_LETTERS = 300
+_MOST = 1_000
+"""Owners that are told in one cycle."""
+
+
+class Owners:
+    """What is to be said with the next plan."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[tuple[str, str], tuple[str, str]] = {}
+
+    def tell(self, kind: str, key: str, uid: str, reason: Exception | str) -> None:
+        """Have the owner of an object told why it is left out."""
+        if kind in {POD.token, PODGROUP.token} and uid and len(self._waiting) < _MOST:
+            name = f"{type(reason).__name__}: " if isinstance(reason, Exception) else ""
+            text = " ".join(f"{name}{reason}"[: 2 * _MOST_LETTERS].split())[:_MOST_LETTERS]
+            self._waiting[kind, key] = (uid, f"left out by the scheduler until it changes: {text}")
+
+    def added(self, plan: Plan) -> Plan:
+        """Return a plan with what was to be said."""
+        if not self._waiting:
+            return plan
+        waiting, self._waiting = self._waiting, {}
+        pods = tuple(
+            PodConditionWanted(
+                key=key, uid=uid, condition=Condition("PodScheduled", "False", "SetAside", text)
+            )
+            for (kind, key), (uid, text) in waiting.items()
+            if kind == POD.token
+        )
+        groups = tuple(
+            PodGroupStatusWanted(
+                key=key,
+                uid=uid,
+                phase="Pending",
+                running=0,
+                succeeded=0,
+                failed=0,
+                conditions=(Condition("Unschedulable", "True", "SetAside", text),),
+            )
+            for (kind, key), (uid, text) in waiting.items()
+            if kind == PODGROUP.token
+        )
+        return replace(plan, pods=(*plan.pods, *pods), podgroups=(*plan.podgroups, *groups))

@@ -1,0 +1,127 @@
+"""Which waits are worth a word: those that last, and that only the cluster can end. Pure.
+
+A gang whose pods are being created waits for its owner and not for nodes: whatever were said of it
+would be void a moment later, and there are thousands of such moments while a large load is
+submitted. `Making` tells which gangs are in that state. A gang that has got no pod for a while is
+in it no longer: then its conditions say that pods are missing, which is its owner's to mend.
+
+Subscribers hear of a wait once per cause, when it has stood for a while, and never of one that the
+gang's owner has to end (missing pods, scheduling gates): who is alerted wants a cluster that is too
+full, a node that nobody has, a queue that is used up.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from services.scheduler.engine.jobs import Jobs
+from services.scheduler.engine.plan import Explanation
+from services.scheduler.engine.records import Job
+from shared.model.status import VALID
+
+_AMOUNT: Final = re.compile(r"\d[\w.]*")
+
+
+def awaits_owner(job: Job) -> bool:
+    """Tell whether a gang lacks pods that its owner has to create, or to free of their gates."""
+    return (
+        _present(job) < job.min_available
+        or bool(job.roles_short_of(*VALID, best_effort=False))
+        or (job.division is not None and bool(job.division.short_policies(exists=True)))
+    )
+
+
+def _is_kept_out(job: Job) -> bool:
+    """Tell whether a group gets no pods because its queue has not admitted it."""
+    return job.is_pending and not job.tasks
+
+
+def _present(job: Job) -> int:
+    return sum(len(job.by_status[status]) for status in VALID) - job.gated
+
+
+class _Vigil(NamedTuple):
+    uid: str
+    pods: int
+    since: float
+    """When a pod came last, or when the gang was first seen (Unix seconds)."""
+
+
+class Making:
+    """Remembers when a gang that is not whole last got a pod, of those that are asked about."""
+
+    def __init__(self, patience_s: float) -> None:
+        self._patience_s = patience_s
+        self._vigils: dict[str, _Vigil] = {}
+
+    def review(self, keys: Iterable[str], jobs: Jobs, *, now: float) -> frozenset[str]:
+        """Return those of `keys` whose pods are still being made; forget all others."""
+        before, self._vigils = self._vigils, {}
+        making = set()
+        for key in keys:
+            job = jobs.get(key)
+            if job is None or not awaits_owner(job) or _is_kept_out(job):
+                continue
+            pods, vigil = _present(job), before.get(key)
+            if vigil is None or (vigil.uid, vigil.pods) != (job.uid, pods):
+                vigil = _Vigil(job.uid, pods, now)
+            self._vigils[key] = vigil
+            if now - vigil.since < self._patience_s:
+                making.add(key)
+        return frozenset(making)
+
+
+class _Wait(NamedTuple):
+    text: str
+    cause: str
+    since: float
+    told: frozenset[str]
+
+
+class Waits:
+    """Remembers the waits of jobs, and what was told of them."""
+
+    def __init__(self, settle_s: float) -> None:
+        self._settle_s = settle_s
+        self._waits: dict[str, _Wait] = {}
+
+    def forget(self) -> None:
+        """Tell everything anew: what was told before was another's to tell."""
+        self._waits = {}
+
+    def lasting(
+        self, explanations: Iterable[Explanation], jobs: Jobs, *, now: float
+    ) -> list[Explanation]:
+        """Return the waits that have now lasted long enough and whose cause was not told yet."""
+        before, self._waits = self._waits, {}
+        due = []
+        for explanation in explanations:
+            job = jobs.get(explanation.job)
+            if job is not None and job.tasks and awaits_owner(job):
+                continue
+            if job is not None and not job.tasks and explanation.gate == "gang":
+                continue  # admitted, and without a pod yet
+            wait = _followed(before.get(explanation.job), explanation, now)
+            if wait.cause not in wait.told and now - wait.since >= self._settle_s:
+                wait = wait._replace(told=wait.told | {wait.cause})
+                due.append(explanation)
+            self._waits[explanation.job] = wait
+        return due
+
+
+def _followed(before: _Wait | None, explanation: Explanation, now: float) -> _Wait:
+    text = f"{explanation.gate}: {explanation.message}"
+    if before is not None and before.text == text:
+        return before
+    cause = cause_of(explanation)
+    if before is None:
+        return _Wait(text, cause, now, frozenset())
+    since = before.since if before.cause == cause else now
+    return _Wait(text, cause, since, before.told)
+
+
+def cause_of(explanation: Explanation) -> str:
+    """Return what keeps a job waiting, without the amounts: they change while the cause stays."""
+    parts = sorted(explanation.reasons) + sorted(s.resource for s in explanation.shortages)
+    said = ", ".join(parts) or explanation.message
+    return f"{explanation.gate}: {_AMOUNT.sub('#', said)}"

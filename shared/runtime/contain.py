@@ -1,0 +1,158 @@
+"""Keeps what fails about one object with that object (ADR 14).
+
+Each place where a service handles one object of many runs inside `about`. An error that is none of
+`Retryable`, `Conflict` and `Rejected` ends that handling and nothing else: the key is set aside
+with its reason, logged once (with a traceback where it is new), counted, and told to those that
+write Kubernetes Events. The key is taken back when the same stage handles it well, or when the
+object is gone. The caller decides when it is tried again: when the object changes, or after a long
+delay.
+
+A service that is not told when objects go (`lasts_s`) takes a key back when nothing about it has
+failed for so long.
+"""
+
+import asyncio
+from collections.abc import Callable, Container
+from types import TracebackType
+from typing import Final, Self
+
+from shared.runtime.clock import Clock
+from shared.runtime.errors import Conflict, Rejected, Retryable
+from shared.runtime.logs import Logger
+from shared.runtime.set_aside import MOST, SetAside, describe
+
+REASON: Final = "SetAside"
+"""Reason of the Kubernetes Event on an object that was set aside."""
+
+_PASSING: Final = (Retryable, Conflict, Rejected)
+"""What the handling of an object says to its caller, who knows what to do about it."""
+
+Tell = Callable[[str, str, str, str], None]
+"""Takes the token of a kind, a key, the uid if it is known, and one line for a person."""
+
+
+class Containment:
+    """What one process sets aside; made once, by the composition root."""
+
+    def __init__(
+        self, set_aside: SetAside, *, clock: Clock, log: Logger, lasts_s: float | None = None
+    ) -> None:
+        self._set_aside = set_aside
+        self._lasts_s = lasts_s
+        self._ends: dict[tuple[str, str], float] = {}
+        """With `lasts_s`: keys in the order in which they end, and when, monotonic."""
+        self._clock = clock
+        self._log = log
+        self._tell: list[Tell] = []
+        self._traced: set[tuple[str, type, str, int]] = set()
+
+    def on_news(self, tell: Tell) -> None:
+        """Have `tell` called for each key that is set aside for a new reason."""
+        self._tell.append(tell)
+
+    def about(self, kind: str, key: str, *, stage: str, uid: str = "") -> "About":
+        """Return a context for handling one key; see the module."""
+        return About(self, kind, key, stage, uid)
+
+    def failed(
+        self, kind: str, key: str, *, stage: str, error: BaseException | str, uid: str = ""
+    ) -> None:
+        """Set a key aside, for an error or for a reason that is known."""
+        reason = error if isinstance(error, str) else describe(error)
+        news = self._set_aside.put(kind, key, stage=stage, reason=reason, now=self._clock.now())
+        self._end_later(kind, key)
+        if not news:
+            self._log.debug("set_aside_again", kind=kind, key=key, stage=stage, reason=reason)
+            return
+        trace = None if isinstance(error, str) or self._is_known(stage, error) else error
+        self._log.error("set_aside", kind=kind, key=key, stage=stage, reason=reason, exc_info=trace)
+        for tell in self._tell:
+            tell(kind, key, uid, f"Left out until it changes: {stage}: {reason}")
+
+    def _is_known(self, stage: str, error: BaseException) -> bool:
+        """Tell whether the log has the traceback of such an error: thousands may fail the same."""
+        place = error.__traceback__
+        while place is not None and place.tb_next is not None:
+            place = place.tb_next
+        line = (place.tb_frame.f_code.co_filename, place.tb_lineno) if place else ("", 0)
+        such = (stage, type(error), *line)
+        known = such in self._traced
+        if not known and len(self._traced) < MOST:
+            self._traced.add(such)
+        return known
+
+    def _end_later(self, kind: str, key: str) -> None:
+        if self._lasts_s is None:
+            return
+        idle = not self._ends
+        self._ends.pop((kind, key), None)
+        if len(self._ends) >= MOST:
+            del self._ends[next(iter(self._ends))]
+        self._ends[kind, key] = self._clock.monotonic() + self._lasts_s
+        if idle:
+            asyncio.get_running_loop().call_later(self._lasts_s, self._end)
+
+    def _end(self) -> None:
+        """Take back what has not failed for long enough, and come again for the next one."""
+        now = self._clock.monotonic()
+        while self._ends:
+            (kind, key), ends = next(iter(self._ends.items()))
+            if ends > now:
+                asyncio.get_running_loop().call_later(ends - now, self._end)
+                return
+            del self._ends[kind, key]
+            self.gone(kind, key)
+
+    def handled(self, kind: str, key: str, *, stage: str) -> None:
+        """Take a key back that `stage` has handled well."""
+        if len(self._set_aside) and self._set_aside.drop(kind, key, stage=stage):
+            self._log.info("taken_back", kind=kind, key=key, stage=stage)
+
+    def gone(self, kind: str, key: str) -> None:
+        """Take a key back whose object is no more."""
+        if len(self._set_aside):
+            self._set_aside.drop(kind, key)
+
+    def keep_only(self, kind: str, keys: Container[str], *, stage: str) -> None:
+        """Take back what one stage has set aside of a kind, except these keys."""
+        for item in self._set_aside.items() if len(self._set_aside) else ():
+            if (item.kind, item.stage) == (kind, stage) and item.key not in keys:
+                self._set_aside.drop(kind, item.key)
+
+    def begin_anew(self, *, stage: str) -> None:
+        """Take back what one stage has set aside: it handles everything once more."""
+        self._set_aside.clear(stage=stage)
+
+
+class About:
+    """The handling of one key; `error` says afterwards what it failed with, if it did."""
+
+    __slots__ = ("_containment", "_key", "_kind", "_stage", "_uid", "error")
+
+    def __init__(self, containment: Containment, kind: str, key: str, stage: str, uid: str) -> None:
+        self._containment = containment
+        self._kind = kind
+        self._key = key
+        self._stage = stage
+        self._uid = uid
+        self.error: Exception | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _type: type[BaseException] | None,
+        error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> bool:
+        if error is None:
+            self._containment.handled(self._kind, self._key, stage=self._stage)
+            return False
+        if isinstance(error, _PASSING) or not isinstance(error, Exception):
+            return False
+        self.error = error
+        self._containment.failed(
+            self._kind, self._key, stage=self._stage, error=error, uid=self._uid
+        )
+        return True

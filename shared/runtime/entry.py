@@ -1,0 +1,45 @@
+"""The first steps of a service process: settings, then everything else.
+
+Flags are read before the service is imported, so that a wrong one, `--help` or `--version` is
+answered at once, and nothing that a service needs is loaded for a process that ends there.
+"""
+
+import importlib
+import os
+import sys
+from typing import NoReturn, TypeVar
+
+from shared.runtime.common import CommonSettings
+from shared.runtime.errors import Rejected
+from shared.runtime.settings import HelpAsked, load
+
+S = TypeVar("S", bound=CommonSettings)
+
+WRONG_SETTINGS = 2
+
+
+def start(service: str, settings_type: type[S]) -> NoReturn:
+    """Run `services.<service>.app` until a signal or a failure, then exit the process."""
+    settings = given(service, settings_type)
+    from shared.runtime.service import run
+
+    app = importlib.import_module(f"services.{service}.app")
+    run(service, settings, app.build)
+
+
+def given(service: str, settings_type: type[S]) -> S:
+    """Return the settings; ends the process after a page of help or one line of refusal."""
+    if sys.flags.optimize:
+        _refuse("python -O removes the asserts that guard our promises: run without")
+    try:
+        return load(settings_type, service=service, argv=sys.argv[1:], environ=os.environ)
+    except HelpAsked as page:
+        sys.stdout.write(f"{page}\n")
+        sys.exit(0)
+    except Rejected as error:
+        _refuse(str(error))
+
+
+def _refuse(message: str) -> NoReturn:
+    sys.stderr.write(f"error: {message}\n")
+    sys.exit(WRONG_SETTINGS)

@@ -1,0 +1,203 @@
+"""A rate-limited queue of keys, like client-go's: deduplicated, fair, one worker per key at a time.
+
+A work queue holds keys, not events: the handler reads the present state itself, so a second add of
+a waiting key merges and nothing is lost by merging. Keys are served in the order in which they
+came; a key added while its handler runs is served once more after it.
+
+Failures stay with their key: `Retryable` backs off (by the ladder, or as long as the other side
+asked), any other exception sets the key aside (`shared.runtime.contain`) and is counted and backed
+off the same way, so that one broken object neither stops the others nor spins. Success resets the
+ladder.
+
+Adding never waits, so that a handler may add any key. A key is held once, hence the queue is
+bounded by the number of objects; new keys beyond `capacity` are counted as overflows.
+"""
+
+import asyncio
+import heapq
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, TypeVar
+
+from shared.runtime.backoff import Backoff
+from shared.runtime.clock import Clock
+from shared.runtime.contain import Containment
+from shared.runtime.errors import PumiceError, Retryable
+from shared.runtime.logs import Logger
+from shared.runtime.metrics import Metrics
+from shared.runtime.tasks import TaskGroup, sleep_or_event
+
+K = TypeVar("K", bound=Hashable)
+
+_IDLE_S = 3600.0
+
+
+class WorkQueueMetrics:
+    """The metrics that all work queues of a process share, labelled by queue; make it once."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        labels = ("mailbox",)
+        self.waiting = metrics.gauge("pumice_mailbox_waiting", "Keys that wait for a look", labels)
+        self.overflows = metrics.counter(
+            "pumice_mailbox_overflows", "Pokes that met a full mailbox", labels
+        )
+        self.retries = metrics.counter(
+            "pumice_mailbox_retries", "Looks that failed and will be repeated", labels
+        )
+        self.failures = metrics.counter(
+            "pumice_mailbox_failures", "Looks that failed with an unexpected exception", labels
+        )
+
+
+class WorkQueue(Generic[K]):
+    """Keys of one controller. `backoff` is only read (`delay_s`); attempts are counted per key.
+
+    A key that fails is set aside as one of `kind`, at `stage`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        kind: str,
+        stage: str = "look",
+        capacity: int,
+        clock: Clock,
+        backoff: Backoff,
+        contain: Containment,
+        log: Logger,
+        metrics: WorkQueueMetrics,
+    ) -> None:
+        self._name = name
+        self._kind = kind
+        self._stage = stage
+        self._contain = contain
+        self._capacity = capacity
+        self._clock = clock
+        self._backoff = backoff
+        self._log = log
+        self._metrics = metrics
+        self._ready: OrderedDict[K, None] = OrderedDict()
+        self._keys_ready = asyncio.Semaphore(0)
+        """Counts `_ready`, so that one more key wakes one worker."""
+        self._running: set[K] = set()
+        self._again: set[K] = set()
+        self._due: dict[K, float] = {}
+        self._timers: list[tuple[float, int, K]] = []
+        self._sequence = 0
+        self._attempts: dict[K, int] = {}
+        self._timer_set = asyncio.Event()
+
+    def __len__(self) -> int:
+        """Return how many distinct keys are waiting, delayed or being handled."""
+        unplanned = sum(1 for key in self._running if key not in self._due)
+        return len(self._ready) + len(self._due) + unplanned
+
+    @property
+    def backlog(self) -> int:
+        """Return how many keys wait for a worker to be free."""
+        return len(self._ready)
+
+    def add(self, key: K) -> None:
+        """Have `key` handled soon.
+
+        A key that backs off after a failure keeps its delay: the reason to wait has not gone.
+        """
+        if key not in self._attempts or key in self._running:
+            self._count_overflow(key)
+            self._enqueue(key)
+
+    def add_after(self, key: K, delay_s: float) -> None:
+        """Have `key` handled after `delay_s`, or earlier if it was due earlier.
+
+        Like `add`, it does not shorten the delay of a key that backs off.
+        """
+        if key not in self._attempts or key not in self._due:
+            self._delay(key, delay_s)
+
+    def _delay(self, key: K, delay_s: float) -> None:
+        due = self._clock.monotonic() + delay_s
+        if key in self._ready or due >= self._due.get(key, float("inf")):
+            return
+        self._count_overflow(key)
+        self._due[key] = due
+        self._sequence += 1
+        heapq.heappush(self._timers, (due, self._sequence, key))
+        self._timer_set.set()
+
+    def _count_overflow(self, key: K) -> None:
+        if not self._knows(key) and len(self) >= self._capacity:
+            self._metrics.overflows.labels(self._name).inc()
+
+    async def run(self, handler: Callable[[K], Awaitable[None]], workers: int) -> None:
+        """Serve keys with `workers` at a time until cancelled."""
+        async with TaskGroup() as group:
+            group.create_task(self._serve_timers(), name=f"{self._name}-timers")
+            for number in range(workers):
+                group.create_task(self._serve(handler), name=f"{self._name}-{number}")
+
+    def _knows(self, key: K) -> bool:
+        return key in self._ready or key in self._running or key in self._due
+
+    def _enqueue(self, key: K) -> None:
+        self._due.pop(key, None)
+        if key in self._running:
+            self._again.add(key)
+        elif key not in self._ready:
+            self._ready[key] = None
+            self._keys_ready.release()
+        self._metrics.waiting.labels(self._name).set(len(self._ready))
+
+    async def _serve_timers(self) -> None:
+        while True:
+            self._timer_set.clear()
+            now = self._clock.monotonic()
+            while self._timers and self._timers[0][0] <= now:
+                due, _, key = heapq.heappop(self._timers)
+                if self._due.get(key) == due:
+                    self._enqueue(key)
+            wait_s = self._timers[0][0] - now if self._timers else _IDLE_S
+            await sleep_or_event(self._clock, wait_s, self._timer_set)
+
+    async def _serve(self, handler: Callable[[K], Awaitable[None]]) -> None:
+        while True:
+            await self._keys_ready.acquire()
+            key, _ = self._ready.popitem(last=False)
+            self._running.add(key)
+            self._metrics.waiting.labels(self._name).set(len(self._ready))
+            try:
+                await self._handle(handler, key)
+            finally:
+                self._running.discard(key)
+            if key in self._again:
+                self._again.discard(key)
+                if key not in self._attempts:
+                    self._enqueue(key)
+
+    async def _handle(self, handler: Callable[[K], Awaitable[None]], key: K) -> None:
+        kind, stage = self._kind, self._stage
+        try:
+            with self._contain.about(kind, str(key), stage=stage) as about:
+                await handler(key)
+        except Retryable as error:
+            self._log.info("look_postponed", mailbox=self._name, key=str(key), reason=str(error))
+            self._retry(key, error.retry_after_s)
+            return
+        except PumiceError as error:
+            self._contain.failed(kind, str(key), stage=stage, error=error)
+            failed = True
+        else:
+            failed = about.error is not None
+        if failed:
+            self._metrics.failures.labels(self._name).inc()
+            self._retry(key, None)
+        else:
+            self._attempts.pop(key, None)
+
+    def _retry(self, key: K, after_s: float | None) -> None:
+        attempt = self._attempts.get(key, 0)
+        self._attempts[key] = attempt + 1
+        self._metrics.retries.labels(self._name).inc()
+        delay_s = self._backoff.delay_s(attempt) if after_s is None else after_s
+        self._due.pop(key, None)
+        self._delay(key, delay_s)

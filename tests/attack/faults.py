@@ -1,0 +1,260 @@
+"""The faults of an attack: each strikes an arena under load and may leave things to be mended."""
+
+import resource
+import shutil
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import NamedTuple
+
+from pumice.local.services import Keeper, Kept
+from shared.runtime.tasks import TaskGroup
+from tests.attack.arena import LEADS, Arena, pause
+from tests.attack.hostile import hostile_objects
+from tests.support.api import ApiError
+from tests.support.fleet import SERVICES
+from tests.support.wait import until
+
+Strike = Callable[[Arena], Awaitable[None]]
+
+
+class Fault(NamedTuple):
+    """One kind of fault."""
+
+    about: str
+    strike: Strike
+    limit_s: float
+    """How long a gang that comes around the fault may wait for its nodes at most."""
+
+
+async def kill_one(service: str, arena: Arena) -> None:
+    """Kill -9 the leader (or one worker); it comes back after three seconds."""
+    victim = await arena.leader(service)
+    victim.kill()
+    await pause(3)
+    await victim.start()
+
+
+async def kill_all(service: str, arena: Arena) -> None:
+    """Kill -9 all replicas of a service; they come back after a second."""
+    for replica in arena.of(service):
+        replica.kill()
+    await pause(1)
+    for replica in arena.of(service):
+        await replica.start()
+
+
+async def freeze(service: str, for_s: float, arena: Arena) -> None:
+    """SIGSTOP the leader (or one worker), wake it after a while."""
+    victim = await arena.leader(service)
+    victim.process.suspend()
+    await pause(for_s)
+    victim.process.resume()
+
+
+async def cut(service: str, way: str, arena: Arena) -> None:
+    """Cut one replica off from NATS or the API server, by refusal or by silence."""
+    victim = await arena.leader(service)
+    road = victim.nats if way.startswith("nats") else victim.kube
+    if way.endswith("silent"):
+        road.silence()
+    else:
+        road.cut()
+    await pause(arena.rng.uniform(2, 5))
+    road.mend()
+
+
+async def fault_point(point: str, arena: Arena) -> None:
+    """Let a replica die at one of its fault points, in the middle of its work."""
+    service = point.partition(".")[0]
+    victim = await arena.leader(service)
+    victim.kill()
+    await victim.start(fault=f"{point}@{arena.rng.randint(1, 5)}")
+    if service in LEADS:  # the armed one must lead to come to its point
+        for other in arena.of(service):
+            if other is not victim:
+                await until_leads(arena, victim, other)
+    running = victim.running
+    assert running is not None
+    await running.died_at_its_fault(deadline_s=60)
+    await victim.start()
+
+
+async def until_leads(arena: Arena, victim, other) -> None:
+    """Give the lead to `victim`: stop the other once, and start it again."""
+    await victim.running.ready(deadline_s=30)
+    await other.stop()
+    await until(lambda: _leads_or_died(arena, victim), deadline_s=20, describe=f"{victim} leads")
+    await other.start()
+
+
+async def _leads_or_died(arena: Arena, victim) -> bool:
+    return not victim.process.pid or await arena.leader(victim.service) is victim
+
+
+async def roll(arena: Arena) -> None:
+    """Restart every replica in turn by SIGTERM; the next when this one is ready, as a rollout."""
+    for replica in arena.replicas:
+        await replica.stop()
+        await replica.start()
+        assert replica.running is not None
+        await replica.running.ready(deadline_s=40)
+
+
+async def storm(arena: Arena) -> None:
+    """Kill -9 six drawn replicas one after the other, without waiting for any to be back."""
+    for _ in range(6):
+        victim = arena.rng.choice(arena.replicas)
+        victim.kill()
+        await pause(arena.rng.uniform(0.1, 1.5))
+        await victim.start()
+
+
+async def nats_killed(arena: Arena) -> None:
+    """Kill -9 nats-server: streams in memory are lost."""
+    await arena.plane.nats.restart(kill=True)
+
+
+async def nats_emptied(arena: Arena) -> None:
+    """nats-server loses all that it had, memory and disk."""
+    nats = arena.plane.nats
+    nats.process.kill()
+    shutil.rmtree(nats.directory / "jetstream")
+    await nats.start()
+
+
+async def nats_disk_full(arena: Arena) -> None:
+    """Let nats-server meet the end of its disk for four seconds.
+
+    It is started again by what keeps it under `pumice up`, as no stream writes before. A limit on
+    the size of files stands for the disk.
+    """
+    nats = arena.plane.nats
+    pid, limit, endless = nats.process.pid, resource.RLIMIT_FSIZE, resource.RLIM_INFINITY
+    said: list[str] = []
+    kept = Kept(process=nats.process, start=nats.start, must_end=nats.must_end)
+    resource.prlimit(pid, limit, (1, endless))
+    await pause(4)
+    resource.prlimit(pid, limit, (endless, endless))
+    async with TaskGroup() as tasks:
+        keeping = tasks.create_task(Keeper([kept], report=said.append).run(), name="keeper")
+        await until(
+            lambda: any("is back" in line for line in said),
+            deadline_s=30,
+            describe=lambda: str(said),
+        )
+        keeping.cancel()
+
+
+async def nats_frozen(for_s: float, arena: Arena) -> None:
+    """SIGSTOP nats-server for a while."""
+    arena.plane.nats.process.suspend()
+    await pause(for_s)
+    arena.plane.nats.process.resume()
+
+
+async def program_killed(name: str, arena: Arena) -> None:
+    """Kill -9 a program of the control plane and start it again."""
+    await arena.plane.restart(name, kill=True)
+
+
+async def program_frozen(name: str, for_s: float, arena: Arena) -> None:
+    """SIGSTOP a program of the control plane for a while."""
+    arena.plane.processes[name].suspend()
+    await pause(for_s)
+    arena.plane.processes[name].resume()
+
+
+async def hostile(arena: Arena) -> None:
+    """Store hostile objects of many kinds for some seconds, and delete them."""
+    stored = []
+    for plural, body in hostile_objects(arena.rng):
+        try:
+            made = await arena.api.create(plural, body, arena.strangers)
+        except ApiError:  # the API server itself refuses it
+            continue
+        stored.append((plural, made["metadata"]["name"]))
+    await pause(4)
+    for plural, name in stored:
+        try:
+            await arena.api.delete(plural, arena.strangers, name, grace_s=0)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
+
+def the_leader(service: str) -> str:
+    """Return the words for the replica that is struck."""
+    return f"the leading {service}" if service in LEADS else f"one {service}"
+
+
+STANDBY_S = 2.5
+RESTART_S = 8.0
+FAULTS: dict[str, Fault] = {
+    **{
+        f"kill-{service}": Fault(
+            f"kill -9 of {the_leader(service)}, another replica alive",
+            partial(kill_one, service),
+            STANDBY_S,
+        )
+        for service in SERVICES
+    },
+    **{
+        f"kill-all-{service}": Fault(
+            f"kill -9 of all replicas of the {service}, started again after 1 s",
+            partial(kill_all, service),
+            RESTART_S,
+        )
+        for service in SERVICES
+    },
+    **{
+        f"freeze-{service}-{for_s:g}s": Fault(
+            f"SIGSTOP of {the_leader(service)} for {for_s:g} s",
+            partial(freeze, service, for_s),
+            RESTART_S,
+        )
+        for service in SERVICES
+        for for_s in (0.9, 4.0, 12.0)
+    },
+    **{
+        f"cut-{service}-{way}": Fault(
+            f"the {service} cut off from {'NATS' if way.startswith('nats') else 'the API server'}"
+            f"{' in silence' if way.endswith('silent') else ''} for 2 to 5 s",
+            partial(cut, service, way),
+            RESTART_S,
+        )
+        for service in SERVICES
+        for way in ("nats", "nats-silent", "api", "api-silent")
+        if not (service == "scheduler" and way.startswith("api"))
+    },
+    **{
+        f"die-at-{point}": Fault(
+            f"death at the fault point {point}", partial(fault_point, point), 12.0
+        )
+        for point in (
+            "binder.after-write",
+            "binder.after-outcome",
+            "binder.mid-gang",
+            "scheduler.before-publish",
+            "cache.before-publish",
+            "cache.after-publish",
+            "controller.after-group",
+            "controller.mid-create",
+            "controller.after-status",
+        )
+    },
+    "rolling-restart": Fault("SIGTERM of each replica in turn", roll, 5.0),
+    "storm": Fault("kill -9 of six drawn replicas within seconds", storm, 15.0),
+    "nats-killed": Fault("kill -9 of nats-server, streams in memory lost", nats_killed, RESTART_S),
+    "nats-emptied": Fault("nats-server loses memory and disk", nats_emptied, 20.0),
+    "nats-disk-full": Fault("the disk of nats-server is full for 4 s", nats_disk_full, 40.0),
+    "nats-frozen-2s": Fault("SIGSTOP of nats-server for 2 s", partial(nats_frozen, 2.0), RESTART_S),
+    "nats-frozen-10s": Fault("SIGSTOP of nats-server for 10 s", partial(nats_frozen, 10.0), 20.0),
+    "api-server-killed": Fault(
+        "kill -9 of kube-apiserver", partial(program_killed, "kube-apiserver"), 30.0
+    ),
+    "api-server-frozen": Fault(
+        "SIGSTOP of kube-apiserver for 5 s", partial(program_frozen, "kube-apiserver", 5.0), 20.0
+    ),
+    "etcd-killed": Fault("kill -9 of etcd", partial(program_killed, "etcd"), 30.0),
+    "hostile-objects": Fault("hostile objects of many kinds for 4 s", hostile, 3.0),
+}

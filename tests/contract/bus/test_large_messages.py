@@ -1,0 +1,170 @@
+"""Messages beyond what the server takes: each is refused by itself, or told shorter."""
+
+import base64
+import random
+
+import msgspec
+import pytest
+import structlog
+
+from services.binder.adapters.outcomes import Outcomes
+from services.scheduler.adapters.publish import PlanPublisher
+from services.scheduler.engine.plan import Plan
+from services.scheduler.reminding import Wish
+from services.scheduler.worker import Decision
+from shared.bus.errors import TooLarge
+from shared.bus.leader import Term
+from shared.bus.nats import NatsBus
+from shared.bus.port import Token
+from shared.contracts import codec
+from shared.contracts import messages as m
+from shared.contracts.streams import Streams
+from shared.contracts.subjects import Subjects
+from shared.runtime.backoff import Backoff
+from shared.runtime.clock import SystemClock
+from shared.runtime.contain import Containment
+from shared.runtime.set_aside import SetAside
+
+RNG = random.Random(1)
+
+
+def noise(letters: int) -> str:
+    """Return a text that can hardly be deflated."""
+    return base64.urlsafe_b64encode(RNG.randbytes(letters))[:letters].decode()
+
+
+@pytest.fixture
+def set_aside() -> SetAside:
+    return SetAside()
+
+
+@pytest.fixture
+def plans(bus: NatsBus, declared: Streams, subjects: Subjects, set_aside: SetAside):
+    log = structlog.get_logger()
+    return PlanPublisher(
+        bus,
+        streams=declared,
+        subjects=subjects,
+        partitions=4,
+        contain=Containment(set_aside, clock=SystemClock(), log=log),
+        log=log,
+    )
+
+
+@pytest.fixture
+def outcomes(bus: NatsBus, declared: Streams, subjects: Subjects) -> Outcomes:
+    return Outcomes(
+        bus.publisher(declared.outcome.name),
+        subjects=subjects,
+        clock=SystemClock(),
+        backoff=Backoff(first_s=0.1, rng=random.Random(1)),
+        log=structlog.get_logger(),
+    )
+
+
+async def led(bus: NatsBus, declared: Streams, subjects: Subjects) -> Term:
+    stream, mark = declared.command.name, subjects.leader("command")
+    ack = await bus.publisher(stream).publish(mark, b"{}")
+    token = Token(stream=stream, subject=mark, sequence=ack.sequence)
+    return Term(number=ack.sequence, tokens={stream: token})
+
+
+def gang(name: str, **annotations: str) -> m.BindGang:
+    bind = m.Bind(pod=f"ns/{name}-0", uid=f"{name}-0", node="n1", annotations=annotations)
+    return m.BindGang(id=f"1-1-{name}", cycle=1, job=f"ns/{name}", job_uid=name, binds=(bind,))
+
+
+def wish(name: str, text: str = "") -> Wish:
+    condition = m.Condition(type="Unschedulable", status="True", message=text)
+    wanted = m.DesiredPodGroup(key=f"ns/{name}", uid=name, phase="Inqueue", conditions=(condition,))
+    return Wish(kind="podgroups", wanted=wanted)
+
+
+def decision(*commands: m.Command, wishes: list[Wish] | None = None) -> Decision:
+    plan = Plan(cycle=1)
+    return Decision(plan=plan, whole=plan, commands=list(commands), wishes=wishes or [])
+
+
+async def test_an_intent_that_is_too_large_is_refused_by_itself(
+    bus, declared, subjects, plans, set_aside
+):
+    term = await led(bus, declared, subjects)
+    large = gang("large", noise=noise(2_000_000))
+    sent = await plans.publish(decision(gang("a"), large, gang("b")), term, "")
+    assert [refused.command.id for refused in sent.refused] == [large.id]
+    assert "the server takes" in sent.refused[0].why
+    assert sent.usurped is None
+    assert {command.job for command in await plans.unfinished()} == {"ns/a", "ns/b"}
+    assert "the server takes" in set_aside.get("podgroups", "ns/large").reason
+
+
+async def test_a_status_that_is_too_large_is_left_out_until_another_is_wanted(
+    bus, declared, subjects, plans, set_aside
+):
+    term = await led(bus, declared, subjects)
+    wishes = [wish("a"), wish("large", noise(2_000_000)), wish("b")]
+    sent = await plans.publish(decision(wishes=wishes), term, "")
+    assert sent.statuses, "or all three are wanted anew in each cycle"
+    assert (await bus.info(declared.desired.name)).messages == 2
+    assert set_aside.get("podgroups", "ns/large") is not None
+    await plans.publish(decision(wishes=[wish("large")]), term, "")
+    assert (await bus.info(declared.desired.name)).messages == 3
+    assert len(set_aside) == 0
+
+
+async def test_what_was_set_aside_of_an_object_ends_with_it(
+    bus, declared, subjects, plans, set_aside
+):
+    term = await led(bus, declared, subjects)
+    await plans.publish(decision(wishes=[wish("large", noise(2_000_000))]), term, "")
+    gone = m.Fact(kind="podgroups", key="ns/large", uid="large", rv="2", op=m.Op.DELETE)
+    plans.folded([msgspec.structs.replace(gone, key="ns/other")])
+    assert len(set_aside) == 1
+    plans.folded([gone])
+    assert len(set_aside) == 0
+
+
+async def test_an_outcome_that_is_too_large_is_told_without_its_messages(
+    bus, declared, subjects, outcomes
+):
+    items = tuple(
+        m.ItemOutcome(
+            pod=f"ns/{i}", uid=f"{i}", result=m.Result.FAILED, retry=m.Retry.NEVER,
+            message=noise(200),
+        )
+        for i in range(10_000)
+    )  # fmt: skip
+    outcome = m.Outcome(intent="1-1-0", job="ns/g", items=items, instance="b", time=1.0)
+    await outcomes.publish(0, outcome)
+    stored = await bus.last(declared.outcome.name, subjects.outcome(0))
+    told = codec.decode_outcome(stored.payload)
+    assert (told.intent, told.job) == ("1-1-0", "ns/g")
+    assert [(i.uid, i.result, i.retry) for i in told.items] == [
+        (i.uid, i.result, i.retry) for i in items
+    ]
+    assert {i.message for i in told.items} == {""}
+
+
+async def test_an_outcome_of_whatever_size_is_told(bus, declared, subjects, outcomes):
+    items = tuple(
+        m.ItemOutcome(pod=noise(300), uid=noise(36), result=m.Result.GONE) for _ in range(10_000)
+    )
+    outcome = m.Outcome(intent="1-1-0", job=noise(1000), items=items, instance="b", time=1.0)
+    await outcomes.publish(0, outcome)
+    stored = await bus.last(declared.outcome.name, subjects.outcome(0))
+    assert codec.decode_outcome(stored.payload).items == items[:100]
+
+
+async def test_a_long_header_is_not_sent(bus, declared, subjects):
+    publisher = bus.publisher(declared.events.name)
+    subject = subjects.event("t", "ns/a")
+    with pytest.raises(TooLarge):
+        await publisher.publish(subject, b"x", msg_id="x" * 1_048_576)
+    assert (await publisher.publish(subject, b"x")).sequence == 1
+
+
+async def test_a_long_subject_is_not_sent(bus, declared, subjects):
+    publisher = bus.publisher(declared.state.name)
+    with pytest.raises(TooLarge, match="subject"):
+        await publisher.publish(subjects.state("pods", "ns/" + "x" * 5_000), b"x")
+    assert (await publisher.publish(subjects.state("pods", "ns/a"), b"x")).sequence == 1

@@ -1,0 +1,71 @@
+"""The lines of deployment.md that install and uninstall Pumice, on a real API server.
+
+The line that waits for pods that run takes kubelets and the image, and is left out.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pumice.local import parts
+from pumice.local.control_plane import ControlPlane, Options
+from tests.support import pages
+from tests.support.pages_run import ON_KUBERNETES, runner
+
+PAGE = pages.ROOT / "docs" / "deployment.md"
+CLUSTER_WIDE = (
+    "validatingwebhookconfigurations,mutatingwebhookconfigurations,clusterroles,clusterrolebindings,"
+    "validatingadmissionpolicies,validatingadmissionpolicybindings"
+)
+
+
+def scripts_under(heading: str) -> list[str]:
+    """Return the lines of each block, which one shell runs: a block may define a function."""
+    found = []
+    for block in pages.blocks(PAGE):
+        if block.heading == heading:
+            apart = [c for c in block.commands if runner(PAGE.name, heading, c) != ON_KUBERNETES]
+            lines = [line for line in block.text.splitlines() if not line.startswith(tuple(apart))]
+            found.append("\n".join(("set -e", *lines)))
+    return found
+
+
+@pytest.mark.timeout(200)
+async def test_pumice_is_installed_and_uninstalled_by_the_lines_of_the_page(
+    programs: Path, tmp_path: Path
+) -> None:
+    install, uninstall = scripts_under("Kubernetes"), scripts_under("Uninstall")
+    assert len(install) >= 2
+    assert len(uninstall) == 1
+    async with ControlPlane(Options(directory=tmp_path / "plane"), parts.require()) as plane:
+
+        def run(line: str) -> str:
+            done = subprocess.run(
+                ["bash", "-o", "pipefail", "-c", line],
+                cwd=pages.ROOT,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=100,
+                env={
+                    **os.environ,
+                    "PATH": f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+                    "KUBECONFIG": str(plane.kubeconfig),
+                },
+            )
+            assert done.returncode == 0, (line, done.stderr)
+            return done.stdout
+
+        left = f"kubectl get {CLUSTER_WIDE} -o name | grep pumice || true"
+        run("kubectl create namespace team")
+        for script in install:
+            run(script)
+        assert "clusterrole.rbac.authorization.k8s.io/pumice-cache" in run(left)
+        for script in uninstall:
+            run(script)
+        assert not run(left)
+        assert "Terminating" in run("kubectl get namespaces pumice-system --ignore-not-found")
+        run("kubectl get queues.scheduling.volcano.sh")

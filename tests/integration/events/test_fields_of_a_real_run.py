@@ -1,0 +1,15 @@
+"""Every field of every type of event is filled by a real run, on the real API server."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.events_of_a_run import complaints, play
+from tests.support.stack import real_plane
+
+
+@pytest.mark.timeout(240)
+async def test_a_run_on_the_real_api_server_fills_every_field(tmp_path: Path) -> None:
+    async with real_plane(tmp_path / "plane") as plane:
+        events = await play(plane, tmp_path)
+    assert complaints(events) == []

@@ -1,0 +1,140 @@
+"""Law: wherever the fold of a fact breaks off, the replica ends as if the object did not exist.
+
+Each function of the engine that a fold calls fails once, at a drawn call. What was folded half-way
+has everything read again (`Worker.is_whole`), as the scheduler does; the sums are then those of a
+replica that never saw the object.
+"""
+
+import sys
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from services.scheduler.engine import gpus, jobs, ledger, nodes, peers, records, replica, shapes
+from services.scheduler.worker import Worker
+from tests.property.test_hostile_objects import HEALTHY, fact, hostile_facts
+
+FOLDING = {
+    module.__file__ for module in (gpus, jobs, ledger, nodes, peers, records, replica, shapes)
+}
+
+
+class Planted(Exception):  # noqa: N818 - reads as the fact
+    """The error that a fold meets."""
+
+
+class Breaker:
+    """Raises at the n-th call of any function of the engine's, while a certain fact is folded."""
+
+    def __init__(self, at: int) -> None:
+        self._left = at
+        self.struck = False
+
+    def __call__(self, frame, event, _):
+        if event == "call" and not self.struck and frame.f_code.co_filename in FOLDING:
+            self._left -= 1
+            if self._left < 0:
+                self.struck = True
+                raise Planted(frame.f_code.co_name)
+
+
+TERM = {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "kubernetes.io/hostname"}
+PLAIN = [
+    fact(
+        "pods",
+        {
+            "metadata": {
+                "name": f"plain-{number}",
+                "namespace": "ns",
+                "labels": {"app": "x"},
+                "annotations": {"scheduling.k8s.io/group-name": "plain"},
+            },
+            "spec": {
+                "schedulerName": "volcano",
+                "nodeName": node,
+                "affinity": {
+                    "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [TERM]}
+                },
+                "containers": [
+                    {
+                        "name": "c",
+                        "resources": {
+                            "requests": {
+                                "cpu": amount,
+                                "memory": amount,
+                                "volcano.sh/gpu-memory": 1,
+                            }
+                        },
+                        "ports": [{"containerPort": 80, "hostPort": 80 + number}],
+                    }
+                ],
+            },
+            "status": {"phase": "Running" if node else "Pending"},
+        },
+        f"plain-{number}",
+    )
+    for number, (node, amount) in enumerate([("good", "1"), ("", "1"), ("good", "8Ei")])
+]
+
+
+def new_worker() -> Worker:
+    return Worker(scheduler_names=("volcano",), seed=0, gang_message=10, settle_s=0)
+
+
+def state(worker: Worker) -> dict:
+    """Return everything that sums say."""
+    held = worker._replica
+    held.jobs.refresh()
+    names = held.dimensions.names
+    columns = {n: held.nodes.column(n) for n in ("good", "n1", "a", "b", "default", "other")}
+
+    def told(amounts) -> dict[str, int]:
+        return {name: int(a) for name, a in zip(names, amounts, strict=False) if a}
+
+    return {
+        "nodes": {
+            name: (told(held.nodes.ledger.used[:, at]), told(held.nodes.ledger.allocatable[:, at]))
+            for name, at in columns.items()
+            if at >= 0
+        },
+        "jobs": {
+            job.key: (told(job.allocated), told(job.requested), sorted(job.tasks), job.queue)
+            for job in held.jobs.all()
+        },
+        "tasks": sorted(task.key for task in held.tasks()),
+        "queues": sorted(held.jobs.queues),
+        "peers": held.nodes.peers.sums(),
+    }
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@given(hostile=hostile_facts(), at=st.sampled_from(range(1, 70)), data=st.data())
+def test_a_fold_that_breaks_off_leaves_nothing_behind(hostile, at, data) -> None:
+    healthy = [fact(token, document, f"good-{n}") for n, (token, document) in enumerate(HEALTHY)]
+    facts = data.draw(st.permutations(hostile + healthy + PLAIN))
+    victim = data.draw(st.sampled_from(PLAIN) | st.sampled_from(facts))
+    worker, breaker = new_worker(), Breaker(at)
+    for each in facts:
+        if each is victim:
+            sys.setprofile(breaker)
+            try:
+                worker.fold([each])
+            finally:
+                sys.setprofile(None)
+        else:
+            worker.fold([each])
+    if not worker.is_whole:
+        worker.forget()
+        worker.fold(facts)
+    assert worker.is_whole
+    expected = new_worker()
+    expected.fold([e for e in facts if not breaker.struck or (e.kind, e.key) != _at(victim)])
+    if breaker.struck:
+        later = facts[facts.index(victim) + 1 :]
+        expected.fold([e for e in later if (e.kind, e.key) == _at(victim)])
+    assert state(worker) == state(expected)
+    assert worker.audit() == []
+
+
+def _at(each) -> tuple[str, str]:
+    return each.kind, each.key

@@ -1,0 +1,137 @@
+"""Laws: no object ends or blocks the scheduler, or meets an error of ours; a healthy gang runs.
+
+Objects of every kind that scheduling reads are drawn from their views, full of nonsense, and folded
+beside a healthy gang in a queue of its own. Containment is the last line: the law refuses whatever
+it would have caught.
+"""
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pumice.testing import binds_of
+from services.scheduler.decide import configure
+from services.scheduler.worker import Worker
+from shared.api import kinds
+from shared.contracts import messages as m
+from tests.support.hostile import objects
+
+pytestmark = pytest.mark.timeout(300)
+
+KINDS = sorted(Worker(scheduler_names=("volcano",), seed=0, gang_message=10, settle_s=0).kinds)
+_ALL = (
+    'actions: "enqueue, allocate, preempt, reclaim, gangpreempt, gangreclaim, backfill, shuffle"\n'
+    "tiers:\n- plugins:\n  - {name: priority}\n  - {name: gang}\n  - {name: conformance}\n"
+    "  - {name: sla}\n  - {name: tdm}\n  - {name: pdb}\n  - {name: cdp}\n- plugins:\n"
+)
+CONFIGS = {
+    "default": configure(),
+    "proportion": configure(
+        _ALL + "  - {name: overcommit}\n  - {name: drf}\n  - {name: predicates}\n"
+        "  - {name: proportion}\n  - {name: nodeorder}\n  - {name: binpack}\n"
+        "  - {name: task-topology}\n  - {name: resourcequota}\n"
+        "  - {name: nodegroup, arguments: {strict: false}}\n"
+    ),
+    "capacity": configure(
+        _ALL + "  - {name: predicates}\n"
+        "  - {name: capacity, enableHierarchy: true, arguments: {ancestorReclaimLevel: 1}}\n"
+        "  - {name: nodeorder}\n  - {name: network-topology-aware}\n  - {name: deviceshare, "
+        "arguments: {deviceshare.GPUSharingEnable: true}}\n  - {name: numa-aware}\n"
+        "  - {name: resource-strategy-fit}\n  - {name: usage}\n  - {name: rescheduling}\n"
+    ),
+    "vgpu": configure(
+        _ALL + "  - {name: drf, enableHierarchy: true}\n  - {name: predicates}\n"
+        "  - {name: capacity, arguments: {capacity.DynamicResourceAllocationEnable: true}}\n"
+        "  - {name: deviceshare, arguments: {deviceshare.VGPUEnable: true}}\n"
+    ),
+}
+HEALTHY = [
+    ("queues", {"metadata": {"name": "healthy"}, "spec": {"weight": 1, "parent": "root"},
+                "status": {"state": "Open"}}),
+    ("queues", {"metadata": {"name": "root"}, "status": {"state": "Open"}}),
+    ("nodes", {"metadata": {"name": "good"},
+               "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}}}),
+    ("podgroups", {"metadata": {"name": "good", "namespace": "fine"},
+                   "spec": {"minMember": 2, "queue": "healthy", "minResources": {"cpu": "2"}},
+                   "status": {"phase": "Pending"}}),
+    *(("pods", {"metadata": {"name": f"good-{n}", "namespace": "fine",
+                             "annotations": {"scheduling.k8s.io/group-name": "good"}},
+                "spec": {"schedulerName": "volcano", "containers": [
+                    {"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
+                "status": {"phase": "Pending"}}) for n in range(2)),
+]  # fmt: skip
+
+
+def fact(token: str, document: dict, number: str) -> m.Fact:
+    meta = dict(document["metadata"])
+    namespaced = kinds.KINDS[token].namespaced
+    key = f"{meta['namespace']}/{meta['name']}" if namespaced else meta["name"]
+    meta.setdefault("uid", f"{token}-{number}")
+    body = json.dumps({**document, "metadata": meta}).encode()
+    return m.Fact(kind=token, key=key, uid=meta["uid"], rv="1", body=msgspec.Raw(body))
+
+
+@st.composite
+def hostile_facts(draw) -> list[m.Fact]:
+    found = []
+    for number in range(draw(st.integers(1, 6))):
+        token = draw(st.sampled_from(KINDS))
+        document = draw(objects(token))
+        name = draw(st.sampled_from(["a", "b", "default", "other", "n1"]))
+        meta = {**document["metadata"], "name": name, "namespace": "ns", "uid": f"u{number}"}
+        if token == "pods" and draw(st.booleans()):
+            meta["annotations"] = {**meta["annotations"], "scheduling.k8s.io/group-name": "a"}
+        _as_written_by_us(token, document)
+        found.append(fact(token, {**document, "metadata": meta}, str(number)))
+    return found
+
+
+def _as_written_by_us(token: str, document: dict) -> None:
+    """Leave out what harms other queues in Volcano, too, for those who may write it.
+
+    A PodGroup whose status says that it was admitted reserves its minimum, and what a queue is
+    guaranteed is taken from all others.
+    """
+    if token == "podgroups" and document["status"].get("phase") not in {None, "Pending"}:
+        document["spec"].pop("minResources", None)
+    if token == "queues":
+        document["spec"].pop("guarantee", None)
+
+
+def _sound(facts: list[m.Fact], config: str) -> list[m.Fact]:
+    """Leave out queues where they form a tree: an unsound one admits nothing, as in Volcano."""
+    return [each for each in facts if config != "capacity" or each.kind != "queues"]
+
+
+def worker() -> Worker:
+    return Worker(scheduler_names=("volcano",), seed=0, gang_message=10, settle_s=0)
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(hostile=hostile_facts(), data=st.data())
+def test_whatever_objects_say_nothing_fails_and_a_healthy_gang_is_placed(
+    config, hostile, data
+) -> None:
+    judged = worker()
+    healthy = [fact(token, document, f"good-{n}") for n, (token, document) in enumerate(HEALTHY)]
+    facts = data.draw(st.permutations(_sound(hostile, config))) + healthy
+    for trouble in judged.fold(facts):
+        assert not isinstance(trouble.reason, Exception), trouble
+        assert not trouble.key.startswith("fine/"), trouble
+    placed: dict[str, str] = {}
+    for cycle in range(1, 4):
+        decision = judged.decide(CONFIGS[config], now=1.8e9, cycle=cycle, token=1)
+        assert not decision.asides, decision.asides
+        placed |= {k: v for k, v in binds_of(decision.whole).items() if k.startswith("good-")}
+        judged.adopt(decision.plan)
+    assert len(placed) == 2, (placed, decision.whole.explanations)
+    assert judged.is_whole
+    assert judged.audit() == []
+    for each in hostile:
+        gone = m.Fact(kind=each.kind, key=each.key, uid=each.uid, rv="2", op=m.Op.DELETE)
+        assert judged.fold([gone]) == []
+    assert judged.audit() == []

@@ -1,0 +1,94 @@
+"""A nats-server run with the very configuration, passwords and certificate of k8s/base."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import nats
+from nats.aio.client import Client
+
+from pumice.deploy import nats_config, nats_secrets
+from pumice.events.tls import trusting
+from pumice.local.parts import nats_server_binary
+from pumice.local.ports import free_port
+from pumice.local.process import Process, ProcessSpec
+from shared.contracts.permissions import inbox_prefix
+from tests.support.manifests import BASE, build, named
+from tools import write_nats_config
+
+
+class Server:
+    """A nats-server with the configuration of the ConfigMap and the passwords of fresh Secrets."""
+
+    def __init__(self, directory: Path) -> None:
+        self.port = free_port()
+        text = named(build(BASE), "ConfigMap", "pumice-nats")["data"]["nats.conf"]
+        # Ports and the directory are all that a test changes.
+        text = text.replace('"/data"', f'"{directory}/data"')
+        text = re.sub(r'"port": \d+', f'"listen": "127.0.0.1:{self.port}"', text)
+        text = re.sub(r'"http_port": \d+', f'"http": "127.0.0.1:{free_port()}"', text)
+        text = text.replace(f'"{write_nats_config.CERTIFICATE}/', f'"{directory}/')
+        self.directory = directory
+        self.ca = directory / "ca.crt"
+        self.renew()
+        secrets = nats_secrets.manifests(namespace="pumice-system", cluster="main")
+        self.passwords = {
+            s["stringData"]["username"]: s["stringData"]["password"]
+            for s in secrets
+            if "username" in s["stringData"]
+        }
+        config = directory / "nats.conf"
+        config.write_text(text)
+        variables = {nats_config.password_variable(u): p for u, p in self.passwords.items()}
+        self.process = Process(
+            ProcessSpec(
+                name="nats-server",
+                argv=(str(nats_server_binary()), "-c", str(config)),
+                log=directory / "nats.log",
+                environ={**variables, "PUMICE_NATS_SERVER_NAME": "pumice-nats-0"},
+            )
+        )
+
+    def renew(self) -> None:
+        """Put a new certificate of a new authority in place, as a renewed Secret does."""
+        for name, content in nats_secrets.certificate("pumice-system")["stringData"].items():
+            (self.directory / name).write_text(content)
+
+    @property
+    def url(self) -> str:
+        """Address as the settings of k8s/base write it, but for the name."""
+        return f"tls://127.0.0.1:{self.port}"
+
+    @asynccontextmanager
+    async def user(self, name: str, refusals: list[str]) -> AsyncIterator[Client]:
+        """Connect as a user; what the server refuses is added to `refusals`."""
+
+        async def refused(error: Exception) -> None:
+            refusals.append(str(error))
+
+        client = await nats.connect(
+            self.url,
+            tls=trusting(str(self.ca)),
+            user=name,
+            password=self.passwords[name],
+            error_cb=refused,
+            inbox_prefix=inbox_prefix(name).encode(),
+            allow_reconnect=False,
+        )
+        try:
+            yield client
+        finally:
+            await client.close()
+
+    async def start(self) -> None:
+        """Start the server and wait until it listens."""
+        self.process.start()
+
+        async def probe() -> str:
+            _, writer = await asyncio.open_connection("127.0.0.1", self.port)
+            writer.close()
+            return ""
+
+        await self.process.ready(probe, deadline_s=10)

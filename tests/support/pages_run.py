@@ -1,0 +1,53 @@
+"""Who runs which command line of README and docs: a test on a machine of its kind, or a target.
+
+A test that is named here takes the lines from the page itself, so that what it runs is what stands
+there. `make` targets that need docker, hours, or a data set are their own check.
+"""
+
+from typing import Final
+
+FIRST_STEPS: Final = "tests/contract/local/test_first_steps.py"
+LOCAL: Final = "tests/contract/docs/test_pages_on_a_local_cluster.py"
+ON_KUBERNETES: Final = "tests/integration/docs/test_deployment_page.py"
+FROM_VOLCANO: Final = "tests/integration/docs/test_from_volcano.py"
+
+RUN_BY: Final[dict[tuple[str, str], str]] = {
+    ("README.md", "Use it"): FIRST_STEPS,
+    ("from-volcano.md", "There"): FROM_VOLCANO,
+    ("from-volcano.md", "What to check"): FROM_VOLCANO,
+    ("from-volcano.md", "Back"): FROM_VOLCANO,
+    ("observing.md", "Why does my job wait?"): LOCAL,
+    ("simulation.md", "Simulation"): LOCAL,
+    ("deployment.md", "Kubernetes"): ON_KUBERNETES,
+    ("deployment.md", "Uninstall"): ON_KUBERNETES,
+    ("deployment.md", "Compose: the development stack"): "make compose-check",
+}
+"""Page and heading of a block → the test that runs its lines, or the target that does."""
+
+ALONE: Final[dict[str, str]] = {
+    "make demo": LOCAL,
+    "make sim": "make sim",
+    "make setup": FIRST_STEPS,
+    "make test-fast": "make test-fast",
+    "make test": "make test",
+    "make laws": "make laws",
+    "make lint": "make lint",
+    "make kubectl-check": "make kubectl-check",
+    "make attack": "make attack",
+    ".venv/bin/python -m tests.attack": "make attack",
+    "make bench": "make bench",
+    "docker build": "make compose-check",
+    "kubectl -n pumice-system rollout status": "a cluster with kubelets and the image",
+    "python -m services.scheduler replay": "tests/unit/scheduler/test_replay.py",
+}
+"""Beginnings of lines that are run otherwise than their block, and by what; the longest counts."""
+
+NOT_ON_THIS_MACHINE: Final = frozenset({"a cluster with kubelets and the image"})
+
+
+def runner(page: str, heading: str, command: str) -> str:
+    """Return what runs a line, "" when nothing is known to."""
+    alone = [start for start in ALONE if command.startswith(start)]
+    if alone:
+        return ALONE[max(alone, key=len)]
+    return RUN_BY.get((page, heading), "")

@@ -1,0 +1,155 @@
+"""One sound object of every kind that the services read, as hostile ones begin."""
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+Json = dict[str, Any]
+BATCH, SCHEDULING = "batch.volcano.sh/v1alpha1", "scheduling.volcano.sh/v1beta1"
+FLOW, TOPOLOGY = "flow.volcano.sh/v1alpha1", "topology.volcano.sh/v1alpha1"
+
+_TASK: Final[Json] = {
+    "name": "w",
+    "replicas": 1,
+    "template": {
+        "metadata": {"annotations": {"pumice.dev/run-seconds": "1.0"}},
+        "spec": {
+            "restartPolicy": "Never",
+            "containers": [
+                {
+                    "name": "main",
+                    "image": "busybox",
+                    "resources": {"requests": {"cpu": "100m", "memory": "16Mi"}},
+                }
+            ],
+        },
+    },
+}
+_JOB: Final[Json] = {
+    "schedulerName": "volcano",
+    "minAvailable": 1,
+    "queue": "default",
+    "plugins": {"svc": [], "env": []},
+    "tasks": [_TASK, {**_TASK, "name": "v", "dependsOn": {"name": ["w"]}}],
+}
+_POD: Final[Json] = {**_TASK["template"]["spec"], "schedulerName": "volcano"}
+_WORKLOAD: Final[Json] = {
+    "selector": {"matchLabels": {"a": "b"}},
+    "template": {"metadata": {"labels": {"a": "b"}}, "spec": {**_POD, "restartPolicy": "Always"}},
+}
+_AMOUNTS: Final[Json] = {"cpu": "4", "memory": "8Gi", "pods": "10"}
+
+
+class Sound(NamedTuple):
+    """How a sound object of a kind looks."""
+
+    version: str
+    kind: str
+    content: Json
+    """What the object has besides its metadata."""
+    cluster: bool = False
+    """Whether only an administrator writes such objects."""
+    subresource: bool = False
+    """Whether its status is written by itself."""
+
+
+SOUND: Final[Mapping[str, Sound]] = {
+    "jobs": Sound(BATCH, "Job", {"spec": _JOB}, subresource=True),
+    "podgroups": Sound(
+        SCHEDULING,
+        "PodGroup",
+        {"spec": {"minMember": 1, "queue": "default"}, "status": {"phase": "Pending"}},
+    ),
+    "pods": Sound("v1", "Pod", {"spec": _POD}, subresource=True),
+    "commands": Sound(
+        "bus.volcano.sh/v1alpha1",
+        "Command",
+        {"action": "AbortJob", "target": {"apiVersion": BATCH, "kind": "Job", "name": "x"}},
+    ),
+    "cronjobs": Sound(
+        BATCH,
+        "CronJob",
+        {"spec": {"schedule": "* * * * *", "jobTemplate": {"spec": _JOB}}},
+        subresource=True,
+    ),
+    "jobtemplates": Sound(FLOW, "JobTemplate", {"spec": _JOB}, subresource=True),
+    "jobflows": Sound(
+        FLOW,
+        "JobFlow",
+        {"spec": {"flows": [{"name": "a"}, {"name": "b", "dependsOn": {"targets": ["a"]}}]}},
+        subresource=True,
+    ),
+    "persistentvolumeclaims": Sound(
+        "v1",
+        "PersistentVolumeClaim",
+        {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}},
+        subresource=True,
+    ),
+    "poddisruptionbudgets": Sound(
+        "policy/v1",
+        "PodDisruptionBudget",
+        {"spec": {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}}},
+        subresource=True,
+    ),
+    "replicasets": Sound("apps/v1", "ReplicaSet", {"spec": {"replicas": 1, **_WORKLOAD}}),
+    "statefulsets": Sound(
+        "apps/v1", "StatefulSet", {"spec": {"replicas": 1, "serviceName": "s", **_WORKLOAD}}
+    ),
+    "daemonsets": Sound("apps/v1", "DaemonSet", {"spec": _WORKLOAD}),
+    "resourcequotas": Sound(
+        "v1", "ResourceQuota", {"spec": {"hard": {"requests.cpu": "1000"}}}, subresource=True
+    ),
+    "queues": Sound(
+        SCHEDULING,
+        "Queue",
+        {"spec": {"weight": 1, "parent": "root", "reclaimable": True}},
+        cluster=True,
+        subresource=True,
+    ),
+    "hypernodes": Sound(
+        TOPOLOGY,
+        "HyperNode",
+        {
+            "spec": {
+                "tier": 1,
+                "members": [{"type": "Node", "selector": {"exactMatch": {"name": "node-0"}}}],
+            }
+        },
+        cluster=True,
+        subresource=True,
+    ),
+    "nodes": Sound(
+        "v1",
+        "Node",
+        {
+            "spec": {"unschedulable": True},
+            "status": {"allocatable": _AMOUNTS, "capacity": _AMOUNTS},
+        },
+        cluster=True,
+    ),
+    "priorityclasses": Sound("scheduling.k8s.io/v1", "PriorityClass", {"value": 10}, cluster=True),
+    "persistentvolumes": Sound(
+        "v1",
+        "PersistentVolume",
+        {
+            "spec": {
+                "capacity": {"storage": "1Gi"},
+                "accessModes": ["ReadWriteOnce"],
+                "hostPath": {"path": "/x"},
+            }
+        },
+        cluster=True,
+    ),
+    "storageclasses": Sound(
+        "storage.k8s.io/v1", "StorageClass", {"provisioner": "none"}, cluster=True
+    ),
+    "csinodes": Sound(
+        "storage.k8s.io/v1",
+        "CSINode",
+        {"spec": {"drivers": [{"name": "d", "nodeID": "x"}]}},
+        cluster=True,
+    ),
+    "numatopologies": Sound(
+        "nodeinfo.volcano.sh/v1alpha1", "Numatopology", {"spec": {"policies": {}}}, cluster=True
+    ),
+}
+TENANT: Final = tuple(plural for plural, sound in SOUND.items() if not sound.cluster)

@@ -1,0 +1,98 @@
+"""A fact that the server never takes is left out; the facts of all other objects go on."""
+
+import asyncio
+
+import msgspec
+import structlog
+
+from services.cache.adapters.publisher import StatePublisher
+from services.cache.fold.ledger import Ledger
+from services.cache.fold.objects import Held
+from services.cache.metrics import CacheMetrics
+from shared.bus.errors import TooLarge
+from shared.bus.leader import Term
+from shared.bus.port import Ack, CaughtUp, Token
+from shared.bus.seal import Seal
+from shared.contracts import codec
+from shared.contracts.messages import Fact
+from shared.contracts.subjects import Subjects
+from shared.runtime.clock import SystemClock
+from shared.runtime.contain import Containment
+from shared.runtime.errors import Rejected
+from shared.runtime.faults import Faults
+from shared.runtime.metrics import Metrics
+from shared.runtime.set_aside import SetAside
+from shared.runtime.tasks import TaskGroup
+from tests.support.wait import until
+
+SUBJECTS = Subjects(cluster="local")
+LOG = structlog.get_logger()
+
+
+class Bus:
+    """Takes facts, but none about `large` at all and none about `odd` once it was sent."""
+
+    def __init__(self) -> None:
+        self.facts: list[Fact] = []
+
+    def publisher(self, _: str) -> "Bus":
+        return self
+
+    async def follow(self, *_: object):
+        yield CaughtUp()
+
+    async def publish(self, *_: object, **__: object) -> Ack:
+        return Ack(sequence=1)
+
+    async def submit(self, subject: str, payload: bytes, **_: object):
+        if subject.endswith(".large"):
+            raise TooLarge("the server takes less")
+        answer = asyncio.get_running_loop().create_future()
+        if subject.endswith(".odd"):
+            answer.set_exception(Rejected("no"))
+        else:
+            self.facts.append(codec.decode_fact(payload))
+            answer.set_result(Ack(sequence=1))
+        return answer
+
+
+class NoClaims:
+    """Nothing hangs on a Lease."""
+
+    def holds(self) -> msgspec.UnsetType:
+        return msgspec.UNSET
+
+    async def keep(self, **_: object) -> None:
+        return
+
+
+async def test_a_fact_that_is_refused_in_any_form_lets_the_others_pass() -> None:
+    bus, ledger, set_aside = Bus(), Ledger(["queues"]), SetAside()
+    state = StatePublisher(
+        bus,
+        ledger,
+        stream="STATE",
+        subjects=SUBJECTS,
+        kinds=["queues"],
+        relist=lambda: None,
+        claims=NoClaims(),
+        instance="c",
+        clock=SystemClock(),
+        faults=Faults("", ""),
+        contain=Containment(set_aside, clock=SystemClock(), log=LOG),
+        seal=Seal(""),
+        metrics=CacheMetrics(Metrics()),
+        log=LOG,
+    )
+    token = Token(stream="STATE", subject=SUBJECTS.leader("state"), sequence=0)
+    async with TaskGroup() as group:
+        term = group.create_task(state.lead(Term(number=1, tokens={"STATE": token})), name="term")
+        await until(lambda: state.leads)
+        held = {name: Held(uid=name, rv="1", body=b"{}", digest=name.encode()) for name in
+                ("a", "large", "odd", "z")}  # fmt: skip
+        ledger.listed("queues", held, (), "1")
+        state.changed()
+        await until(lambda: state.complete or term.done())
+        assert not term.done()
+        term.cancel()
+    assert [fact.key for fact in bus.facts] == ["a", "z"]

@@ -1,0 +1,228 @@
+"""The replica's rules: own writes count at once, facts that lag change nothing."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from services.controller.adapters.informers import Informers
+from services.controller.job import effects
+from services.controller.job.plan import advance
+from shared.api import keys, kinds
+from shared.api.batch import JobEvent
+from shared.contracts.messages import Fact, Op
+from tests.unit.controller.world import UID, job, task
+
+NAME = "train-a-0"
+
+
+def pod(uid: str, rv: int, phase: str = "Running", **meta: Any) -> dict[str, Any]:
+    owner = {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "name": "train",
+        "uid": UID,
+        "controller": True,
+    }
+    return {
+        "metadata": {
+            "name": NAME,
+            "namespace": "ns",
+            "uid": uid,
+            "resourceVersion": str(rv),
+            "annotations": {keys.JOB_NAME: "train", keys.TASK_SPEC: "a", keys.TASK_INDEX: "0"},
+            "ownerReferences": [owner],
+            **meta,
+        },
+        "status": {"phase": phase},
+    }
+
+
+def put(body: dict[str, Any]) -> Fact:
+    meta = body["metadata"]
+    return Fact(
+        kind="pods",
+        key=f"ns/{NAME}",
+        uid=meta["uid"],
+        rv=meta["resourceVersion"],
+        body=msgspec.Raw(json.dumps(body).encode()),
+    )
+
+
+def whole_job(*, rv: str, phase: str | None = None) -> Fact:
+    plain = json.loads(msgspec.json.encode(job(task("a", 2))))
+    plain["metadata"]["resourceVersion"] = rv
+    plain["status"] = {"state": {"phase": phase}} if phase else {}
+    body = msgspec.Raw(json.dumps(plain).encode())
+    return Fact(kind="jobs", key="ns/train", uid=UID, rv=rv, body=body)
+
+
+def gone(uid: str) -> Fact:
+    return Fact(kind="pods", key=f"ns/{NAME}", uid=uid, rv="99", op=Op.DELETE)
+
+
+@pytest.fixture
+def replica() -> Informers:
+    made = Informers(scheduler_names=["volcano"])
+    made.written(kinds.JOB, msgspec.json.encode(job(task("a", 2))))
+    made.jobs["ns/train"].prime()
+    return made
+
+
+def asked(replica: Informers) -> list[tuple[str, str]]:
+    waiting = replica.jobs["ns/train"].requests.values()
+    return [(r.event.value, r.pod_uid) for r in waiting]
+
+
+def held(replica: Informers) -> dict[str, tuple[str, str]]:
+    return {n: (p.uid, p.phase) for n, p in replica.jobs["ns/train"].pods.items()}
+
+
+def test_an_older_version_of_the_same_pod_changes_nothing(replica: Informers) -> None:
+    replica.written(kinds.POD, json.dumps(pod("u1", 7, "Running")).encode())
+    replica.fold([put(pod("u1", 5, "Pending"))])
+    assert held(replica) == {NAME: ("u1", "Running")}
+
+
+def test_the_echo_of_an_own_write_touches_nothing(replica: Informers) -> None:
+    replica.written(kinds.POD, json.dumps(pod("u1", 7, "Running")).encode())
+    assert not replica.fold([put(pod("u1", 7, "Running"))])
+    assert replica.fold([put(pod("u1", 8, "Failed"))])
+
+
+def test_a_pod_that_was_deleted_by_us_does_not_come_back_with_a_late_fact(
+    replica: Informers,
+) -> None:
+    replica.fold([put(pod("u1", 5))])
+    replica.deleted(kinds.POD, f"ns/{NAME}", "u1")
+    replica.fold([put(pod("u1", 6))])
+    assert held(replica) == {}
+    replica.written(kinds.POD, json.dumps(pod("u2", 9, "Pending")).encode())
+    replica.fold([put(pod("u1", 7)), gone("u1")])
+    assert held(replica) == {NAME: ("u2", "Pending")}
+    assert (JobEvent.POD_EVICTED, "u1") not in asked(replica)
+
+
+def test_another_uid_under_a_name_is_a_deletion_and_an_addition(replica: Informers) -> None:
+    replica.fold([put(pod("u1", 5))])
+    replica.fold([put(pod("u2", 9, "Pending"))])
+    assert held(replica) == {NAME: ("u2", "Pending")}
+    assert asked(replica) == [
+        ("PodRunning", "u1"),
+        ("PodEvicted", "u1"),
+        ("PodPending", "u2"),
+    ]
+
+
+def test_each_failure_and_eviction_is_asked_for_once(replica: Informers) -> None:
+    replica.fold([put(pod("u1", 5)), put(pod("u1", 6, "Failed")), put(pod("u1", 7, "Failed"))])
+    replica.fold([gone("u1"), gone("u1")])
+    assert asked(replica) == [("PodRunning", "u1"), ("PodFailed", "u1"), ("PodEvicted", "u1")]
+
+
+def test_a_pod_that_the_controller_marked_is_not_evicted_when_it_goes(replica: Informers) -> None:
+    marked = {"annotations": {**pod("", 0)["metadata"]["annotations"], keys.OUT_OF_SYNC: "true"}}
+    replica.fold([put(pod("u1", 5)), put(pod("u1", 6, **marked)), gone("u1")])
+    assert "PodEvicted" not in [event for event, _ in asked(replica)]
+
+
+def test_what_a_state_that_starts_anew_does_not_name_again_is_gone(replica: Informers) -> None:
+    replica.fold([put(pod("u1", 5))])
+    replica.lost_touch()
+    assert held(replica) == {NAME: ("u1", "Running")}, "nothing is dropped before all is known"
+    replica.fold([whole_job(rv="3")])
+    touched = replica.complete()
+    assert held(replica) == {}
+    assert touched.of(kinds.JOB) == {"ns/train": True}
+    assert ("PodEvicted", "u1") in asked(replica)
+
+
+def test_a_pod_that_arrives_before_its_job_is_there_when_the_job_comes() -> None:
+    late = Informers(scheduler_names=["volcano"])
+    late.fold([put(pod("u1", 5))])
+    late.written(kinds.JOB, msgspec.json.encode(job(task("a", 2))))
+    assert held(late) == {NAME: ("u1", "Running")}
+
+
+def test_nothing_is_asked_for_where_the_replica_does_not_own_the_job() -> None:
+    standby = Informers(scheduler_names=["volcano"])
+    standby.fold([whole_job(rv="2", phase="Running"), put(pod("u1", 5, "Failed"))])
+    assert asked(standby) == []
+    standby.jobs["ns/train"].prime()
+    assert asked(standby) == [("PodFailed", "u1")]
+
+
+def group(name: str, rv: int, owner: str | None = UID) -> bytes:
+    reference = {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "name": "train",
+        "uid": owner,
+        "controller": True,
+    }
+    meta: dict[str, Any] = {
+        "name": name,
+        "namespace": "ns",
+        "uid": name,
+        "resourceVersion": f"{rv}",
+    }
+    if owner is not None:
+        meta["ownerReferences"] = [reference]
+    return json.dumps({"metadata": meta, "status": {"phase": "Inqueue"}}).encode()
+
+
+def group_in_use(replica: Informers) -> str | None:
+    found = replica.jobs["ns/train"].group
+    return found.metadata.name if found is not None else None
+
+
+def test_a_group_from_before_names_had_uids_is_used_j27(replica: Informers) -> None:
+    queue = {"metadata": {"name": "default", "uid": "q", "resourceVersion": "1"}}
+    replica.written(kinds.QUEUE, json.dumps(queue).encode())
+    replica.written(kinds.PODGROUP, group("train", 2))
+    assert group_in_use(replica) == "train"
+    record = replica.jobs["ns/train"]
+    stages = advance(replica.facts_of(record), (), (), now=0.0).stages
+    made = [effect for stage in stages for effect in stage]
+    assert not any(isinstance(effect, effects.CreateGroup) for effect in made)
+    (pods,) = (effect for effect in made if isinstance(effect, effects.CreatePods))
+    annotations = json.loads(pods.forge.body(0))["metadata"]["annotations"]
+    assert annotations[keys.GROUP_NAME] == "train"
+    replica.written(kinds.PODGROUP, group(f"train-{UID}", 3))
+    assert group_in_use(replica) == f"train-{UID}"
+    replica.deleted(kinds.PODGROUP, f"ns/train-{UID}", f"train-{UID}")
+    assert group_in_use(replica) == "train"
+    replica.deleted(kinds.PODGROUP, "ns/train", "train")
+    assert group_in_use(replica) is None
+
+
+def test_a_group_that_was_there_before_its_job_is_used_j27() -> None:
+    late = Informers(scheduler_names=["volcano"])
+    late.written(kinds.PODGROUP, group("train", 2))
+    late.written(kinds.JOB, msgspec.json.encode(job(task("a", 2))))
+    assert group_in_use(late) == "train"
+
+
+@pytest.mark.parametrize("owner", [None, "uid-another"])
+def test_somebody_elses_group_of_the_jobs_name_is_left_alone_j27(
+    replica: Informers, owner: str | None
+) -> None:
+    replica.written(kinds.PODGROUP, group("train", 2, owner))
+    assert group_in_use(replica) is None
+
+
+def test_orders_of_one_second_are_obeyed_as_they_were_given_j05(replica: Informers) -> None:
+    target = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "train", "uid": UID}
+    for rv, name in ((9, "zulu"), (10, "alpha")):
+        meta = {
+            "name": name,
+            "namespace": "ns",
+            "uid": name,
+            "resourceVersion": str(rv),
+            "creationTimestamp": "2025-10-09T09:00:00Z",
+        }
+        body = {"metadata": meta, "action": "AbortJob", "target": target}
+        replica.written(kinds.COMMAND, json.dumps(body).encode())
+    commands = replica.facts_of(replica.jobs["ns/train"]).commands
+    assert [command.metadata.name for command in commands] == ["zulu", "alpha"]

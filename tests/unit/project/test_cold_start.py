@@ -1,0 +1,74 @@
+"""What is imported at a start is bounded: modules, counted by `-X importtime`, not seconds.
+
+Each module costs about half a millisecond of CPU, six services start at once, and a person waits
+for `pumice status`. A count does not depend on how busy the machine is.
+"""
+
+import subprocess
+import sys
+
+import pytest
+
+from services.admission.rules.catalogue import HOOKS
+from services.admission.rules.paths import PATHS
+
+FLAGS_READ = 230
+"""Modules until the flags of any service are read."""
+RUNNING = {
+    "admission": 730,
+    "binder": 700,
+    "cache": 690,
+    "controller": 830,
+    "declarer": 640,
+    "scheduler": 920,
+}
+"""Modules of a service that runs."""
+STATUS = 245
+HEAVY = {"kubernetes_asyncio", "numpy", "aiohttp", "nats", "rich", "prometheus_client"}
+"""Packages that no command needs for a look at the cluster, and no service for its flags."""
+
+
+def imported(*words):
+    """Return the modules that a Python command imports."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    lines = (line for line in done.stderr.splitlines() if line.startswith("import time:"))
+    return {line.rpartition("|")[2].strip() for line in lines} - {"imported package"}
+
+
+def packages(modules):
+    return {module.partition(".")[0] for module in modules}
+
+
+@pytest.mark.parametrize("service", RUNNING)
+def test_flags_are_read_before_the_service_is_imported(service):
+    modules = imported("-m", f"services.{service}", "--no-such-flag")
+    assert f"services.{service}.settings" in modules
+    assert packages(modules) & HEAVY == set()
+    assert len(modules) <= FLAGS_READ
+
+
+@pytest.mark.parametrize("service", RUNNING)
+def test_a_service_imports_no_more_than_it_needs(service):
+    modules = imported("-c", f"import shared.runtime.service, services.{service}.app")
+    assert f"services.{service}.app" in modules
+    assert "kubernetes_asyncio" not in packages(modules)
+    assert len(modules) <= RUNNING[service]
+    if service != "scheduler":
+        assert "numpy" not in packages(modules)
+
+
+def test_status_imports_little(tmp_path):
+    modules = imported("-m", "pumice", "status", "--data-dir", str(tmp_path))
+    assert "pumice.local.readiness" in modules
+    assert packages(modules) & HEAVY == set()
+    assert len(modules) <= STATUS
+
+
+def test_the_paths_of_the_settings_are_those_of_the_rules():
+    assert tuple(HOOKS) == PATHS

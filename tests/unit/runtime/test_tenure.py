@@ -1,0 +1,152 @@
+"""What a service that writes makes of what markers say about the Lease that it needs."""
+
+import asyncio
+
+import pytest
+import structlog
+
+from shared.bus.tenure import MARK, Tenure, mark_of, marks
+from shared.contracts.messages import CONTROL, SCHEDULING, Hold, Marker
+from shared.runtime.errors import Retryable
+from shared.runtime.health import Readiness
+from tests.support.clock import VirtualClock, settle
+
+LEASE = "volcano-system/volcano"
+OTHER = Hold(lease=LEASE, holder="node-1_6a9b")
+
+
+def ours(left_s: float = 10, term: str = "uid.0") -> Hold:
+    return Hold(lease=LEASE, term=term, left_s=left_s)
+
+
+def marker(*holds: Hold) -> Marker:
+    given = {"holds": dict(zip([SCHEDULING, CONTROL], holds, strict=False))} if holds else {}
+    return Marker(complete=(), bookmarks={}, time=0, instance="cache-1", **given)
+
+
+class Seen:
+    """A tenure, its clock and gate, and how often its change was told."""
+
+    def __init__(self, *, heed: bool = True) -> None:
+        self.clock = VirtualClock()
+        self.gate = Readiness().gate("leadership")
+        self.changes: list[bool] = []
+        self.tenure = Tenure(
+            SCHEDULING, heed=heed, clock=self.clock, gate=self.gate, log=structlog.get_logger()
+        )
+        self.tenure.on_change(lambda: self.changes.append(self.tenure.held))
+
+    def hear(self, *holds: Hold) -> None:
+        self.tenure.hear(marker(*holds))
+
+
+@pytest.fixture
+async def seen() -> Seen:
+    return Seen()
+
+
+async def test_nothing_is_written_before_the_cache_has_spoken(seen):
+    assert not seen.tenure.held
+    assert not seen.gate.ok
+    with pytest.raises(Retryable, match="not said yet"):
+        seen.tenure.check()
+
+
+async def test_a_hold_is_relied_on_for_its_time_by_the_readers_own_clock(seen):
+    seen.hear(ours(left_s=8))
+    assert seen.tenure.held
+    assert seen.gate.ok
+    await seen.clock.advance(7.9)
+    seen.tenure.check()
+    await seen.clock.advance(0.1)
+    assert not seen.tenure.held
+    with pytest.raises(Retryable):
+        seen.tenure.check()
+
+
+async def test_a_leader_of_the_cache_that_does_not_know_yet_takes_nothing_back(seen):
+    seen.hear(ours(left_s=8))
+    await seen.clock.advance(2)
+    seen.hear(Hold(lease=LEASE, reason="it has not been asked for yet"))
+    assert seen.tenure.held
+    await seen.clock.advance(6)
+    assert not seen.tenure.held
+
+
+async def test_another_holder_ends_it_at_once_and_is_named(seen):
+    seen.hear(ours())
+    seen.hear(OTHER)
+    assert not seen.tenure.held
+    assert seen.gate.reason == f"lease {LEASE} is held by node-1_6a9b"
+    assert seen.changes == [True, False]
+
+
+async def test_it_is_told_when_a_hold_comes_back_that_had_run_out_unseen(seen):
+    seen.hear(ours(left_s=5))
+    await seen.clock.advance(6)
+    seen.hear(ours(left_s=5))
+    assert seen.changes == [True, True]
+
+
+async def test_each_role_has_its_own_lease(seen):
+    seen.hear(OTHER, ours())
+    assert not seen.tenure.held
+    seen.hear(ours(), OTHER)
+    assert seen.tenure.held
+
+
+async def test_where_nothing_hangs_on_a_lease_all_is_allowed(seen):
+    seen.hear()
+    await seen.clock.advance(1000)
+    assert seen.tenure.held
+    assert seen.gate.ok
+    assert seen.tenure.refusal("uid.0") == ""
+
+
+async def test_who_is_told_not_to_heed_them_never_waits():
+    seen = Seen(heed=False)
+    assert seen.tenure.held
+    seen.hear(OTHER)
+    assert seen.tenure.held
+    assert seen.gate.ok
+    seen.tenure.check()
+
+
+async def test_what_was_decided_before_another_had_its_turn_is_refused(seen):
+    seen.hear(ours(term="uid.0"))
+    assert seen.tenure.refusal("uid.0") == ""
+    assert seen.tenure.refusal("") == "", "of a scheduler of an earlier release"
+    seen.hear(OTHER)
+    assert "held by" in seen.tenure.refusal("uid.0")
+    seen.hear(ours(term="uid.2"))
+    assert "another's since" in seen.tenure.refusal("uid.0")
+    assert seen.tenure.refusal("uid.2") == ""
+
+
+async def test_work_under_way_writes_no_more_in_a_later_tenure(seen):
+    seen.hear(ours(term="uid.0"))
+    with seen.tenure.working("uid.0"):
+        seen.tenure.check()
+        seen.hear(ours(term="uid.2"))
+        with pytest.raises(Retryable, match="another's since"):
+            seen.tenure.check()
+    seen.tenure.check()
+
+
+async def test_work_waits_until_it_is_known_who_may_act(seen):
+    waiting = asyncio.create_task(seen.tenure.settled())
+    await settle()
+    assert not waiting.done()
+    seen.hear(Hold(lease=LEASE, reason="the API server does not answer"))
+    await settle()
+    assert not waiting.done()
+    seen.hear(OTHER)
+    await settle()
+    assert waiting.done()
+
+
+def test_the_mark_of_a_tenure_travels_as_a_header():
+    assert mark_of(marks("uid.3")) == "uid.3"
+    assert marks("") == {}
+    assert mark_of(None) == mark_of({}) == ""
+    assert list(marks("x")) == [MARK]

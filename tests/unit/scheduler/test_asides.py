@@ -1,0 +1,252 @@
+"""An error of ours about one job, queue or fact: it is left out, told, and all others go on."""
+
+import json
+
+import msgspec
+import pytest
+
+from pumice.plugins import PERMIT, Hooks
+from pumice.testing import Cluster, binds_of, evictions_of
+from services.scheduler.decide import configure, decide
+from services.scheduler.engine.journal import BrokenOff
+from services.scheduler.policy.catalog import PLUGINS
+from services.scheduler.worker import Worker
+from shared.api import kinds
+from shared.contracts import messages as m
+
+ACTIONS = "enqueue, allocate, preempt, reclaim, gangpreempt, gangreclaim, backfill, shuffle"
+SHARED = ("priority", "gang", "conformance", "drf", "predicates", "proportion", "nodeorder")
+
+
+class Faulty:
+    """A built-in plugin that has a bug, which one job's name brings out at one extension point."""
+
+    name = "faulty"
+
+    def __init__(self, point: str) -> None:
+        self._point = point
+
+    def __call__(self, _: object) -> "Faulty":
+        return self
+
+    def contribute(self, hooks: Hooks, _: object) -> None:
+        def fail(*asked: object) -> object:
+            if any("bad" in name for name in map(_named, asked)):
+                raise ZeroDivisionError(f"in {self._point}")
+            return _ANSWERS[self._point](*asked)
+
+        if self._point == "predicate":
+            hooks.predicate(fail, reasons=())
+        else:
+            getattr(hooks, self._point)(fail)
+
+
+def _named(asked: object) -> str:
+    selector = getattr(asked, "node_selector", {})
+    return f"{getattr(asked, 'key', '')} {getattr(asked, 'name', '')} {dict(selector)}"
+
+
+_ANSWERS = {
+    "job_order": lambda job: 0,
+    "queue_order": lambda queue: 0,
+    "task_order": lambda task: 0,
+    "job_valid": lambda job: None,
+    "job_ready": lambda job: 0,
+    "job_starving": lambda job: True,
+    "job_enqueueable": lambda job: PERMIT,
+    "overused": lambda queue: False,
+    "allocatable": lambda queue, shape, count: count,
+    "predicate": lambda shape, rows: rows.index * 0,
+    "node_score": lambda shape, rows: rows.index * 0.0,
+    "judged": lambda job: None,
+    "preemptable": lambda task, candidates: candidates,
+    "reclaimable": lambda task, candidates: candidates,
+}
+
+
+def world(point: str) -> tuple[Cluster, dict]:
+    conf = f'actions: "{ACTIONS}"\ntiers:\n- plugins:\n' + "".join(
+        f"  - {{name: {name}}}\n" for name in (*SHARED, "faulty")
+    )
+    plugins = {**PLUGINS, "faulty": Faulty(point)}
+    made = Cluster().node("n1", cpu="4").node("n2", cpu="4").queue("bad").queue("other")
+    made.config = configure(conf, plugins=plugins)
+    queue = "bad" if point in {"queue_order", "overused", "allocatable"} else "default"
+    for name in ("bad", "good"):
+        made.gang(
+            name,
+            tasks=2,
+            phase="Pending",
+            minResources={"cpu": "2"},
+            queue=queue if name == "bad" else "other",
+            nodeSelector={"bad": "bad"} if name == "bad" else {},
+        )
+        made.pod(f"{name}-effort", name, nodeSelector={"bad": "bad"} if name == "bad" else {})
+    return made, plugins
+
+
+@pytest.mark.parametrize("point", _ANSWERS)
+def test_a_bug_that_one_job_brings_out_keeps_no_other_job_waiting(point) -> None:
+    made, plugins = world(point)
+    placed: dict[str, str] = {}
+    asides: dict = {}
+    for _ in range(3):
+        plan = decide(
+            made.replica,
+            made.config,
+            now=0.0,
+            plugins=plugins,
+            look=lambda session: asides.update(session.asides.found),
+        )
+        made.publish(plan)
+        placed |= binds_of(plan)
+    assert {"good-0", "good-1"} <= set(placed)
+    assert made.replica.audit() == []
+    assert asides or point in {"preemptable", "reclaimable"}
+    for (kind, key), aside in asides.items():
+        assert "bad" in key or kind == "actions", aside
+        assert "ZeroDivisionError" in aside.reason
+
+
+def test_the_podgroup_of_a_job_that_is_left_out_says_so() -> None:
+    made, plugins = world("predicate")
+    for _ in range(2):
+        plan = decide(made.replica, made.config, now=0.0, plugins=plugins)
+        made.publish(plan)
+    conditions = {g.key: g.conditions for g in plan.podgroups}["ns/bad"]
+    said = {c.type: c for c in conditions}["Unschedulable"]
+    assert said.reason == "SetAside"
+    assert "ZeroDivisionError: in predicate" in said.message
+
+
+def test_a_placement_that_breaks_off_spoils_the_session_and_names_the_job() -> None:
+    made = Cluster().node("n1").gang("bad", tasks=1)
+    made.replica.nodes.ledger.place = lambda *_, **__: 1 / 0
+    with pytest.raises(BrokenOff) as broken:
+        made.decide()
+    assert broken.value.job == "ns/bad"
+
+
+# --- facts ---------------------------------------------------------------------------------------
+
+
+def fact(kind: kinds.Kind, key: str, document: dict, *, rv: str = "1") -> m.Fact:
+    namespace, _, name = key.rpartition("/")
+    meta = {"namespace": namespace, "name": name, "uid": f"uid-{key}"}
+    meta |= document.pop("metadata", {})
+    body = msgspec.Raw(json.dumps({"metadata": meta, **document}).encode())
+    return m.Fact(kind=kind.token, key=key, uid=meta["uid"], rv=rv, body=body)
+
+
+def pod(name: str, *, group: str = "", cpu: str = "1", node: str = "") -> m.Fact:
+    asked = [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]
+    return fact(
+        kinds.POD,
+        f"ns/{name}",
+        {
+            "metadata": {"annotations": {"scheduling.k8s.io/group-name": group or name}},
+            "spec": {"schedulerName": "volcano", "containers": asked, "nodeName": node},
+            "status": {"phase": "Running" if node else "Pending"},
+        },
+    )
+
+
+def base() -> list[m.Fact]:
+    resources = {"cpu": "4", "memory": "8Gi", "pods": "10"}
+    return [
+        fact(kinds.QUEUE, "q", {"status": {"state": "Open"}}),
+        fact(kinds.NODE, "n1", {"status": {"allocatable": resources}}),
+        fact(
+            kinds.PODGROUP,
+            "ns/good",
+            {"spec": {"minMember": 1, "queue": "q"}, "status": {"phase": "Inqueue"}},
+        ),
+        pod("good"),
+    ]
+
+
+def new_worker() -> Worker:
+    return Worker(scheduler_names=("volcano",), seed=0, gang_message=10, settle_s=0)
+
+
+def test_a_fact_that_meets_a_bug_while_it_is_read_is_left_out_alone(monkeypatch) -> None:
+    worker = new_worker()
+    of = worker._replica.shapes.of
+    monkeypatch.setattr(
+        worker._replica.shapes,
+        "of",
+        lambda pod, locality: 1 / 0 if pod.metadata.name == "bad" else of(pod, locality),
+    )
+    (trouble,) = worker.fold([*base()[:2], pod("bad"), *base()[2:]])
+    assert (trouble.kind, trouble.key) == ("pods", "ns/bad")
+    assert isinstance(trouble.reason, ZeroDivisionError)
+    assert worker.is_whole
+    decision = worker.decide(configure(), now=0.0, cycle=1, token=1)
+    assert set(binds_of(decision.whole)) == {"good"}
+    (told,) = [wanted for wanted in decision.plan.pods if wanted.key == "ns/bad"]
+    assert told.condition.reason == "SetAside"
+    assert "ZeroDivisionError" in told.condition.message
+
+
+def test_a_fact_that_fails_half_way_is_left_out_when_all_are_read_again(monkeypatch) -> None:
+    worker = new_worker()
+    facts = [*base(), pod("bad", node="n1")]
+    take = worker._replica.jobs.take
+    monkeypatch.setattr(
+        worker._replica.jobs, "take", lambda task: 1 / 0 if task.name == "bad" else take(task)
+    )
+    (trouble,) = worker.fold(facts)
+    assert not worker.is_whole, "its pod counts on a node and in no job"
+    worker.forget()
+    assert worker.is_whole
+    (again,) = worker.fold(facts)
+    assert again == trouble, "the same content is not tried again"
+    assert worker.is_whole
+    assert [task.name for task in worker._replica.tasks()] == ["good"]
+    assert worker.fold([pod("bad", node="n1", cpu="2")]) == [], "it is tried again when it changes"
+    assert {task.name for task in worker._replica.tasks()} == {"good", "bad"}
+
+
+def test_an_object_that_was_left_out_and_goes_is_forgotten(monkeypatch) -> None:
+    worker = new_worker()
+    with monkeypatch.context() as patched:
+        patched.setattr(worker._replica.shapes, "of", lambda *_: 1 / 0)
+        assert len(worker.fold([pod("bad")])) == 1
+    gone = m.Fact(kind="pods", key="ns/bad", uid="uid-ns/bad", rv="2", op=m.Op.DELETE)
+    assert worker.fold([gone]) == []
+    assert worker.fold([pod("bad")]) == []
+
+
+def test_a_job_that_spoilt_a_session_has_no_turn_until_its_podgroup_is_made_anew(
+    monkeypatch,
+) -> None:
+    worker = new_worker()
+    bad = {"spec": {"minMember": 1, "queue": "q"}, "status": {"phase": "Inqueue"}}
+    facts = [*base(), fact(kinds.PODGROUP, "ns/bad", dict(bad)), pod("bad", cpu="2")]
+    worker.fold(facts)
+    ledger = worker._replica.nodes.ledger
+    place = ledger.place
+
+    def broken(columns, counts, shape, *, waiting):
+        if shape.request[0] == 2000:
+            raise ZeroDivisionError
+        place(columns, counts, shape, waiting=waiting)
+
+    monkeypatch.setattr(ledger, "place", broken)
+    with pytest.raises(BrokenOff):
+        worker.decide(configure(), now=0.0, cycle=1, token=1)
+    assert not worker.is_whole
+    worker.forget()
+    worker.fold(facts)
+    decision = worker.decide(configure(), now=0.0, cycle=2, token=1)
+    assert set(binds_of(decision.whole)) == {"good"}
+    gone = m.Fact(kind="podgroups", key="ns/bad", uid="uid-ns/bad", rv="2", op=m.Op.DELETE)
+    worker.fold([gone, fact(kinds.PODGROUP, "ns/bad", dict(bad))])
+    decision = worker.decide(configure(), now=0.0, cycle=3, token=1)
+    assert "bad" in binds_of(decision.whole)
+
+
+def test_no_eviction_is_decided_for_a_job_that_is_left_out() -> None:
+    made, plugins = world("preemptable")
+    plan = decide(made.replica, made.config, now=0.0, plugins=plugins)
+    assert evictions_of(plan) == {}

@@ -1,0 +1,90 @@
+"""A wish that nothing comes of is wished again, and lives on the bus until then."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.scheduler.reminding import FIRST_S, LONGEST_S, Reminders, Wish
+from shared.contracts import messages as m
+from tests.unit.scheduler.test_worker import group, put, small_world, step, worker
+
+
+def wish(uid: str = "u", phase: str = "Inqueue") -> Wish:
+    wanted = m.DesiredPodGroup(key=f"ns/{uid}", uid=uid, phase=phase, rv="5")
+    return Wish(kind="podgroups", wanted=wanted)
+
+
+@given(st.floats(0.1, 50.0))
+def test_there_is_a_wish_on_the_bus_as_long_as_one_is_needed(beat_s: float):
+    reminders, now = Reminders(), 0.0
+    reminders.told([wish()], now=now)
+    lives_until = now + wish().ttl_s
+    for _ in range(400):
+        now += beat_s
+        assert now < lives_until
+        for again in reminders.due(now=now, stands=lambda _: True):
+            lives_until = now + again.ttl_s
+            assert again.ttl_s <= 2 * LONGEST_S
+            assert again.wanted.rv == "", "whatever is in the way, the binder looks"
+
+
+def test_what_the_world_shows_is_forgotten():
+    reminders = Reminders()
+    reminders.told([wish("a"), wish("b")], now=0.0)
+    again = reminders.due(now=FIRST_S, stands=lambda wish: wish.wanted.uid == "a")
+    assert [wish.wanted.uid for wish in again] == ["a"]
+    assert len(reminders) == 1
+
+
+def test_only_the_last_wish_about_an_object_is_repeated():
+    reminders = Reminders()
+    reminders.told([wish(phase="Inqueue")], now=0.0)
+    reminders.told([wish(phase="Running")], now=30.0)
+    assert reminders.due(now=FIRST_S + 1, stands=lambda _: True) == []
+    (again,) = reminders.due(now=FIRST_S + 30, stands=lambda _: True)
+    assert isinstance(again.wanted, m.DesiredPodGroup)
+    assert again.wanted.phase == "Running"
+
+
+def test_a_scheduler_wishes_again_what_was_lost_and_not_what_is_shown():
+    under = worker()
+    small_world(under)
+    group(under, "lost", "Pending")
+    group(under, "shown", "Pending")
+    first = {wish.wanted.key for wish in step(under, 0.0, 1).wishes}
+    assert {"ns/lost", "ns/shown"} <= first
+    group(under, "shown", "Inqueue")
+    again = {wish.wanted.key: wish.wanted.rv for wish in step(under, 61.0, 2).wishes}
+    assert again.get("ns/lost") == ""
+    assert "ns/shown" not in again
+
+
+def test_a_new_term_goes_by_what_objects_show():
+    under = worker()
+    small_world(under)
+    group(under, "g", "Pending")
+    assert [w.wanted.key for w in step(under, 0.0, 1).wishes if w.kind == "podgroups"] == ["ns/g"]
+    assert step(under, 0.1, 2).wishes == []
+    under.recover([], [])
+    assert [w.wanted.key for w in step(under, 0.2, 3).wishes if w.kind == "podgroups"] == ["ns/g"]
+
+
+def test_a_wish_names_the_version_that_was_decided_on_and_what_stays():
+    under = worker(settle_s=0.0)
+    small_world(under)
+    shown = {
+        "type": "Unschedulable",
+        "status": "True",
+        "reason": "NotEnoughTasks",
+        "message": "m",
+        "transitionID": "12",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    meta = {"name": "g", "namespace": "ns", "uid": "g", "resourceVersion": "41"}
+    status = {"phase": "Pending", "conditions": [shown]}
+    spec = {"minMember": 1, "queue": "default"}
+    put(under, "podgroups", {"metadata": meta, "spec": spec, "status": status})
+    (wanted,) = [w.wanted for w in step(under, 0.0, 1).wishes if w.kind == "podgroups"]
+    assert isinstance(wanted, m.DesiredPodGroup)
+    assert (wanted.phase, wanted.rv) == ("Inqueue", "41")
+    (kept,) = wanted.conditions
+    assert (kept.transition_id, kept.last_transition_time) == ("12", "2026-01-01T00:00:00Z")
