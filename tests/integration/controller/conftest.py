@@ -29,11 +29,41 @@ async def services(
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def services_of_a_test(control_plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Fleet]:
+async def services_of_a_test(
+    control_plane: ControlPlane, api: Api, tmp_path: Path
+) -> AsyncIterator[Fleet]:
     """The processes of one test, for files that kill some: the next test must not miss them."""
+    await _clear(api)
     async with fleet(control_plane, tmp_path) as running:
         await running.start("cache")
         yield running
+
+
+async def _clear(api: Api) -> None:
+    """Delete what earlier tests left in their namespaces, which takes the API server a while.
+
+    A controller that is to die at a fault point would pass it for an object of theirs.
+    """
+
+    async def is_clear() -> bool:
+        left = 0
+        for plural in ("cronjobs", "jobflows", "jobs", "podgroups", "commands"):
+            for found in await api.items(plural):
+                left += 1
+                meta = found["metadata"]
+                if "deletionTimestamp" not in meta:
+                    await _delete(api, plural, meta["namespace"], meta["name"])
+        return not left
+
+    await until(is_clear, deadline_s=30)
+
+
+async def _delete(api: Api, plural: str, namespace: str, name: str) -> None:
+    try:
+        await api.delete(plural, namespace, name)
+    except ApiError as error:
+        if error.status != 404:
+            raise
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
