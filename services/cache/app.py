@@ -30,6 +30,7 @@ from shared.kube.service import kube_of
 from shared.runtime.contain import Containment
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part
+from shared.runtime.tasks import TaskGroup
 
 SERVICE: Final = "cache"
 _LEASE_CONNECTIONS: Final = 2
@@ -208,6 +209,11 @@ class _Leader:
         """Lead whenever possible, for ever; at the end give back what was held in the cluster."""
         with self._bus.last_words():
             try:
-                await self._leadership.run(self._publisher.lead)
+                async with TaskGroup() as tasks:
+                    noting = tasks.create_task(self._claims.note_names(), name="claims names")
+                    try:
+                        await self._leadership.run(self._publisher.lead)
+                    finally:
+                        noting.cancel()
             finally:
                 await self._claims.end()

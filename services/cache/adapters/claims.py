@@ -36,6 +36,8 @@ _SOON_S: Final = 0.5
 """How long after a failure it is tried again."""
 _AT_ONCE_S: Final = 0.05
 _LOOK_S: Final = 0.1
+_NOTE_S: Final = 10.0
+"""How often a replica looks whether it is still on the same bus."""
 _PARTING_S: Final = 1.5
 """How long the last cache waits for the other services to end, to give the Leases back."""
 
@@ -96,10 +98,14 @@ class Claim:
         """Return whether the Lease is ours at this moment."""
         return self._until > self._clock.monotonic()
 
-    async def keep(self, identity: str, *, changed: Callable[[], None]) -> Never:
-        """Take the Lease when it is free and renew it, for ever; `changed` when hold() has."""
-        if self._election.identity != identity:
-            former = self._election.former | {self._election.identity}
+    async def keep(
+        self, identity: str, *, former: frozenset[str], changed: Callable[[], None]
+    ) -> Never:
+        """Take the Lease when it is free and renew it, for ever; `changed` when hold() has.
+
+        A Lease in one of the names `former` is ours as well.
+        """
+        if (self._election.identity, self._election.former) != (identity, former):
             self._election = Election(identity, self._times, former=former)
         self._found = None
         while True:
@@ -253,6 +259,8 @@ class Claims:
         self._instance = instance
         self._clock = clock
         self._log = log
+        self._names: set[str] = set()
+        """The holder's names that this process has seen: a bus that lost its data has another."""
 
     def holds(self) -> dict[str, Hold] | msgspec.UnsetType:
         """Return what a marker says of the Leases."""
@@ -264,9 +272,21 @@ class Claims:
         if not self._claims:
             return
         identity = await self._identity()
+        former = frozenset(self._names - {identity})
         async with TaskGroup() as tasks:
             for role, claim in self._claims.items():
-                tasks.create_task(claim.keep(identity, changed=changed), name=f"claim {role}")
+                keeping = claim.keep(identity, former=former, changed=changed)
+                tasks.create_task(keeping, name=f"claim {role}")
+
+    async def note_names(self) -> None:
+        """Note the holder's name now and then, for ever, whether this replica leads or not.
+
+        After the bus has lost its data, the replica that leads then need not wait for the Lease
+        that another replica held in the old name.
+        """
+        while self._claims:
+            await self._identity()
+            await self._clock.sleep(_NOTE_S)
 
     async def end(self) -> None:
         """At the end of the process: give the Leases back if no other process needs them."""
@@ -288,7 +308,9 @@ class Claims:
                 await self._clock.sleep(_LOOK_S)
             else:
                 digest = hashlib.sha256(made.encode()).hexdigest()[:10]
-                return f"{_OURS}{self._subjects.cluster}-{digest}"
+                name = f"{_OURS}{self._subjects.cluster}-{digest}"
+                self._names.add(name)
+                return name
 
     async def _is_last(self) -> bool:
         """Return whether no other process is left on the bus; waits a moment for those that end."""

@@ -47,7 +47,7 @@ class Election:
     def __init__(
         self, identity: str, times: LeaseTimes, *, former: frozenset[str] = frozenset()
     ) -> None:
-        """`former` are names that this very process has had, on a bus that has lost its data."""
+        """`former` are names that this installation had before its bus lost its data."""
         self.identity: Final = identity
         self.former: Final = former
         self._times = times

@@ -231,6 +231,19 @@ async def test_a_bus_that_lost_its_data_does_not_lock_its_installation_out(scene
         assert ours.hold().term != tenure, "what the bus forgot must not come back"
 
 
+async def test_a_replica_that_never_led_knows_the_name_of_the_bus_that_lost_its_data(scene):
+    bus = Bus("2026-08-20T10:00:00Z")
+    leader, standby = scene.installation("a", bus), scene.installation("b", bus)
+    noting = asyncio.create_task(standby.claims.note_names())
+    async with leader.leading():
+        tenure = leader.hold().term
+    bus.created = "2026-08-20T11:00:00Z"
+    async with standby.leading():
+        assert standby.hold().left_s == 10
+        assert standby.hold().term != tenure
+    noting.cancel()
+
+
 async def test_volcano_is_respected_for_as_long_as_it_renews(scene):
     await scene.volcano_holds()
     async with scene.installation("a").leading() as ours:
