@@ -165,7 +165,7 @@ async def program_frozen(name: str, for_s: float, arena: Arena) -> None:
 
 
 async def hostile(arena: Arena) -> None:
-    """Store hostile objects of many kinds for some seconds, and delete them."""
+    """Store hostile objects of many kinds for ten seconds, and delete them."""
     stored = []
     for plural, body in hostile_objects(arena.rng):
         try:
@@ -173,7 +173,7 @@ async def hostile(arena: Arena) -> None:
         except ApiError:  # the API server itself refuses it
             continue
         stored.append((plural, made["metadata"]["name"]))
-    await pause(4)
+    await pause(10)
     for plural, name in stored:
         try:
             await arena.api.delete(plural, arena.strangers, name, grace_s=0)
@@ -256,5 +256,5 @@ FAULTS: dict[str, Fault] = {
         "SIGSTOP of kube-apiserver for 5 s", partial(program_frozen, "kube-apiserver", 5.0), 20.0
     ),
     "etcd-killed": Fault("kill -9 of etcd", partial(program_killed, "etcd"), 30.0),
-    "hostile-objects": Fault("hostile objects of many kinds for 4 s", hostile, 3.0),
+    "hostile-objects": Fault("hostile objects of many kinds for 10 s", hostile, 3.0),
 }

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from pumice.plugins import BoolArray, IntArray
-from services.scheduler.engine.amounts import total_of_columns
+from services.scheduler.engine.amounts import stretched, total_of_columns
 from services.scheduler.engine.dimensions import PODS_DIM
 from services.scheduler.engine.shapes import TaskClass
 
@@ -30,6 +30,8 @@ class Ledger:
         self.pipelined = self._zeros(capacity)
         self.evicted = self._zeros(capacity)
         """What this session's evictions will free: still used, but no longer requested."""
+        self.largest: IntArray = np.zeros(capacity, dtype=np.int64)
+        """The most of each resource that any node has."""
         self.scoring = np.zeros((2, _FIRST_COLUMNS), dtype=np.int64)
         """Milli-CPU and bytes requested as scorers count them, pipelined included."""
         self.alive: BoolArray = np.zeros(_FIRST_COLUMNS, dtype=np.bool_)
@@ -64,6 +66,7 @@ class Ledger:
         for name in ("allocatable", "used", "releasing", "pipelined", "evicted"):
             setattr(self, name, _padded(getattr(self, name), rows, columns))
         self.scoring = _padded(self.scoring, 2, columns)
+        self.largest = stretched(self.largest, rows)
         if columns:
             self.alive = np.pad(self.alive, (0, columns - self.alive.shape[0]))
             self.stamps = np.pad(self.stamps, (0, columns - self.stamps.shape[0]))
@@ -72,16 +75,27 @@ class Ledger:
 
     def set_node(self, column: int, allocatable: IntArray) -> None:
         """State what a node has."""
+        before = self.allocatable[:, column].copy()
         self.alive[column] = True
         self.allocatable[:, column] = allocatable
+        self._measure(before, allocatable)
+
+    def _measure(self, before: IntArray, after: IntArray) -> None:
+        """Bring `largest` up to date: a node had `before` and has `after`."""
+        if ((after < before) & (before == self.largest)).any():
+            self.largest = self.allocatable[:, : self.size].max(axis=1)
+        elif (after > self.largest).any():
+            self.largest = np.maximum(self.largest, after)
 
     def clear(self, column: int) -> None:
         """Empty a column: the node is gone."""
         self.alive[column] = False
         self._in_motion -= int(self.releasing[PODS_DIM, column])
+        before = self.allocatable[:, column].copy()
         for array in (self.allocatable, self.used, self.releasing, self.pipelined, self.evicted):
             array[:, column] = 0
         self.scoring[:, column] = 0
+        self._measure(before, np.zeros_like(before))
 
     # --- usage -------------------------------------------------------------------------------
 
@@ -173,8 +187,9 @@ class Ledger:
         return total_of_columns(self.allocatable[:, : self.size])
 
     def total_used(self) -> IntArray:
-        """Return the used amounts of all nodes together."""
-        return total_of_columns(self.used[:, : self.size])
+        """Return the used amounts of all nodes together; no node is used more than wholly."""
+        used = np.minimum(self.used[:, : self.size], self.allocatable[:, : self.size])
+        return total_of_columns(used)
 
     def pods(self, column: int) -> int:
         """Return the number of pods that a node holds."""

@@ -158,7 +158,7 @@ class Nodes:
         if not task.node or TERMINAL[task.status]:
             return
         record = self._by_name.setdefault(task.node, NodeRecord())
-        held = Held(task.shape, task.status == TaskStatus.RELEASING, task)
+        held = Held(task.shape.asked or task.shape, task.status == TaskStatus.RELEASING, task)
         record.held[task.uid] = held
         self.meet(task, 1)
         if held.shape.host_ports:

@@ -8,7 +8,9 @@ between cycles it states facts and assumptions and nothing else.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from pumice.plugins import Condition
+import numpy as np
+
+from pumice.plugins import Condition, IntArray
 from services.scheduler.engine.assumed import Assumption, Assumptions, Nominations, Purpose
 from services.scheduler.engine.budgets import Budgets
 from services.scheduler.engine.candidates import StaticCache
@@ -22,7 +24,7 @@ from services.scheduler.engine.plan import Plan
 from services.scheduler.engine.quotas import Quotas
 from services.scheduler.engine.records import GroupStatus
 from services.scheduler.engine.refusals import Refusals
-from services.scheduler.engine.shapes import Shapes
+from services.scheduler.engine.shapes import Shapes, TaskClass
 from services.scheduler.engine.tasks import Task
 from services.scheduler.engine.texts import bounded
 from services.scheduler.engine.traits import traits_of
@@ -30,7 +32,7 @@ from services.scheduler.engine.usage import UsageTable
 from services.scheduler.engine.vcards import IDS
 from services.scheduler.engine.victims import describe_eviction
 from shared.api import keys, kinds
-from shared.api.core import Pod
+from shared.api.core import Node, Pod
 from shared.api.shard import NodeShard
 from shared.model.numbers import parse_bool, whole
 from shared.model.quantity import BadQuantity
@@ -74,7 +76,7 @@ class Replica:
             kinds.STORAGECLASS.token: self.nodes.volumes.put_class,
             kinds.CSINODE.token: self.nodes.volumes.put_drivers,
             kinds.RESOURCECLAIM.token: self.devices.put_claim,
-            kinds.NODE.token: self.nodes.put,
+            kinds.NODE.token: self._put_node,
             kinds.PODGROUP.token: self.jobs.put_group,
             kinds.QUEUE.token: self.jobs.put_queue,
             kinds.PRIORITYCLASS.token: self.jobs.put_priority_class,
@@ -92,7 +94,7 @@ class Replica:
             kinds.STORAGECLASS.token: self.nodes.volumes.remove_class,
             kinds.CSINODE.token: self.nodes.volumes.remove_drivers,
             kinds.RESOURCECLAIM.token: self.devices.remove_claim,
-            kinds.NODE.token: self.nodes.remove,
+            kinds.NODE.token: self._remove_node,
             kinds.PODGROUP.token: self.jobs.remove_group,
             kinds.QUEUE.token: self.jobs.remove_queue,
             kinds.PRIORITYCLASS.token: self.jobs.remove_priority_class,
@@ -155,6 +157,30 @@ class Replica:
         self.nodes.ledger.grow_rows(capacity)
         self.jobs.stretch(capacity)
         self._whole = whole
+
+    def _put_node(self, name: str, node: Node) -> None:
+        before = self.nodes.ledger.largest
+        self.nodes.put(name, node)
+        self._recount(before)
+
+    def _remove_node(self, name: str) -> None:
+        before = self.nodes.ledger.largest
+        self.nodes.remove(name)
+        self._recount(before)
+
+    def _recount(self, before: IntArray) -> None:
+        """Count pods on nodes anew when the largest node is another, for those that are larger."""
+        largest = self.nodes.ledger.largest
+        if largest is before or np.array_equal(largest, before):
+            return
+        if not self._whole:
+            return  # everything is read again, and what failed half-way cannot be counted out
+        self._whole = False
+        if any(self.shapes.on_node(shape, largest) is not shape for shape in self.shapes.all()):
+            for uid, task in self._tasks.items():
+                if self._counted(task) is not task.shape:
+                    self._resettle(uid)
+        self._whole = True
 
     def _put_shard(self, name: str, shard: NodeShard) -> None:
         self.shards[name] = shard.spec.nodes_desired
@@ -241,9 +267,16 @@ class Replica:
         task.status, task.node = self.assumptions.overlay(
             task.uid, task.fact_status, task.fact_node
         )
+        task.shape = self._counted(task)
         self.nodes.hold(task)
         if task.job_key:
             self.jobs.take(task)
+
+    def _counted(self, task: Task) -> TaskClass:
+        """Return the class by which a pod counts where it is."""
+        if task.node:
+            return self.shapes.on_node(task.shape, self.nodes.ledger.largest)
+        return self.shapes.as_asked(task.shape)
 
     def _unsettle(self, task: Task) -> None:
         self.nodes.release(task)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 
 from pumice.plugins import IntArray
 from services.scheduler.engine.amounts import POD_MOST
@@ -20,7 +21,7 @@ from services.scheduler.engine.asks import (
     device_claims,
 )
 from services.scheduler.engine.cpus import exclusive_cpus
-from services.scheduler.engine.dimensions import Dimensions
+from services.scheduler.engine.dimensions import PODS_DIM, Dimensions
 from services.scheduler.engine.images import full_name
 from services.scheduler.engine.locality import NOWHERE_SPECIAL, Locality
 from services.scheduler.engine.vcards import PERCENT, Request, requests_of
@@ -39,10 +40,13 @@ class TaskClass:
     """What one kind of task asks for; `pumice.plugins.TaskClass` says what the fields mean."""
 
     __slots__ = (
+        "asked",
         "best_effort",
         "beyond",
         "claims",
         "content",
+        "counted",
+        "counted_within",
         "device_claims",
         "dims",
         "exclusive",
@@ -84,6 +88,12 @@ class TaskClass:
         )
         self.weight: int = max(int(self.request.max()), *self.scoring_request)
         """No amount of it is larger (`amounts.Sums`)."""
+        self.asked: TaskClass | None = None
+        """The class as its pods state it, where `request` is bounded by the largest node."""
+        self.counted: TaskClass = self
+        """The class by which its pods count in jobs and queues while they are on nodes."""
+        self.counted_within: IntArray | None = None
+        """The largest node for which `counted` holds."""
         self.node_selector: Mapping[str, str] = spec.node_selector or _NO_LABELS
         self.node_affinity: NodeAffinity | None = affinity.node_affinity if affinity else None
         self.tolerations: tuple[Toleration, ...] = spec.tolerations
@@ -131,8 +141,7 @@ class Shapes:
         """Return the class that differs in its locality only."""
         found = self._by_content.get((shape.content, locality))
         if found is None:
-            found = copy.copy(shape)
-            found.id = self._next()
+            found = self._like(shape)
             found.locality = locality
             self._by_content[shape.content, locality] = found
         return found
@@ -142,12 +151,53 @@ class Shapes:
         content = shape.stem + _ENCODER.encode(sorted(traits.items())) if traits else shape.stem
         found = self._by_content.get((content, shape.locality))
         if found is None:
-            found = copy.copy(shape)
-            found.id = self._next()
+            found = self._like(shape)
             found.content = content
             found.traits = traits
             self._by_content[content, shape.locality] = found
         return found
+
+    def on_node(self, shape: TaskClass, largest: IntArray) -> TaskClass:
+        """Return the class by which a pod that is on a node counts in its job and queue.
+
+        Who creates a pod may name its node, and any amounts. It counts with what the largest node
+        has at most, so that a queue bears no more than one pod that a node can hold (ADR 14).
+        """
+        if shape.counted_within is not largest:
+            shape.counted = self._bounded(self.as_asked(shape), largest)
+            shape.counted_within = largest
+        return shape.counted
+
+    def _bounded(self, asked: TaskClass, largest: IntArray) -> TaskClass:
+        request = self._dimensions.fitted(asked.request)
+        amounts = np.minimum(request, largest)
+        amounts[PODS_DIM] = request[PODS_DIM]
+        if np.array_equal(amounts, request) or not largest.any():  # no node is known yet
+            return asked
+        content = asked.content + amounts.tobytes()
+        found = self._by_content.get((content, asked.locality))
+        if found is None:
+            found = self._like(asked)
+            found.content = content
+            found.asked = asked
+            found.request = amounts
+            found.weight = max(int(amounts.max()), *found.scoring_request)
+            self._by_content[content, asked.locality] = found
+        return found
+
+    def as_asked(self, shape: TaskClass) -> TaskClass:
+        """Return the class with the amounts that its pods state."""
+        asked = shape.asked
+        if asked is None:
+            return shape
+        return asked if asked.locality is shape.locality else self.moved(asked, shape.locality)
+
+    def _like(self, shape: TaskClass) -> TaskClass:
+        """Return a copy with a number of its own."""
+        made = copy.copy(shape)
+        made.id = self._next()
+        made.counted, made.counted_within = made, None
+        return made
 
     @property
     def are_many(self) -> bool:

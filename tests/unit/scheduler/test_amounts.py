@@ -78,6 +78,53 @@ def test_pods_that_name_a_node_fill_it_whatever_they_ask_for(amount, pods) -> No
     assert binds_of(world.step()) == {"mine-0": "n1"}
 
 
+NAMED = [
+    {"memory": "7Ei"},
+    {"memory": "150Gi"},
+    {"cpu": MAX},
+    {"cpu": MAX, "memory": "1Pi", "example.com/gpu": MAX, "ephemeral-storage": "8Ei"},
+]
+
+
+@pytest.mark.parametrize("sharing", SHARING)
+@pytest.mark.parametrize("asked", NAMED, ids=["7Ei", "nearly the cluster", "most cpus", "all"])
+@pytest.mark.parametrize("later", [False, True], ids=["before its node", "after a session"])
+def test_a_pod_of_ours_that_names_a_node_takes_one_node_from_its_queue_at_most(
+    sharing, asked, later
+) -> None:
+    world = Cluster(SHARING[sharing]).queue("other")
+    if later:
+        world.node("n9", cpu="8", memory="16Gi")
+        world.step()
+    world.group("huge", phase="Running", min_member=1)
+    world.pod("huge-0", "huge", node="n0", containers=containers(asked))
+    for number in range(10):
+        world.node(f"n{number}", cpu="8", memory="16Gi")
+    least = {"cpu": "2", "memory": "2Gi"}
+    for name, queue in (("mine", "default"), ("theirs", "other")):
+        world.gang(name, tasks=2, queue=queue, memory="1Gi", phase="Pending", minResources=least)
+    placed = binds_of(world.step()) | binds_of(world.step())
+    assert set(placed) == {"mine-0", "mine-1", "theirs-0", "theirs-1"}
+    assert "n0" not in placed.values()
+    assert world.replica.audit() == []
+    world.delete(kinds.POD, "ns/huge-0")
+    assert world.job("huge").allocated.max() == 0
+
+
+def test_a_pod_that_names_a_node_counts_whole_once_a_node_is_as_large() -> None:
+    world = Cluster().node("n0", cpu="8", memory="16Gi")
+    world.group("wide", phase="Running", min_member=1)
+    world.pod("wide-0", "wide", node="n0", cpu="32", memory="64Gi")
+    world.step()
+    cpu, memory = world.job("wide").allocated[:2].tolist()
+    assert (cpu, memory) == (8_000, 16 << 30)
+    world.node("n1", cpu="64", memory="128Gi")
+    world.step()
+    cpu, memory = world.job("wide").allocated[:2].tolist()
+    assert (cpu, memory) == (32_000, 64 << 30)
+    assert world.replica.audit() == []
+
+
 @pytest.mark.parametrize("amount", ["8Ei", MAX, "1e30"])
 def test_a_node_of_any_size_takes_no_pod_whose_amount_is_beyond_the_bound(amount) -> None:
     world = Cluster().node("n1", cpu=amount, memory=amount)
@@ -117,13 +164,13 @@ def test_the_owner_is_told_that_an_amount_is_beyond_the_bound() -> None:
 def test_sums_come_back_from_beyond_the_bound_exactly() -> None:
     world = Cluster().node("n1")
     world.gang("mine", tasks=1, cpu="1", memory="1Gi", node="n1")
-    before = world.job("mine").allocated.copy()
+    before = world.job("mine").requested.copy()
     for number in range(2_000):
-        world.pod(f"mine-x{number}", "mine", memory="8Ei", node="n1")
-    assert int(world.job("mine").allocated[1]) == MOST
+        world.pod(f"mine-x{number}", "mine", memory="8Ei")
+    assert int(world.job("mine").requested[1]) == MOST
     for number in range(2_000):
         world.delete(kinds.POD, "ns/" + f"mine-x{number}")
-    assert (world.job("mine").allocated == before).all()
+    assert (world.job("mine").requested == before).all()
     assert world.replica.audit() == []
 
 

@@ -91,7 +91,7 @@ def test_proportion_tells_what_queues_have_want_and_deserve_me3_me4():
     assert page['job_share{job_id="wait",job_ns="ns"}'] == 0
 
 
-def test_scalars_are_told_in_thousandths_as_far_as_cluster_or_queue_know_them_me4():
+def test_scalars_are_told_in_thousandths_as_far_as_a_node_has_them_me4():
     world = Cluster(PROPORTION, queue=False).node("n1", nvidia_com__gpu="8").queue("a").queue("b")
     more = {"nvidia.com/gpu": "2", "example.com/fpga": "1"}
     world.gang("g", tasks=1, queue="a", phase="Running", node="n1", requests=more)
@@ -100,7 +100,6 @@ def test_scalars_are_told_in_thousandths_as_far_as_cluster_or_queue_know_them_me
     assert held == {
         'queue_allocated_scalar_resources{queue_name="a",resource="pods"}': 1,
         'queue_allocated_scalar_resources{queue_name="a",resource="nvidia.com/gpu"}': 2000,
-        'queue_allocated_scalar_resources{queue_name="a",resource="example.com/fpga"}': 1000,
         'queue_allocated_scalar_resources{queue_name="b",resource="pods"}': 0,
         'queue_allocated_scalar_resources{queue_name="b",resource="nvidia.com/gpu"}': 0,
     }
