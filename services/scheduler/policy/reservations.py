@@ -3,11 +3,17 @@
 A reservation stands in for pods that are not there yet; it shrinks as they are allocated.
 """
 
+from collections.abc import Callable, Iterable
+from typing import Final
+
 import numpy as np
 
-from pumice.plugins import IntArray, Job
+from pumice.plugins import Cluster, FloatArray, IntArray, Job
 from services.scheduler.engine.amounts import total_of
 from shared.model.status import TaskStatus
+
+_INQUEUE: Final = 2
+"""Row of reserved amounts in `sharing`."""
 
 
 def unallocated_minimum(job: Job) -> IntArray:
@@ -51,3 +57,41 @@ def elastic(job: Job) -> IntArray:
 def sharing(job: Job) -> IntArray:
     """Return what a job adds to its queue: allocated, request, inqueue, elastic."""
     return np.stack([job.allocated, job.requested, unallocated_minimum(job), elastic(job)])
+
+
+def sharing_by_queue(cluster: Cluster) -> dict[str, IntArray]:
+    """Return the sums of `sharing` per queue, reserved amounts as `admissible` has them."""
+    found = cluster.rollup(sharing).sums()
+    for queue, sums in found.items():
+        sums[_INQUEUE] = admissible(
+            sums[_INQUEUE], unallocated_minimum, cluster, [queue], limit=cluster.total
+        )
+    return found
+
+
+def admissible(
+    reserved: IntArray,
+    measure: Callable[[Job], IntArray],
+    cluster: Cluster,
+    queues: Iterable[str],
+    *,
+    limit: IntArray | FloatArray,
+) -> IntArray:
+    """Return what jobs reserve, without those whose minResources no empty cluster would admit.
+
+    `reserved` is the sum of `measure` over the jobs of `queues`, which are read only if it exceeds
+    `limit`.
+    A group enters its queue within the limit. One whose pods name their nodes runs without having
+    entered, and its author may state any minResources.
+    """
+    if not (reserved > limit).any():
+        return reserved
+    return total_of(
+        (
+            measure(job)
+            for queue in queues
+            for job in cluster.jobs_of(queue)
+            if job.min_resources is None or not (job.min_resources > limit).any()
+        ),
+        reserved,
+    )

@@ -111,6 +111,22 @@ def test_a_pod_of_ours_that_names_a_node_takes_one_node_from_its_queue_at_most(
     assert world.job("huge").allocated.max() == 0
 
 
+@pytest.mark.parametrize("sharing", SHARING)
+def test_a_group_whose_pod_names_its_node_reserves_no_more_than_a_cluster(sharing) -> None:
+    world = Cluster(SHARING[sharing]).queue("other")
+    for number in range(10):
+        world.node(f"n{number}", cpu="8", memory="16Gi")
+    for phase in ("Running", "Inqueue"):
+        name = f"claims-{phase.lower()}"
+        world.group(name, phase=phase, min_member=1, minResources={"memory": "7Ei", "cpu": MAX})
+        world.pod(f"{name}-0", name, node="n0", cpu="1m", memory="1Mi")
+    least = {"cpu": "2", "memory": "2Gi"}
+    for name, queue in (("mine", "default"), ("theirs", "other")):
+        world.gang(name, tasks=2, queue=queue, memory="1Gi", phase="Pending", minResources=least)
+    placed = binds_of(world.step()) | binds_of(world.step())
+    assert set(placed) == {"mine-0", "mine-1", "theirs-0", "theirs-1"}
+
+
 def test_a_pod_that_names_a_node_counts_whole_once_a_node_is_as_large() -> None:
     world = Cluster().node("n0", cpu="8", memory="16Gi")
     world.group("wide", phase="Running", min_member=1)

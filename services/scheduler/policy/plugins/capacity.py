@@ -42,7 +42,7 @@ from services.scheduler.policy.capacity_accounts import (
     tree,
 )
 from services.scheduler.policy.device_claims import DeviceQuotas
-from services.scheduler.policy.reservations import leaving, sharing, without_gated
+from services.scheduler.policy.reservations import leaving, sharing_by_queue, without_gated
 from services.scheduler.policy.shares import exceeding_of, room_for, shortfalls
 from shared.model.resources import EPSILON
 
@@ -99,7 +99,7 @@ class Capacity:
     def _open(self) -> None:
         cluster = self._cluster
         queues = cluster.queues
-        sums = cluster.rollup(sharing).sums()
+        sums = sharing_by_queue(cluster)
         if not self._hierarchy:
             self._accounts = flat(queues, sums, cluster.total, self._stated())
             self._book_leaving()

@@ -14,7 +14,7 @@ from pumice.plugins import (
     Vote,
 )
 from services.scheduler.policy.arguments import number
-from services.scheduler.policy.reservations import unallocated_minimum, without_gated
+from services.scheduler.policy.reservations import admissible, unallocated_minimum, without_gated
 from services.scheduler.policy.shares import exceeding_of, shortfalls
 
 _DEFAULT_FACTOR = 1.2
@@ -34,7 +34,13 @@ class Overcommit:
         """Add the budget: total x factor - used - what Inqueue jobs reserve."""
         enlarged = np.multiply(cluster.total, self._factor, dtype=np.float64)
         budget: FloatArray = enlarged - cluster.nodes.total_used()
-        reserved = cluster.rollup(_reserved).total(cluster.total)
+        reserved = admissible(
+            cluster.rollup(_reserved).total(cluster.total),
+            _reserved,
+            cluster,
+            cluster.queues,
+            limit=enlarged,
+        )
 
         def enqueueable(job: Job) -> Opinion:
             if job.min_resources is None:

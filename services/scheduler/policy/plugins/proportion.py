@@ -25,7 +25,7 @@ from pumice.plugins import (
 )
 from services.scheduler.engine.amounts import total_of
 from services.scheduler.policy.arguments import boolean
-from services.scheduler.policy.reservations import leaving, sharing, without_gated
+from services.scheduler.policy.reservations import leaving, sharing_by_queue, without_gated
 from services.scheduler.policy.shares import (
     dominant_share,
     exceeded,
@@ -176,7 +176,7 @@ def _open_accounts(cluster: Cluster) -> dict[str, _Account]:
     queues = cluster.queues
     guaranteed = total_of((q.guarantee for q in queues.values()), total)
     accounts = {}
-    for name, sums in cluster.rollup(sharing).sums().items():
+    for name, sums in sharing_by_queue(cluster).items():
         limit = (exceeded(total, guaranteed) + queues[name].guarantee).astype(np.float64)
         for resource, amount in queues[name].capability.items():
             dim = cluster.resource(resource)
