@@ -3,7 +3,7 @@
 A reservation stands in for pods that are not there yet; it shrinks as they are allocated.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import numpy as np
@@ -59,7 +59,7 @@ def sharing(job: Job) -> IntArray:
     return np.stack([job.allocated, job.requested, unallocated_minimum(job), elastic(job)])
 
 
-def sharing_by_queue(cluster: Cluster) -> dict[str, IntArray]:
+def sharing_by_queue(cluster: Cluster) -> Mapping[str, IntArray]:
     """Return the sums of `sharing` per queue, reserved amounts as `admissible` has them."""
     found = cluster.rollup(sharing).sums()
     for queue, sums in found.items():
