@@ -14,8 +14,9 @@ COPY pyproject.toml README.md LICENSE NOTICE ./
 COPY shared shared
 COPY services services
 COPY pumice pumice
+COPY distributions distributions
 RUN /opt/pumice/bin/pip install --no-cache-dir --disable-pip-version-check \
-    --no-build-isolation --no-deps .
+    --no-build-isolation --no-deps . ./distributions/services
 
 FROM docker.io/library/python:3.13-slim
 

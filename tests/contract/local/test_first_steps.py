@@ -30,7 +30,7 @@ def checkout(tmp_path):
     """
     folder = tmp_path / "checkout"
     (folder / ".venv").mkdir(parents=True)
-    for name in ("Makefile", "requirements", "pyproject.toml", "examples"):
+    for name in ("Makefile", "requirements", "pyproject.toml", "distributions", "examples"):
         (folder / name).symlink_to(ROOT / name)
     for path in Path(sys.prefix).iterdir():
         if path.name != ".ready":

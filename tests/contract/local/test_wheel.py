@@ -1,4 +1,4 @@
-"""The wheel alone is enough: installed into an empty environment, in an empty folder."""
+"""The wheels alone are enough: installed into an empty environment, in an empty folder."""
 
 import sys
 import zipfile
@@ -11,17 +11,30 @@ pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    return wheel_check.build(tmp_path_factory.mktemp("wheel") / "built")
+def wheels(tmp_path_factory):
+    return wheel_check.build(tmp_path_factory.mktemp("wheels") / "built")
 
 
-def test_the_demo_runs_from_the_wheel_alone(wheel, tmp_path):
-    said = wheel_check.check(sys.executable, wheel, tmp_path)
+def test_the_demo_runs_from_the_wheels_alone(wheels, tmp_path):
+    said = wheel_check.check(sys.executable, wheels, tmp_path)
     assert "5 of 5 jobs completed" in said
 
 
-def test_the_wheel_says_what_an_index_shows(wheel):
-    with zipfile.ZipFile(wheel) as archive:
+def test_a_subscriber_gets_the_events_and_two_libraries(wheels, tmp_path):
+    own = wheel_check.install(sys.executable, "", wheels, tmp_path)
+    listed = wheel_check.run(own / "python", "-m", "pip", "list", "--format=freeze", cwd=tmp_path)
+    assert {line.partition("==")[0] for line in listed.splitlines()} - {"pip", "setuptools"} == {
+        "msgspec",
+        "nats-py",
+        "pumice",
+        "typing_extensions",
+    }
+    said = wheel_check.run(own / "pumice", "events", "--help", cwd=tmp_path)
+    assert "--follow" in said
+
+
+def test_the_wheel_says_what_an_index_shows(wheels):
+    with zipfile.ZipFile(wheel_check.wheel_of("pumice", wheels)) as archive:
         (name,) = (n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
         metadata = archive.read(name).decode()
         names = archive.namelist()

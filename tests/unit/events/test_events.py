@@ -4,7 +4,6 @@ import argparse
 import datetime as dt
 import io
 import json
-from pathlib import Path
 
 import pytest
 
@@ -25,11 +24,10 @@ from pumice.events import (
     source,
     subject,
 )
-from pumice.events.asyncapi import text
 from pumice.events.envelope import decode_any
 from shared.contracts.subjects import Subjects
+from tools.write_asyncapi import PAGE, text
 
-ASYNCAPI = Path(__file__).parents[3] / "docs" / "events" / "asyncapi.yaml"
 AT = 1_700_000_000.25
 SOURCE = source(cluster="local", service="scheduler", instance="scheduler-1")
 PLACED = GangPlaced(
@@ -119,7 +117,7 @@ def test_every_type_has_its_own_topic_of_two_tokens():
 
 
 def test_the_asyncapi_document_is_the_one_of_the_catalogue():
-    assert ASYNCAPI.read_text() == text(), "run python -m pumice.events.asyncapi"
+    assert PAGE.read_text() == text(), "run make crds"
 
 
 def line(event, **changes):

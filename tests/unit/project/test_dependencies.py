@@ -7,14 +7,23 @@ import tomllib
 from collections.abc import Iterator
 from importlib.metadata import packages_distributions
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).parents[3]
 OWN = ("pumice", "services", "shared")
 KNOWN = sys.stdlib_module_names | set(OWN)
-LOCAL = ROOT / "pumice" / "local"
-"""Needs the extra `local`, and is imported by commands that need it."""
+Project = dict[str, Any]
+
+
+def project_of(folder: Path) -> Project:
+    project: Project = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["project"]
+    return project
+
+
+PUMICE = project_of(ROOT)
+SERVICES = project_of(ROOT / "distributions" / "services")
 
 
 def name_of(text: str) -> str:
@@ -41,16 +50,49 @@ def modules_of(file: Path) -> Iterator[str]:
         yield from tops - KNOWN
 
 
+def names(asked: list[str]) -> set[str]:
+    return {name_of(text) for text in asked}
+
+
+def brought(*extras: str) -> set[str]:
+    """Return the distributions that `pumice` with these extras asks for."""
+    asked = list(PUMICE["dependencies"])
+    for extra in extras:
+        asked += PUMICE["optional-dependencies"][extra]
+    with_services = "pumice-services" in names(asked)
+    return names(asked) | (names(SERVICES["dependencies"]) if with_services else set())
+
+
+EXTRAS = {
+    "pumice/events/webhook.py": ("webhook",),
+    "pumice/events": (),
+    "pumice/directory.py": (),
+    "pumice/cli/events.py": (),
+    "pumice/cli/main.py": (),
+    "pumice/plugins/jobs.py": (),
+    "pumice/plugins/status.py": (),
+    "pumice/plugins": ("plugins",),
+    "pumice/local": ("services", "local"),
+    "pumice": ("services",),
+}
+"""File or folder of `pumice` → the extras that it may need; the first line that fits holds."""
+
+
+def needed_by(file: Path) -> set[str]:
+    """Return the distributions that a file may import from."""
+    path = file.relative_to(ROOT)
+    if path.parts[0] != "pumice":
+        return names(SERVICES["dependencies"])
+    place = next(place for place in EXTRAS if path.is_relative_to(place))
+    return brought(*EXTRAS[place])
+
+
 @pytest.mark.parametrize("package", OWN)
 def test_what_a_package_imports_is_declared(package: str) -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    needed = {name_of(text) for text in project["dependencies"]}
-    local = needed | {name_of(text) for text in project["optional-dependencies"]["local"]}
     brought_by = packages_distributions()
 
     def declared(module: str, file: Path) -> bool:
-        brought = {name_of(dist) for dist in brought_by.get(module, ())}
-        return bool(brought & (local if LOCAL in file.parents else needed))
+        return bool({name_of(dist) for dist in brought_by.get(module, ())} & needed_by(file))
 
     undeclared = [
         f"{file.relative_to(ROOT)} imports {module}"
@@ -60,3 +102,17 @@ def test_what_a_package_imports_is_declared(package: str) -> None:
         if not declared(module, file)
     ]
     assert undeclared == []
+
+
+def test_both_distributions_have_one_version_and_ask_for_each_other_by_it() -> None:
+    version = PUMICE["version"]
+    assert SERVICES["version"] == version
+    assert f"pumice=={version}" in SERVICES["dependencies"]
+    assert f"pumice-services=={version}" in PUMICE["optional-dependencies"]["services"]
+
+
+def test_what_both_ask_for_they_ask_for_alike() -> None:
+    lists = (PUMICE["dependencies"], *PUMICE["optional-dependencies"].values())
+    asked = {name_of(text): text for each in lists for text in each}
+    differing = [t for t in SERVICES["dependencies"] if asked.get(name_of(t), t) != t]
+    assert [text for text in differing if name_of(text) != "pumice"] == []

@@ -39,7 +39,10 @@ def test_what_was_made_goes_and_what_lies_beside_it_stays(checkout):
             ".venv/.ready",
             "build/lib/pumice/module.py",
             "dist/pumice-0.1.0-py3-none-any.whl",
+            "dist/pumice_services-0.1.0-py3-none-any.whl",
+            "distributions/services/build/lib/services/module.py",
             "pumice.egg-info/PKG-INFO",
+            "pumice_services.egg-info/PKG-INFO",
             "pumice/__pycache__/module.pyc",
             ".mypy_cache/data",
         )
@@ -78,6 +81,7 @@ def test_setup_empties_no_folder_that_is_no_environment(checkout):
     (checkout / "requirements").mkdir()
     (checkout / "requirements" / "dev.txt").touch()
     (checkout / "pyproject.toml").touch()
+    kept(checkout / "distributions" / "services" / "pyproject.toml")
     answer = make(checkout, "setup", "VENV=work")
     assert answer.returncode != 0
     assert "is no virtual environment" in answer.stderr

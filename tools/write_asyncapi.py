@@ -1,12 +1,11 @@
-"""The AsyncAPI document, made from the catalogue.
+"""Writes docs/events/asyncapi.yaml from the types of events: part of `make crds`.
 
-`python -m pumice.events.asyncapi > docs/events/asyncapi.yaml` writes it; a test fails when the file
-differs.
+A test fails when the file differs from them.
 """
 
 import inspect
 import re
-import sys
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -15,6 +14,7 @@ import yaml
 from pumice.events.envelope import type_of
 from pumice.events.types import CATALOGUE, Event
 
+PAGE: Final = Path(__file__).parents[1] / "docs" / "events" / "asyncapi.yaml"
 _BINDING: Final = "0.1.0"
 _REF: Final = "#/components/schemas/{name}"
 
@@ -113,7 +113,7 @@ def _servers() -> dict[str, Any]:
 
 def text() -> str:
     """Return the document as YAML."""
-    head = "# Made from pumice/events/types.py by python -m pumice.events.asyncapi: do not edit.\n"
+    head = "# Made from pumice/events/types.py by python -m tools.write_asyncapi: do not edit.\n"
     return head + yaml.safe_dump(document(), sort_keys=False, width=100, allow_unicode=True)
 
 
@@ -147,5 +147,10 @@ def _message(each: type[Event]) -> dict[str, Any]:
     }
 
 
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(text(), encoding="utf-8")
+
+
 if __name__ == "__main__":
-    sys.stdout.write(text())
+    main()
