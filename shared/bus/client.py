@@ -1,7 +1,7 @@
-"""What the adapter uses of nats-py's client: the seam at which another one can take its place.
+"""The part of nats-py's client that the adapter uses, as a protocol.
 
-nats-py's `Client` satisfies it, and so does the one of `shared.bus.memory`, on whose server the
-simulation and half of the contract tests run.
+nats-py's `Client` satisfies it, and so does the client of `tests/support/memory_nats`, a server in
+memory on which the simulation and half of the contract tests run.
 """
 
 import ssl
@@ -34,7 +34,7 @@ class Subscription(Protocol):
 
 
 class Client(Protocol):
-    """What is used of nats-py's client; `shared.bus.memory` has another that satisfies it."""
+    """The methods of nats-py's `Client` that the adapter calls."""
 
     @property
     def is_connected(self) -> bool:

@@ -1,8 +1,8 @@
 """Who may publish and subscribe what on NATS: one user per service, least rights.
 
 The local stack, compose and k8s make their server configuration from this table
-(`pumice.deploy.nats_config`), and the bus in memory refuses by it. JetStream's own subjects count
-too: making a stream, reading a consumer and acknowledging are publishes to `$JS.…`.
+(`pumice.deploy.nats_config`), and the NATS server of the tests refuses by it. JetStream's own
+subjects count too: making a stream, reading a consumer and acknowledging are publishes to `$JS.…`.
 
 `declarer` alone makes and changes streams and durable consumers. A reader makes ephemeral
 consumers for itself, on the streams that it reads and that no durable consumer works on.

@@ -21,8 +21,6 @@ from services.declarer.settings import DeclarerSettings
 from services.scheduler import app as scheduler
 from services.scheduler.settings import SchedulerSettings
 from shared.bus.connection import Credentials, Options
-from shared.bus.memory.client import MemoryClient
-from shared.bus.memory.server import MemoryNats
 from shared.bus.nats import NatsBus
 from shared.kube.client import Kube
 from shared.runtime.faults import POINTS
@@ -34,6 +32,8 @@ from shared.runtime.supervise import Part, PartFailed, supervise
 from shared.runtime.values import Secret
 from shared.runtime.workqueue import WorkQueueMetrics
 from tests.sim.wire import CoreTransport
+from tests.support.memory_nats.client import MemoryClient
+from tests.support.memory_nats.server import MemoryNats
 from tests.support.simloop import SimClock
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from shared.bus.memory.api import API
-from shared.bus.memory.client import MemoryClient
-from shared.bus.memory.link import Frame
-from shared.bus.memory.server import Line, MemoryNats
 from tests.sim.weather import NetworkWeather
+from tests.support.memory_nats.api import API
+from tests.support.memory_nats.client import MemoryClient
+from tests.support.memory_nats.link import Frame
+from tests.support.memory_nats.server import Line, MemoryNats
 
 MEMBERS: Final = 3
 ELECTION_S: Final = (0.2, 3.0)

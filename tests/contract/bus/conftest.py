@@ -16,7 +16,6 @@ import structlog
 from pumice.local import parts
 from pumice.local.nats import NatsServer
 from shared.bus.connection import Credentials, Options
-from shared.bus.memory.server import MemoryNats
 from shared.bus.nats import NatsBus, from_settings
 from shared.contracts.permissions import permissions
 from shared.contracts.streams import Streams, all_streams, durable_consumers, streams
@@ -24,6 +23,7 @@ from shared.contracts.subjects import Subjects
 from shared.runtime.clock import SystemClock
 from shared.runtime.common import CommonSettings
 from shared.runtime.values import Secret
+from tests.support.memory_nats.server import MemoryNats
 from tests.support.wait import until
 
 OpenBus = Callable[..., Awaitable[NatsBus]]
@@ -108,7 +108,7 @@ class RealServer:
 
 
 class MemoryServer:
-    """`shared.bus.memory` on this test's loop."""
+    """`tests.support.memory_nats` on this test's loop."""
 
     def __init__(self, _directory: Path) -> None:
         table = {user: allowed.publish for user, allowed in permissions("local").items()}

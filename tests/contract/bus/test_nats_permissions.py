@@ -14,7 +14,6 @@ import pytest
 from nats.aio.client import Client
 
 from shared.bus.errors import NotPermitted
-from shared.bus.memory.subjects import Filter
 from shared.bus.port import CaughtUp, FromSequence, Started
 from shared.contracts.permissions import inbox_prefix, permissions
 from shared.contracts.streams import (
@@ -27,6 +26,7 @@ from shared.contracts.streams import (
 from shared.contracts.subjects import Subjects
 from tests.contract.bus.conftest import only_nats
 from tests.contract.bus.readers import Reader
+from tests.support.memory_nats.subjects import Filter
 from tests.support.wait import until
 
 FOLLOWS = {

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
-from shared.bus.memory.consumer import Consumer
-from shared.bus.memory.stream import NANO, MemoryStream, Refusal, Stored
-from shared.bus.memory.subjects import Filter, overlap
+from tests.support.memory_nats.consumer import Consumer
+from tests.support.memory_nats.stream import NANO, MemoryStream, Refusal, Stored
+from tests.support.memory_nats.subjects import Filter, overlap
 
 API: Final = "$JS.API."
 DIRECT: Final = "DIRECT.GET."

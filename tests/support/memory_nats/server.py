@@ -11,12 +11,12 @@ from typing import Final
 
 import msgspec
 
-from shared.bus.memory.api import API, DIRECT, JetStream, failed
-from shared.bus.memory.client import REFUSAL, MemoryClient
-from shared.bus.memory.consumer import NEVER, Consumer, Request
-from shared.bus.memory.link import Calm, Frame, Link, Weather
-from shared.bus.memory.stream import NANO, Refusal, Stored
-from shared.bus.memory.subjects import Filter
+from tests.support.memory_nats.api import API, DIRECT, JetStream, failed
+from tests.support.memory_nats.client import REFUSAL, MemoryClient
+from tests.support.memory_nats.consumer import NEVER, Consumer, Request
+from tests.support.memory_nats.link import Calm, Frame, Link, Weather
+from tests.support.memory_nats.stream import NANO, Refusal, Stored
+from tests.support.memory_nats.subjects import Filter
 
 SILENT_S: Final = 7.5
 """After this long without a sign of the server a client gives its connection up (two pings)."""
@@ -168,7 +168,7 @@ class MemoryNats:
         else:
             self._publish(line, frame)
 
-    def reaches(self, line: Line) -> bool:  # noqa: ARG002 - a server of several looks at it
+    def reaches(self, line: Line) -> bool:
         """Tell whether what one connection publishes can come to another."""
         return True
 

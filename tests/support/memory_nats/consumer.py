@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
-from shared.bus.memory.stream import NANO, MemoryStream, Stored
-from shared.bus.memory.subjects import Filter
+from tests.support.memory_nats.stream import NANO, MemoryStream, Stored
+from tests.support.memory_nats.subjects import Filter
 
 NEVER: Final = float("inf")
 

@@ -6,5 +6,5 @@ its leases. `tests/contract/bus` holds this server and the real one to the same 
 
 `subjects` and `stream` and `consumer` are synchronous and take the time as an argument; `api`
 answers JetStream's requests; `server` has the connections and the timers; `client` is the other
-end. Never the place for messages that somebody needs: nothing here is kept on disk.
+end. For tests only: nothing is kept on disk.
 """
