@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from pumice.local.apiserver.answers import Request
-from pumice.local.apiserver.core import ApiServer
 from shared.kube import wire
 from tests.sim.story import Story
 from tests.support.api import path
+from tests.support.api_server import ApiServer
 from tests.support.invariants import FINISHED, Invariants, Violation, key_of
 
 _DELETES_POD = re.compile(r"DELETE /api/v1/namespaces/([^/]+)/pods/([^/]+)")

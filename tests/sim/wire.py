@@ -6,13 +6,13 @@ from urllib.parse import unquote
 
 from pumice.local.apiserver.answers import Request as CoreRequest
 from pumice.local.apiserver.answers import Response
-from pumice.local.apiserver.core import ApiServer
 from pumice.local.apiserver.watching import Watch
 from shared.kube.errors import Silence, Unreachable, read_status, refusal
 from shared.kube.wire import Request
 from tests.sim.cluster import Judge
 from tests.sim.story import Story
 from tests.sim.weather import ApiWeather, NetworkWeather
+from tests.support.api_server import ApiServer
 
 
 class CoreStream:

@@ -22,7 +22,6 @@ import yaml
 
 from pumice.local.apiserver.answers import Request as CoreRequest
 from pumice.local.apiserver.answers import Response
-from pumice.local.apiserver.core import ApiServer
 from services.controller.adapters.announcer import ControllerEvents
 from services.controller.adapters.informers import Informers
 from services.controller.adapters.line import Line
@@ -49,6 +48,7 @@ from shared.runtime.metrics import Metrics
 from shared.runtime.set_aside import SetAside
 from shared.runtime.supervise import Part
 from shared.runtime.workqueue import WorkQueue, WorkQueueMetrics
+from tests.support.api_server import ApiServer
 from tests.support.clock import VirtualClock
 
 CRDS = Path(__file__).parents[2] / "k8s" / "crds"

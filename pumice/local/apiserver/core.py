@@ -1,14 +1,13 @@
 """`ApiServer`: requests in, answers and watches out. No socket, no thread, no clock of its own.
 
-`handle` answers at once. Time passes only by `tick`, which ends watches, sends bookmarks, collects
-garbage and plays the fake kubelets; `due_at` says when there is something for it to do. A write
-that webhooks are asked about is a row of `steps`: who has a network drives them itself.
+A request is a generator of `steps`: it yields each call of an admission webhook and is sent the
+answer, so that the HTTP shell makes the calls (`http`). Time passes only by `tick`, which ends
+watches, sends bookmarks, collects garbage and plays the fake kubelets; `due_at` returns when `tick`
+has work to do next.
 """
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from typing import Final
-
-import msgspec
 
 from pumice.local.apiserver import deleting, discovery, pods, reading, target, writing
 from pumice.local.apiserver.admission import Call, Reply
@@ -34,28 +33,20 @@ _PRIORITIES: Final = (
 Steps = Generator[Call, Reply, Response | Watch]
 
 
-def nobody(call: Call) -> Reply:
-    """Answer for webhooks where none can be reached."""
-    return Reply(error=f"no webhook can be reached from here: {call.webhook}")
-
-
 class ApiServer:
-    """One API server; see the module."""
+    """The objects of one API server and the verbs on them."""
 
     def __init__(
         self,
         *,
         now: Callable[[], float],
         uids: Callable[[], str],
-        crds: Iterable[Object] = (),
-        webhooks: Callable[[Call], Reply] = nobody,
         keep: int = KEEP,
         keep_s: float = KEEP_S,
     ) -> None:
-        """Take the wall clock (unix seconds), a source of uids, CRDs, and who calls webhooks."""
+        """Take the wall clock (unix seconds) and a source of uids."""
         store = Store(now=now, keep=keep, keep_s=keep_s)
         self.world = World(now=now, uids=uids, store=store, catalogue=Catalogue(builtin()))
-        self._webhooks = webhooks
         self._watches: dict[str, list[Watch]] = {}
         self._definitions = Definitions(self.world)
         self._owners = Owners(self.world)
@@ -65,20 +56,7 @@ class ApiServer:
             self._add_namespace(name)
         for name, value in _PRIORITIES:
             self._add_priority(name, value)
-        for crd in crds:
-            self.world.add(CRDS, "", crd["metadata"]["name"], spec=self._definition(crd), status={})
         self.tick()
-
-    def handle(self, request: Request) -> Response | Watch:
-        """Carry out a request; refusals are answers too."""
-        steps = self.steps(request)
-        try:
-            call = next(steps)
-            while True:
-                call = steps.send(self._webhooks(call))
-        except StopIteration as done:
-            outcome: Response | Watch = done.value
-            return outcome
 
     def steps(self, request: Request) -> Steps:
         """Carry out a request; yields each webhook to be asked and is sent its reply."""
@@ -106,18 +84,11 @@ class ApiServer:
                 times += [watch.ends_at] if watch.ends_at is not None else []
         return min(times, default=None)
 
-    def compact(self) -> None:
-        """Forget past changes: a watch that starts in the past gets 410."""
-        self.world.store.compact()
-
-    def cut(self, failure: Failure | None = None) -> None:
-        """End all watches, with an error event when a `failure` is given (410 in mid-stream)."""
+    def cut(self) -> None:
+        """End all watches."""
         for watches in self._watches.values():
             for watch in list(watches):
-                if failure is None:
-                    watch.close()
-                else:
-                    watch.fail(failure)
+                watch.close()
         self._watches.clear()
 
     def restore(self, resource_id: str, key: str, entry: Entry) -> None:
@@ -217,11 +188,3 @@ class ApiServer:
 
     def _add_priority(self, name: str, value: int) -> None:
         self.world.add(PRIORITIES, "", name, value=value, preemptionPolicy="PreemptLowerPriority")
-
-    def _definition(self, crd: Object) -> Object:
-        whole = msgspec.json.decode(msgspec.json.encode(crd))
-        resource = self.world.kind(CRDS)
-        self.world.form(resource).tidy(whole)
-        spec: Object = whole["spec"]
-        spec.setdefault("conversion", {"strategy": "None"})
-        return spec

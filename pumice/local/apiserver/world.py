@@ -15,7 +15,6 @@ from pumice.local.apiserver.store import Store
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 SUFFIX: Final = 5
 
-CORE: Final = ""
 EVENTS: Final = "events."
 PODS: Final = "pods."
 NODES: Final = "nodes."

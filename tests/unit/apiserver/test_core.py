@@ -11,9 +11,9 @@ import pytest
 
 from pumice.local.apiserver.admission import Call, Reply
 from pumice.local.apiserver.answers import Request, Response, expired
-from pumice.local.apiserver.core import ApiServer, nobody
 from pumice.local.apiserver.journal import Journal
 from pumice.local.apiserver.watching import Watch
+from tests.support.api_server import ApiServer, unreachable
 
 PODS = "/api/v1/namespaces/default/pods"
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -23,7 +23,7 @@ HOOKS = "/apis/admissionregistration.k8s.io/v1/"
 class World:
     """A core on a clock that the test sets."""
 
-    def __init__(self, webhooks: Callable[[Call], Reply] = nobody, keep: int = 100) -> None:
+    def __init__(self, webhooks: Callable[[Call], Reply] = unreachable, keep: int = 100) -> None:
         self.now = 1_800_000_000.0
         uids = itertools.count()
         self.core = ApiServer(
@@ -127,7 +127,7 @@ def test_a_watch_can_be_cut_in_mid_stream_with_410() -> None:
     world = World()
     watch = world.watch(MAPS)
     watch.take()
-    world.core.cut(expired("too old resource version"))
+    world.core.break_watches(expired("too old resource version"))
     assert [json.loads(line)["object"]["code"] for line in watch.take()] == [410]
     assert watch.ended
 

@@ -11,7 +11,6 @@ import pytest
 import structlog
 
 from pumice.local.apiserver.answers import Response
-from pumice.local.apiserver.core import ApiServer
 from services.cache.adapters.claims import Claim, Claims
 from services.cache.fold.election import LeaseTimes
 from services.cache.settings import CacheSettings, lease_times
@@ -25,6 +24,7 @@ from shared.kube.wire import Request
 from shared.runtime.errors import Rejected
 from shared.runtime.values import Seconds
 from tests.sim.wire import core_request
+from tests.support.api_server import ApiServer
 from tests.support.clock import VirtualClock, settle
 
 SUBJECTS = Subjects(cluster="local")
