@@ -4,11 +4,11 @@ The machine plays the API server and the binder: groups and pods come and go, wh
 happens, fails or is late, limits and nodes change in between.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import settings, target
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -17,6 +17,7 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
+from typing_extensions import override
 
 from pumice.testing import Cluster
 from services.scheduler.engine import Plan
@@ -68,6 +69,9 @@ groups = st.fixed_dictionaries(
 class LivingCluster(RuleBasedStateMachine):
     """The facts, and what is on its way to become one."""
 
+    lives: ClassVar[list[int]] = []
+    """How many pods were evicted in each life."""
+
     def __init__(self) -> None:
         super().__init__()
         self.world = Cluster(CONF, queue=False)
@@ -76,9 +80,10 @@ class LivingCluster(RuleBasedStateMachine):
         self.submitted = 0
         self.coming: list[tuple[str, Any]] = []
         """Intents of the last cycle: (intent, bind or eviction)."""
+        self.evicted = 0
 
-    @initialize(cpu=sizes, limits=st.tuples(st.integers(4, 9), st.integers(4, 9)))
-    def begin(self, cpu: int, limits: tuple[int, int]) -> None:
+    @initialize(cpu=sizes, limits=st.tuples(st.integers(4, 9), st.integers(4, 9)), first=groups)
+    def begin(self, cpu: int, limits: tuple[int, int], first: dict[str, Any]) -> None:
         for name, value in (("low", 1), ("high", 100)):
             meta = {"name": name, "uid": name}
             self.world.put(kinds.PRIORITYCLASS, {"metadata": meta, "value": value})
@@ -88,6 +93,8 @@ class LivingCluster(RuleBasedStateMachine):
             self.world.node(name, cpu=str(cpu), pods="8")
         for name, queue in (("old-a", "a"), ("old-b", "b")):  # somebody to take from
             self._submit(name, queue=queue, tasks=4, least=1, cpu="1", importance="low")
+        self.live_on()
+        self._come(**{**first, "importance": "high"})  # and a job that takes
         self.live_on()
 
     # --- facts ---------------------------------------------------------------------------------
@@ -224,6 +231,7 @@ class LivingCluster(RuleBasedStateMachine):
 
     def _judge(self, plan: Plan, waiting: set[str]) -> None:
         """Hold a plan to what no decision may do."""
+        self.evicted += len(plan.evictions)
         jobs = self.world.replica.jobs
         for gang in plan.binds:
             job = jobs.get(gang.job)
@@ -275,6 +283,8 @@ class LivingCluster(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Leave it alone: it comes to rest."""
+        target(float(self.evicted), label="evictions")
+        self.lives.append(self.evicted)
         for _ in range(QUIET_AFTER):
             plan = self.world.step()
         assert (plan.binds, plan.evictions) == ((), ())
@@ -286,3 +296,9 @@ LivingCluster.TestCase.settings = settings(max_examples=25, stateful_step_count=
 @pytest.mark.timeout(300)  # many days in one test, and others may want the machine
 class TestLivingCluster(LivingCluster.TestCase):
     """Runs the machine."""
+
+    @override
+    def runTest(self) -> None:
+        LivingCluster.lives.clear()
+        super().runTest()
+        assert sum(map(bool, LivingCluster.lives)) >= 10, LivingCluster.lives

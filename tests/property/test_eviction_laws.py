@@ -12,6 +12,7 @@ from services.scheduler.engine import Plan
 from services.scheduler.policy.reservations import sharing as measure
 from shared.api import kinds
 from shared.model.status import TaskStatus
+from tests.support.hits import meet, met_in
 
 PLUGINS = """
 tiers:
@@ -23,6 +24,7 @@ PIPELINES = (
     "allocate, backfill, preempt, reclaim",
     "reclaim, allocate, preempt",
 )
+CPUS = {"n0": 6, "n1": 4}
 EVICTORS = ("preempt", "reclaim", "gangpreempt", "gangreclaim")
 
 names = st.sampled_from
@@ -43,6 +45,45 @@ jobs = st.lists(
 )
 
 
+@st.composite
+def full_nodes(draw: st.DrawFn, most_room: int = 1) -> list[dict[str, Any]]:
+    """Draw jobs of little priority that fill the nodes, and jobs that want the room of some."""
+    residents: list[dict[str, Any]] = [
+        {
+            "queue": draw(names(["a", "a", "b"])),
+            "priority": "low",
+            "min_member": draw(st.integers(0, 3)),
+            "running": [],
+            "pending": [],
+        }
+        for _ in range(draw(st.integers(1, 3)))
+    ]
+    for node, cpu in CPUS.items():
+        room = cpu - draw(st.integers(0, most_room))
+        while room:
+            size = draw(st.integers(1, min(room, 3)))
+            draw(names(residents))["running"].append((size, node))
+            room -= size
+    return residents + draw(takers)
+
+
+takers = st.lists(
+    st.fixed_dictionaries(
+        {
+            "queue": names(["b", "b", "a"]),
+            "priority": names(["high", "high", "low"]),
+            "min_member": st.integers(0, 2),
+            "running": just([]),
+            "pending": st.lists(
+                st.tuples(st.integers(1, 3), st.integers(0, 2)), min_size=1, max_size=3
+            ),
+        }
+    ),
+    min_size=1,
+    max_size=3,
+)
+
+
 def build(
     pipeline: str,
     job_list: list[dict[str, Any]],
@@ -56,7 +97,8 @@ def build(
         arguments = f"enableTopologyAwarePreemption: {aware}, " if name == "preempt" else ""
         conf += f"- {{name: {name}, arguments: {{{arguments}spareVictims: {spare}}}}}\n"
     world = Cluster(conf, queue=False).queue("a", weight=1).queue("b", weight=3)
-    world.node("n0", cpu="6").node("n1", cpu="4")
+    for name, cpu in CPUS.items():
+        world.node(name, cpu=str(cpu))
     for name, value in (("low", 1), ("high", 100)):
         world.put(kinds.PRIORITYCLASS, {"metadata": {"name": name, "uid": name}, "value": value})
     for number, job in enumerate(job_list):
@@ -76,7 +118,8 @@ def build(
     return world
 
 
-worlds = st.builds(build, names(PIPELINES), jobs, aware=st.booleans(), spare=st.booleans())
+some = st.one_of(full_nodes(), full_nodes(), jobs)
+worlds = st.builds(build, names(PIPELINES), some, aware=st.booleans(), spare=st.booleans())
 
 
 def waiting(world: Cluster) -> tuple[Plan, dict[str, tuple[str, str]]]:
@@ -90,11 +133,13 @@ def waiting(world: Cluster) -> tuple[Plan, dict[str, tuple[str, str]]]:
     return world.decide(), standing
 
 
+@met_in(at_least=60)
 @settings(max_examples=150, deadline=None)
 @given(worlds)
 def test_nobody_is_evicted_but_for_a_pod_that_then_waits_or_is_placed(world: Cluster):
     """It waits where its victims were, unless backfill placed it elsewhere meanwhile (A04)."""
     plan, standing = waiting(world)
+    meet(plan.evictions)
     nominated = {n.uid: n.node for n in plan.nominations}
     for eviction in plan.evictions:
         assert standing[eviction.pod] == ("Releasing", eviction.node)
@@ -104,6 +149,7 @@ def test_nobody_is_evicted_but_for_a_pod_that_then_waits_or_is_placed(world: Clu
     assert max(Counter(e.uid for e in plan.evictions).values(), default=1) == 1
 
 
+@met_in(at_least=60)
 @settings(max_examples=150, deadline=None)
 @given(worlds)
 def test_what_waits_fits_once_the_victims_are_gone(world: Cluster):
@@ -111,6 +157,7 @@ def test_what_waits_fits_once_the_victims_are_gone(world: Cluster):
     try:
         before = [session.ledger.future_idle(dim).min(initial=0) for dim in range(2)]
         run_actions(session, world.config)
+        meet(session.evictions)
         after = [session.ledger.future_idle(dim).min(initial=0) for dim in range(2)]
     finally:
         session.close()
@@ -118,6 +165,7 @@ def test_what_waits_fits_once_the_victims_are_gone(world: Cluster):
     assert all(now >= min(then, 0) for then, now in zip(before, after, strict=True))
 
 
+@met_in(at_least=40)
 @settings(max_examples=100, deadline=None)
 @given(worlds)
 def test_a_session_with_evictions_leaves_the_replica_as_it_was(world: Cluster):
@@ -132,7 +180,7 @@ def test_a_session_with_evictions_leaves_the_replica_as_it_was(world: Cluster):
         return [[a.tolist() for a in arrays], tasks, sums, held, ledger.at_rest]
 
     before = state()
-    world.decide()
+    meet(world.decide().evictions)
     assert state() == before
     assert replica.audit() == []
 
@@ -145,9 +193,12 @@ tiers:
 """
 
 
+@met_in(at_least=50)
 @settings(max_examples=100, deadline=None)
 @given(
-    st.builds(build, names(PIPELINES), jobs, spare=st.booleans(), plugins=just(GANG_HAS_THE_SAY))
+    st.builds(
+        build, names(PIPELINES), full_nodes(), spare=st.booleans(), plugins=just(GANG_HAS_THE_SAY)
+    )
 )
 def test_no_gang_is_cut_below_its_minimum_where_gang_has_the_say(world: Cluster):
     """A ready job stays ready (PL01).
@@ -156,6 +207,7 @@ def test_no_gang_is_cut_below_its_minimum_where_gang_has_the_say(world: Cluster)
     common, a third plugin's list or the next tier decides (SS06).
     """
     plan = world.decide()
+    meet(plan.evictions)
     lost = Counter(eviction.job for eviction in plan.evictions)
     won = Counter({gang.job: len(gang.binds) for gang in plan.binds})
     for key, count in lost.items():
@@ -164,6 +216,7 @@ def test_no_gang_is_cut_below_its_minimum_where_gang_has_the_say(world: Cluster)
         assert len(job.by_status[TaskStatus.RUNNING]) + won[key] - count >= job.min_available
 
 
+@met_in(at_least=35)
 @settings(max_examples=100, deadline=None)
 @given(worlds)
 def test_cycles_come_to_rest_while_the_victims_are_on_their_way(world: Cluster):
@@ -173,14 +226,16 @@ def test_cycles_come_to_rest_while_the_victims_are_on_their_way(world: Cluster):
     or evicted any more. ⚠ A phase may go on changing: reclaim before allocate promises nodes to
     best-effort pods, which unmakes a gang that they had completed (SS04).
     """
-    for _ in range(6):
-        plan = world.step()
+    plans = [world.step() for _ in range(6)]
+    meet(*(plan.evictions for plan in plans))
+    plan = plans[-1]
     assert (plan.binds, plan.evictions) == ((), ())
 
 
 residents = st.lists(st.tuples(amounts, st.integers(0, 3)), min_size=1, max_size=6)
 
 
+@met_in(at_least=90)
 @settings(max_examples=150, deadline=None)
 @given(residents, st.integers(1, 12), names(["preempt", "reclaim"]))
 def test_with_spare_victims_each_victim_is_needed(
@@ -204,6 +259,7 @@ configurations:
     queue = "a" if action == "preempt" else "b"
     world.group("t", queue=queue, priorityClassName="high").pod("t-0", "t", cpu=str(wanted))
     plan = world.decide()
+    meet(plan.evictions)
     sizes = {f"ns/j-{index}": size for index, (size, _) in enumerate(there)}
     left = cpu - sum(sizes.values()) + sum(sizes[e.pod] for e in plan.evictions) - wanted
     assert left >= 0 or not plan.evictions
@@ -216,13 +272,16 @@ def live(world: Cluster, cycles: int) -> int:
     A victim dies at once and its job's controller replaces it by a pending pod of the same kind.
     """
     quiet = 0
+    plans = []
     for cycle in range(cycles):
         plan = world.step()
+        plans.append(plan)
         quiet = 0 if plan.binds or plan.evictions else quiet + 1
         for bind in (bind for gang in plan.binds for bind in gang.binds):
             _replace(world, bind.uid, node=bind.node, uid=bind.uid)
         for eviction in plan.evictions:
             _replace(world, eviction.uid, node="", uid=f"{eviction.pod}-{cycle}")
+    meet(*(plan.evictions for plan in plans))
     return quiet
 
 
@@ -236,6 +295,7 @@ def _replace(world: Cluster, before: str, *, node: str, uid: str) -> None:
     world.pod(task.name, group, cpu=cpu, node=node, uid=uid, priority=task.priority)
 
 
+@met_in(at_least=12)
 @settings(max_examples=60, deadline=None)
 @given(worlds)
 def test_cycles_come_to_rest_though_every_victim_comes_back(world: Cluster):

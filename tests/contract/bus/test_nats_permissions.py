@@ -284,7 +284,7 @@ async def test_a_service_follows_what_it_reads(service, bus, open_bus, declared)
         stream = getattr(declared, name)
         items = mine.follow(stream.name, list(stream.subjects), start=FromSequence(1))
         async with Reader(items) as reader:
-            await reader.has(1, CaughtUp, deadline_s=3)
+            assert await reader.has(1, CaughtUp)
 
 
 async def test_the_declarer_declares_everything_on_an_empty_server(open_bus, declared):
@@ -330,7 +330,7 @@ async def test_the_binder_pulls_answers_and_reports(bus, open_bus, declared, sub
     mine = await open_bus("binder")
     for spec in (command_consumer("local", 0), desired_consumer("local", 0)):
         async with Reader(mine.pull(spec).deliveries()) as reader:
-            await reader.has(1, Started, deadline_s=3)
+            assert await reader.has(1, Started)
     await mine.publisher(declared.outcome.name).publish(subjects.outcome(0), b"bound", msg_id="1")
 
 

@@ -158,7 +158,9 @@ async def test_of_two_that_make_an_authority_at_once_one_wins_w02(
     secret = await api.get("secrets", space, SECRET)
     (authority,) = x509.load_pem_x509_certificates(base64.b64decode(secret["data"]["ca.crt"]))
     for port in (own_door.port, port_of(two)):
-        (await shown(port)).verify_directly_issued_by(authority)
+        certificate = await shown(port)
+        assert certificate.issuer == authority.subject
+        certificate.verify_directly_issued_by(authority)  # raises where the key is another
 
 
 def _spoilt(how: str) -> dict[str, str]:

@@ -310,7 +310,7 @@ async def test_a_job_of_a_closed_queue_waits_until_it_is_open(borders: Borders) 
 async def test_a_group_of_an_unknown_queue_says_so(borders: Borders) -> None:
     group = kind_of("podgroups", minMember=1, queue="nosuch")
     await borders.api.create("podgroups", group, borders.namespace)
-    await borders.has(
+    assert await borders.has(
         "podgroups",
         group["metadata"]["name"],
         lambda found: "QueueNotFound: spec.queue: there is no queue 'nosuch'" in messages(found),

@@ -25,4 +25,5 @@ async def test_the_api_server_takes_an_example(guarded_plane: ControlPlane, path
         for manifest in yaml.safe_load_all(path.read_text()):
             if manifest["kind"] not in CLUSTER_WIDE:
                 manifest["metadata"].setdefault("namespace", "default")
-            await apply(api, manifest, dryRun="All")
+            answer = await apply(api, manifest, dryRun="All")
+            assert answer["metadata"]["name"] == manifest["metadata"]["name"]

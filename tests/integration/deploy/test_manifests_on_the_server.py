@@ -17,7 +17,8 @@ async def test_the_api_server_takes_the_whole_base(guarded_plane: ControlPlane) 
 async def test_the_api_server_takes_the_printed_secrets(guarded_plane: ControlPlane) -> None:
     async with connect(guarded_plane.kubeconfig) as api:
         for manifest in nats_secrets.manifests(namespace="pumice-system", cluster="main"):
-            await apply(api, manifest, dryRun="All")
+            answer = await apply(api, manifest, dryRun="All")
+            assert answer["metadata"]["name"] == manifest["metadata"]["name"]
 
 
 async def test_users_who_may_edit_a_namespace_may_submit_jobs(guarded_plane: ControlPlane) -> None:

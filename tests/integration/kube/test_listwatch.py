@@ -149,3 +149,4 @@ async def test_a_killed_api_server_is_waited_for_and_nothing_is_missed(tmp_path:
                     seen.add(changed.metadata.name)
             if seen >= {"before", "after"}:
                 break
+        assert seen >= {"before", "after"}

@@ -353,19 +353,32 @@ def test_an_operation_that_no_hook_is_made_for_is_refused_w01(path: str) -> None
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize(
-    "stated",
+    ("stated", "words"),
     [
-        template(volumes=[{"name": f"v{n}"} for n in range(40_000)]),
-        template(containers=[{"name": f"c{n}", "image": "i"} for n in range(30_000)]),
-        container(volumeMounts=[{"name": "v", "mountPath": f"/{n}"} for n in range(40_000)]),
-        job(*[task(f"t{n}", dependsOn={"name": [f"t{n + 1}"]}) for n in range(6000)]),
-        job(policies=[{"event": "PodFailed", "action": "AbortJob"}] * 40_000),
+        (template(volumes=[{"name": f"v{n}"} for n in range(40_000)]), ""),
+        (template(containers=[{"name": f"c{n}", "image": "i"} for n in range(30_000)]), ""),
+        (
+            container(volumeMounts=[{"name": "v", "mountPath": f"/{n}"} for n in range(40_000)]),
+            'Not found: "v"',
+        ),
+        (
+            job(*[task(f"t{n}", dependsOn={"name": [f"t{n + 1}"]}) for n in range(6000)]),
+            "no task 't6000' in this job",
+        ),
+        (
+            job(policies=[{"event": "PodFailed", "action": "AbortJob"}] * 40_000),
+            "duplicate event PodFailed",
+        ),
     ],
     ids=["volumes", "containers", "mounts", "dependencies", "policies"],
 )
-def test_the_largest_objects_are_judged_while_the_caller_waits_w20(stated: Json) -> None:
+def test_the_largest_objects_are_judged_while_the_caller_waits_w20(
+    stated: Json, words: str
+) -> None:
     """One process answers for the cluster: what takes the square of its size stops all others."""
-    ask("/jobs/validate", stated)
+    verdict = ask("/jobs/validate", stated)
+    assert verdict.allowed is not bool(words)
+    assert words in verdict.message
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,9 @@ def pod(**annotations: str) -> Pod:
 @pytest.mark.parametrize("text", ["9" * 5000, "٣", "-1", "1e3"])
 def test_a_number_in_an_annotation_of_a_pod_may_be_anything(text: str) -> None:
     said = {"task_spec": "w", "task_index": text, "job_version": text, "job_retry_count": text}
-    pod_view(pod(**said, job_name="j"))
+    owner, view = pod_view(pod(**said, job_name="j"))
+    assert (owner, view.task) == ("u", "w")
+    assert (view.index, view.version) == (-1, 0)
 
 
 def test_a_bare_pod_with_an_amount_that_is_none_has_a_group_that_asks_for_nothing() -> None:

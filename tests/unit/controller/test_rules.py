@@ -23,9 +23,11 @@ from tests.unit.controller.world import job, task
 
 @pytest.mark.parametrize("phase", list(JobPhase))
 def test_every_phase_has_a_row_for_every_action_j15(phase: JobPhase) -> None:
+    assert None in TABLE[phase], "the row of the actions that have none of their own"
     for action in Action:
         move = move_for(phase, action)
-        assert move.do in Do
+        leads_to = {move.enters, *(move.then.leads_to if move.then else ())}
+        assert leads_to <= {None, *TABLE}, "a phase that follows has rows, too"
         assert move.enters is None or move.do is Do.KILL, "a phase is entered by a kill"
     assert TABLE.keys() == set(JobPhase)
 

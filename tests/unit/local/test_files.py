@@ -31,8 +31,9 @@ def test_certificates_are_made_again_when_making_them_was_cut_off(tmp_path):
     made = pki.ensure(tmp_path / "pki")
     made.service_account_key.unlink()
     again = pki.ensure(tmp_path / "pki")
+    assert again.service_account_key.exists()
     context = ssl.create_default_context(cafile=str(again.ca))
-    context.load_cert_chain(again.admin.cert, again.admin.key)
+    context.load_cert_chain(again.admin.cert, again.admin.key)  # refused if they do not match
 
 
 def test_a_kubeconfig_holds_everything_inline(tmp_path):

@@ -39,6 +39,7 @@ def test_the_code_on_the_page_is_that_of_the_example():
 
 def test_the_test_on_the_page_passes():
     (code,) = re.findall(r"```python\n(from pumice.testing .*?)```", PAGE, re.DOTALL)
+    assert "    assert " in code
     example = runpy.run_path(str(ROOT / "examples" / "scheduler-plugin" / "running_limit.py"))
     names = {"RunningLimit": example["RunningLimit"]}
     exec(code, names)  # the page is ours

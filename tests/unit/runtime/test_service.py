@@ -242,10 +242,11 @@ def test_a_wrong_fault_is_refused(spec) -> None:
         Faults(spec, "/tmp")
 
 
-def test_points_pass_when_no_fault_is_set() -> None:
-    faults = Faults("", "")
+def test_points_pass_when_no_fault_is_set(tmp_path: pathlib.Path) -> None:
+    faults = Faults("", str(tmp_path))
     for name in POINTS:
         faults.point(name)
+    assert list(tmp_path.iterdir()) == [], "marks of faults"
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,7 @@ async def test_a_signal_interrupts_a_start_up_that_hangs() -> None:
         return []
 
     async with asyncio.TaskGroup() as group:
-        group.create_task(
+        supervised = group.create_task(
             supervise(
                 start,
                 first=[],
@@ -142,7 +142,9 @@ async def test_a_signal_interrupts_a_start_up_that_hangs() -> None:
             )
         )
         await settle()
+        assert not supervised.done()
         stop.set()
+        await asyncio.wait_for(supervised, 10)
 
 
 async def test_parts_that_ignore_the_signal_are_named_after_the_grace() -> None:

@@ -128,6 +128,7 @@ def test_what_the_world_decides_otherwise_is_decided_again_at_once(result):
     pod(under, "g-0", "g")
     for number in range(5):
         (command,) = step(under, number * CYCLE_S, number + 1).commands
+        assert [bind.pod for bind in command.binds] == ["ns/g-0"]
         under.outcomes([ended(command, result)])
 
 

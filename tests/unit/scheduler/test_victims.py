@@ -4,6 +4,12 @@ from pumice.plugins.points import Points
 from pumice.testing import Cluster
 from shared.api import kinds
 
+CRITICAL_ARE_SPARED = """
+actions: "allocate, preempt, reclaim"
+tiers:
+- plugins: [{name: conformance}]
+"""
+
 
 def crowd() -> Cluster:
     world = Cluster().node("n1", cpu="8", memory="64Gi")
@@ -40,15 +46,19 @@ def test_nobody_takes_from_a_job_of_the_same_priority():
 
 
 def test_critical_pods_are_never_victims_pl03():
-    world = crowd()
-    world.pod("rich-0", "rich", cpu="2", node="n1", priorityClassName="system-node-critical")
+    """Of four pods that one may be taken from, the critical one alone is spared."""
+    world = Cluster(CRITICAL_ARE_SPARED).node("n1", cpu="8", memory="64Gi")
+    world.group("rich", min_member=0, phase="Running").group("poor").pod("poor-0", "poor", cpu="1")
+    for number, name in enumerate(("", "system-node-critical", "system-cluster-critical", "high")):
+        world.pod(f"rich-{number}", "rich", cpu="2", node="n1", priorityClassName=name)
     session = world.session()
     try:
         taker = next(iter(world.job("poor").tasks.values()))
-        victims = session.hooks.reclaimable(taker, list(world.job("rich").tasks.values()))
+        tasks = list(world.job("rich").tasks.values())
+        victims = [session.hooks.reclaimable(taker, tasks), session.hooks.preemptable(taker, tasks)]
     finally:
         session.close()
-    assert "rich-0" not in [task.name for task in victims]
+    assert [[task.name for task in some] for some in victims] == [["rich-0", "rich-3"]] * 2
 
 
 def test_a_queue_that_holds_more_than_it_deserves_gives_until_it_does_not_pl05():
