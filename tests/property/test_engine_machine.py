@@ -233,9 +233,11 @@ class LivingCluster(RuleBasedStateMachine):
         """Hold a plan to what no decision may do."""
         self.evicted += len(plan.evictions)
         jobs = self.world.replica.jobs
+        taken_from = {eviction.job for eviction in plan.evictions}
         for gang in plan.binds:
             job = jobs.get(gang.job)
-            assert job.is_ready, gang.job
+            # preempt may take from it in the same cycle where a later tier decides (SS06)
+            assert job.is_ready or gang.job in taken_from, gang.job
             if any(not self._task(bind.uid).shape.best_effort for bind in gang.binds):
                 held = sum(int(other.allocated[0]) for other in self._of_queue(job.queue))
                 assert held <= self.limits[job.queue], job.queue

@@ -8,6 +8,7 @@ from pumice.testing import Cluster, binds_of
 from services.scheduler.decide import conclude, run_actions
 from services.scheduler.engine.subjobs import Division
 from shared.api import kinds
+from tests.support.hits import meet, met_in
 
 CONF = """
 actions: "allocate, backfill"
@@ -76,12 +77,14 @@ def add_job(cluster: Cluster, name: str, job: dict, *, runs_on: str) -> None:
         cluster.pod(f"{name}-{number}", name, cpu="1", node=node, metadata={"labels": labels})
 
 
+@met_in(at_least=20)
 @settings(max_examples=60, deadline=None)
 @given(worlds)
 def test_no_job_and_no_subgroup_spans_more_than_it_may(world):
     cluster = build(world)
     binds = binds_of(cluster.decide())
     session = cluster.session()
+    judged = []
     try:
         network = session.network
         for number, stated in enumerate(world["jobs"]):
@@ -95,12 +98,14 @@ def test_no_job_and_no_subgroup_spans_more_than_it_may(world):
                 placed = {binds.get(task.name, "") for task in tasks.values()} - {""}
                 if limit is None or not placed or stated["running"]:
                     continue
+                judged.append(name)
                 assert any(
                     tier <= limit and placed <= network.forest.nodes.get(place, frozenset())
                     for place, tier in network.forest.tiers.items()
                 ), (name or job.key, placed, limit)
     finally:
         session.close()
+    meet(judged)
 
 
 @settings(max_examples=60, deadline=None)
@@ -139,6 +144,7 @@ def _room(cluster: Cluster) -> np.ndarray:
     return room
 
 
+@met_in(at_least=15)
 @settings(max_examples=30, deadline=None)
 @given(worlds, st.randoms(use_true_random=False))
 def test_subgroups_kept_up_equal_those_divided_from_scratch(world, random):
@@ -147,10 +153,13 @@ def test_subgroups_kept_up_equal_those_divided_from_scratch(world, random):
     for key in random.sample(pods, k=len(pods) // 2):
         cluster.decide()
         cluster.delete(kinds.POD, key)
+    divided = []
     for job in cluster.replica.jobs.all():
         if job.division is not None:
+            divided.append(job)
             kept = {name: sorted(sub.tasks) for name, sub in job.division.subs().items()}
             spec = Division.__new__(Division)
             spec.__dict__.update(job.division.__dict__)
             spec.forget()
             assert kept == {name: sorted(sub.tasks) for name, sub in spec.subs().items()}
+    meet(divided)

@@ -9,6 +9,7 @@ from services.scheduler.engine.seats import Seat
 from services.scheduler.engine.session import Session
 from services.scheduler.engine.subjobs import SubJob
 from tests.property.test_network import build, worlds
+from tests.support.hits import meet, met_in
 
 CPU = 0
 
@@ -63,11 +64,13 @@ def nearby(session: Session, sub: SubJob, nodes: list[str], so_far: str) -> list
     return [100 * score for score in scores]
 
 
+@met_in(at_least=17)
 @settings(max_examples=60, deadline=None)
 @given(worlds, st.data())
 def test_vectors_equal_the_rule_node_by_node(world, data):
     cluster = build(world)
     session = cluster.session()
+    compared = []
     try:
         nodes = sorted(data.draw(st.sets(st.sampled_from(cluster_nodes(cluster)), min_size=1)))
         columns = np.array([cluster.replica.nodes.column(node) for node in nodes])
@@ -78,15 +81,18 @@ def test_vectors_equal_the_rule_node_by_node(world, data):
             shape = next(iter(job.tasks.values())).shape
             plain = session.hooks.group_score(Seat(job), shape, columns)
             if plain is not None:
+                compared.append(shape)
                 wanted = [plainly(session, node, 1000, 0.8) for node in nodes]
                 assert plain.tolist() == pytest.approx(wanted)
             for sub in job.division.subs().values() if job.division else ():
                 so_far = session.network.allocated(job, sub)
                 near = session.hooks.group_score(Seat(job, sub, so_far), shape, columns)
                 if sub.topology is not None and near is not None:
+                    compared.append(sub)
                     assert near.tolist() == pytest.approx(nearby(session, sub, nodes, so_far))
     finally:
         session.close()
+    meet(compared)
 
 
 def cluster_nodes(cluster) -> list[str]:

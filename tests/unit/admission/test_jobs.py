@@ -392,7 +392,9 @@ def test_the_largest_objects_are_judged_while_the_caller_waits_w20(
 )
 def test_a_fault_is_told_in_a_sentence_however_long_what_it_is_about_w20(stated: Json) -> None:
     """The controller writes it into the job's status, which must not outgrow the API server."""
-    for problem in job_problems(lenient(stated, Job)):
+    problems = job_problems(lenient(stated, Job))
+    assert problems
+    for problem in problems:
         assert len(str(problem)) <= 1024
 
 
