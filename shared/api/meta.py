@@ -53,7 +53,10 @@ class ObjectMeta(View, frozen=True, kw_only=True):
     @property
     def controller(self) -> OwnerReference | None:
         """Return the owner that manages this object, if there is one."""
-        return next((ref for ref in self.owner_references if ref.controller), None)
+        for ref in self.owner_references:  # asked for with each fact: no generator
+            if ref.controller:
+                return ref
+        return None
 
     @property
     def owner_job(self) -> str:

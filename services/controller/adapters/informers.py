@@ -17,8 +17,14 @@ from typing import Any, Final
 import msgspec
 
 from services.controller.adapters.records import JobRecord
-from services.controller.adapters.store import Change, Held, Identity, ObjectRef, Touched
-from services.controller.adapters.store import identity_of as identity
+from services.controller.adapters.store import (
+    Change,
+    Held,
+    Identity,
+    ObjectRef,
+    Touched,
+    identity_of,
+)
 from services.controller.adapters.stores import (
     HeldPod,
     Stores,
@@ -107,8 +113,9 @@ class Informers(Stores):
         A job that is too large for STATE stays unknown, as it is to any other process.
         """
         touched, found = Touched(), kinds.decode(kind, answer)
-        if kind is not kinds.JOB or found.metadata.key not in self.oversized:
-            self._put(kind.token, found, touched)
+        identity = identity_of(found)
+        if kind is not kinds.JOB or identity.key not in self.oversized:
+            self._put(kind.token, identity, found, touched)
         return self._tell(touched)
 
     def deleted(self, kind: Kind, key: str, uid: str) -> Touched:
@@ -157,21 +164,20 @@ class Informers(Stores):
 
     def _put_fact(self, fact: Fact, touched: Touched) -> None:
         """Take a fact; the echo of an own write, as most facts about jobs are, is not decoded."""
-        if fact.key in self.oversized or not self.by_kind[fact.kind].has(
-            fact.key, fact.uid, int(fact.rv)
-        ):
-            self._put(fact.kind, kinds.decode(kinds.KINDS[fact.kind], fact.body), touched)
+        identity = Identity(fact.key, fact.uid, int(fact.rv))
+        if fact.key in self.oversized or not self.by_kind[fact.kind].has(identity):
+            found = kinds.decode(kinds.KINDS[fact.kind], fact.body)
+            self._put(fact.kind, identity, found, touched)
 
-    def _put(self, token: str, found: Any, touched: Touched) -> None:  # noqa: ANN401 - the kind's view
-        known = identity(found)
-        if known.uid in self._gone:
+    def _put(self, token: str, identity: Identity, found: Any, touched: Touched) -> None:  # noqa: ANN401 - the kind's view
+        if identity.uid in self._gone:
             return
         if token == kinds.JOB.token:
-            self.oversized.pop(known.key, None)
+            self.oversized.pop(identity.key, None)
         store = self.by_kind[token]
-        if not store.has(*known):
-            held = self._held(found, known)
-            change = store.put(held) if held is not None else store.drop(known.key)
+        if not store.has(identity):
+            held = self._held(found, identity)
+            change = store.put(identity, held) if held is not None else store.drop(identity.key)
             self._handle(token, change, touched)
 
     def _drop(self, token: str, key: str, uid: str, touched: Touched) -> None:
@@ -199,7 +205,8 @@ class Informers(Stores):
         """Return what is held of an object, the whole of most; None for a pod of no concern."""
         match found:
             case Pod():
-                return held_pod(found, known, self._scheduler_names, self.pods.get(known.key))
+                before = self.pods.of_uid(known.key, known.uid)
+                return held_pod(found, self._scheduler_names, before)
             case Job():
                 return self._held_job(found, known)
             case Node() | PersistentVolumeClaim():
@@ -225,7 +232,7 @@ class Informers(Stores):
         return record.job
 
     def _job_changed(self, change: Change[Job], touched: Touched) -> None:
-        key, before, after, _ = change
+        key, before, after = change.key, change.before, change.after
         for job in (before, after):
             for ref in owners_of(job) if job is not None else ():
                 touched.add(kinds.KINDS[ref.token], ref.key)
@@ -239,17 +246,17 @@ class Informers(Stores):
     # Pods
 
     def _pod_changed(self, change: Change[HeldPod], touched: Touched) -> None:
-        _, before, after, _ = change
+        before, after = change.before, change.after
         for held in (before, after):
             if held is not None and held.group:
                 touched.add(kinds.PODGROUP, held.group)
-        was = before if before is not None and before.home else None
-        now = after if after is not None and after.home else None
-        if was is not None and (now is None or now.home != was.home):
-            self._note(was.home, was.view, None, touched)
-            was = None
-        if now is not None:
-            self._note(now.home, was.view if was is not None else None, now.view, touched)
+        was, now = before.home if before else "", after.home if after else ""
+        view = before.view if before else None
+        if was and was != now:
+            self._note(was, view, None, touched)
+            view = None
+        if after is not None and now:
+            self._note(now, view, after.view, touched)
 
     def _note(
         self, at: str, before: PodView | None, after: PodView | None, touched: Touched
@@ -265,13 +272,14 @@ class Informers(Stores):
             record.pods.pop(before.name, None)
         ours = before is not None and before.uid in self._gone
         requests = record.changed(before, after, ours=ours)
-        touched.add(kinds.JOB, record.key, urgent=any(r.event in _URGENT for r in requests))
+        urgent = bool(requests) and any(r.event in _URGENT for r in requests)
+        touched.add(kinds.JOB, record.key, urgent=urgent)
 
     def _pod_ended(self, fact: Fact, touched: Touched) -> None:
         """Take what a tombstone says of a job's pod that had succeeded, if it is news (ADR 10)."""
         pod = kinds.decode(kinds.POD, fact.body)
         found, held = pod_view(pod), self.pods.get(fact.key)
-        other = held is not None and held.home and held.identity.uid != fact.uid
+        other = held is not None and held.home and not self.pods.of_uid(fact.key, fact.uid)
         if found is None or other or fact.uid in self._gone:
             return
         at = home(pod.metadata.namespace, found[0])
@@ -339,7 +347,7 @@ class Informers(Stores):
 
     def _queue_changed(self, change: Change[Queue], touched: Touched) -> None:
         """Touch a queue, and jobs without a PodGroup that may have waited for it."""
-        name, before, after, _ = change
+        name, before, after = change.key, change.before, change.after
         if before is not None and after is not None and _is_same_queue(before, after):
             return
         touched.add(kinds.QUEUE, name)
@@ -370,6 +378,6 @@ def _nothing_changed(change: Change[Any], touched: Touched) -> None:
 
 def _node_changed(change: Change[Held], touched: Touched) -> None:
     """Touch a node whose labels changed: HyperNodes look at nothing else of it."""
-    _, before, after, _ = change
+    before, after = change.before, change.after
     if before is None or after is None or before.metadata.labels != after.metadata.labels:
         touched.add(kinds.NODE, change.key)

@@ -44,7 +44,7 @@ class Touched(msgspec.Struct):
         return {key: urgent for (token, key), urgent in self.refs.items() if token == kind.token}
 
 
-class Identity(NamedTuple):
+class Identity(msgspec.Struct, frozen=True, gc=False):
     """Key, uid and resourceVersion of an object; the version is 0 where it has none."""
 
     key: str
@@ -67,7 +67,7 @@ def identity_of(found: Any) -> Identity:  # noqa: ANN401 - any view with metadat
 T = TypeVar("T")
 
 
-class Change(NamedTuple, Generic[T]):
+class Change(msgspec.Struct, Generic[T], frozen=True, gc=False):
     """What a store held under a key before and after; None where it held nothing."""
 
     key: str
@@ -84,22 +84,41 @@ class Change(NamedTuple, Generic[T]):
         return found
 
 
+class _Index(Generic[T]):
+    """The keys of the objects for which an indexer yields a value, by value."""
+
+    __slots__ = ("indexer", "keys")
+
+    def __init__(self, indexer: Callable[[T], Collection[Hashable]]) -> None:
+        self.indexer = indexer
+        self.keys: dict[Hashable, dict[str, None]] = {}
+
+    def move(self, key: str, before: T | None, after: T | None) -> None:
+        """Take that an object has changed; most changes leave the values of an index alone."""
+        was = self.indexer(before) if before is not None else ()
+        now = self.indexer(after) if after is not None else ()
+        if was == now:
+            return
+        for value in was:
+            if value not in now:
+                keys = self.keys[value]
+                del keys[key]
+                if not keys:
+                    del self.keys[value]
+        for value in now:
+            self.keys.setdefault(value, {})[key] = None
+
+
 class Store(Mapping[str, T]):
     """Objects of one kind by key, and by the values that each indexer yields for them."""
 
     def __init__(
-        self,
-        indexers: Mapping[str, Callable[[T], Collection[Hashable]]] | None = None,
-        *,
-        identity: Callable[[T], Identity] = identity_of,
+        self, indexers: Mapping[str, Callable[[T], Collection[Hashable]]] | None = None
     ) -> None:
         """`indexers` maps the name of an index to the values that one object is found by."""
-        self._identity = identity
         self._objects: dict[str, T] = {}
-        self._indexers = dict(indexers or {})
-        self._indexes: dict[str, dict[Hashable, dict[str, T]]] = {
-            name: {} for name in self._indexers
-        }
+        self._identities: dict[str, Identity] = {}
+        self._indexes = {name: _Index(indexer) for name, indexer in (indexers or {}).items()}
 
     @override
     def __getitem__(self, key: str) -> T:
@@ -113,68 +132,50 @@ class Store(Mapping[str, T]):
     def __len__(self) -> int:
         return len(self._objects)
 
-    def has(self, key: str, uid: str, rv: int) -> bool:
+    def has(self, identity: Identity) -> bool:
         """Tell whether this version of an object is held, or a newer one."""
-        found = self._objects.get(key)
-        known = self._identity(found) if found is not None else None
-        return known is not None and known.uid == uid and known.rv >= rv
+        known = self._identities.get(identity.key)
+        return known is not None and known.uid == identity.uid and known.rv >= identity.rv
+
+    def of_uid(self, key: str, uid: str) -> T | None:
+        """Return the object that is held under a key if it has that uid."""
+        known = self._identities.get(key)
+        return self._objects[key] if known is not None and known.uid == uid else None
 
     def uids(self) -> Iterator[tuple[str, str]]:
         """Yield key and uid of each object."""
-        for key, found in self._objects.items():
-            yield key, self._identity(found).uid
+        for key, known in self._identities.items():
+            yield key, known.uid
 
-    def put(self, found: T) -> Change[T] | None:
+    def put(self, identity: Identity, found: T) -> Change[T] | None:
         """Take an object; returns None for a version that is no news."""
-        new, replaced = self._identity(found), False
-        before = self._objects.get(new.key)
-        if before is not None:
-            known = self._identity(before)
-            replaced = known.uid != new.uid
-            if not replaced and known.rv >= new.rv:
+        key, known, replaced = identity.key, self._identities.get(identity.key), False
+        if known is not None:
+            replaced = known.uid != identity.uid
+            if not replaced and known.rv >= identity.rv:
                 return None
-        self._objects[new.key] = found
-        for name, indexer in self._indexers.items():
-            self._reindex(
-                self._indexes[name],
-                new.key,
-                found,
-                indexer(before) if before is not None else (),
-                indexer(found),
-            )
-        return Change(new.key, before, found, replaced)
+        before = self._objects.get(key)
+        self._identities[key] = identity
+        self._objects[key] = found
+        for index in self._indexes.values():
+            index.move(key, before, found)
+        return Change(key, before, found, replaced)
 
     def drop(self, key: str, uid: str | None = None) -> Change[T] | None:
         """Drop an object, of `uid` if that is given; returns None where it is not held."""
-        found = self._objects.get(key)
-        if found is None or uid not in {None, self._identity(found).uid}:
+        known = self._identities.get(key)
+        if known is None or uid not in {None, known.uid}:
             return None
-        del self._objects[key]
-        for name, indexer in self._indexers.items():
-            self._reindex(self._indexes[name], key, found, indexer(found), ())
+        del self._identities[key]
+        found = self._objects.pop(key)
+        for index in self._indexes.values():
+            index.move(key, found, None)
         return Change(key, found, None)
 
     def by_index(self, name: str, value: Hashable) -> list[T]:
         """Return the objects for which an indexer yields a value, by key."""
-        return [found for _, found in sorted(self._indexes[name].get(value, {}).items())]
+        return [self._objects[key] for key in sorted(self._indexes[name].keys.get(value, ()))]
 
     def index_values(self, name: str) -> Mapping[Any, Collection[str]]:
         """Return the values of an index that have objects, and the keys of each's objects."""
-        return self._indexes[name]
-
-    @staticmethod
-    def _reindex(
-        index: dict[Hashable, dict[str, T]],
-        key: str,
-        found: T,
-        before: Collection[Hashable],
-        after: Collection[Hashable],
-    ) -> None:
-        for value in before:
-            if value not in after:
-                objects = index[value]
-                del objects[key]
-                if not objects:
-                    del index[value]
-        for value in after:
-            index.setdefault(value, {})[key] = found
+        return self._indexes[name].keys

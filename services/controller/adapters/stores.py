@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from services.controller.adapters.records import JobRecord
-from services.controller.adapters.store import Held, Identity, ObjectRef, Store
+from services.controller.adapters.store import Held, ObjectRef, Store
 from services.controller.job.facts import PodView, pod_view
 from services.controller.podgroup.groups import GroupFacts, group_name, is_bare
 from shared.api import keys, kinds
@@ -30,7 +30,6 @@ NO_TAKER: Final = ObjectRef("", "")
 class HeldPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A pod: the view of one that a job controls, the whole of one that is bare."""
 
-    identity: Identity
     home: str = ""
     """Home of its job, see `home`."""
     view: PodView | None = None
@@ -48,22 +47,18 @@ def home(namespace: str, uid: str) -> str:
     return f"{namespace}/{uid}"
 
 
-def held_pod(
-    pod: Pod, identity: Identity, scheduler_names: Collection[str], known: HeldPod | None
-) -> HeldPod | None:
+def held_pod(pod: Pod, scheduler_names: Collection[str], known: HeldPod | None) -> HeldPod | None:
     """Return what is held of a pod, None of one that is neither bare nor a job's.
 
-    A job's pod stays one, whatever becomes of its annotations.
+    `known` is what was held of it. A job's pod stays one, whatever becomes of its annotations.
     """
     meta = pod.metadata
     found = pod_view(pod)
     bare = meta.deletion_timestamp is None and is_bare(pod, scheduler_names)
-    same = known is not None and known.identity.uid == identity.uid
-    before = known if same and found is None else None
+    before = known if found is None else None
     if found is None and not bare and (before is None or before.view is None):
         return None
     return HeldPod(
-        identity=identity,
         home=home(meta.namespace, found[0]) if found else before.home if before else "",
         view=found[1] if found else before.view if before else None,
         group=f"{meta.namespace}/{group_name(pod)}" if bare else "",
@@ -160,8 +155,7 @@ class Stores:
             {
                 "job": lambda pod: (pod.home,) if pod.home else (),
                 "group": lambda pod: (pod.group,) if pod.group else (),
-            },
-            identity=lambda pod: pod.identity,
+            }
         )
         self.job_objects: Store[Job] = Store({"owner": owner_homes, "template": templates_of})
         self.owners: dict[str, Store[Workload]] = {

@@ -84,27 +84,27 @@ def pod_view(pod: Pod) -> tuple[str, PodView] | None:
     statuses = pod.status.container_statuses
     ended = statuses[0].state.terminated if statuses else None
     phase = pod.status.phase or PodPhase.PENDING
+    index = whole(annotations.get(keys.TASK_INDEX, ""))
+    restarts, ready = 0, phase == PodPhase.RUNNING
+    for status in statuses:
+        restarts += status.restart_count
+        ready = ready and status.ready
+    for status in pod.status.init_container_statuses:
+        restarts += status.restart_count
     return owner.uid, PodView(
         name=pod.metadata.name,
         uid=pod.metadata.uid,
-        rv=_number(pod.metadata.resource_version, 0),
+        rv=whole(pod.metadata.resource_version) or 0,
         task=annotations.get(keys.TASK_SPEC, ""),
-        index=_number(annotations.get(keys.TASK_INDEX, ""), -1),
+        index=-1 if index is None else index,
         partition=pod.metadata.labels.get(keys.PARTITION_ID, ""),
-        version=_number(annotations.get(keys.JOB_VERSION, ""), 0),
+        version=whole(annotations.get(keys.JOB_VERSION, "")) or 0,
         phase=phase,
         deleting=pod.metadata.deletion_timestamp is not None,
         out_of_sync=keys.OUT_OF_SYNC in annotations,
         exit_code=ended.exit_code if ended else 0,
-        restarts=sum(s.restart_count for s in statuses)
-        + sum(s.restart_count for s in pod.status.init_container_statuses),
-        ready=phase == PodPhase.RUNNING and all(s.ready for s in statuses),
+        restarts=restarts,
+        ready=ready,
         created=pod.metadata.creation_timestamp or "",
         ended=(ended.finished_at or "") if ended else "",
     )
-
-
-def _number(text: str, otherwise: int) -> int:
-    """Return the decimal number that `text` is, or `otherwise`: anybody may write an annotation."""
-    number = whole(text)
-    return otherwise if number is None else number

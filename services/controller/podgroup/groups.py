@@ -51,8 +51,10 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 def is_bare(pod: Pod, scheduler_names: Collection[str]) -> bool:
     """Whether `pod` is ours to schedule and in no group but one of this module's making (P01)."""
-    named = pod.metadata.annotations.get(keys.GROUP_NAME, "")
-    return pod.spec.scheduler_name in scheduler_names and named in {"", group_name(pod)}
+    if pod.spec.scheduler_name not in scheduler_names:
+        return False
+    named = pod.metadata.annotations.get(keys.GROUP_NAME)
+    return not named or named == group_name(pod)
 
 
 def group_name(pod: Pod) -> str:
