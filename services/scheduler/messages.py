@@ -192,8 +192,8 @@ def _of_queue(queue: QueueAllocated, replica: Replica, cycle: int) -> m.DesiredQ
     )
 
 
-def _stamped(condition: Condition, stamp: Stamp | None) -> m.Condition:
+def _stamped(condition: Condition, stamp: Stamp | None) -> m.DesiredCondition:
     transition_id, time = stamp or ("", "")
-    return m.Condition(
+    return m.DesiredCondition(
         **condition._asdict(), transition_id=transition_id, last_transition_time=time
     )

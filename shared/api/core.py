@@ -30,14 +30,6 @@ class PodPhase(enum.StrEnum):
     UNKNOWN = "Unknown"
 
 
-class ConditionStatus(enum.StrEnum):
-    """Status of a condition."""
-
-    TRUE = "True"
-    FALSE = "False"
-    UNKNOWN = "Unknown"
-
-
 class ResourceClaimUse(View, frozen=True, kw_only=True):
     """A container's use of one of the pod's resource claims."""
 

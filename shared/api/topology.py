@@ -91,7 +91,7 @@ class HyperNodeSpec(View, frozen=True, kw_only=True):
     members: Annotated[tuple[Member, ...], Meta(min_length=1), doc("Nodes or HyperNodes.")] = ()
 
 
-class Condition(View, frozen=True, kw_only=True):
+class HyperNodeCondition(View, frozen=True, kw_only=True):
     """One condition of a HyperNode."""
 
     type: Annotated[str, Meta(max_length=316, pattern=_CONDITION_TYPE), doc("What is judged.")]
@@ -109,7 +109,7 @@ class Condition(View, frozen=True, kw_only=True):
 class HyperNodeStatus(View, frozen=True, kw_only=True):
     """What the controller found."""
 
-    conditions: Annotated[tuple[Condition, ...], doc("Latest conditions.")] = ()
+    conditions: Annotated[tuple[HyperNodeCondition, ...], doc("Latest conditions.")] = ()
     node_count: Annotated[Int64, Meta(ge=0), doc("Number of nodes below.")] = 0
 
 

@@ -189,7 +189,9 @@ class Evict(
 Command = BindGang | Evict
 
 
-class Condition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+class DesiredCondition(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"
+):
     """A condition of a pod or PodGroup.
 
     The binder adds the time and the transition id unless they are given: they are those of a
@@ -220,7 +222,7 @@ class DesiredPodGroup(
     running: int = 0
     succeeded: int = 0
     failed: int = 0
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[DesiredCondition, ...] = ()
     cycle: int = 0
     rv: Version = ""
 
@@ -237,7 +239,7 @@ class DesiredPod(
     v: int = CURRENT
     key: Key
     uid: Uid
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[DesiredCondition, ...] = ()
     cycle: int = 0
     rv: Version = ""
 

@@ -1,6 +1,6 @@
 """Label selectors: which labels they select; as Kubernetes reads them."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from shared.api.selectors import LabelSelector, LabelSelectorRequirement, SelectorOperator
 
@@ -26,8 +26,22 @@ def _holds(expression: LabelSelectorRequirement, labels: Mapping[str, str]) -> b
     knows = wants_values or operator in {SelectorOperator.EXISTS, SelectorOperator.DOES_NOT_EXIST}
     if not knows or wants_values != bool(values):
         raise BadSelector(f"{key} {operator} {list(values)}")
-    if operator == SelectorOperator.IN:
-        return labels.get(key) in values
-    if operator == SelectorOperator.NOT_IN:
-        return labels.get(key) not in values
-    return (key in labels) == (operator == SelectorOperator.EXISTS)
+    return holds(operator, labels.get(key), values)
+
+
+def holds(operator: str, value: str | None, values: Collection[str]) -> bool:
+    """Tell whether an expression holds of a label's value, None where the label is absent.
+
+    An unknown operator holds of nothing.
+    """
+    match operator:
+        case SelectorOperator.IN:
+            return value is not None and value in values
+        case SelectorOperator.NOT_IN:
+            return value is None or value not in values
+        case SelectorOperator.EXISTS:
+            return value is not None
+        case SelectorOperator.DOES_NOT_EXIST:
+            return value is None
+        case _:
+            return False

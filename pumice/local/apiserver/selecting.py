@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from pumice.local.apiserver.answers import Failure, Object, bad_request
 from pumice.local.apiserver.catalogue import Resource
+from shared.model.labelselectors import holds
 
 Match = Callable[[Object], bool]
 
@@ -123,19 +124,9 @@ def of_spec(selector: Mapping[str, Any] | None) -> Callable[[Mapping[str, str]],
     def match(owned: Mapping[str, str]) -> bool:
         if any(owned.get(key) != value for key, value in pairs.items()):
             return False
-        return all(_expression(entry, owned) for entry in expressions)
+        return all(
+            holds(entry["operator"], owned.get(entry["key"]), entry.get("values") or ())
+            for entry in expressions
+        )
 
     return match
-
-
-def _expression(entry: Mapping[str, Any], owned: Mapping[str, str]) -> bool:
-    key, values = entry["key"], entry.get("values") or ()
-    match entry["operator"]:
-        case "In":
-            return owned.get(key) in values
-        case "NotIn":
-            return owned.get(key) not in values
-        case "Exists":
-            return key in owned
-        case _:
-            return key not in owned

@@ -30,9 +30,7 @@ _REMEMBERED: Final = 200_000
 _PODS_REMEMBERED: Final = 100_000
 """Pods whose end is remembered: those of which a wish may still be on its way."""
 _FEW: Final = 100
-_ENDED: Final = frozenset(
-    result.value for result in (Result.BOUND, Result.EVICTED, Result.CONFLICT, Result.GONE)
-)
+_ENDED: Final = frozenset({Result.BOUND, Result.EVICTED, Result.CONFLICT, Result.GONE})
 
 
 class Outcomes:
@@ -129,7 +127,7 @@ class IntentFinished(Protocol):
 
 class _Item(msgspec.Struct, frozen=True, gc=False):
     uid: str
-    result: str
+    result: Result
 
 
 class _Head(msgspec.Struct, frozen=True):

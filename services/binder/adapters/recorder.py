@@ -13,7 +13,7 @@ from services.binder.adapters.throttle import Throttle
 from services.binder.metrics import BinderMetrics
 from shared.api.kinds import EVENT, POD, PODGROUP, QUEUE, Kind, decode
 from shared.api.time import format_seconds
-from shared.contracts.messages import Bind, BindGang, Condition, Evict, Victim
+from shared.contracts.messages import Bind, BindGang, DesiredCondition, Evict, Victim
 from shared.contracts.subjects import split_key
 from shared.kube.client import Kube
 from shared.kube.events import EventWriter, Note
@@ -81,11 +81,11 @@ class Recorder(EventWriter):
         if victim.job:
             self._tell(PODGROUP, victim.job, "", "Evict", f"Pod {victim.pod} evicted {why}")
 
-    def pod_condition(self, key: str, uid: str, condition: Condition) -> None:
+    def pod_condition(self, key: str, uid: str, condition: DesiredCondition) -> None:
         """Tell why a pod is not scheduled (D02 `FailedScheduling`)."""
         self._tell(POD, key, uid, "FailedScheduling", condition.message, warning=True)
 
-    def podgroup_condition(self, key: str, uid: str, condition: Condition) -> None:
+    def podgroup_condition(self, key: str, uid: str, condition: DesiredCondition) -> None:
         """Tell a PodGroup's new condition (D02): Unschedulable warns, Scheduled does not."""
         message = f"{condition.reason}: {condition.message}".strip(": ")
         warning = condition.type == "Unschedulable"

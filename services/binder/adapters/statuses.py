@@ -25,8 +25,8 @@ from shared.api.kinds import POD, PODGROUP, QUEUE, Kind, decode
 from shared.api.scheduling import PodGroup, Queue
 from shared.api.time import format_seconds
 from shared.contracts.messages import (
-    Condition,
     Desired,
+    DesiredCondition,
     DesiredPod,
     DesiredPodGroup,
     DesiredQueue,
@@ -58,7 +58,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     wanted: Desired
     status: dict[str, Any]
     rv: str
-    news: list[Condition] = []
+    news: list[DesiredCondition] = []
     """Conditions that say something new: each becomes a Kubernetes Event."""
 
     @property
@@ -128,7 +128,7 @@ class Statuses:
 
 def compare(wanted: Desired, present: PodGroup | Pod | Queue, *, now: str) -> Change | Nothing:
     """Return the difference between a wanted status and an object of the wanted uid."""
-    news: list[Condition] = []
+    news: list[DesiredCondition] = []
     if isinstance(wanted, DesiredPodGroup) and isinstance(present, PodGroup):
         patch = podgroup_patch(wanted, present, now=now)
         news = changed_conditions(wanted.conditions, present.status.conditions)

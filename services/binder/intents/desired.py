@@ -15,8 +15,8 @@ from typing import Any, Final
 from shared.api.core import Pod, PodCondition
 from shared.api.scheduling import PodGroup, PodGroupCondition, Queue
 from shared.contracts.messages import (
-    Condition,
     Desired,
+    DesiredCondition,
     DesiredPod,
     DesiredPodGroup,
     DesiredQueue,
@@ -28,7 +28,7 @@ Patch = dict[str, Any]
 """The `status` part of a merge patch; empty: nothing to write."""
 
 
-def as_decided(wanted: Desired, *, now: str) -> tuple[Patch, list[Condition]]:
+def as_decided(wanted: Desired, *, now: str) -> tuple[Patch, list[DesiredCondition]]:
     """Return the patch of an object that is still as scheduling saw it, and what is news in it.
 
     Scheduling wants a status only where it differs from what it saw. A count of 0 is removed, as
@@ -48,7 +48,7 @@ def as_decided(wanted: Desired, *, now: str) -> tuple[Patch, list[Condition]]:
     return patch, [condition for condition in wanted.conditions if not _is_known(condition)]
 
 
-def _is_known(condition: Condition) -> bool:
+def _is_known(condition: DesiredCondition) -> bool:
     return bool(condition.transition_id or condition.last_transition_time)
 
 
@@ -75,7 +75,7 @@ def podgroup_patch(wanted: DesiredPodGroup, present: PodGroup, *, now: str) -> P
 
 
 def _podgroup_condition(
-    wanted: Condition, before: PodGroupCondition | None, cycle: int, now: str
+    wanted: DesiredCondition, before: PodGroupCondition | None, cycle: int, now: str
 ) -> dict[str, str]:
     same = before is not None and _meaning(before) == _meaning(wanted)
     kept = before if same else None
@@ -92,8 +92,8 @@ def _podgroup_condition(
 
 
 def changed_conditions(
-    wanted: Sequence[Condition], present: Sequence[PodGroupCondition | PodCondition]
-) -> list[Condition]:
+    wanted: Sequence[DesiredCondition], present: Sequence[PodGroupCondition | PodCondition]
+) -> list[DesiredCondition]:
     """Return the wanted conditions that say something new: each is worth a Kubernetes Event."""
     known = {_meaning(condition) for condition in present}
     return [condition for condition in wanted if _meaning(condition) not in known]
@@ -115,7 +115,9 @@ def pod_patch(wanted: DesiredPod, present: Pod, *, now: str) -> Patch:
     return {"conditions": conditions} if conditions else {}
 
 
-def _pod_condition(wanted: Condition, before: PodCondition | None, now: str) -> dict[str, str]:
+def _pod_condition(
+    wanted: DesiredCondition, before: PodCondition | None, now: str
+) -> dict[str, str]:
     since = before.last_transition_time if before and before.status == wanted.status else None
     return {
         "type": wanted.type,
@@ -145,6 +147,6 @@ def _plain(amounts: Mapping[str, str]) -> dict[str, str | None]:
 
 
 def _meaning(
-    condition: Condition | PodGroupCondition | PodCondition,
+    condition: DesiredCondition | PodGroupCondition | PodCondition,
 ) -> tuple[str, str, str, str]:
     return (condition.type, condition.status, condition.reason, condition.message)

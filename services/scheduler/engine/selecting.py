@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from shared.api.selectors import LabelSelector, PodAffinityTerm
+from shared.model.labelselectors import holds
 
 
 class Requirement(NamedTuple):
@@ -19,18 +20,7 @@ class Requirement(NamedTuple):
 
     def holds(self, labels: Mapping[str, str]) -> bool:
         """Tell whether labels meet it; an unknown operator holds for none."""
-        value = labels.get(self.key)
-        match self.operator:
-            case "In":
-                return value is not None and value in self.values
-            case "NotIn":
-                return value is None or value not in self.values
-            case "Exists":
-                return value is not None
-            case "DoesNotExist":
-                return value is None
-            case _:
-                return False
+        return holds(self.operator, labels.get(self.key), self.values)
 
 
 class Selector(NamedTuple):

@@ -75,7 +75,7 @@ def gang(name: str, **annotations: str) -> m.BindGang:
 
 
 def wish(name: str, text: str = "") -> Wish:
-    condition = m.Condition(type="Unschedulable", status="True", message=text)
+    condition = m.DesiredCondition(type="Unschedulable", status="True", message=text)
     wanted = m.DesiredPodGroup(key=f"ns/{name}", uid=name, phase="Inqueue", conditions=(condition,))
     return Wish(kind="podgroups", wanted=wanted)
 

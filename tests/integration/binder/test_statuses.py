@@ -3,12 +3,12 @@
 import msgspec
 import pytest
 
-from shared.contracts.messages import Condition, DesiredPod, DesiredPodGroup, DesiredQueue
+from shared.contracts.messages import DesiredCondition, DesiredPod, DesiredPodGroup, DesiredQueue
 from shared.contracts.streams import desired_consumer
 from tests.integration.binder.conftest import NODES, key
 from tests.support.wait import until
 
-UNSCHEDULABLE = Condition(
+UNSCHEDULABLE = DesiredCondition(
     type="Unschedulable", status="True", reason="NotEnoughResources", message="2/3 tasks"
 )
 
@@ -23,7 +23,9 @@ async def made_podgroup(desk, name: str = "gang") -> dict:
     return await desk.api.create("podgroups", body, desk.namespace)
 
 
-def podgroup_wish(found: dict, phase: str, *conditions: Condition, **counts) -> DesiredPodGroup:
+def podgroup_wish(
+    found: dict, phase: str, *conditions: DesiredCondition, **counts
+) -> DesiredPodGroup:
     return DesiredPodGroup(
         key=key(found),
         uid=found["metadata"]["uid"],
@@ -147,7 +149,7 @@ async def test_a_queue_gets_what_its_jobs_hold_and_keeps_its_state_ss03(desk) ->
 async def test_a_pod_is_told_why_it_waits_d02(desk) -> None:
     await desk.binder()
     (pod,) = await desk.pods(1)
-    reason = Condition(
+    reason = DesiredCondition(
         type="PodScheduled", status="False", reason="Unschedulable", message="0/2 nodes fit"
     )
     await desk.wish(
@@ -163,7 +165,9 @@ async def test_a_pod_is_told_why_it_waits_d02(desk) -> None:
 async def test_a_bound_pod_is_not_told_why_it_waited(desk) -> None:
     binder = await desk.binder()
     pod = await desk.pod("bound", nodeName=NODES[0])
-    reason = Condition(type="PodScheduled", status="False", reason="Unschedulable", message="m")
+    reason = DesiredCondition(
+        type="PodScheduled", status="False", reason="Unschedulable", message="m"
+    )
     wish = DesiredPod(key=key(pod), uid=pod["metadata"]["uid"], conditions=(reason,))
     await desk.wish(wish, "pod")
     await dropped(desk, binder)
@@ -177,7 +181,9 @@ async def test_a_wish_about_a_pod_that_was_bound_meanwhile_is_dropped_without_a_
     intent = desk.gang([pod])
     await desk.send(intent)
     await desk.outcome(intent)
-    reason = Condition(type="PodScheduled", status="False", reason="Unschedulable", message="m")
+    reason = DesiredCondition(
+        type="PodScheduled", status="False", reason="Unschedulable", message="m"
+    )
     meta = pod["metadata"]
     wish = DesiredPod(
         key=key(pod), uid=meta["uid"], rv=meta["resourceVersion"], conditions=(reason,)
@@ -223,7 +229,7 @@ async def test_an_unreadable_wish_blocks_nobody(desk, payload) -> None:
 async def test_a_condition_of_a_pod_that_is_not_schedulings_is_never_written(desk) -> None:
     binder = await desk.binder()
     pod = await desk.pod("p-0")
-    ready = Condition(type="Ready", status="True", reason="Broken")
+    ready = DesiredCondition(type="Ready", status="True", reason="Broken")
     await desk.wish(
         DesiredPod(key=key(pod), uid=pod["metadata"]["uid"], conditions=(ready,)), "pod"
     )

@@ -12,7 +12,7 @@ from shared.contracts.messages import (
     Bind,
     BindGang,
     ClaimUse,
-    Condition,
+    DesiredCondition,
     DesiredPod,
     DesiredQueue,
     Evict,
@@ -63,7 +63,7 @@ def test_a_victim_is_in_the_namespace_of_its_gang_and_victims_may_be_of_many() -
 
 def test_of_the_conditions_of_pods_scheduling_writes_one_only() -> None:
     def wish(*types: str) -> DesiredPod:
-        conditions = tuple(Condition(type=t, status="False", reason="r") for t in types)
+        conditions = tuple(DesiredCondition(type=t, status="False", reason="r") for t in types)
         return DesiredPod(key="ns/p", uid="u", conditions=conditions)
 
     assert not breach_of_wish(wish("PodScheduled"))

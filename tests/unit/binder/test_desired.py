@@ -20,10 +20,10 @@ from shared.api.scheduling import (
     Queue,
     QueueStatus,
 )
-from shared.contracts.messages import Condition, DesiredPod, DesiredPodGroup, DesiredQueue
+from shared.contracts.messages import DesiredCondition, DesiredPod, DesiredPodGroup, DesiredQueue
 
 NOW, BEFORE = "2026-02-02T00:00:00Z", "2026-01-01T00:00:00Z"
-UNSCHEDULABLE = Condition(
+UNSCHEDULABLE = DesiredCondition(
     type="Unschedulable", status="True", reason="NotEnoughResources", message="2/3 tasks"
 )
 
@@ -35,13 +35,15 @@ def podgroup(phase: str | None, *conditions: PodGroupCondition, **counts: int) -
     return PodGroup(status=status)
 
 
-def wanted(phase: str, *conditions: Condition, **counts: int) -> DesiredPodGroup:
+def wanted(phase: str, *conditions: DesiredCondition, **counts: int) -> DesiredPodGroup:
     return DesiredPodGroup(
         key="ns/g", uid="u", phase=phase, conditions=conditions, cycle=9, **counts
     )
 
 
-def written(condition: Condition, *, at: str = BEFORE, cycle: str = "1") -> PodGroupCondition:
+def written(
+    condition: DesiredCondition, *, at: str = BEFORE, cycle: str = "1"
+) -> PodGroupCondition:
     return PodGroupCondition(
         type=condition.type,
         status=condition.status,
@@ -74,7 +76,7 @@ def test_only_what_differs_is_written_and_zero_is_written_too() -> None:
 
 
 def test_a_new_condition_gets_time_and_cycle_and_an_old_one_keeps_its_own_d01() -> None:
-    scheduled = Condition(type="Scheduled", status="True", reason="tasks in gang are ready")
+    scheduled = DesiredCondition(type="Scheduled", status="True", reason="tasks in gang are ready")
     present = podgroup("Pending", written(UNSCHEDULABLE))
     patch = podgroup_patch(wanted("Pending", UNSCHEDULABLE, scheduled), present, now=NOW)
     kept, new = patch["conditions"]
@@ -89,12 +91,12 @@ def test_a_condition_that_is_not_wanted_any_more_goes() -> None:
 
 
 def test_only_a_condition_that_says_something_new_is_worth_an_event_d02() -> None:
-    other = Condition(type="Unschedulable", status="True", reason="x", message="3/3 tasks")
+    other = DesiredCondition(type="Unschedulable", status="True", reason="x", message="3/3 tasks")
     assert changed_conditions([UNSCHEDULABLE], [written(UNSCHEDULABLE)]) == []
     assert changed_conditions([other], [written(UNSCHEDULABLE)]) == [other]
 
 
-POD_REASON = Condition(
+POD_REASON = DesiredCondition(
     type="PodScheduled", status="False", reason="Unschedulable", message="0/3 nodes fit"
 )
 
@@ -107,7 +109,7 @@ def pod(*conditions: PodCondition, node: str = "", deleted: str | None = None) -
     )
 
 
-def pod_wanted(*conditions: Condition) -> DesiredPod:
+def pod_wanted(*conditions: DesiredCondition) -> DesiredPod:
     return DesiredPod(key="ns/p", uid="u", conditions=conditions)
 
 
@@ -146,7 +148,7 @@ def test_a_queue_gets_its_allocated_resources_and_loses_those_nobody_holds_ss03(
 
 def test_a_wish_is_written_whole_when_its_object_is_as_it_was_decided_on() -> None:
     old = msgspec.structs.replace(UNSCHEDULABLE, transition_id="3", last_transition_time=BEFORE)
-    fresh = Condition(type="Scheduled", status="True", reason="tasks in gang are ready")
+    fresh = DesiredCondition(type="Scheduled", status="True", reason="tasks in gang are ready")
     patch, news = as_decided(wanted("Inqueue", old, fresh, running=2), now=NOW)
     kept, new = patch.pop("conditions")
     assert patch == {"phase": "Inqueue", "running": 2, "succeeded": None, "failed": None}
@@ -162,7 +164,7 @@ def test_a_resource_that_no_job_holds_any_more_is_removed_without_a_look() -> No
 
 
 def test_why_a_pod_waits_is_news_and_keeps_the_time_since_when_it_does() -> None:
-    waits = Condition(type="PodScheduled", status="False", last_transition_time=BEFORE)
+    waits = DesiredCondition(type="PodScheduled", status="False", last_transition_time=BEFORE)
     patch, news = as_decided(DesiredPod(key="ns/p", uid="u", conditions=(waits,)), now=NOW)
     assert [c["lastTransitionTime"] for c in patch["conditions"]] == [BEFORE]
     assert news == [waits]

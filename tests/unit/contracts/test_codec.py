@@ -72,7 +72,7 @@ GOLDEN = {
             phase="Running",
             running=2,
             conditions=(
-                m.Condition(
+                m.DesiredCondition(
                     type="Scheduled",
                     status="True",
                     reason="ok",
@@ -93,7 +93,9 @@ GOLDEN = {
     ),
     "desired pod": (
         m.DesiredPod(
-            key="ns/p", uid="u1", conditions=(m.Condition(type="PodScheduled", status="False"),)
+            key="ns/p",
+            uid="u1",
+            conditions=(m.DesiredCondition(type="PodScheduled", status="False"),),
         ),
         codec.decode_desired,
         (

@@ -12,7 +12,7 @@ MANY = {f"example.com/{'x' * 50}-{i}": "1" for i in range(5_000)}
 """Resources that no node has: the API server takes a pod that asks for them all."""
 
 
-def said(decision: Decision) -> dict[str, tuple[m.Condition, ...]]:
+def said(decision: Decision) -> dict[str, tuple[m.DesiredCondition, ...]]:
     return {w.wanted.key: w.wanted.conditions for w in decision.wishes if w.kind != "queues"}
 
 
