@@ -11,7 +11,7 @@ from typing import Final
 
 from services.controller.job.phases import TABLE as JOB_TABLE
 from services.controller.job.phases import Do, Move, Retain, Target
-from services.controller.jobflow.phases import NEXT as FLOW_TABLE
+from services.controller.jobflow.status import NEXT as FLOW_TABLE
 from services.controller.queue.phases import TABLE as QUEUE_TABLE
 from services.controller.queue.phases import Outcome
 from shared.api.batch import Action, JobPhase
@@ -116,7 +116,7 @@ def _outcomes(outcome: Outcome) -> Iterator[tuple[str, str]]:
 def _flows() -> Iterator[str]:
     yield "## JobFlow"
     yield ""
-    yield "`services/controller/jobflow/phases.py` (F03). The labels say what its jobs amount to."
+    yield "`services/controller/jobflow/status.py` (F03). The labels say what its jobs amount to."
     yield ""
     edges: dict[tuple[str, str], list[str]] = defaultdict(list)
     edges[_START, next(iter(FLOW_TABLE))].append("created")

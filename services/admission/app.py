@@ -8,9 +8,8 @@ from urllib.parse import urlsplit
 
 from services.admission.adapters.authorities import Authorities, InMemory, InSecret
 from services.admission.adapters.certification import Certification, Given, Made, Origin
-from services.admission.adapters.clients import ClientAuthority
-from services.admission.adapters.configuration import Configuration
 from services.admission.adapters.connections import Limits
+from services.admission.adapters.files import ClientAuthority, Configuration
 from services.admission.adapters.identity import Identity
 from services.admission.adapters.lookup import Lookup
 from services.admission.adapters.openapi import OpenApi

@@ -5,8 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from services.admission.rules.paths import PATHS
-from shared.runtime.common import ApiBurst, ApiQps, ApiTimeout
-from shared.runtime.inherited import KlogSettings, inert
+from shared.runtime.common import ApiBurst, ApiQps, ApiTimeout, KlogSettings, inert
 from shared.runtime.values import Seconds
 
 _OPTIONAL = "/podgroups/validate"

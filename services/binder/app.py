@@ -4,20 +4,19 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from services.binder.adapters.announcer import PodEvents
 from services.binder.adapters.cluster import Cluster
 from services.binder.adapters.commands import Commands, Hands
 from services.binder.adapters.desired import DesiredStatuses
 from services.binder.adapters.execute import Executor
 from services.binder.adapters.hold import Holder
 from services.binder.adapters.outcomes import Finished, Outcomes
-from services.binder.adapters.recorder import Recorder
+from services.binder.adapters.recorder import PodEvents, Recorder
 from services.binder.adapters.statuses import Statuses
 from services.binder.adapters.throttle import Throttle
 from services.binder.adapters.volumes import Volumes
 from services.binder.adapters.watch import ApiServerProbe, Backlogs, Markers
 from services.binder.intents.pace import Pace, PaceLimits
-from services.binder.intents.retry import Ladder
+from services.binder.intents.steps import Ladder
 from services.binder.metrics import BinderMetrics
 from services.binder.settings import BinderSettings
 from shared.bus.nats import NatsBus

@@ -5,9 +5,8 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 from services.cache.fold.election import LeaseTimes
-from shared.runtime.common import ApiBurst, ApiQps, ApiTimeout, CommonSettings, StateKey
+from shared.runtime.common import ApiBurst, ApiQps, ApiTimeout, CommonSettings, StateKey, inert
 from shared.runtime.errors import Rejected
-from shared.runtime.inherited import inert
 from shared.runtime.values import Seconds, Secret
 
 _JITTER: Final = 1.2

@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from typing import Final
 
-from services.controller.adapters.announcer import ControllerEvents
 from services.controller.adapters.feed import Feed
 from services.controller.adapters.informers import Informers
 from services.controller.adapters.line import Line
 from services.controller.adapters.ownership import Ownership, Shares
 from services.controller.adapters.reconciler import Manager, Reconciler
-from services.controller.adapters.recorder import Recorder, SetAsideEvents
+from services.controller.adapters.recorder import ControllerEvents, Recorder, SetAsideEvents
 from services.controller.adapters.store import Touched
 from services.controller.adapters.writer import Writer
 from services.controller.controllers import BUILT, CONTROLLERS, Controller, selected
@@ -27,8 +26,8 @@ from shared.kube.client import Kube
 from shared.kube.service import kube_of
 from shared.kube.sources import own_namespace
 from shared.runtime.backoff import Backoff
+from shared.runtime.common import idle_flags
 from shared.runtime.contain import Containment
-from shared.runtime.inherited import idle_flags
 from shared.runtime.jobplugins import load_job_plugins
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part

@@ -4,8 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from shared.runtime.common import ApiBurst, ApiQps, ApiTimeout, StateKey
-from shared.runtime.inherited import InheritedSettings, inert
+from shared.runtime.common import ApiBurst, ApiQps, ApiTimeout, InheritedSettings, StateKey, inert
 from shared.runtime.values import Seconds, Secret
 
 

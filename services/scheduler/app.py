@@ -31,8 +31,8 @@ from shared.contracts.messages import SCHEDULING
 from shared.contracts.streams import Streams, all_streams, streams
 from shared.contracts.subjects import Subjects
 from shared.runtime.backoff import Backoff
+from shared.runtime.common import idle_flags
 from shared.runtime.contain import Containment
-from shared.runtime.inherited import idle_flags
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part
 

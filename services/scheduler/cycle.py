@@ -24,11 +24,10 @@ from shared.bus.tenure import Tenure
 from shared.contracts.versions import UnknownVersion
 from shared.runtime.backoff import Backoff
 from shared.runtime.clock import Clock
-from shared.runtime.contain import Containment
+from shared.runtime.contain import Containment, describe
 from shared.runtime.errors import Retryable
 from shared.runtime.faults import Faults
 from shared.runtime.logs import Logger
-from shared.runtime.set_aside import describe
 from shared.runtime.tasks import TaskGroup, sleep_or_event
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from shared.contracts.streams import PARTITIONS
-from shared.runtime.inherited import InheritedSettings, inert
+from shared.runtime.common import InheritedSettings, inert
 from shared.runtime.values import Seconds
 
 _TMP = "/tmp"  # noqa: S108 - Volcano's default; files get names of their own and mode 0600

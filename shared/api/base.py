@@ -5,6 +5,7 @@ collector's sight (`gc=False`): a decoded object cannot contain itself, and a he
 would otherwise be walked by every full collection.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Annotated
 
@@ -73,3 +74,25 @@ class View(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tr
     ⚠ Because defaults are left out, an encoded view is no merge patch (a counter that went back to
     0 would stay as it was): use `shared.api.patch.merge_patch`.
     """
+
+
+_AT = re.compile(r"^(?P<what>.*?) - at `(?P<key>key in )?\$(?P<path>.*)`$", re.DOTALL)
+
+
+def describe(exc: BaseException) -> str:
+    """Return one line for a msgspec decoding error: the path of the field, then the fault.
+
+    msgspec says ``Expected `int`, got `str` - at `$.spec.tasks[0].replicas` ``; a user should read
+    `spec.tasks[0].replicas: expected int, got str`.
+    """
+    text = str(exc)
+    path = ""
+    if found := _AT.match(text):
+        text = found["what"]
+        path = found["path"].removeprefix(".")
+        if found["key"]:
+            path = f"{path} (a key)" if path else "(a key)"
+    fault = text.replace("`", "")
+    if fault[1:2].islower():
+        fault = fault[0].lower() + fault[1:]
+    return f"{path}: {fault}" if path else fault

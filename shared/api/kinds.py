@@ -12,15 +12,12 @@ import msgspec
 
 from shared.api import (
     batch,
-    bus,
     core,
     cron,
     flow,
     nodeinfo,
-    policy,
     resource,
     scheduling,
-    shard,
     storage,
     topology,
     workloads,
@@ -108,7 +105,7 @@ PDB: Final = Kind(
     kind="PodDisruptionBudget",
     group="policy",
     plural="poddisruptionbudgets",
-    type=policy.PodDisruptionBudget,
+    type=workloads.PodDisruptionBudget,
 )
 PRIORITYCLASS: Final = Kind(
     kind="PriorityClass",
@@ -121,7 +118,11 @@ JOB: Final = Kind(
     kind="Job", group="batch.volcano.sh", version="v1alpha1", plural="jobs", type=batch.Job
 )
 COMMAND: Final = Kind(
-    kind="Command", group="bus.volcano.sh", version="v1alpha1", plural="commands", type=bus.Command
+    kind="Command",
+    group="bus.volcano.sh",
+    version="v1alpha1",
+    plural="commands",
+    type=batch.Command,
 )
 PODGROUP: Final = Kind(
     kind="PodGroup",
@@ -152,7 +153,7 @@ NODESHARD: Final = Kind(
     version="v1alpha1",
     plural="nodeshards",
     namespaced=False,
-    type=shard.NodeShard,
+    type=scheduling.NodeShard,
 )
 CRONJOB: Final = Kind(
     kind="CronJob",
@@ -281,7 +282,7 @@ def decode(kind: Kind, data: bytes | msgspec.Raw) -> Any:  # noqa: ANN401 - the 
     other controllers); such members count as absent. They are looked for only when plain decoding
     fails, so they cost the others nothing.
 
-    Raises `msgspec.ValidationError` (see `shared.api.errors.describe`), and `msgspec.DecodeError`
+    Raises `msgspec.ValidationError` (see `shared.api.base.describe`), and `msgspec.DecodeError`
     for what is no JSON at all.
     """
     assert kind.type is not None, f"{kind.kind} is only written"

@@ -272,3 +272,31 @@ class PriorityClass(View, frozen=True, kw_only=True):
     value: int = 0
     global_default: bool = False
     preemption_policy: str | None = None
+
+
+# --- shard.volcano.sh: the nodes of one scheduler where several share a cluster (C10) ---
+
+
+class NodeShardSpec(View, frozen=True, kw_only=True):
+    """Which nodes a scheduler is to have."""
+
+    nodes_desired: Annotated[
+        tuple[str, ...], doc("Nodes that belong to the scheduler of this name.")
+    ]
+
+
+class NodeShardStatus(View, frozen=True, kw_only=True):
+    """Which nodes it has, and what is still to change."""
+
+    nodes_in_use: Annotated[tuple[str, ...], doc("Nodes that it uses.")] = ()
+    nodes_to_add: Annotated[tuple[str, ...], doc("Nodes that it will use.")] = ()
+    nodes_to_remove: Annotated[tuple[str, ...], doc("Nodes that it will leave.")] = ()
+    last_update_time: Annotated[Timestamp | None, doc("When the status changed.")] = None
+
+
+class NodeShard(View, frozen=True, kw_only=True):
+    """The shard of the scheduler that it is named after."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: Annotated[NodeShardSpec, doc("Desired state.")] = NodeShardSpec(nodes_desired=())
+    status: Annotated[NodeShardStatus, doc("Observed state.")] = NodeShardStatus()

@@ -1,11 +1,16 @@
-"""Workloads of Kubernetes whose pods our schedulers may place: what groups of their pods depend on.
+"""Workloads of Kubernetes whose pods our schedulers may place, and their disruption budgets.
 
-ReplicaSet, StatefulSet, DaemonSet and batch/v1 Job in one view: annotations, the number of pods
-wanted, and the scheduler that their template names (P02, P04).
+ReplicaSet, StatefulSet, DaemonSet and batch/v1 Job in one view: what groups of their pods depend on
+is annotations, the number of pods wanted, and the scheduler that their template names (P02, P04).
 """
+
+from collections.abc import Mapping
+
+from msgspec import field
 
 from shared.api.base import View
 from shared.api.meta import ObjectMeta
+from shared.api.selectors import LabelSelector
 
 
 class WorkloadPodSpec(View, frozen=True, kw_only=True):
@@ -33,3 +38,32 @@ class Workload(View, frozen=True, kw_only=True):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: WorkloadSpec = WorkloadSpec()
+
+
+class PodDisruptionBudgetSpec(View, frozen=True, kw_only=True):
+    """How many pods must stay; numbers or percentages."""
+
+    min_available: int | str | None = None
+    max_unavailable: int | str | None = None
+    selector: LabelSelector | None = None
+    """Absent matches no pod, empty matches all of the namespace."""
+
+
+class PodDisruptionBudgetStatus(View, frozen=True, kw_only=True):
+    """What the disruption controller worked out."""
+
+    disruptions_allowed: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
+    expected_pods: int = 0
+    observed_generation: int = 0
+    disrupted_pods: Mapping[str, str] = field(default_factory=dict)
+    """Pod name → time: evicted already, not yet seen gone."""
+
+
+class PodDisruptionBudget(View, frozen=True, kw_only=True):
+    """A disruption budget."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
+    status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()

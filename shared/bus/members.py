@@ -3,22 +3,66 @@
 Announcements carry a time to live, so that a dead process disappears by itself; a process that
 ends in order says so. Used for the version rule (a writer produces version N once every live
 reader accepts it), for `pumice status`, and for spreading partitions.
+
+An announcement that goes unanswered, while the same stream can be read, is the sign of a full disk
+(`Storing`): a stream in files that met one takes no message, and gives no answer to those who
+publish; questions it still answers.
 """
 
 import asyncio
 from typing import Final, Protocol
 
+from prometheus_client import Gauge
+
 from shared.bus.errors import NoAnswer, NotPermitted
 from shared.bus.lease import instance_of
 from shared.bus.port import Lasting, Message, Publishing, Reading
-from shared.bus.storing import Storing
 from shared.contracts import codec
 from shared.contracts.messages import Member
 from shared.contracts.subjects import Subjects
 from shared.contracts.versions import ACCEPTED, ContractError, version_to_write
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Retryable
+from shared.runtime.health import Gate
 from shared.runtime.logs import Logger
+
+ROUNDS: Final = 2
+"""Announcements in a row without an answer, 2 s each, until it is said."""
+REASON: Final = (
+    "NATS answers and stores nothing: its disk may be full; its /healthz and log name the stream. "
+    "A stream writes again after a restart of the server, once there is room"
+)
+
+
+class Storing:
+    """Keeps a gate shut while the server stores nothing, and a gauge at 0."""
+
+    def __init__(self, *, gate: Gate, gauge: Gauge, log: Logger) -> None:
+        self._gate = gate
+        self._gauge = gauge
+        self._log = log
+        self._unstored = 0
+        self._open()
+
+    def stored(self) -> None:
+        """Take note that a message was stored."""
+        if self._unstored >= ROUNDS:
+            self._log.info("nats_stores_again")
+            self._open()
+        self._unstored = 0
+
+    def unstored(self) -> None:
+        """Take note that a message was not answered by a server that answers questions."""
+        self._unstored += 1
+        if self._unstored == ROUNDS:
+            self._gate.set(ok=False, reason=REASON)
+            self._gauge.set(0)
+            self._log.error("nats_stores_nothing", reason=REASON)
+
+    def _open(self) -> None:
+        self._gate.set(ok=True)
+        self._gauge.set(1)
+
 
 EVERY_S: Final = 1.0
 TTL_S: Final = 4

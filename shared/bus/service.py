@@ -12,11 +12,10 @@ from shared.bus.announcer import Announcer
 from shared.bus.declarer import StreamCheck
 from shared.bus.leader import Fence, Leadership, Term
 from shared.bus.lease import Lease, Timing
-from shared.bus.members import Members
+from shared.bus.members import Members, Storing
 from shared.bus.nats import NatsBus, from_settings
 from shared.bus.seal import Seal
 from shared.bus.state import StateFollower
-from shared.bus.storing import Storing
 from shared.contracts.streams import Streams, StreamSpec
 from shared.contracts.subjects import Subjects
 from shared.runtime.backoff import Backoff

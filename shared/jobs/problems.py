@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 from typing_extensions import override
 
-from shared.api.errors import describe
+from shared.api.base import describe
 
 LABEL_MAX: Final = 63
 NAME_MAX: Final = 253

@@ -13,7 +13,7 @@ from shared.api.batch import Job, PartitionPolicy, TaskSpec
 from shared.api.nesting import TOO_DEEP, is_too_deep
 from shared.api.scheduling import ROOT_QUEUE, TIERS, NetworkTopology, QueueState
 from shared.jobplugins.catalogue import installed, plugins_of
-from shared.jobs.order import in_circles
+from shared.jobs.flows import in_circles
 from shared.jobs.policies import policy_problems
 from shared.jobs.problems import (
     LABEL,

@@ -7,9 +7,8 @@ from typing import Final
 
 from shared.kube.client import Kube
 from shared.kube.credentials import Credentials, Source
-from shared.kube.limiter import RateLimiter
 from shared.kube.sources import InClusterSource, KubeconfigSource
-from shared.kube.transport import HttpTransport, open_session
+from shared.kube.transport import HttpTransport, RateLimiter, open_session
 from shared.runtime.clock import Clock, SystemClock
 from shared.runtime.errors import Rejected
 

@@ -8,9 +8,9 @@ import base64
 import ipaddress
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from shared.kube import auth_provider, exec_plugin, kubeconfig
+from shared.kube import exec_plugin, kubeconfig
 from shared.kube.credentials import Access, Loaded
 from shared.kube.kubeconfig import BadKubeconfigError, Context, Section
 from shared.runtime.clock import Clock
@@ -75,7 +75,7 @@ class KubeconfigSource:
     async def _from_provider(self, context: Context) -> Loaded:
         return Loaded(
             access=_access(context),
-            authorization=await auth_provider.authorization(self._path, self._context),
+            authorization=await _provided(self._path, self._context),
             files=_watched(context.user),
             reload_at=self._clock.now() + _PROVIDER_RECHECK_S,
         )
@@ -198,3 +198,28 @@ def _bracketed(host: str) -> str:
 
 def _one_line(text: object) -> str:
     return " ".join(str(text).split())
+
+
+async def _provided(path: str, context: str | None) -> str | None:
+    """Return the header for an old `auth-provider` section (oidc, gcp), renewed if it was due.
+
+    kubernetes-asyncio renews it. Few kubeconfigs have such a section, and the library's import
+    takes as long as all else at a service's start: it is imported only here.
+    Raises ValueError when the section cannot be used.
+    """
+    from kubernetes_asyncio.client import Configuration
+    from kubernetes_asyncio.config import ConfigException, kube_config
+
+    merger = kube_config.KubeConfigMerger(path)
+    loader = kube_config.KubeConfigLoader(
+        config_dict=merger.config, active_context=context, config_persister=merger.save_changes
+    )
+    configuration: Any = Configuration()
+    try:
+        await loader.load_and_set(configuration)
+    except (ConfigException, KeyError, AttributeError, TypeError) as exc:
+        raise ValueError(" ".join(str(exc).split())) from exc
+    finally:
+        kube_config._cleanup_temp_files()  # noqa: SLF001 - keys must not outlive a kill -9
+    value = configuration.api_key.get("BearerToken")
+    return None if value is None else str(value)

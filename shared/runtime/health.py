@@ -16,9 +16,9 @@ import msgspec
 from aiohttp import web
 
 from shared.runtime.clock import Clock
+from shared.runtime.contain import SetAside
 from shared.runtime.errors import Rejected
 from shared.runtime.metrics import CONTENT_TYPE, Metrics
-from shared.runtime.set_aside import SetAside
 
 _LAG_EVERY_S: Final = 0.25
 _SHUTDOWN_S: Final = 1.0

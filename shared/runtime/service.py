@@ -22,6 +22,7 @@ import msgspec
 
 from shared.runtime.clock import Clock, SystemClock
 from shared.runtime.common import CommonSettings
+from shared.runtime.contain import SetAside
 from shared.runtime.entry import WRONG_SETTINGS, given
 from shared.runtime.errors import PumiceError, Rejected
 from shared.runtime.faults import Faults
@@ -29,7 +30,6 @@ from shared.runtime.health import HealthServer, Readiness
 from shared.runtime.links import service_links
 from shared.runtime.logs import Logger, configure, stderr
 from shared.runtime.metrics import Metrics
-from shared.runtime.set_aside import SetAside
 from shared.runtime.supervise import Part, PartFailed, supervise
 from shared.runtime.workqueue import WorkQueueMetrics
 

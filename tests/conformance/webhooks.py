@@ -12,7 +12,7 @@ from shared.api.batch import Job
 from shared.api.cron import CronJob
 from shared.api.lenient import lenient
 from shared.api.scheduling import Queue
-from shared.jobs.order import in_circles, in_order
+from shared.jobs.flows import in_circles, in_order
 from shared.jobs.problems import Problem
 from shared.jobs.rules import job_problems, needs_of, queue_problems
 from tests.conformance.report import Mismatch, Unsupported, expect

@@ -23,11 +23,11 @@ from services.scheduler.settings import SchedulerSettings
 from shared.bus.connection import Credentials, Options
 from shared.bus.nats import NatsBus
 from shared.kube.client import Kube
+from shared.runtime.contain import SetAside
 from shared.runtime.faults import POINTS
 from shared.runtime.health import Readiness
 from shared.runtime.metrics import Metrics
 from shared.runtime.service import Context
-from shared.runtime.set_aside import SetAside
 from shared.runtime.supervise import Part, PartFailed, supervise
 from shared.runtime.values import Secret
 from shared.runtime.workqueue import WorkQueueMetrics

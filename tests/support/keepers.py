@@ -22,12 +22,11 @@ import yaml
 
 from pumice.local.apiserver.answers import Request as CoreRequest
 from pumice.local.apiserver.answers import Response
-from services.controller.adapters.announcer import ControllerEvents
 from services.controller.adapters.informers import Informers
 from services.controller.adapters.line import Line
 from services.controller.adapters.ownership import Ownership
 from services.controller.adapters.reconciler import Manager, Reconciler, SingletonReconciler
-from services.controller.adapters.recorder import Recorder
+from services.controller.adapters.recorder import ControllerEvents, Recorder
 from services.controller.adapters.writer import Writer
 from services.controller.controllers import CONTROLLERS, Controller
 from services.controller.metrics import ControllerMetrics
@@ -41,11 +40,10 @@ from shared.kube.client import Kube
 from shared.kube.errors import Status, read_status, refusal
 from shared.kube.wire import Request, Stream
 from shared.runtime.backoff import Backoff
-from shared.runtime.contain import Containment
+from shared.runtime.contain import Containment, SetAside
 from shared.runtime.errors import Retryable
 from shared.runtime.faults import Faults
 from shared.runtime.metrics import Metrics
-from shared.runtime.set_aside import SetAside
 from shared.runtime.supervise import Part
 from shared.runtime.workqueue import WorkQueue, WorkQueueMetrics
 from tests.support.api_server import ApiServer

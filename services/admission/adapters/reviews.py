@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from services.admission.rules.review import Request, Verdict
-from shared.api.errors import describe
+from shared.api.base import describe
 from shared.api.nesting import cut, is_cut, is_too_deep
 from shared.runtime.errors import Rejected
 

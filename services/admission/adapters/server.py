@@ -24,11 +24,10 @@ from services.admission.rules.fields import Schemas
 from services.admission.rules.review import Facts, Request, Terms, Verdict
 from shared.contracts.subjects import key_of
 from shared.runtime.clock import Clock
-from shared.runtime.contain import Containment
+from shared.runtime.contain import Containment, describe
 from shared.runtime.errors import PumiceError, Rejected
 from shared.runtime.health import Gate
 from shared.runtime.logs import Logger
-from shared.runtime.set_aside import describe
 
 BODY_MAX: Final = 3 * 1024 * 1024
 """As Volcano's (W02); the API server's own bound on an object is the same."""

@@ -11,7 +11,7 @@ import msgspec
 import yaml
 
 from shared.api import keys
-from shared.api.errors import describe
+from shared.api.base import describe
 
 _NAMESPACE: Final = "namespace"
 _ANNOTATION: Final = "annotation"

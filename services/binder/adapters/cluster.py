@@ -9,7 +9,7 @@ from typing import Any
 
 from services.binder.adapters.throttle import Throttle
 from services.binder.intents import evict
-from services.binder.intents.replies import Answer, Reply, Seen
+from services.binder.intents.steps import Reply, ReplyKind, Seen
 from services.binder.metrics import BinderMetrics
 from shared.api import keys
 from shared.api.core import Pod
@@ -71,10 +71,10 @@ class Cluster:
             operations = evict.nomination(preemptor, scheduler)
             return await self._kube.operate(POD, namespace, name, operations, subresource="status")
 
-        reply = Reply(answer=Answer.REFUSED, message="there is no scheduler name")
+        reply = Reply(kind=ReplyKind.REFUSED, message="there is no scheduler name")
         for scheduler in self._scheduler_names:
             reply = await self._ask("nominate", partial(patch, scheduler))
-            if reply.answer is not Answer.REFUSED:
+            if reply.kind is not ReplyKind.REFUSED:
                 break
         return reply
 
@@ -114,7 +114,7 @@ class Cluster:
             start = self._clock.monotonic()
             reply = await _reply(request, self._scheduler_names)
             end = self._clock.monotonic()
-        overloaded = reply.answer is Answer.BUSY
+        overloaded = reply.kind is ReplyKind.BUSY
         self._throttle.pace.answered(latency_s=end - start, overloaded=overloaded, now_s=end)
         self._metrics.request_seconds.labels(verb).observe(end - start)
         if overloaded:
@@ -128,14 +128,14 @@ async def _reply(
     try:
         body = await request()
     except Gone as error:
-        return Reply(answer=Answer.GONE, message=str(error))
+        return Reply(kind=ReplyKind.GONE, message=str(error))
     except Conflict as error:
-        return Reply(answer=Answer.CONFLICT, message=str(error))
+        return Reply(kind=ReplyKind.CONFLICT, message=str(error))
     except Rejected as error:
-        return Reply(answer=Answer.REFUSED, message=str(error))
+        return Reply(kind=ReplyKind.REFUSED, message=str(error))
     except Retryable as error:
-        return Reply(answer=Answer.BUSY, message=str(error), retry_after_s=error.retry_after_s)
-    return Reply(answer=Answer.DONE, seen=seen(body, scheduler_names) if body else None)
+        return Reply(kind=ReplyKind.BUSY, message=str(error), retry_after_s=error.retry_after_s)
+    return Reply(kind=ReplyKind.DONE, seen=seen(body, scheduler_names) if body else None)
 
 
 def seen(body: bytes, scheduler_names: Collection[str]) -> Seen:

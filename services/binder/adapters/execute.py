@@ -8,9 +8,7 @@ from services.binder.adapters.volumes import Volumes
 from services.binder.intents import bind as bind_steps
 from services.binder.intents import evict as evict_steps
 from services.binder.intents.evict import Delete, Mark, Verdict
-from services.binder.intents.ledger import Ledger
-from services.binder.intents.replies import Reply
-from services.binder.intents.retry import Ladder, Look, Wait
+from services.binder.intents.steps import IntentProgress, Ladder, Look, Reply, Wait, ended
 from services.binder.metrics import BinderMetrics
 from shared.api.kinds import POD
 from shared.api.time import format_seconds
@@ -26,9 +24,8 @@ from shared.contracts.messages import (
     Victim,
 )
 from shared.runtime.clock import Clock
-from shared.runtime.contain import Containment
+from shared.runtime.contain import Containment, describe
 from shared.runtime.faults import Faults
-from shared.runtime.set_aside import describe
 from shared.runtime.tasks import TaskGroup
 
 _VICTIMS_AT_ONCE: Final = 8
@@ -88,34 +85,34 @@ class Executor:
 
         Takes as long as it needs: while the API server is away it waits.
         """
-        ledger = Ledger(intent)
+        progress = IntentProgress(intent)
         for index, item in (ended or {}).items():
-            ledger.record(index, item)
+            progress.record(index, item)
         if isinstance(intent, BindGang):
-            await self._bind_all(intent, ledger)
+            await self._bind_all(intent, progress)
         else:
-            await self._evict_all(intent, ledger)
-        return self._close(intent, ledger)
+            await self._evict_all(intent, progress)
+        return self._close(intent, progress)
 
     def refuse(self, intent: BindGang | Evict, reason: str) -> Outcome:
         """Return that nothing was done for any pod, and that it may be decided again."""
         items: tuple[Bind | Victim, ...]
         items = (*intent.binds,) if isinstance(intent, BindGang) else (*intent.victims,)
-        ledger = Ledger(intent)
+        progress = IntentProgress(intent)
         for index, item in enumerate(items):
-            ledger.record(index, _failed(item, reason))
-        return self._close(intent, ledger)
+            progress.record(index, _failed(item, reason))
+        return self._close(intent, progress)
 
     async def report(self, intent: BindGang | Evict) -> Outcome:
         """Return how each pod stands without trying anything: it was delivered too often."""
-        ledger = Ledger(intent)
+        progress = IntentProgress(intent)
         if isinstance(intent, BindGang):
             for index, item in enumerate(intent.binds):
-                ledger.record(index, await self._fenced(item, self._report_bind(item)))
+                progress.record(index, await self._fenced(item, self._report_bind(item)))
         else:
             for index, victim in enumerate(intent.victims):
-                ledger.record(index, await self._fenced(victim, self._report_eviction(victim)))
-        return self._close(intent, ledger)
+                progress.record(index, await self._fenced(victim, self._report_eviction(victim)))
+        return self._close(intent, progress)
 
     async def _fenced(self, item: Bind | Victim, work: Awaitable[ItemOutcome]) -> ItemOutcome:
         """Return how one pod ended; an error of ours is its failure and not its gang's."""
@@ -123,27 +120,27 @@ class Executor:
             return await work
         return _failed(item, describe(about.error or Exception()))
 
-    def _close(self, intent: BindGang | Evict, ledger: Ledger) -> Outcome:
-        outcome = ledger.outcome(instance=self._instance, now=self._clock.now())
+    def _close(self, intent: BindGang | Evict, progress: IntentProgress) -> Outcome:
+        outcome = progress.outcome(instance=self._instance, now=self._clock.now())
         kind = "bind" if isinstance(intent, BindGang) else "evict"
         for item in outcome.items:
             self._metrics.items.labels(kind, item.result.value).inc()
         return outcome
 
-    async def _bind_all(self, gang: BindGang, ledger: Ledger) -> None:
+    async def _bind_all(self, gang: BindGang, progress: IntentProgress) -> None:
         async def one(index: int, item: Bind) -> None:
             ended = await self._fenced(item, self._bind(item))
             if ended.result is Result.BOUND:
                 with self._contain.about(POD.token, item.pod, stage="tell"):
                     for told in self._told:
                         told.bound(gang, item)
-            ledger.record(index, ended)
-            if ledger.open:
+            progress.record(index, ended)
+            if progress.open:
                 self._faults.point("binder.mid-gang")
 
         async with TaskGroup() as group:
             for index, item in enumerate(gang.binds):
-                if not ledger.has(index):
+                if not progress.has(index):
                     group.create_task(one(index, item), name=f"bind {item.pod}")
 
     async def _bind(self, item: Bind) -> ItemOutcome:
@@ -170,14 +167,14 @@ class Executor:
                 return step
             await self._clock.sleep(step.seconds)
 
-    async def _evict_all(self, intent: Evict, ledger: Ledger) -> None:
+    async def _evict_all(self, intent: Evict, progress: IntentProgress) -> None:
         async def one(index: int, victim: Victim) -> None:
             ended = await self._fenced(victim, self._evict(intent, victim))
             if ended.result is Result.EVICTED:
                 with self._contain.about(POD.token, victim.pod, stage="tell"):
                     for told in self._told:
                         told.evicted(intent, victim)
-            ledger.record(index, ended)
+            progress.record(index, ended)
 
         checked_s = float("-inf")
         verdict = Verdict.PROCEED
@@ -188,7 +185,7 @@ class Executor:
                 checked_s = self._clock.monotonic()
             if verdict is not Verdict.PROCEED:
                 for index in chunk:
-                    ledger.record(index, _unharmed(intent.victims[index], verdict))
+                    progress.record(index, _unharmed(intent.victims[index], verdict))
                 continue
             async with TaskGroup() as group:
                 for index in chunk:
@@ -264,6 +261,6 @@ def _failed(item: Bind | Victim, message: str) -> ItemOutcome:
 def _unharmed(victim: Victim, verdict: Verdict) -> ItemOutcome:
     if verdict is Verdict.SPARE:
         message = "its preemptor needs no room any more"
-        return evict_steps.ended(victim, Result.SPARED, message=message)
+        return ended(victim, Result.SPARED, message=message)
     message = "the preemptor cannot be nominated"
-    return evict_steps.ended(victim, Result.FAILED, retry=Retry.NEVER, message=message)
+    return ended(victim, Result.FAILED, retry=Retry.NEVER, message=message)

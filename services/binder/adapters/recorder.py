@@ -1,7 +1,8 @@
-"""What the binder tells of pods and PodGroups as Kubernetes Events (D01 to D03).
+"""Kubernetes Events of pods and PodGroups (D01 to D03), and pods bound and evicted for subscribers.
 
-They are written when the requests of intents leave room. The same thing told again is counted up on
-the Event that there is.
+Kubernetes Events are written when the requests of intents leave room. The same thing told again is
+counted up on the Event that there is. The id of a subscribers' event is made of intent and pod, so
+that a redelivered intent announces nothing twice.
 """
 
 from typing import Final
@@ -9,10 +10,12 @@ from typing import Final
 import msgspec
 from typing_extensions import override
 
+from pumice.events import PodBound, PodEvicted
 from services.binder.adapters.throttle import Throttle
 from services.binder.metrics import BinderMetrics
 from shared.api.kinds import EVENT, POD, PODGROUP, QUEUE, Kind, decode
 from shared.api.time import format_seconds
+from shared.bus.announcer import Announcer
 from shared.contracts.messages import Bind, BindGang, DesiredCondition, Evict, Victim
 from shared.contracts.subjects import split_key
 from shared.kube.client import Kube
@@ -150,3 +153,38 @@ class Recorder(EventWriter):
         self._written[name] = written
         if len(self._written) > _KNOWN_MAX:
             del self._written[next(iter(self._written))]
+
+
+class PodEvents:
+    """Turns finished items of intents into events."""
+
+    def __init__(self, announcer: Announcer) -> None:
+        self._announcer = announcer
+
+    def bound(self, gang: BindGang, item: Bind) -> None:
+        """Announce that a pod is bound."""
+        event = PodBound(
+            pod=item.pod,
+            uid=item.uid,
+            node=item.node,
+            gang=gang.job,
+            queue=gang.queue,
+            job=item.owner_job,
+        )
+        self._announcer.announce(event, f"{gang.id}/{item.uid}")
+
+    def evicted(self, intent: Evict, victim: Victim) -> None:
+        """Announce that a pod is being evicted, for whom and why."""
+        preemptor = intent.preemptor.pod if intent.preemptor else ""
+        event = PodEvicted(
+            pod=victim.pod,
+            uid=victim.uid,
+            node=victim.node,
+            gang=victim.job,
+            queue=victim.queue,
+            job=victim.owner_job,
+            by=intent.reason,
+            preemptor=preemptor,
+            reason=f"to make room for {preemptor}" if preemptor else "to make room",
+        )
+        self._announcer.announce(event, f"{intent.id}/{victim.uid}")

@@ -13,17 +13,15 @@ from services.binder.adapters.cluster import Cluster
 from services.binder.adapters.throttle import Throttle
 from services.binder.intents import bind as bind_steps
 from services.binder.intents import volumes as steps
-from services.binder.intents.replies import Answer
-from services.binder.intents.retry import Ladder
+from services.binder.intents.steps import Ladder, ReplyKind, ended
 from services.binder.intents.volumes import Ask, Hopeless, Pending, Ready, Step
 from shared.api.kinds import POD, PV, PVC, decode
 from shared.contracts.messages import Bind, BindGang, ClaimUse, ItemOutcome, Result, Retry
 from shared.contracts.subjects import split_key
 from shared.kube.client import Kube
 from shared.runtime.clock import Clock
-from shared.runtime.contain import Containment
+from shared.runtime.contain import Containment, describe
 from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
-from shared.runtime.set_aside import describe
 from shared.runtime.tasks import TaskGroup
 
 T = TypeVar("T")
@@ -147,10 +145,10 @@ class Volumes:
 
     async def _pod_is_gone(self, item: Bind) -> ItemOutcome | None:
         reply = await self._cluster.look(item.pod)
-        if reply.answer is Answer.GONE:
-            return bind_steps.ended(item, Result.GONE, message=reply.message)
+        if reply.kind is ReplyKind.GONE:
+            return ended(item, Result.GONE, message=reply.message)
         return bind_steps.judge(item, reply.seen) if reply.seen else None
 
 
 def _failed(item: Bind, message: str) -> ItemOutcome:
-    return bind_steps.ended(item, Result.FAILED, retry=Retry.LATER, message=message)
+    return ended(item, Result.FAILED, retry=Retry.LATER, message=message)

@@ -1,6 +1,6 @@
 """What to do next, given what is wanted and what the API server answered. Pure.
 
-`replies` is the vocabulary, `retry` the ladder, `bind` and `evict` the steps of the two intents,
-`bounds` what either may say at all, `ledger` how far an intent is, `desired` the difference between
-a wanted and a present status, `pace` how many requests may be under way.
+`steps` holds what all intents share, `bind` and `evict` the steps of the two, `volumes` those of a
+claim, `bounds` what an intent may say at all, `desired` the difference between a wanted and a
+present status, `pace` how many requests may be under way.
 """

@@ -6,8 +6,7 @@ ends as failed after a look that shows the pod unbound. While the API server doe
 all, the intent waits.
 """
 
-from services.binder.intents.replies import Answer, Reply, Seen
-from services.binder.intents.retry import Ladder, Look, Wait
+from services.binder.intents.steps import Ladder, Look, Reply, ReplyKind, Seen, Wait, ended
 from shared.contracts.messages import Bind, ItemOutcome, Result, Retry
 
 
@@ -15,22 +14,22 @@ def after_post(
     wanted: Bind, reply: Reply, *, attempt: int, ladder: Ladder
 ) -> ItemOutcome | Look | Wait:
     """Return what follows the answer to the `attempt`-th post (from 1)."""
-    if reply.answer is Answer.DONE:
+    if reply.kind is ReplyKind.DONE:
         return ended(wanted, Result.BOUND, node=wanted.node)
-    if reply.answer is Answer.GONE:
+    if reply.kind is ReplyKind.GONE:
         return ended(wanted, Result.GONE, message=reply.message)
-    if reply.answer is Answer.REFUSED:
+    if reply.kind is ReplyKind.REFUSED:
         return ended(wanted, Result.FAILED, retry=Retry.NEVER, message=reply.message)
-    if reply.answer is Answer.CONFLICT or ladder.ends(attempt):
+    if reply.kind is ReplyKind.CONFLICT or ladder.ends(attempt):
         return Look()
     return Wait(ladder.wait_s(attempt, reply.retry_after_s))
 
 
 def after_look(wanted: Bind, reply: Reply, *, attempt: int, ladder: Ladder) -> ItemOutcome | Wait:
     """Return what follows a look; after `Wait` comes the next post."""
-    if reply.answer is Answer.GONE:
+    if reply.kind is ReplyKind.GONE:
         return ended(wanted, Result.GONE, message=reply.message)
-    if reply.answer is Answer.REFUSED:
+    if reply.kind is ReplyKind.REFUSED:
         return ended(wanted, Result.FAILED, retry=Retry.NEVER, message=reply.message)
     if reply.seen is None:
         return Wait(ladder.wait_s(attempt, reply.retry_after_s))
@@ -60,28 +59,3 @@ def judge(wanted: Bind, seen: Seen) -> ItemOutcome | None:
         message = f"not a pod of a gang of ours: {seen.foreign}"
         return ended(wanted, Result.FAILED, retry=Retry.NEVER, message=message)
     return None
-
-
-def ended(
-    wanted: Bind,
-    result: Result,
-    *,
-    node: str = "",
-    rv: str = "",
-    retry: Retry | None = None,
-    message: str = "",
-) -> ItemOutcome:
-    """Return the outcome of one pod; messages are cut so that an outcome fits its command."""
-    return ItemOutcome(
-        pod=wanted.pod,
-        uid=wanted.uid,
-        result=result,
-        node=node,
-        rv=rv,
-        retry=retry,
-        message=message[:MESSAGE_MAX],
-    )
-
-
-MESSAGE_MAX = 200
-"""Characters of the API server's words that an outcome repeats."""

@@ -18,9 +18,7 @@ from typing import Any
 
 import msgspec
 
-from services.binder.intents.bind import MESSAGE_MAX
-from services.binder.intents.replies import Answer, Reply, Seen
-from services.binder.intents.retry import Ladder, Look, Wait
+from services.binder.intents.steps import Ladder, Look, Reply, ReplyKind, Seen, Wait, ended
 from shared.contracts.messages import ItemOutcome, Preemptor, Result, Retry, Victim
 
 DISRUPTION_TARGET = "DisruptionTarget"
@@ -67,11 +65,11 @@ def after_nomination(reply: Reply, *, attempt: int, ladder: Ladder) -> Verdict |
     gone. The API server refuses to nominate a bound pod, one of another uid and one of another
     scheduler, so a refusal needs a look. A pod of no gang makes room for nobody.
     """
-    if reply.answer is Answer.GONE:
+    if reply.kind is ReplyKind.GONE:
         return Verdict.SPARE
-    if reply.answer is Answer.REFUSED:
+    if reply.kind is ReplyKind.REFUSED:
         return Look()
-    if reply.answer is not Answer.DONE:
+    if reply.kind is not ReplyKind.DONE:
         return Wait(ladder.wait_s(attempt, reply.retry_after_s))
     if _needs_no_room(reply.seen):
         return Verdict.SPARE
@@ -82,9 +80,9 @@ def after_preemptor_look(
     preemptor: Preemptor, reply: Reply, *, attempt: int, ladder: Ladder
 ) -> Verdict | Wait:
     """Return what a preemptor looks like that cannot be nominated."""
-    if reply.answer is Answer.GONE:
+    if reply.kind is ReplyKind.GONE:
         return Verdict.SPARE
-    if reply.answer is Answer.REFUSED:
+    if reply.kind is ReplyKind.REFUSED:
         return Verdict.FAIL
     if reply.seen is None:
         return Wait(ladder.wait_s(attempt, reply.retry_after_s))
@@ -129,9 +127,9 @@ def after_marks(
     They are a courtesy: if the API server refuses them, the pod is deleted all the same. `tried`:
     a delete was sent before, whose answer did not come.
     """
-    if reply.answer is Answer.REFUSED:
+    if reply.kind is ReplyKind.REFUSED:
         return Delete(rv)
-    if reply.answer is Answer.DONE and reply.seen is not None:
+    if reply.kind is ReplyKind.DONE and reply.seen is not None:
         return _over(victim, reply.seen) or Delete(reply.seen.rv)
     return _not_done(victim, reply, attempt=attempt, tried=tried, ladder=ladder)
 
@@ -140,9 +138,9 @@ def after_delete(
     victim: Victim, reply: Reply, *, attempt: int, tried: bool, ladder: Ladder
 ) -> ItemOutcome | Wait | Look:
     """Return what follows a delete; `tried`: an earlier one was sent, whose answer did not come."""
-    if reply.answer is Answer.DONE:
+    if reply.kind is ReplyKind.DONE:
         return ended(victim, Result.EVICTED)
-    if reply.answer is Answer.REFUSED:
+    if reply.kind is ReplyKind.REFUSED:
         return ended(victim, Result.FAILED, retry=Retry.NEVER, message=reply.message)
     return _not_done(victim, reply, attempt=attempt, tried=tried, ladder=ladder)
 
@@ -154,9 +152,9 @@ def after_look(
 
     A victim that still runs after the last attempt has failed.
     """
-    if reply.answer is Answer.REFUSED:
+    if reply.kind is ReplyKind.REFUSED:
         return ended(victim, Result.FAILED, retry=Retry.NEVER, message=reply.message)
-    if reply.answer is Answer.GONE:
+    if reply.kind is ReplyKind.GONE:
         return _gone(victim, reply.message, tried=tried)
     if reply.seen is None:
         return Wait(ladder.wait_s(attempt, reply.retry_after_s))
@@ -186,25 +184,11 @@ def _gone(victim: Victim, message: str, *, tried: bool) -> ItemOutcome:
     return ended(victim, Result.EVICTED if tried else Result.GONE, message=message)
 
 
-def ended(
-    victim: Victim, result: Result, *, retry: Retry | None = None, message: str = ""
-) -> ItemOutcome:
-    """Return the outcome of one victim."""
-    return ItemOutcome(
-        pod=victim.pod,
-        uid=victim.uid,
-        result=result,
-        node=victim.node,
-        retry=retry,
-        message=message[:MESSAGE_MAX],
-    )
-
-
 def _not_done(
     victim: Victim, reply: Reply, *, attempt: int, tried: bool, ladder: Ladder
 ) -> ItemOutcome | Wait | Look:
-    if reply.answer is Answer.GONE:
+    if reply.kind is ReplyKind.GONE:
         return _gone(victim, reply.message, tried=tried)
-    if reply.answer is Answer.CONFLICT or ladder.ends(attempt):
+    if reply.kind is ReplyKind.CONFLICT or ladder.ends(attempt):
         return Look()
     return Wait(ladder.wait_s(attempt, reply.retry_after_s))

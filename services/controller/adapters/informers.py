@@ -39,8 +39,7 @@ from services.controller.adapters.stores import (
 from services.controller.job.facts import JobFacts, PodView, pod_view
 from services.controller.queue.phases import SHUT
 from shared.api import kinds
-from shared.api.batch import Job, JobEvent
-from shared.api.bus import Command
+from shared.api.batch import Command, Job, JobEvent
 from shared.api.core import Node, Pod, PodPhase
 from shared.api.kinds import Kind
 from shared.api.scheduling import PodGroup, Queue

@@ -14,10 +14,9 @@ import msgspec
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
-from services.controller.adapters.announcer import ControllerEvents
 from services.controller.adapters.informers import Informers
 from services.controller.adapters.ownership import Ownership
-from services.controller.adapters.recorder import Recorder
+from services.controller.adapters.recorder import ControllerEvents, Recorder
 from services.controller.adapters.store import Touched
 from services.controller.adapters.writer import Writer
 from services.controller.metrics import ControllerMetrics

@@ -1,15 +1,22 @@
-"""What the controller tells of Jobs, Queues and other objects as Kubernetes Events (J34, Q05)."""
+"""Kubernetes Events of Jobs, Queues and other objects (J34, Q05), and subscribers' events.
+
+Subscribers hear of phases of jobs and states of queues. The id of a job's event says which entry
+into which phase it is: one that is announced again, by a repeated reconciliation or by the
+successor of a process that died before it could announce it, is stored once.
+"""
 
 from typing import Final
 
+from pumice.events import JobPhaseChanged, QueueStateChanged
 from services.controller.adapters.informers import Informers
 from services.controller.adapters.store import ObjectRef
 from services.controller.metrics import ControllerMetrics
-from shared.api.batch import Job
-from shared.api.bus import Command
+from shared.api import time
+from shared.api.batch import Command, Job, JobStatus
 from shared.api.kinds import COMMAND, JOB, KINDS, QUEUE, Kind
 from shared.api.meta import ObjectMeta
-from shared.api.scheduling import Queue
+from shared.api.scheduling import Queue, QueueState
+from shared.bus.announcer import Announcer
 from shared.contracts.subjects import split_key
 from shared.kube.client import Kube
 from shared.kube.events import EventWriter, Note
@@ -100,3 +107,49 @@ class SetAsideEvents:
             about = ObjectMeta(namespace=namespace, name=name, uid=uid)
         if kind is not None and about is not None:
             self._recorder.tell_of(kind, about, REASON, message, warning=True)
+
+
+_RECENT_S: Final = 100.0
+"""The stream drops what it has seen for two minutes; beyond that a repetition would show."""
+
+
+class ControllerEvents:
+    """Turns what the controller has written into events."""
+
+    def __init__(self, announcer: Announcer) -> None:
+        self._announcer = announcer
+
+    def phase(self, job: Job, *, was: str, status: JobStatus) -> None:
+        """Announce that a job has entered a phase."""
+        state = status.state
+        phase = state.phase.value if state.phase is not None else ""
+        event = JobPhaseChanged(
+            job=job.metadata.key,
+            uid=job.metadata.uid,
+            phase=phase,
+            previous=was,
+            queue=job.spec.queue,
+            reason=state.reason,
+            message=state.message,
+            version=status.version,
+            retry_count=status.retry_count,
+        )
+        entry = f"{phase}-{status.retry_count}-{state.last_transition_time}"
+        self._announcer.announce(event, f"{job.metadata.uid}/{entry}")
+
+    def perhaps_untold(self, job: Job, *, now: float) -> None:
+        """Announce the present phase of a job that came from another process, if it is fresh."""
+        since = time.read(job.status.state.last_transition_time)
+        if since is None or now - since > _RECENT_S:
+            return
+        before = job.status.conditions[-2].status if len(job.status.conditions) > 1 else ""
+        self.phase(job, was=before, status=job.status)
+
+    def queue(self, queue: Queue, *, was: QueueState | None, state: QueueState) -> None:
+        """Announce the new state of a queue; `queue` is the object as it was written."""
+        meta = queue.metadata
+        event = QueueStateChanged(
+            queue=meta.name, uid=meta.uid, state=state.value, previous=was.value if was else ""
+        )
+        entry = f"{state}-{meta.resource_version}" if was else f"{state}-first"
+        self._announcer.announce(event, f"{meta.uid}/{entry}")

@@ -10,8 +10,7 @@ from services.controller.adapters.store import Held, ObjectRef, Store
 from services.controller.job.facts import PodView, pod_view
 from services.controller.podgroup.groups import GroupFacts, group_name, is_bare
 from shared.api import keys, kinds
-from shared.api.batch import Job
-from shared.api.bus import Command
+from shared.api.batch import Command, Job
 from shared.api.core import Pod
 from shared.api.cron import CronJob
 from shared.api.flow import JobFlow, JobTemplate

@@ -12,8 +12,7 @@ import msgspec
 
 from services.controller.job.group import GroupWanted
 from shared.api import keys
-from shared.api.batch import Job
-from shared.api.bus import Command
+from shared.api.batch import Command, Job
 from shared.api.core import Pod, PodPhase
 from shared.api.scheduling import PodGroup, Queue
 from shared.model.numbers import whole

@@ -28,8 +28,7 @@ from services.controller.job.phases import ALIVE, OVER, Do, Move, Target, move_f
 from services.controller.job.policies import INTERNAL_ACTIONS
 from services.controller.job.requests import Request
 from services.controller.job.validate import queue_problem
-from shared.api.batch import Action, Job, JobEvent, JobPhase, JobStatus
-from shared.api.bus import Command
+from shared.api.batch import Action, Command, Job, JobEvent, JobPhase, JobStatus
 from shared.api.keys import PLUGIN_MARK
 from shared.api.patch import merge_patch
 

@@ -19,8 +19,7 @@ from services.controller.job.facts import JobFacts
 from services.controller.job.group import why_pending
 from services.controller.job.requests import Request
 from shared.api import time
-from shared.api.batch import Action, JobPhase, JobStatus
-from shared.api.bus import Command
+from shared.api.batch import Action, Command, JobPhase, JobStatus
 from shared.api.scheduling import PodGroupConditionType
 from shared.model import durations
 

@@ -20,7 +20,7 @@ import msgspec
 
 from services.controller.queue.phases import SHUT, QueueAction, next_state
 from shared.api import kinds
-from shared.api.bus import Command
+from shared.api.batch import Command
 from shared.api.keys import CLOSED_BY_PARENT
 from shared.api.scheduling import DEFAULT_QUEUE, ROOT_QUEUE, Queue, QueueState
 

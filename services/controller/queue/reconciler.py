@@ -7,14 +7,13 @@ the others nor orders to them waiting. Commands that are for no job and no queue
 and left alone: another program may know their kind.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import ClassVar, Final
 
 from typing_extensions import override
 
 from services.controller.adapters.reconciler import Manager, SingletonReconciler
-from services.controller.adapters.trust import Trust
 from services.controller.adapters.writer import apply
 from services.controller.metrics import QueueCounts
 from services.controller.queue.orders import (
@@ -33,13 +32,57 @@ from services.controller.queue.orders import (
     targets,
 )
 from services.controller.queue.phases import SHUT, QueueAction
+from services.controller.queue.trust import (
+    POLICY as NAME,
+)
+from services.controller.queue.trust import (
+    guarded_since,
+    in_trusted_namespace,
+    made_at,
+)
 from shared.api import kinds, time
-from shared.api.bus import Command
-from shared.api.kinds import Kind
+from shared.api.batch import Command
+from shared.api.kinds import ADMISSION_POLICY, ADMISSION_POLICY_BINDING, Kind
 from shared.api.scheduling import Queue, QueueState
+from shared.kube.client import Kube
 from shared.kube.errors import AlreadyExists
-from shared.runtime.errors import Conflict, Rejected
+from shared.runtime.errors import Conflict, Gone, Rejected
 from shared.runtime.workqueue import WorkQueue
+
+
+class Trust:
+    """Judges Commands to queues by where they come from (`services.controller.queue.trust`).
+
+    The API server is asked again for each Command from a namespace that is not trusted: such
+    Commands are rare, and a policy that was taken away must count at once.
+    """
+
+    def __init__(self, kube: Kube, *, namespaces: Collection[str]) -> None:
+        """`namespaces` are those whose Commands to queues are obeyed in any case."""
+        self._kube = kube
+        self._namespaces = frozenset(namespaces)
+
+    async def doubt(self, command: Command) -> str:
+        """Return why a Command is not obeyed, "" when it is. Raises Retryable."""
+        if in_trusted_namespace(command, self._namespaces):
+            return ""
+        if made_at(command) >= await self._guarded_since():
+            return ""
+        trusted = ", ".join(sorted(self._namespaces)) or "none"
+        return (
+            f"queues belong to no namespace, and the API server was not asked whether the maker of"
+            f" this Command may update one (ValidatingAdmissionPolicy {NAME}, or"
+            f" --queue-commands-from, now: {trusted})"
+        )
+
+    async def _guarded_since(self) -> float:
+        try:
+            policy = await self._kube.get(ADMISSION_POLICY, "", NAME)
+            binding = await self._kube.get(ADMISSION_POLICY_BINDING, "", NAME)
+        except (Gone, Rejected):  # not there, not served, or not for us to see
+            return float("inf")
+        return guarded_since(policy, binding)
+
 
 _ORPHAN_S: Final = 20.0
 """How long a Command waits for its queue to become known; facts of two kinds have no order."""

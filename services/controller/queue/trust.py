@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from shared.api import time
-from shared.api.bus import Command
+from shared.api.batch import Command
 
 Json = dict[str, Any]
 

@@ -24,10 +24,9 @@ from shared.contracts.messages import BindGang, Command, Fact, Op
 from shared.contracts.streams import Streams
 from shared.contracts.subjects import Subjects, partition_of
 from shared.contracts.versions import CURRENT, ContractError, UnknownVersion
-from shared.runtime.contain import Containment
+from shared.runtime.contain import Containment, bounded
 from shared.runtime.errors import PumiceError, Rejected
 from shared.runtime.logs import Logger
-from shared.runtime.set_aside import bounded
 
 _STAGE: Final = "publish"
 _Sent = Awaitable[Ack] | PumiceError

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from services.scheduler.engine.selecting import Selector, selector_of
-from shared.api.policy import PodDisruptionBudget
+from shared.api.workloads import PodDisruptionBudget
 
 
 class Budget(NamedTuple):

@@ -33,7 +33,7 @@ from services.scheduler.engine.vcards import IDS
 from services.scheduler.engine.victims import describe_eviction
 from shared.api import keys, kinds
 from shared.api.core import Node, Pod
-from shared.api.shard import NodeShard
+from shared.api.scheduling import NodeShard
 from shared.model.numbers import parse_bool, whole
 from shared.model.quantity import BadQuantity
 from shared.model.status import TERMINAL, from_pod

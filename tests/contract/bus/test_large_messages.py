@@ -22,8 +22,7 @@ from shared.contracts.streams import Streams
 from shared.contracts.subjects import Subjects
 from shared.runtime.backoff import Backoff
 from shared.runtime.clock import SystemClock
-from shared.runtime.contain import Containment
-from shared.runtime.set_aside import SetAside
+from shared.runtime.contain import Containment, SetAside
 
 RNG = random.Random(1)
 

@@ -10,10 +10,9 @@ import structlog
 
 from pumice.local.services import Keeper, Kept
 from shared.bus.errors import NoAnswer
-from shared.bus.members import Members
+from shared.bus.members import Members, Storing
 from shared.bus.port import CaughtUp, FromSequence, Reset, Started
 from shared.bus.puller import NatsDelivery
-from shared.bus.storing import Storing
 from shared.contracts.streams import command_consumer
 from shared.runtime.clock import SystemClock
 from shared.runtime.health import Readiness

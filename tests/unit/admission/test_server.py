@@ -21,10 +21,9 @@ from services.admission.rules.catalogue import HOOKS
 from services.admission.rules.review import Terms
 from shared.kube.config import connect
 from shared.runtime.clock import SystemClock
-from shared.runtime.contain import Containment
+from shared.runtime.contain import Containment, SetAside
 from shared.runtime.health import Readiness
 from shared.runtime.metrics import Metrics
-from shared.runtime.set_aside import SetAside
 from tests.support.certificates import Authority
 from tests.support.scripted_api import ScriptedApi, status
 from tests.support.scripted_api import json as said

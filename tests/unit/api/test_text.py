@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.api import kinds, time
+from shared.api.base import describe
 from shared.api.batch import JobPhase, JobState, JobStatus
-from shared.api.errors import describe
 from shared.api.patch import merge_patch
 
 

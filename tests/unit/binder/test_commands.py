@@ -11,7 +11,7 @@ import structlog
 from services.binder.adapters.commands import Commands, Hands, is_identity, salvage
 from services.binder.adapters.hold import Holder
 from services.binder.adapters.outcomes import Outcomes
-from services.binder.intents.ledger import Ledger
+from services.binder.intents.steps import IntentProgress
 from services.binder.metrics import BinderMetrics
 from shared.bus.errors import NotPermitted
 from shared.bus.port import Ack, Message
@@ -29,11 +29,10 @@ from shared.contracts.messages import (
 from shared.contracts.subjects import Subjects
 from shared.runtime.backoff import Backoff
 from shared.runtime.clock import SystemClock
-from shared.runtime.contain import Containment
+from shared.runtime.contain import Containment, SetAside
 from shared.runtime.faults import Faults
 from shared.runtime.health import Readiness
 from shared.runtime.metrics import Metrics
-from shared.runtime.set_aside import SetAside
 from shared.runtime.tasks import TaskGroup
 from tests.support.wait import until
 
@@ -166,9 +165,9 @@ def test_nothing_is_salvaged_of_a_command_whose_id_no_header_carries() -> None:
 
 
 def test_an_outcome_repeats_few_words_of_why() -> None:
-    ledger = Ledger(gang("1"))
+    progress = IntentProgress(gang("1"))
     failed = ItemOutcome(
         pod="ns/p", uid="u", result=Result.FAILED, retry=Retry.LATER, message="x" * 500
     )
-    ledger.record(0, failed)
-    assert ledger.outcome(instance="b", now=1.0).items[0].message == "x" * 200
+    progress.record(0, failed)
+    assert progress.outcome(instance="b", now=1.0).items[0].message == "x" * 200

@@ -10,10 +10,17 @@ from services.binder.adapters.commands import salvage
 from services.binder.intents import bind as bind_steps
 from services.binder.intents import evict as evict_steps
 from services.binder.intents.evict import Delete, Mark, Verdict
-from services.binder.intents.ledger import Ledger
 from services.binder.intents.pace import Pace, PaceLimits
-from services.binder.intents.replies import Answer, Reply, Seen
-from services.binder.intents.retry import Ladder, Look, Wait
+from services.binder.intents.steps import (
+    IntentProgress,
+    Ladder,
+    Look,
+    Reply,
+    ReplyKind,
+    Seen,
+    Wait,
+    ended,
+)
 from shared.contracts.messages import (
     Bind,
     BindGang,
@@ -31,7 +38,7 @@ LADDER = Ladder(first_s=1, factor=2, cap_s=5, attempts=3)
 
 
 def said(answer: str, **kwargs) -> Reply:
-    return Reply(answer=Answer(answer), **kwargs)
+    return Reply(kind=ReplyKind(answer), **kwargs)
 
 
 def shown(**kwargs) -> Reply:
@@ -45,7 +52,7 @@ def shown(**kwargs) -> Reply:
         (said("gone"), 1, Result.GONE, None),
         (said("refused"), 1, Result.FAILED, Retry.NEVER),
     ],
-    ids=lambda value: value.answer.value if isinstance(value, Reply) else None,
+    ids=lambda value: value.kind.value if isinstance(value, Reply) else None,
 )
 def test_a_clear_answer_to_a_bind_ends_it(reply, attempt, result, retry) -> None:
     outcome = bind_steps.after_post(WANTED, reply, attempt=attempt, ladder=LADDER)
@@ -263,16 +270,16 @@ def test_an_intent_ends_once_all_its_items_have_in_the_order_of_the_intent() -> 
     gang = BindGang(
         id="i", cycle=1, job="ns/j", job_uid="j", binds=(WANTED, Bind(pod="b", uid="u3", node="n"))
     )
-    ledger = Ledger(gang)
-    ledger.record(1, bind_steps.ended(gang.binds[1], Result.GONE))
+    progress = IntentProgress(gang)
+    progress.record(1, ended(gang.binds[1], Result.GONE))
     with pytest.raises(AssertionError):
-        ledger.outcome(instance="b", now=1)
-    ledger.record(0, bind_steps.ended(gang.binds[0], Result.BOUND))
-    outcome = ledger.outcome(instance="b", now=1)
+        progress.outcome(instance="b", now=1)
+    progress.record(0, ended(gang.binds[0], Result.BOUND))
+    outcome = progress.outcome(instance="b", now=1)
     assert [item.uid for item in outcome.items] == ["u1", "u3"]
     assert (outcome.intent, outcome.job) == ("i", "ns/j")
     with pytest.raises(AssertionError):
-        ledger.record(0, bind_steps.ended(gang.binds[0], Result.GONE))
+        progress.record(0, ended(gang.binds[0], Result.GONE))
 
 
 def test_messages_of_the_api_server_are_cut_so_that_an_outcome_fits_its_command() -> None:
@@ -319,6 +326,6 @@ def test_a_command_without_a_readable_id_has_no_outcome(payload) -> None:
 
 def test_an_eviction_has_no_job_of_its_own() -> None:
     intent = Evict(id="e", cycle=1, reason="preempt", victims=(VICTIM,))
-    ledger = Ledger(intent)
-    ledger.record(0, evict_steps.ended(VICTIM, Result.EVICTED))
-    assert ledger.outcome(instance="b", now=1).job == ""
+    progress = IntentProgress(intent)
+    progress.record(0, ended(VICTIM, Result.EVICTED))
+    assert progress.outcome(instance="b", now=1).job == ""

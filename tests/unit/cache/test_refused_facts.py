@@ -17,11 +17,10 @@ from shared.contracts import codec
 from shared.contracts.messages import Fact
 from shared.contracts.subjects import Subjects
 from shared.runtime.clock import SystemClock
-from shared.runtime.contain import Containment
+from shared.runtime.contain import Containment, SetAside
 from shared.runtime.errors import Rejected
 from shared.runtime.faults import Faults
 from shared.runtime.metrics import Metrics
-from shared.runtime.set_aside import SetAside
 from shared.runtime.tasks import TaskGroup
 from tests.support.wait import until
 

@@ -15,10 +15,9 @@ from services.cache.kinds import rows
 from services.cache.metrics import CacheMetrics
 from shared.kube.config import connect
 from shared.runtime.clock import SystemClock
-from shared.runtime.contain import Containment
+from shared.runtime.contain import Containment, SetAside
 from shared.runtime.health import Gate, Readiness
 from shared.runtime.metrics import Metrics
-from shared.runtime.set_aside import SetAside
 from tests.support.scripted_api import ScriptedApi, bookmark, chunks, line, obj, status
 from tests.support.wait import until
 

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import pytest
 
-from services.controller.jobflow.phases import NEXT, Progress, next_phase
 from services.controller.jobflow.plan import Plan, plan
-from services.controller.jobflow.status import job_of
+from services.controller.jobflow.status import NEXT, Progress, job_of, next_phase
 from services.controller.jobtemplate.reconciler import status_of
 from shared.api import kinds
 from shared.api.batch import Job, JobPhase, JobState, JobStatus

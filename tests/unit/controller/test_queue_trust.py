@@ -14,7 +14,7 @@ from services.controller.queue.trust import (
     made_at,
 )
 from shared.api import kinds, time
-from shared.api.bus import Command
+from shared.api.batch import Command
 from shared.api.meta import ObjectMeta
 from tests.support.keepers import Process, Stage
 from tests.support.manifests import BASE, build, named

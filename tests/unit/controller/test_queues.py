@@ -20,7 +20,7 @@ from services.controller.queue.orders import (
     targets,
 )
 from services.controller.queue.phases import TABLE, QueueAction, next_state
-from shared.api.bus import Command, Target
+from shared.api.batch import Command, Target
 from shared.api.keys import CLOSED_BY_PARENT
 from shared.api.meta import ObjectMeta
 from shared.api.scheduling import Queue, QueueSpec, QueueState, QueueStatus

@@ -17,8 +17,7 @@ from services.controller.job import effects
 from services.controller.job.facts import JobFacts, PodView, pod_view
 from services.controller.job.plan import Pass, advance
 from shared.api import keys
-from shared.api.batch import Job, JobStatus
-from shared.api.bus import Command, Target
+from shared.api.batch import Command, Job, JobStatus, Target
 from shared.api.core import Pod
 from shared.api.meta import ObjectMeta
 from shared.api.scheduling import PodGroup, PodGroupPhase, Queue

@@ -6,8 +6,8 @@ import pytest
 from pumice.local import readiness
 from pumice.local.ports import free_port
 from shared.runtime.clock import SystemClock
+from shared.runtime.contain import SetAside
 from shared.runtime.health import HealthServer, Readiness
-from shared.runtime.set_aside import SetAside
 
 
 def page(**gates):

@@ -6,9 +6,8 @@ import pytest
 import structlog
 
 from shared.runtime.clock import SystemClock
-from shared.runtime.contain import Containment
+from shared.runtime.contain import MOST, Containment, SetAside
 from shared.runtime.errors import Retryable
-from shared.runtime.set_aside import MOST, SetAside
 from tests.support.wait import until
 
 

@@ -1,6 +1,6 @@
 """Volcano's flags that mean nothing here are accepted and named."""
 
-from shared.runtime.inherited import InheritedSettings, idle_flags
+from shared.runtime.common import InheritedSettings, idle_flags
 from shared.runtime.settings import load
 
 

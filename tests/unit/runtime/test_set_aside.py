@@ -1,7 +1,7 @@
 """The registry of what a service has left out: what it holds, tells and forgets."""
 
+from shared.runtime.contain import MOST, SetAside, describe
 from shared.runtime.metrics import Metrics
-from shared.runtime.set_aside import MOST, SetAside, describe
 
 
 def put(aside: SetAside, key: str, *, reason: str = "boom", stage: str = "fold", now: float = 1.0):

@@ -7,9 +7,8 @@ import pytest
 import structlog
 
 from shared.bus.errors import NoAnswer, StreamFull
-from shared.bus.members import Members
+from shared.bus.members import ROUNDS, Members, Storing
 from shared.bus.port import Ack, Message
-from shared.bus.storing import ROUNDS, Storing
 from shared.contracts.subjects import Subjects
 from shared.runtime.errors import Retryable
 from shared.runtime.health import Readiness

@@ -8,10 +8,9 @@ import pytest
 import structlog
 
 from shared.runtime.backoff import Backoff
-from shared.runtime.contain import Containment
+from shared.runtime.contain import Containment, SetAside
 from shared.runtime.errors import Retryable
 from shared.runtime.metrics import Metrics
-from shared.runtime.set_aside import SetAside
 from shared.runtime.workqueue import WorkQueue, WorkQueueMetrics
 from tests.support.clock import VirtualClock, settle
 

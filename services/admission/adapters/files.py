@@ -1,6 +1,9 @@
-"""The file of `--admission-conf`: read at the start, and again when it changes (W02, W30).
+"""Files that flags name: read at the start, and again when they change.
 
-A file that cannot be read any more leaves the last good groups in force, and says so.
+`--admission-conf` holds resource groups (W02, W30). `--client-ca-file` holds the CA of the
+certificate that a caller must show: kube-apiserver shows one to webhooks when its
+`--admission-control-config-file` names a kubeconfig with it. A file that cannot be read any more
+leaves the last good content in force, and says so.
 """
 
 from collections.abc import Callable
@@ -9,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from services.admission.adapters.identity import Identity
 from services.admission.rules.groups import BadConfiguration, read_configuration
 from services.admission.rules.review import Terms
 from shared.runtime.clock import Clock
@@ -77,3 +81,49 @@ class Configuration:
         self._text = text
         groups = read_configuration(text)
         self._terms = msgspec.structs.replace(self._terms, resource_groups=groups)
+
+
+_FLAG: Final = "client-ca-file"
+
+
+class ClientAuthority:
+    """The CA of callers' certificates; a part of the service that rereads the file."""
+
+    name: Final = "client-ca"
+
+    def __init__(self, path: str, identity: Identity, *, clock: Clock, log: Logger) -> None:
+        """Read the file for the first time. Raises Rejected when it cannot be used."""
+        self._path = Path(path) if path else None
+        self._identity = identity
+        self._clock = clock
+        self._log = log
+        self._text = ""
+        if self._path is not None:
+            self._take(self._path)
+
+    async def run(self) -> None:
+        """Reread the file when it changes, until cancelled."""
+        while True:
+            await self._clock.sleep(_LOOK_S)
+            if self._path is None:
+                continue
+            try:
+                if self._take(self._path):
+                    self._log.info("client_ca_read", file=str(self._path))
+            except Rejected as error:
+                self._log.error("client_ca_refused", reason=str(error))
+
+    def _take(self, path: Path) -> bool:
+        """Trust what the file holds; returns whether that is something else than before."""
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise Rejected(f"--{_FLAG}: cannot read {path}: {error}", field=_FLAG) from error
+        if text == self._text:
+            return False
+        try:
+            self._identity.trust(text)
+        except ValueError as error:
+            raise Rejected(f"--{_FLAG}: {path}: {error}", field=_FLAG) from error
+        self._text = text
+        return True

@@ -1,0 +1,163 @@
+"""What the steps of all intents share.
+
+What the API server answered, in the five kinds that matter (`Reply`); when to try again and when to
+stop (`Ladder`); how the items of an intent have ended (`ended`, `IntentProgress`).
+"""
+
+import enum
+from typing import Final
+
+import msgspec
+from msgspec import structs
+
+from shared.contracts.messages import (
+    Bind,
+    BindGang,
+    Command,
+    ItemOutcome,
+    Outcome,
+    Result,
+    Retry,
+    Victim,
+)
+
+
+class ReplyKind(enum.Enum):
+    """Kind of an answer."""
+
+    DONE = "done"
+    CONFLICT = "conflict"
+    """The object is not as the request supposes (409)."""
+    GONE = "gone"
+    """No object with that uid (404, or another uid under the name)."""
+    REFUSED = "refused"
+    """The same request would be refused again (400, 403, 422)."""
+    BUSY = "busy"
+    """Overload, time-out or no connection: whether it was done is unknown."""
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """What of a pod decides about intents."""
+
+    uid: str
+    node: str = ""
+    rv: str = ""
+    phase: str = "Pending"
+    deleting: bool = False
+    foreign: str = ""
+    """Why the pod is none of ours to evict; empty when it belongs to a gang of ours."""
+
+    @property
+    def finished(self) -> bool:
+        """Return whether the pod has ended by itself."""
+        return self.phase in {"Succeeded", "Failed"}
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer; `seen` is the pod if the answer shows one (get, patch)."""
+
+    kind: ReplyKind
+    message: str = ""
+    retry_after_s: float | None = None
+    seen: Seen | None = None
+
+
+class Ladder(msgspec.Struct, frozen=True, kw_only=True):
+    """Delays that grow from `first_s` by `factor` up to `cap_s`; `attempts` until giving up.
+
+    No jitter: the requests of one binder already leave through one pace, and replicas differ by
+    what they hold.
+    """
+
+    first_s: float = 0.1
+    factor: float = 2.0
+    cap_s: float = 5.0
+    attempts: int = 8
+
+    def wait_s(self, attempt: int, asked_s: float | None) -> float:
+        """Return the delay after the `attempt`-th try (from 1); what the server asks for counts.
+
+        A wait that the server asks for is followed even beyond the cap, up to a minute.
+        """
+        own_s = min(self.first_s * self.factor ** min(attempt - 1, 32), self.cap_s)
+        return own_s if asked_s is None else min(max(own_s, asked_s), 60.0)
+
+    def ends(self, attempt: int) -> bool:
+        """Return whether the `attempt`-th try was the last one."""
+        return attempt >= self.attempts
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """Try the same again after `seconds`."""
+
+    seconds: float
+
+
+class Look(msgspec.Struct, frozen=True):
+    """Get the pod: only its present state tells what the last answer meant."""
+
+
+MESSAGE_MAX: Final = 200
+"""Characters of the API server's words that an outcome repeats."""
+
+
+def ended(
+    item: Bind | Victim,
+    result: Result,
+    *,
+    node: str = "",
+    rv: str = "",
+    retry: Retry | None = None,
+    message: str = "",
+) -> ItemOutcome:
+    """Return the outcome of one pod; that of a victim names its node.
+
+    Messages are cut so that an outcome fits its command.
+    """
+    return ItemOutcome(
+        pod=item.pod,
+        uid=item.uid,
+        result=result,
+        node=item.node if isinstance(item, Victim) else node,
+        rv=rv,
+        retry=retry,
+        message=message[:MESSAGE_MAX],
+    )
+
+
+class IntentProgress:
+    """How far an intent is: the items of one intent in their order; each ends exactly once."""
+
+    def __init__(self, command: Command) -> None:
+        items = command.binds if isinstance(command, BindGang) else command.victims
+        self._command = command
+        self._uids = [item.uid for item in items]
+        self._ended: dict[int, ItemOutcome] = {}
+
+    def record(self, index: int, outcome: ItemOutcome) -> None:
+        """Note how the item at `index` ended."""
+        assert index not in self._ended, "an item ends once"
+        assert outcome.uid == self._uids[index], "an outcome belongs to its item"
+        if len(outcome.message) > MESSAGE_MAX:
+            outcome = structs.replace(outcome, message=outcome.message[:MESSAGE_MAX])
+        self._ended[index] = outcome
+
+    def has(self, index: int) -> bool:
+        """Tell whether the item at `index` has ended."""
+        return index in self._ended
+
+    @property
+    def open(self) -> int:
+        """Return how many items have not ended."""
+        return len(self._uids) - len(self._ended)
+
+    def outcome(self, *, instance: str, now: float) -> Outcome:
+        """Return the message that ends the intent; every item must have ended."""
+        assert self.open == 0, "an intent ends when all of its items have"
+        return Outcome(
+            intent=self._command.id,
+            job=self._command.job if isinstance(self._command, BindGang) else "",
+            items=tuple(self._ended[index] for index in range(len(self._uids))),
+            instance=instance,
+            time=now,
+        )
