@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from services.binder.intents.bind import MESSAGE_MAX
+from services.binder.intents.steps import MESSAGE_MAX
 from services.scheduler import messages
 from services.scheduler.engine.plan import (
     Eviction,
