@@ -35,7 +35,7 @@ RUN_S = "1"
 NOT_FOUND = 404
 PHASES = ("Inqueue", "Running", "Completed")
 GROUP = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup"}
-_DEADLINE_S = 900
+_DEADLINE_S = 3600
 
 
 def body(number: int, replicas: int) -> dict:

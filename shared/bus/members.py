@@ -105,8 +105,11 @@ class Members:
         self._log = log
         self._storing = storing
         self._seen: dict[str, tuple[int, float, Member]] = {}
-        self._buried: dict[str, int] = {}
-        """Per dead instance, the announcement after which it died."""
+        self._buried: dict[str, int | None] = {}
+        """Per dead instance, its last announcement; None until the members are read once more.
+
+        It may have announced itself after they were read last, and before it died.
+        """
         self._dead: dict[str, str] = {}
         """Per instance, the last of its lives that was found dead."""
         self._known = asyncio.Event()
@@ -131,7 +134,7 @@ class Members:
         members = [
             member
             for sequence, seen_at, member in self._seen.values()
-            if seen_at >= oldest and self._buried.get(member.instance) != sequence
+            if seen_at >= oldest and self._buried.get(member.instance, 0) not in (None, sequence)
         ]
         chosen = [member for member in members if service in (None, member.service)]
         return sorted(chosen, key=lambda member: (member.service, member.instance))
@@ -145,10 +148,9 @@ class Members:
         if name == self._instance or self._dead.get(name) == holder:
             return
         self._dead[name] = holder
-        for sequence, _, member in self._seen.values():
-            if member.instance == name:
-                self._buried[name] = sequence
-                self._log.info("member_dead", member=name, reason="its lease ran out")
+        self._buried[name] = None
+        if any(member.instance == name for _, _, member in self._seen.values()):
+            self._log.info("member_dead", member=name, reason="its lease ran out")
 
     def version(self, *readers: str) -> int:
         """Return the version to write for the live members of the services `readers`.
@@ -162,6 +164,7 @@ class Members:
     async def _round(self) -> None:
         try:
             is_stored = await self._is_announced()
+            dead = [name for name, sequence in self._buried.items() if sequence is None]
             found = await self._bus.snapshot(self._stream, [self._all])
         except NotPermitted:
             raise
@@ -170,7 +173,7 @@ class Members:
             return
         if self._storing is not None and not is_stored:
             self._storing.unstored()
-        self._take(found)
+        self._take(found, dead)
         self._known.set()
 
     async def _is_announced(self) -> bool:
@@ -193,7 +196,8 @@ class Members:
         )
         await self._publisher.publish(self._subject, codec.encode(member), ttl_s=ttl_s)
 
-    def _take(self, found: list[Message]) -> None:
+    def _take(self, found: list[Message], dead: list[str]) -> None:
+        """Take over the announcements found; those of `dead` are from before their death."""
         now = self._clock.monotonic()
         seen: dict[str, tuple[int, float, Member]] = {}
         for message in found:
@@ -209,9 +213,12 @@ class Members:
             if member.accepts:
                 seen[message.subject] = (message.sequence, now, member)
         self._seen = seen
-        sequences = {sequence for sequence, _, _ in seen.values()}
+        last = {member.instance: sequence for sequence, _, member in seen.values()}
+        self._buried |= {name: last.get(name, 0) for name in dead}
         self._buried = {
-            i: sequence for i, sequence in self._buried.items() if sequence in sequences
+            name: sequence
+            for name, sequence in self._buried.items()
+            if sequence is None or sequence == last.get(name)
         }
 
     async def _leave(self) -> None:

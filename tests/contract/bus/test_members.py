@@ -125,6 +125,19 @@ async def test_a_dead_members_partitions_move_to_the_living(process, open_bus):
     await two.stop()
 
 
+async def test_what_a_member_announced_before_its_death_does_not_make_it_alive_again(process):
+    one, two = process("a"), process("b")
+    for each in (two, one, two):  # the second announcement of b comes after a has looked
+        await each.members._round()
+    one.members.bury("b.life")
+    assert [m.instance for m in one.members.live()] == ["a"]
+    await one.members._round()
+    assert [m.instance for m in one.members.live()] == ["a"]
+    await two.members._round()  # a later life
+    await one.members._round()
+    assert [m.instance for m in one.members.live()] == ["a", "b"]
+
+
 async def test_a_member_is_listed_while_it_lives_and_says_good_bye(process, open_bus):
     one, two = process("a"), process("b", await open_bus())
     running = [asyncio.create_task(p.members.run()) for p in (one, two)]
