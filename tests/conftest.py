@@ -26,6 +26,9 @@ MARKS = {
     "integration": ["kube"],
     "restart": ["kube", "restart"],
 }
+ON_REAL_SERVERS = {"contract", "integration", "restart"}
+ON_REAL_SERVERS_S = 150
+"""Long enough for a few waits of a test to end with their own words where the machine is busy."""
 REAL_API_SERVER = Path("contract", "apiserver")
 """A contract that is held with the real API server, and so has the marks of its tests."""
 PACKAGE = "__init__.py"
@@ -65,5 +68,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         folder = "integration" if path.is_relative_to(REAL_API_SERVER) else path.parts[0]
         for mark in MARKS.get(folder, []):
             item.add_marker(mark)
+        if folder in ON_REAL_SERVERS and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(ON_REAL_SERVERS_S))
         if "programs" in getattr(item, "fixturenames", ()):
             item.add_marker("kubectl")

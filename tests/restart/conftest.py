@@ -44,7 +44,7 @@ async def scene(plane: ControlPlane, services: Fleet, api: Api) -> AsyncIterator
     judge = Watcher(api)
     async with asyncio.TaskGroup() as tasks:
         watching = tasks.create_task(judge.run(), name="judge")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await judge.ready.wait()
         acting = Scene(plane=plane, api=api, judge=judge, services=services, namespace=namespace)
         try:

@@ -94,12 +94,20 @@ class Scene:
         )
 
     async def clear(self) -> None:
-        """Remove what the test made, so that the next one finds the nodes free."""
-        for plural in ("jobs", "podgroups"):
+        """Remove what the test made and wait until it is gone.
+
+        The next test finds the nodes free, and no service of it passes its fault point for an
+        object of this one.
+        """
+        await until(self._is_clear, deadline_s=60, describe=f"{self.namespace} is empty")
+
+    async def _is_clear(self) -> bool:
+        left = 0
+        for plural, grace_s in (("jobs", None), ("podgroups", None), ("pods", 0)):
             for item in await self.api.items(plural, self.namespace):
-                await self._remove(plural, item)
-        for item in await self.api.items("pods", self.namespace):
-            await self._remove("pods", item, grace_s=0)
+                left += 1
+                await self._remove(plural, item, grace_s)
+        return not left
 
     async def _remove(self, plural: str, item: dict, grace_s: int | None = None) -> None:
         try:

@@ -46,7 +46,7 @@ class Service:
         except (aiohttp.ClientError, TimeoutError) as exc:
             return f"{type(exc).__name__} {exc}"
 
-    async def ready(self, *, deadline_s: float = 20) -> None:
+    async def ready(self, *, deadline_s: float = 30) -> None:
         """Wait until the process is ready; fails at once when it ends."""
         await self.process.ready(self.unready, deadline_s=deadline_s)
 

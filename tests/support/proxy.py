@@ -40,7 +40,11 @@ class Proxy:
         if self._cut:
             writer.transport.abort()
             return
-        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.target)
+        try:
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.target)
+        except OSError:  # its target is down: the client sees a connection that ends
+            writer.transport.abort()
+            return
         self._writers |= {writer, far_writer}
         try:
             async with asyncio.TaskGroup() as group:

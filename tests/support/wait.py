@@ -11,15 +11,16 @@ _T = TypeVar("_T")
 async def until(
     probe: Callable[[], Awaitable[_T] | _T],
     *,
-    deadline_s: float = 10.0,
+    deadline_s: float = 30.0,
     describe: str | Callable[[], str] = "the condition",
     every_s: float = 0.02,
 ) -> _T:
     """Return the first truthy answer of `probe`, which may be a plain or an async function.
 
     Fails with `describe` (text, or a function that makes it then) and the last answer seen when
-    `deadline_s` passes. An exception of the probe is an answer like any other: what is asked may
-    not be there yet.
+    `deadline_s` passes; a condition that comes costs no more for a later one, and the default is
+    for processes that start on a busy machine. An exception of the probe is an answer like any
+    other: what is asked may not be there yet.
     """
     end = time.monotonic() + deadline_s
     last: object = None

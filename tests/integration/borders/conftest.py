@@ -72,7 +72,7 @@ class Borders:
         name: str,
         holds: Callable[[dict[str, Any]], bool],
         *,
-        deadline_s: float = 20,
+        deadline_s: float = 30,
     ) -> dict[str, Any]:
         """Wait until an object is as it should be; return it."""
         seen: dict[str, Any] = {}

@@ -42,7 +42,7 @@ async def ended(service: str, *flags: str) -> tuple[int | None, str]:
         env={"PATH": "", "HOME": "/nonexistent"},
     )
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(40):
             _, err = await process.communicate()
     finally:
         if process.returncode is None:
@@ -284,7 +284,7 @@ async def test_a_wrong_configuration_is_named_and_the_old_one_stays(
 async def test_nats_takes_nobody_without_credentials(user: str, place: Place) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", place.nats.port)
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await reader.readline()
             options = f'{{"user":"{user}","pass":"guess"}}' if user else "{}"
             writer.write(f"CONNECT {options}\r\nPING\r\n".encode())

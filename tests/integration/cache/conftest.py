@@ -51,7 +51,7 @@ class State:
         return codec.decode_marker(message.payload) if message else None
 
     async def marked_by(
-        self, instance: str, *, kinds: int = KINDS, deadline_s: float = 10
+        self, instance: str, *, kinds: int = KINDS, deadline_s: float = 30
     ) -> Marker:
         """Wait for a marker of that instance with so many complete kinds."""
 

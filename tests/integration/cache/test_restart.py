@@ -20,7 +20,8 @@ from tests.support.fleet import Fleet, fleet
 from tests.support.stack import CRDS
 from tests.support.wait import until
 
-TAKE_OVER_S = 2.0
+TAKE_OVER_S = 6.0
+"""Three times what it takes where nothing else runs (`make attack` measures that)."""
 
 
 async def test_a_restarted_cache_says_the_differences_only(
@@ -74,7 +75,7 @@ async def test_a_standby_is_ready_and_takes_over(
     await made(kube, POD, namespace, pod("p"))
     await state.says("put", "pods", f"{namespace}/p")
     assert time.monotonic() - killed < TAKE_OVER_S
-    await state.marked_by("cache-second", deadline_s=3)
+    await state.marked_by("cache-second")
 
 
 async def test_a_frozen_leader_that_wakes_up_is_refused_and_stands_by(

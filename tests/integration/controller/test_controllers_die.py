@@ -147,7 +147,8 @@ async def test_killed_while_a_queue_closes_the_queues_below_it_close_too(
     """Q04: the order is deleted after its last change, so the next process carries it out."""
     anywhere = {"queue_commands_from": "*"}
     dying = await services.start("controller", fault="controller.after-queue-change", **anywhere)
-    for name, parent in (("halves", "root"), ("half", "halves")):
+    halves, half = f"halves-{hand.namespace}", f"half-{hand.namespace}"
+    for name, parent in ((halves, "root"), (half, halves)):
         body = {
             "apiVersion": "scheduling.volcano.sh/v1beta1",
             "kind": "Queue",
@@ -155,14 +156,14 @@ async def test_killed_while_a_queue_closes_the_queues_below_it_close_too(
             "spec": {"parent": parent},
         }
         await hand.api.create("queues", body)
-    uid = (await hand.api.get("queues", "", "halves"))["metadata"]["uid"]
+    uid = (await hand.api.get("queues", "", halves))["metadata"]["uid"]
     api_version = "scheduling.volcano.sh/v1beta1"
     order = {
         "apiVersion": "bus.volcano.sh/v1alpha1",
         "kind": "Command",
         "metadata": {"name": "close-halves"},
         "action": "CloseQueue",
-        "target": {"apiVersion": api_version, "kind": "Queue", "name": "halves", "uid": uid},
+        "target": {"apiVersion": api_version, "kind": "Queue", "name": halves, "uid": uid},
     }
     await hand.api.create("commands", order, hand.namespace)
     await dying.died_at_its_fault()
@@ -170,7 +171,7 @@ async def test_killed_while_a_queue_closes_the_queues_below_it_close_too(
     states: dict[str, str] = {}
 
     async def carried_out() -> bool:
-        for name in ("halves", "half"):
+        for name in (halves, half):
             found = await hand.api.get("queues", "", name)
             states[name] = found["status"]["state"]
         left = await hand.api.items("commands", hand.namespace)
@@ -215,7 +216,7 @@ async def test_two_controllers_share_the_jobs_and_one_takes_over(
         counts = [await s.metric("pumice_controller_look_seconds_count") for s in (first, second)]
         return all(counts)
 
-    await until(both_work, deadline_s=15, describe="both replicas look at jobs", every_s=0.3)
+    await until(both_work, deadline_s=30, describe="both replicas look at jobs", every_s=0.3)
     first.kill()
     submitted = len(await hand.api.items("jobs", hand.namespace))
     for number in range(8):

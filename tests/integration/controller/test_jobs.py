@@ -206,6 +206,11 @@ async def test_a_malformed_job_is_named_and_disturbs_nobody(
 
 
 async def test_a_burst_of_jobs_is_made_at_the_servers_pace(controller: Service, hand: Hand) -> None:
+    async def none_leaves() -> bool:
+        spaces = await hand.api.items("namespaces")
+        return all("deletionTimestamp" not in space["metadata"] for space in spaces)
+
+    await until(none_leaves, deadline_s=60, describe="earlier tests leave nothing to write about")
     before = await controller.metric("pumice_controller_writes_total")
     for number in range(4):
         await hand.submit(job(f"burst-{number}", task("a", 50)))

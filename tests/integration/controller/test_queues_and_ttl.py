@@ -39,7 +39,7 @@ async def make_queue(hand: Hand, name: str, parent: str = "") -> None:
     await hand.api.create("queues", body)
 
 
-async def wait_states(hand: Hand, *, deadline_s: float = 15, **wanted: str) -> None:
+async def wait_states(hand: Hand, wanted: dict[str, str], *, deadline_s: float = 30) -> None:
     seen: dict[str, str] = {}
 
     async def probe() -> bool:
@@ -55,48 +55,49 @@ async def wait_no_commands(hand: Hand) -> None:
     async def probe() -> bool:
         return await hand.api.items("commands", hand.namespace) == []
 
-    await until(probe, deadline_s=15, describe="commands are deleted once they took effect (Q02)")
+    await until(probe, deadline_s=30, describe="commands are deleted once they took effect (Q02)")
 
 
 async def test_a_queue_closes_with_those_below_it_and_opens_exactly_those_again(
     controller: Service, hand: Hand
 ) -> None:
-    await make_queue(hand, "team")
-    await make_queue(hand, "red", "team")
-    await make_queue(hand, "blue", "team")
-    await wait_states(hand, team="Open", red="Open", blue="Open")
-    assert (await hand.api.get("queues", "", "team"))["spec"]["parent"] == "root"
+    team, red, blue, late = (f"{name}-{hand.namespace}" for name in ("team", "red", "blue", "late"))
+    await make_queue(hand, team)
+    await make_queue(hand, red, team)
+    await make_queue(hand, blue, team)
+    await wait_states(hand, {team: "Open", red: "Open", blue: "Open"})
+    assert (await hand.api.get("queues", "", team))["spec"]["parent"] == "root"
 
-    await hand.submit(job("held", task("a", 1), queue="red"))
+    await hand.submit(job("held", task("a", 1), queue=red))
     await hand.wait_pods(1)
-    await order(hand, "CloseQueue", "blue")
-    await wait_states(hand, blue="Closed")
-    await order(hand, "CloseQueue", "team")
-    await wait_states(hand, team="Closed", red="Closing", blue="Closed")
+    await order(hand, "CloseQueue", blue)
+    await wait_states(hand, {blue: "Closed"})
+    await order(hand, "CloseQueue", team)
+    await wait_states(hand, {team: "Closed", red: "Closing", blue: "Closed"})
     await wait_no_commands(hand)
     marks = {
         name: (await hand.api.get("queues", "", name))["metadata"].get("annotations", {}).get(MARK)
-        for name in ("red", "blue")
+        for name in (red, blue)
     }
-    assert marks == {"red": "true", "blue": None}
+    assert marks == {red: "true", blue: None}
 
     await hand.run_all()
     await hand.wait_job("held", "Running")
     await hand.report("held-a-0", "Succeeded", 0)
-    await wait_states(hand, red="Closed")
-    await order(hand, "OpenQueue", "red")
+    await wait_states(hand, {red: "Closed"})
+    await order(hand, "OpenQueue", red)
     await wait_no_commands(hand)
-    await wait_states(hand, red="Closed")
-    await order(hand, "OpenQueue", "team")
-    await wait_states(hand, team="Open", red="Open", blue="Closed")
+    await wait_states(hand, {red: "Closed"})
+    await order(hand, "OpenQueue", team)
+    await wait_states(hand, {team: "Open", red: "Open", blue: "Closed"})
     await wait_no_commands(hand)
-    red = await hand.api.get("queues", "", "red")
-    assert MARK not in red["metadata"].get("annotations", {})
+    opened = await hand.api.get("queues", "", red)
+    assert MARK not in opened["metadata"].get("annotations", {})
 
-    await make_queue(hand, "late", "blue")
-    await wait_states(hand, late="Closed")
-    await hand.api.patch("queues", "", "late", {"spec": {"parent": "team"}})
-    await wait_states(hand, late="Open")
+    await make_queue(hand, late, blue)
+    await wait_states(hand, {late: "Closed"})
+    await hand.api.patch("queues", "", late, {"spec": {"parent": team}})
+    await wait_states(hand, {late: "Open"})
 
     told: set[tuple[str, str, str]] = set()
 
@@ -106,22 +107,22 @@ async def test_a_queue_closes_with_those_below_it_and_opens_exactly_those_again(
             if about["kind"] == "Queue":
                 told.add((about["name"], event["type"], event["reason"]))
         return told >= {
-            ("team", "Normal", "CloseQueue"),
-            ("team", "Normal", "OpenQueue"),
-            ("red", "Warning", "OpenQueue"),
-            ("red", "Normal", "CloseQueue"),
-            ("late", "Normal", "CloseQueue"),
-            ("late", "Normal", "OpenQueue"),
+            (team, "Normal", "CloseQueue"),
+            (team, "Normal", "OpenQueue"),
+            (red, "Warning", "OpenQueue"),
+            (red, "Normal", "CloseQueue"),
+            (late, "Normal", "CloseQueue"),
+            (late, "Normal", "OpenQueue"),
         }
 
-    await until(is_told, deadline_s=15, describe=lambda: f"events on queues (Q05), seen {told}")
+    await until(is_told, deadline_s=30, describe=lambda: f"events on queues (Q05), seen {told}")
 
 
 async def test_the_root_queue_cannot_be_closed(controller: Service, hand: Hand) -> None:
-    await wait_states(hand, root="Open")
+    await wait_states(hand, {"root": "Open"})
     await order(hand, "CloseQueue", "root")
     await wait_no_commands(hand)
-    await wait_states(hand, root="Open")
+    await wait_states(hand, {"root": "Open"})
 
 
 async def test_a_finished_job_is_deleted_with_its_pods_and_an_aborted_one_stays(
@@ -156,15 +157,15 @@ async def test_a_closing_queue_is_closed_when_its_last_job_is_deleted(
     """As by `kubectl delete job`: the PodGroup goes by its owner reference (Q02, Q03)."""
     name = f"closing-{hand.namespace}"
     await make_queue(hand, name)
-    await wait_states(hand, **{name: "Open"})
+    await wait_states(hand, {name: "Open"})
     await hand.submit(job("last", task("a", 1), queue=name))
     await hand.wait_pods(1)
     await order(hand, "CloseQueue", name)
-    await wait_states(hand, **{name: "Closing"})
+    await wait_states(hand, {name: "Closing"})
     held = f'volcano_queue_pod_group_inqueue_count{{queue_name="{name}"}}'
     assert await _sample(controller, held) == "1.0"
     await hand.api.delete("jobs", hand.namespace, "last")
-    await wait_states(hand, **{name: "Closed"}, deadline_s=60)
+    await wait_states(hand, {name: "Closed"}, deadline_s=60)
     assert await _sample(controller, held) == "0.0"
 
 

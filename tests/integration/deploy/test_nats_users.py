@@ -68,7 +68,7 @@ async def test_a_stranger_is_turned_away(server: Server) -> None:
         assert (await reader.readline()).startswith(b"INFO")
         await writer.start_tls(trusting(str(server.ca)), server_hostname="127.0.0.1")
         writer.write(b'CONNECT {"user":"cache","pass":"wrong"}\r\nPING\r\n')
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             assert b"Authorization Violation" in await reader.readline()
     finally:
         writer.close()
@@ -78,7 +78,7 @@ async def test_a_stranger_is_turned_away(server: Server) -> None:
 async def test_jetstream_is_on(server: Server) -> None:
     async with server.user("cache", []) as client:
         try:
-            answer = await client.request("$JS.API.INFO", b"", timeout=5)
+            answer = await client.request("$JS.API.INFO", b"", timeout=20)
         except NoRespondersError:
             pytest.fail("JetStream does not answer")
         assert b'"error"' not in answer.data

@@ -76,7 +76,7 @@ async def test_without_the_policy_a_tenants_command_is_answered_and_has_no_effec
             events = await user.items("events", "reaching")
             return any(event["reason"] == "CommandIgnored" for event in events)
 
-        await until(is_told, deadline_s=10, describe=running.logs)
+        await until(is_told, deadline_s=30, describe=running.logs)
         await close(administrator, "victim", "pumice-system")
         await gone_from(administrator, "pumice-system", running)
         assert await state(administrator, "victim") == "Closed", "our own namespace is trusted"
@@ -114,7 +114,7 @@ async def test_with_the_policy_commands_of_those_who_may_update_a_queue_count_fr
         async def theirs_is_open() -> bool:
             return await state(administrator, "theirs") == "Open"
 
-        await until(theirs_is_open, deadline_s=10, describe=running.logs)
+        await until(theirs_is_open, deadline_s=30, describe=running.logs)
         await close(administrator, "theirs", "default")
         await gone_from(administrator, "default", running)
         assert await state(administrator, "theirs") == "Closed", "as vcctl would"

@@ -173,7 +173,7 @@ async def test_beside_volcano_nothing_is_scheduled_until_it_gives_its_lease_back
             keeping.cancel()
             await asyncio.wait([keeping])
             await volcano.renew(holderIdentity=None, leaseDurationSeconds=1)
-            await completes(api, "waits", deadline_s=12)
+            await completes(api, "waits")
             await ours.run.ready()
             spec = (await lease(api))["spec"]
             assert spec["holderIdentity"].startswith("pumice-local-")
