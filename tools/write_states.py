@@ -13,7 +13,7 @@ from services.controller.job.phases import TABLE as JOB_TABLE
 from services.controller.job.phases import Do, Move, Retain, Target
 from services.controller.jobflow.status import NEXT as FLOW_TABLE
 from services.controller.queue.phases import TABLE as QUEUE_TABLE
-from services.controller.queue.phases import Outcome
+from services.controller.queue.phases import NextState
 from shared.api.batch import Action, JobPhase
 
 PAGE: Final = Path(__file__).parent.parent / "docs" / "states.md"
@@ -105,7 +105,7 @@ def _queues() -> Iterator[str]:
     yield from _diagram(edges)
 
 
-def _outcomes(outcome: Outcome) -> Iterator[tuple[str, str]]:
+def _outcomes(outcome: NextState) -> Iterator[tuple[str, str]]:
     if outcome.empty == outcome.held:
         yield outcome.empty, ""
     else:

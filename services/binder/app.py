@@ -214,7 +214,7 @@ class _Wiring:
         )
         return Executor(
             cluster,
-            told=(self._recorder, PodEvents(self._announcer)),
+            listeners=(self._recorder, PodEvents(self._announcer)),
             contain=self._contain,
             clock=context.clock,
             faults=context.faults,

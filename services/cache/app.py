@@ -1,7 +1,7 @@
 """Composition root of the cache: everything is built here and nowhere else.
 
 ```
-watcher per kind ──▶ ledger ──▶ publisher ──▶ STATE       (the publisher only while leading)
+watcher per kind ──▶ queue ──▶ publisher ──▶ STATE       (the publisher only while leading)
                                    ▲ read back at the beginning of a term
 ```
 """
@@ -13,7 +13,7 @@ from services.cache.adapters.claims import Claim, Claims
 from services.cache.adapters.publisher import StatePublisher
 from services.cache.adapters.standing import Standing
 from services.cache.adapters.watcher import Watcher
-from services.cache.fold.ledger import Ledger
+from services.cache.fold.publish_queue import PublishQueue
 from services.cache.kinds import rows
 from services.cache.metrics import CacheMetrics
 from services.cache.settings import CacheSettings, lease_times
@@ -82,7 +82,7 @@ class _Wiring:
     def parts(self) -> Sequence[Part]:
         """Return everything that has to run."""
         context = self._context
-        ledger = Ledger(self._kinds)
+        queue = PublishQueue(self._kinds)
         watchers: list[Watcher] = []
 
         def relist() -> None:
@@ -90,12 +90,12 @@ class _Wiring:
                 watcher.relist()
 
         claims = self._claims()
-        publisher = self._publisher(ledger, relist, claims)
+        publisher = self._publisher(queue, relist, claims)
         watchers += [
             Watcher(
                 row,
                 kube=self._kube,
-                ledger=ledger,
+                queue=queue,
                 changed=publisher.changed,
                 gate=context.readiness.gate(f"watch-{row.kind.token}"),
                 contain=self._contain,
@@ -167,12 +167,12 @@ class _Wiring:
         )
 
     def _publisher(
-        self, ledger: Ledger, relist: Callable[[], None], claims: Claims
+        self, queue: PublishQueue, relist: Callable[[], None], claims: Claims
     ) -> StatePublisher:
         context = self._context
         return StatePublisher(
             self._bus,
-            ledger,
+            queue,
             stream=self._streams.state.name,
             subjects=self._subjects,
             kinds=self._kinds,

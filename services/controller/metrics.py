@@ -52,7 +52,7 @@ class ControllerMetrics:
         self.writes = metrics.counter(
             "pumice_controller_writes", "Requests that changed the cluster", ("verb", "kind")
         )
-        self.looks = metrics.histogram(
+        self.reconciles = metrics.histogram(
             "pumice_controller_look_seconds", "Time of one look at a job, writes included"
         )
         self.events = metrics.counter(

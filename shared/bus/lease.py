@@ -139,13 +139,13 @@ class Lease:
 
     async def consider(self, message: Message | None, *, unheard: bool = False) -> bool:
         """Look at the lease's last message and take the lease if it is free; return success."""
-        return self.look(message, unheard=unheard) and await self.take(message)
+        return self.observe(message, unheard=unheard) and await self.take(message)
 
     async def take(self, message: Message | None) -> bool:
         """Take the lease whose last message was found to leave it free; return success."""
         return await self._take(message.sequence if message else 0)
 
-    def look(self, message: Message | None, *, unheard: bool = False) -> bool:
+    def observe(self, message: Message | None, *, unheard: bool = False) -> bool:
         """Take note of the lease's last message; return whether the lease is free.
 
         `unheard` says that nobody listens on the holder's presence subject.

@@ -32,7 +32,7 @@ from shared.bus.port import (
 from shared.bus.publisher import NatsPublisher
 from shared.bus.puller import NatsPuller
 from shared.bus.replies import Replies
-from shared.bus.streams import Keeper, unfit
+from shared.bus.streams import DeclaredStreams, unfit
 from shared.contracts.permissions import inbox_prefix
 from shared.contracts.streams import ConsumerSpec, StreamSpec
 from shared.runtime.clock import Clock
@@ -131,7 +131,7 @@ class NatsBus:
         self._inbox = f"{options.inbox}.{self._id}"
         self._replies = Replies(inbox=self._inbox, clock=clock)
         self._api = Api(self._replies)
-        self._keeper = Keeper(self._api, clock=clock, log=self._log)
+        self._declared = DeclaredStreams(self._api, clock=clock, log=self._log)
         self._connection = Connection(
             options,
             log=self._log,
@@ -159,7 +159,7 @@ class NatsBus:
         """Keep the connection, the time-outs and the streams, for ever (a part of the service)."""
         async with TaskGroup() as tasks:
             tasks.create_task(self._replies.run(), name="bus-replies")
-            tasks.create_task(self._keeper.run(), name="bus-streams")
+            tasks.create_task(self._declared.run(), name="bus-streams")
             tasks.create_task(self._connection.run(), name="bus-connection")
             try:
                 await asyncio.Event().wait()
@@ -196,12 +196,12 @@ class NatsBus:
     async def ensure_streams(self, specs: Sequence[StreamSpec]) -> None:
         """See `port.Declaring`."""
         await self._connection.session()
-        await self._keeper.declare(tuple(specs))
+        await self._declared.declare(tuple(specs))
 
     async def ensure_consumers(self, specs: Sequence[ConsumerSpec]) -> None:
         """See `port.Declaring`."""
         await self._connection.session()
-        await self._keeper.declare_consumers(tuple(specs))
+        await self._declared.declare_consumers(tuple(specs))
 
     async def unfit(self, spec: StreamSpec) -> str:
         """See `port.Checking`."""
@@ -217,7 +217,7 @@ class NatsBus:
 
     def publisher(self, stream: str) -> NatsPublisher:
         """See `port.Publishing`."""
-        return NatsPublisher(stream, self._replies, on_missing=self._keeper.poke)
+        return NatsPublisher(stream, self._replies, on_missing=self._declared.check_soon)
 
     def follow(
         self, stream: str, subjects: Sequence[str], *, start: Start = LAST_PER_SUBJECT
@@ -298,7 +298,7 @@ class NatsBus:
             await self._api.jetstream()
         except StreamMissing as exc:
             raise NoAnswer("JetStream is off or not up yet (nats-server -js)") from exc
-        self._keeper.poke()
+        self._declared.check_soon()
 
     def _on_error(self, error: str) -> None:
         if self._connection.current is not None:  # a failed attempt is told once, by the connection

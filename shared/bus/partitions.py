@@ -104,7 +104,7 @@ class Partitions:
         free: dict[int, Message | None] = {}
         for partition, message in held.items():
             lease = self._leases[partition]
-            if lease.look(message, unheard=lease.doubtful(message) in silent):
+            if lease.observe(message, unheard=lease.doubtful(message) in silent):
                 free[partition] = message
                 if dead := lease.dead_holder(message):
                     self._members.bury(dead)

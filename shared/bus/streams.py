@@ -1,9 +1,9 @@
 """Streams and durable consumers as declared: made or changed without losing what they hold.
 
 `ensure` is idempotent and safe to call from several processes at once. A server restart empties
-memory streams; the declarer makes them again on the next connection (`Keeper`), and readers see
-by its `created` time that it is another stream. Services only look whether what they need is there
-(`unfit`).
+memory streams; the declarer makes them again on the next connection (`DeclaredStreams`), and
+readers see by its `created` time that it is another stream. Services only check whether what they
+need is there (`unfit`).
 """
 
 import asyncio
@@ -158,7 +158,7 @@ async def _update(api: Api, spec: StreamSpec, wanted: dict[str, Any], found: Str
     return True
 
 
-class Keeper:
+class DeclaredStreams:
     """Keeps what this process declared in being, over restarts of the server."""
 
     def __init__(self, api: Api, *, clock: Clock, log: Logger) -> None:
@@ -183,12 +183,12 @@ class Keeper:
             if await ensure_consumer(self._api, spec):
                 self._log.info("consumer_declared", consumer=spec.durable)
 
-    def poke(self) -> None:
-        """Look again soon: there is a new connection, or a stream was missed."""
+    def check_soon(self) -> None:
+        """Check again soon: there is a new connection, or a stream was missed."""
         self._due.set()
 
     async def run(self) -> None:
-        """Ensure what is remembered whenever poked, until it works."""
+        """Ensure what is remembered whenever `check_soon` was called, until it works."""
         while True:
             await self._due.wait()
             self._due.clear()

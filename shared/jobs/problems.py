@@ -61,7 +61,7 @@ def unreadable(error: msgspec.ValidationError) -> Problem:
     return Problem(path, why)
 
 
-def told(problems: Sequence[Problem]) -> tuple[str, ...]:
+def texts(problems: Sequence[Problem]) -> tuple[str, ...]:
     """Return the first faults as texts, and how many more there are: it may be thousands."""
     texts = [str(problem) for problem in problems[:_FAULTS_MAX]]
     left = len(problems) - _FAULTS_MAX

@@ -58,13 +58,13 @@ class Bookmark(msgspec.Struct, frozen=True, kw_only=True):
     """This one ends the initial state of a streamed list."""
 
 
-class Failure(msgspec.Struct, frozen=True, kw_only=True):
+class WatchError(msgspec.Struct, frozen=True, kw_only=True):
     """The server ends the watch for a reason."""
 
     status: Status
 
 
-WatchEvent = Changed | Malformed | Bookmark | Failure
+WatchEvent = Changed | Malformed | Bookmark | WatchError
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,7 +182,7 @@ class KindDecoder:
                     initial_end=meta.annotations.get(INITIAL_EVENTS_END) == "true",
                 )
             if event.type == "ERROR":
-                return Failure(status=_status.decode(obj))
+                return WatchError(status=_status.decode(obj))
             return self._object(obj, _OPS[event.type])
         except RecursionError:
             return self._event_alone(cut(line))

@@ -26,9 +26,9 @@ from shared.kube.decode import (
     Bookmark,
     Changed,
     ChangeOp,
-    Failure,
     KindDecoder,
     Malformed,
+    WatchError,
     WatchEvent,
 )
 from shared.kube.errors import (
@@ -272,7 +272,7 @@ class ListWatch:
                         return listed, block[index + 1 :]
                     case Bookmark():
                         pass
-                    case Failure(status=status):
+                    case WatchError(status=status):
                         raise refusal(f"list of {self._kind.plural}", status)
                     case Changed(op=op, object=obj):
                         _apply(items, obj.metadata, obj, op)
@@ -286,7 +286,7 @@ class ListWatch:
         while block is not None:
             for event in block:
                 match event:
-                    case Failure(status=status):
+                    case WatchError(status=status):
                         raise refusal(f"watch of {self._kind.plural}", status)
                     case Bookmark(resource_version=version):
                         self._delivered(version)

@@ -14,14 +14,14 @@ import msgspec
 from services.controller.cronjob.asks import (
     Answer,
     Ask,
+    CreateJob,
+    DeleteJob,
     Failed,
-    Make,
-    Outcome,
-    Read,
-    Remove,
-    Say,
-    Taken,
-    Write,
+    NameTaken,
+    ReadJob,
+    RecordEvent,
+    SyncResult,
+    WriteStatus,
 )
 from services.controller.cronjob.sync import sync
 from shared.api import kinds, time
@@ -61,16 +61,16 @@ class _RecordedApi:
 
     def answer(self, ask: Ask) -> Answer:
         match ask:
-            case Say():
+            case RecordEvent():
                 kind = "Warning" if ask.warning else "Normal"
                 self.events.append(f"{kind} {ask.reason} {ask.message}")
-            case Read():
+            case ReadJob():
                 return self._read()
-            case Make():
+            case CreateJob():
                 return self._make(ask.job)
-            case Remove():
+            case DeleteJob():
                 return self._remove(ask.job)
-            case Write():
+            case WriteStatus():
                 self.status = _plain(ask.status)
         return None
 
@@ -81,7 +81,7 @@ class _RecordedApi:
 
     def _make(self, job: Job) -> Answer:
         if "already exists" in self._create_error:
-            return Taken()
+            return NameTaken()
         if self._create_error:
             ends = "terminat" in self._create_error
             return Failed(reason=self._create_error, namespace_ends=ends)
@@ -97,7 +97,7 @@ class _RecordedApi:
         return None
 
 
-def _compare(actual: dict[str, Any], cron: CronJob, api: _RecordedApi, outcome: Outcome) -> None:
+def _compare(actual: dict[str, Any], cron: CronJob, api: _RecordedApi, outcome: SyncResult) -> None:
     expect("error", bool(outcome.failed or outcome.invalid), bool(actual.get("error")))
     expect("updateStatus", api.status is not None, actual["updateStatus"])
     status = api.status if api.status is not None else _plain(cron.status)
@@ -112,7 +112,7 @@ def _compare(actual: dict[str, Any], cron: CronJob, api: _RecordedApi, outcome: 
     expect("events", _heads(api.events), _heads(actual.get("events") or []))
 
 
-def _compare_expected(expected: dict[str, Any], api: _RecordedApi, outcome: Outcome) -> None:
+def _compare_expected(expected: dict[str, Any], api: _RecordedApi, outcome: SyncResult) -> None:
     """Compare the counts that Volcano's own test asserts."""
     counts = {"createJobNum": len(api.created), "deleteJobNum": len(api.deleted)}
     counts |= {"eventsNum": len(api.events)}

@@ -7,7 +7,7 @@ from typing import Any
 from services.admission.rules import cronjobs, queuetree
 from services.admission.rules.catalogue import HOOKS
 from services.admission.rules.groups import ResourceGroup, Selects
-from services.admission.rules.review import Facts, Request, Terms, Verdict, refused
+from services.admission.rules.review import AdmissionRequest, Facts, Terms, Verdict, refused
 from shared.api.batch import Job
 from shared.api.cron import CronJob
 from shared.api.lenient import lenient
@@ -29,15 +29,15 @@ def run_webhook(case: Case) -> None:
     hook = HOOKS.get(f"/{case['webhook']}")
     if hook is None:
         raise Unsupported(case["webhook"])
-    _compare(case, hook.judge(_request(case), _facts(case), _terms(case)))
+    _compare(case, hook.review(_request(case), _facts(case), _terms(case)))
 
 
-def _request(case: Case) -> Request:
+def _request(case: Case) -> AdmissionRequest:
     stated = case.get("object") or {}
     if stated:
         stated = {"spec": {}, **stated}  # an object of Go has one, recorded or not
     metadata = stated.get("metadata") or {}
-    return Request(
+    return AdmissionRequest(
         operation=case.get("operation", "CREATE"),
         resource=case.get("resource", ""),
         name=case.get("name", metadata.get("name", "")),

@@ -203,7 +203,7 @@ def judged(path: str, asked: object) -> Json | None:
         uid, request = read_review(json.dumps(whole).encode())
     except Rejected:
         return None
-    review = json.loads(answer(uid, HOOKS[path].judge(request, FACTS, TERMS)))
+    review = json.loads(answer(uid, HOOKS[path].review(request, FACTS, TERMS)))
     assert (review["apiVersion"], review["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
     response: Json = review["response"]
     assert response["uid"] == uid

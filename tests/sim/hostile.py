@@ -121,7 +121,7 @@ def review(sim: "Simulation", planted: Planted) -> None:
     for hook in HOOKS.values():
         if hook.resource == planted.plural:
             uid, request = read_review(as_json(whole))
-            answer(uid, hook.judge(request, facts, Terms()))
+            answer(uid, hook.review(request, facts, Terms()))
 
 
 async def hostile(sim: "Simulation") -> None:

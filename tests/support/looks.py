@@ -2,16 +2,16 @@
 
 from collections.abc import Callable
 
-from services.controller.cronjob.asks import Answer, Ask, Asking, Outcome
+from services.controller.cronjob.asks import Answer, Ask, Asking, SyncResult
 
 
-def played(look: Asking[Outcome], answer: Callable[[Ask], Answer]) -> Outcome:
+def played(look: Asking[SyncResult], answer: Callable[[Ask], Answer]) -> SyncResult:
     """Return what a look comes to when `answer` says what the API server makes of each ask."""
     said: Answer = None
     while True:
         try:
             ask = look.send(said)
         except StopIteration as stop:
-            outcome: Outcome = stop.value
+            outcome: SyncResult = stop.value
             return outcome
         said = answer(ask)

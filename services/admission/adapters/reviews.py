@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from services.admission.rules.review import Request, Verdict
+from services.admission.rules.review import AdmissionRequest, Verdict
 from shared.api.base import describe
 from shared.api.nesting import cut, is_cut, is_too_deep
 from shared.runtime.errors import Rejected
@@ -41,7 +41,7 @@ class _Review(msgspec.Struct, frozen=True, rename="camel"):
 _decoder = msgspec.json.Decoder(_Review)
 
 
-def read_review(body: bytes) -> tuple[str, Request]:
+def read_review(body: bytes) -> tuple[str, AdmissionRequest]:
     """Return (uid, request) of an AdmissionReview. Raises Rejected, which names the field."""
     too_deep = is_too_deep(body)
     try:
@@ -56,7 +56,7 @@ def read_review(body: bytes) -> tuple[str, Request]:
     if review.request is None:
         raise Rejected("request: is missing", field="request")
     asked = review.request
-    return asked.uid, Request(
+    return asked.uid, AdmissionRequest(
         operation=asked.operation,
         resource=asked.resource.resource,
         name=asked.name,

@@ -21,7 +21,7 @@ from services.admission.adapters.reviews import answer, read_review
 from services.admission.metrics import AdmissionMetrics
 from services.admission.rules.catalogue import Hook
 from services.admission.rules.fields import Schemas
-from services.admission.rules.review import Facts, Request, Terms, Verdict
+from services.admission.rules.review import AdmissionRequest, Facts, Terms, Verdict
 from shared.contracts.subjects import key_of
 from shared.runtime.clock import Clock
 from shared.runtime.contain import Containment, describe
@@ -191,7 +191,7 @@ class WebhookServer:
         answered = b""
         try:
             with self._contain.about(hook.resource, _key(asked), stage="review") as about:
-                verdict = await self.judge(hook, asked)
+                verdict = await self.review(hook, asked)
                 answered = answer(uid, verdict)
         except PumiceError as error:
             self._log.warning("review_failed", hook=hook.path, reason=str(error))
@@ -210,15 +210,15 @@ class WebhookServer:
         outcome = "allowed" if verdict.allowed else "refused"
         return web.Response(body=answered, content_type="application/json"), outcome
 
-    async def judge(self, hook: Hook, asked: Request) -> Verdict:
+    async def review(self, hook: Hook, asked: AdmissionRequest) -> Verdict:
         """Return the verdict; a refusal rests on facts of now. Raises Retryable."""
         facts = await self._facts(hook, asked, fresh=hook.fresh)
-        verdict = hook.judge(asked, facts, self._terms())
+        verdict = hook.review(asked, facts, self._terms())
         if verdict.allowed or not hook.queues or hook.fresh:
             return verdict
-        return hook.judge(asked, await self._facts(hook, asked, fresh=True), self._terms())
+        return hook.review(asked, await self._facts(hook, asked, fresh=True), self._terms())
 
-    async def _facts(self, hook: Hook, asked: Request, *, fresh: bool) -> Facts:
+    async def _facts(self, hook: Hook, asked: AdmissionRequest, *, fresh: bool) -> Facts:
         if hook.namespace and asked.namespace:
             return Facts(namespace_annotations=await self._lookup.annotations(asked.namespace))
         if hook.queues:
@@ -227,7 +227,7 @@ class WebhookServer:
         return Facts(schemas=self._schemas())
 
 
-def _key(asked: Request) -> str:
+def _key(asked: AdmissionRequest) -> str:
     """Return the key of an object; one that is to get a generated name has only its beginning."""
     meta = asked.object.get("metadata")
     begins = meta.get("generateName") if isinstance(meta, dict) else ""

@@ -19,8 +19,8 @@ from services.admission.rules import (
     queues,
 )
 from services.admission.rules.review import (
+    AdmissionRequest,
     Facts,
-    Request,
     Rule,
     Terms,
     Verdict,
@@ -51,7 +51,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True):
     namespace: bool = False
     """Whether the rule has to know the annotations of the object's namespace."""
 
-    def judge(self, request: Request, facts: Facts, terms: Terms) -> Verdict:
+    def review(self, request: AdmissionRequest, facts: Facts, terms: Terms) -> Verdict:
         """Return what the rule says, or a refusal of an object of another kind."""
         if request.resource not in {"", self.resource}:
             wanted = f"{self.group} {self.version} {self.resource}"

@@ -11,9 +11,9 @@ from typing import Final
 
 from services.admission.rules.fields import unknown_fields
 from services.admission.rules.review import (
+    AdmissionRequest,
     Facts,
     Json,
-    Request,
     Terms,
     Verdict,
     read,
@@ -27,7 +27,7 @@ _SLIPS_MAX: Final = 20
 _ZONE_PART: Final = re.compile(r"[A-Za-z.\-_0-9+]{1,14}")
 
 
-def validate(request: Request, facts: Facts, terms: Terms) -> Verdict:
+def validate(request: AdmissionRequest, facts: Facts, terms: Terms) -> Verdict:
     """Refuse a CronJob that could make no jobs."""
     del terms
     cron = read(request, CronJob, "CREATE", "UPDATE")

@@ -12,9 +12,9 @@ import msgspec
 from services.admission.rules.fields import unknown_fields
 from services.admission.rules.review import (
     ALLOWED,
+    AdmissionRequest,
     Facts,
     Json,
-    Request,
     Terms,
     Verdict,
     mutated,
@@ -41,7 +41,7 @@ _HOST_NETWORK_DNS: Final = "ClusterFirstWithHostNet"
 _CREATE, _UPDATE = "CREATE", "UPDATE"
 
 
-def mutate(request: Request, facts: Facts, terms: Terms) -> Verdict:
+def mutate(request: AdmissionRequest, facts: Facts, terms: Terms) -> Verdict:
     """Fill in what is missing (W10 to W13).
 
     A job that cannot be read is left to the schema, which refuses it after the mutating hooks and
@@ -99,7 +99,7 @@ def _task(stated: Json, name: str, least: int | None, retries: int) -> Json:
     return task
 
 
-def validate(request: Request, facts: Facts, terms: Terms) -> Verdict:
+def validate(request: AdmissionRequest, facts: Facts, terms: Terms) -> Verdict:
     """Refuse a job that could never run, and changes that a job cannot follow."""
     job = read(request, Job, _CREATE, _UPDATE)
     if isinstance(job, Verdict):
@@ -114,7 +114,7 @@ def validate(request: Request, facts: Facts, terms: Terms) -> Verdict:
     return Verdict(hints=[*hints, *_told(unknown)])
 
 
-def _update(request: Request, job: Job, facts: Facts, terms: Terms) -> Verdict:
+def _update(request: AdmissionRequest, job: Job, facts: Facts, terms: Terms) -> Verdict:
     """W26: few fields may change, and the numbers must still go together.
 
     What a new version leaves out counts as its default: whoever applies a file again does not state

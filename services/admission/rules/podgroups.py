@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from services.admission.rules.review import (
     ALLOWED,
+    AdmissionRequest,
     Facts,
-    Request,
     Terms,
     Verdict,
     mutated,
@@ -21,7 +21,7 @@ from shared.jobs.rules import topology_problems
 _CREATE = "CREATE"
 
 
-def mutate(request: Request, facts: Facts, terms: Terms) -> Verdict:
+def mutate(request: AdmissionRequest, facts: Facts, terms: Terms) -> Verdict:
     """Put a group that names no queue of its own into that of its namespace (W40)."""
     del terms
     if wrong := unexpected(request, _CREATE):
@@ -33,7 +33,7 @@ def mutate(request: Request, facts: Facts, terms: Terms) -> Verdict:
     return mutated([{"op": "add", "path": "/spec/queue", "value": queue}])
 
 
-def validate(request: Request, facts: Facts, terms: Terms) -> Verdict:
+def validate(request: AdmissionRequest, facts: Facts, terms: Terms) -> Verdict:
     """Refuse a group without an open queue, or with a tier named twice (W41)."""
     del terms
     group = read(request, PodGroup, _CREATE)

@@ -9,9 +9,9 @@ import msgspec
 from services.admission.rules.groups import ResourceGroup
 from services.admission.rules.review import (
     ALLOWED,
+    AdmissionRequest,
     Facts,
     Json,
-    Request,
     Terms,
     Verdict,
     mutated,
@@ -48,7 +48,7 @@ class _Pod(View, frozen=True, kw_only=True):
     spec: _Spec = _Spec()
 
 
-def mutate(request: Request, facts: Facts, terms: Terms) -> Verdict:
+def mutate(request: AdmissionRequest, facts: Facts, terms: Terms) -> Verdict:
     """Give a pod what the first resource group that it belongs to says (W30)."""
     del facts
     pod = read(request, _Pod, _CREATE)
@@ -77,7 +77,7 @@ def _patch(spec: _Spec, group: ResourceGroup) -> Iterator[Json]:
         yield {"op": "add", "path": "/spec/schedulerName", "value": group.scheduler_name}
 
 
-def validate(request: Request, facts: Facts, terms: Terms) -> Verdict:
+def validate(request: AdmissionRequest, facts: Facts, terms: Terms) -> Verdict:
     """Refuse a pod of ours whose disruption budget cannot be read (W32)."""
     del facts
     pod = read(request, _Pod, _CREATE)

@@ -13,9 +13,9 @@ import msgspec
 from services.admission.rules import queuetree
 from services.admission.rules.review import (
     ALLOWED,
+    AdmissionRequest,
     Facts,
     Json,
-    Request,
     Terms,
     Verdict,
     denied,
@@ -39,7 +39,7 @@ _AT: Final = "requestBody"
 Amounts = Mapping[str, CrQuantity]
 
 
-def mutate(request: Request, facts: Facts, terms: Terms) -> Verdict:
+def mutate(request: AdmissionRequest, facts: Facts, terms: Terms) -> Verdict:
     """Fill in what is missing (W50).
 
     A queue that cannot be read is left to the schema, which refuses it after the mutating hooks and
@@ -81,7 +81,7 @@ def _annotated(key: str, value: str) -> Json:
     }
 
 
-def validate(request: Request, facts: Facts, terms: Terms) -> Verdict:
+def validate(request: AdmissionRequest, facts: Facts, terms: Terms) -> Verdict:
     """Refuse a queue that contradicts itself or the tree that it is part of (W51 to W54)."""
     if request.operation == _DELETE:
         return _said(_deletion(_deleted(request), facts, terms))
@@ -245,7 +245,7 @@ def _number(text: str) -> float:
         return math.nan
 
 
-def _deleted(request: Request) -> str:
+def _deleted(request: AdmissionRequest) -> str:
     """Return the name of a queue that goes; of a whole collection only the objects have names."""
     metadata = request.old.get("metadata")
     return request.name or str(metadata.get("name", "") if isinstance(metadata, dict) else "")

@@ -15,7 +15,7 @@ from services.admission.rules.groups import ResourceGroup
 from shared.api.base import View
 from shared.api.lenient import lenient
 from shared.api.scheduling import Queue
-from shared.jobs.problems import Problem, told, unreadable
+from shared.jobs.problems import Problem, texts, unreadable
 
 T = TypeVar("T", bound=View)
 
@@ -24,7 +24,7 @@ Patch = tuple[Json, ...]
 """A JSON patch (RFC 6902)."""
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
+class AdmissionRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The part of an AdmissionRequest that rules read."""
 
     operation: str
@@ -90,7 +90,7 @@ ALLOWED = Verdict()
 
 _CAUSES_MAX: Final = 20
 
-Rule = Callable[[Request, Facts, Terms], Verdict]
+Rule = Callable[[AdmissionRequest, Facts, Terms], Verdict]
 
 
 def refused(problems: Iterable[Problem], *, separator: str = "; ", end: str = "") -> Verdict:
@@ -98,7 +98,7 @@ def refused(problems: Iterable[Problem], *, separator: str = "; ", end: str = ""
     found = tuple(problems)
     if not found:
         return ALLOWED
-    message = separator.join(f"{words}{end}" for words in told(found))
+    message = separator.join(f"{words}{end}" for words in texts(found))
     return Verdict(allowed=False, message=message, problems=found[:_CAUSES_MAX])
 
 
@@ -112,14 +112,14 @@ def mutated(patch: Iterable[Json]) -> Verdict:
     return Verdict(patch=tuple(patch))
 
 
-def unexpected(request: Request, *known: str) -> Verdict | None:
+def unexpected(request: AdmissionRequest, *known: str) -> Verdict | None:
     """Return a refusal of an operation that a hook was not made for."""
     if request.operation in known:
         return None
     return denied(f"unsupported operation {request.operation}: expected {' or '.join(known)}")
 
 
-def read(request: Request, view: type[T], *operations: str) -> T | Verdict:
+def read(request: AdmissionRequest, view: type[T], *operations: str) -> T | Verdict:
     """Return the object as its rules see it; else a refusal of the operation or the unreadable."""
     if wrong := unexpected(request, *operations):
         return wrong

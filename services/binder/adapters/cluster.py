@@ -55,7 +55,7 @@ class Cluster:
 
         return await self._ask("bind", post, node=wanted.node)
 
-    async def look(self, pod: str) -> Reply:
+    async def get(self, pod: str) -> Reply:
         """Get the pod."""
         namespace, name = split_key(pod)
         return await self._ask("look", lambda: self._kube.get(POD, namespace, name))

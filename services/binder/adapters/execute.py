@@ -8,7 +8,7 @@ from services.binder.adapters.volumes import Volumes
 from services.binder.intents import bind as bind_steps
 from services.binder.intents import evict as evict_steps
 from services.binder.intents.evict import Delete, Mark, Verdict
-from services.binder.intents.steps import IntentProgress, Ladder, Look, Reply, Wait, ended
+from services.binder.intents.steps import Get, IntentProgress, Ladder, Reply, Wait, ended
 from services.binder.metrics import BinderMetrics
 from shared.api.kinds import POD
 from shared.api.time import format_seconds
@@ -33,7 +33,7 @@ _RECHECK_S: Final = 2.0
 """After so long a preemptor is asked for again before the next victim."""
 
 
-class Told(Protocol):
+class Listener(Protocol):
     """Who wants to know what happened to a pod: Kubernetes Events and subscribers."""
 
     def bound(self, gang: BindGang, item: Bind) -> None:
@@ -52,7 +52,7 @@ class Executor:
         self,
         cluster: Cluster,
         *,
-        told: Sequence[Told],
+        listeners: Sequence[Listener],
         contain: Containment,
         clock: Clock,
         faults: Faults,
@@ -62,7 +62,7 @@ class Executor:
         volumes: Volumes,
     ) -> None:
         self._cluster = cluster
-        self._told = tuple(told)
+        self._listeners = tuple(listeners)
         self._contain = contain
         self._clock = clock
         self._faults = faults
@@ -132,8 +132,8 @@ class Executor:
             ended = await self._fenced(item, self._bind(item))
             if ended.result is Result.BOUND:
                 with self._contain.about(POD.token, item.pod, stage="tell"):
-                    for told in self._told:
-                        told.bound(gang, item)
+                    for listener in self._listeners:
+                        listener.bound(gang, item)
             progress.record(index, ended)
             if progress.open:
                 self._faults.point("binder.mid-gang")
@@ -148,12 +148,12 @@ class Executor:
         while True:
             attempt += 1
             reply = await self._cluster.bind(item)
-            step: ItemOutcome | Look | Wait = bind_steps.after_post(
+            step: ItemOutcome | Get | Wait = bind_steps.after_post(
                 item, reply, attempt=attempt, ladder=self._ladder
             )
-            if isinstance(step, Look):
-                reply = await self._cluster.look(item.pod)
-                step = bind_steps.after_look(item, reply, attempt=attempt, ladder=self._ladder)
+            if isinstance(step, Get):
+                reply = await self._cluster.get(item.pod)
+                step = bind_steps.after_get(item, reply, attempt=attempt, ladder=self._ladder)
             if isinstance(step, ItemOutcome):
                 return step
             await self._clock.sleep(step.seconds)
@@ -161,8 +161,8 @@ class Executor:
     async def _report_bind(self, item: Bind) -> ItemOutcome:
         last = self._ladder.attempts
         while True:
-            reply = await self._cluster.look(item.pod)
-            step = bind_steps.after_look(item, reply, attempt=last, ladder=self._ladder)
+            reply = await self._cluster.get(item.pod)
+            step = bind_steps.after_get(item, reply, attempt=last, ladder=self._ladder)
             if isinstance(step, ItemOutcome):
                 return step
             await self._clock.sleep(step.seconds)
@@ -172,8 +172,8 @@ class Executor:
             ended = await self._fenced(victim, self._evict(intent, victim))
             if ended.result is Result.EVICTED:
                 with self._contain.about(POD.token, victim.pod, stage="tell"):
-                    for told in self._told:
-                        told.evicted(intent, victim)
+                    for listener in self._listeners:
+                        listener.evicted(intent, victim)
             progress.record(index, ended)
 
         checked_s = float("-inf")
@@ -197,12 +197,12 @@ class Executor:
         while True:
             attempt += 1
             reply = await self._cluster.nominate(preemptor)
-            step: Verdict | Look | Wait = evict_steps.after_nomination(
+            step: Verdict | Get | Wait = evict_steps.after_nomination(
                 reply, attempt=attempt, ladder=self._ladder
             )
-            if isinstance(step, Look):
-                reply = await self._cluster.look(preemptor.pod)
-                step = evict_steps.after_preemptor_look(
+            if isinstance(step, Get):
+                reply = await self._cluster.get(preemptor.pod)
+                step = evict_steps.after_preemptor_get(
                     preemptor, reply, attempt=attempt, ladder=self._ladder
                 )
             if isinstance(step, Verdict):
@@ -211,15 +211,15 @@ class Executor:
 
     async def _evict(self, intent: Evict, victim: Victim) -> ItemOutcome:
         attempt, tried = 1, False
-        step: ItemOutcome | Mark | Delete | Look | Wait = Look()
+        step: ItemOutcome | Mark | Delete | Get | Wait = Get()
         while not isinstance(step, ItemOutcome):
             if isinstance(step, Wait):
                 await self._clock.sleep(step.seconds)
                 attempt += 1
-                step = Look()
-            elif isinstance(step, Look):
-                reply = await self._cluster.look(victim.pod)
-                step = evict_steps.after_look(
+                step = Get()
+            elif isinstance(step, Get):
+                reply = await self._cluster.get(victim.pod)
+                step = evict_steps.after_get(
                     victim, reply, attempt=attempt, tried=tried, ladder=self._ladder
                 )
                 attempt += 1
@@ -244,8 +244,8 @@ class Executor:
     async def _report_eviction(self, victim: Victim) -> ItemOutcome:
         last = self._ladder.attempts
         while True:
-            reply = await self._cluster.look(victim.pod)
-            step = evict_steps.after_look(victim, reply, attempt=last, ladder=self._ladder)
+            reply = await self._cluster.get(victim.pod)
+            step = evict_steps.after_get(victim, reply, attempt=last, ladder=self._ladder)
             if isinstance(step, ItemOutcome):
                 return step
             assert isinstance(step, Wait), "there is no step after the last attempt"

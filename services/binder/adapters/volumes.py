@@ -25,7 +25,7 @@ from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
 from shared.runtime.tasks import TaskGroup
 
 T = TypeVar("T")
-_LOOKS: Final = Ladder(first_s=0.1, factor=1.5, cap_s=1.0)
+_POLLS: Final = Ladder(first_s=0.1, factor=1.5, cap_s=1.0)
 """Claims are looked at once a second in the end, as Kubernetes' own scheduler does."""
 _POD_EVERY: Final = 5
 """With every fifth look the pod is looked at, too: it may be gone."""
@@ -94,14 +94,14 @@ class Volumes:
             attempt += 1
             if attempt % _POD_EVERY == 0 and (ended := await self._pod_is_gone(item)):
                 return ended
-            await self._clock.sleep(_LOOKS.wait_s(attempt, None))
+            await self._clock.sleep(_POLLS.wait_s(attempt, None))
 
     async def _advance(self, item: Bind, use: ClaimUse, asked: set[str]) -> Step:
-        """Look at a claim, and ask for what it needs; a busy API server means: later."""
+        """Get at a claim, and ask for what it needs; a busy API server means: later."""
         try:
             namespace, name = split_key(use.claim)
             claim = await self._ask(lambda: self._kube.get(PVC, namespace, name))
-            step = steps.look_at(use, item.node, decode(PVC, claim), asked=use.claim in asked)
+            step = steps.claim_step(use, item.node, decode(PVC, claim), asked=use.claim in asked)
             if isinstance(step, Pending):
                 asked.add(use.claim)  # by us before, or for another pod
             if not isinstance(step, Ask):
@@ -144,7 +144,7 @@ class Volumes:
             raise _Refused(str(error)) from error
 
     async def _pod_is_gone(self, item: Bind) -> ItemOutcome | None:
-        reply = await self._cluster.look(item.pod)
+        reply = await self._cluster.get(item.pod)
         if reply.kind is ReplyKind.GONE:
             return ended(item, Result.GONE, message=reply.message)
         return bind_steps.judge(item, reply.seen) if reply.seen else None

@@ -6,13 +6,13 @@ ends as failed after a look that shows the pod unbound. While the API server doe
 all, the intent waits.
 """
 
-from services.binder.intents.steps import Ladder, Look, Reply, ReplyKind, Seen, Wait, ended
+from services.binder.intents.steps import Get, Ladder, Reply, ReplyKind, Seen, Wait, ended
 from shared.contracts.messages import Bind, ItemOutcome, Result, Retry
 
 
 def after_post(
     wanted: Bind, reply: Reply, *, attempt: int, ladder: Ladder
-) -> ItemOutcome | Look | Wait:
+) -> ItemOutcome | Get | Wait:
     """Return what follows the answer to the `attempt`-th post (from 1)."""
     if reply.kind is ReplyKind.DONE:
         return ended(wanted, Result.BOUND, node=wanted.node)
@@ -21,11 +21,11 @@ def after_post(
     if reply.kind is ReplyKind.REFUSED:
         return ended(wanted, Result.FAILED, retry=Retry.NEVER, message=reply.message)
     if reply.kind is ReplyKind.CONFLICT or ladder.ends(attempt):
-        return Look()
+        return Get()
     return Wait(ladder.wait_s(attempt, reply.retry_after_s))
 
 
-def after_look(wanted: Bind, reply: Reply, *, attempt: int, ladder: Ladder) -> ItemOutcome | Wait:
+def after_get(wanted: Bind, reply: Reply, *, attempt: int, ladder: Ladder) -> ItemOutcome | Wait:
     """Return what follows a look; after `Wait` comes the next post."""
     if reply.kind is ReplyKind.GONE:
         return ended(wanted, Result.GONE, message=reply.message)

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from services.binder.intents.steps import Ladder, Look, Reply, ReplyKind, Seen, Wait, ended
+from services.binder.intents.steps import Get, Ladder, Reply, ReplyKind, Seen, Wait, ended
 from shared.contracts.messages import ItemOutcome, Preemptor, Result, Retry, Victim
 
 DISRUPTION_TARGET = "DisruptionTarget"
@@ -58,7 +58,7 @@ def nomination(preemptor: Preemptor, scheduler: str) -> list[dict[str, Any]]:
     ]
 
 
-def after_nomination(reply: Reply, *, attempt: int, ladder: Ladder) -> Verdict | Look | Wait:
+def after_nomination(reply: Reply, *, attempt: int, ladder: Ladder) -> Verdict | Get | Wait:
     """Return what the answer to the nomination means.
 
     A preemptor that is bound or being deleted needs no room: its victims are spared, as if it were
@@ -68,7 +68,7 @@ def after_nomination(reply: Reply, *, attempt: int, ladder: Ladder) -> Verdict |
     if reply.kind is ReplyKind.GONE:
         return Verdict.SPARE
     if reply.kind is ReplyKind.REFUSED:
-        return Look()
+        return Get()
     if reply.kind is not ReplyKind.DONE:
         return Wait(ladder.wait_s(attempt, reply.retry_after_s))
     if _needs_no_room(reply.seen):
@@ -76,7 +76,7 @@ def after_nomination(reply: Reply, *, attempt: int, ladder: Ladder) -> Verdict |
     return Verdict.FAIL if reply.seen is not None and reply.seen.foreign else Verdict.PROCEED
 
 
-def after_preemptor_look(
+def after_preemptor_get(
     preemptor: Preemptor, reply: Reply, *, attempt: int, ladder: Ladder
 ) -> Verdict | Wait:
     """Return what a preemptor looks like that cannot be nominated."""
@@ -121,7 +121,7 @@ def marks(reason: str, *, now: str) -> dict[str, Any]:
 
 def after_marks(
     victim: Victim, reply: Reply, *, rv: str, attempt: int, tried: bool, ladder: Ladder
-) -> ItemOutcome | Delete | Wait | Look:
+) -> ItemOutcome | Delete | Wait | Get:
     """Return what follows the patch of the conditions at version `rv`.
 
     They are a courtesy: if the API server refuses them, the pod is deleted all the same. `tried`:
@@ -136,7 +136,7 @@ def after_marks(
 
 def after_delete(
     victim: Victim, reply: Reply, *, attempt: int, tried: bool, ladder: Ladder
-) -> ItemOutcome | Wait | Look:
+) -> ItemOutcome | Wait | Get:
     """Return what follows a delete; `tried`: an earlier one was sent, whose answer did not come."""
     if reply.kind is ReplyKind.DONE:
         return ended(victim, Result.EVICTED)
@@ -145,7 +145,7 @@ def after_delete(
     return _not_done(victim, reply, attempt=attempt, tried=tried, ladder=ladder)
 
 
-def after_look(
+def after_get(
     victim: Victim, reply: Reply, *, attempt: int, tried: bool = False, ladder: Ladder
 ) -> ItemOutcome | Mark | Wait:
     """Return what follows a look; while nobody answers, wait.
@@ -186,9 +186,9 @@ def _gone(victim: Victim, message: str, *, tried: bool) -> ItemOutcome:
 
 def _not_done(
     victim: Victim, reply: Reply, *, attempt: int, tried: bool, ladder: Ladder
-) -> ItemOutcome | Wait | Look:
+) -> ItemOutcome | Wait | Get:
     if reply.kind is ReplyKind.GONE:
         return _gone(victim, reply.message, tried=tried)
     if reply.kind is ReplyKind.CONFLICT or ladder.ends(attempt):
-        return Look()
+        return Get()
     return Wait(ladder.wait_s(attempt, reply.retry_after_s))

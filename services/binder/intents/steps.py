@@ -93,7 +93,7 @@ class Wait(msgspec.Struct, frozen=True):
     seconds: float
 
 
-class Look(msgspec.Struct, frozen=True):
+class Get(msgspec.Struct, frozen=True):
     """Get the pod: only its present state tells what the last answer meant."""
 
 

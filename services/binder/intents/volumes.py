@@ -42,7 +42,7 @@ class Hopeless(msgspec.Struct, frozen=True):
 Step = Ready | Ask | Pending | Hopeless
 
 
-def look_at(use: ClaimUse, node: str, claim: PersistentVolumeClaim, *, asked: bool) -> Step:
+def claim_step(use: ClaimUse, node: str, claim: PersistentVolumeClaim, *, asked: bool) -> Step:
     """Return what a claim needs, given how it is; `asked`: this bind has named its node already."""
     meta = claim.metadata
     if meta.uid != use.uid:

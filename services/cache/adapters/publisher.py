@@ -1,4 +1,4 @@
-"""The leader's work: make the stream say what the ledger holds, and mark how far it does.
+"""The leader's work: make the stream say what the queue holds, and mark how far it does.
 
 A term begins with reading the stream back, behind the leader's own fencing message: everything a
 predecessor could ever say is before it. Then the differences go out, many in flight, each fenced;
@@ -13,8 +13,8 @@ from contextlib import aclosing
 from typing import Final, Protocol
 
 from services.cache.adapters.claims import Claims
-from services.cache.fold.ledger import Ledger, Publication, Slot
 from services.cache.fold.objects import Said, digest, done_of
+from services.cache.fold.publish_queue import Publication, PublishQueue, Slot
 from services.cache.metrics import CacheMetrics
 from shared.api.kinds import POD
 from shared.bus.errors import TooLarge, WrongSequence
@@ -38,7 +38,7 @@ _SUBMIT: Final = "submit"
 MARKER_S: Final = 1.0
 RETRY_S: Final = 0.1
 IN_FLIGHT: Final = 2048
-"""Facts whose answers are awaited; what is beyond waits in the ledger, where it coalesces."""
+"""Facts whose answers are awaited; what is beyond waits in the queue, where it coalesces."""
 _BREATH: Final = 64
 """Facts sent before others may run: leases and pings must not wait for a burst."""
 
@@ -50,12 +50,12 @@ class PublisherBus(Publishing, Reading, Protocol):
 
 
 class StatePublisher:
-    """Publishes the ledger for the length of a term."""
+    """Publishes the queue for the length of a term."""
 
     def __init__(
         self,
         bus: PublisherBus,
-        ledger: Ledger,
+        queue: PublishQueue,
         *,
         stream: str,
         subjects: Subjects,
@@ -71,7 +71,7 @@ class StatePublisher:
         log: Logger,
     ) -> None:
         self._bus = bus
-        self._ledger = ledger
+        self._queue = queue
         self._publisher = bus.publisher(stream)
         self._stream = stream
         self._subjects = subjects
@@ -98,7 +98,7 @@ class StatePublisher:
         return self._complete == self._kinds
 
     def changed(self) -> None:
-        """Look at the ledger again (watchers call this)."""
+        """Look at the queue again (watchers call this)."""
         self._work.set()
         self._note_completeness()
 
@@ -121,7 +121,7 @@ class StatePublisher:
         try:
             said = await self._read_back(token.sequence)
             self._log.info("stream_read_back", facts=len(said), term=term)
-            self._ledger.begin(said.items())
+            self._queue.begin(said.items())
             self._relist()
             self._work.set()
             async with TaskGroup() as group:
@@ -129,7 +129,7 @@ class StatePublisher:
                 group.create_task(self._collect(answers), name="state-answers")
                 group.create_task(self._mark(token), name="state-marker")
         finally:
-            self._ledger.end()
+            self._queue.end()
             for stage in (_STAGE, _SUBMIT):
                 self._contain.begin_anew(stage=stage)
             self._complete = ()
@@ -185,7 +185,7 @@ class StatePublisher:
     async def _publish(self, token: Token, answers: asyncio.Queue[_Answer]) -> None:
         sent = 0
         while True:
-            publication = self._ledger.next()
+            publication = self._queue.next()
             if publication is None:
                 self._work.clear()
                 await self._work.wait()
@@ -204,7 +204,7 @@ class StatePublisher:
                 self._park(publication, exc)
                 continue
             if about.error is not None:
-                self._ledger.parked(publication)
+                self._queue.parked(publication)
                 continue
             await answers.put((publication, answer, started))
             sent += 1
@@ -247,7 +247,7 @@ class StatePublisher:
                 self._park(publication, exc)
                 continue
             self._faults.point("cache.after-publish")
-            self._ledger.confirmed(publication)
+            self._queue.confirmed(publication)
             self._failing = ""
             kind, op = publication.slot[0], publication.fact.op
             if op is not Op.OVERSIZED:
@@ -260,11 +260,11 @@ class StatePublisher:
         """Leave a fact out that the server does not take in any form; all others go on."""
         kind, key = publication.slot
         self._contain.failed(kind, key, stage=_SUBMIT, error=str(exc), uid=publication.fact.uid)
-        self._ledger.parked(publication)
+        self._queue.parked(publication)
         self.changed()
 
     def _lost(self, publication: Publication, exc: Retryable) -> None:
-        self._ledger.failed(publication)
+        self._queue.failed(publication)
         self._metrics.failed.labels(type(exc).__name__).inc()
         if type(exc).__name__ != self._failing:  # one line for each run of the same trouble
             self._failing = type(exc).__name__
@@ -272,7 +272,7 @@ class StatePublisher:
         self._work.set()
 
     def _note_completeness(self) -> None:
-        complete = self._ledger.complete()
+        complete = self._queue.complete()
         if complete != self._complete:
             if complete == self._kinds:
                 self._log.info("state_completed", kinds=len(complete))
@@ -283,8 +283,8 @@ class StatePublisher:
         while True:
             self._news.clear()
             marker = Marker(
-                complete=self._ledger.complete(),
-                bookmarks=self._ledger.covered(),
+                complete=self._queue.complete(),
+                bookmarks=self._queue.covered(),
                 time=self._clock.now(),
                 instance=self._instance,
                 holds=self._claims.holds(),
@@ -295,6 +295,6 @@ class StatePublisher:
                 )
             except Retryable as exc:
                 self._log.debug("marker_failed", reason=str(exc))
-            self._metrics.waiting.set(self._ledger.waiting)
-            self._metrics.ignored.set(self._ledger.ignored)
+            self._metrics.waiting.set(self._queue.waiting)
+            self._metrics.ignored.set(self._queue.ignored)
             await sleep_or_event(self._clock, MARKER_S, self._news)

@@ -1,4 +1,4 @@
-"""One watcher per kind: what list/watch tells goes into the ledger, its troubles into a gate."""
+"""One watcher per kind: what list/watch tells goes into the queue, its troubles into a gate."""
 
 import asyncio
 import random
@@ -6,8 +6,8 @@ from collections.abc import Callable
 from contextlib import aclosing
 from typing import Any, Final
 
-from services.cache.fold.ledger import Ledger
 from services.cache.fold.objects import Held, held
+from services.cache.fold.publish_queue import PublishQueue
 from services.cache.kinds import Row
 from services.cache.metrics import CacheMetrics
 from shared.api.meta import ObjectMeta
@@ -45,7 +45,7 @@ class Watcher:
         row: Row,
         *,
         kube: Kube,
-        ledger: Ledger,
+        queue: PublishQueue,
         changed: Callable[[], None],
         gate: Gate,
         contain: Containment,
@@ -57,7 +57,7 @@ class Watcher:
         self.name: Final = f"watch-{self.kind}"
         self._row = row
         self._kube = kube
-        self._ledger = ledger
+        self._queue = queue
         self._changed = changed
         self._gate = gate
         self._contain = contain
@@ -106,7 +106,7 @@ class Watcher:
             case Malformed():
                 self._malformed(item)
             case Bookmark(resource_version=version):
-                self._ledger.bookmark(self.kind, version)
+                self._queue.bookmark(self.kind, version)
         self._well()
         self._changed()
 
@@ -125,7 +125,7 @@ class Watcher:
         for odd in item.malformed:
             self._malformed(odd)
         self._contain.keep_only(self.kind, unreadable, stage=_STAGE)
-        self._ledger.listed(self.kind, shown, unreadable, item.resource_version)
+        self._queue.listed(self.kind, shown, unreadable, item.resource_version)
         self._log.debug("kind_listed", objects=len(shown), version=item.resource_version)
 
     def _changed_to(self, op: ChangeOp, view: Any) -> None:  # noqa: ANN401 - of any kind
@@ -135,13 +135,13 @@ class Watcher:
             return
         with self._contain.about(self.kind, metadata.key, stage=_STAGE, uid=metadata.uid):
             if self._row.keep(view):
-                self._ledger.put(self.kind, *held(view))
+                self._queue.put(self.kind, *held(view))
             else:
                 self._deleted(metadata)
 
     def _deleted(self, metadata: ObjectMeta) -> None:
         self._contain.gone(self.kind, metadata.key)
-        self._ledger.deleted(self.kind, metadata.key, metadata.uid, metadata.resource_version)
+        self._queue.deleted(self.kind, metadata.key, metadata.uid, metadata.resource_version)
 
     def _malformed(self, odd: Malformed) -> None:
         """Keep the last readable form of an unreadable object, unless it is gone."""
@@ -161,17 +161,17 @@ class Watcher:
             self._report(item.message)
             return
         self._absences += 1
-        if self._ledger.count(self.kind) and self._absences < _SURELY_ABSENT:
+        if self._queue.count(self.kind) and self._absences < _SURELY_ABSENT:
             self._report(item.message)
             return
-        self._ledger.absent(self.kind)
+        self._queue.absent(self.kind)
         self._changed()
         self._report("")
 
     def _well(self) -> None:
         self._absences = 0
         self._report("")
-        self._metrics.objects.labels(self.kind).set(self._ledger.count(self.kind))
+        self._metrics.objects.labels(self.kind).set(self._queue.count(self.kind))
 
     def _report(self, trouble: str) -> None:
         """Set the gate, and log when the trouble begins, changes or ends."""

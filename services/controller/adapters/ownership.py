@@ -19,7 +19,7 @@ from shared.runtime.errors import Retryable
 
 _CALM_S: Final = 5.0
 _CALM_POLL_S: Final = 0.02
-_LOOK: Final[ContextVar[tuple[int, int] | None]] = ContextVar("look", default=None)
+_RECONCILING: Final[ContextVar[tuple[int, int] | None]] = ContextVar("reconciling", default=None)
 """The partition that is being looked at, and how often it had been lost when the look began."""
 
 
@@ -51,11 +51,11 @@ class Ownership:
         """Keep the partition of `key` from being given up for the length of a block."""
         partition = self.partition(key)
         self._looks[partition] += 1
-        before = _LOOK.set((partition, self._losses[partition]))
+        before = _RECONCILING.set((partition, self._losses[partition]))
         try:
             yield
         finally:
-            _LOOK.reset(before)
+            _RECONCILING.reset(before)
             self._looks[partition] -= 1
 
     def lose(self, partition: int) -> None:
@@ -64,9 +64,9 @@ class Ownership:
 
     def check(self) -> None:
         """Raise Retryable when the look that this belongs to has lost its partition meanwhile."""
-        look = _LOOK.get()
-        if look is not None and self._losses[look[0]] != look[1]:
-            raise Retryable(f"partition {look[0]} was taken away during this look")
+        reconciling = _RECONCILING.get()
+        if reconciling is not None and self._losses[reconciling[0]] != reconciling[1]:
+            raise Retryable(f"partition {reconciling[0]} was taken away during this look")
 
     async def hold(self, partition: int) -> None:
         """Hold a partition until cancelled, then until its looks are over: a body of Partitions."""
@@ -80,7 +80,7 @@ class Ownership:
             await self._calm(partition)
 
     async def _calm(self, partition: int) -> None:
-        """Return when no look is under way; a write that hangs ends by its own time-out."""
+        """Return when no reconciling is under way; a write that hangs ends by its own time-out."""
         deadline = self._clock.monotonic() + _CALM_S
         while self._looks[partition] and self._clock.monotonic() < deadline:
             await self._clock.sleep(_CALM_POLL_S)

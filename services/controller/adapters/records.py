@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from services.controller.job.completed_indexes import has_succeeded, recorded, succeeded_and_gone
 from services.controller.job.delays import Delayed
 from services.controller.job.facts import PodView
 from services.controller.job.group import GroupWanted, wanted_of
-from services.controller.job.ledger import has_succeeded, recorded, succeeded_and_gone
 from services.controller.job.phases import ALIVE
 from services.controller.job.requests import Request, at_start, compare, of_group
 from services.controller.job.validate import problems
@@ -55,14 +55,14 @@ class JobRecord:
         remember is not there."""
         self.counts_wait_since = float("inf")
         """Monotonic time since which a mere change of counts waits to be written."""
-        self.told_pending = ""
-        """Reason for which its PodGroup waits, as an event has said it last."""
+        self.reported_pending = ""
+        """Reason for which its PodGroup waits, as the last event has it."""
         self.refused: defaultdict[str, list[str]] = defaultdict(list)
         """Reason of an event → what the API server said in the stage that is being carried out."""
         self.refusals = 0
-        """Looks in a row that the API server refused for good (J13)."""
+        """Reconciliations in a row that the API server refused for good (J13)."""
         self.completed: dict[str, set[int]] = {}
-        """Task → indexes that have succeeded (`ledger`): what the status says and what is newer."""
+        """Task → indexes that have succeeded: what the status records, and what is newer."""
         self.ended: dict[str, PodView] = {}
         """Pods that had succeeded when they went, by name: what tombstones say."""
         self._unrecorded: dict[str, PodView] = {}

@@ -1,8 +1,8 @@
-"""What a look at a CronJob asks of the world, and how the world answers.
+"""What the sync of a CronJob asks of the API server, and the answers.
 
-A look needs answers in its middle (is this job still there? was that name taken?), so it is a
-generator: it yields one of these asks and is sent the answer. Whoever drives it does the I/O; a
-test drives it with a table.
+A sync needs answers in its middle (is this job still there? was that name taken?), so it is a
+generator: it yields one of these asks and is sent the answer. The reconciler does the I/O; a test
+answers from a table.
 """
 
 from collections.abc import Generator
@@ -14,7 +14,7 @@ from shared.api.batch import Job
 from shared.api.cron import CronJobStatus
 
 
-class Say(msgspec.Struct, frozen=True, kw_only=True):
+class RecordEvent(msgspec.Struct, frozen=True, kw_only=True):
     """Record an event on the CronJob. No answer (X04)."""
 
     reason: str
@@ -24,31 +24,31 @@ class Say(msgspec.Struct, frozen=True, kw_only=True):
     """Tells apart what is said in the same words of different times."""
 
 
-class Read(msgspec.Struct, frozen=True, kw_only=True):
+class ReadJob(msgspec.Struct, frozen=True, kw_only=True):
     """Read a job from the API server itself. Answered by the Job, None (gone) or Failed."""
 
     name: str
 
 
-class Make(msgspec.Struct, frozen=True, kw_only=True):
-    """Create a job. Answered by the Job as it was created, Taken or Failed."""
+class CreateJob(msgspec.Struct, frozen=True, kw_only=True):
+    """Create a job. Answered by the Job as it was created, NameTaken or Failed."""
 
     job: Job
 
 
-class Remove(msgspec.Struct, frozen=True, kw_only=True):
+class DeleteJob(msgspec.Struct, frozen=True, kw_only=True):
     """Delete a job; one that is gone already is deleted. Answered by None or Failed."""
 
     job: Job
 
 
-class Write(msgspec.Struct, frozen=True, kw_only=True):
+class WriteStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Write the status. Answered by None or Failed."""
 
     status: CronJobStatus
 
 
-class Taken(msgspec.Struct, frozen=True, kw_only=True):
+class NameTaken(msgspec.Struct, frozen=True, kw_only=True):
     """The name of a job to be made was in use."""
 
 
@@ -60,25 +60,25 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True):
     """Nothing can be made any more, because the namespace is being deleted."""
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How a look ended."""
+class SyncResult(msgspec.Struct, frozen=True, kw_only=True):
+    """How a sync ended."""
 
     again_s: float | None = None
-    """When to look again, from now on; None: not before something changes."""
+    """When to reconcile again, from now on; None: not before something changes."""
     failed: str = ""
-    """Why the look has to be repeated; empty when all went well."""
+    """Why the sync has to be repeated; empty when all went well."""
     invalid: str = ""
-    """Why no look can do anything before somebody changes the spec; empty when it is sound."""
-    untold: bool = False
-    """That no event has said yet what is invalid: Volcano says it when a spec changes (X04)."""
+    """Why nothing can be done before the spec changes; empty when it is sound."""
+    unreported: bool = False
+    """Whether an event has to say what is invalid: Volcano says it when a spec changes (X04)."""
 
 
-Ask = Say | Read | Make | Remove | Write
-Answer = Job | Taken | Failed | None
+Ask = RecordEvent | ReadJob | CreateJob | DeleteJob | WriteStatus
+Answer = Job | NameTaken | Failed | None
 
 Result = TypeVar("Result")
 Asking = Generator[Ask, Answer, Result]
-"""A part of a look that ends in a Result."""
+"""A part of a sync that ends in a Result."""
 
 
 def failure(answer: Answer) -> Failed | None:

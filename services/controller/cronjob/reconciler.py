@@ -47,16 +47,16 @@ class CronJobReconciler(KindReconciler):
         outcome = await self._drive(cron)
         if outcome.invalid:
             self._log.warning("cronjob_invalid", cronjob=key, reason=outcome.invalid)
-        if outcome.untold:
+        if outcome.unreported:
             message = f"unparseable schedule for cronjob: {cron.spec.schedule}: {outcome.invalid}"
-            self._tell(cron, asks.Say(reason=UNPARSEABLE, message=message, warning=True))
+            self._tell(cron, asks.RecordEvent(reason=UNPARSEABLE, message=message, warning=True))
         if outcome.again_s is not None:
             self.add(key, min(outcome.again_s, _CHECK_S))
         if outcome.failed:
             self._log.warning("cronjob_refused", cronjob=key, reason=outcome.failed)
             self.add(key, _ASK_AGAIN_S)
 
-    async def _drive(self, cron: CronJob) -> asks.Outcome:
+    async def _drive(self, cron: CronJob) -> asks.SyncResult:
         jobs = self._informers.jobs_of(cron.metadata)
         look = sync(cron, jobs, now=self._clock.now())
         answer: asks.Answer = None
@@ -64,7 +64,7 @@ class CronJobReconciler(KindReconciler):
             try:
                 ask = look.send(answer)
             except StopIteration as stop:
-                outcome: asks.Outcome = stop.value
+                outcome: asks.SyncResult = stop.value
                 return outcome
             try:
                 answer = await self._answer(cron, ask)
@@ -73,19 +73,19 @@ class CronJobReconciler(KindReconciler):
 
     async def _answer(self, cron: CronJob, ask: asks.Ask) -> asks.Answer:
         match ask:
-            case asks.Say():
+            case asks.RecordEvent():
                 self._tell(cron, ask)
-            case asks.Read():
+            case asks.ReadJob():
                 return await self._writer.get_job(cron.metadata.namespace, ask.name)
-            case asks.Make():
+            case asks.CreateJob():
                 return await self._make(cron, ask.job)
-            case asks.Remove():
+            case asks.DeleteJob():
                 await self._writer.delete(kinds.JOB, ask.job.metadata, propagation="Background")
                 self._faults.point("controller.after-cron-delete")
                 self._log.info(
                     "cronjob_job_deleted", cronjob=cron.metadata.key, job=ask.job.metadata.name
                 )
-            case asks.Write():
+            case asks.WriteStatus():
                 meta = cron.metadata
                 await self._writer.patch_status(kinds.CRONJOB, meta, cron.status, ask.status)
                 self._faults.point("controller.after-cron-status")
@@ -95,14 +95,14 @@ class CronJobReconciler(KindReconciler):
         try:
             made = await self._writer.create_job(job)
         except AlreadyExists:
-            return asks.Taken()
+            return asks.NameTaken()
         self._faults.point("controller.after-cron-create")
         if (due := due_of(made)) is not None:
             self._metrics.cron_lateness.observe(max(0.0, self._clock.now() - due))
         self._log.info("cronjob_started", cronjob=cron.metadata.key, job=made.metadata.name)
         return made
 
-    def _tell(self, cron: CronJob, say: asks.Say) -> None:
+    def _tell(self, cron: CronJob, say: asks.RecordEvent) -> None:
         self._recorder.tell_of(
             kinds.CRONJOB,
             cron.metadata,

@@ -12,14 +12,14 @@ from typing import Final
 from services.controller.cronjob import jobs as made
 from services.controller.cronjob.asks import (
     Asking,
+    CreateJob,
+    DeleteJob,
     Failed,
-    Make,
-    Outcome,
-    Read,
-    Remove,
-    Say,
-    Taken,
-    Write,
+    NameTaken,
+    ReadJob,
+    RecordEvent,
+    SyncResult,
+    WriteStatus,
     failure,
 )
 from shared.api import time
@@ -74,7 +74,7 @@ class _Book:
         return self.status() != self._before
 
 
-def sync(cron: CronJob, jobs: Iterable[Job], *, now: float) -> Asking[Outcome]:
+def sync(cron: CronJob, jobs: Iterable[Job], *, now: float) -> Asking[SyncResult]:
     """Look at a CronJob and the jobs that it controls, at Unix time `now`.
 
     A refusal by the API server ends the part that needed it; what was found until then is still
@@ -88,13 +88,13 @@ def sync(cron: CronJob, jobs: Iterable[Job], *, now: float) -> Asking[Outcome]:
     outcome = yield from _find_missing(book, jobs)
     if outcome is None:
         outcome = yield from _schedule(cron, book, now=now)
-    if book.changed and (refused := failure((yield Write(status=book.status())))):
-        return Outcome(failed=refused.reason)
+    if book.changed and (refused := failure((yield WriteStatus(status=book.status())))):
+        return SyncResult(failed=refused.reason)
     kept = ""
     for job in old:
         refused = yield from _remove(job)
         kept = kept or (refused.reason if refused is not None else "")
-    return outcome if outcome.failed or not kept else Outcome(failed=kept)
+    return outcome if outcome.failed or not kept else SyncResult(failed=kept)
 
 
 def has_noted(cron: CronJob, job: Job) -> bool:
@@ -127,7 +127,7 @@ def _account(book: _Book, jobs: Sequence[Job]) -> Asking[None]:
         uid, name = job.metadata.uid, job.metadata.name
         if made.is_finished(job):
             if book.active.pop(uid, None) is not None:
-                yield Say(
+                yield RecordEvent(
                     reason="SawCompletedJob",
                     message=f"Saw completed job: {name} in active, remove",
                 )
@@ -140,26 +140,26 @@ def _account(book: _Book, jobs: Sequence[Job]) -> Asking[None]:
             if due is not None and due > (book.scheduled or float("-inf")):
                 book.started(job, due)
             else:
-                yield Say(
+                yield RecordEvent(
                     reason="OrphanedJob",
                     message=f"Saw running job {name} that is not in active",
                     warning=True,
                 )
 
 
-def _find_missing(book: _Book, jobs: Sequence[Job]) -> Asking[Outcome | None]:
+def _find_missing(book: _Book, jobs: Sequence[Job]) -> Asking[SyncResult | None]:
     """Drop active jobs that are no more; our picture may be late, so the API server is asked."""
     known = {job.metadata.uid for job in jobs}
     for uid, ref in list(book.active.items()):
         if uid in known:
             continue
         # A status that somebody else has written may name nothing.
-        found = (yield Read(name=ref.name)) if ref.name else None
+        found = (yield ReadJob(name=ref.name)) if ref.name else None
         if refused := failure(found):
-            return Outcome(failed=refused.reason)
+            return SyncResult(failed=refused.reason)
         if not isinstance(found, Job) or found.metadata.uid != uid:
             del book.active[uid]
-            yield Say(
+            yield RecordEvent(
                 reason="StaleReference",
                 message=f"Active job {ref.name} is no more, remove",
                 warning=True,
@@ -170,19 +170,19 @@ def _find_missing(book: _Book, jobs: Sequence[Job]) -> Asking[Outcome | None]:
 # Jobs that are due
 
 
-def _schedule(cron: CronJob, book: _Book, *, now: float) -> Asking[Outcome]:
+def _schedule(cron: CronJob, book: _Book, *, now: float) -> Asking[SyncResult]:
     """Start the job that is due, if one is."""
     if cron.metadata.deletion_timestamp is not None or cron.spec.suspend:
-        return Outcome()
+        return SyncResult()
     try:
         zone = schedules.zone(cron.spec.time_zone or "")
     except ValueError as error:
         message = f'invalid timeZone "{cron.spec.time_zone}": {error}'
-        yield Say(reason="InvalidTimeZone", message=message, warning=True)
-        return Outcome(invalid=message)
+        yield RecordEvent(reason="InvalidTimeZone", message=message, warning=True)
+        return SyncResult(invalid=message)
     text = cron.spec.schedule
     if schedules.names_zone(text):
-        yield Say(
+        yield RecordEvent(
             reason="UnsupportedSchedule",
             message=f'CRON_TZ or TZ in the schedule "{text}" is not officially supported. If set, '
             "the TimeZone field will be ignored during execution.",
@@ -191,25 +191,25 @@ def _schedule(cron: CronJob, book: _Book, *, now: float) -> Asking[Outcome]:
     try:
         schedule = schedules.parse(text, within=zone)
     except ValueError as error:
-        return Outcome(invalid=str(error), untold=True)
+        return SyncResult(invalid=str(error), unreported=True)
     return (yield from _start(cron, book, schedule, now=now))
 
 
-def _start(cron: CronJob, book: _Book, schedule: Schedule, *, now: float) -> Asking[Outcome]:
+def _start(cron: CronJob, book: _Book, schedule: Schedule, *, now: float) -> Asking[SyncResult]:
     at = int(now)
     begin = book.scheduled if book.scheduled is not None else _begin(cron, now)
     since = int(begin)
     following = schedule.following(since, max(since, at))
     if following is None:
         message = f"schedule {cron.spec.schedule} is never due"
-        yield Say(reason="InvalidSchedule", message=message, warning=True)
-        return Outcome()
-    wait = Outcome(again_s=following + LATE_S - now)
+        yield RecordEvent(reason="InvalidSchedule", message=message, warning=True)
+        return SyncResult()
+    wait = SyncResult(again_s=following + LATE_S - now)
     due = yield from _due(cron, schedule, since=since, at=at)
     if due is None or made.name_at(cron, due) in {ref.name for ref in book.active.values()}:
         return wait
     if cron.spec.concurrency_policy is ConcurrencyPolicy.FORBID and book.active:
-        yield Say(
+        yield RecordEvent(
             reason="ForbidConcurrent",
             message="Skipping job creation because another job is already running",
             warning=True,
@@ -219,9 +219,9 @@ def _start(cron: CronJob, book: _Book, schedule: Schedule, *, now: float) -> Ask
     if cron.spec.concurrency_policy is ConcurrencyPolicy.REPLACE:
         refused = yield from _replace(book, occasion=str(due))
         if refused is not None:
-            return Outcome(failed=refused.reason)
+            return SyncResult(failed=refused.reason)
     refused = yield from _make(cron, book, due)
-    return wait if refused is None else Outcome(failed=refused.reason)
+    return wait if refused is None else SyncResult(failed=refused.reason)
 
 
 def _begin(cron: CronJob, now: float) -> float:
@@ -238,7 +238,7 @@ def _due(cron: CronJob, schedule: Schedule, *, since: int, at: int) -> Asking[in
         return None
     missed = schedules.missed(schedule, since=since, after=after, at=at, most=MISSED_MOST)
     if missed > MISSED_MOST:
-        yield Say(
+        yield RecordEvent(
             reason="TooManyMissedTimes",
             message="too many missed start times. Set or decrease .spec.startingDeadlineSeconds "
             "or check clock skew",
@@ -251,17 +251,17 @@ def _due(cron: CronJob, schedule: Schedule, *, since: int, at: int) -> Asking[in
 def _replace(book: _Book, *, occasion: str) -> Asking[Failed | None]:
     """Delete the jobs that run; each is read first, since it may have ended meanwhile."""
     if book.active:
-        yield Say(
+        yield RecordEvent(
             reason="ReplaceConcurrent",
             message="Replacing active job for CronJob",
             warning=True,
             occasion=occasion,
         )
     for uid, ref in list(book.active.items()):
-        found = yield Read(name=ref.name)
+        found = yield ReadJob(name=ref.name)
         if refused := failure(found):
             message = f'Failed to get job "{ref.name}": {refused.reason}'
-            yield Say(reason="FailedGet", message=message, warning=True)
+            yield RecordEvent(reason="FailedGet", message=message, warning=True)
             return refused
         same = isinstance(found, Job) and found.metadata.uid == uid
         if same and isinstance(found, Job) and not made.is_finished(found):
@@ -274,12 +274,12 @@ def _replace(book: _Book, *, occasion: str) -> Asking[Failed | None]:
 
 def _remove(job: Job) -> Asking[Failed | None]:
     name = job.metadata.name
-    refused = failure((yield Remove(job=job)))
+    refused = failure((yield DeleteJob(job=job)))
     if refused is not None:
         message = f'Failed to delete job "{name}": {refused.reason}'
-        yield Say(reason="FailedDelete", message=message, warning=True)
+        yield RecordEvent(reason="FailedDelete", message=message, warning=True)
         return refused
-    yield Say(reason="SuccessfulDelete", message=f'Deleted job "{name}"')
+    yield RecordEvent(reason="SuccessfulDelete", message=f'Deleted job "{name}"')
     return None
 
 
@@ -287,24 +287,24 @@ def _make(cron: CronJob, book: _Book, due: int) -> Asking[Failed | None]:
     """Make the job that is due, or see that somebody did."""
     job = made.job_at(cron, due)
     name = job.metadata.name
-    answer = yield Make(job=job)
+    answer = yield CreateJob(job=job)
     if isinstance(answer, Job):
         message = f"Created job {name} for CronJob {cron.metadata.key}"
-        yield Say(reason="SuccessfulCreate", message=message)
+        yield RecordEvent(reason="SuccessfulCreate", message=message)
         book.started(answer, due)
         return None
     if refused := failure(answer):
         reason = "NamespaceTerminating" if refused.namespace_ends else "FailedCreate"
         message = f"Error creating job {name}: {refused.reason}"
-        yield Say(reason=reason, message=message, warning=True)
+        yield RecordEvent(reason=reason, message=message, warning=True)
         return refused
-    assert isinstance(answer, Taken), f"{answer!r} is no answer to a create"
+    assert isinstance(answer, NameTaken), f"{answer!r} is no answer to a create"
     return (yield from _join(cron, book, name, due))
 
 
 def _join(cron: CronJob, book: _Book, name: str, due: int) -> Asking[Failed | None]:
     """Take a job of that name for the one that is due, if it is ours."""
-    found = yield Read(name=name)
+    found = yield ReadJob(name=name)
     if refused := failure(found):
         return refused
     if not isinstance(found, Job):
@@ -312,7 +312,7 @@ def _join(cron: CronJob, book: _Book, name: str, due: int) -> Asking[Failed | No
     if not made.is_ours(found, cron):
         owner = found.metadata.controller
         whose = f"{owner.kind}/{owner.name}" if owner is not None else "none"
-        yield Say(
+        yield RecordEvent(
             reason="ForeignJob",
             message=f"Job {name} exists but is not owned by this CronJob (current owner: {whose})",
             warning=True,

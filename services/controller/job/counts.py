@@ -44,7 +44,7 @@ def count(
 ) -> Counts:
     """Count `pods`; those named in `doomed` are about to be deleted: they count as terminating.
 
-    `gone` says per task how many have succeeded and are there no more (`ledger`).
+    `gone` says per task how many have succeeded and are there no more (`completed_indexes`).
     """
     totals = dict.fromkeys((*_FIELDS.values(), "unknown"), 0)
     terminating = 0

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from services.controller.job.phases import Target
-from services.controller.job.policies import INTERNAL_ACTIONS, answer
+from services.controller.job.policies import INTERNAL_ACTIONS, apply_policies
 from services.controller.job.requests import Request
 from shared.api import time
 from shared.api.batch import Action, Job, JobEvent
@@ -46,7 +46,7 @@ def arrivals(
     waiting = list(delayed)
     for request in requests:
         waiting = [d for d in waiting if not _cancels(request, d.request)]
-        decided = answer(job, request)
+        decided = apply_policies(job, request)
         if decided.delay_s == 0:
             found.append((request, decided.action))
         elif all(d.request.key != request.key for d in waiting):

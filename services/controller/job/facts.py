@@ -65,7 +65,7 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     group_wanted: GroupWanted | None = None
     """What its PodGroup should say; None for a job with problems."""
     completed: Mapping[str, AbstractSet[int]] = {}
-    """Task → indexes that have succeeded, their pods there or gone (`ledger`)."""
+    """Task → indexes that have succeeded, their pods there or gone (`completed_indexes`)."""
     claims_missing: tuple[str, ...] = ()
     """Claims that its volumes name and that are not there (J30)."""
     applied: int = 0

@@ -7,7 +7,7 @@ rest of the work.
 
 from collections.abc import Iterable, Mapping
 
-from services.controller.job import ledger
+from services.controller.job import completed_indexes
 from services.controller.job.facts import PodView
 from services.controller.job.phases import ALIVE, Do, Move, Retain, Target
 from services.controller.job.requests import Request
@@ -61,7 +61,7 @@ def still(job: Job, pods: Mapping[str, PodView]) -> tuple[PodView, ...]:
     """
     phase = job.status.state.phase
     alive = (p for p in pods.values() if not p.deleting)
-    done = ledger.recorded(job)
+    done = completed_indexes.recorded(job)
     if phase in ALIVE or phase is None:
         replicas = {f"{job.metadata.name}-{task.name}": task.replicas for task in job.spec.tasks}
         return _sorted(
@@ -84,7 +84,7 @@ def _is_wanted(name: str, replicas: Mapping[str, int]) -> bool:
     return 0 <= number < replicas.get(prefix, 0) and index == str(number)
 
 
-def is_stale(job: Job, pod: PodView, done: ledger.Ledger) -> bool:
+def is_stale(job: Job, pod: PodView, done: completed_indexes.CompletedIndexes) -> bool:
     """Whether a pod is left over from before a restart, or marked for deletion (J24).
 
     One that has succeeded by the status's own record outlives the kill before a resume (J19).

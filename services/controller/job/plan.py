@@ -20,7 +20,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from services.controller.job import effects, kills, ledger, status, sync, telling
+from services.controller.job import completed_indexes, effects, job_events, kills, status, sync
 from services.controller.job.counts import Counts, count
 from services.controller.job.delays import Delayed, after_action, arrivals
 from services.controller.job.facts import JobFacts, PodView
@@ -45,7 +45,7 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True):
     """Actions that wait for their policies' timeouts (J12)."""
     again: bool = False
     """Whether another pass is due at once."""
-    look_at: float | None = None
+    reconcile_at: float | None = None
     """When the next pass is due though nothing changes, in Unix seconds."""
 
 
@@ -64,7 +64,7 @@ def execute(
     request: Request | None,
     *,
     now: float,
-    completed: ledger.Ledger = ledger.NOBODY,
+    completed: completed_indexes.CompletedIndexes = completed_indexes.NONE_COMPLETED,
 ) -> Step:
     """Carry out `action` by the table; `job` has its defaults filled in (J16 to J21).
 
@@ -75,19 +75,19 @@ def execute(
     views = tuple(pods)
     if move.do is Do.KILL:
         doomed = kills.of_move(job, views, move, request)
-        completed = ledger.after_kill(completed, move, request, job, views)
+        completed = completed_indexes.after_kill(completed, move, request, job, views)
     else:
         doomed = kills.still(job, {p.name: p for p in views})
-    gone = ledger.gone(job, completed, {p.name: p for p in views})
+    gone = completed_indexes.gone(job, completed, {p.name: p for p in views})
     counts = count(views, doomed=frozenset(p.name for p in doomed), gone=gone)
     after = status.with_counts(job.status, counts)
-    resources = ledger.with_marks(job.status.controlled_resources, job, completed, None)
+    resources = completed_indexes.with_marks(job.status.controlled_resources, job, completed, None)
     after = msgspec.structs.replace(after, controlled_resources=resources)
     if move.do is Do.KILL and move.target is Target.JOB:
         after = msgspec.structs.replace(after, version=after.version + 1)
     if move.enters is not None:
         after = msgspec.structs.replace(after, retry_count=after.retry_count + move.retry)
-        reason, message = telling.cause(request)
+        reason, message = job_events.cause(request)
         after = status.entered(job, after, move.enters, now=now, reason=reason, message=message)
     elif (then := _by_rule(move, job, after, counts)) is not None:
         after = status.entered(job, after, then, now=now)
@@ -113,7 +113,7 @@ def advance(
     ready, later = arrivals(job, (*orders, *waiting), delayed, now=now)
     if (begun := _begun(facts, ready, now=now)) is not None:
         return Pass(stages=((begun,),), delayed=delayed, again=True)
-    told = [telling.postponed(d, job.status) for d in later if d.request.key not in known]
+    told = [job_events.postponed(d, job.status) for d in later if d.request.key not in known]
     seen = {r.key for r in waiting} - {r.key for r, _ in ready}
     return _answered(facts, ready, later, told, seen, now=now)
 
@@ -133,7 +133,7 @@ def _answered(
     for request, action in ready:
         seen.add(request.key)
         if request.command_uid:
-            told.append(telling.ordered(commands[request.command_uid]))
+            told.append(job_events.ordered(commands[request.command_uid]))
         move = move_for(job.status.state.phase or JobPhase.PENDING, action)
         delayed = after_action(delayed, request, action)
         for_nobody = kills.meets_nobody(facts.pods.values(), move, request)
@@ -142,7 +142,7 @@ def _answered(
                 job, facts.pods.values(), action, request, now=now, completed=facts.completed
             )
             step = _staying(job, step)
-            told.append(telling.executed(request, action, job.status, step.status))
+            told.append(job_events.executed(request, action, job.status, step.status))
             return Pass(
                 stages=_entering(facts, step, request, told),
                 answered=frozenset(seen),
@@ -150,7 +150,7 @@ def _answered(
                 again=True,
             )
         if action not in INTERNAL_ACTIONS:
-            told.append(telling.executed(request, action, job.status, job.status))
+            told.append(job_events.executed(request, action, job.status, job.status))
         if move.do is Do.KILL and not for_nobody:
             job = _one_kill_more(job)
     stages = _level(msgspec.structs.replace(facts, job=job), facts.job.status, now=now)
@@ -164,7 +164,7 @@ def _answered(
         answered=frozenset(seen),
         delayed=delayed,
         again=any(_leaves(effect) for stage in stages for effect in stage),
-        look_at=telling.look_at(facts, now=now),
+        reconcile_at=job_events.reconcile_at(facts, now=now),
     )
 
 
@@ -312,14 +312,14 @@ def _alive(facts: JobFacts, before: JobStatus, *, now: float) -> tuple[Stage, ..
     after = msgspec.structs.replace(
         step.status,
         min_available=job.spec.min_available,
-        controlled_resources=ledger.with_marks(
+        controlled_resources=completed_indexes.with_marks(
             sync.marks(job), job, facts.completed, facts.pods if over else None
         ),
     )
     if after.state.reason in status.HELD:
         after = status.explained(after, reason="", message="")
     if not facts.commands:  # one that is carried out is recorded in the same place
-        after = telling.explained(facts, after, now=now)
+        after = job_events.explained(facts, after, now=now)
     write = _write(before, after)
     if write is not None and after.state.phase not in ALIVE:
         return ((write,),)
@@ -358,8 +358,8 @@ def _down(facts: JobFacts, before: JobStatus, *, now: float) -> tuple[Stage, ...
     job = facts.job
     doomed = kills.still(job, facts.pods)
     over = job.status.state.phase in OVER
-    done = facts.completed if over else ledger.recorded(job)
-    gone_before = ledger.gone(job, done, facts.pods)
+    done = facts.completed if over else completed_indexes.recorded(job)
+    gone_before = completed_indexes.gone(job, done, facts.pods)
     counts = count(facts.pods.values(), doomed=frozenset(p.name for p in doomed), gone=gone_before)
     after = status.with_counts(job.status, counts)
     if over:
@@ -371,7 +371,7 @@ def _down(facts: JobFacts, before: JobStatus, *, now: float) -> tuple[Stage, ...
     if phase != JobPhase.RESTARTING:
         gone += _without_group(facts)
         gone += _without_companions(facts)
-        resources = ledger.with_marks(_kept_marks(job), job, done, facts.pods)
+        resources = completed_indexes.with_marks(_kept_marks(job), job, done, facts.pods)
         after = msgspec.structs.replace(after, controlled_resources=resources)
     elif any(not p.out_of_sync for p in doomed):
         gone += _without_group(facts)
@@ -401,7 +401,7 @@ def _write(before: JobStatus, after: JobStatus) -> effects.WriteStatus | None:
     patch = merge_patch(before, after)
     if not patch:
         return None
-    calm = _COUNTS | {"state"} if telling.only_explains(before, after) else _COUNTS
+    calm = _COUNTS | {"state"} if job_events.only_explains(before, after) else _COUNTS
     urgent = not patch.keys() <= calm
     return effects.WriteStatus(patch=patch, status=after, was=before.state.phase, urgent=urgent)
 

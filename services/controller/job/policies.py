@@ -30,7 +30,7 @@ INTERNAL_ACTIONS: Final = frozenset(
 """Actions that are nobody's decision about a job: no event tells of them (J14)."""
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class PolicyAction(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be done, and how long to wait first."""
 
     action: Action
@@ -39,29 +39,29 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 _ACTIONS: Final = frozenset(Action)
 
-LOOK: Final = Answer(action=Action.SYNC_JOB)
+SYNC: Final = PolicyAction(action=Action.SYNC_JOB)
 
 
-def answer(job: Job, request: Request) -> Answer:
+def apply_policies(job: Job, request: Request) -> PolicyAction:
     """Return the action for `request`, in Volcano's order of precedence (J10)."""
     if request.action is not None:
-        return Answer(action=request.action)
+        return PolicyAction(action=request.action)
     if request.event in INTERNAL_EVENTS:
-        return LOOK
+        return SYNC
     if request.job_uid != job.metadata.uid or request.version < job.status.version:
-        return LOOK
+        return SYNC
     of_task = next((t.policies for t in job.spec.tasks if t.name == request.task), ())
     for policies in (of_task, job.spec.policies):
         found = _first_match(policies, request)
         if found is not None:
             return found
-    return LOOK
+    return SYNC
 
 
-def _first_match(policies: Iterable[LifecyclePolicy], request: Request) -> Answer | None:
+def _first_match(policies: Iterable[LifecyclePolicy], request: Request) -> PolicyAction | None:
     for policy in policies:
         if _matches(policy, request) and policy.action in _ACTIONS:
-            return Answer(action=Action(policy.action), delay_s=seconds(policy.timeout))
+            return PolicyAction(action=Action(policy.action), delay_s=seconds(policy.timeout))
     return None
 
 

@@ -83,7 +83,7 @@ class JobReconciler(Reconciler):
         record = self._informers.jobs.get(key)
         if record is None:
             return
-        with self._metrics.looks.time():
+        with self._metrics.reconciles.time():
             if not record.primed:
                 record.prime()
                 self._events.perhaps_untold(record.job, now=self._clock.now())
@@ -147,11 +147,11 @@ class JobReconciler(Reconciler):
         """Say on the job why its PodGroup does not get on (J34); the same reason once."""
         alive = record.job.status.state.phase in ALIVE
         said = why_pending(record.group) if alive else None
-        if said is not None and said.reason != record.told_pending:
+        if said is not None and said.reason != record.reported_pending:
             group = record.key.replace("/", ":")
             message = f"PodGroup {group} {said.type.lower()}, reason: {said.message}"
             self._recorder.tell(record.job, "PodGroupPending", message, warning=True)
-        record.told_pending = said.reason if said is not None else ""
+        record.reported_pending = said.reason if said is not None else ""
 
     def _next_look(self, record: JobRecord, found: Pass, *, postponed: bool) -> None:
         if found.again:
@@ -160,8 +160,8 @@ class JobReconciler(Reconciler):
             waited_s = self._clock.monotonic() - record.counts_wait_since
             left_s = patience_s(self.queue.backlog) - waited_s
             self.add(record.key, max(0.0, left_s))
-        if found.look_at is not None:
-            self.add(record.key, max(0.0, found.look_at - self._clock.now()))
+        if found.reconcile_at is not None:
+            self.add(record.key, max(0.0, found.reconcile_at - self._clock.now()))
         if found.delayed:
             due = min(delayed.due for delayed in found.delayed)
             self.add(record.key, max(0.0, due - self._clock.now()))

@@ -21,7 +21,7 @@ from shared.api.scheduling import PodGroup, PodGroupPhase
 
 DEFAULT_TASK_RETRIES = 3
 Completed = Mapping[str, AbstractSet[int]]
-"""Task → indexes that have succeeded (`ledger.Ledger`)."""
+"""Task → indexes that have succeeded (`completed_indexes.CompletedIndexes`)."""
 NO_INDEX: Final[AbstractSet[int]] = frozenset()
 NOBODY: Final[Completed] = {}
 _ONLY_A_LOOK = frozenset({JobEvent.OUT_OF_SYNC, JobEvent.POD_RUNNING})
@@ -63,7 +63,7 @@ def compare(
     """Return what the change of one pod (one uid) from `before` to `after` asks for.
 
     `pods` holds the job's pods as they are now, the changed one included; `completed` says which
-    have succeeded, there or gone (`ledger`). None stands for "is not there".
+    have succeeded, there or gone (`completed_indexes`). None stands for "is not there".
     """
     if after is None:
         if before is None:

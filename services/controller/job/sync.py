@@ -8,7 +8,7 @@ import zlib
 
 import msgspec
 
-from services.controller.job import effects, group, kills, ledger
+from services.controller.job import completed_indexes, effects, group, kills
 from services.controller.job.facts import JobFacts, PodView
 from services.controller.job.podtemplate import PodForge, claim_name, claims
 from services.controller.job.requests import pod_name
@@ -145,7 +145,7 @@ def _may_start(facts: JobFacts, task: TaskSpec) -> bool:
 
 def _is_ready(facts: JobFacts, task: TaskSpec) -> bool:
     ready = sum(1 for pod in facts.pods.values() if pod.task == task.name and _counts(pod))
-    ready += ledger.gone(facts.job, facts.completed, facts.pods).get(task.name, 0)
+    ready += completed_indexes.gone(facts.job, facts.completed, facts.pods).get(task.name, 0)
     return ready >= (task.min_available or 0)
 
 

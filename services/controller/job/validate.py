@@ -10,7 +10,7 @@ import msgspec
 from services.controller.job.podtemplate import made_up_claim_name
 from shared.api.batch import Job, VolumeSpec
 from shared.api.scheduling import Queue
-from shared.jobs.problems import told
+from shared.jobs.problems import texts
 from shared.jobs.rules import job_problems, queue_problems
 
 
@@ -19,7 +19,7 @@ def problems(job: Job) -> tuple[str, ...]:
 
     `job` has its defaults filled in.
     """
-    return told(job_problems(_as_submitted(job)))
+    return texts(job_problems(_as_submitted(job)))
 
 
 def _as_submitted(job: Job) -> Job:

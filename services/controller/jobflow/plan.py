@@ -14,7 +14,7 @@ from services.controller.jobflow.status import ended_jobs, job_of, name_of, stat
 from shared.api.batch import Job, JobPhase
 from shared.api.flow import Flow, FlowPhase, JobFlow, JobFlowStatus, JobTemplate, RetainPolicy
 from shared.jobs.flows import flow_problems
-from shared.jobs.problems import told
+from shared.jobs.problems import texts
 
 NOTES_MAX: Final = 20
 """Notes of one sort that are told of a flow."""
@@ -42,7 +42,7 @@ def plan(flow: JobFlow, jobs: Sequence[Job], templates: Mapping[str, JobTemplate
     if status.state.phase in {FlowPhase.SUCCEED, FlowPhase.FAILED, FlowPhase.TERMINATING}:
         return Plan(status=status, delete=_done_with(flow, status, jobs))
     if faults := tuple(flow_problems(flow)):
-        notes = tuple(Note(reason="InvalidJobFlow", message=text) for text in told(faults))
+        notes = tuple(Note(reason="InvalidJobFlow", message=text) for text in texts(faults))
         return Plan(status=status, notes=notes)
     create, notes = _missing(flow, status, jobs, templates)
     return Plan(status=status, create=create, notes=(*_some(notes), *_some(_unread(flow))))

@@ -26,7 +26,7 @@ class QueueAction(enum.StrEnum):
 Key = tuple[QueueState | None, QueueAction]
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class NextState(msgspec.Struct, frozen=True, kw_only=True):
     """The state that an action leads to."""
 
     empty: QueueState
@@ -39,11 +39,11 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         return self.held if groups else self.empty
 
 
-_OPENED: Final = Outcome(empty=QueueState.OPEN, held=QueueState.OPEN)
-_CLOSED: Final = Outcome(empty=QueueState.CLOSED, held=QueueState.CLOSING)
-_UNKNOWN: Final = Outcome(empty=QueueState.UNKNOWN, held=QueueState.UNKNOWN)
+_OPENED: Final = NextState(empty=QueueState.OPEN, held=QueueState.OPEN)
+_CLOSED: Final = NextState(empty=QueueState.CLOSED, held=QueueState.CLOSING)
+_UNKNOWN: Final = NextState(empty=QueueState.UNKNOWN, held=QueueState.UNKNOWN)
 
-TABLE: Final[Mapping[Key, Outcome]] = {
+TABLE: Final[Mapping[Key, NextState]] = {
     (None, QueueAction.SYNC): _OPENED,
     (None, QueueAction.OPEN): _OPENED,
     (None, QueueAction.CLOSE): _CLOSED,

@@ -4,7 +4,7 @@ from typing import Any
 
 from services.admission.rules.catalogue import HOOKS
 from services.admission.rules.fields import Schemas
-from services.admission.rules.review import Facts, Request, Terms, Verdict
+from services.admission.rules.review import AdmissionRequest, Facts, Terms, Verdict
 from shared.api.lenient import lenient
 from shared.api.scheduling import Queue
 
@@ -34,7 +34,7 @@ def ask(
     stated = obj or {}
     metadata = stated.get("metadata")
     about = metadata if isinstance(metadata, dict) else {}
-    request = Request(
+    request = AdmissionRequest(
         operation=operation,
         resource=resource,
         name=name or about.get("name", ""),
@@ -42,7 +42,7 @@ def ask(
         object=stated,
         old=old or {},
     )
-    verdict = HOOKS[path].judge(request, facts, Terms(**terms))
+    verdict = HOOKS[path].review(request, facts, Terms(**terms))
     for problem in verdict.problems:
         twice = problem.path and problem.path in problem.reason
         assert not twice, f"the path stands in the fault once more: {problem}"

@@ -12,9 +12,9 @@ from services.binder.intents import evict as evict_steps
 from services.binder.intents.evict import Delete, Mark, Verdict
 from services.binder.intents.pace import Pace, PaceLimits
 from services.binder.intents.steps import (
+    Get,
     IntentProgress,
     Ladder,
-    Look,
     Reply,
     ReplyKind,
     Seen,
@@ -61,7 +61,7 @@ def test_a_clear_answer_to_a_bind_ends_it(reply, attempt, result, retry) -> None
 
 
 def test_a_conflict_is_resolved_by_a_look() -> None:
-    assert bind_steps.after_post(WANTED, said("conflict"), attempt=1, ladder=LADDER) == Look()
+    assert bind_steps.after_post(WANTED, said("conflict"), attempt=1, ladder=LADDER) == Get()
 
 
 @pytest.mark.parametrize(
@@ -78,12 +78,12 @@ def test_a_conflict_is_resolved_by_a_look() -> None:
     ids=["there", "elsewhere", "namesake", "gone", "deleting", "there and deleting", "foreign"],
 )
 def test_a_look_says_how_a_bind_ended(seen, result, node, retry) -> None:
-    outcome = bind_steps.after_look(WANTED, seen, attempt=1, ladder=LADDER)
+    outcome = bind_steps.after_get(WANTED, seen, attempt=1, ladder=LADDER)
     assert (outcome.result, outcome.node, outcome.retry) == (result, node, retry)
 
 
 def test_a_conflict_outcome_carries_what_was_observed() -> None:
-    outcome = bind_steps.after_look(WANTED, shown(node="n9"), attempt=1, ladder=LADDER)
+    outcome = bind_steps.after_get(WANTED, shown(node="n9"), attempt=1, ladder=LADDER)
     assert (outcome.node, outcome.rv) == ("n9", "7")
 
 
@@ -100,15 +100,15 @@ def test_a_busy_server_is_waited_for_along_the_ladder_and_as_long_as_it_asks() -
 
 def test_an_intent_only_fails_after_a_look_that_shows_the_pod_unbound() -> None:
     last = {"attempt": 3, "ladder": LADDER}
-    assert bind_steps.after_post(WANTED, said("busy"), **last) == Look()
-    assert isinstance(bind_steps.after_look(WANTED, said("busy"), **last), Wait)
-    outcome = bind_steps.after_look(WANTED, shown(), **last)
+    assert bind_steps.after_post(WANTED, said("busy"), **last) == Get()
+    assert isinstance(bind_steps.after_get(WANTED, said("busy"), **last), Wait)
+    outcome = bind_steps.after_get(WANTED, shown(), **last)
     assert (outcome.result, outcome.retry) == (Result.FAILED, Retry.LATER)
-    assert bind_steps.after_look(WANTED, shown(node="n1"), **last).result is Result.BOUND
+    assert bind_steps.after_get(WANTED, shown(node="n1"), **last).result is Result.BOUND
 
 
 def test_an_unbound_pod_is_posted_again_before_the_last_attempt() -> None:
-    assert isinstance(bind_steps.after_look(WANTED, shown(), attempt=1, ladder=LADDER), Wait)
+    assert isinstance(bind_steps.after_get(WANTED, shown(), attempt=1, ladder=LADDER), Wait)
 
 
 def after_marks(reply: Reply, **kwargs):
@@ -121,8 +121,8 @@ def after_delete(reply: Reply, **kwargs):
     return evict_steps.after_delete(VICTIM, reply, **arguments)
 
 
-def after_look(reply: Reply, **kwargs):
-    return evict_steps.after_look(VICTIM, reply, **{"attempt": 1, "ladder": LADDER, **kwargs})
+def after_get(reply: Reply, **kwargs):
+    return evict_steps.after_get(VICTIM, reply, **{"attempt": 1, "ladder": LADDER, **kwargs})
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_a_living_victim_is_always_deleted_whatever_became_of_its_conditions_d03
 
 
 def test_a_victim_is_written_to_at_the_version_that_showed_it_unfinished() -> None:
-    assert after_look(said("done", seen=Seen(uid="u2", rv="8", phase="Running"))) == Mark("8")
+    assert after_get(said("done", seen=Seen(uid="u2", rv="8", phase="Running"))) == Mark("8")
     marked = said("done", seen=Seen(uid="u2", rv="9", phase="Running"))
     assert after_marks(marked, rv="8") == Delete("9")
 
@@ -143,7 +143,7 @@ def test_a_victim_is_written_to_at_the_version_that_showed_it_unfinished() -> No
 def test_a_victim_of_no_gang_of_ours_is_never_written_to() -> None:
     foreign = said("done", seen=Seen(uid="u2", rv="8", foreign="its schedulerName is 'other'"))
     for attempt in (1, 8):
-        outcome = after_look(foreign, attempt=attempt)
+        outcome = after_get(foreign, attempt=attempt)
         assert isinstance(outcome, ItemOutcome)
         assert (outcome.result, outcome.retry) == (Result.FAILED, Retry.NEVER)
         assert outcome.message == "not a pod of a gang of ours: its schedulerName is 'other'"
@@ -168,21 +168,21 @@ def test_a_pod_is_ours_by_its_scheduler_and_its_group(pod: dict, why: str) -> No
 
 @pytest.mark.parametrize("after", [after_marks, after_delete])
 def test_a_victim_that_has_changed_meanwhile_is_looked_at_again(after) -> None:
-    assert after(said("conflict")) == Look()
+    assert after(said("conflict")) == Get()
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_a_victim_that_has_finished_is_spared(phase) -> None:
     finished = said("done", seen=Seen(uid="u2", rv="9", phase=phase))
-    for outcome in (after_look(finished), after_look(finished, attempt=3), after_marks(finished)):
+    for outcome in (after_get(finished), after_get(finished, attempt=3), after_marks(finished)):
         assert outcome.result is Result.SPARED
         assert phase in outcome.message
 
 
 def test_a_victim_that_ends_well_because_it_was_told_to_stop_was_evicted() -> None:
     leaving = said("done", seen=Seen(uid="u2", rv="9", phase="Succeeded", deleting=True))
-    assert after_look(leaving, tried=True).result is Result.EVICTED
-    assert after_look(said("gone"), tried=True).result is Result.EVICTED
+    assert after_get(leaving, tried=True).result is Result.EVICTED
+    assert after_get(said("gone"), tried=True).result is Result.EVICTED
 
 
 def test_a_victim_that_is_leaving_already_counts_as_evicted() -> None:
@@ -209,10 +209,10 @@ def test_a_delete_without_an_answer_is_tried_again_and_gone_is_then_our_doing() 
     ids=["gone", "deleting", "namesake", "alive"],
 )
 def test_after_the_last_attempt_a_look_decides_an_eviction(reply, result) -> None:
-    assert after_delete(said("busy"), attempt=3) == Look()
-    outcome = evict_steps.after_look(VICTIM, reply, attempt=3, ladder=LADDER)
+    assert after_delete(said("busy"), attempt=3) == Get()
+    outcome = evict_steps.after_get(VICTIM, reply, attempt=3, ladder=LADDER)
     assert outcome.result is result
-    assert isinstance(evict_steps.after_look(VICTIM, said("busy"), attempt=3, ladder=LADDER), Wait)
+    assert isinstance(evict_steps.after_get(VICTIM, said("busy"), attempt=3, ladder=LADDER), Wait)
 
 
 def test_the_conditions_of_an_eviction_are_those_of_d03() -> None:
@@ -230,7 +230,7 @@ def test_the_conditions_of_an_eviction_are_those_of_d03() -> None:
         (said("gone"), Verdict.SPARE),
         (said("done", seen=Seen(uid="p", deleting=True)), Verdict.SPARE),
         (said("done", seen=Seen(uid="p", node="n5")), Verdict.SPARE),
-        (said("refused"), Look()),
+        (said("refused"), Get()),
         (said("done", seen=Seen(uid="p", foreign="it has no annotation")), Verdict.FAIL),
     ],
     ids=["needs room", "gone", "deleting", "bound", "refused", "of no gang"],
@@ -252,7 +252,7 @@ def test_victims_are_spared_unless_the_preemptor_still_needs_their_room(reply, v
 )
 def test_a_preemptor_that_cannot_be_nominated_is_looked_at(reply, verdict) -> None:
     preemptor = Preemptor(pod="ns/p", uid="p", node="n3")
-    step = evict_steps.after_preemptor_look(preemptor, reply, attempt=1, ladder=LADDER)
+    step = evict_steps.after_preemptor_get(preemptor, reply, attempt=1, ladder=LADDER)
     assert step == verdict
 
 

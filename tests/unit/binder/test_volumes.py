@@ -12,7 +12,7 @@ from services.binder.intents.volumes import (
     Pending,
     Ready,
     Step,
-    look_at,
+    claim_step,
     may_reserve,
     reserve,
     select,
@@ -66,7 +66,7 @@ def volume(*, uid: str = "vu", holder: dict[str, str] | None = None, **meta: Any
     ],
 )
 def test_a_claim_that_can_have_its_volume_is_helped_on_its_way(use, seen, asked, step: Step):
-    assert look_at(use, "n", seen, asked=asked) == step
+    assert claim_step(use, "n", seen, asked=asked) == step
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_claim_that_can_have_its_volume_is_helped_on_its_way(use, seen, asked,
     ],
 )
 def test_a_claim_that_cannot_have_its_volume_here_fails_the_bind(use, seen, asked, message: str):
-    step = look_at(use, "n", seen, asked=asked)
+    step = claim_step(use, "n", seen, asked=asked)
     assert isinstance(step, Hopeless)
     assert message in step.message
 

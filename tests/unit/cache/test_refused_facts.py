@@ -6,8 +6,8 @@ import msgspec
 import structlog
 
 from services.cache.adapters.publisher import StatePublisher
-from services.cache.fold.ledger import Ledger
 from services.cache.fold.objects import Held
+from services.cache.fold.publish_queue import PublishQueue
 from services.cache.metrics import CacheMetrics
 from shared.bus.errors import TooLarge
 from shared.bus.leader import Term
@@ -66,10 +66,10 @@ class NoClaims:
 
 
 async def test_a_fact_that_is_refused_in_any_form_lets_the_others_pass() -> None:
-    bus, ledger, set_aside = Bus(), Ledger(["queues"]), SetAside()
+    bus, queue, set_aside = Bus(), PublishQueue(["queues"]), SetAside()
     state = StatePublisher(
         bus,
-        ledger,
+        queue,
         stream="STATE",
         subjects=SUBJECTS,
         kinds=["queues"],
@@ -89,7 +89,7 @@ async def test_a_fact_that_is_refused_in_any_form_lets_the_others_pass() -> None
         await until(lambda: state.leads)
         held = {name: Held(uid=name, rv="1", body=b"{}", digest=name.encode()) for name in
                 ("a", "large", "odd", "z")}  # fmt: skip
-        ledger.listed("queues", held, (), "1")
+        queue.listed("queues", held, (), "1")
         state.changed()
         await until(lambda: state.complete or term.done())
         assert not term.done()

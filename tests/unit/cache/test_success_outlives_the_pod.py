@@ -2,13 +2,13 @@
 
 import msgspec
 
-from services.cache.fold.ledger import _ENDED, Publication
 from services.cache.fold.objects import Held, Said, digest, done_of, held
+from services.cache.fold.publish_queue import _ENDED, Publication
 from shared.api import keys
 from shared.api.core import Pod, PodPhase, PodStatus
 from shared.api.meta import ObjectMeta, OwnerReference
 from shared.contracts.messages import Op
-from tests.unit.cache.test_ledger import World
+from tests.unit.cache.test_publish_queue import World
 
 OWNER = OwnerReference(
     api_version="batch.volcano.sh/v1alpha1", kind="Job", name="j", uid="u-j", controller=True
@@ -131,7 +131,7 @@ def test_a_tombstone_that_was_lost_on_its_way_says_the_same_again():
     world.publishes()
     world.deletes("a", 2, uid="u-a")
     lost = last_of(world)
-    world.ledger.failed(lost)
+    world.queue.failed(lost)
     again = last_of(world)
     assert again.fact == lost.fact
     assert says(again) is not None
@@ -153,4 +153,4 @@ def test_what_a_standby_remembers_of_the_gone_is_bounded():
     for number in range(_ENDED + 5):
         world.puts(pod(2 * number + 1, name=f"p-{number}", uid=f"u-{number}"))
         world.deletes(f"p-{number}", 2 * number + 2, uid=f"u-{number}")
-    assert len(world.ledger._ended) == _ENDED
+    assert len(world.queue._ended) == _ENDED

@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from services.cache.adapters.watcher import Watcher
-from services.cache.fold.ledger import Ledger
+from services.cache.fold.publish_queue import PublishQueue
 from services.cache.kinds import rows
 from services.cache.metrics import CacheMetrics
 from shared.kube.config import connect
@@ -25,8 +25,8 @@ from tests.support.wait import until
 class Watched:
     """A watcher of pods and what it filled."""
 
-    def __init__(self, ledger: Ledger, gate: Gate, metrics: Metrics) -> None:
-        self.ledger = ledger
+    def __init__(self, queue: PublishQueue, gate: Gate, metrics: Metrics) -> None:
+        self.queue = queue
         self.gate = gate
         self.metrics = metrics
         self.said: list[str] = []
@@ -35,9 +35,9 @@ class Watched:
 
     def publish(self) -> None:
         """Say at once what is in line."""
-        while (publication := self.ledger.next()) is not None:
+        while (publication := self.queue.next()) is not None:
             self.said.append(f"{publication.fact.op.value} {publication.fact.key}")
-            self.ledger.confirmed(publication)
+            self.queue.confirmed(publication)
 
 
 @pytest.fixture
@@ -50,15 +50,15 @@ async def api() -> AsyncIterator[ScriptedApi]:
 async def watching(api: ScriptedApi, directory: Path) -> AsyncIterator[Watched]:
     file = directory / "kubeconfig"
     file.write_text(api.kubeconfig(token="t"))
-    ledger, metrics = Ledger(["pods"]), Metrics()
-    ledger.begin([])
+    queue, metrics = PublishQueue(["pods"]), Metrics()
+    queue.begin([])
     gate = Readiness().gate("watch-pods")
     async with await connect(str(file), user_agent="t") as kube, asyncio.TaskGroup() as group:
-        watched = Watched(ledger, gate, metrics)
+        watched = Watched(queue, gate, metrics)
         watched.watcher = Watcher(
             rows(["volcano"])[0],
             kube=kube,
-            ledger=ledger,
+            queue=queue,
             changed=watched.publish,
             gate=gate,
             contain=Containment(watched.set_aside, clock=SystemClock(), log=structlog.get_logger()),
@@ -85,7 +85,7 @@ async def test_the_gate_opens_with_the_list(api: ScriptedApi, tmp_path: Path) ->
         assert not watched.gate.ok
         await until(lambda: watched.gate.ok, describe="the gate")
         await until(lambda: watched.said == ["put ns/a"], describe="the fact")
-        assert watched.ledger.complete() == ("pods",)
+        assert watched.queue.complete() == ("pods",)
 
 
 async def test_a_pod_that_is_ours_no_more_becomes_a_tombstone(

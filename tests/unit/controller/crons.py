@@ -7,14 +7,14 @@ import msgspec
 from services.controller.cronjob.asks import (
     Answer,
     Ask,
+    CreateJob,
+    DeleteJob,
     Failed,
-    Make,
-    Outcome,
-    Read,
-    Remove,
-    Say,
-    Taken,
-    Write,
+    NameTaken,
+    ReadJob,
+    RecordEvent,
+    SyncResult,
+    WriteStatus,
 )
 from services.controller.cronjob.sync import sync
 from shared.api import kinds, time
@@ -52,7 +52,7 @@ class CronWorld:
         self.made: list[str] = []
         """Names of all jobs that were ever made."""
 
-    def look(self, clock: str, *, die_at: type | None = None) -> Outcome:
+    def look(self, clock: str, *, die_at: type | None = None) -> SyncResult:
         """Look once at a time of 11 March 2025; with `die_at` no further than such an ask."""
         now = time.parse(f"2025-03-11T{clock}Z") if "T" not in clock else time.parse(clock)
         known = [job for name, job in self.jobs.items() if name not in self.hidden]
@@ -65,7 +65,7 @@ class CronWorld:
         try:
             return played(sync(self.cron, known, now=now), answer)
         except _DeathError:
-            return Outcome(failed="died")
+            return SyncResult(failed="died")
 
     def enter(self, name: str, phase: JobPhase, clock: str = "10:59:00") -> None:
         """Have a job enter a phase."""
@@ -87,15 +87,15 @@ class CronWorld:
         if failed := self.failing.get(type(ask)):
             return failed
         match ask:
-            case Say():
+            case RecordEvent():
                 self.told.append(ask.reason)
-            case Read():
+            case ReadJob():
                 return self.jobs.get(ask.name)
-            case Make():
+            case CreateJob():
                 return self._make(ask.job)
-            case Remove():
+            case DeleteJob():
                 self.jobs.pop(ask.job.metadata.name, None)
-            case Write():
+            case WriteStatus():
                 self.cron = msgspec.structs.replace(self.cron, status=ask.status)
                 self.writes += 1
         return None
@@ -103,7 +103,7 @@ class CronWorld:
     def _make(self, job: Job) -> Answer:
         name = job.metadata.name
         if name in self.jobs:
-            return Taken()
+            return NameTaken()
         self.made.append(name)
         meta = msgspec.structs.replace(
             job.metadata,

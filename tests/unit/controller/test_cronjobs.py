@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from services.controller.cronjob.asks import Failed, Make, Read, Remove, Write
+from services.controller.cronjob.asks import CreateJob, DeleteJob, Failed, ReadJob, WriteStatus
 from services.controller.cronjob.jobs import job_at
 from shared.api import time
 from shared.api.batch import JobPhase
@@ -189,7 +189,9 @@ def test_the_oldest_jobs_beyond_the_limits_go_and_terminated_ones_stay_x03() -> 
     assert list(world.jobs) == [name_at(clocks[i]) for i in (2, 3, 4, 5)]
 
 
-@pytest.mark.parametrize("seam", [Make, Write, Remove], ids=lambda seam: seam.__name__)
+@pytest.mark.parametrize(
+    "seam", [CreateJob, WriteStatus, DeleteJob], ids=lambda seam: seam.__name__
+)
 @pytest.mark.parametrize("policy", ["Allow", "Forbid", "Replace"])
 @pytest.mark.parametrize("end", [None, JobPhase.COMPLETED, JobPhase.FAILED], ids=str)
 def test_a_process_that_dies_anywhere_runs_no_time_twice(
@@ -216,7 +218,7 @@ def test_a_process_that_dies_anywhere_runs_no_time_twice(
 
 def test_a_job_that_was_made_and_not_noted_joins_the_active_ones_x03() -> None:
     world = CronWorld(concurrencyPolicy="Forbid")
-    world.look("10:05:00", die_at=Write)
+    world.look("10:05:00", die_at=WriteStatus)
     assert world.active == []
     world.look("10:10:00")
     assert world.active == list(world.jobs) == [name_at("10:05:00")]
@@ -255,7 +257,7 @@ def test_an_active_job_that_is_gone_leaves_the_list_and_one_that_is_only_unseen_
 )
 def test_a_refused_create_is_told_and_tried_again_x04(answer: Failed, reason: str) -> None:
     world = CronWorld()
-    world.failing[Make] = answer
+    world.failing[CreateJob] = answer
     assert world.look("10:05:00").failed == answer.reason
     assert world.reasons() == [reason]
     world.failing.clear()
@@ -263,7 +265,7 @@ def test_a_refused_create_is_told_and_tried_again_x04(answer: Failed, reason: st
     assert world.active == [name_at("10:05:00")]
 
 
-@pytest.mark.parametrize(("ask", "reason"), [(Read, "FailedGet"), (Remove, "FailedDelete")])
+@pytest.mark.parametrize(("ask", "reason"), [(ReadJob, "FailedGet"), (DeleteJob, "FailedDelete")])
 def test_a_job_that_cannot_be_replaced_holds_the_next_one_back_x04(ask: type, reason: str) -> None:
     world = CronWorld(concurrencyPolicy="Replace")
     world.look("10:05:00")

@@ -59,7 +59,7 @@ def test_a_cron_job_whose_status_names_nothing_and_no_time_is_looked_at() -> Non
     cron = msgspec.json.decode(msgspec.json.encode(body), type=CronJob)
     look = sync(cron, [], now=1_767_225_700.0)
     asked = list(look)
-    assert [ask for ask in asked if isinstance(ask, asks.Read)] == []
+    assert [ask for ask in asked if isinstance(ask, asks.ReadJob)] == []
 
 
 def test_a_finished_job_without_a_time_is_never_due() -> None:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from services.controller.adapters.informers import Informers
-from services.controller.job.ledger import recorded
+from services.controller.job.completed_indexes import recorded
 from services.controller.job.plan import advance
 from shared.api import keys
 from shared.api.batch import Job

@@ -3,7 +3,7 @@
 import msgspec
 
 from services.controller.job.effects import WriteStatus
-from services.controller.job.telling import LONG_S
+from services.controller.job.job_events import LONG_S
 from shared.api.batch import JobPhase
 from shared.api.scheduling import PodGroupCondition, PodGroupPhase, PodGroupStatus
 from tests.unit.controller.world import START_S, Cluster, Controller, started, task
@@ -33,7 +33,7 @@ def test_a_job_that_waits_for_a_moment_writes_nothing_of_it() -> None:
     cluster.writes.clear()
     found = controller.look()
     assert cluster.writes == []
-    assert found.look_at == START_S + LONG_S
+    assert found.reconcile_at == START_S + LONG_S
 
 
 def test_a_job_that_waits_for_long_says_why_once() -> None:

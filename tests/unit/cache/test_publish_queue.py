@@ -1,11 +1,11 @@
-"""What is published, and what is not: examples of the ledger's rules (CA01, CA10)."""
+"""What is published, and what is not: examples of the queue's rules (CA01, CA10)."""
 
 import json
 
 import pytest
 
-from services.cache.fold.ledger import Ledger, Publication
 from services.cache.fold.objects import Held, Said, digest, held, older
+from services.cache.fold.publish_queue import Publication, PublishQueue
 from shared.api.core import Pod, PodSpec
 from shared.api.meta import ObjectMeta
 from shared.contracts.messages import Op
@@ -19,29 +19,29 @@ def pod(name: str, version: int, *, node: str = "", uid: str = "") -> tuple[str,
 
 
 class World:
-    """A ledger of pods with a leader that publishes what it is told to."""
+    """A queue of pods with a leader that publishes what it is told to."""
 
     def __init__(self, *, leads: bool = True) -> None:
-        self.ledger = Ledger(["pods"])
+        self.queue = PublishQueue(["pods"])
         self.stream: dict[str, Said] = {}
         if leads:
             self.begin()
 
     def begin(self) -> None:
-        self.ledger.begin([(("pods", key), said) for key, said in self.stream.items()])
+        self.queue.begin([(("pods", key), said) for key, said in self.stream.items()])
 
     def lists(self, *pods: tuple[str, Held], version: int = 100, unreadable: tuple = ()) -> None:
-        self.ledger.listed("pods", dict(pods), unreadable, str(version))
+        self.queue.listed("pods", dict(pods), unreadable, str(version))
 
     def puts(self, shown: tuple[str, Held]) -> None:
-        self.ledger.put("pods", *shown)
+        self.queue.put("pods", *shown)
 
     def deletes(self, name: str, version: int, *, uid: str = "") -> None:
-        self.ledger.deleted("pods", f"ns/{name}", uid or f"uid-{name}", str(version))
+        self.queue.deleted("pods", f"ns/{name}", uid or f"uid-{name}", str(version))
 
     def takes(self) -> list[Publication]:
         """Take all that is in line, without an answer."""
-        return list(iter(self.ledger.next, None))
+        return list(iter(self.queue.next, None))
 
     def confirms(self, publications: list[Publication]) -> None:
         for publication in publications:
@@ -51,7 +51,7 @@ class World:
             else:
                 seen = digest(bytes(fact.body), fact.rv)
                 self.stream[key] = Said(uid=fact.uid, rv=fact.rv, digest=seen)
-            self.ledger.confirmed(publication)
+            self.queue.confirmed(publication)
 
     def publishes(self) -> list[str]:
         """Publish and confirm all that is in line; one word per fact."""
@@ -123,7 +123,7 @@ def test_a_change_back_to_what_was_said_needs_no_fact() -> None:
     world.puts(pod("a", 2, node="n"))
     world.puts(pod("a", 3))
     assert world.publishes() == []
-    assert world.ledger.waiting == 0
+    assert world.queue.waiting == 0
 
 
 def test_a_deletion_is_a_tombstone_and_one_that_was_never_published_is_nothing() -> None:
@@ -167,7 +167,7 @@ def test_a_restarted_cache_publishes_the_differences_only() -> None:
     world = World()
     world.lists(pod("same", 1), pod("changed", 2), pod("vanished", 3))
     world.publishes()
-    world.ledger = Ledger(["pods"])
+    world.queue = PublishQueue(["pods"])
     world.begin()
     assert world.publishes() == []
     world.lists(pod("same", 4), pod("changed", 5, node="n"), pod("new", 6), version=9)
@@ -183,7 +183,7 @@ def test_an_old_version_of_an_object_is_ignored() -> None:
     assert world.publishes() == []
     world.lists(pod("a", 8))
     assert world.publishes() == []
-    assert world.ledger.ignored == 2
+    assert world.queue.ignored == 2
 
 
 def test_a_new_leader_whose_memory_lags_neither_takes_back_nor_deletes() -> None:
@@ -213,8 +213,8 @@ def test_a_standby_publishes_nothing_and_gathers_nothing() -> None:
     world.lists(pod("a", 1))
     world.deletes("a", 2)
     assert world.takes() == []
-    assert world.ledger.waiting == 0
-    assert world.ledger.complete() == ()
+    assert world.queue.waiting == 0
+    assert world.queue.complete() == ()
     world.begin()
     assert world.publishes() == []
 
@@ -223,10 +223,10 @@ def test_a_publication_without_an_answer_is_said_again() -> None:
     world = World()
     world.lists(pod("a", 1))
     for publication in world.takes():
-        world.ledger.failed(publication)
-    assert world.ledger.complete() == ()
+        world.queue.failed(publication)
+    assert world.queue.complete() == ()
     assert world.publishes() == ["put ns/a@1"]
-    assert world.ledger.complete() == ("pods",)
+    assert world.queue.complete() == ("pods",)
 
 
 def test_a_fact_that_may_be_in_the_stream_gets_its_tombstone() -> None:
@@ -236,40 +236,40 @@ def test_a_fact_that_may_be_in_the_stream_gets_its_tombstone() -> None:
     world.deletes("a", 2)
     for publication in on_its_way:
         world.stream["ns/a"] = Said(uid="uid-a", rv="1")
-        world.ledger.failed(publication)
+        world.queue.failed(publication)
     tombstones = world.takes()
     assert [told(t) for t in tombstones] == ["delete ns/a@2"]
-    world.ledger.failed(tombstones[0])
+    world.queue.failed(tombstones[0])
     assert world.publishes() == ["delete ns/a@2"]
 
 
 def test_a_kind_is_complete_once_its_list_is_published() -> None:
     world = World()
-    assert world.ledger.complete() == ()
+    assert world.queue.complete() == ()
     world.lists(pod("a", 1))
-    assert world.ledger.complete() == ()
+    assert world.queue.complete() == ()
     on_its_way = world.takes()
     world.puts(pod("a", 2, node="n"))
-    assert world.ledger.complete() == ()
+    assert world.queue.complete() == ()
     world.confirms(on_its_way)
-    assert world.ledger.complete() == ("pods",)
+    assert world.queue.complete() == ("pods",)
 
 
 def test_an_empty_kind_is_complete_at_once() -> None:
     world = World()
     world.lists(version=7)
-    assert world.ledger.complete() == ("pods",)
-    assert world.ledger.covered() == {"pods": "7"}
+    assert world.queue.complete() == ("pods",)
+    assert world.queue.covered() == {"pods": "7"}
 
 
 def test_a_kind_that_the_server_does_not_know_is_complete_and_empty() -> None:
     world = World()
     world.lists(pod("a", 1))
     world.publishes()
-    world.ledger.absent("pods")
-    assert world.ledger.complete() == ()
+    world.queue.absent("pods")
+    assert world.queue.complete() == ()
     assert world.publishes() == ["delete ns/a@1"]
-    assert world.ledger.complete() == ("pods",)
+    assert world.queue.complete() == ("pods",)
 
 
 def test_an_unreadable_object_keeps_what_was_said_of_it() -> None:
@@ -278,7 +278,7 @@ def test_an_unreadable_object_keeps_what_was_said_of_it() -> None:
     world.publishes()
     world.lists(pod("a", 1), unreadable=("ns/b",))
     assert world.publishes() == []
-    world.ledger = Ledger(["pods"])
+    world.queue = PublishQueue(["pods"])
     world.begin()
     world.lists(pod("a", 1), unreadable=("ns/b",))
     assert world.publishes() == []
@@ -288,10 +288,10 @@ def test_a_version_counts_as_covered_when_nothing_is_open() -> None:
     world = World()
     world.lists(version=5)
     world.puts(pod("a", 6))
-    assert world.ledger.covered() == {}
+    assert world.queue.covered() == {}
     world.publishes()
-    world.ledger.bookmark("pods", "8")
-    assert world.ledger.covered() == {"pods": "8"}
+    world.queue.bookmark("pods", "8")
+    assert world.queue.covered() == {"pods": "8"}
 
 
 def test_an_object_without_room_is_said_to_be_there() -> None:
@@ -300,7 +300,7 @@ def test_an_object_without_room_is_said_to_be_there() -> None:
     (publication,) = world.takes()
     small = publication.without_body()
     assert (small.fact.op, bytes(small.fact.body)) == (Op.OVERSIZED, b"null")
-    world.ledger.confirmed(small)
+    world.queue.confirmed(small)
     assert world.publishes() == []
     world.puts(pod("a", 2, node="n"))
     assert world.publishes() == ["put ns/a@2"]

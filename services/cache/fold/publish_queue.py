@@ -69,8 +69,8 @@ class _KindState:
         """Version up to which they have been published."""
 
 
-class Ledger:
-    """The ledger of all kinds; synchronous, owned by one event loop."""
+class PublishQueue:
+    """The queue of all kinds; synchronous, owned by one event loop."""
 
     def __init__(self, kinds: Collection[str]) -> None:
         self._kinds: Final = {kind: _KindState() for kind in kinds}

@@ -23,10 +23,10 @@ from shared.api.core import PodPhase
 from shared.api.keys import SUCCEEDED_MARK
 from shared.model.numbers import whole
 
-Ledger = Mapping[str, AbstractSet[int]]
+CompletedIndexes = Mapping[str, AbstractSet[int]]
 """Task → indexes that have succeeded at the job's version."""
 
-NOBODY: Final[Ledger] = {}
+NONE_COMPLETED: Final[CompletedIndexes] = {}
 
 
 def recorded(job: Job) -> dict[str, set[int]]:
@@ -40,16 +40,19 @@ def recorded(job: Job) -> dict[str, set[int]]:
 
 
 def with_marks(
-    resources: Mapping[str, str], job: Job, ledger: Ledger, missing_in: Mapping[str, PodView] | None
+    resources: Mapping[str, str],
+    job: Job,
+    completed: CompletedIndexes,
+    missing_in: Mapping[str, PodView] | None,
 ) -> dict[str, str]:
-    """Return `resources` with what is to be said of a ledger, in order of names.
+    """Return `resources` with the marks of `completed` added, in order of names.
 
     With `missing_in` only of the indexes that have no pod among these: when a job ends, its pods
     speak for themselves.
     """
     said = {k: v for k, v in resources.items() if not k.startswith(SUCCEEDED_MARK)}
     for task in job.spec.tasks:
-        kept = _within(task, ledger)
+        kept = _within(task, completed)
         if missing_in is not None:
             kept -= _here(task, missing_in)
         if kept:
@@ -73,21 +76,25 @@ def succeeded_and_gone(job: Job, rv: int, pod: PodView) -> bool:
     return has_succeeded(job, pod) and (job.status.retry_count == 0 or pod.rv > rv)
 
 
-def gone(job: Job, ledger: Ledger, pods: Mapping[str, PodView]) -> dict[str, int]:
+def gone(job: Job, completed: CompletedIndexes, pods: Mapping[str, PodView]) -> dict[str, int]:
     """Return per task how many pods have succeeded and are there no more."""
-    if not any(ledger.values()):
+    if not any(completed.values()):
         return {}
     found = {}
     for task in job.spec.tasks:
-        if absent := _within(task, ledger) - _here(task, pods):
+        if absent := _within(task, completed) - _here(task, pods):
             found[task.name] = len(absent)
     return found
 
 
 def after_kill(
-    ledger: Ledger, move: Move, request: Request | None, job: Job, pods: Iterable[PodView]
-) -> Ledger:
-    """Return the ledger after a kill: what it restarts is struck out.
+    completed: CompletedIndexes,
+    move: Move,
+    request: Request | None,
+    job: Job,
+    pods: Iterable[PodView],
+) -> CompletedIndexes:
+    """Return the completed indexes after a kill: what it restarts is struck out.
 
     A job that is resumed takes up what succeeded before it was stopped: pods of that time are of an
     older version and count no longer by themselves.
@@ -95,21 +102,23 @@ def after_kill(
     if move.target is Target.JOB:
         match move.retain:
             case Retain.NONE:
-                return NOBODY
+                return NONE_COMPLETED
             case Retain.FINISHED:
-                return ledger
+                return completed
             case Retain.SUCCEEDED:
-                return _with_succeeded(ledger, pods)
+                return _with_succeeded(completed, pods)
     assert request is not None, "a kill of a part is about some pod"
     task = next((t for t in job.spec.tasks if t.name == request.task), None)
     if task is None:
-        return ledger
-    kept = {i for i in _within(task, ledger) if not _is_meant(task, i, move.target, request, job)}
-    return {**ledger, task.name: kept}
+        return completed
+    kept = {
+        i for i in _within(task, completed) if not _is_meant(task, i, move.target, request, job)
+    }
+    return {**completed, task.name: kept}
 
 
-def _with_succeeded(ledger: Ledger, pods: Iterable[PodView]) -> Ledger:
-    known = {task: set(indexes) for task, indexes in ledger.items()}
+def _with_succeeded(completed: CompletedIndexes, pods: Iterable[PodView]) -> CompletedIndexes:
+    known = {task: set(indexes) for task, indexes in completed.items()}
     for pod in pods:
         if pod.phase == PodPhase.SUCCEEDED and pod.task and not (pod.out_of_sync or pod.deleting):
             known.setdefault(pod.task, set()).add(pod.index)
@@ -127,8 +136,8 @@ def _is_meant(task: TaskSpec, index: int, target: Target, request: Request, job:
     )
 
 
-def _within(task: TaskSpec, ledger: Ledger) -> set[int]:
-    return {index for index in ledger.get(task.name, ()) if index < task.replicas}
+def _within(task: TaskSpec, completed: CompletedIndexes) -> set[int]:
+    return {index for index in completed.get(task.name, ()) if index < task.replicas}
 
 
 def _here(task: TaskSpec, pods: Mapping[str, PodView]) -> set[int]:

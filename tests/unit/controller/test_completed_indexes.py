@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from services.controller.job.ledger import recorded, with_marks
+from services.controller.job.completed_indexes import recorded, with_marks
 from shared.api.batch import Job, JobPhase
 from tests.unit.controller.world import Cluster, Controller, job, running, task
 

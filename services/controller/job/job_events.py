@@ -97,7 +97,7 @@ def explained(facts: JobFacts, after: JobStatus, *, now: float) -> JobStatus:
     return status.explained(after, reason=UNSCHEDULABLE, message=said.message)
 
 
-def look_at(facts: JobFacts, *, now: float) -> float | None:
+def reconcile_at(facts: JobFacts, *, now: float) -> float | None:
     """Return when a job has waited long enough to say why, None if that is past or not so."""
     if facts.job.status.state.phase != JobPhase.PENDING or why_pending(facts.group) is None:
         return None

@@ -4,8 +4,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
-from services.cache.fold.ledger import Ledger, Publication
 from services.cache.fold.objects import Held, Said, digest, held
+from services.cache.fold.publish_queue import Publication, PublishQueue
 from shared.api.core import Pod, PodSpec
 from shared.api.meta import ObjectMeta
 
@@ -24,7 +24,7 @@ class CacheMachine(RuleBasedStateMachine):
         self.events: list[tuple[str, str, str, int, Held | None]] = []
         self.stream: dict[str, Said] = {}
         self.newest: dict[str, int] = {}
-        self.ledger = Ledger(["pods"])
+        self.queue = PublishQueue(["pods"])
         self.on_their_way: list[Publication] = []
 
     def next_version(self) -> int:
@@ -55,21 +55,21 @@ class CacheMachine(RuleBasedStateMachine):
     def events_arrive(self, count: int) -> None:
         for kind, key, uid, version, shown in self.events[:count]:
             if shown is not None:
-                self.ledger.put("pods", key, shown)
+                self.queue.put("pods", key, shown)
             else:
                 assert kind == "delete"
-                self.ledger.deleted("pods", key, uid, str(version))
+                self.queue.deleted("pods", key, uid, str(version))
         del self.events[:count]
 
     @rule()
     def the_kind_is_listed_anew(self) -> None:
         self.events.clear()
-        self.ledger.listed("pods", dict(self.world), (), str(self.version))
+        self.queue.listed("pods", dict(self.world), (), str(self.version))
 
     @rule(count=st.integers(1, 3))
     def facts_are_sent(self, count: int) -> None:
         for _ in range(count):
-            publication = self.ledger.next()
+            publication = self.queue.next()
             if publication is not None:
                 self.on_their_way.append(publication)
 
@@ -81,9 +81,9 @@ class CacheMachine(RuleBasedStateMachine):
         if answered or stored:
             self.store(publication)
         if answered:
-            self.ledger.confirmed(publication)
+            self.queue.confirmed(publication)
         else:
-            self.ledger.failed(publication)
+            self.queue.failed(publication)
 
     def store(self, publication: Publication) -> None:
         fact, key = publication.fact, publication.slot[1]
@@ -102,11 +102,11 @@ class CacheMachine(RuleBasedStateMachine):
             self.store(publication)
         self.on_their_way.clear()
         if forgets:
-            self.ledger = Ledger(["pods"])
+            self.queue = PublishQueue(["pods"])
             self.events.clear()
-        self.ledger.begin([(("pods", key), said) for key, said in self.stream.items()])
+        self.queue.begin([(("pods", key), said) for key, said in self.stream.items()])
         if forgets:
-            self.ledger.listed("pods", dict(self.world), (), str(self.version))
+            self.queue.listed("pods", dict(self.world), (), str(self.version))
 
     @invariant()
     def one_fact_per_object_is_on_its_way(self) -> None:
@@ -116,11 +116,11 @@ class CacheMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.a_leader_begins(forgets=False)
         self.the_kind_is_listed_anew()
-        while (publication := self.ledger.next()) is not None:
+        while (publication := self.queue.next()) is not None:
             self.store(publication)
-            self.ledger.confirmed(publication)
-        assert self.ledger.waiting == 0
-        assert self.ledger.complete() == ("pods",)
+            self.queue.confirmed(publication)
+        assert self.queue.waiting == 0
+        assert self.queue.complete() == ("pods",)
         assert {key: said.digest for key, said in self.stream.items()} == {
             key: shown.digest for key, shown in self.world.items()
         }
