@@ -16,9 +16,9 @@ import msgspec
 from pumice.plugins import Plugin
 from services.scheduler.config import SchedulerConfig
 from services.scheduler.decide import configure, decide, open_session
-from services.scheduler.engine import Plan, Replica
-from services.scheduler.engine.records import Job
-from services.scheduler.engine.session import Session
+from services.scheduler.engine import ClusterState, Plan
+from services.scheduler.engine.jobs.records import Job
+from services.scheduler.engine.session.session import Session
 from services.scheduler.foreign import Failure, ForeignPlugin
 from services.scheduler.policy.catalog import PLUGINS, Plugins
 from shared.api import kinds
@@ -37,7 +37,7 @@ class Cluster:
 
         Raises `BadConfig`.
         """
-        self.replica = Replica(scheduler_names=("volcano",))
+        self.cluster_state = ClusterState(scheduler_names=("volcano",))
         self.failures: list[Failure] = []
         """What the plugins did wrong so far."""
         self.plugins: Plugins = {**PLUGINS, **{kind.name: self._guarded(kind) for kind in plugins}}
@@ -55,12 +55,12 @@ class Cluster:
     def put(self, kind: kinds.Kind, document: dict[str, Any]) -> Self:
         """Put an object in: JSON in the form of the API, as far as the scheduler reads it."""
         view: Any = msgspec.convert(document, kind.type)
-        self.replica.apply(kind.token, "put", view.metadata.key, view.metadata.uid, view)
+        self.cluster_state.apply(kind.token, "put", view.metadata.key, view.metadata.uid, view)
         return self
 
     def delete(self, kind: kinds.Kind, key: str, uid: str = "") -> Self:
         """Delete an object by its key, `namespace/name` or `name`."""
-        self.replica.apply(kind.token, "delete", key, uid or f"uid-{key}", None)
+        self.cluster_state.apply(kind.token, "delete", key, uid or f"uid-{key}", None)
         return self
 
     def node(
@@ -189,7 +189,7 @@ class Cluster:
         self.cycle += 1
         known = len(self.failures)
         given = {"plugins": self.plugins, **more}
-        plan = decide(self.replica, self.config, now=now, cycle=self.cycle, **given)
+        plan = decide(self.cluster_state, self.config, now=now, cycle=self.cycle, **given)
         assert self.failures[known:] == [], self.failures[known:]
         return plan
 
@@ -197,14 +197,14 @@ class Cluster:
         """Do what the shell does after publishing a plan."""
         for number, gang in enumerate(plan.binds):
             binds = [(bind.pod, bind.uid, bind.node) for bind in gang.binds]
-            self.replica.assume(f"{plan.cycle}-{number}", binds)
+            self.cluster_state.assume(f"{plan.cycle}-{number}", binds)
         for number, eviction in enumerate(plan.evictions):
             intent = f"{plan.cycle}-e{number}"
-            self.replica.assume_evictions(intent, [(eviction.pod, eviction.uid)])
+            self.cluster_state.assume_evictions(intent, [(eviction.pod, eviction.uid)])
         for nomination in plan.nominations:
             intent = f"{plan.cycle}-n"
-            self.replica.assume_nomination(intent, nomination.uid, nomination.node)
-        self.replica.adopt(plan)
+            self.cluster_state.assume_nomination(intent, nomination.uid, nomination.node)
+        self.cluster_state.adopt(plan)
 
     def step(self, **more: Any) -> Plan:
         """Run a cycle and go by its plan from then on."""
@@ -214,11 +214,11 @@ class Cluster:
 
     def session(self, *, now: float = 0.0) -> Session:
         """Open a session, which the caller closes."""
-        return open_session(self.replica, self.config, now=now, plugins=self.plugins)
+        return open_session(self.cluster_state, self.config, now=now, plugins=self.plugins)
 
     def job(self, name: str) -> Job:
         """Return what the scheduler knows of a PodGroup."""
-        job = self.replica.jobs.get(f"ns/{name}")
+        job = self.cluster_state.jobs.get(f"ns/{name}")
         assert job is not None
         return job
 

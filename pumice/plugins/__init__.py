@@ -20,9 +20,9 @@ if TYPE_CHECKING:
         Measure,
         NodeRows,
         Nodes,
+        PlacementTarget,
         Queue,
         Rollup,
-        Seat,
         SubJob,
         Task,
         TaskClass,
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
         ClaimUse,
         CodeArray,
         Condition,
+        CrossNodeScore,
+        CrossNodeVerdict,
         EvictionKind,
         FloatArray,
         IntArray,
@@ -47,8 +49,6 @@ if TYPE_CHECKING:
         QueueFigures,
         Reason,
         Vote,
-        WideScore,
-        WideVerdict,
     )
 
 __all__ = [
@@ -61,6 +61,8 @@ __all__ = [
     "Cluster",
     "CodeArray",
     "Condition",
+    "CrossNodeScore",
+    "CrossNodeVerdict",
     "EvictionContext",
     "EvictionKind",
     "FloatArray",
@@ -73,19 +75,17 @@ __all__ = [
     "NodeRows",
     "Nodes",
     "Opinion",
+    "PlacementTarget",
     "Plugin",
     "Queue",
     "QueueFigures",
     "Reason",
     "Rollup",
-    "Seat",
     "SubJob",
     "Task",
     "TaskClass",
     "TaskStatus",
     "Vote",
-    "WideScore",
-    "WideVerdict",
 ]
 _PARTS = ("status", "values", "interface", "points")
 

@@ -7,17 +7,17 @@ line says the rule; the table of docs/plugins.md repeats it.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, cast
 
-from pumice.plugins.interface import NodeRows, Queue, Seat, Task, TaskClass
+from pumice.plugins.interface import NodeRows, PlacementTarget, Queue, Task, TaskClass
 from pumice.plugins.values import (
     ClaimUse,
     CodeArray,
+    CrossNodeScore,
+    CrossNodeVerdict,
     FloatArray,
     IntArray,
     Opinion,
     Reason,
     Vote,
-    WideScore,
-    WideVerdict,
 )
 
 _P = ParamSpec("_P")
@@ -83,17 +83,17 @@ class Rank(NamedTuple):
     """As for predicates."""
 
 
-class WidePredicate(NamedTuple):
+class CrossNodePredicate(NamedTuple):
     """A registered predicate whose answer for one node depends on others."""
 
-    fn: Callable[[TaskClass], WideVerdict | None]
+    fn: Callable[[TaskClass], CrossNodeVerdict | None]
     reasons: tuple[Reason, ...]
 
 
-class WideScorer(NamedTuple):
+class CrossNodeScorer(NamedTuple):
     """A registered score over all candidates."""
 
-    fn: Callable[[TaskClass], WideScore | None]
+    fn: Callable[[TaskClass], CrossNodeScore | None]
     weight: float
 
 
@@ -129,16 +129,18 @@ def rank(
     return Rank(fn, weight, reverse)
 
 
-def wide_predicate(
-    fn: Callable[[TaskClass], WideVerdict | None], *, reasons: Sequence[Reason]
-) -> WidePredicate:
+def cross_node_predicate(
+    fn: Callable[[TaskClass], CrossNodeVerdict | None], *, reasons: Sequence[Reason]
+) -> CrossNodePredicate:
     """Refuse nodes for what happens on others (topology domains)."""
-    return WidePredicate(fn, tuple(reasons))
+    return CrossNodePredicate(fn, tuple(reasons))
 
 
-def wide_score(fn: Callable[[TaskClass], WideScore | None], *, weight: float) -> WideScorer:
+def cross_node_score(
+    fn: Callable[[TaskClass], CrossNodeScore | None], *, weight: float
+) -> CrossNodeScorer:
     """Score nodes by what happens on others; None where it does not concern the class."""
-    return WideScorer(fn, weight)
+    return CrossNodeScorer(fn, weight)
 
 
 def trait(name: str, fn: Callable[[Task], str]) -> Trait:
@@ -241,9 +243,9 @@ def least_allowed(
 ) -> Callable[[Queue, TaskClass, int], int]:
     """Take the smallest number."""
 
-    def allowed(queue: Queue, shape: TaskClass, count: int) -> int:
+    def allowed(queue: Queue, task_class: TaskClass, count: int) -> int:
         for fn in fns:
-            count = fn(queue, shape, count)
+            count = fn(queue, task_class, count)
         return count
 
     return allowed
@@ -379,14 +381,16 @@ def first_gradient(fns: Tiers[Callable[[_S, str, bool], list[list[str]]]]) -> Gr
 
 
 def bias(
-    fns: Tiers[Callable[[Seat, TaskClass, IntArray], FloatArray | None]],
-) -> Callable[[Seat, TaskClass, IntArray], FloatArray | None]:
+    fns: Tiers[Callable[[PlacementTarget, TaskClass, IntArray], FloatArray | None]],
+) -> Callable[[PlacementTarget, TaskClass, IntArray], FloatArray | None]:
     """Add the scores up; None when no plugin tells the columns apart."""
 
-    def score(seat: Seat, shape: TaskClass, columns: IntArray) -> FloatArray | None:
+    def score(
+        target: PlacementTarget, task_class: TaskClass, columns: IntArray
+    ) -> FloatArray | None:
         total: FloatArray | None = None
         for fn in fns:
-            part = fn(seat, shape, columns)
+            part = fn(target, task_class, columns)
             if part is not None:
                 total = part if total is None else total + part
         return total

@@ -12,12 +12,14 @@ from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 
-from pumice.plugins.combining import Predicate, Rank, Trait, WidePredicate, WideScorer
+from pumice.plugins.combining import CrossNodePredicate, CrossNodeScorer, Predicate, Rank, Trait
 from pumice.plugins.interface import Task
 from pumice.plugins.values import (
     ClaimUse,
     CodeArray,
     Condition,
+    CrossNodeScore,
+    CrossNodeVerdict,
     FloatArray,
     IntArray,
     Invalid,
@@ -25,8 +27,6 @@ from pumice.plugins.values import (
     QueueFigures,
     Reason,
     Vote,
-    WideScore,
-    WideVerdict,
 )
 
 _T = TypeVar("_T")
@@ -148,7 +148,9 @@ def guarded_rank(guard: Guard, point: str, given: Rank) -> Rank:
     return given._replace(fn=fn)
 
 
-def guarded_wide_predicate(guard: Guard, point: str, given: WidePredicate) -> WidePredicate:
+def guarded_cross_node_predicate(
+    guard: Guard, point: str, given: CrossNodePredicate
+) -> CrossNodePredicate:
     """Guard a predicate over all nodes, and what it returns; a failure refuses all."""
     known = guard.reasons(given.reasons)
     failed = len(known)
@@ -156,23 +158,23 @@ def guarded_wide_predicate(guard: Guard, point: str, given: WidePredicate) -> Wi
     def nowhere() -> CodeArray:
         return np.full(guard.nodes, failed, dtype=np.uint8)
 
-    def checked(answer: object, _: object) -> WideVerdict | None:
+    def checked(answer: object, _: object) -> CrossNodeVerdict | None:
         if answer is None:
             return None
-        verdict = _of(WideVerdict, answer, "a WideVerdict or None")
+        verdict = _of(CrossNodeVerdict, answer, "a CrossNodeVerdict or None")
         ask = guard.around(
             point, verdict.codes, lambda found: codes(found, guard.nodes, failed - 1), nowhere
         )
         return verdict._replace(codes=ask)
 
-    fn = guard.around(point, given.fn, checked, lambda _: WideVerdict(nowhere, steady=True))
-    return WidePredicate(fn, known)
+    fn = guard.around(point, given.fn, checked, lambda _: CrossNodeVerdict(nowhere, steady=True))
+    return CrossNodePredicate(fn, known)
 
 
-def guarded_wide_score(guard: Guard, point: str, given: WideScorer) -> WideScorer:
+def guarded_cross_node_score(guard: Guard, point: str, given: CrossNodeScorer) -> CrossNodeScorer:
     """Guard a score over all nodes, and what it returns; a failure scores 0."""
 
-    def checked(answer: object, _: object) -> WideScore | None:
+    def checked(answer: object, _: object) -> CrossNodeScore | None:
         if answer is None:
             return None
         if not callable(answer):
@@ -221,7 +223,7 @@ def count(answer: object, *_: object, most: int | None = None) -> int:
     return int(answer)
 
 
-def allowance(answer: object, _queue: object, _shape: object, most: int) -> int:
+def allowance(answer: object, _queue: object, _task_class: object, most: int) -> int:
     """Return how many of `most` tasks are allowed."""
     return count(answer, most=most)
 
@@ -330,13 +332,13 @@ def scores_of_rows(answer: object, _: object, rows: Sequence[object]) -> FloatAr
 
 
 def scores_of_columns(
-    answer: object, _seat: object, _shape: object, columns: IntArray
+    answer: object, _target: object, _task_class: object, columns: IntArray
 ) -> FloatArray | None:
     """Return finite scores, one per column, or None."""
     return None if answer is None else scores(answer, len(columns))
 
 
-def zero_per_row(_guard: object, _shape: object, rows: Sequence[object]) -> FloatArray:
+def zero_per_row(_guard: object, _task_class: object, rows: Sequence[object]) -> FloatArray:
     """Return a score of 0 for each row."""
     return np.zeros(len(rows))
 

@@ -118,7 +118,7 @@ class Task(Protocol):
     """Name of the node that the API server's object has."""
 
     @property
-    def shape(self) -> TaskClass:
+    def task_class(self) -> TaskClass:
         """Its class."""
 
     def order(self) -> tuple[int, str, str]:
@@ -174,7 +174,7 @@ class Job(Protocol):
     created: str
     phase: str
     """Phase of the PodGroup that scheduling goes by; actions change it within a cycle."""
-    lapsed: bool
+    reservation_expired: bool
     """Whether it no longer reserves what it entered its queue with."""
     preemptable: bool
     annotations: Mapping[str, str]
@@ -262,7 +262,7 @@ class Queue(Protocol):
         """The groups of nodes that it names; None when it names none."""
 
 
-class Seat(Protocol):
+class PlacementTarget(Protocol):
     """For whom nodes are chosen, beyond the class of the tasks."""
 
     @property

@@ -24,8 +24,8 @@ from pumice.plugins.interface import (
     EvictionContext,
     Job,
     NodeRows,
+    PlacementTarget,
     Queue,
-    Seat,
     SubJob,
     Task,
     TaskClass,
@@ -248,13 +248,13 @@ class Points:
         guarded=guarding.guarded_predicate,
         failing="refuses the rows",
     )
-    wide_predicate = Point(
+    cross_node_predicate = Point(
         "Predicate",
         "enablePredicate",
-        "a `WideVerdict` for a class, None if it is none of yours",
-        takes=combining.wide_predicate,
+        "a `CrossNodeVerdict` for a class, None if it is none of yours",
+        takes=combining.cross_node_predicate,
         together=combining.each,
-        guarded=guarding.guarded_wide_predicate,
+        guarded=guarding.guarded_cross_node_predicate,
         failing="refuses all nodes",
     )
     node_score: Plain[
@@ -277,13 +277,13 @@ class Points:
         guarded=guarding.guarded_rank,
         failing="all alike, until a node changes",
     )
-    wide_score = Point(
+    cross_node_score = Point(
         "BatchNodeOrder",
         "enableNodeOrder",
-        "a `WideScore` for a class: scores per node, given the candidates; None without one",
-        takes=combining.wide_score,
+        "a `CrossNodeScore` for a class: scores per node, given the candidates; None without one",
+        takes=combining.cross_node_score,
         together=combining.each,
-        guarded=guarding.guarded_wide_score,
+        guarded=guarding.guarded_cross_node_score,
         failing="0",
     )
 
@@ -340,9 +340,9 @@ class Points:
         guarded=answering(guarding.levels, ()),
         failing="none",
     )
-    group_score: Plain[
-        Callable[[Seat, TaskClass, IntArray], FloatArray | None],
-        Callable[[Seat, TaskClass, IntArray], FloatArray | None],
+    batch_node_order: Plain[
+        Callable[[PlacementTarget, TaskClass, IntArray], FloatArray | None],
+        Callable[[PlacementTarget, TaskClass, IntArray], FloatArray | None],
     ] = Plain(
         "BatchNodeOrder",
         "enableNodeOrder",
@@ -410,7 +410,7 @@ class Points:
         guarded=answering(guarding.nothing),
         failing="",
     )
-    judged: Plain[Callable[[Job], Condition | None], Callable[[Job], list[Condition]]] = Plain(
+    conditions: Plain[Callable[[Job], Condition | None], Callable[[Job], list[Condition]]] = Plain(
         "OnSessionClose",
         "",
         "a condition for a job's PodGroup, or None",

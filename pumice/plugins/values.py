@@ -115,7 +115,7 @@ class EvictionKind(enum.IntEnum):
     GANG_RECLAIM = 2
 
 
-class WideVerdict(NamedTuple):
+class CrossNodeVerdict(NamedTuple):
     """Which nodes take a task of some class, where one node's answer depends on other nodes."""
 
     codes: Callable[[], CodeArray]
@@ -126,5 +126,5 @@ class WideVerdict(NamedTuple):
     """Whether the answer follows from what `Hooks.moved` told, so that it cannot be foreseen."""
 
 
-WideScore = Callable[[BoolArray], FloatArray]
+CrossNodeScore = Callable[[BoolArray], FloatArray]
 """Scores each node 0…100, given which ones are candidates."""

@@ -19,7 +19,7 @@ from services.scheduler.adapters.timings import Timings
 from services.scheduler.adapters.usage_source import UsageBoard, UsageSource
 from services.scheduler.cycle import Scheduler
 from services.scheduler.dump import Options
-from services.scheduler.engine.sharding import Mode, Sharding
+from services.scheduler.engine.session.sharding import Mode, Sharding
 from services.scheduler.policy.catalog import PLUGINS, Plugins
 from services.scheduler.policy.plugins.extender import Extender
 from services.scheduler.settings import SchedulerSettings

@@ -16,7 +16,7 @@ from services.scheduler.adapters.feed import OutcomeFeed, StateFeed
 from services.scheduler.adapters.inbox import Gathered, Inbox
 from services.scheduler.adapters.publish import PlanPublisher
 from services.scheduler.adapters.report import Report
-from services.scheduler.engine.asides import Aside
+from services.scheduler.engine.session.asides import Aside
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.worker import Decision, Trouble, Worker
 from shared.bus.leader import Leadership, Term
@@ -50,7 +50,7 @@ def rest_s(cycle_s: float) -> float:
 
 
 class Scheduler:
-    """Leads when it can; a standby folds facts all the same, so that its replica is hot."""
+    """Leads when it can; a standby folds facts all the same, so that its cluster state is hot."""
 
     name: Final = "scheduler"
 
@@ -149,8 +149,8 @@ class Scheduler:
     async def _contained(self, work: Callable[[], Awaitable[None]]) -> str:
         """Do one round's work; return what it failed with, if that is an error of ours (ADR 19).
 
-        Nothing was decided then. Where the replica may have suffered it is filled anew, and what
-        was asked of binders is read again in any case.
+        Nothing was decided then. If the cluster state may be wrong it is filled anew, and what was
+        asked of binders is read again in any case.
         """
         name = self._settings.scheduler_name[0]
         with self._contain.about("cycles", name, stage="cycle") as about:
@@ -226,24 +226,24 @@ class Scheduler:
         cycle, token, tenure = self._cycle, term.number, self._tenure.term
         now, config = self._clock.now(), self._conf.config
         begun = self._clock.monotonic()
-        believed = await self._in_thread(self._worker.beliefs) if self._dumper.is_due else None
+        memory = await self._in_thread(self._worker.memory) if self._dumper.is_due else None
         self._deciding = True
         decision = await self._in_thread(
             lambda: self._worker.decide(config, now=now, cycle=cycle, token=token)
         )
         self._deciding = False
         self._contain_asides(decision.asides)
-        if believed is not None:
-            self._dumper.take(config, believed, now=now, plan=decision.whole)
+        if memory is not None:
+            self._dumper.take(config, memory, now=now, plan=decision.whole)
         decided = self._clock.monotonic()
-        for group in decision.lapsed:
+        for group in decision.expired_reservations:
             self._log.warning("reservation_returned", group=group, reason="its pods did not come")
         if decision.commands:
             self._faults.point("scheduler.before-publish")
         await self._publish(decision, term, tenure)
         published = self._clock.monotonic()
         self._report.cycle(decision.plan, decide_s=decided - begun, publish_s=published - decided)
-        self._report.noticed(decision, now=now)
+        self._report.sample(decision, now=now)
 
     async def _publish(self, decision: Decision, term: Term, tenure: str) -> None:
         if decision.says_nothing:
@@ -306,7 +306,7 @@ class Scheduler:
     async def _in_thread(self, work: Callable[[], T]) -> T:
         """Run `work` in the one worker thread and wait for its end, cancelled or not.
 
-        A cancelled cycle must not leave a thread behind that still changes the replica.
+        A cancelled cycle must not leave a thread behind that still changes the cluster state.
         """
         future = asyncio.get_running_loop().run_in_executor(self._executor, work)
         try:

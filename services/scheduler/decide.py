@@ -1,4 +1,4 @@
-"""`decide`: one scheduling cycle from replica and configuration to plan.
+"""`decide`: one scheduling cycle from cluster state and configuration to plan.
 
 The composition of engine and policy: the only module that knows both a session and the catalogue.
 Pure and synchronous; the shell runs it in a worker thread and publishes the plan.
@@ -9,16 +9,7 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from services.scheduler.config import DEFAULT_TEXT, BadConfig, SchedulerConfig, parse
-from services.scheduler.engine.hooks import Registrar
-from services.scheduler.engine.judge import (
-    judge_asides,
-    judge_group,
-    judge_pods,
-    judge_queues,
-    judge_reason,
-    judge_stray_pods,
-    judge_strays,
-)
+from services.scheduler.engine.placement.hooks import Registrar
 from services.scheduler.engine.plan import (
     Explanation,
     Plan,
@@ -26,15 +17,24 @@ from services.scheduler.engine.plan import (
     PodGroupStatusWanted,
     QueueAllocated,
 )
-from services.scheduler.engine.replica import Replica
-from services.scheduler.engine.session import Session
-from services.scheduler.engine.sharding import UNSHARDED, Mode, Sharding
-from services.scheduler.engine.wording import Wording
+from services.scheduler.engine.session.session import Session
+from services.scheduler.engine.session.sharding import UNSHARDED, Mode, Sharding
+from services.scheduler.engine.state.cluster_state import ClusterState
+from services.scheduler.engine.status.messages import Wording
+from services.scheduler.engine.status.statuses import (
+    explanation_of,
+    group_status,
+    pod_conditions,
+    queue_statuses,
+    stray_group_statuses,
+    stray_pod_conditions,
+    with_asides,
+)
 from services.scheduler.foreign import ForeignPlugin
 from services.scheduler.policy.arguments import BadArgument
 from services.scheduler.policy.catalog import ACTIONS, ARGUMENTS, PLUGINS, Plugins
 
-_JUDGE: Final = "judge"
+_STATUS: Final = "judge"
 
 
 class Part(enum.Enum):
@@ -84,7 +84,7 @@ def configure(text: str = DEFAULT_TEXT, *, plugins: Plugins = PLUGINS) -> Schedu
 
 
 def open_session(
-    replica: Replica,
+    cluster_state: ClusterState,
     config: SchedulerConfig,
     *,
     now: float,
@@ -97,7 +97,7 @@ def open_session(
     """Return a session with all plugins' contributions. The caller closes it."""
     ended(Part.BEGUN, "")
     session = Session(
-        replica, now=now, seed=seed, cycle=cycle, actions=config.actions, without=without
+        cluster_state, now=now, seed=seed, cycle=cycle, actions=config.actions, without=without
     )
     for number, tier in enumerate(config.tiers):
         for option in tier.plugins:
@@ -119,7 +119,7 @@ def run_actions(session: Session, config: SchedulerConfig, *, ended: Stopwatch =
 
 
 def decide(
-    replica: Replica,
+    cluster_state: ClusterState,
     config: SchedulerConfig,
     *,
     now: float,
@@ -131,14 +131,15 @@ def decide(
     look: Look = _unseen,
     without: Collection[str] = (),
 ) -> Plan:
-    """Return what this cycle wants. The replica is the same before and after.
+    """Return what this cycle wants. The cluster state is the same before and after.
 
     `now` is unix seconds; `seed` turns ties between equal nodes; the same arguments give the same
-    plan, whoever measures the time or looks on. Jobs of the keys `without` have no turn. A job that
-    an error meets is left out (`engine.asides`). Raises `BrokenOff`: the replica is spoilt then.
+    plan, whatever `ended` and `look` do. Jobs of the keys `without` have no turn. A job whose
+    handling raises an error is left out (`engine.session.asides`). Raises `BrokenOff` when the
+    cluster state can no longer be trusted.
     """
     session = open_session(
-        replica,
+        cluster_state,
         config,
         now=now,
         seed=seed,
@@ -148,7 +149,7 @@ def decide(
         without=without,
     )
     if sharding.mode is not Mode.NONE:
-        names = replica.shards.get(sharding.name, ())
+        names = cluster_state.shards.get(sharding.name, ())
         session.join_shard(names, hard=sharding.mode is Mode.HARD)
     try:
         run_actions(session, config, ended=ended)
@@ -166,22 +167,22 @@ def conclude(session: Session) -> Plan:
     reasons: list[Explanation] = []
     pods: list[PodConditionWanted] = []
     for job in session.visited():
-        with session.apart(_JUDGE, job):
-            wanted = judge_group(session, wording, job)
-            reason = judge_reason(session, wording, job)
-            pods += judge_pods(session, wording, job)
+        with session.apart(_STATUS, job):
+            wanted = group_status(session, wording, job)
+            reason = explanation_of(session, wording, job)
+            pods += pod_conditions(session, wording, job)
             groups += [wanted] if wanted else []
             reasons += [reason] if reason else []
-    with session.apart(_JUDGE):
-        for stray, wanted in judge_strays(session):
+    with session.apart(_STATUS):
+        for stray, wanted in stray_group_statuses(session):
             reasons.append(stray)
             groups += [wanted] if wanted else []
-        pods += judge_stray_pods(session)
+        pods += stray_pod_conditions(session)
     queues: list[QueueAllocated] = []
-    with session.apart(_JUDGE):
-        queues += judge_queues(session)
+    with session.apart(_STATUS):
+        queues += queue_statuses(session)
     if session.asides.found:
-        groups = judge_asides(session, groups)
+        groups = with_asides(session, groups)
     return Plan(
         cycle=session.cycle,
         binds=session.binds,

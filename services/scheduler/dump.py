@@ -19,10 +19,10 @@ from typing import Any, BinaryIO, Final
 import msgspec
 
 from services.scheduler.config import SchedulerConfig
-from services.scheduler.engine.beliefs import Beliefs
-from services.scheduler.engine.lapses import Vigil
+from services.scheduler.engine.jobs.reservation_timeouts import WaitingGroup
 from services.scheduler.engine.plan import Plan
-from services.scheduler.engine.sharding import UNSHARDED, Sharding
+from services.scheduler.engine.session.sharding import UNSHARDED, Sharding
+from services.scheduler.engine.state.memory import SchedulerMemory
 from shared.contracts.messages import Fact, Op
 
 FORMAT: Final = "pumice-cycle"
@@ -64,8 +64,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     cycle: int
     options: Options
     config: SchedulerConfig
-    beliefs: Beliefs
-    vigils: dict[str, Vigil]
+    memory: SchedulerMemory = msgspec.field(name="beliefs")
+    waiting_groups: dict[str, WaitingGroup] = msgspec.field(name="vigils")
 
 
 class Dump(msgspec.Struct, frozen=True, kw_only=True):

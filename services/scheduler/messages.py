@@ -16,6 +16,7 @@ import msgspec
 from msgspec import structs
 
 from pumice.plugins import Condition
+from services.scheduler.engine.jobs.records import Seen, Stamp
 from services.scheduler.engine.plan import (
     Eviction,
     GangBinds,
@@ -24,8 +25,7 @@ from services.scheduler.engine.plan import (
     PodGroupStatusWanted,
     QueueAllocated,
 )
-from services.scheduler.engine.records import Seen, Stamp
-from services.scheduler.engine.replica import Replica
+from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.engine.texts import NAME_LETTERS
 from shared.api import kinds
 from shared.contracts import messages as m
@@ -134,22 +134,27 @@ def key_of(command: m.Command) -> str:
     return command.job if isinstance(command, m.BindGang) else command.victims[0].pod
 
 
-def desires(plan: Plan, replica: Replica) -> list[tuple[str, m.Desired]]:
+def desires(plan: Plan, cluster_state: ClusterState) -> list[tuple[str, m.Desired]]:
     """Return (kind token, wanted status) for every object whose status should change.
 
-    Each carries the version of the object that the replica has seen, and what of its status stays,
-    so that the binder can write without reading.
+    Each carries the version of the object that the scheduler has seen, and what of its status
+    stays, so that the binder can write without reading.
     """
     wanted: list[tuple[str, m.Desired]] = [
-        (kinds.PODGROUP.token, _of_group(group, replica, plan.cycle)) for group in plan.podgroups
+        (kinds.PODGROUP.token, _of_group(group, cluster_state, plan.cycle))
+        for group in plan.podgroups
     ]
-    wanted += [(kinds.POD.token, _of_pod(pod, replica, plan.cycle)) for pod in plan.pods]
-    wanted += [(kinds.QUEUE.token, _of_queue(queue, replica, plan.cycle)) for queue in plan.queues]
+    wanted += [(kinds.POD.token, _of_pod(pod, cluster_state, plan.cycle)) for pod in plan.pods]
+    wanted += [
+        (kinds.QUEUE.token, _of_queue(queue, cluster_state, plan.cycle)) for queue in plan.queues
+    ]
     return wanted
 
 
-def _of_group(group: PodGroupStatusWanted, replica: Replica, cycle: int) -> m.DesiredPodGroup:
-    job = replica.jobs.get(group.key)
+def _of_group(
+    group: PodGroupStatusWanted, cluster_state: ClusterState, cycle: int
+) -> m.DesiredPodGroup:
+    job = cluster_state.jobs.get(group.key)
     seen = job.seen if job is not None and job.uid == group.uid else Seen()
     return m.DesiredPodGroup(
         key=group.key,
@@ -164,8 +169,8 @@ def _of_group(group: PodGroupStatusWanted, replica: Replica, cycle: int) -> m.De
     )
 
 
-def _of_pod(pod: PodConditionWanted, replica: Replica, cycle: int) -> m.DesiredPod:
-    task = replica.task(pod.uid)
+def _of_pod(pod: PodConditionWanted, cluster_state: ClusterState, cycle: int) -> m.DesiredPod:
+    task = cluster_state.task(pod.uid)
     same = task is not None and task.shown and task.shown.status == pod.condition.status
     stamp = Stamp("", task.shown_since) if task is not None and same else None
     return m.DesiredPod(
@@ -177,8 +182,8 @@ def _of_pod(pod: PodConditionWanted, replica: Replica, cycle: int) -> m.DesiredP
     )
 
 
-def _of_queue(queue: QueueAllocated, replica: Replica, cycle: int) -> m.DesiredQueue:
-    known = replica.jobs.queues.get(queue.name)
+def _of_queue(queue: QueueAllocated, cluster_state: ClusterState, cycle: int) -> m.DesiredQueue:
+    known = cluster_state.jobs.queues.get(queue.name)
     seen = known is not None and known.uid == queue.uid
     shown = known.shown_allocated if known is not None and seen else {}
     return m.DesiredQueue(

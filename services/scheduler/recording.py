@@ -1,9 +1,9 @@
-"""Gathers the facts of one cycle for a dump, at no cost to the cycles that nobody asked about.
+"""The facts of one cycle for a dump; cycles that are not recorded pay nothing.
 
-The replica keeps what rules read, not the objects. STATE has the last fact of every object, but
-goes on while it is read. So a recording has two halves: STATE read once more from its beginning,
-and whatever the cycles fold from the moment of asking. Once they have folded as far as was read,
-the last fact of each object over both halves is exactly what the replica was made of.
+The cluster state keeps what rules read, not the objects. STATE has the last fact of every object,
+but goes on while it is read. So a recording has two halves: STATE read once more from its
+beginning, and the facts that cycles fold after the request. Once they have folded as far as was
+read, the last fact of each object over both halves is exactly what the cluster state was made of.
 """
 
 from collections.abc import Sequence
@@ -42,5 +42,5 @@ class Recording:
         return not self.void and self._read is not None and self._folded_seq >= self._read_seq
 
     def facts(self) -> list[Fact]:
-        """Return the facts that the replica holds, in the order in which they were folded."""
+        """Return the facts that the cluster state holds, in the order in which they were folded."""
         return dump.latest([*(self._read or ()), *self._folded])

@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from services.scheduler.engine.replica import Replica
+from services.scheduler.engine.state.cluster_state import ClusterState
 from shared.contracts import messages as m
 
 FIRST_S: Final = 60
@@ -82,19 +82,19 @@ class Reminders:
         heapq.heappush(self._due, (told.due, wish.wanted.uid))
 
 
-def stands(wish: Wish, replica: Replica) -> bool:
+def stands(wish: Wish, cluster_state: ClusterState) -> bool:
     """Tell whether a wish is still the scheduler's, and its object does not show it."""
     wanted = wish.wanted
     if isinstance(wanted, m.DesiredPodGroup):
-        job = replica.jobs.get(wanted.key)
+        job = cluster_state.jobs.get(wanted.key)
         return job is not None and job.uid == wanted.uid and job.decided is not None
     if isinstance(wanted, m.DesiredPod):
-        task = replica.task(wanted.uid)
-        return task is not None and not task.fact_node and task.said != task.shown
-    queue = replica.jobs.queues.get(wanted.key)
+        task = cluster_state.task(wanted.uid)
+        return task is not None and not task.fact_node and task.last_condition != task.shown
+    queue = cluster_state.jobs.queues.get(wanted.key)
     return (
         queue is not None
         and queue.uid == wanted.uid
         and (dict(queue.shown_allocated), queue.shown_pending) != (wanted.allocated, wanted.pending)
-        and (dict(queue.said_allocated), queue.said_pending) == (wanted.allocated, wanted.pending)
+        and (dict(queue.last_allocated), queue.last_pending) == (wanted.allocated, wanted.pending)
     )

@@ -81,9 +81,9 @@ def replayed(dump: Dump, plugins: Plugins = PLUGINS) -> Plan:
         plugins=plugins,
         sharding=header.options.sharding,
     )
-    worker.lay_out(header.beliefs)
+    worker.lay_out(header.memory)
     worker.fold(dump.facts)
-    worker.believe(header.beliefs, header.vigils)
+    worker.restore(header.memory, header.waiting_groups)
     return worker.decide(header.config, now=header.now, cycle=header.cycle, token=0).whole
 
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from services.scheduler.dump import Dump
-from services.scheduler.engine.dimensions import quantity
 from services.scheduler.engine.plan import Explanation, Plan, Shortage
+from services.scheduler.engine.resources.dimensions import quantity
 
 _INDENT = "  "
 

@@ -14,9 +14,9 @@ import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from services.scheduler.engine.jobs import Jobs
+from services.scheduler.engine.jobs.jobs import Jobs
+from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.plan import Explanation
-from services.scheduler.engine.records import Job
 from shared.model.status import VALID
 
 _AMOUNT: Final = re.compile(r"\d[\w.]*")
@@ -40,7 +40,7 @@ def _present(job: Job) -> int:
     return sum(len(job.by_status[status]) for status in VALID) - job.gated
 
 
-class _Vigil(NamedTuple):
+class _Incomplete(NamedTuple):
     uid: str
     pods: int
     since: float
@@ -52,21 +52,21 @@ class Making:
 
     def __init__(self, patience_s: float) -> None:
         self._patience_s = patience_s
-        self._vigils: dict[str, _Vigil] = {}
+        self._waiting: dict[str, _Incomplete] = {}
 
     def review(self, keys: Iterable[str], jobs: Jobs, *, now: float) -> frozenset[str]:
         """Return those of `keys` whose pods are still being made; forget all others."""
-        before, self._vigils = self._vigils, {}
+        before, self._waiting = self._waiting, {}
         making = set()
         for key in keys:
             job = jobs.get(key)
             if job is None or not awaits_owner(job) or _is_kept_out(job):
                 continue
-            pods, vigil = _present(job), before.get(key)
-            if vigil is None or (vigil.uid, vigil.pods) != (job.uid, pods):
-                vigil = _Vigil(job.uid, pods, now)
-            self._vigils[key] = vigil
-            if now - vigil.since < self._patience_s:
+            pods, waiting = _present(job), before.get(key)
+            if waiting is None or (waiting.uid, waiting.pods) != (job.uid, pods):
+                waiting = _Incomplete(job.uid, pods, now)
+            self._waiting[key] = waiting
+            if now - waiting.since < self._patience_s:
                 making.add(key)
         return frozenset(making)
 

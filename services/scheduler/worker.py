@@ -1,8 +1,7 @@
-"""The worker: the one owner of the replica, used from one thread at a time.
+"""The worker: the one owner of the cluster state, used from one thread at a time.
 
 It folds what the loop has gathered and decides; both are synchronous and may take long, so the
-loop calls them in a thread (ADR 6). Nothing else touches the replica, which therefore needs no
-lock.
+loop calls them in a thread (ADR 6). Nothing else touches the cluster state: it needs no lock.
 """
 
 import hashlib
@@ -13,21 +12,21 @@ import msgspec
 
 from services.scheduler import messages
 from services.scheduler.config import SchedulerConfig
+from services.scheduler.cycle_metrics import CycleMetrics, CycleSample, PlacedJob, placements
 from services.scheduler.decide import Stopwatch, decide, untimed
-from services.scheduler.engine.asides import Aside
-from services.scheduler.engine.beliefs import Beliefs, beliefs_of, believe, lay_out
-from services.scheduler.engine.journal import BrokenOff
-from services.scheduler.engine.lapses import Lapses, Vigil
+from services.scheduler.engine.jobs.reservation_timeouts import ReservationTimeouts, WaitingGroup
+from services.scheduler.engine.nodes.usage import Usage
 from services.scheduler.engine.plan import Explanation, Plan
-from services.scheduler.engine.replica import BadFact, Replica
-from services.scheduler.engine.sharding import UNSHARDED, Sharding
-from services.scheduler.engine.usage import Usage
-from services.scheduler.noticing import Noticed, Noticing, Placement, placements
+from services.scheduler.engine.session.asides import Aside
+from services.scheduler.engine.session.journal import BrokenOff
+from services.scheduler.engine.session.sharding import UNSHARDED, Sharding
+from services.scheduler.engine.state.cluster_state import BadFact, ClusterState
+from services.scheduler.engine.state.memory import SchedulerMemory, lay_out, memory_of, restore
+from services.scheduler.left_out import Owners
 from services.scheduler.pacing import PATIENCE, Pacing
 from services.scheduler.policy.actions.enqueue import inqueue_timeout_s
 from services.scheduler.policy.catalog import PLUGINS, Plugins
 from services.scheduler.reminding import Reminders, Wish, stands
-from services.scheduler.telling import Owners
 from services.scheduler.waiting import Making, Waits
 from shared.api.kinds import KINDS, POD, PODGROUP
 from shared.contracts import messages as m
@@ -62,12 +61,12 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """Statuses to publish: those of the plan, and earlier ones that nothing has come of."""
     waits: Sequence[Explanation] = ()
     """Waits that have lasted, and that nobody was told of yet."""
-    lapsed: Sequence[str] = ()
+    expired_reservations: Sequence[str] = ()
     """Keys of PodGroups that no longer reserve anything, because their pods did not come."""
     asides: Sequence[Aside] = ()
     """Jobs, queues and actions that met an error of ours."""
-    noticed: Noticed = Noticed()
-    placements: Sequence[Placement] = ()
+    sample: CycleSample = CycleSample()
+    placements: Sequence[PlacedJob] = ()
 
     @property
     def says_nothing(self) -> bool:
@@ -76,7 +75,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Worker:
-    """Holds the replica and what is needed to rebuild its assumptions."""
+    """Holds the cluster state and what is needed to rebuild its assumptions."""
 
     def __init__(
         self,
@@ -94,7 +93,7 @@ class Worker:
         self._sharding = sharding
         self._measured = measured
         self._ended = ended
-        self._noticing = Noticing()
+        self._metrics = CycleMetrics()
         self._config: SchedulerConfig | None = None
         self._names: Final = tuple(scheduler_names)
         self._seed = seed
@@ -102,10 +101,10 @@ class Worker:
         self._pacing = Pacing(settle_s)
         self._making = Making(PATIENCE * settle_s)
         self._waits = Waits(settle_s)
-        self._lapses = Lapses()
+        self._reservation_timeouts = ReservationTimeouts()
         self._reminders = Reminders()
-        self._unsaid: set[str] = set()
-        self._replica = Replica(self._names)
+        self._unpublished: set[str] = set()
+        self._cluster_state = ClusterState(self._names)
         self._left_out: dict[tuple[str, str], tuple[bytes, Exception]] = {}
         """Objects that met an error of ours, by kind and key: what content, and the error."""
         self._without: set[str] = set()
@@ -113,29 +112,30 @@ class Worker:
         so that they have no turn any more until their PodGroup is gone."""
         self._owners = Owners()
         self._decoders: Final[dict[str, msgspec.json.Decoder[Any]]] = {
-            kind: msgspec.json.Decoder(KINDS[kind].type) for kind in sorted(self._replica.kinds)
+            kind: msgspec.json.Decoder(KINDS[kind].type)
+            for kind in sorted(self._cluster_state.kinds)
         }
 
     @property
     def kinds(self) -> frozenset[str]:
         """Return the tokens of the kinds that scheduling reads."""
-        return self._replica.kinds
+        return self._cluster_state.kinds
 
     @property
     def is_whole(self) -> bool:
-        """Return whether the replica is what its facts say; if not, it has to be filled anew."""
-        return self._replica.is_whole
+        """Return whether the cluster state follows from its facts; if not, it is filled anew."""
+        return self._cluster_state.is_whole
 
     @property
     def assumed(self) -> int:
         """Return how many pods are assumed to be bound or leaving."""
-        return self._replica.assumed
+        return self._cluster_state.assumed
 
     def forget(self) -> None:
         """Start from nothing: STATE is about to be replayed."""
-        self._noticing.disturb()
+        self._metrics.disturb()
         self._reminders.forget()
-        self._replica = Replica(self._names)
+        self._cluster_state = ClusterState(self._names)
 
     def fold(self, facts: Sequence[m.Fact]) -> list[Trouble]:
         """Fold facts in, in order; return those that cannot be scheduled by.
@@ -143,10 +143,10 @@ class Worker:
         What a source has measured of nodes since the last time comes in as well.
         """
         if (samples := self._measured()) is not None:
-            self._replica.usage.replace(samples)
+            self._cluster_state.usage.replace(samples)
         troubles: dict[tuple[str, str], Trouble] = {}
         if facts:
-            self._noticing.disturb()
+            self._metrics.disturb()
         for fact in facts:
             if troubles:
                 troubles.pop((fact.kind, fact.key), None)  # the last fact of an object counts
@@ -160,7 +160,7 @@ class Worker:
         """Fold a fact, or leave its object out; return why.
 
         What failed with an error of ours is not tried again with the same content: if it failed
-        half-way, the replica is not whole and is filled anew, without it.
+        half-way, the cluster state is not whole and is filled anew, without it.
         """
         if self._left_out:
             at = (fact.kind, fact.key)
@@ -180,9 +180,9 @@ class Worker:
 
     def _remove(self, fact: m.Fact) -> None:
         try:
-            self._replica.apply(fact.kind, "delete", fact.key, fact.uid, None)
-        except Exception:  # noqa: BLE001 - the replica is filled anew
-            self._replica.spoil()
+            self._cluster_state.apply(fact.kind, "delete", fact.key, fact.uid, None)
+        except Exception:  # noqa: BLE001 - the cluster state is filled anew
+            self._cluster_state.spoil()
 
     def _fold(self, fact: m.Fact) -> None:
         decoder = self._decoders.get(fact.kind)
@@ -192,14 +192,14 @@ class Worker:
             try:
                 obj = decoder.decode(fact.body)
             except msgspec.DecodeError:
-                self._replica.apply(fact.kind, "delete", fact.key, fact.uid, None)
+                self._cluster_state.apply(fact.kind, "delete", fact.key, fact.uid, None)
                 raise
-            known = fact.kind != POD.token or self._replica.task(fact.uid) is not None
-            self._replica.apply(fact.kind, "put", fact.key, fact.uid, obj)
-            if not known and (task := self._replica.task(fact.uid)) is not None:
-                self._noticing.new_pod(task)
+            known = fact.kind != POD.token or self._cluster_state.task(fact.uid) is not None
+            self._cluster_state.apply(fact.kind, "put", fact.key, fact.uid, obj)
+            if not known and (task := self._cluster_state.task(fact.uid)) is not None:
+                self._metrics.new_pod(task)
             return
-        self._replica.apply(fact.kind, "delete", fact.key, fact.uid, None)
+        self._cluster_state.apply(fact.kind, "delete", fact.key, fact.uid, None)
         if fact.kind == PODGROUP.token:
             self._without.discard(fact.key)
         if fact.op is m.Op.OVERSIZED:
@@ -208,20 +208,20 @@ class Worker:
     def outcomes(self, outcomes: Sequence[m.Outcome]) -> None:
         """Take the ends of commands in: what failed is no longer assumed."""
         if outcomes:
-            self._noticing.disturb()
+            self._metrics.disturb()
         for outcome in outcomes:
-            self._replica.outcome(
+            self._cluster_state.outcome(
                 outcome.intent, [(item.uid, item.result.value) for item in outcome.items]
             )
             self._note_refusals(outcome)
             for item in outcome.items:
-                task = self._replica.task(item.uid) if item.result is m.Result.BOUND else None
+                task = self._cluster_state.task(item.uid) if item.result is m.Result.BOUND else None
                 if task is not None:
-                    self._noticing.bound(task, outcome.time)
+                    self._metrics.bound(task, outcome.time)
 
     def _note_refusals(self, outcome: m.Outcome) -> None:
         """Remember what the binder could not do; all else it says is gone by at once."""
-        refusals = self._replica.refusals
+        refusals = self._cluster_state.refusals
         for item in outcome.items:
             if item.result is m.Result.FAILED:
                 is_bind = bool(outcome.job)
@@ -237,36 +237,38 @@ class Worker:
         STATE does not show it yet. What this process assumed on its own and the bus does not hold
         was never stored; the statuses that it wanted when it led before are another's since.
         """
-        self._noticing.begin()
+        self._metrics.begin()
         self._reminders.forget()
         self._waits.forget()
-        self._replica.forget_wishes()
-        self._replica.drop_assumptions()
-        self._replica.refusals.clear()
+        self._cluster_state.forget_wanted()
+        self._cluster_state.drop_assumptions()
+        self._cluster_state.refusals.clear()
         for command in unfinished:
             self._assume(command)
         for outcome in recent:
             self._take_again(outcome)
-        return self._replica.assumed
+        return self._cluster_state.assumed
 
     def _take_again(self, outcome: m.Outcome) -> None:
         self._note_refusals(outcome)
         for item in outcome.items:
             if item.result is m.Result.BOUND and item.node:
-                self._replica.assume(outcome.intent, [(item.pod, item.uid, item.node)])
+                self._cluster_state.assume(outcome.intent, [(item.pod, item.uid, item.node)])
             elif item.result is m.Result.EVICTED:
-                self._replica.assume_evictions(outcome.intent, [(item.pod, item.uid)])
+                self._cluster_state.assume_evictions(outcome.intent, [(item.pod, item.uid)])
             else:
-                self._replica.outcome(outcome.intent, [(item.uid, item.result.value)])
+                self._cluster_state.outcome(outcome.intent, [(item.uid, item.result.value)])
 
     def decide(self, config: SchedulerConfig, *, now: float, cycle: int, token: int) -> Decision:
         """Run one cycle; its intents count as assumed from here on."""
         timeout_s = inqueue_timeout_s(config.arguments.get("enqueue", {}))
-        self._replica.review_refusals(now)
-        lapsed = self._lapses.review(self._replica.jobs, now=now, timeout_s=timeout_s)
+        self._cluster_state.review_refusals(now)
+        expired_reservations = self._reservation_timeouts.review(
+            self._cluster_state.jobs, now=now, timeout_s=timeout_s
+        )
         if config is not self._config:
             self._config = config
-            self._noticing.disturb()
+            self._metrics.disturb()
         whole = self._plan(config, now=now, cycle=cycle)
         due = self._pacing.due(
             whole,
@@ -276,7 +278,9 @@ class Worker:
             group_of=self._group_of,
         )
         plan = self._owners.added(due)
-        self._unsaid = {group.key for group in whole.podgroups} - {g.key for g in plan.podgroups}
+        self._unpublished = {group.key for group in whole.podgroups} - {
+            g.key for g in plan.podgroups
+        }
         wanted = messages.commands(plan, token=token, gang_message=self._gang_message)
         for command in wanted:
             self._assume(command)
@@ -285,32 +289,34 @@ class Worker:
             whole=whole,
             commands=wanted,
             wishes=self._wishes(plan, now),
-            waits=self._waits.lasting(whole.explanations, self._replica.jobs, now=now),
-            lapsed=lapsed,
-            asides=self._noticing.asides,
-            noticed=self._noticing.noticed,
-            placements=list(placements(plan, self._replica, now=now)),
+            waits=self._waits.lasting(whole.explanations, self._cluster_state.jobs, now=now),
+            expired_reservations=expired_reservations,
+            asides=self._metrics.asides,
+            sample=self._metrics.sample,
+            placements=list(placements(plan, self._cluster_state, now=now)),
         )
 
     def _wishes(self, plan: Plan, now: float) -> list[Wish]:
-        fresh = [Wish(kind=k, wanted=w) for k, w in messages.desires(plan, self._replica)]
+        fresh = [Wish(kind=k, wanted=w) for k, w in messages.desires(plan, self._cluster_state)]
         self._reminders.told(fresh, now=now)
-        return fresh + self._reminders.due(now=now, stands=lambda wish: stands(wish, self._replica))
+        return fresh + self._reminders.due(
+            now=now, stands=lambda wish: stands(wish, self._cluster_state)
+        )
 
     def _being_made(self, plan: Plan, now: float) -> frozenset[str]:
         """Return the PodGroups that the plan has a status for while their pods are made."""
         keys = dict.fromkeys(group.key for group in plan.podgroups)
         keys |= dict.fromkeys(self._group_of(pod.uid) for pod in plan.pods)
-        return self._making.review(keys, self._replica.jobs, now=now)
+        return self._making.review(keys, self._cluster_state.jobs, now=now)
 
     def _group_of(self, uid: str) -> str:
-        task = self._replica.task(uid)
+        task = self._cluster_state.task(uid)
         return task.job_key if task is not None else ""
 
     def _plan(self, config: SchedulerConfig, *, now: float, cycle: int) -> Plan:
         try:
-            return decide(
-                self._replica,
+            plan = decide(
+                self._cluster_state,
                 config,
                 now=now,
                 seed=self._seed,
@@ -318,64 +324,70 @@ class Worker:
                 plugins=self._plugins,
                 sharding=self._sharding,
                 ended=self._ended,
-                look=self._noticing.look,
+                look=self._metrics.look,
                 without=self._without,
             )
         except BrokenOff as error:
-            self._replica.spoil()
+            self._cluster_state.spoil()
             self._without.add(error.job)
             raise
+        self._metrics.settle(self._cluster_state.jobs)
+        return plan
 
     def _shown_phase(self, key: str) -> str:
-        job = self._replica.jobs.get(key)
-        return job.said.phase if job is not None else ""
+        job = self._cluster_state.jobs.get(key)
+        return job.last_status.phase if job is not None else ""
 
     def _assume(self, command: m.Command) -> None:
-        self._noticing.disturb()
+        self._metrics.disturb()
         if isinstance(command, m.BindGang):
-            self._replica.assume(command.id, [(b.pod, b.uid, b.node) for b in command.binds])
+            self._cluster_state.assume(command.id, [(b.pod, b.uid, b.node) for b in command.binds])
         else:
-            self._replica.assume_evictions(command.id, [(v.pod, v.uid) for v in command.victims])
+            self._cluster_state.assume_evictions(
+                command.id, [(v.pod, v.uid) for v in command.victims]
+            )
             if command.preemptor is not None:
                 taker = command.preemptor
-                self._replica.assume_nomination(command.id, taker.uid, taker.node)
+                self._cluster_state.assume_nomination(command.id, taker.uid, taker.node)
 
     def withdraw(self, refused: Sequence[Refused]) -> None:
         """Undo the assumptions of intents that the server refused to store.
 
         Pods of one that can never be stored are held back as if their binds had been refused.
         """
-        self._noticing.disturb()
+        self._metrics.disturb()
         for command, why in refused:
             is_bind = isinstance(command, m.BindGang)
             items = command.binds if isinstance(command, m.BindGang) else command.victims
-            self._replica.outcome(command.id, [(item.uid, "failed") for item in items])
+            self._cluster_state.outcome(command.id, [(item.uid, "failed") for item in items])
             for item in items if why else ():
-                self._replica.refusals.note(item.uid, command.id, why, is_bind=is_bind, by="NATS")
+                self._cluster_state.refusals.note(
+                    item.uid, command.id, why, is_bind=is_bind, by="NATS"
+                )
 
     def adopt(self, plan: Plan) -> None:
         """Go by the statuses of a published plan until the objects show them."""
-        self._noticing.disturb()
-        self._replica.adopt(plan, unsaid=sorted(self._unsaid))
+        self._metrics.disturb()
+        self._cluster_state.adopt(plan, unpublished=sorted(self._unpublished))
 
     # --- recorded cycles ----------------------------------------------------------------------
 
-    def beliefs(self) -> tuple[Beliefs, dict[str, Vigil]]:
+    def memory(self) -> tuple[SchedulerMemory, dict[str, WaitingGroup]]:
         """Return everything that the next decision depends on and no fact says."""
-        return beliefs_of(self._replica), self._lapses.vigils
+        return memory_of(self._cluster_state), self._reservation_timeouts.waiting_groups
 
-    def lay_out(self, beliefs: Beliefs) -> None:
+    def lay_out(self, memory: SchedulerMemory) -> None:
         """Prepare for the facts of a recorded cycle; nothing has been folded yet."""
-        lay_out(self._replica, beliefs)
+        lay_out(self._cluster_state, memory)
 
-    def believe(self, beliefs: Beliefs, vigils: dict[str, Vigil]) -> None:
+    def restore(self, memory: SchedulerMemory, waiting_groups: dict[str, WaitingGroup]) -> None:
         """Take over what a recorded cycle went by, after its facts."""
-        believe(self._replica, beliefs)
-        self._lapses.restore(vigils)
+        restore(self._cluster_state, memory)
+        self._reservation_timeouts.restore(waiting_groups)
 
     def audit(self) -> list[str]:
         """Derive node usage from the pods again; return what had drifted (repaired)."""
-        return [str(drift) for drift in self._replica.audit()]
+        return [str(drift) for drift in self._cluster_state.audit()]
 
 
 def _digest(fact: m.Fact) -> bytes:

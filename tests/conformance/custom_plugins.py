@@ -6,11 +6,11 @@ from typing import Any, Final
 import numpy as np
 
 from pumice.plugins import PERMIT, Arguments, CodeArray, Hooks, Opinion, Reason, Vote
-from services.scheduler.engine.records import Job
-from services.scheduler.engine.rows import Rows
-from services.scheduler.engine.session import Session
-from services.scheduler.engine.shapes import TaskClass
-from services.scheduler.engine.tasks import Task
+from services.scheduler.engine.jobs.records import Job
+from services.scheduler.engine.placement.rows import Rows
+from services.scheduler.engine.session.session import Session
+from services.scheduler.engine.tasks.classes import TaskClass
+from services.scheduler.engine.tasks.task import Task
 from shared.model.status import TaskStatus
 
 
@@ -53,12 +53,14 @@ class DeviceFitAfterEviction:
         """Take no arguments."""
 
     def contribute(self, hooks: Hooks, cluster: Session) -> None:
-        shapes = {t.shape.id for t in cluster.replica.tasks() if t.name == "preemptor"}
-        nodes = cluster.replica.nodes
+        task_classes = {
+            t.task_class.id for t in cluster.cluster_state.tasks() if t.name == "preemptor"
+        }
+        nodes = cluster.cluster_state.nodes
 
-        def occupied(shape: TaskClass, rows: Rows) -> CodeArray:
+        def occupied(task_class: TaskClass, rows: Rows) -> CodeArray:
             codes = [
-                shape.id in shapes
+                task_class.id in task_classes
                 and any(
                     task.name == "preemptee" and task.status is not TaskStatus.RELEASING
                     for task in nodes.tasks_on(nodes.name(column))

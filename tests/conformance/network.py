@@ -6,10 +6,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from services.scheduler.engine.network import Layout, Network
-from services.scheduler.engine.seats import Seat
-from services.scheduler.engine.session import Session
-from services.scheduler.engine.subjobs import SubJob, match_values, ready_count
+from services.scheduler.engine.jobs.subjobs import SubJob, match_values, ready_count
+from services.scheduler.engine.nodes.hypernodes import Layout
+from services.scheduler.engine.placement.target import PlacementTarget
+from services.scheduler.engine.session.network import Network
+from services.scheduler.engine.session.session import Session
 from shared.api.scheduling import SubGroupPolicy
 from shared.api.topology import HyperNode, MemberSelector
 from shared.model.hypernodes import Forest, forest, leaves, named_members, selected
@@ -20,7 +21,7 @@ from tests.conformance.report import Mismatch, Unsupported, expect
 def prepare(session: Session, given: dict[str, Any]) -> None:
     """Set what the recorded test had set on the session."""
     if given.get("hyperNodesConsistent") is False:
-        session.network = Network(Layout(_injected(given), session.replica.nodes))
+        session.network = Network(Layout(_injected(given), session.cluster_state.nodes))
     for sub, name in given.get("nominatedHyperNodes", {}).items():
         session.network.nominated[sub] = name
 
@@ -56,7 +57,7 @@ class Places:
 
     def __init__(self, session: Session, binds: dict[str, str], given: dict[str, Any]) -> None:
         network = session.network
-        jobs = [job for job in session.replica.jobs.all() if job.division is not None]
+        jobs = [job for job in session.cluster_state.jobs.all() if job.division is not None]
         stored = given.get("hyperNodeMap", {})
         self.comparable = all(key == entry["name"] for key, entry in stored.items())
         """Not where an object lies under another's name: Volcano then mixes the two up."""
@@ -68,7 +69,7 @@ class Places:
             if (place := network.allocated(job, sub))
             and (sub.policy or place != self.jobs.get(job.key, ""))
         }
-        column = session.replica.nodes.column
+        column = session.cluster_state.nodes.column
         self.binds = Counter(network.leaf(column(node)) for node in binds.values())
 
 
@@ -93,21 +94,23 @@ def batch_node_order(session: Session, probe: dict[str, Any]) -> None:
     """Compare the scores that depend on other nodes."""
     asked, nodes = probe["args"][0]["task"], probe["args"][1]["nodes"]
     key = asked if isinstance(asked, str) else asked["task"]
-    task = next((t for t in session.replica.tasks() if t.key == key), None)
+    task = next((t for t in session.cluster_state.tasks() if t.key == key), None)
     job = session.job_of(task) if task else None
     if task is None or job is None:
         raise Unsupported(f"task {key} is not in the session")
     sub = job.division.sub_of(task) if job.division else None
     so_far = "" if isinstance(asked, str) else asked["jobAllocatedHyperNode"]
-    columns = np.array([session.replica.nodes.column(node) for node in nodes])
+    columns = np.array([session.cluster_state.nodes.column(node) for node in nodes])
     order = np.argsort(columns)
     mask = np.zeros(session.ledger.size, dtype=np.bool_)
     mask[columns] = True
     total = np.zeros(len(columns))
-    bias = session.hooks.group_score(Seat(job, sub, so_far), task.shape, columns[order])
+    bias = session.hooks.batch_node_order(
+        PlacementTarget(job, sub, so_far), task.task_class, columns[order]
+    )
     if bias is not None:
         total[order] += bias
-    rank = session.candidates(task.shape).ranked(mask)
+    rank = session.candidates(task.task_class).ranked(mask)
     if rank is not None:
         total += rank[columns]
     _compare(dict(zip(nodes, total.tolist(), strict=True)), probe.get("result") or {})

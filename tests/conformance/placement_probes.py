@@ -5,16 +5,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from services.scheduler.engine.rows import Rows
-from services.scheduler.engine.session import Session
-from services.scheduler.engine.tasks import Task
+from services.scheduler.engine.placement.rows import Rows
+from services.scheduler.engine.session.session import Session
+from services.scheduler.engine.tasks.task import Task
 from tests.conformance.report import Mismatch, Unsupported
 
 _UNSCHEDULABLE, _FOR_GOOD = 2, 3
 
 
 def _task(session: Session, key: str) -> Task:
-    found = next((task for task in session.replica.tasks() if task.key == key), None)
+    found = next((task for task in session.cluster_state.tasks() if task.key == key), None)
     if found is None:
         raise Unsupported(f"task {key} is not in the session")
     return found
@@ -24,7 +24,7 @@ def predicate(session: Session, probe: dict[str, Any]) -> None:
     """PredicateFn: the code of the first refusal; texts are secondary (README)."""
     task = _task(session, probe["args"][0]["task"])
     node = probe["args"][1]["node"]
-    column = session.replica.nodes.column(node)
+    column = session.cluster_state.nodes.column(node)
     refusal = _refusal(session, task, column)
     where = f"{task.key} on {node}"
     if (refusal is None) != ("error" not in probe):
@@ -35,15 +35,15 @@ def predicate(session: Session, probe: dict[str, Any]) -> None:
 
 
 def _refusal(session: Session, task: Task, column: int) -> tuple[int, str] | None:
-    replica, hooks = session.replica, session.hooks
-    row = Rows(replica.nodes, task.shape, np.array([column]))
+    cluster_state, hooks = session.cluster_state, session.hooks
+    row = Rows(cluster_state.nodes, task.task_class, np.array([column]))
     for predicate in hooks.predicate:
-        number = int(predicate.fn(task.shape, row)[0])
+        number = int(predicate.fn(task.task_class, row)[0])
         if number:
             reason = predicate.reasons[number - 1]
             return (_UNSCHEDULABLE if reason.resolvable else _FOR_GOOD, reason.text)
-    for wide in hooks.wide_predicate:
-        verdict = wide.fn(task.shape)
+    for wide in hooks.cross_node_predicate:
+        verdict = wide.fn(task.task_class)
         number = int(verdict.codes()[column]) if verdict else 0
         if number:
             reason = wide.reasons[number - 1]
@@ -56,7 +56,7 @@ def allocate(session: Session, probe: dict[str, Any]) -> None:
     task = _task(session, probe["args"][0]["task"])
     job = session.job_of(task)
     assert job is not None
-    column = session.replica.nodes.column(probe["args"][1]["node"])
+    column = session.cluster_state.nodes.column(probe["args"][1]["node"])
     session.place(job, [task], [column], waiting=False)
 
 

@@ -8,10 +8,10 @@ import numpy as np
 from pumice.plugins import Vote
 from pumice.plugins.points import Points
 from services.scheduler.decide import open_session
-from services.scheduler.engine.records import Job
-from services.scheduler.engine.rows import Rows
-from services.scheduler.engine.session import Session
-from services.scheduler.engine.tasks import Task
+from services.scheduler.engine.jobs.records import Job
+from services.scheduler.engine.placement.rows import Rows
+from services.scheduler.engine.session.session import Session
+from services.scheduler.engine.tasks.task import Task
 from tests.conformance.network import PROBES as NETWORK_PROBES
 from tests.conformance.network import prepare
 from tests.conformance.placement_probes import PROBES as PLACEMENT_PROBES
@@ -29,9 +29,9 @@ def run_probes(case: dict[str, Any]) -> None:
     for probe in case["probes"]:
         if probe["fn"] not in _PROBES:
             raise Unsupported(f"probe {probe['fn']}")
-    replica = replica_of(case["given"])
-    measure(replica, case)
-    session = open_session(replica, config, now=now_of(case), plugins=KNOWN_PLUGINS)
+    cluster_state = replica_of(case["given"])
+    measure(cluster_state, case)
+    session = open_session(cluster_state, config, now=now_of(case), plugins=KNOWN_PLUGINS)
     try:
         prepare(session, case["given"])
         for probe in case["probes"]:
@@ -41,14 +41,14 @@ def run_probes(case: dict[str, Any]) -> None:
 
 
 def _job(session: Session, key: str) -> Job:
-    job = session.replica.jobs.get(key)
+    job = session.cluster_state.jobs.get(key)
     if job is None:
         raise Unsupported(f"job {key} is not in the session")
     return job
 
 
 def _task(session: Session, key: str) -> Task:
-    found = next((task for task in session.replica.tasks() if task.key == key), None)
+    found = next((task for task in session.cluster_state.tasks() if task.key == key), None)
     if found is None:
         raise Unsupported(f"task {key} is not in the session")
     return found
@@ -73,9 +73,9 @@ def _job_order(session: Session, probe: dict[str, Any]) -> None:
 
 def _node_order(session: Session, probe: dict[str, Any]) -> None:
     task = _task(session, probe["args"][0]["task"])
-    column = session.replica.nodes.column(probe["args"][1]["node"])
-    rows = Rows(session.replica.nodes, task.shape, np.array([column]))
-    score = sum(float(fn(task.shape, rows)[0]) for fn in session.hooks.node_score)
+    column = session.cluster_state.nodes.column(probe["args"][1]["node"])
+    rows = Rows(session.cluster_state.nodes, task.task_class, np.array([column]))
+    score = sum(float(fn(task.task_class, rows)[0]) for fn in session.hooks.node_score)
     wanted = probe.get("result", 0)
     if not math.isclose(score, wanted, abs_tol=1e-6):
         raise Mismatch(f"score of {task.key} on {probe['args'][1]['node']}: {score}, not {wanted}")

@@ -5,10 +5,10 @@ from typing import Any
 
 from pumice.plugins import IntArray
 from services.scheduler.decide import conclude, open_session, run_actions
-from services.scheduler.engine.judge import phase_of
 from services.scheduler.engine.plan import Plan
-from services.scheduler.engine.replica import Replica
-from services.scheduler.engine.session import Session
+from services.scheduler.engine.session.session import Session
+from services.scheduler.engine.state.cluster_state import ClusterState
+from services.scheduler.engine.status.statuses import phase_of
 from shared.model.status import TaskStatus
 from tests.conformance.network import Places, check_places, prepare
 from tests.conformance.report import Unsupported, expect
@@ -26,9 +26,9 @@ class Outcome:
     """What a session decided, in the words of the cases."""
 
     def __init__(
-        self, replica: Replica, session: Session, plan: Plan, given: dict[str, Any]
+        self, cluster_state: ClusterState, session: Session, plan: Plan, given: dict[str, Any]
     ) -> None:
-        jobs = [job for job in replica.jobs.all() if replica.jobs.takes_part(job)]
+        jobs = [job for job in cluster_state.jobs.all() if cluster_state.jobs.takes_part(job)]
         self.binds = {bind.pod: bind.node for gang in plan.binds for bind in gang.binds}
         self.places = Places(session, self.binds, given)
         self.evicted = sorted(eviction.pod for eviction in plan.evictions)
@@ -49,7 +49,7 @@ class Outcome:
         wanted = {group.key: group for group in plan.podgroups}
         self.after_close = {
             job.key: {
-                "phase": wanted[job.key].phase if job.key in wanted else job.said.phase,
+                "phase": wanted[job.key].phase if job.key in wanted else job.last_status.phase,
                 "conditions": [
                     {"type": c.type, "status": c.status, "reason": c.reason}
                     for c in (wanted[job.key].conditions if job.key in wanted else job.conditions)
@@ -82,16 +82,16 @@ def _recorded_amounts(jobs: dict[str, Any]) -> dict[str, dict[str, int]]:
 def run_scheduler(case: dict[str, Any]) -> None:
     """Run a case of kind `scheduler`; raises `Mismatch` or `Unsupported`."""
     config = config_of(case["conf"])
-    replica = replica_of(case["given"])
-    measure(replica, case)
-    session = open_session(replica, config, now=now_of(case), plugins=KNOWN_PLUGINS)
+    cluster_state = replica_of(case["given"])
+    measure(cluster_state, case)
+    session = open_session(cluster_state, config, now=now_of(case), plugins=KNOWN_PLUGINS)
     try:
         prepare(session, case["given"])
         if "nodesInShard" in case["given"]:
             mode = case["options"]["shardingMode"]
             session.join_shard(case["given"]["nodesInShard"], hard=mode == "hard")
         run_actions(session, config)
-        outcome = Outcome(replica, session, conclude(session), case["given"])
+        outcome = Outcome(cluster_state, session, conclude(session), case["given"])
     finally:
         session.close()
     if "expect" in case:

@@ -7,10 +7,10 @@ from typing import Any, Final
 from pumice.plugins import EvictionContext, EvictionKind
 from services.scheduler.config import SchedulerConfig
 from services.scheduler.decide import open_session
-from services.scheduler.engine.ordering import Orders
-from services.scheduler.engine.records import Job
-from services.scheduler.engine.session import Session
-from services.scheduler.engine.tasks import Task
+from services.scheduler.engine.jobs.records import Job
+from services.scheduler.engine.session.ordering import Orders
+from services.scheduler.engine.session.session import Session
+from services.scheduler.engine.tasks.task import Task
 from tests.conformance.report import Mismatch, Unsupported, expect
 from tests.conformance.world import now_of, replica_of
 
@@ -22,7 +22,7 @@ def _task(session: Session, stated: str | dict[str, Any]) -> Task:
         stated = stated["task"]
     if isinstance(stated, dict):
         return _literal_task(stated)
-    found = next((task for task in session.replica.tasks() if task.key == stated), None)
+    found = next((task for task in session.cluster_state.tasks() if task.key == stated), None)
     if found is None:
         raise Unsupported(f"task {stated} is not in the session")
     return found
@@ -40,11 +40,11 @@ def _literal_task(stated: dict[str, Any]) -> Task:
 
 def _job(session: Session, stated: str | dict[str, Any]) -> Job:
     if isinstance(stated, dict):
-        job = Job(stated.get("uid", ""), session.replica.dimensions.capacity)
+        job = Job(stated.get("uid", ""), session.cluster_state.dimensions.capacity)
         job.priority = stated.get("priority", 0)
         job.queue = stated.get("queue", "")
         return job
-    found = session.replica.jobs.get(stated)
+    found = session.cluster_state.jobs.get(stated)
     if found is None:
         raise Unsupported(f"job {stated} is not in the session")
     return found

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from services.scheduler.config import FLAG_DEFAULTS, PluginOption, SchedulerConfig, Tier
-from services.scheduler.engine import Replica
-from services.scheduler.engine.usage import Usage
+from services.scheduler.engine import ClusterState
+from services.scheduler.engine.nodes.usage import Usage
 from services.scheduler.policy.catalog import ACTIONS, PLUGINS
 from shared.api import kinds
 from shared.api import time as times
@@ -34,12 +34,12 @@ _NOT_READ = {
 }
 
 
-def replica_of(given: dict[str, Any]) -> Replica:
+def replica_of(given: dict[str, Any]) -> ClusterState:
     """Return a replica that holds the state, applied in the order of the README."""
     for key, what in _NOT_READ.items():
         if given.get(key):
             raise Unsupported(what)
-    replica = Replica(scheduler_names=("volcano",))
+    cluster_state = ClusterState(scheduler_names=("volcano",))
     for kind, objects in (
         (kinds.NODE, given.get("nodes", [])),
         (kinds.POD, [_pod(obj) for obj in given.get("pods", [])]),
@@ -56,8 +56,8 @@ def replica_of(given: dict[str, Any]) -> Replica:
     ):
         for obj in objects:
             view = _view(kind, _with_uid(obj))
-            replica.apply(kind.token, "put", view.metadata.key, view.metadata.uid, view)
-    return replica
+            cluster_state.apply(kind.token, "put", view.metadata.key, view.metadata.uid, view)
+    return cluster_state
 
 
 def now_of(case: dict[str, Any]) -> float:
@@ -65,7 +65,7 @@ def now_of(case: dict[str, Any]) -> float:
     return times.parse(case["now"]) if "now" in case else 0.0
 
 
-def measure(replica: Replica, case: dict[str, Any]) -> None:
+def measure(cluster_state: ClusterState, case: dict[str, Any]) -> None:
     """Put the load of nodes in; a sample without age was never taken."""
     for node, stated in case["given"].get("nodeUsage", {}).items():
         age = stated.get("ageSeconds")
@@ -73,7 +73,7 @@ def measure(replica: Replica, case: dict[str, Any]) -> None:
         cpu, memory = (
             next(iter(stated.get(key, {}).values()), 0.0) for key in ("cpuUsageAvg", "memUsageAvg")
         )
-        replica.usage.put(node, Usage(cpu, memory, measured))
+        cluster_state.usage.put(node, Usage(cpu, memory, measured))
 
 
 def whole(case: dict[str, Any]) -> dict[str, Any]:

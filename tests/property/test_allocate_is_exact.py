@@ -161,7 +161,7 @@ def vectorised(
     session = world.session()
     try:
         run_actions(session, world.config)
-        return {t.name: (t.status.label, t.node) for t in world.replica.tasks() if t.job_key}
+        return {t.name: (t.status.label, t.node) for t in world.cluster_state.tasks() if t.job_key}
     finally:
         session.close()
 

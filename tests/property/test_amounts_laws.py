@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pumice.testing import Cluster
-from services.scheduler.engine.amounts import MOST, NODE_MOST, POD_MOST, USED_MOST, Sums
+from services.scheduler.engine.resources.amounts import MOST, NODE_MOST, POD_MOST, USED_MOST, Sums
 from services.scheduler.policy.reservations import sharing as measure
 from shared.api import kinds
 from shared.model.quantity import milli, units
@@ -116,69 +116,69 @@ def worlds(draw) -> Cluster:
 
 
 def sums_of(world: Cluster, tasks) -> list[int]:
-    return summed(world, [task.shape.request for task in tasks])
+    return summed(world, [task.task_class.request for task in tasks])
 
 
 def stated_sums_of(world: Cluster, tasks) -> list[int]:
     """Sum what pods state, also where less of it counts in their queue."""
-    return summed(world, [(task.shape.asked or task.shape).request for task in tasks])
+    return summed(world, [(task.task_class.asked or task.task_class).request for task in tasks])
 
 
 def summed(world: Cluster, requests) -> list[int]:
-    dims = range(len(world.replica.dimensions.names))
+    dims = range(len(world.cluster_state.dimensions.names))
     return [sum(int(request[dim]) for request in requests) for dim in dims]
 
 
 @settings(max_examples=150, deadline=None)
 @given(worlds())
 def test_no_amount_wraps_a_sum_or_puts_more_on_a_node_than_it_has(world) -> None:
-    replica = world.replica
-    dims = len(replica.dimensions.names)
+    cluster_state = world.cluster_state
+    dims = len(cluster_state.dimensions.names)
     check_sums(world)
     plan = world.step()
     world.step()
     check_sums(world)
-    assert replica.audit() == []
+    assert cluster_state.audit() == []
     for node in ("n0", "n1", "n2"):
-        column = replica.nodes.column(node)
+        column = cluster_state.nodes.column(node)
         ours = [b for gang in plan.binds for b in gang.binds if b.node == node]
         if column < 0 or not ours:
             continue
-        used = sums_of(world, replica.nodes.tasks_on(node))
-        asked = {d for b in ours for d in replica.task(b.uid).shape.dims} - {2}
-        if all(replica.task(b.uid).shape.best_effort for b in ours):
+        used = sums_of(world, cluster_state.nodes.tasks_on(node))
+        asked = {d for b in ours for d in cluster_state.task(b.uid).task_class.dims} - {2}
+        if all(cluster_state.task(b.uid).task_class.best_effort for b in ours):
             continue  # asks for nothing, and goes where there is nothing left (A04)
         for dim in asked:
-            assert used[dim] <= int(replica.nodes.ledger.allocatable[dim, column]), dim
+            assert used[dim] <= int(cluster_state.nodes.ledger.allocatable[dim, column]), dim
         for bind in ours:
-            assert not replica.task(bind.uid).shape.beyond
-    assert int(replica.nodes.ledger.allocatable.max()) <= NODE_MOST
-    assert dims <= len(replica.nodes.ledger.used)
+            assert not cluster_state.task(bind.uid).task_class.beyond
+    assert int(cluster_state.nodes.ledger.allocatable.max()) <= NODE_MOST
+    assert dims <= len(cluster_state.nodes.ledger.used)
 
 
 def check_sums(world: Cluster) -> None:
     """Hold every stored sum against one of Python's integers."""
-    replica = world.replica
-    for job in replica.jobs.all():
+    cluster_state = world.cluster_state
+    for job in cluster_state.jobs.all():
         holding = [t for t in job.tasks.values() if HOLDS_RESOURCES[t.status]]
         exact = sums_of(world, holding)
-        largest = replica.nodes.ledger.largest
+        largest = cluster_state.nodes.ledger.largest
         for task in holding:
-            beyond = task.shape.request > largest
+            beyond = task.task_class.request > largest
             assert not largest.any() or not task.node or not beyond[[0, 1, 3]].any(), task.key
         assert job.allocated[: len(exact)].tolist() == [min(a, MOST) for a in exact]
         for task in job.tasks.values():
-            assert int(task.shape.request.min()) >= 0
-            assert int(task.shape.request.max()) <= POD_MOST
-    sums = replica.jobs.rollup(measure).sums()
+            assert int(task.task_class.request.min()) >= 0
+            assert int(task.task_class.request.max()) <= POD_MOST
+    sums = cluster_state.jobs.rollup(measure).sums()
     for queue, amounts in sums.items():
-        jobs = [j for j in replica.jobs.all() if j.queue == queue and j.has_group]
+        jobs = [j for j in cluster_state.jobs.all() if j.queue == queue and j.has_group]
         for row, of in enumerate(zip(*(measure(j) for j in jobs), strict=True)):
             exact = [min(sum(int(a[d]) for a in of), MOST) for d in range(amounts.shape[1])]
             assert amounts[row].tolist() == exact
     for node in ("n0", "n1", "n2"):
-        column = replica.nodes.column(node)
-        exact = stated_sums_of(world, replica.nodes.tasks_on(node))
+        column = cluster_state.nodes.column(node)
+        exact = stated_sums_of(world, cluster_state.nodes.tasks_on(node))
         if column >= 0:
-            shown = replica.nodes.ledger.used[: len(exact), column].tolist()
+            shown = cluster_state.nodes.ledger.used[: len(exact), column].tolist()
             assert shown == [min(a, USED_MOST) for a in exact]

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from pumice.plugins.points import Points
 from pumice.testing import Cluster
 from services.scheduler.decide import run_actions
-from services.scheduler.engine.dimensions import CPU_DIM
+from services.scheduler.engine.resources.dimensions import CPU_DIM
 from services.scheduler.policy.plugins.capacity import Capacity
 from tests.support.hits import meet, met_in
 
@@ -50,7 +50,7 @@ def below(name):
 
 
 def held(session, name, amounts="claimed"):
-    jobs = session.replica.jobs.all()
+    jobs = session.cluster_state.jobs.all()
     return sum(int(getattr(job, amounts)[CPU_DIM]) for job in jobs if job.queue in below(name))
 
 

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from pumice.testing import Cluster, binds_of
 from services.scheduler.decide import run_actions
-from services.scheduler.engine.records import Job
-from services.scheduler.engine.replica import Replica
-from services.scheduler.engine.rollup import held
-from services.scheduler.engine.session import Session
+from services.scheduler.engine.jobs.records import Job
+from services.scheduler.engine.jobs.rollups import held
+from services.scheduler.engine.session.session import Session
+from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.policy.reservations import sharing as measure
 from shared.api import kinds
 from shared.model.status import TaskStatus
@@ -82,17 +82,17 @@ def build(node_list: list[dict[str, Any]], job_list: list[dict[str, Any]]) -> Cl
     return world
 
 
-def fingerprint(replica: Replica) -> tuple[Any, ...]:
+def fingerprint(cluster_state: ClusterState) -> tuple[Any, ...]:
     """Everything that a session may change."""
-    ledger = replica.nodes.ledger
+    ledger = cluster_state.nodes.ledger
     arrays = (ledger.used, ledger.releasing, ledger.pipelined, ledger.evicted, ledger.scoring)
     waiting = ledger.releasing[2].any() or ledger.pipelined[2].any()
     assert ledger.at_rest is not bool(waiting)
     return (
         [array.tobytes() for array in arrays],
-        sorted((t.uid, t.status, t.node) for t in replica.tasks()),
-        sorted(job_print(job) for job in replica.jobs.all()),
-        sorted(replica.nodes.port_holders),
+        sorted((t.uid, t.status, t.node) for t in cluster_state.tasks()),
+        sorted(job_print(job) for job in cluster_state.jobs.all()),
+        sorted(cluster_state.nodes.port_holders),
     )
 
 
@@ -113,10 +113,10 @@ def job_print(job: Job) -> tuple[Any, ...]:
 @settings(max_examples=150, deadline=None)
 def test_a_cycle_leaves_the_replica_as_it_was_to_the_bit(node_list, job_list):
     world = build(node_list, job_list)
-    before = fingerprint(world.replica)
+    before = fingerprint(world.cluster_state)
     world.decide()
-    assert fingerprint(world.replica) == before
-    assert world.replica.audit() == []
+    assert fingerprint(world.cluster_state) == before
+    assert world.cluster_state.audit() == []
 
 
 @given(nodes, jobs)
@@ -126,7 +126,7 @@ def test_what_a_job_knows_of_its_tasks_stays_right_while_they_are_placed(node_li
     session = world.session()
     try:
         run_actions(session, world.config)
-        for job in world.replica.jobs.all():
+        for job in world.cluster_state.jobs.all():
             assert job_print(job) == job_print(recounted(job))
     finally:
         session.close()
@@ -138,14 +138,14 @@ def test_a_trial_that_is_not_kept_is_undone_to_the_bit(node_list, job_list, wait
     world = build(node_list, job_list)
     session = world.session()
     try:
-        before = fingerprint(world.replica)
+        before = fingerprint(world.cluster_state)
         with session.trial():
             for job in session.jobs:
                 with session.trial() as keep:
                     place_first_run(session, job, waiting=waiting)
                     if kept_inside:
                         keep()  # undone by the outer block all the same
-        assert fingerprint(world.replica) == before
+        assert fingerprint(world.cluster_state) == before
     finally:
         session.close()
 
@@ -153,8 +153,8 @@ def test_a_trial_that_is_not_kept_is_undone_to_the_bit(node_list, job_list, wait
 def place_first_run(session: Session, job: Job, *, waiting: bool) -> None:
     """Place what fits of the pending tasks that are like the first."""
     pending = list(job.by_status[TaskStatus.PENDING].values())
-    run = [t for t in pending if (t.shape, t.role) == (pending[0].shape, pending[0].role)]
-    columns = session.choose(run[0].shape, len(run), waiting=waiting) if run else []
+    run = [t for t in pending if (t.task_class, t.role) == (pending[0].task_class, pending[0].role)]
+    columns = session.choose(run[0].task_class, len(run), waiting=waiting) if run else []
     if columns:
         session.place(job, run[: len(columns)], columns, waiting=waiting)
 
@@ -164,17 +164,19 @@ def place_first_run(session: Session, job: Job, *, waiting: bool) -> None:
 def test_no_decision_exceeds_a_node_and_gangs_are_whole(node_list, job_list):
     world = build(node_list, job_list)
     plan = world.step()
-    ledger = world.replica.nodes.ledger
+    ledger = world.cluster_state.nodes.ledger
     touched = {bind.node for gang in plan.binds for bind in gang.binds}
     for name in sorted(touched):
-        column = world.replica.nodes.column(name)
-        bound = [t for t in world.replica.nodes.tasks_on(name) if t.status is TaskStatus.BINDING]
-        if any(not task.shape.best_effort for task in bound):
+        column = world.cluster_state.nodes.column(name)
+        bound = [
+            t for t in world.cluster_state.nodes.tasks_on(name) if t.status is TaskStatus.BINDING
+        ]
+        if any(not task.task_class.best_effort for task in bound):
             over = ledger.used[:, column] > ledger.allocatable[:, column]
             assert not over.any(), name
         assert ledger.pods(column) <= ledger.allocatable[2, column]
     for gang in plan.binds:
-        job = world.replica.jobs.get(gang.job)
+        job = world.cluster_state.jobs.get(gang.job)
         assert job.is_ready, gang.job
         assert job.queue != "nowhere"
     uids = [bind.uid for gang in plan.binds for bind in gang.binds]
@@ -202,21 +204,21 @@ def test_cycles_on_an_unchanging_cluster_come_to_rest(node_list, job_list):
 def test_incremental_sums_equal_those_from_scratch(node_list, job_list, data):
     world = build(node_list, job_list)
     for _ in range(data.draw(st.integers(1, 6))):
-        world.replica.jobs.rollup(measure)  # kept up from here on
+        world.cluster_state.jobs.rollup(measure)  # kept up from here on
         data.draw(st.sampled_from(CHANGES))(world)
     for figure in (measure, held):
         scratch: dict[str, np.ndarray] = {}
-        for job in world.replica.jobs.all():
-            if world.replica.jobs.takes_part(job):
+        for job in world.cluster_state.jobs.all():
+            if world.cluster_state.jobs.takes_part(job):
                 scratch[job.queue] = scratch.get(job.queue, 0) + figure(job)
-        kept = world.replica.jobs.rollup(figure).sums()
+        kept = world.cluster_state.jobs.rollup(figure).sums()
         assert sorted(kept) == sorted(scratch)
         for queue, sums in kept.items():
             assert (sums == scratch[queue]).all(), (figure, queue)
-    for job in world.replica.jobs.all():
+    for job in world.cluster_state.jobs.all():
         assert job_print(job) == job_print(recounted(job))
-    fingerprint(world.replica)
-    assert world.replica.audit() == []
+    fingerprint(world.cluster_state)
+    assert world.cluster_state.audit() == []
 
 
 def recounted(job: Job) -> Job:
@@ -240,7 +242,9 @@ CHANGES = [
     lambda world: world.delete(kinds.QUEUE, "a"),
     lambda world: world.delete(kinds.NODE, "n0"),
     lambda world: world.node("n0", cpu="3", gpu="1"),
-    lambda world: world.replica.outcome("1-0", [(t.uid, "failed") for t in world.replica.tasks()]),
+    lambda world: world.cluster_state.outcome(
+        "1-0", [(t.uid, "failed") for t in world.cluster_state.tasks()]
+    ),
 ]
 
 SCRIPT = """

@@ -21,9 +21,9 @@ from typing_extensions import override
 
 from pumice.testing import Cluster
 from services.scheduler.engine import Plan
-from services.scheduler.engine.records import Job
-from services.scheduler.engine.rollup import held
-from services.scheduler.engine.tasks import Task
+from services.scheduler.engine.jobs.records import Job
+from services.scheduler.engine.jobs.rollups import held
+from services.scheduler.engine.tasks.task import Task
 from services.scheduler.policy.reservations import sharing as measure
 from shared.api import kinds
 from shared.model.status import TaskStatus
@@ -135,7 +135,7 @@ class LivingCluster(RuleBasedStateMachine):
             self._submit(f"j{self.submitted}", tasks=tasks, least=max(0, tasks - lacking), **more)
 
     def _groups(self) -> list[str]:
-        return sorted(job.name for job in self.world.replica.jobs.all() if job.has_group)
+        return sorted(job.name for job in self.world.cluster_state.jobs.all() if job.has_group)
 
     def _submit(
         self,
@@ -179,12 +179,12 @@ class LivingCluster(RuleBasedStateMachine):
     @rule(seed=st.integers(0, 3))
     def cycle(self, seed: int) -> None:
         world = self.world
-        before = fingerprint(world.replica)
-        waiting = {job.key for job in world.replica.jobs.all() if job.is_pending}
+        before = fingerprint(world.cluster_state)
+        waiting = {job.key for job in world.cluster_state.jobs.all() if job.is_pending}
         plan = world.decide(seed=seed)
         world.cycle -= 1
         assert world.decide(seed=seed) == plan
-        assert fingerprint(world.replica) == before
+        assert fingerprint(world.cluster_state) == before
         world.publish(plan)
         self._judge(plan, waiting)
         self.coming = [(f"{plan.cycle}-{n}", b) for n, g in enumerate(plan.binds) for b in g.binds]
@@ -201,7 +201,7 @@ class LivingCluster(RuleBasedStateMachine):
     @rule()
     def happens(self) -> None:
         for _, what in self.coming:
-            task = self.world.replica.task(what.uid)
+            task = self.world.cluster_state.task(what.uid)
             if task is None:
                 continue
             if hasattr(what, "job"):  # an eviction
@@ -214,17 +214,17 @@ class LivingCluster(RuleBasedStateMachine):
     @rule()
     def fails(self) -> None:
         for intent, what in self.coming:
-            self.world.replica.outcome(intent, [(what.uid, "failed")])
+            self.world.cluster_state.outcome(intent, [(what.uid, "failed")])
         self.coming = []
 
     def _say(self, task: Task, **more: Any) -> None:
-        cpu = int(task.shape.request[0])
+        cpu = int(task.task_class.request[0])
         group = task.job_key.partition("/")[2]
         asked = f"{cpu}m" if cpu else ""
         self.world.pod(task.name, group, cpu=asked, **{"node": task.node, **more})
 
     def _tasks(self, status: TaskStatus) -> list[Task]:
-        found = (task for task in self.world.replica.tasks() if task.status is status)
+        found = (task for task in self.world.cluster_state.tasks() if task.status is status)
         return sorted(found, key=lambda task: task.uid)
 
     # --- laws ----------------------------------------------------------------------------------
@@ -232,13 +232,13 @@ class LivingCluster(RuleBasedStateMachine):
     def _judge(self, plan: Plan, waiting: set[str]) -> None:
         """Hold a plan to what no decision may do."""
         self.evicted += len(plan.evictions)
-        jobs = self.world.replica.jobs
+        jobs = self.world.cluster_state.jobs
         taken_from = {eviction.job for eviction in plan.evictions}
         for gang in plan.binds:
             job = jobs.get(gang.job)
             # preempt may take from it in the same cycle where a later tier decides (SS06)
             assert job.is_ready or gang.job in taken_from, gang.job
-            if any(not self._task(bind.uid).shape.best_effort for bind in gang.binds):
+            if any(not self._task(bind.uid).task_class.best_effort for bind in gang.binds):
                 held = sum(int(other.allocated[0]) for other in self._of_queue(job.queue))
                 assert held <= self.limits[job.queue], job.queue
             for bind in gang.binds:
@@ -252,35 +252,35 @@ class LivingCluster(RuleBasedStateMachine):
         assert takers <= {nomination.uid for nomination in plan.nominations}
 
     def _judge_node(self, name: str, task: Task) -> None:
-        nodes = self.world.replica.nodes
+        nodes = self.world.cluster_state.nodes
         column = nodes.column(name)
-        if not task.shape.best_effort:
+        if not task.task_class.best_effort:
             over = nodes.ledger.used[:, column] > nodes.ledger.allocatable[:, column]
             assert not over.any(), name
         assert nodes.ledger.pods(column) <= nodes.ledger.allocatable[2, column]
 
     def _task(self, uid: str) -> Task:
-        task = self.world.replica.task(uid)
+        task = self.world.cluster_state.task(uid)
         assert task is not None, uid
         return task
 
     def _of_queue(self, name: str) -> list[Job]:
-        return [job for job in self.world.replica.jobs.all() if job.queue == name]
+        return [job for job in self.world.cluster_state.jobs.all() if job.queue == name]
 
     @invariant()
     def sums_kept_up_equal_sums_from_scratch(self) -> None:
-        replica = self.world.replica
-        assert replica.audit() == []
+        cluster_state = self.world.cluster_state
+        assert cluster_state.audit() == []
         for of in (measure, held):
             scratch: dict[str, np.ndarray] = {}
-            for job in replica.jobs.all():
-                if replica.jobs.takes_part(job):
+            for job in cluster_state.jobs.all():
+                if cluster_state.jobs.takes_part(job):
                     scratch[job.queue] = scratch.get(job.queue, 0) + of(job)
-            kept = replica.jobs.rollup(of).sums()
+            kept = cluster_state.jobs.rollup(of).sums()
             assert {q: s.tolist() for q, s in kept.items()} == {
                 q: s.tolist() for q, s in scratch.items()
             }
-        for job in replica.jobs.all():
+        for job in cluster_state.jobs.all():
             assert job_print(job) == job_print(recounted(job))
 
     def teardown(self) -> None:

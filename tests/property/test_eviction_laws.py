@@ -127,7 +127,7 @@ def waiting(world: Cluster) -> tuple[Plan, dict[str, tuple[str, str]]]:
     session = world.session()
     try:
         run_actions(session, world.config)
-        standing = {t.key: (t.status.label, t.node) for t in world.replica.tasks()}
+        standing = {t.key: (t.status.label, t.node) for t in world.cluster_state.tasks()}
     finally:
         session.close()
     return world.decide(), standing
@@ -169,20 +169,22 @@ def test_what_waits_fits_once_the_victims_are_gone(world: Cluster):
 @settings(max_examples=100, deadline=None)
 @given(worlds)
 def test_a_session_with_evictions_leaves_the_replica_as_it_was(world: Cluster):
-    replica = world.replica
-    ledger = replica.nodes.ledger
+    cluster_state = world.cluster_state
+    ledger = cluster_state.nodes.ledger
 
     def state() -> list[Any]:
         arrays = [ledger.used, ledger.releasing, ledger.pipelined, ledger.evicted, ledger.scoring]
-        tasks = sorted((t.key, t.status, t.node) for t in replica.tasks())
-        sums = {k: v.tolist() for k, v in replica.jobs.rollup(measure).sums().items()}
-        held = sorted((j.key, j.claimed.tolist(), j.requested.tolist()) for j in replica.jobs.all())
+        tasks = sorted((t.key, t.status, t.node) for t in cluster_state.tasks())
+        sums = {k: v.tolist() for k, v in cluster_state.jobs.rollup(measure).sums().items()}
+        held = sorted(
+            (j.key, j.claimed.tolist(), j.requested.tolist()) for j in cluster_state.jobs.all()
+        )
         return [[a.tolist() for a in arrays], tasks, sums, held, ledger.at_rest]
 
     before = state()
     meet(world.decide().evictions)
     assert state() == before
-    assert replica.audit() == []
+    assert cluster_state.audit() == []
 
 
 GANG_HAS_THE_SAY = """
@@ -211,7 +213,7 @@ def test_no_gang_is_cut_below_its_minimum_where_gang_has_the_say(world: Cluster)
     lost = Counter(eviction.job for eviction in plan.evictions)
     won = Counter({gang.job: len(gang.binds) for gang in plan.binds})
     for key, count in lost.items():
-        job = world.replica.jobs.get(key)
+        job = world.cluster_state.jobs.get(key)
         assert job is not None
         assert len(job.by_status[TaskStatus.RUNNING]) + won[key] - count >= job.min_available
 
@@ -286,9 +288,9 @@ def live(world: Cluster, cycles: int) -> int:
 
 
 def _replace(world: Cluster, before: str, *, node: str, uid: str) -> None:
-    task = world.replica.task(before)
+    task = world.cluster_state.task(before)
     assert task is not None
-    milli = int(task.shape.request[0])
+    milli = int(task.task_class.request[0])
     group = task.job_key.partition("/")[2]
     world.delete(kinds.POD, task.key, before)
     cpu = f"{milli}m" if milli else ""

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pumice.testing import Cluster
-from services.scheduler.engine.fill import fill
+from services.scheduler.engine.placement.fill import fill
 from tests.property.test_engine_laws import CONF, nodes
 from tests.support.one_by_one import place_one_by_one
 
@@ -46,11 +46,11 @@ def test_a_run_of_tasks_goes_where_they_would_go_one_by_one(
     for number, (node, size, leaving) in enumerate(occupied):
         world.pod(f"old-{number}", cpu=size, node=f"n{node}", deleting=leaving)
     world.group("g").pod("new", "g", cpu=cpu, memory=memory, affinity=WISH if wish else None)
-    shape = next(iter(world.job("g").tasks.values())).shape
+    task_class = next(iter(world.job("g").tasks.values())).task_class
     session = world.session()
     try:
-        fast = fill(session.candidates(shape), count, waiting=waiting)
-        slow = place_one_by_one(session, shape, count, waiting=waiting)
+        fast = fill(session.candidates(task_class), count, waiting=waiting)
+        slow = place_one_by_one(session, task_class, count, waiting=waiting)
     finally:
         session.close()
     assert fast == slow

@@ -10,12 +10,17 @@ import sys
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from services.scheduler.engine import gpus, jobs, ledger, nodes, peers, records, replica, shapes
+from services.scheduler.engine.devices import gpus
+from services.scheduler.engine.jobs import jobs, records
+from services.scheduler.engine.nodes import ledger, nodes, pod_affinity
+from services.scheduler.engine.state import cluster_state
+from services.scheduler.engine.tasks import classes
 from services.scheduler.worker import Worker
 from tests.property.test_hostile_objects import HEALTHY, fact, hostile_facts
 
 FOLDING = {
-    module.__file__ for module in (gpus, jobs, ledger, nodes, peers, records, replica, shapes)
+    module.__file__
+    for module in (gpus, jobs, ledger, nodes, pod_affinity, records, cluster_state, classes)
 }
 
 
@@ -83,7 +88,7 @@ def new_worker() -> Worker:
 
 def state(worker: Worker) -> dict:
     """Return everything that sums say."""
-    held = worker._replica
+    held = worker._cluster_state
     held.jobs.refresh()
     names = held.dimensions.names
     columns = {n: held.nodes.column(n) for n in ("good", "n1", "a", "b", "default", "other")}
@@ -103,7 +108,7 @@ def state(worker: Worker) -> dict:
         },
         "tasks": sorted(task.key for task in held.tasks()),
         "queues": sorted(held.jobs.queues),
-        "peers": held.nodes.peers.sums(),
+        "peers": held.nodes.pod_affinity.sums(),
     }
 
 

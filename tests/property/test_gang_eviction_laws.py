@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from pumice.testing import Cluster
 from services.scheduler.decide import run_actions
-from services.scheduler.engine.session import Session
+from services.scheduler.engine.session.session import Session
 from services.scheduler.policy.bundles import bundles
 from shared.model.status import TaskStatus
 from tests.property.test_engine_laws import fingerprint
@@ -79,7 +79,7 @@ def test_whoever_is_evicted_for_a_gang_makes_room_for_all_of_it(world: Cluster):
         run_actions(session, world.config)
         meet(session.evictions)
         for eviction in session.evictions:
-            taker = session.replica.task(eviction.preemptor_uid)
+            taker = session.cluster_state.task(eviction.preemptor_uid)
             job = session.job_of(taker) if taker else None
             assert job is not None, eviction
             assert taker.status in {TaskStatus.PIPELINED, TaskStatus.BINDING}
@@ -113,10 +113,10 @@ def _future(session: Session) -> list[int]:
 @settings(max_examples=100, deadline=None)
 @given(worlds)
 def test_a_session_with_gang_evictions_leaves_the_replica_as_it_was_to_the_bit(world: Cluster):
-    before = fingerprint(world.replica)
+    before = fingerprint(world.cluster_state)
     meet(world.decide().evictions)
-    assert fingerprint(world.replica) == before
-    assert world.replica.audit() == []
+    assert fingerprint(world.cluster_state) == before
+    assert world.cluster_state.audit() == []
 
 
 @met_in(at_least=40)
@@ -129,14 +129,14 @@ def test_with_spare_victims_no_victim_of_a_gang_could_stay(world: Cluster):
     session = world.session()
     try:
         run_actions(session, world.config)
-        ledger, column = session.ledger, session.replica.nodes.column
+        ledger, column = session.ledger, session.cluster_state.nodes.column
         for eviction in plan.evictions:
             assert standing[eviction.pod] == ("Releasing", eviction.node)
-            victim = session.replica.task(eviction.uid)
+            victim = session.cluster_state.task(eviction.uid)
             assert victim is not None
-            dims = list(victim.shape.dims)
+            dims = list(victim.task_class.dims)
             left = [int(ledger.future_idle(dim)[column(eviction.node)]) for dim in dims]
-            held = [int(victim.shape.request[dim]) for dim in dims]
+            held = [int(victim.task_class.request[dim]) for dim in dims]
             assert any(now < lost for now, lost in zip(left, held, strict=True)), eviction
     finally:
         session.close()
@@ -165,7 +165,7 @@ def test_without_whole_bundles_no_gang_that_was_whole_falls_below_its_minimum(wo
     for eviction in plan.evictions:
         lost[eviction.job] = lost.get(eviction.job, 0) + 1
     for key, count in lost.items():
-        job = world.replica.jobs.get(key)
+        job = world.cluster_state.jobs.get(key)
         if job.ready_count >= job.min_available:
             assert job.ready_count - count >= job.min_available
 
@@ -175,7 +175,7 @@ def test_without_whole_bundles_no_gang_that_was_whole_falls_below_its_minimum(wo
 @given(wasteful)
 def test_bundles_hold_every_task_once_and_the_surplus_leaves_the_gang_whole(world: Cluster):
     surplus = []
-    for job in world.replica.jobs.all():
+    for job in world.cluster_state.jobs.all():
         running = list(job.by_status[TaskStatus.RUNNING].values())
         found = bundles(job, running)
         surplus += [bundle for bundle in found if not bundle.whole]

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pumice.testing import Cluster
-from services.scheduler.engine.fill import fill
-from services.scheduler.engine.replica import Replica
+from services.scheduler.engine.placement.fill import fill
+from services.scheduler.engine.state.cluster_state import ClusterState
 from shared.api import kinds
 from tests.support.neighbours import Slow
 
@@ -121,8 +121,10 @@ def document(name: str, pod: dict[str, Any], node: str = "", group: str = "") ->
     }
 
 
-def sums(replica: Replica) -> dict[tuple[str, str, str], dict[str, int]]:
-    return {name: dict(by_node) for name, by_node in replica.nodes.peers.sums().items()}
+def sums(cluster_state: ClusterState) -> dict[tuple[str, str, str], dict[str, int]]:
+    return {
+        name: dict(by_node) for name, by_node in cluster_state.nodes.pod_affinity.sums().items()
+    }
 
 
 @given(
@@ -150,11 +152,11 @@ def test_pods_go_where_looking_at_every_pod_would_send_them(
     if picky:
         new["spec"]["nodeSelector"] = {"zone": "a"}
     world.group("g").put(kinds.POD, new)
-    shape = world.job("g").tasks["uid-new"].shape
-    before = sums(world.replica)
+    task_class = world.job("g").tasks["uid-new"].task_class
+    before = sums(world.cluster_state)
     session = world.session()
     try:
-        fast = fill(session.candidates(shape), count, waiting=False)
+        fast = fill(session.candidates(task_class), count, waiting=False)
     finally:
         session.close()
     slow = Slow(by_name, placed)
@@ -163,7 +165,7 @@ def test_pods_go_where_looking_at_every_pod_would_send_them(
         admits = slow.admits
         slow.admits = lambda pod, name: name in allowed and admits(pod, name)
     assert [f"n{column}" for column in fast] == slow.place(new, count)
-    assert sums(world.replica) == before
+    assert sums(world.cluster_state) == before
 
 
 @given(
@@ -198,16 +200,16 @@ def test_sums_kept_up_equal_sums_from_scratch(*, steps):
         elif what == "nodes":
             world.delete(kinds.NODE, "n0").node("n0", labels={"zone": "ab"[node % 2]})
         elif what == "decide":
-            before = sums(world.replica)
+            before = sums(world.cluster_state)
             world.decide()
-            assert sums(world.replica) == before
+            assert sums(world.cluster_state) == before
     afresh = Cluster(CONF)
     for body in ever:  # what was once asked for is still counted
         name = body["metadata"]["name"]
         afresh.put(kinds.POD, body).delete(kinds.POD, f"ns/{name}", f"uid-{name}")
     for body in sorted(last.values(), key=lambda each: each["metadata"]["name"], reverse=True):
         afresh.put(kinds.POD, body)
-    assert sums(world.replica) == sums(afresh.replica)
+    assert sums(world.cluster_state) == sums(afresh.cluster_state)
 
 
 @given(
@@ -225,15 +227,19 @@ def test_forgetting_what_nobody_asks_for_any_more_changes_no_sum(*, there, gone)
         kept.append(body)
     for number in sorted(gone & set(range(len(kept)))):
         world.delete(kinds.POD, f"ns/p{number}", f"uid-p{number}")
-    world.replica.nodes.peers._enough = 0
-    world.replica.shapes._enough = 0
-    world.replica.tidy()
+    world.cluster_state.nodes.pod_affinity._enough = 0
+    world.cluster_state.task_classes._enough = 0
+    world.cluster_state.tidy()
     afresh = Cluster(CONF)
     for number, body in enumerate(kept):
         if number not in gone:
             afresh.put(kinds.POD, body)
-    assert sums(world.replica) == sums(afresh.replica)
-    assert len(world.replica.nodes.peers._queries) == len(afresh.replica.nodes.peers._queries)
-    assert {t.key: str(t.shape.locality.states_terms) for t in world.replica.tasks()} == {
-        t.key: str(t.shape.locality.states_terms) for t in afresh.replica.tasks()
+    assert sums(world.cluster_state) == sums(afresh.cluster_state)
+    assert len(world.cluster_state.nodes.pod_affinity._queries) == len(
+        afresh.cluster_state.nodes.pod_affinity._queries
+    )
+    assert {
+        t.key: str(t.task_class.affinity_terms.states_terms) for t in world.cluster_state.tasks()
+    } == {
+        t.key: str(t.task_class.affinity_terms.states_terms) for t in afresh.cluster_state.tasks()
     }

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pumice.testing import Cluster, binds_of
 from services.scheduler.decide import conclude, run_actions
-from services.scheduler.engine.subjobs import Division
+from services.scheduler.engine.jobs.subjobs import Division
 from shared.api import kinds
 from tests.support.hits import meet, met_in
 
@@ -112,7 +112,7 @@ def test_no_job_and_no_subgroup_spans_more_than_it_may(world):
 @given(worlds)
 def test_gangs_are_whole_nodes_are_not_overfilled_and_tries_leave_nothing_behind(world):
     cluster = build(world)
-    ledger = cluster.replica.nodes.ledger
+    ledger = cluster.cluster_state.nodes.ledger
     before = ledger.used.copy(), ledger.pipelined.copy()
     session = cluster.session()
     try:
@@ -128,17 +128,17 @@ def test_gangs_are_whole_nodes_are_not_overfilled_and_tries_leave_nothing_behind
         session.close()
     assert (ledger.used == before[0]).all()
     assert (ledger.pipelined == before[1]).all()
-    assert cluster.replica.audit() == []
+    assert cluster.cluster_state.audit() == []
 
 
 def _room(cluster: Cluster) -> np.ndarray:
     """Return what nodes have, or hold already where running pods overfill them."""
-    ledger = cluster.replica.nodes.ledger
+    ledger = cluster.cluster_state.nodes.ledger
     held = sum(
-        task.node == "r0-n0" and task.fact_node == "r0-n0" for task in cluster.replica.tasks()
+        task.node == "r0-n0" and task.fact_node == "r0-n0" for task in cluster.cluster_state.tasks()
     )
     room = ledger.allocatable[:, : ledger.size].copy()
-    column = cluster.replica.nodes.column("r0-n0")
+    column = cluster.cluster_state.nodes.column("r0-n0")
     if column >= 0:
         room[0, column] = max(room[0, column], 1000 * held)
     return room
@@ -149,12 +149,12 @@ def _room(cluster: Cluster) -> np.ndarray:
 @given(worlds, st.randoms(use_true_random=False))
 def test_subgroups_kept_up_equal_those_divided_from_scratch(world, random):
     cluster = build(world)
-    pods = [f"ns/{task.name}" for task in cluster.replica.tasks()]
+    pods = [f"ns/{task.name}" for task in cluster.cluster_state.tasks()]
     for key in random.sample(pods, k=len(pods) // 2):
         cluster.decide()
         cluster.delete(kinds.POD, key)
     divided = []
-    for job in cluster.replica.jobs.all():
+    for job in cluster.cluster_state.jobs.all():
         if job.division is not None:
             divided.append(job)
             kept = {name: sorted(sub.tasks) for name, sub in job.division.subs().items()}

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.scheduler.engine.seats import Seat
-from services.scheduler.engine.session import Session
-from services.scheduler.engine.subjobs import SubJob
+from services.scheduler.engine.jobs.subjobs import SubJob
+from services.scheduler.engine.placement.target import PlacementTarget
+from services.scheduler.engine.session.session import Session
 from tests.property.test_network import build, worlds
 from tests.support.hits import meet, met_in
 
@@ -16,13 +16,13 @@ CPU = 0
 
 def below(session: Session, place: str) -> set[str]:
     """Return the existing nodes below a HyperNode."""
-    column = session.replica.nodes.column
+    column = session.cluster_state.nodes.column
     return {node for node in session.network.forest.nodes.get(place, ()) if column(node) >= 0}
 
 
 def filled(session: Session, place: str, request: int) -> float:
     """Return how full of CPU a HyperNode would be with a request more."""
-    ledger, column = session.ledger, session.replica.nodes.column
+    ledger, column = session.ledger, session.cluster_state.nodes.column
     columns = [column(node) for node in below(session, place)]
     have = sum(int(ledger.allocatable[CPU, c]) for c in columns)
     then = sum(int(ledger.used[CPU, c] + ledger.pipelined[CPU, c]) for c in columns) + request
@@ -73,20 +73,22 @@ def test_vectors_equal_the_rule_node_by_node(world, data):
     compared = []
     try:
         nodes = sorted(data.draw(st.sets(st.sampled_from(cluster_nodes(cluster)), min_size=1)))
-        columns = np.array([cluster.replica.nodes.column(node) for node in nodes])
+        columns = np.array([cluster.cluster_state.nodes.column(node) for node in nodes])
         order = np.argsort(columns)
         columns, nodes = columns[order], [nodes[number] for number in order]
         for number in range(len(world["jobs"])):
             job = cluster.job(f"j{number}")
-            shape = next(iter(job.tasks.values())).shape
-            plain = session.hooks.group_score(Seat(job), shape, columns)
+            task_class = next(iter(job.tasks.values())).task_class
+            plain = session.hooks.batch_node_order(PlacementTarget(job), task_class, columns)
             if plain is not None:
-                compared.append(shape)
+                compared.append(task_class)
                 wanted = [plainly(session, node, 1000, 0.8) for node in nodes]
                 assert plain.tolist() == pytest.approx(wanted)
             for sub in job.division.subs().values() if job.division else ():
                 so_far = session.network.allocated(job, sub)
-                near = session.hooks.group_score(Seat(job, sub, so_far), shape, columns)
+                near = session.hooks.batch_node_order(
+                    PlacementTarget(job, sub, so_far), task_class, columns
+                )
                 if sub.topology is not None and near is not None:
                     compared.append(sub)
                     assert near.tolist() == pytest.approx(nearby(session, sub, nodes, so_far))
@@ -96,4 +98,4 @@ def test_vectors_equal_the_rule_node_by_node(world, data):
 
 
 def cluster_nodes(cluster) -> list[str]:
-    return [name for name in cluster.replica.nodes.attributes.names if name]
+    return [name for name in cluster.cluster_state.nodes.attributes.names if name]

@@ -29,7 +29,7 @@ CPU = st.integers(1, 3)
 def holds(world: Cluster) -> Counter[tuple[str, str]]:
     """Return CPUs of pods on nodes per queue, those that stay and those that go."""
     found: Counter[tuple[str, str]] = Counter()
-    for job in world.replica.jobs.all():
+    for job in world.cluster_state.jobs.all():
         for task in job.tasks.values():
             cpus = int(task.shape.request[0]) // 1000
             if HOLDS_RESOURCES[task.status]:
@@ -88,7 +88,7 @@ def test_a_queue_never_holds_more_than_its_capability_as_releasing_pods_are_coun
                 placed_beside_leaving.append(queue)
             if counts == "true" and queue in bound:
                 assert stays + goes <= LIMIT, (queue, stays, goes)
-        leaving = [t for t in list(world.replica.tasks()) if t.status is TaskStatus.RELEASING]
+        leaving = [t for t in list(world.cluster_state.tasks()) if t.status is TaskStatus.RELEASING]
         for task in leaving:
             if data.draw(st.booleans()):
                 world.delete(kinds.POD, task.key, task.uid)

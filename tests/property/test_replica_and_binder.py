@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from pumice.testing import Cluster
-from services.scheduler.engine import Replica
+from services.scheduler.engine import ClusterState
 from shared.api import kinds
 
 ROOM = {"n0": 1000, "n1": 1000}
@@ -72,8 +72,8 @@ class World(RuleBasedStateMachine):
             intent = f"{id(self.scheduler)}-{plan.cycle}-{number}"
             binds = [(bind.pod, bind.uid, bind.node) for bind in gang.binds]
             self.command[intent] = binds
-            self.scheduler.replica.assume(intent, binds)
-        self.scheduler.replica.adopt(plan)
+            self.scheduler.cluster_state.assume(intent, binds)
+        self.scheduler.cluster_state.adopt(plan)
 
     @rule()
     @precondition(lambda self: self.command)
@@ -108,7 +108,7 @@ class World(RuleBasedStateMachine):
     @precondition(lambda self: self.outcomes)
     def hear_the_outcomes(self):
         for intent, _, uid, _, result in self.outcomes:
-            self.scheduler.replica.outcome(intent, [(uid, result)])
+            self.scheduler.cluster_state.outcome(intent, [(uid, result)])
         self.outcomes.clear()
 
     @rule(data=st.data())
@@ -127,16 +127,16 @@ class World(RuleBasedStateMachine):
     @rule()
     def start_anew(self):
         self.scheduler = Cluster()
-        self.scheduler.replica = Replica()
+        self.scheduler.cluster_state = ClusterState()
         self.scheduler.queue("default")
         self.tell_the_fixed_facts()
         for name, fact in self.state.items():
             self.fold(name, fact)
         for intent, binds in self.command.items():
-            self.scheduler.replica.assume(intent, binds)
+            self.scheduler.cluster_state.assume(intent, binds)
         for intent, key, uid, node, result in self.outcome_stream:
             if result == "bound" and uid not in self.gone():
-                self.scheduler.replica.assume(intent, [(key, uid, node)])
+                self.scheduler.cluster_state.assume(intent, [(key, uid, node)])
         self.outcomes.clear()
 
     def gone(self):
@@ -152,7 +152,7 @@ class World(RuleBasedStateMachine):
 
     @invariant()
     def the_ledger_is_the_sum_of_its_pods(self):
-        assert self.scheduler.replica.audit() == []
+        assert self.scheduler.cluster_state.audit() == []
 
 
 World.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -73,7 +73,7 @@ class Machine:
     """A replica of a service that can be started, stopped, killed and started again."""
 
     def __init__(
-        self, sim: "Simulation", service: str, replica: str, *, nats: MemoryNats | None = None
+        self, sim: "Simulation", service: str, cluster_state: str, *, nats: MemoryNats | None = None
     ) -> None:
         """`nats` is another server than the simulation's own: that of another installation."""
         self._sim = sim
@@ -83,7 +83,7 @@ class Machine:
         self._stop = asyncio.Event()
         self._clients: list[MemoryClient] = []
         self.service = service
-        self.instance = f"{service}-{replica}"
+        self.instance = f"{service}-{cluster_state}"
         self.skew_s = 0.0
         self.alive: list[bool] = [False]
         self.transport: CoreTransport | None = None

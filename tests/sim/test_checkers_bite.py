@@ -7,7 +7,7 @@ import pytest
 from services.binder.adapters.commands import Commands
 from services.binder.adapters.outcomes import Finished
 from services.binder.intents import evict
-from services.scheduler.engine.replica import Replica
+from services.scheduler.engine.state.cluster_state import ClusterState
 from shared.bus.publisher import NatsPublisher
 from shared.kube.client import Kube
 from tests.sim.simulation import simulate
@@ -33,7 +33,7 @@ def binder_that_ignores_uid_and_duplicates(monkeypatch):
 
 def scheduler_that_forgets_what_it_asked_for(monkeypatch):
     """Counts a pod on its node only once STATE shows it there."""
-    monkeypatch.setattr(Replica, "assume", lambda self, intent, binds: None)
+    monkeypatch.setattr(ClusterState, "assume", lambda self, intent, binds: None)
 
 
 def binder_that_acknowledges_before_it_acts(monkeypatch):

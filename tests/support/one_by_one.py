@@ -5,8 +5,8 @@ Written from the rules, node by node and in scalars, to hold the engine's vector
 
 from fractions import Fraction
 
-from services.scheduler.engine.session import Session
-from services.scheduler.engine.shapes import TaskClass
+from services.scheduler.engine.session.session import Session
+from services.scheduler.engine.tasks.classes import TaskClass
 
 CPU, MEMORY, PODS = 0, 1, 2
 
@@ -22,37 +22,39 @@ class SlowNode:
         self.releasing = [int(ledger.releasing[d, column]) for d in range(len(session.resources))]
         self.promised = [0] * len(session.resources)
         self.scoring = [int(ledger.scoring[0, column]), int(ledger.scoring[1, column])]
-        self.labels = session.replica.nodes.attributes._labels[column]
+        self.labels = session.cluster_state.nodes.attributes._labels[column]
         self.soft_taints = len(_taints(session, column))
 
-    def fits(self, shape: TaskClass, *, waiting: bool) -> bool:
+    def fits(self, task_class: TaskClass, *, waiting: bool) -> bool:
         if self.used[PODS] + self.promised[PODS] >= self.have[PODS]:
             return False
-        for dim in shape.dims:
+        for dim in task_class.dims:
             free = self.have[dim] - self.used[dim]
             if waiting:
                 free += self.releasing[dim] - self.promised[dim]
-            if shape.request[dim] > free and not shape.best_effort:
+            if task_class.request[dim] > free and not task_class.best_effort:
                 return False
         return True
 
-    def add(self, shape: TaskClass, *, waiting: bool) -> None:
+    def add(self, task_class: TaskClass, *, waiting: bool) -> None:
         target = self.promised if waiting else self.used
         for dim in range(len(target)):
-            target[dim] += int(shape.request[dim])
-        self.scoring = [a + b for a, b in zip(self.scoring, shape.scoring_request, strict=True)]
+            target[dim] += int(task_class.request[dim])
+        self.scoring = [
+            a + b for a, b in zip(self.scoring, task_class.scoring_request, strict=True)
+        ]
 
-    def least(self, shape: TaskClass) -> int:
+    def least(self, task_class: TaskClass) -> int:
         scores = []
         for dim in (CPU, MEMORY):
-            want = self.scoring[dim] + shape.scoring_request[dim]
+            want = self.scoring[dim] + task_class.scoring_request[dim]
             scores.append(max(0, self.have[dim] - want) * 100 // self.have[dim])
         return sum(scores) // 2
 
-    def balanced(self, shape: TaskClass) -> int:
-        if not shape.request[CPU] and not shape.request[MEMORY]:
+    def balanced(self, task_class: TaskClass) -> int:
+        if not task_class.request[CPU] and not task_class.request[MEMORY]:
             return 0
-        after = self._balance([self._asked(d) + int(shape.request[d]) for d in (CPU, MEMORY)])
+        after = self._balance([self._asked(d) + int(task_class.request[d]) for d in (CPU, MEMORY)])
         before = self._balance([self._asked(d) for d in (CPU, MEMORY)])
         return 50 + (50 + after - before) // 2
 
@@ -63,11 +65,11 @@ class SlowNode:
         cpu, memory = (min(1.0, want[dim] / self.have[dim]) for dim in (CPU, MEMORY))
         return int((1 - abs(cpu - memory) / 2) * 100)
 
-    def binpack(self, shape: TaskClass) -> Fraction:
+    def binpack(self, task_class: TaskClass) -> Fraction:
         parts = []
         for dim in (CPU, MEMORY):
-            if shape.request[dim]:
-                then = self.used[dim] + int(shape.request[dim])
+            if task_class.request[dim]:
+                then = self.used[dim] + int(task_class.request[dim])
                 if then > self.have[dim]:
                     return Fraction(0)
                 parts.append(Fraction(then, self.have[dim]))
@@ -75,40 +77,44 @@ class SlowNode:
 
 
 def _taints(session: Session, column: int) -> list[int]:
-    counts = session.replica.nodes.attributes.taints(
+    counts = session.cluster_state.nodes.attributes.taints(
         lambda taints: sum(t.effect == "PreferNoSchedule" for t in taints)
     )
     return [1] * int(counts[column])
 
 
-def place_one_by_one(session: Session, shape: TaskClass, count: int, *, waiting: bool) -> list[int]:
+def place_one_by_one(
+    session: Session, task_class: TaskClass, count: int, *, waiting: bool
+) -> list[int]:
     """Return the columns of `count` tasks, each placed before the next is looked at."""
     alive = [column for column in range(session.ledger.size) if session.ledger.alive[column]]
     slow = [SlowNode(session, column) for column in alive]
     chosen = []
     for _ in range(count):
-        fitting = [node for node in slow if node.fits(shape, waiting=waiting)]
+        fitting = [node for node in slow if node.fits(task_class, waiting=waiting)]
         if not fitting:
             break
-        best = max(fitting, key=lambda n: (_score(n, fitting, shape), -n.column))
-        best.add(shape, waiting=waiting)
+        best = max(fitting, key=lambda n: (_score(n, fitting, task_class), -n.column))
+        best.add(task_class, waiting=waiting)
         chosen.append(best.column)
     return chosen
 
 
-def _score(node: SlowNode, candidates: list[SlowNode], shape: TaskClass) -> float:
-    score = float(node.least(shape) + node.balanced(shape)) + float(node.binpack(shape))
+def _score(node: SlowNode, candidates: list[SlowNode], task_class: TaskClass) -> float:
+    score = float(node.least(task_class) + node.balanced(task_class)) + float(
+        node.binpack(task_class)
+    )
     if len({n.soft_taints for n in candidates}) > 1:
         most = max(n.soft_taints for n in candidates)
         score += 3 * (100 - 100 * node.soft_taints // most)
-    wishes = [_wished(n, shape) for n in candidates]
+    wishes = [_wished(n, task_class) for n in candidates]
     if len(set(wishes)) > 1:
-        score += 2 * (100 * _wished(node, shape) // max(wishes))
+        score += 2 * (100 * _wished(node, task_class) // max(wishes))
     return score
 
 
-def _wished(node: SlowNode, shape: TaskClass) -> int:
-    affinity = shape.node_affinity
+def _wished(node: SlowNode, task_class: TaskClass) -> int:
+    affinity = task_class.node_affinity
     terms = affinity.preferred_during_scheduling_ignored_during_execution if affinity else ()
     return sum(
         term.weight

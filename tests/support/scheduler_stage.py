@@ -12,7 +12,7 @@ import msgspec
 from pumice.local.nats import NatsServer
 from pumice.local.ports import free_port
 from pumice.local.process import Process, ProcessSpec
-from services.scheduler.engine import Replica
+from services.scheduler.engine import ClusterState
 from shared.bus.nats import NatsBus
 from shared.contracts import codec
 from shared.contracts import messages as m
@@ -26,7 +26,7 @@ from tests.support.wait import until
 
 STREAMS = streams("local")
 SUBJECTS = Subjects(cluster="local")
-KINDS = tuple(sorted(Replica().kinds))
+KINDS = tuple(sorted(ClusterState().kinds))
 
 
 class Stage:

@@ -20,9 +20,9 @@ from typing import Final
 from services.scheduler.adapters.inbox import Gathered
 from services.scheduler.config import SchedulerConfig
 from services.scheduler.dump import Dump, DumpTooLarge, Header, Options, write
-from services.scheduler.engine.beliefs import Beliefs
-from services.scheduler.engine.lapses import Vigil
+from services.scheduler.engine.jobs.reservation_timeouts import WaitingGroup
 from services.scheduler.engine.plan import Plan
+from services.scheduler.engine.state.memory import SchedulerMemory
 from services.scheduler.recording import Recording
 from shared.bus.port import Batch, CaughtUp, Reading, Reset
 from shared.contracts import codec
@@ -38,7 +38,7 @@ READ_S: Final = 60.0
 CYCLE_S: Final = 15.0
 """How long to wait for a cycle then; a leader has one every `schedule_period`."""
 
-Believed = tuple[Beliefs, dict[str, Vigil]]
+Remembered = tuple[SchedulerMemory, dict[str, WaitingGroup]]
 
 
 class _Failed(Exception):  # noqa: N818 - reads as the fact it states
@@ -173,11 +173,13 @@ class Dumper:
         waiting = self._taken is not None and not self._taken.done()
         return waiting and self._recording is not None and self._recording.is_complete
 
-    def take(self, config: SchedulerConfig, believed: Believed, *, now: float, plan: Plan) -> None:
+    def take(
+        self, config: SchedulerConfig, remembered: Remembered, *, now: float, plan: Plan
+    ) -> None:
         """Take a cycle: what it went by beside the facts, and what it decided."""
         if self._recording is None or self._taken is None or self._taken.done():
             return
-        beliefs, vigils = believed
+        memory, waiting_groups = remembered
         header = Header(
             pumice=version("pumice"),
             instance=self._instance,
@@ -185,8 +187,8 @@ class Dumper:
             cycle=plan.cycle,
             options=self._options,
             config=config,
-            beliefs=beliefs,
-            vigils=vigils,
+            memory=memory,
+            waiting_groups=waiting_groups,
         )
         self._taken.set_result(Dump(header=header, facts=self._recording.facts(), plan=plan))
 

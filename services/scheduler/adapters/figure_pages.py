@@ -15,9 +15,13 @@ from typing_extensions import override
 
 from pumice.plugins import QueueFigures
 from pumice.plugins.values import Amounts
-from services.scheduler.engine.dimensions import CPU_DIM, MEMORY_DIM, PODS_DIM, is_in_bytes
-from services.scheduler.engine.figures import Figures, JobFigures
-from services.scheduler.noticing import Placement
+from services.scheduler.cycle_metrics import Figures, JobFigures, PlacedJob
+from services.scheduler.engine.resources.dimensions import (
+    CPU_DIM,
+    MEMORY_DIM,
+    PODS_DIM,
+    is_in_bytes,
+)
 from shared.api import time as times
 
 _AMOUNTS: Final = ("allocated", "request", "deserved", "inqueue", "capacity", "real_capacity")
@@ -41,7 +45,7 @@ class FigurePages(Collector):
         kept = self._retries.keys() & figures.jobs.keys()
         self._retries = Counter({key: self._retries[key] for key in sorted(kept)})
 
-    def placed(self, placements: Iterable[Placement], *, now: float) -> None:
+    def placed(self, placements: Iterable[PlacedJob], *, now: float) -> None:
         """Note when jobs were given nodes."""
         for placement in placements:
             if placement.since_s is not None:

@@ -101,23 +101,23 @@ class Report:
         self._troubles.inc(troubles)
         self._assumed.set(assumed)
 
-    def noticed(self, decision: Decision, *, now: float) -> None:
+    def sample(self, decision: Decision, *, now: float) -> None:
         """Note what a cycle at `now` (Unix seconds) told in numbers."""
-        noticed = decision.noticed
-        self._preemptions.add(count=noticed.preemption_attempts)
+        sample = decision.sample
+        self._preemptions.add(count=sample.preemption_attempts)
         for action in _TRANSACTIONS:
-            if count := noticed.eviction_transactions.get(action):
+            if count := sample.eviction_transactions.get(action):
                 self._transactions.labels(action).inc(count)
-        for placement in decision.placements:
-            if placement.since_s is not None:
-                self._job_latency.observe(placement.since_s * 1000)
-            self._came_to("Assumed", placement.tasks_since_s)
-        self._came_to("Watched", noticed.watched_s)
-        self._came_to("Bound", noticed.bound_s)
+        for placed in decision.placements:
+            if placed.since_s is not None:
+                self._job_latency.observe(placed.since_s * 1000)
+            self._came_to("Assumed", placed.tasks_since_s)
+        self._came_to("Watched", sample.watched_s)
+        self._came_to("Bound", sample.bound_s)
         self._pages.placed(decision.placements, now=now)
         self._pages.waited(why.job for why in decision.plan.explanations)
-        if noticed.figures is not None:
-            self._pages.show(noticed.figures)
+        if sample.figures is not None:
+            self._pages.show(sample.figures)
 
     def _came_to(self, stage: str, ages_s: Iterable[float]) -> None:
         observe = self._task_latency.labels(stage).observe

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import msgspec
 
 from services.scheduler.config import MetricsOption
-from services.scheduler.engine.usage import Usage
+from services.scheduler.engine.nodes.usage import Usage
 from shared.api import time as times
 from shared.model.quantity import BadQuantity, milli
 
@@ -31,7 +31,7 @@ class BadReply(ValueError):  # noqa: N818 - reads as the fact it states
     """A reply that is not what the source's API promises."""
 
 
-class Request(NamedTuple):
+class MetricsRequest(NamedTuple):
     """One HTTP request."""
 
     method: str
@@ -43,7 +43,7 @@ class Request(NamedTuple):
 class UsageApi(Protocol):
     """One kind of source."""
 
-    def requests(self) -> Sequence[Request]:
+    def requests(self) -> Sequence[MetricsRequest]:
         """Return what to ask."""
 
     def samples(self, replies: Sequence[bytes], now: float) -> dict[str, Usage]:
@@ -82,9 +82,12 @@ class _QueryReply(msgspec.Struct):
 class Prometheus:
     """The query API; `instance` of the node exporter's series is the name of the node."""
 
-    def requests(self) -> Sequence[Request]:
+    def requests(self) -> Sequence[MetricsRequest]:
         """Return one query for CPU, one for memory."""
-        return [Request("GET", "/api/v1/query", {"query": q}) for q in (_CPU_QUERY, _MEMORY_QUERY)]
+        return [
+            MetricsRequest("GET", "/api/v1/query", {"query": q})
+            for q in (_CPU_QUERY, _MEMORY_QUERY)
+        ]
 
     def samples(self, replies: Sequence[bytes], now: float) -> dict[str, Usage]:
         """Return the nodes that both series speak of."""
@@ -123,11 +126,11 @@ class _MetricList(msgspec.Struct):
 class CustomMetrics:
     """The custom metrics API as prometheus-adapter serves it; values are fractions of a node."""
 
-    def requests(self) -> Sequence[Request]:
+    def requests(self) -> Sequence[MetricsRequest]:
         """Return one request for CPU, one for memory."""
         path = "/apis/custom.metrics.k8s.io/v1beta2/nodes/*"
         return [
-            Request("GET", f"{path}/{metric}")
+            MetricsRequest("GET", f"{path}/{metric}")
             for metric in ("node_cpu_usage_avg", "node_memory_usage_avg")
         ]
 
@@ -180,7 +183,7 @@ class Elasticsearch:
     def __init__(self, index: str) -> None:
         self._index = index
 
-    def requests(self) -> Sequence[Request]:
+    def requests(self) -> Sequence[MetricsRequest]:
         """Return one search that averages per host."""
         averages = {
             "cpu": {"avg": {"field": "host.cpu.usage"}},
@@ -192,7 +195,7 @@ class Elasticsearch:
             "query": {"range": {"@timestamp": {"gte": f"now-{_PERIOD}", "lt": "now"}}},
             "aggs": {"nodes": {"terms": hosts, "aggs": averages}},
         }
-        return [Request("POST", f"/{self._index}/_search", body=body)]
+        return [MetricsRequest("POST", f"/{self._index}/_search", body=body)]
 
     def samples(self, replies: Sequence[bytes], now: float) -> dict[str, Usage]:
         """Return the hosts for which both averages are known."""

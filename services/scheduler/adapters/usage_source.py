@@ -10,9 +10,9 @@ from typing import Final
 
 import aiohttp
 
-from services.scheduler.adapters.usage_apis import BadReply, Request, UsageApi, api_of
+from services.scheduler.adapters.usage_apis import BadReply, MetricsRequest, UsageApi, api_of
 from services.scheduler.config import MetricsOption
-from services.scheduler.engine.usage import Usage
+from services.scheduler.engine.nodes.usage import Usage
 from shared.runtime.clock import Clock
 from shared.runtime.logs import Logger
 from shared.runtime.metrics import Metrics
@@ -119,7 +119,9 @@ class UsageSource:
             ]
 
     @staticmethod
-    async def _reply(session: aiohttp.ClientSession, address: str, request: Request) -> bytes:
+    async def _reply(
+        session: aiohttp.ClientSession, address: str, request: MetricsRequest
+    ) -> bytes:
         async with session.request(
             request.method, address + request.path, params=request.params, json=request.body
         ) as response:

@@ -1,28 +1,27 @@
-"""Mechanism of scheduling: replica, session, journal, hooks, placement, plan.
+"""Mechanism of scheduling: cluster state, session, placement, wanted statuses, plan.
 
 Pure: no clock, no I/O, no log; `now`, `seed` and the configuration come in, a plan goes out. The
 engine never imports policy (actions and plugins), policy imports the engine.
 
 What the scheduler's shell uses
 -------------------------------
->>> replica = Replica(scheduler_names=("volcano",))
->>> replica.apply(kind, op, key, uid, obj)          # doctest: +SKIP
+>>> cluster_state = ClusterState(scheduler_names=("volcano",))
+>>> cluster_state.apply(kind, op, key, uid, obj)          # doctest: +SKIP
     One fact: `kind` a token of `shared.api.kinds.KINDS` ("pods", "nodes", …), `op` "put" or
-    "delete", `obj` the decoded view or None. Other kinds are ignored (`replica.kinds` lists those
-    that are not). Raises `BadFact` for an object that cannot be read; it then counts as absent.
-    Log it, go on.
->>> plan = decide(replica, config, now=…, seed=…, cycle=…)   # services.scheduler.decide
-    One cycle. The replica is the same before and after. No facts may be applied meanwhile.
->>> replica.assume(intent, [(pod key, uid, node), …])
->>> replica.assume_evictions(intent, [(pod key, uid), …])
+    "delete", `obj` the decoded view or None. Kinds beside `cluster_state.kinds` are ignored. Raises
+    `BadFact` for an object that cannot be read; it then counts as absent.
+>>> plan = decide(cluster_state, config, now=…, seed=…, cycle=…)   # services.scheduler.decide
+    One cycle. The cluster state is the same before and after. No facts may be applied meanwhile.
+>>> cluster_state.assume(intent, [(pod key, uid, node), …])
+>>> cluster_state.assume_evictions(intent, [(pod key, uid), …])
     After publishing an intent under its id, one call per intent.
->>> replica.adopt(plan)
+>>> cluster_state.adopt(plan)
     After publishing the plan's statuses (podgroups, pods, queues): they are gone by, and not wanted
     again, until the objects show them. Not adopting means that the next plan wants them again.
->>> replica.outcome(intent, [(uid, result), …])
+>>> cluster_state.outcome(intent, [(uid, result), …])
     `result` is the value of `shared.contracts.messages.Result`. Only conflict, gone, failed and
     spared end an assumption; facts end the others.
->>> replica.audit()
+>>> cluster_state.audit()
     Repairs node usage from the pods and returns the drifts, which should be none.
 
 After a restart: apply STATE, `assume` what COMMAND holds, `outcome` what OUTCOME says, in this
@@ -30,7 +29,7 @@ order or any other, then decide.
 """
 
 from pumice.plugins import Condition
-from services.scheduler.engine.nodes import Drift
+from services.scheduler.engine.nodes.nodes import Drift
 from services.scheduler.engine.plan import (
     Eviction,
     Explanation,
@@ -43,10 +42,11 @@ from services.scheduler.engine.plan import (
     QueueAllocated,
     Shortage,
 )
-from services.scheduler.engine.replica import BadFact, Replica
+from services.scheduler.engine.state.cluster_state import BadFact, ClusterState
 
 __all__ = [
     "BadFact",
+    "ClusterState",
     "Condition",
     "Drift",
     "Eviction",
@@ -58,6 +58,5 @@ __all__ = [
     "PodConditionWanted",
     "PodGroupStatusWanted",
     "QueueAllocated",
-    "Replica",
     "Shortage",
 ]

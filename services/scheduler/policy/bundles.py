@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from pumice.plugins import IntArray
-from services.scheduler.engine.amounts import total_of
-from services.scheduler.engine.records import Job
-from services.scheduler.engine.subjobs import SubJob
-from services.scheduler.engine.tasks import Task
+from services.scheduler.engine.jobs.records import Job
+from services.scheduler.engine.jobs.subjobs import SubJob
+from services.scheduler.engine.resources.amounts import total_of
+from services.scheduler.engine.tasks.task import Task
 from shared.model.status import READY
 
 
@@ -46,7 +46,7 @@ class Bundle(NamedTuple):
 
 def total(tasks: Iterable[Task]) -> IntArray:
     """Return what tasks ask for in all; at least one of them."""
-    requests = [task.shape.request for task in tasks]
+    requests = [task.task_class.request for task in tasks]
     return total_of(requests, requests[0])
 
 

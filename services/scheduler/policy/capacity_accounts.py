@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 
 from pumice.plugins import BoolArray, FloatArray, IntArray, Queue
-from services.scheduler.engine.amounts import total_of
-from services.scheduler.engine.dimensions import CPU_DIM, MEMORY_DIM
+from services.scheduler.engine.resources.amounts import total_of
+from services.scheduler.engine.resources.dimensions import CPU_DIM, MEMORY_DIM
 from services.scheduler.policy.shares import dominant_share, exceeded, is_empty
 from shared.api.scheduling import ROOT_QUEUE
 from shared.model.resources import EPSILON

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from pumice.plugins import Arguments, Plugin
-from services.scheduler.engine.session import Session
+from services.scheduler.engine.session.session import Session
 from services.scheduler.policy.actions import (
     allocate,
     backfill,

@@ -12,16 +12,16 @@ import numpy as np
 from pumice.plugins import (
     Cluster,
     CodeArray,
+    CrossNodeVerdict,
     Job,
     Opinion,
     Queue,
     Reason,
     TaskClass,
     Vote,
-    WideVerdict,
 )
-from services.scheduler.engine.devices import Devices
-from services.scheduler.engine.labels import NodeAttributes
+from services.scheduler.engine.devices.claims import Devices
+from services.scheduler.engine.nodes.attributes import NodeAttributes
 from services.scheduler.policy.capacity_accounts import Accounts
 from shared.model.status import HOLDS_RESOURCES, TaskStatus
 
@@ -41,15 +41,15 @@ class DeviceClaims:
         self._devices = cluster.store(Devices)
         self._attributes = cluster.store(NodeAttributes)
 
-    def judge(self, shape: TaskClass) -> WideVerdict | None:
+    def predicate(self, task_class: TaskClass) -> CrossNodeVerdict | None:
         """Return how to judge nodes, None for a class without claims."""
-        if not shape.device_claims:
+        if not task_class.device_claims:
             return None
-        return WideVerdict(lambda: self._codes(shape), steady=True)
+        return CrossNodeVerdict(lambda: self._codes(task_class), steady=True)
 
-    def _codes(self, shape: TaskClass) -> CodeArray:
+    def _codes(self, task_class: TaskClass) -> CodeArray:
         codes = np.zeros(len(self._attributes.names), dtype=np.uint8)
-        for key in shape.device_claims:
+        for key in task_class.device_claims:
             claim = self._devices.claims.get(key)
             if claim is None or claim.status.allocation is None:
                 codes[:] = _UNKNOWN if claim is None else _UNALLOCATED
@@ -76,7 +76,7 @@ class DeviceQuotas:
             job = cluster.job_of(task)
             if job is None or job.queue not in self._lines:
                 continue
-            demand = self._devices.demand(task.shape.device_claims)
+            demand = self._devices.demand(task.task_class.device_claims)
             if HOLDS_RESOURCES[task.status]:
                 self._add(self._held, job.queue, demand)
             elif task.status is TaskStatus.PENDING and job.phase == "Inqueue":
@@ -90,13 +90,13 @@ class DeviceQuotas:
             for name, amount in demand.items():
                 counter[name] += times * amount
 
-    def allowed(self, queue: Queue, shape: TaskClass, count: int) -> int:
+    def allowed(self, queue: Queue, task_class: TaskClass, count: int) -> int:
         """Return how many of `count` tasks stay within the quotas, one after another."""
-        if not shape.device_claims:
+        if not task_class.device_claims:
             return count
         for level in self._lines[queue.name]:
             held = self._held.get(level, Counter())
-            for name, amount in self._devices.demand(shape.device_claims).items():
+            for name, amount in self._devices.demand(task_class.device_claims).items():
                 limit = self._limits[level].get(name)
                 if limit is not None and amount:
                     count = min(count, max(0, (limit - held[name]) // amount))
@@ -125,17 +125,17 @@ class DeviceQuotas:
         """Return what a job's pending tasks ask for."""
         asked: Counter[str] = Counter()
         for task in job.by_status[TaskStatus.PENDING].values():
-            asked.update(self._devices.demand(task.shape.device_claims))
+            asked.update(self._devices.demand(task.task_class.device_claims))
         return asked
 
     def enqueued(self, job: Job) -> None:
         """Reserve what a job that entered its queue asks for."""
         self._add(self._reserved, job.queue, self._demand(job))
 
-    def changed(self, job: Job, shape: TaskClass, count: int) -> None:
+    def changed(self, job: Job, task_class: TaskClass, count: int) -> None:
         """Count placed tasks in, or out with a negative count."""
-        if shape.device_claims and job.queue in self._lines:
-            self._add(self._held, job.queue, self._devices.demand(shape.device_claims), count)
+        if task_class.device_claims and job.queue in self._lines:
+            self._add(self._held, job.queue, self._devices.demand(task_class.device_claims), count)
 
 
 def _limits(queue: Queue) -> dict[str, int]:

@@ -3,26 +3,26 @@
 import numpy as np
 
 from pumice.plugins import BoolArray, TaskClass
-from services.scheduler.engine.labels import NodeAttributes
+from services.scheduler.engine.nodes.attributes import NodeAttributes
 from services.scheduler.engine.own import own
-from services.scheduler.engine.shapes import TaskClass as OwnClass
+from services.scheduler.engine.tasks.classes import TaskClass as OwnClass
 from services.scheduler.policy.tolerating import tolerates
 from shared.api.selectors import TaintEffect
 
 _HARD_EFFECTS = frozenset({TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE})
 
 
-def by_affinity(shape: TaskClass, attributes: NodeAttributes) -> BoolArray:
+def by_affinity(task_class: TaskClass, attributes: NodeAttributes) -> BoolArray:
     """Return the nodes that node selector and required node affinity admit."""
-    admitted = attributes.matching(shape.node_selector)
-    affinity = own(shape, OwnClass).node_affinity
+    admitted = attributes.matching(task_class.node_selector)
+    affinity = own(task_class, OwnClass).node_affinity
     required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
     return admitted if required is None else admitted & attributes.selected(required)
 
 
-def by_taints(shape: TaskClass, attributes: NodeAttributes) -> BoolArray:
+def by_taints(task_class: TaskClass, attributes: NodeAttributes) -> BoolArray:
     """Return the nodes whose hard taints are tolerated."""
-    tolerations = own(shape, OwnClass).tolerations
+    tolerations = own(task_class, OwnClass).tolerations
     refused = attributes.taints(
         lambda taints: any(
             taint.effect in _HARD_EFFECTS and not tolerates(tolerations, taint) for taint in taints

@@ -7,7 +7,12 @@ has is sent. Amounts are what Volcano's are: milli-CPU, bytes, thousandths of an
 from typing import Any, Final
 
 from pumice.plugins import Cluster, IntArray, Job, Queue, Task
-from services.scheduler.engine.dimensions import CPU_DIM, MEMORY_DIM, PODS_DIM, is_in_bytes
+from services.scheduler.engine.resources.dimensions import (
+    CPU_DIM,
+    MEMORY_DIM,
+    PODS_DIM,
+    is_in_bytes,
+)
 from shared.model.status import TaskStatus
 
 Form = dict[str, Any]
@@ -54,7 +59,7 @@ class Forms:
 
     def task(self, task: Task) -> Form:
         """Return a task."""
-        request = self.amounts(task.shape.request)
+        request = self.amounts(task.task_class.request)
         meta = {
             "name": task.name,
             "namespace": task.namespace,
@@ -65,7 +70,7 @@ class Forms:
             "priority": task.pod_priority,
             "priorityClassName": task.priority_class,
             "nodeName": task.fact_node,
-            "nodeSelector": dict(task.shape.node_selector),
+            "nodeSelector": dict(task.task_class.node_selector),
         }
         return {
             "UID": task.uid,
@@ -79,7 +84,7 @@ class Forms:
             "Status": _STATUS[task.status],
             "Priority": task.priority,
             "Preemptable": task.preemptable,
-            "BestEffort": task.shape.best_effort,
+            "BestEffort": task.task_class.best_effort,
             "SchGated": task.gated,
             "Pod": {"metadata": meta, "spec": spec},
         }

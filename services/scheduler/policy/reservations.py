@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from pumice.plugins import Cluster, FloatArray, IntArray, Job
-from services.scheduler.engine.amounts import total_of
+from services.scheduler.engine.resources.amounts import total_of
 from shared.model.status import TaskStatus
 
 _INQUEUE: Final = 2
@@ -20,9 +20,10 @@ def unallocated_minimum(job: Job) -> IntArray:
     """Return what a job's minResources exceed what it holds, scheduling-gated pods deducted.
 
     Counts for Inqueue jobs and for running ones whose minimum is allocated (a job that lost pods
-    for good does not reserve again). A lapsed reservation is nothing (`engine.lapses`).
+    for good does not reserve again). An expired reservation
+    counts nothing (`engine.jobs.reservation_timeouts`).
     """
-    if job.min_resources is None or job.lapsed:
+    if job.min_resources is None or job.reservation_expired:
         return np.zeros_like(job.allocated)
     running = job.phase == "Running" and job.allocated_count >= job.min_available
     if job.phase != "Inqueue" and not running:
@@ -35,7 +36,9 @@ def without_gated(job: Job, amounts: IntArray) -> IntArray:
     """Return amounts less what the job's gated pods ask for: those may come much later."""
     if not job.gated:
         return amounts
-    gated = total_of((task.shape.request for task in job.tasks.values() if task.gated), amounts)
+    gated = total_of(
+        (task.task_class.request for task in job.tasks.values() if task.gated), amounts
+    )
     left: IntArray = np.maximum(amounts - gated, 0)
     return left
 
@@ -43,7 +46,7 @@ def without_gated(job: Job, amounts: IntArray) -> IntArray:
 def leaving(job: Job) -> IntArray:
     """Return what a job's pods hold that are on their way out; queues do not count it as theirs."""
     going = job.by_status[TaskStatus.RELEASING].values()
-    return total_of((task.shape.request for task in going if task.node), job.allocated)
+    return total_of((task.task_class.request for task in going if task.node), job.allocated)
 
 
 def elastic(job: Job) -> IntArray:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pumice.plugins import FloatArray, IntArray
-from services.scheduler.engine.dimensions import PODS_DIM
+from services.scheduler.engine.resources.dimensions import PODS_DIM
 from shared.model.resources import EPSILON
 
 Amounts = NDArray[np.int64] | NDArray[np.float64]

@@ -8,19 +8,19 @@ import numpy as np
 from pumice.plugins import (
     BoolArray,
     CodeArray,
+    CrossNodeScore,
+    CrossNodeVerdict,
     FloatArray,
     IntArray,
     Reason,
     TaskClass,
-    WideScore,
-    WideVerdict,
 )
-from services.scheduler.engine.labels import NodeAttributes
-from services.scheduler.engine.locality import Even
+from services.scheduler.engine.nodes.attributes import NodeAttributes
+from services.scheduler.engine.nodes.domain_sums import DomainTable, Tally
+from services.scheduler.engine.nodes.pod_affinity import PodAffinityIndex
 from services.scheduler.engine.own import own
-from services.scheduler.engine.peers import Peers
-from services.scheduler.engine.shapes import TaskClass as OwnClass
-from services.scheduler.engine.tallies import DomainTable, Tally
+from services.scheduler.engine.tasks.affinity_terms import SpreadConstraint
+from services.scheduler.engine.tasks.classes import TaskClass as OwnClass
 from services.scheduler.policy.eligible import by_affinity, by_taints, nodes_with
 from shared.api import keys
 
@@ -39,55 +39,70 @@ REASONS = (
 class Spreading:
     """How evenly pods lie over the domains of node labels."""
 
-    def __init__(self, peers: Peers, attributes: NodeAttributes) -> None:
-        self._peers = peers
+    def __init__(self, pod_affinity: PodAffinityIndex, attributes: NodeAttributes) -> None:
+        self._pod_affinity = pod_affinity
         self._attributes = attributes
         self._nobody = Tally(lambda _: -1, attributes, [])
 
     # --- hard --------------------------------------------------------------------------------
 
-    def constraint(self, shape: TaskClass) -> WideVerdict | None:
+    def hard_constraints(self, task_class: TaskClass) -> CrossNodeVerdict | None:
         """Return how to judge nodes by a class's hard constraints."""
-        hard = own(shape, OwnClass).locality.hard
+        hard = own(task_class, OwnClass).affinity_terms.hard_spreading
         if not hard:
             return None
-        tables = self._tables(shape, hard)
+        tables = self._tables(task_class, hard)
         present = [_present(table) for table in tables]
-        steady = not any(even.query in own(shape, OwnClass).locality.matched for even in hard)
-        judge = partial(_judge, list(zip(hard, tables, present, strict=True)))
-        return WideVerdict(lambda: judge(len(self._attributes.names)), steady=steady)
+        steady = not any(
+            constraint.query in own(task_class, OwnClass).affinity_terms.matched
+            for constraint in hard
+        )
+        predicate = partial(_predicate, list(zip(hard, tables, present, strict=True)))
+        return CrossNodeVerdict(lambda: predicate(len(self._attributes.names)), steady=steady)
 
-    def _tables(self, shape: TaskClass, evens: tuple[Even, ...]) -> list[DomainTable]:
-        labelled = nodes_with([even.key for even in evens], self._attributes)
+    def _tables(
+        self, task_class: TaskClass, constraints: tuple[SpreadConstraint, ...]
+    ) -> list[DomainTable]:
+        labelled = nodes_with([constraint.key for constraint in constraints], self._attributes)
         tables = []
-        for even in evens:
+        for constraint in constraints:
             counted = labelled
-            if even.by_affinity:
-                counted = counted & by_affinity(shape, self._attributes)
-            if even.by_taints:
-                counted = counted & by_taints(shape, self._attributes)
-            tally = self._peers.counts[even.query] if even.counts_others else self._nobody
-            tables.append(tally.table(even.key, (shape.id, even, evens), counted))
+            if constraint.by_affinity:
+                counted = counted & by_affinity(task_class, self._attributes)
+            if constraint.by_taints:
+                counted = counted & by_taints(task_class, self._attributes)
+            tally = (
+                self._pod_affinity.counts[constraint.query]
+                if constraint.counts_others
+                else self._nobody
+            )
+            tables.append(
+                tally.table(constraint.key, (task_class.id, constraint, constraints), counted)
+            )
         return tables
 
     # --- soft --------------------------------------------------------------------------------
 
-    def preference(self, shape: TaskClass) -> WideScore | None:
+    def preference(self, task_class: TaskClass) -> CrossNodeScore | None:
         """Return how to score nodes by a class's soft constraints.
 
         Kubernetes' own default constraints count pods of a Service; nobody here reads Services.
         """
-        if not own(shape, OwnClass).locality.soft:
+        if not own(task_class, OwnClass).affinity_terms.soft_spreading:
             return None
         return _Soft(
-            own(shape, OwnClass).locality.soft,
-            self._tables(shape, own(shape, OwnClass).locality.soft),
+            own(task_class, OwnClass).affinity_terms.soft_spreading,
+            self._tables(task_class, own(task_class, OwnClass).affinity_terms.soft_spreading),
             self._here,
         )
 
-    def _here(self, even: Even) -> DomainTable:
-        tally = self._peers.counts[even.query] if even.counts_others else self._nobody
-        return tally.table(even.key)
+    def _here(self, constraint: SpreadConstraint) -> DomainTable:
+        tally = (
+            self._pod_affinity.counts[constraint.query]
+            if constraint.counts_others
+            else self._nobody
+        )
+        return tally.table(constraint.key)
 
 
 def _present(table: DomainTable) -> IntArray:
@@ -95,17 +110,17 @@ def _present(table: DomainTable) -> IntArray:
     return np.unique(table.into[table.into >= 0])
 
 
-def _judge(parts: list[tuple[Even, DomainTable, IntArray]], size: int) -> CodeArray:
+def _predicate(parts: list[tuple[SpreadConstraint, DomainTable, IntArray]], size: int) -> CodeArray:
     codes = np.zeros(size, dtype=np.uint8)
-    for even, table, present in parts:
+    for constraint, table, present in parts:
         least = int(table.sums[present].min()) if len(present) else _UNBOUNDED
-        if len(present) < even.min_domains:
+        if len(present) < constraint.min_domains:
             least = 0
-        skewed = table.at + int(even.counts_itself) - least > even.max_skew
-        unjudged = codes == 0
+        skewed = table.at + int(constraint.counts_itself) - least > constraint.max_skew
+        undecided = codes == 0
         lacking = table.numbers < 0
-        codes[unjudged & lacking] = UNLABELLED
-        codes[unjudged & ~lacking & skewed] = SKEWED
+        codes[undecided & lacking] = UNLABELLED
+        codes[undecided & ~lacking & skewed] = SKEWED
     return codes
 
 
@@ -114,13 +129,13 @@ class _Soft:
 
     def __init__(
         self,
-        evens: tuple[Even, ...],
+        constraints: tuple[SpreadConstraint, ...],
         tables: list[DomainTable],
-        here: Callable[[Even], DomainTable],
+        here: Callable[[SpreadConstraint], DomainTable],
     ) -> None:
         self._parts = [
-            (even, here(even) if even.key == keys.HOSTNAME else table)
-            for even, table in zip(evens, tables, strict=True)
+            (constraint, here(constraint) if constraint.key == keys.HOSTNAME else table)
+            for constraint, table in zip(constraints, tables, strict=True)
         ]
         self._mask: BoolArray | None = None
         self._valid: BoolArray = np.zeros(0, dtype=np.bool_)
@@ -130,8 +145,8 @@ class _Soft:
         if self._mask is None or not np.array_equal(mask, self._mask):
             self._look_at(mask)
         raw = np.zeros(len(mask), dtype=np.float64)
-        for (even, table), weight in zip(self._parts, self._weights, strict=True):
-            raw += table.at * weight + (even.max_skew - 1)
+        for (constraint, table), weight in zip(self._parts, self._weights, strict=True):
+            raw += table.at * weight + (constraint.max_skew - 1)
         return evened(np.floor(raw + 0.5).astype(np.int64), self._valid)
 
     def _look_at(self, mask: BoolArray) -> None:
@@ -141,9 +156,9 @@ class _Soft:
             self._valid &= table.numbers >= 0
         number = int(self._valid.sum())
         self._weights = []
-        for even, table in self._parts:
+        for constraint, table in self._parts:
             size = number
-            if even.key != keys.HOSTNAME:
+            if constraint.key != keys.HOSTNAME:
                 size = int(np.count_nonzero(np.bincount(table.numbers[self._valid])))
             self._weights.append(float(np.log(size + 2)))
 

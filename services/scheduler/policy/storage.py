@@ -14,13 +14,13 @@ from pumice.plugins import (
     ClaimUse,
     Cluster,
     CodeArray,
+    CrossNodeVerdict,
     Reason,
     Task,
     TaskClass,
-    WideVerdict,
 )
-from services.scheduler.engine.labels import NodeAttributes
-from services.scheduler.engine.volumes import ZONE_LABELS, Attachment, Volumes
+from services.scheduler.engine.nodes.attributes import NodeAttributes
+from services.scheduler.engine.nodes.volumes import ZONE_LABELS, Attachment, Volumes
 from shared.api import keys
 from shared.api.storage import PersistentVolume, StorageClass
 
@@ -56,9 +56,9 @@ class Storage:
 
     # --- VolumeZone --------------------------------------------------------------------------
 
-    def zones(self, shape: TaskClass) -> WideVerdict | None:
+    def zones(self, task_class: TaskClass) -> CrossNodeVerdict | None:
         """Return how to judge nodes by the zones of bound volumes."""
-        zoned = [volume for _, volume in self._bound(shape) if volume is not None]
+        zoned = [volume for _, volume in self._bound(task_class) if volume is not None]
         zoned = [volume for volume in zoned if set(ZONE_LABELS) & volume.metadata.labels.keys()]
         if not zoned:
             return None
@@ -66,7 +66,7 @@ class Storage:
         for volume in zoned:
             refused |= ~self._in_zone(volume)
         codes = refused.astype(np.uint8)
-        return WideVerdict(lambda: codes, steady=True)
+        return CrossNodeVerdict(lambda: codes, steady=True)
 
     def _in_zone(self, volume: PersistentVolume) -> BoolArray:
         wanted = [(k, v) for k, v in volume.metadata.labels.items() if k in ZONE_LABELS]
@@ -87,12 +87,14 @@ class Storage:
 
     # --- NodeVolumeLimits --------------------------------------------------------------------
 
-    def limits(self, shape: TaskClass) -> WideVerdict | None:
+    def limits(self, task_class: TaskClass) -> CrossNodeVerdict | None:
         """Return how to judge nodes by how many volumes their drivers can attach."""
-        wanted = {a for key in shape.claims if (a := self._volumes.attachment(key)) is not None}
+        wanted = {
+            a for key in task_class.claims if (a := self._volumes.attachment(key)) is not None
+        }
         if not wanted or not self._volumes.limits:
             return None
-        return WideVerdict(lambda: self._beyond(wanted), one_by_one=True)
+        return CrossNodeVerdict(lambda: self._beyond(wanted), one_by_one=True)
 
     def _beyond(self, wanted: set[Attachment]) -> CodeArray:
         codes = np.zeros(self._size, dtype=np.uint8)
@@ -109,40 +111,42 @@ class Storage:
 
     # --- VolumeBinding -----------------------------------------------------------------------
 
-    def binding(self, shape: TaskClass) -> WideVerdict | None:
+    def binding(self, task_class: TaskClass) -> CrossNodeVerdict | None:
         """Return how to judge nodes by where volumes are, or could be."""
-        if not shape.claims:
+        if not task_class.claims:
             return None
         waits = any(
             key in self._volumes.claims and not self._volumes.claims[key].spec.volume_name
-            for key in shape.claims
+            for key in task_class.claims
         )
-        return WideVerdict(lambda: self._binding(shape), steady=not waits, one_by_one=waits)
+        return CrossNodeVerdict(
+            lambda: self._binding(task_class), steady=not waits, one_by_one=waits
+        )
 
-    def _binding(self, shape: TaskClass) -> CodeArray:
+    def _binding(self, task_class: TaskClass) -> CodeArray:
         codes = np.zeros(self._size, dtype=np.uint8)
-        for code in self._hopeless(shape):
+        for code in self._hopeless(task_class):
             codes[:] = code
             return codes
-        for _, volume in self._bound(shape):
+        for _, volume in self._bound(task_class):
             if volume is not None:
                 codes[~self._reaches(volume) & (codes == 0)] = _ELSEWHERE
-        codes[~self._bindable(shape) & (codes == 0)] = _NONE_TO_BIND
+        codes[~self._bindable(task_class) & (codes == 0)] = _NONE_TO_BIND
         return codes
 
-    def _hopeless(self, shape: TaskClass) -> Iterator[int]:
+    def _hopeless(self, task_class: TaskClass) -> Iterator[int]:
         """Yield what no node can help with."""
-        for key in shape.claims:
+        for key in task_class.claims:
             claim = self._volumes.claims.get(key)
             if claim is None or claim.metadata.deletion_timestamp is not None:
                 yield _UNKNOWN
             elif not claim.spec.volume_name and not _waits(self._volumes.class_of(claim)):
                 yield _UNBOUND
-        if any(volume is None for _, volume in self._bound(shape)):
+        if any(volume is None for _, volume in self._bound(task_class)):
             yield _LOST
 
-    def _bound(self, shape: TaskClass) -> Iterator[tuple[str, PersistentVolume | None]]:
-        for key in shape.claims:
+    def _bound(self, task_class: TaskClass) -> Iterator[tuple[str, PersistentVolume | None]]:
+        for key in task_class.claims:
             claim = self._volumes.claims.get(key)
             if claim is not None and claim.spec.volume_name:
                 yield key, self._volumes.volumes.get(claim.spec.volume_name)
@@ -153,13 +157,13 @@ class Storage:
             return np.ones(self._size, dtype=np.bool_)
         return self._attributes.selected(affinity.required)
 
-    def _bindable(self, shape: TaskClass) -> BoolArray:
+    def _bindable(self, task_class: TaskClass) -> BoolArray:
         """Return the nodes where each claim without volume finds one or gets one made.
 
         Volumes that claims of tasks placed before have found are theirs.
         """
         volumes = self._volumes
-        open_claims = [key for key in shape.claims if not volumes.claims[key].spec.volume_name]
+        open_claims = [key for key in task_class.claims if not volumes.claims[key].spec.volume_name]
         result = np.ones(self._size, dtype=np.bool_)
         if not open_claims:
             return result
@@ -214,7 +218,7 @@ class Storage:
         claims = self._volumes.claims
         found = []
         matches = self._matches(skip=set())
-        for key in task.shape.claims:
+        for key in task.task_class.claims:
             if key not in matches:
                 continue  # it has its volume
             volume = matches[key]

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from pumice.plugins import IntArray, Task
-from services.scheduler.engine.amounts import total_of
-from services.scheduler.engine.dimensions import CPU_DIM, MEMORY_DIM
+from services.scheduler.engine.resources.amounts import total_of
+from services.scheduler.engine.resources.dimensions import CPU_DIM, MEMORY_DIM
 from shared.api import keys
 
 _SELF_ANTI, _INTER, _SELF, _INTER_ANTI = 4, 3, 2, 1
@@ -96,8 +96,8 @@ class Bucket:
         if task.node:
             self.nodes[task.node] += 1
             return
-        self.waiting.append(task.shape.request)
-        self.score += _weight(task.shape.request)
+        self.waiting.append(task.task_class.request)
+        self.score += _weight(task.task_class.request)
 
     def settle(self, node: str, request: IntArray, count: int) -> None:
         """Move waiting tasks of a request to a node, or back with a negative count."""

@@ -3,7 +3,7 @@
 import pytest
 
 from pumice.testing import Cluster, binds_of
-from services.scheduler.engine.amounts import MOST
+from services.scheduler.engine.resources.amounts import MOST
 from shared.api import kinds
 
 MAX = "9223372036854775807"
@@ -74,7 +74,7 @@ def test_pods_that_name_a_node_fill_it_whatever_they_ask_for(amount, pods) -> No
     assert binds_of(plan) == {}
     for number in range(pods):
         world.delete(kinds.POD, "ns/" + f"named-{number}")
-    assert world.replica.audit() == []
+    assert world.cluster_state.audit() == []
     assert binds_of(world.step()) == {"mine-0": "n1"}
 
 
@@ -106,7 +106,7 @@ def test_a_pod_of_ours_that_names_a_node_takes_one_node_from_its_queue_at_most(
     placed = binds_of(world.step()) | binds_of(world.step())
     assert set(placed) == {"mine-0", "mine-1", "theirs-0", "theirs-1"}
     assert "n0" not in placed.values()
-    assert world.replica.audit() == []
+    assert world.cluster_state.audit() == []
     world.delete(kinds.POD, "ns/huge-0")
     assert world.job("huge").allocated.max() == 0
 
@@ -138,7 +138,7 @@ def test_a_pod_that_names_a_node_counts_whole_once_a_node_is_as_large() -> None:
     world.step()
     cpu, memory = world.job("wide").allocated[:2].tolist()
     assert (cpu, memory) == (32_000, 64 << 30)
-    assert world.replica.audit() == []
+    assert world.cluster_state.audit() == []
 
 
 @pytest.mark.parametrize("amount", ["8Ei", MAX, "1e30"])
@@ -187,7 +187,7 @@ def test_sums_come_back_from_beyond_the_bound_exactly() -> None:
     for number in range(2_000):
         world.delete(kinds.POD, "ns/" + f"mine-x{number}")
     assert (world.job("mine").requested == before).all()
-    assert world.replica.audit() == []
+    assert world.cluster_state.audit() == []
 
 
 @pytest.mark.parametrize("pods", range(1, 7))
@@ -195,7 +195,7 @@ def test_a_node_whose_pods_leave_shows_what_their_facts_say_whatever_they_ask_fo
     world = Cluster().node("n", cpu="4").group("g", min_member=1)
     for number in range(pods):
         world.pod(f"p{number}", "g", memory="8Ei", node="n", deleting=True)
-        assert world.replica.audit() == []
+        assert world.cluster_state.audit() == []
     for number in range(pods):
         world.delete(kinds.POD, f"ns/p{number}")
-        assert world.replica.audit() == []
+        assert world.cluster_state.audit() == []

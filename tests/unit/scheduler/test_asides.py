@@ -8,7 +8,7 @@ import pytest
 from pumice.plugins import PERMIT, Hooks
 from pumice.testing import Cluster, binds_of, evictions_of
 from services.scheduler.decide import configure, decide
-from services.scheduler.engine.journal import BrokenOff
+from services.scheduler.engine.session.journal import BrokenOff
 from services.scheduler.policy.catalog import PLUGINS
 from services.scheduler.worker import Worker
 from shared.api import kinds
@@ -55,10 +55,10 @@ _ANSWERS = {
     "job_starving": lambda job: True,
     "job_enqueueable": lambda job: PERMIT,
     "overused": lambda queue: False,
-    "allocatable": lambda queue, shape, count: count,
-    "predicate": lambda shape, rows: rows.index * 0,
-    "node_score": lambda shape, rows: rows.index * 0.0,
-    "judged": lambda job: None,
+    "allocatable": lambda queue, task_class, count: count,
+    "predicate": lambda task_class, rows: rows.index * 0,
+    "node_score": lambda task_class, rows: rows.index * 0.0,
+    "conditions": lambda job: None,
     "preemptable": lambda task, candidates: candidates,
     "reclaimable": lambda task, candidates: candidates,
 }
@@ -92,7 +92,7 @@ def test_a_bug_that_one_job_brings_out_keeps_no_other_job_waiting(point) -> None
     asides: dict = {}
     for _ in range(3):
         plan = decide(
-            made.replica,
+            made.cluster_state,
             made.config,
             now=0.0,
             plugins=plugins,
@@ -101,7 +101,7 @@ def test_a_bug_that_one_job_brings_out_keeps_no_other_job_waiting(point) -> None
         made.publish(plan)
         placed |= binds_of(plan)
     assert {"good-0", "good-1"} <= set(placed)
-    assert made.replica.audit() == []
+    assert made.cluster_state.audit() == []
     assert asides or point in {"preemptable", "reclaimable"}
     for (kind, key), aside in asides.items():
         assert "bad" in key or kind == "actions", aside
@@ -111,7 +111,7 @@ def test_a_bug_that_one_job_brings_out_keeps_no_other_job_waiting(point) -> None
 def test_the_podgroup_of_a_job_that_is_left_out_says_so() -> None:
     made, plugins = world("predicate")
     for _ in range(2):
-        plan = decide(made.replica, made.config, now=0.0, plugins=plugins)
+        plan = decide(made.cluster_state, made.config, now=0.0, plugins=plugins)
         made.publish(plan)
     conditions = {g.key: g.conditions for g in plan.podgroups}["ns/bad"]
     said = {c.type: c for c in conditions}["Unschedulable"]
@@ -121,7 +121,7 @@ def test_the_podgroup_of_a_job_that_is_left_out_says_so() -> None:
 
 def test_a_placement_that_breaks_off_spoils_the_session_and_names_the_job() -> None:
     made = Cluster().node("n1").gang("bad", tasks=1)
-    made.replica.nodes.ledger.place = lambda *_, **__: 1 / 0
+    made.cluster_state.nodes.ledger.place = lambda *_, **__: 1 / 0
     with pytest.raises(BrokenOff) as broken:
         made.decide()
     assert broken.value.job == "ns/bad"
@@ -171,11 +171,13 @@ def new_worker() -> Worker:
 
 def test_a_fact_that_meets_a_bug_while_it_is_read_is_left_out_alone(monkeypatch) -> None:
     worker = new_worker()
-    of = worker._replica.shapes.of
+    of = worker._cluster_state.task_classes.of
     monkeypatch.setattr(
-        worker._replica.shapes,
+        worker._cluster_state.task_classes,
         "of",
-        lambda pod, locality: 1 / 0 if pod.metadata.name == "bad" else of(pod, locality),
+        lambda pod, affinity_terms: (
+            1 / 0 if pod.metadata.name == "bad" else of(pod, affinity_terms)
+        ),
     )
     (trouble,) = worker.fold([*base()[:2], pod("bad"), *base()[2:]])
     assert (trouble.kind, trouble.key) == ("pods", "ns/bad")
@@ -191,9 +193,9 @@ def test_a_fact_that_meets_a_bug_while_it_is_read_is_left_out_alone(monkeypatch)
 def test_a_fact_that_fails_half_way_is_left_out_when_all_are_read_again(monkeypatch) -> None:
     worker = new_worker()
     facts = [*base(), pod("bad", node="n1")]
-    take = worker._replica.jobs.take
+    take = worker._cluster_state.jobs.take
     monkeypatch.setattr(
-        worker._replica.jobs, "take", lambda task: 1 / 0 if task.name == "bad" else take(task)
+        worker._cluster_state.jobs, "take", lambda task: 1 / 0 if task.name == "bad" else take(task)
     )
     (trouble,) = worker.fold(facts)
     assert not worker.is_whole, "its pod counts on a node and in no job"
@@ -202,15 +204,15 @@ def test_a_fact_that_fails_half_way_is_left_out_when_all_are_read_again(monkeypa
     (again,) = worker.fold(facts)
     assert again == trouble, "the same content is not tried again"
     assert worker.is_whole
-    assert [task.name for task in worker._replica.tasks()] == ["good"]
+    assert [task.name for task in worker._cluster_state.tasks()] == ["good"]
     assert worker.fold([pod("bad", node="n1", cpu="2")]) == [], "it is tried again when it changes"
-    assert {task.name for task in worker._replica.tasks()} == {"good", "bad"}
+    assert {task.name for task in worker._cluster_state.tasks()} == {"good", "bad"}
 
 
 def test_an_object_that_was_left_out_and_goes_is_forgotten(monkeypatch) -> None:
     worker = new_worker()
     with monkeypatch.context() as patched:
-        patched.setattr(worker._replica.shapes, "of", lambda *_: 1 / 0)
+        patched.setattr(worker._cluster_state.task_classes, "of", lambda *_: 1 / 0)
         assert len(worker.fold([pod("bad")])) == 1
     gone = m.Fact(kind="pods", key="ns/bad", uid="uid-ns/bad", rv="2", op=m.Op.DELETE)
     assert worker.fold([gone]) == []
@@ -224,13 +226,13 @@ def test_a_job_that_spoilt_a_session_has_no_turn_until_its_podgroup_is_made_anew
     bad = {"spec": {"minMember": 1, "queue": "q"}, "status": {"phase": "Inqueue"}}
     facts = [*base(), fact(kinds.PODGROUP, "ns/bad", dict(bad)), pod("bad", cpu="2")]
     worker.fold(facts)
-    ledger = worker._replica.nodes.ledger
+    ledger = worker._cluster_state.nodes.ledger
     place = ledger.place
 
-    def broken(columns, counts, shape, *, waiting):
-        if shape.request[0] == 2000:
+    def broken(columns, counts, task_class, *, waiting):
+        if task_class.request[0] == 2000:
             raise ZeroDivisionError
-        place(columns, counts, shape, waiting=waiting)
+        place(columns, counts, task_class, waiting=waiting)
 
     monkeypatch.setattr(ledger, "place", broken)
     with pytest.raises(BrokenOff):
@@ -248,5 +250,5 @@ def test_a_job_that_spoilt_a_session_has_no_turn_until_its_podgroup_is_made_anew
 
 def test_no_eviction_is_decided_for_a_job_that_is_left_out() -> None:
     made, plugins = world("preemptable")
-    plan = decide(made.replica, made.config, now=0.0, plugins=plugins)
+    plan = decide(made.cluster_state, made.config, now=0.0, plugins=plugins)
     assert evictions_of(plan) == {}

@@ -3,7 +3,7 @@
 import pytest
 
 from pumice.testing import Cluster, binds_of, phase_in
-from services.scheduler.engine.judge import phase_of
+from services.scheduler.engine.status.statuses import phase_of
 from shared.api import kinds
 from shared.model.status import TaskStatus
 

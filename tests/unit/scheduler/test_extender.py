@@ -54,7 +54,7 @@ class World:
         )
         plugins = {**PLUGINS, "extender": partial(Extender, post=self.post)}
         config = configure(text, plugins=plugins)
-        run = partial(decide, cluster.replica, config, now=0.0, plugins=plugins)
+        run = partial(decide, cluster.cluster_state, config, now=0.0, plugins=plugins)
         return await asyncio.to_thread(run)
 
 
@@ -267,7 +267,7 @@ async def test_without_a_network_it_is_unreachable():
         'actions: "allocate"\ntiers:\n- plugins:\n  - name: extender\n'
         "    arguments: {extender.urlPrefix: 'http://e', extender.predicateVerb: p}\n"
     )
-    assert binds_of(decide(two_nodes().replica, configure(text), now=0.0)) == {}
+    assert binds_of(decide(two_nodes().cluster_state, configure(text), now=0.0)) == {}
 
 
 @pytest.mark.parametrize(

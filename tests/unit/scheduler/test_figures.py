@@ -5,9 +5,8 @@ import pytest
 from pumice.testing import Cluster
 from services.scheduler.adapters.figure_pages import FigurePages
 from services.scheduler.adapters.timings import Timings
+from services.scheduler.cycle_metrics import EVERY_S, MOST_JOBS, CycleMetrics, Figures, placements
 from services.scheduler.decide import Part, decide
-from services.scheduler.engine.figures import Figures
-from services.scheduler.noticing import EVERY_S, MOST_JOBS, Noticing, placements
 from shared.api import kinds
 from shared.runtime.metrics import Metrics, steps
 
@@ -19,9 +18,10 @@ CREATED_S = 1767225600  # 2026-01-01T00:00:00Z
 GIB = 1024**3
 
 
-def figures_of(world: Cluster, noticing: Noticing, *, now: float = 0.0) -> Figures | None:
-    decide(world.replica, world.config, now=now, look=noticing.look)
-    return noticing.noticed.figures
+def figures_of(world: Cluster, metrics: CycleMetrics, *, now: float = 0.0) -> Figures | None:
+    decide(world.cluster_state, world.config, now=now, look=metrics.look)
+    metrics.settle(world.cluster_state.jobs)
+    return metrics.sample.figures
 
 
 def page_of(figures: Figures | None) -> dict[str, float]:
@@ -59,7 +59,7 @@ def proportional() -> Cluster:
 
 def test_proportion_tells_what_queues_have_want_and_deserve_me3_me4():
     # Dealt out 3 : 1 are 6000 and 2000; `a` wants no more than 4000, so `b` gets its 4000, too.
-    page = page_of(figures_of(proportional(), Noticing()))
+    page = page_of(figures_of(proportional(), CycleMetrics()))
     expect(
         page,
         a={
@@ -95,7 +95,7 @@ def test_scalars_are_told_in_thousandths_as_far_as_a_node_has_them_me4():
     world = Cluster(PROPORTION, queue=False).node("n1", nvidia_com__gpu="8").queue("a").queue("b")
     more = {"nvidia.com/gpu": "2", "example.com/fpga": "1"}
     world.gang("g", tasks=1, queue="a", phase="Running", node="n1", requests=more)
-    page = page_of(figures_of(world, Noticing()))
+    page = page_of(figures_of(world, CycleMetrics()))
     held = {key: value for key, value in page.items() if "allocated_scalar" in key}
     assert held == {
         'queue_allocated_scalar_resources{queue_name="a",resource="pods"}': 1,
@@ -111,7 +111,7 @@ def test_capacity_tells_what_queues_state_and_what_they_can_have_me4():
     world.queue("b", guarantee={"resource": {"cpu": "1"}})
     world.gang("run", tasks=4, queue="a", phase="Running", node="n1")
     expect(
-        page_of(figures_of(world, Noticing())),
+        page_of(figures_of(world, CycleMetrics())),
         a={
             "allocated_milli_cpu": 4000,
             "deserved_milli_cpu": 2000,
@@ -141,7 +141,7 @@ def test_a_tree_of_queues_tells_every_level_me4():
     world.gang("run", tasks=3, queue="dev", phase="Running", node="n1")
     common = {"allocated_milli_cpu": 3000, "request_milli_cpu": 3000}
     expect(
-        page_of(figures_of(world, Noticing())),
+        page_of(figures_of(world, CycleMetrics())),
         root={**common, "deserved_milli_cpu": 0, "real_capacity_milli_cpu": float("inf")},
         eng={**common, "share": 1, "overused": 0, "capacity_milli_cpu": 6000},
         dev={
@@ -157,42 +157,42 @@ def test_a_tree_of_queues_tells_every_level_me4():
 
 
 def test_what_is_gone_is_gone_from_the_page_me3():
-    world, noticing = proportional(), Noticing()
-    before = page_of(figures_of(world, noticing))
+    world, metrics = proportional(), CycleMetrics()
+    before = page_of(figures_of(world, metrics))
     assert any('"b"' in key for key in before)
     assert 'job_share{job_id="wait",job_ns="ns"}' in before
     for number in range(2):
         world.delete(kinds.POD, f"ns/wait-{number}", uid=f"uid-ns/wait-{number}")
     world.delete(kinds.PODGROUP, "ns/wait").delete(kinds.QUEUE, "b")
-    noticing.disturb()
-    after = page_of(figures_of(world, noticing, now=EVERY_S))
+    metrics.disturb()
+    after = page_of(figures_of(world, metrics, now=EVERY_S))
     assert not [key for key in after if '"b"' in key or "wait" in key]
     assert 'job_share{job_id="run",job_ns="ns"}' in after
 
 
 def test_figures_are_taken_when_they_are_due_and_something_changed():
-    world, noticing = proportional(), Noticing()
-    assert figures_of(world, noticing, now=100.0) is not None
-    assert figures_of(world, noticing, now=100.0 + EVERY_S) is None  # nothing happened
-    noticing.disturb()
-    assert figures_of(world, noticing, now=100.0 + EVERY_S / 2) is None
-    assert figures_of(world, noticing, now=100.0 + EVERY_S) is not None
-    noticing.disturb()
-    assert figures_of(world, noticing, now=50.0) is not None  # the clock was set back
+    world, metrics = proportional(), CycleMetrics()
+    assert figures_of(world, metrics, now=100.0) is not None
+    assert figures_of(world, metrics, now=100.0 + EVERY_S) is None  # nothing happened
+    metrics.disturb()
+    assert figures_of(world, metrics, now=100.0 + EVERY_S / 2) is None
+    assert figures_of(world, metrics, now=100.0 + EVERY_S) is not None
+    metrics.disturb()
+    assert figures_of(world, metrics, now=50.0) is not None  # the clock was set back
 
 
 def test_only_the_jobs_that_changed_last_are_told():
     world = Cluster(PROPORTION).node("n1")
     for number in range(MOST_JOBS + 2):
         world.group(f"g{number}")
-    noticing = Noticing()
-    figures = figures_of(world, noticing)
+    metrics = CycleMetrics()
+    figures = figures_of(world, metrics)
     assert figures is not None
     assert len(figures.jobs) == MOST_JOBS
     assert "ns/g1" not in figures.jobs
     world.group("g0", min_member=7)
-    noticing.disturb()
-    figures = figures_of(world, noticing, now=EVERY_S)
+    metrics.disturb()
+    figures = figures_of(world, metrics, now=EVERY_S)
     assert figures is not None
     assert figures.jobs["ns/g0"].missing == 7
     assert "ns/g2" not in figures.jobs
@@ -201,7 +201,7 @@ def test_only_the_jobs_that_changed_last_are_told():
 def test_waiting_gangs_tell_what_they_lack_and_how_often_they_waited_me2():
     pages, metrics = FigurePages(), Metrics()
     metrics.registry.register(pages)
-    figures = figures_of(proportional(), Noticing())
+    figures = figures_of(proportional(), CycleMetrics())
     assert figures is not None
     pages.show(figures)
     for _ in range(3):
@@ -218,16 +218,16 @@ def test_waiting_gangs_tell_what_they_lack_and_how_often_they_waited_me2():
 
 def test_jobs_tell_when_they_were_made_and_last_placed_me1():
     world = Cluster().node("n1").gang("g", tasks=2)
-    now, noticing = CREATED_S + 90.5, Noticing()
-    plan = decide(world.replica, world.config, now=now, look=noticing.look)
-    placed = list(placements(plan, world.replica, now=now))
+    now, cycles = CREATED_S + 90.5, CycleMetrics()
+    plan = decide(world.cluster_state, world.config, now=now, look=cycles.look)
+    placed = list(placements(plan, world.cluster_state, now=now))
     assert [(p.job, p.since_s, p.tasks_since_s) for p in placed] == [
         ("ns/g", 90.5, (90.5, 90.5)),
     ]
     pages, metrics = FigurePages(), Metrics()
     metrics.registry.register(pages)
     pages.placed(placed, now=now)
-    figures = noticing.noticed.figures
+    figures = cycles.sample.figures
     assert figures is not None
     pages.show(figures)
     page = scraped(metrics)
@@ -245,7 +245,7 @@ def test_jobs_of_one_name_in_two_namespaces_share_the_series_that_know_names_onl
     meta = {"name": "g", "namespace": "other", "uid": "uid-other/g"}
     spec = {"minMember": 3, "queue": "default"}
     world.put(kinds.PODGROUP, {"metadata": meta, "spec": spec, "status": {"phase": "Inqueue"}})
-    page = page_of(figures_of(world, Noticing()))
+    page = page_of(figures_of(world, CycleMetrics()))
     assert page['unschedule_task_count{job_id="g"}'] == 5
     shares = [key for key in page if key.startswith("job_share")]
     assert shares == [f'job_share{{job_id="g",job_ns="{ns}"}}' for ns in ("ns", "other")]
@@ -272,10 +272,10 @@ def test_preempt_counts_attempts_and_what_it_settles_on_me2(running, attempts, t
         world.pod(f"old-{number}", "old", cpu="1", node="n1", priority=1)
     for number in range(2):
         world.pod(f"new-{number}", "new", cpu="1", priority=9)
-    noticing = Noticing()
-    decide(world.replica, world.config, now=0.0, look=noticing.look)
-    assert noticing.noticed.preemption_attempts == attempts
-    assert noticing.noticed.eviction_transactions == transactions
+    metrics = CycleMetrics()
+    decide(world.cluster_state, world.config, now=0.0, look=metrics.look)
+    assert metrics.sample.preemption_attempts == attempts
+    assert metrics.sample.eviction_transactions == transactions
 
 
 def test_the_parts_of_a_cycle_are_timed_in_volcanos_units_me1():
@@ -304,7 +304,7 @@ def test_the_parts_of_a_cycle_are_timed_in_volcanos_units_me1():
 def test_a_cycle_tells_each_part_once_in_the_order_of_the_configuration():
     told: list[tuple[Part, str]] = []
     world = Cluster(PROPORTION).node("n1")
-    decide(world.replica, world.config, now=0.0, ended=lambda *part: told.append(part))
+    decide(world.cluster_state, world.config, now=0.0, ended=lambda *part: told.append(part))
     assert told == [
         (Part.BEGUN, ""),
         (Part.PLUGIN, "gang"),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import structlog
 
-from pumice.plugins import Opinion, Reason, Vote, WideVerdict
+from pumice.plugins import CrossNodeVerdict, Opinion, Reason, Vote
 from pumice.testing import Cluster, binds_of, evictions_of
 from services.scheduler.adapters.entry_points import load_plugins
 from services.scheduler.adapters.plugin_failures import PluginFailures
@@ -65,7 +65,7 @@ def test_the_example_of_thirty_lines_is_loaded_from_its_own_distribution(example
         world.group(name, queue=queue, **asks).pod(f"{name}-0", name, cpu="1")
 
     plan = world.step(plugins=plugins)
-    assert "ns/settled" not in [job.key for job in world.replica.jobs.unsettled()]
+    assert "ns/settled" not in [job.key for job in world.cluster_state.jobs.unsettled()]
     assert sorted(binds_of(plan)) == ["a-0", "c-0"]
     (why,) = (said.message for said in plan.explanations if said.job == "ns/b")
     assert why == "2 of 2 jobs of the queue are running"
@@ -140,7 +140,7 @@ def run(world: Cluster, contribute):
         lambda _: Made(contribute), name="made", origin="acme 1.0", note=noted.append
     )
     config = configured("made", {"made": plugin})
-    return decide(world.replica, config, now=0.0, plugins={**PLUGINS, "made": plugin}), noted
+    return decide(world.cluster_state, config, now=0.0, plugins={**PLUGINS, "made": plugin}), noted
 
 
 def boom(*_):
@@ -166,9 +166,9 @@ def test_a_plugin_that_cannot_contribute_is_left_out_of_the_cycle():
 
 REFUSING = {
     "predicate": lambda hooks: hooks.predicate(boom, reasons=[]),
-    "wide_predicate": lambda hooks: hooks.wide_predicate(boom, reasons=[]),
-    "wide_predicate later": lambda hooks: hooks.wide_predicate(
-        lambda _: WideVerdict(boom), reasons=[]
+    "cross_node_predicate": lambda hooks: hooks.cross_node_predicate(boom, reasons=[]),
+    "cross_node_predicate later": lambda hooks: hooks.cross_node_predicate(
+        lambda _: CrossNodeVerdict(boom), reasons=[]
     ),
     "job_valid": lambda hooks: hooks.job_valid(boom),
     "job_ready": lambda hooks: hooks.job_ready(boom),
@@ -178,7 +178,7 @@ REFUSING = {
 INDIFFERENT = {
     "node_score": lambda hooks: hooks.node_score(boom),
     "node_rank": lambda hooks: hooks.node_rank(boom, weight=2),
-    "wide_score": lambda hooks: hooks.wide_score(lambda _: boom, weight=1),
+    "cross_node_score": lambda hooks: hooks.cross_node_score(lambda _: boom, weight=1),
     "job_order": lambda hooks: hooks.job_order(boom),
     "queue_order": lambda hooks: hooks.queue_order(boom),
     "task_order": lambda hooks: hooks.task_order(boom),
@@ -186,7 +186,7 @@ INDIFFERENT = {
     "binding": lambda hooks: hooks.binding(boom),
     "moved": lambda hooks: hooks.moved(boom),
     "changed": lambda hooks: hooks.changed(boom),
-    "judged": lambda hooks: hooks.judged(boom),
+    "conditions": lambda hooks: hooks.conditions(boom),
 }
 
 
@@ -256,7 +256,7 @@ def test_victims_are_out_of_those_that_were_offered(fair):
     world = Cluster().node("n1", cpu="1")
     world.gang("low", tasks=1, min_member=0, node="n1", priority=1)
     world.gang("high", tasks=1, priority=9)
-    stranger = world.replica.task("uid-ns/high-0")
+    stranger = world.cluster_state.task("uid-ns/high-0")
     noted: list[Failure] = []
     plugin = ForeignPlugin(
         lambda _: Made(
@@ -269,7 +269,7 @@ def test_victims_are_out_of_those_that_were_offered(fair):
     plugins = {**PLUGINS, "made": plugin}
     listed = "{name: priority, enablePreemptable: false}, {name: made}"
     conf = f'actions: "preempt"\ntiers:\n- plugins: [{listed}]\n'
-    plan = decide(world.replica, configure(conf, plugins=plugins), now=0.0, plugins=plugins)
+    plan = decide(world.cluster_state, configure(conf, plugins=plugins), now=0.0, plugins=plugins)
     assert evictions_of(plan) == ({"low-0": "high-0"} if fair else {})
     assert bool(noted) is not fair
 
@@ -290,9 +290,9 @@ def test_an_answer_that_failed_is_not_kept_between_cycles():
     plugins = {**PLUGINS, "made": plugin}
     config = configured("made", {"made": plugin})
     world = two_jobs()
-    assert not binds_of(decide(world.replica, config, now=0.0, plugins=plugins))
+    assert not binds_of(decide(world.cluster_state, config, now=0.0, plugins=plugins))
     broken = False
-    assert len(binds_of(decide(world.replica, config, now=1.0, plugins=plugins))) == 3
+    assert len(binds_of(decide(world.cluster_state, config, now=1.0, plugins=plugins))) == 3
 
 
 def test_arguments_that_a_plugin_refuses_are_refused_with_the_configuration():

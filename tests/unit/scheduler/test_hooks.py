@@ -7,7 +7,7 @@ import pytest
 from pumice.plugins import ABSTAIN, PERMIT, Invalid, Opinion, Vote
 from pumice.plugins.points import Points
 from services.scheduler.config import FLAG_DEFAULTS
-from services.scheduler.engine.hooks import Combined, Registrar
+from services.scheduler.engine.placement.hooks import Combined, Registrar
 
 A, B, C = (SimpleNamespace(uid=uid) for uid in "abc")
 REJECT = Opinion(Vote.REJECT, "no")
@@ -91,7 +91,7 @@ def test_one_yes_makes_a_queue_overused_and_the_smallest_allowance_counts():
     hooks = Combined()
     for answer, allowance in ((False, 5), (True, 3)):
         registrar(hooks).overused(lambda queue, a=answer: a)
-        registrar(hooks).allocatable(lambda queue, shape, n, a=allowance: min(n, a))
+        registrar(hooks).allocatable(lambda queue, task_class, n, a=allowance: min(n, a))
     assert hooks.overused(None)
     assert hooks.allocatable(None, None, 9) == 3
 

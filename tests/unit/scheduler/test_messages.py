@@ -5,13 +5,7 @@ import pytest
 
 from services.binder.intents.steps import MESSAGE_MAX
 from services.scheduler import messages
-from services.scheduler.engine.plan import (
-    Eviction,
-    GangBinds,
-    Nomination,
-    Plan,
-    PlannedBind,
-)
+from services.scheduler.engine.plan import Eviction, GangBinds, Nomination, Plan, PlannedBind
 from shared.contracts import messages as m
 from shared.contracts.streams import COMMAND_BYTES
 

@@ -3,7 +3,7 @@
 import pytest
 
 from pumice.testing import Cluster, binds_of, evictions_of
-from services.scheduler.engine.usage import Usage
+from services.scheduler.engine.nodes.usage import Usage
 from services.scheduler.policy.task_buckets import rules_of
 from shared.api import kinds
 
@@ -76,8 +76,8 @@ def test_what_makes_no_sense_is_left_out_pl20(annotations):
 def hot_and_cold(arguments):
     world = Cluster(f"{MOVE} {arguments}\n").node("hot", cpu="10").node("cold", cpu="10")
     world.gang("g", tasks=5, min_member=1, cpu="2", node="hot")
-    world.replica.usage.put("hot", Usage(95.0, 10.0, 0.0))
-    world.replica.usage.put("cold", Usage(5.0, 10.0, 0.0))
+    world.cluster_state.usage.put("hot", Usage(95.0, 10.0, 0.0))
+    world.cluster_state.usage.put("cold", Usage(5.0, 10.0, 0.0))
     return world
 
 
@@ -106,5 +106,5 @@ def test_without_cold_and_hot_nodes_nothing_moves_pl22(arguments):
 def test_shuffle_evicts_them_pl22():
     strategy = f"{{interval: 1s, strategies: [{{name: lowNodeUtilization, params: {THRESHOLDS}}}]}}"
     world = hot_and_cold(strategy)
-    world.replica.memory["rescheduling"] = -10.0
+    world.cluster_state.memory["rescheduling"] = -10.0
     assert sorted(evictions_of(world.decide())) == ["g-0", "g-1"]

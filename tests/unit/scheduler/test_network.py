@@ -5,8 +5,8 @@ import pytest
 
 from pumice.testing import Cluster, binds_of
 from services.scheduler.decide import conclude, run_actions
-from services.scheduler.engine.network import TOP
-from services.scheduler.engine.subjobs import match_values, subjob_id
+from services.scheduler.engine.jobs.subjobs import match_values, subjob_id
+from services.scheduler.engine.nodes.hypernodes import TOP
 from services.scheduler.policy import network_scores as scores
 from shared.api import kinds
 from shared.api.scheduling import SubGroupPolicy
@@ -131,13 +131,13 @@ def test_a_hypernode_by_pattern_takes_in_nodes_that_come_later():
 def test_what_a_try_placed_is_taken_back_to_the_bit():
     world = job(two_racks(), 6, networkTopology=HARD)
     session = world.session()
-    before = world.replica.nodes.ledger.used.copy()
+    before = world.cluster_state.nodes.ledger.used.copy()
     try:
         run_actions(session, world.config)
-        assert (world.replica.nodes.ledger.used == before).all()
+        assert (world.cluster_state.nodes.ledger.used == before).all()
     finally:
         session.close()
-    assert world.replica.audit() == []
+    assert world.cluster_state.audit() == []
 
 
 @pytest.mark.parametrize(("topology", "victims"), [(HARD, 0), (None, 1)], ids=["near", "anywhere"])

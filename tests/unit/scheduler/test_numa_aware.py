@@ -5,9 +5,9 @@ import json
 import pytest
 
 from pumice.testing import Cluster, binds_of
-from services.scheduler.engine.beliefs import beliefs_of, believe, lay_out
-from services.scheduler.engine.cpus import Place, cpu_set, take
-from services.scheduler.engine.replica import BadFact
+from services.scheduler.engine.devices.cpu_topology import Place, cpu_set, take
+from services.scheduler.engine.state.cluster_state import BadFact
+from services.scheduler.engine.state.memory import lay_out, memory_of, restore
 from shared.api import kinds
 from shared.model.quantity import BadQuantity
 
@@ -225,13 +225,13 @@ def test_what_was_chosen_goes_with_a_recorded_cycle(runs):
     world.step()
     if runs:
         start(world)
-    beliefs = beliefs_of(world.replica)
+    memory = memory_of(world.cluster_state)
     again = Cluster(CONF)
-    lay_out(again.replica, beliefs)
+    lay_out(again.cluster_state, memory)
     pods(again)
     if runs:
         start(again)
-    believe(again.replica, beliefs)
+    restore(again.cluster_state, memory)
     for same in (world, again):
         ask(same, "h", cpu="1", policy="single-numa-node", tasks=3)
     assert decisions_of(again.decide()) == decisions_of(world.decide()) != {}

@@ -1,12 +1,12 @@
 """A new phase is written at once, everything else when it has stood for a while."""
 
+from services.scheduler.engine.jobs.records import Condition
 from services.scheduler.engine.plan import (
     Plan,
     PodConditionWanted,
     PodGroupStatusWanted,
     QueueAllocated,
 )
-from services.scheduler.engine.records import Condition
 from services.scheduler.pacing import Pacing
 
 WAITS = Condition("PodScheduled", "False", "Unschedulable", "0/1 nodes")

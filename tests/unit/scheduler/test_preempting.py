@@ -178,8 +178,8 @@ def test_an_eviction_that_failed_is_asked_for_again():
     cluster = crowd().group("high", min_member=1, priorityClassName="high")
     cluster.pod("high-0", "high", cpu="1")
     (first,) = cluster.step().evictions
-    cluster.replica.assume_nomination("1-e0", "uid-ns/high-0", "n1")
-    cluster.replica.outcome("1-e0", [(first.uid, "failed")])
+    cluster.cluster_state.assume_nomination("1-e0", "uid-ns/high-0", "n1")
+    cluster.cluster_state.outcome("1-e0", [(first.uid, "failed")])
     assert evictions_of(cluster.step()) == {"low-3": "high-0"}
 
 

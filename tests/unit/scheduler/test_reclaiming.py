@@ -133,7 +133,7 @@ def shuffled(cluster: Cluster, *tiers: list[list[str]]) -> dict[str, str]:
         for tier in tiers
     ]
     config = SchedulerConfig(actions=("shuffle",), tiers=tuple(options), arguments={})
-    session = open_session(cluster.replica, config, now=0.0, plugins={"unwanted": Unwanted})
+    session = open_session(cluster.cluster_state, config, now=0.0, plugins={"unwanted": Unwanted})
     try:
         run_actions(session, config)
         plan = conclude(session)

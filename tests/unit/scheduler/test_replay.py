@@ -109,7 +109,7 @@ class History:
         """Decide once more; return the cycle as a dump."""
         self.cycle += 1
         now = 100.0 * self.cycle
-        beliefs, vigils = self.worker.beliefs()
+        memory, waiting_groups = self.worker.memory()
         header = Header(
             pumice="test",
             instance="t",
@@ -117,8 +117,8 @@ class History:
             cycle=self.cycle,
             config=configure(CONF),
             options=Options(scheduler_names=("volcano",), seed=0),
-            beliefs=beliefs,
-            vigils=vigils,
+            memory=memory,
+            waiting_groups=waiting_groups,
         )
         decision = self.worker.decide(header.config, now=now, cycle=self.cycle, token=1)
         if self.random.random() < 0.7 and not decision.plan.is_empty:

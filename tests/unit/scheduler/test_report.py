@@ -6,9 +6,8 @@ import numpy as np
 import structlog
 
 from services.scheduler.adapters.report import Report
-from services.scheduler.engine.figures import Figures, JobFigures
+from services.scheduler.cycle_metrics import CycleSample, Figures, JobFigures, PlacedJob
 from services.scheduler.engine.plan import Eviction, Explanation, Plan
-from services.scheduler.noticing import Noticed, Placement
 from services.scheduler.worker import Decision
 from shared.runtime.health import Readiness
 from shared.runtime.metrics import Metrics
@@ -23,9 +22,9 @@ def reporting(metrics: Metrics) -> Report:
     )
 
 
-def decision(plan: Plan, noticed: Noticed, *placements: Placement) -> Decision:
+def decision(plan: Plan, sample: CycleSample, *placements: PlacedJob) -> Decision:
     return Decision(
-        plan=plan, whole=plan, commands=[], wishes=[], noticed=noticed, placements=placements
+        plan=plan, whole=plan, commands=[], wishes=[], sample=sample, placements=placements
     )
 
 
@@ -54,7 +53,7 @@ def test_victims_are_told_under_volcanos_own_name_me2() -> None:
 def test_what_cycles_notice_adds_up_under_volcanos_names_me1_me2() -> None:
     metrics = Metrics()
     report = reporting(metrics)
-    noticed = Noticed(
+    sample = CycleSample(
         preemption_attempts=3,
         eviction_transactions={"preempt": 2, "shuffle": 5},
         watched_s=(0.25,),
@@ -62,11 +61,9 @@ def test_what_cycles_notice_adds_up_under_volcanos_names_me1_me2() -> None:
         figures=figures("g"),
     )
     waits = Explanation(job="ns/g", queue="q", gate="gang", message="")
-    placement = Placement(job="ns/h", since_s=2.0, tasks_since_s=(1.0, 0.5))
+    placement = PlacedJob(job="ns/h", since_s=2.0, tasks_since_s=(1.0, 0.5))
     for _ in range(2):
-        report.noticed(
-            decision(Plan(cycle=1, explanations=(waits,)), noticed, placement), now=100.0
-        )
+        report.sample(decision(Plan(cycle=1, explanations=(waits,)), sample, placement), now=100.0)
     lines = metrics.render().decode().splitlines()
     told = [line for line in lines if line.startswith("volcano_") and "_bucket" not in line]
     assert {
@@ -86,7 +83,7 @@ def test_only_who_leads_shows_queues_and_jobs_me3() -> None:
     metrics = Metrics()
     report = reporting(metrics)
     report.leading(leads=True)
-    report.noticed(decision(Plan(cycle=1), Noticed(figures=figures("g"))), now=0.0)
+    report.sample(decision(Plan(cycle=1), CycleSample(figures=figures("g"))), now=0.0)
     assert b"volcano_job_share{" in metrics.render()
     report.leading(leads=False)
     assert b"volcano_job_share{" not in metrics.render()

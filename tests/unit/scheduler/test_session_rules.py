@@ -5,9 +5,9 @@ import pytest
 
 from pumice.testing import Cluster, binds_of, evictions_of, phase_in
 from services.scheduler.decide import run_actions
-from services.scheduler.engine.dimensions import CPU_DIM
-from services.scheduler.engine.hooks import Registrar
-from services.scheduler.engine.session import Session
+from services.scheduler.engine.placement.hooks import Registrar
+from services.scheduler.engine.resources.dimensions import CPU_DIM
+from services.scheduler.engine.session.session import Session
 from shared.api import kinds
 from shared.model.status import TaskStatus
 
@@ -50,9 +50,9 @@ def test_scores_of_plugins_add_up_ss08():
     for name, scores in (("one", [3.0, 1.0]), ("two", [0.0, 4.0])):
         registrar = Registrar(session.hooks, tier=0, flags=flags, identity=name)
         registrar.node_score(lambda _, rows, scores=scores: rows.pick(np.array(scores)))
-    shape = next(iter(cluster.job("j").tasks.values())).shape
-    assert session.candidates(shape).score.tolist() == [3.0, 5.0]
-    assert session.choose(shape, 1, waiting=False) == [1]
+    task_class = next(iter(cluster.job("j").tasks.values())).task_class
+    assert session.candidates(task_class).score.tolist() == [3.0, 5.0]
+    assert session.choose(task_class, 1, waiting=False) == [1]
     session.close()
 
 
@@ -200,7 +200,7 @@ def test_a_node_counts_as_long_as_its_object_exists_whatever_its_conditions_say_
 
 def test_a_queue_may_be_reclaimed_from_unless_it_says_no_t09():
     cluster = world().queue("silent").queue("no", reclaimable=False)
-    queues = cluster.replica.jobs.queues
+    queues = cluster.cluster_state.jobs.queues
     assert (queues["silent"].reclaimable, queues["no"].reclaimable) == (True, False)
 
 

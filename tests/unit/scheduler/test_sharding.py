@@ -6,7 +6,7 @@ import pytest
 
 from pumice.testing import Cluster, binds_of
 from services.scheduler.decide import conclude, run_actions
-from services.scheduler.engine.sharding import Mode, Sharding
+from services.scheduler.engine.session.sharding import Mode, Sharding
 from shared.api import kinds
 
 CONF = """

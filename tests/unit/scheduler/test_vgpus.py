@@ -4,8 +4,8 @@ import pytest
 
 from pumice.testing import Cluster, binds_of
 from services.scheduler.decide import decide
-from services.scheduler.engine.beliefs import beliefs_of, believe, lay_out
-from services.scheduler.engine.vcards import read_shares
+from services.scheduler.engine.devices.vgpu_cards import read_shares
+from services.scheduler.engine.state.memory import lay_out, memory_of, restore
 from services.scheduler.messages import commands
 from shared.api import kinds
 
@@ -201,17 +201,17 @@ def test_a_node_without_cards_that_can_be_used_takes_nobody_who_wants_some(node)
 def test_a_device_plugin_that_does_not_answer_for_a_minute_is_gone():
     world = ask(world_of(handshake="Requesting_2026.01.01 00:00:00"), "g", number=1)
     for now, placed in ((ASKED_AT + 60, 1), (ASKED_AT + 61, 0)):
-        assert len(binds_of(decide(world.replica, world.config, now=now))) == placed
+        assert len(binds_of(decide(world.cluster_state, world.config, now=now))) == placed
 
 
 def test_what_was_chosen_goes_with_a_recorded_cycle():
     world = ask(world_of(), "g", tasks=2, number=1, memory=9000)
     world.step()
-    beliefs = beliefs_of(world.replica)
+    memory = memory_of(world.cluster_state)
     again = Cluster(conf())
-    lay_out(again.replica, beliefs)
+    lay_out(again.cluster_state, memory)
     ask(add_node(again), "g", tasks=2, number=1, memory=9000)
-    believe(again.replica, beliefs)
+    restore(again.cluster_state, memory)
     for same in (world, again):
         ask(same, "h", tasks=2, number=1, memory=7000)
     assert cards_of(again.decide()) == cards_of(world.decide()) != {}

@@ -7,8 +7,8 @@ from pumice.plugins.combining import Tiers, agreed_victims
 from pumice.plugins.points import Points
 from pumice.testing import Cluster, evictions_of
 from services.scheduler.config import BadConfig
-from services.scheduler.engine.ordering import LiveHeap, Orders
-from services.scheduler.engine.tasks import Task
+from services.scheduler.engine.session.ordering import LiveHeap, Orders
+from services.scheduler.engine.tasks.task import Task
 from services.scheduler.policy.actions.topology_aware import Choice, Options
 from shared.api import kinds
 
@@ -82,7 +82,7 @@ def running(cluster: Cluster) -> list[str]:
     session = cluster.session()
     try:
         taker = next(iter(cluster.job("taker").tasks.values()))
-        there = [task for task in cluster.replica.tasks() if task.node]
+        there = [task for task in cluster.cluster_state.tasks() if task.node]
         heap = Orders(session).victims(there, taker)
         return [heap.pop().name for _ in there]
     finally:
@@ -210,7 +210,7 @@ def budget(allowed: int, selector: dict, **status) -> dict:
 def protected(cluster: Cluster, conf: str, *, now: float = 0.0) -> list[str]:
     """Return the names of the tasks of job `j` that the plugin gives up."""
     world = Cluster(conf)
-    world.replica = cluster.replica
+    world.cluster_state = cluster.cluster_state
     session = world.session(now=now)
     try:
         (fn,) = session.hooks.of(Points.preemptable).tiers[0]

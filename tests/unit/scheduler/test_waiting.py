@@ -32,7 +32,7 @@ class Teller:
             self.hear(cluster.decide(), cluster)
 
     def hear(self, plan: Plan, cluster: Cluster) -> None:
-        due = self.waits.lasting(plan.explanations, cluster.replica.jobs, now=self.now)
+        due = self.waits.lasting(plan.explanations, cluster.cluster_state.jobs, now=self.now)
         self.told += [cause_of(wait) for wait in due]
 
 
@@ -82,7 +82,7 @@ def test_amounts_are_no_part_of_a_cause(free: list[int]):
 @pytest.mark.parametrize("phase", ["Inqueue", "Pending"])
 def test_a_gang_is_being_made_while_pods_come_and_a_while_longer(phase):
     cluster, making = world(least=4, pods=1, phase=phase), Making(10.0)
-    jobs = cluster.replica.jobs
+    jobs = cluster.cluster_state.jobs
     assert making.review(["ns/g"], jobs, now=0.0) == {"ns/g"}
     assert making.review(["ns/g"], jobs, now=9.0) == {"ns/g"}
     cluster.pod("g-1", "g", cpu="1")
@@ -95,4 +95,4 @@ def test_a_gang_is_being_made_while_pods_come_and_a_while_longer(phase):
 
 def test_a_group_that_its_queue_keeps_out_is_not_being_made():
     cluster = world(least=4, pods=0, phase="Pending")
-    assert Making(10.0).review(["ns/g"], cluster.replica.jobs, now=0.0) == set()
+    assert Making(10.0).review(["ns/g"], cluster.cluster_state.jobs, now=0.0) == set()

@@ -76,12 +76,12 @@ def test_a_group_whose_pods_never_come_lets_the_next_one_in_after_the_timeout():
     small_world(under)
     group(under, "gone", "Inqueue", minResources={"cpu": "6"})
     group(under, "next", "Pending", minResources={"cpu": "6"})
-    assert list(step(under, 0.0, 1).lapsed) == []
+    assert list(step(under, 0.0, 1).expired_reservations) == []
     early = step(under, 299.0, 2)
-    assert list(early.lapsed) == []
+    assert list(early.expired_reservations) == []
     assert groups_of(early)["ns/next"].phase == "Pending"
     decision = step(under, 300.0, 3)
-    assert list(decision.lapsed) == ["ns/gone"]
+    assert list(decision.expired_reservations) == ["ns/gone"]
     assert groups_of(decision)["ns/next"].phase == "Inqueue"
 
 
@@ -96,7 +96,7 @@ def test_volcanos_way_keeps_the_reservation_for_ever():
     group(under, "next", "Pending", minResources={"cpu": "6"})
     step(under, 0.0, 1, conf)
     decision = step(under, 1e6, 2, conf)
-    assert list(decision.lapsed) == []
+    assert list(decision.expired_reservations) == []
     assert groups_of(decision)["ns/next"].phase == "Pending"
 
 
@@ -120,21 +120,21 @@ def test_figures_are_told_after_facts_and_to_a_new_leader_and_not_by_idle_cycles
     group(under, "g", "Inqueue")
     pod(under, "g-0", "g")
     first = step(under, 0.0, 1)
-    assert first.noticed.figures is not None
-    assert [figures.name for figures in first.noticed.figures.queues] == ["default"]
+    assert first.sample.figures is not None
+    assert [figures.name for figures in first.sample.figures.queues] == ["default"]
     assert [placement.job for placement in first.placements] == ["ns/g"]
     pod(under, "g-0", "g", "n1")
     for cycle in range(2, 5):  # statuses settle
         step(under, 10.0 * cycle, cycle)
-    assert step(under, 50.0, 5).noticed.figures is None
+    assert step(under, 50.0, 5).sample.figures is None
     pod(under, "more-0", "g")
-    assert step(under, 60.0, 6).noticed.figures is not None
+    assert step(under, 60.0, 6).sample.figures is not None
     for cycle in range(7, 10):
         step(under, 10.0 * cycle, cycle)
-    assert step(under, 100.0, 10).noticed.figures is None
+    assert step(under, 100.0, 10).sample.figures is None
     under.recover([], [])
-    assert step(under, 110.0, 11).noticed.figures is not None
-    assert step(under, 120.0, 12, configure()).noticed.figures is not None
+    assert step(under, 110.0, 11).sample.figures is not None
+    assert step(under, 120.0, 12, configure()).sample.figures is not None
 
 
 def bound(by: Worker, decision: Decision, at: float) -> None:
@@ -156,14 +156,14 @@ def test_pods_are_timed_from_their_creation_to_each_stage_once_me1():
     pod(under, "g-0", "g")
     pod(under, "other-0", "other", "n1")  # has its node already
     first = step(under, made + 1.0, 1)
-    assert first.noticed.watched_s == (1.0,)
+    assert first.sample.watched_s == (1.0,)
     assert [placement.tasks_since_s for placement in first.placements] == [(1.0,)]
     bound(under, first, made + 3.0)
     pod(under, "g-0", "g", "n1")
     second = step(under, made + 4.0, 2)
-    assert (second.noticed.watched_s, second.noticed.bound_s) == ((), (3.0,))
+    assert (second.sample.watched_s, second.sample.bound_s) == ((), (3.0,))
     third = step(under, made + 5.0, 3)
-    assert (third.noticed.watched_s, third.noticed.bound_s) == ((), ())
+    assert (third.sample.watched_s, third.sample.bound_s) == ((), ())
 
 
 def test_who_begins_to_lead_does_not_tell_again_what_the_leader_before_has_told_me1():
@@ -172,4 +172,4 @@ def test_who_begins_to_lead_does_not_tell_again_what_the_leader_before_has_told_
     group(under, "g", "Inqueue", minMember=2)
     pod(under, "g-0", "g")
     under.recover([], [])
-    assert step(under, 1767225601.0, 1).noticed.watched_s == ()
+    assert step(under, 1767225601.0, 1).sample.watched_s == ()

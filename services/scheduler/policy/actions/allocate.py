@@ -11,11 +11,11 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from services.scheduler.engine.records import Job, Queue
-from services.scheduler.engine.session import Session
-from services.scheduler.policy.actions.grouped import GroupedTurn, waits_for_network
+from services.scheduler.engine.jobs.records import Job, Queue
+from services.scheduler.engine.session.session import Session
+from services.scheduler.policy.actions.grouped import GroupedJobAttempt, waits_for_network
+from services.scheduler.policy.actions.job_attempt import JobAttempt, Worklist
 from services.scheduler.policy.actions.queues import JobHeap, by_queue
-from services.scheduler.policy.actions.turn import Turn, Worklist
 from shared.model.status import TaskStatus
 
 
@@ -39,7 +39,7 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:  # noqa: AR
             with session.apart("allocate", job):
                 session.turn(job)
                 worklist = worklists[job.key]
-                turn = Turn if job.division is None else GroupedTurn
+                turn = JobAttempt if job.division is None else GroupedJobAttempt
                 if turn(session, queue, job, worklist).run() and worklist:
                     heapq.heappush(waiting, (session.hooks.job_order(job), job))
             heapq.heappush(queues, (session.hooks.queue_order(queue), queue))
@@ -76,5 +76,7 @@ def _worklist(session: Session, job: Job) -> Worklist:
     if invalid is not None:
         session.explain(job, "gang", invalid.message)
         return deque()
-    pending = [t for t in job.by_status[TaskStatus.PENDING].values() if not t.shape.best_effort]
+    pending = [
+        t for t in job.by_status[TaskStatus.PENDING].values() if not t.task_class.best_effort
+    ]
     return deque(sorted(pending, key=session.hooks.task_order))

@@ -8,10 +8,10 @@ import heapq
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from services.scheduler.engine.records import Job
-from services.scheduler.engine.seats import Seat
-from services.scheduler.engine.session import Session
-from services.scheduler.engine.tasks import Task
+from services.scheduler.engine.jobs.records import Job
+from services.scheduler.engine.placement.target import PlacementTarget
+from services.scheduler.engine.session.session import Session
+from services.scheduler.engine.tasks.task import Task
 from services.scheduler.policy.actions.queues import by_queue
 from shared.model.status import TaskStatus
 
@@ -23,7 +23,7 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:  # noqa: AR
     """
     for job in session.jobs:
         for task in list(job.by_status[TaskStatus.PIPELINED].values()):
-            if task.shape.best_effort:
+            if task.task_class.best_effort:
                 session.withdraw(job, task)
     for job in _in_order(session):
         with session.apart("backfill", job):
@@ -38,8 +38,8 @@ def _place(session: Session, job: Job, run: list[Task]) -> list[Task]:
     """Place equal tasks as far as nodes take them; return the others."""
     sub = job.division.sub_of(run[0]) if job.division else None
     while run:
-        seat = Seat(job, sub)
-        columns = session.choose(run[0].shape, len(run), waiting=False, seat=seat)
+        target = PlacementTarget(job, sub)
+        columns = session.choose(run[0].task_class, len(run), waiting=False, target=target)
         if not columns:
             break
         placed, run = run[: len(columns)], run[len(columns) :]
@@ -66,14 +66,16 @@ def _in_order(session: Session) -> Iterator[Job]:
 
 def _wanting(job: Job) -> list[Task]:
     pending = job.by_status[TaskStatus.PENDING].values()
-    return [task for task in pending if task.shape.best_effort and not (task.gated or task.held)]
+    return [
+        task for task in pending if task.task_class.best_effort and not (task.gated or task.held)
+    ]
 
 
 def _runs(tasks: list[Task]) -> Iterator[list[Task]]:
     """Split tasks into stretches that share class and role."""
     run: list[Task] = []
     for task in tasks:
-        if run and (task.shape is not run[0].shape or task.role != run[0].role):
+        if run and (task.task_class is not run[0].task_class or task.role != run[0].role):
             yield run
             run = []
         run.append(task)

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from pumice.plugins import Vote
+from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.plan import Shortage
-from services.scheduler.engine.records import Job
-from services.scheduler.engine.session import Session
+from services.scheduler.engine.session.session import Session
 from services.scheduler.policy.actions.queues import by_queue
 from services.scheduler.policy.arguments import seconds
 

@@ -6,31 +6,33 @@ from typing import NamedTuple
 import numpy as np
 
 from pumice.plugins import BoolArray, IntArray
-from services.scheduler.engine.evicting import Evicted
-from services.scheduler.engine.ordering import Orders
-from services.scheduler.engine.records import NOWHERE, Job, Queue
-from services.scheduler.engine.session import Session
-from services.scheduler.engine.shapes import TaskClass
-from services.scheduler.engine.tasks import Task
+from services.scheduler.engine.jobs.records import NOWHERE, Job, Queue
+from services.scheduler.engine.session.evictions import Evicted
+from services.scheduler.engine.session.ordering import Orders
+from services.scheduler.engine.session.session import Session
+from services.scheduler.engine.tasks.classes import TaskClass
+from services.scheduler.engine.tasks.task import Task
 from shared.model.status import READY, TaskStatus
 
 
-class Likeness(NamedTuple):
+class TaskSignature(NamedTuple):
     """What decides a task's fate among the tasks of its job.
 
     As long as nothing changes, equal tasks fail alike and need not be tried one by one.
     """
 
-    shape: int
+    task_class: int
     priority: int
     pod_priority: int
     preempts: bool
     nominated: str
 
     @classmethod
-    def of(cls, task: Task) -> "Likeness":
+    def of(cls, task: Task) -> "TaskSignature":
         """Return what tells a task from others."""
-        return cls(task.shape.id, task.priority, task.pod_priority, task.preempts, task.nominated)
+        return cls(
+            task.task_class.id, task.priority, task.pod_priority, task.preempts, task.nominated
+        )
 
 
 def starving_jobs(session: Session) -> list[Job]:
@@ -72,26 +74,28 @@ def residents(session: Session, column: int, wanted: Callable[[Task], bool]) -> 
 
     Plugins that give up only so many of a job's tasks take the first ones of this list.
     """
-    name = session.replica.nodes.name(column)
-    there = session.replica.nodes.tasks_on(name)
+    name = session.cluster_state.nodes.name(column)
+    there = session.cluster_state.nodes.tasks_on(name)
     found = [task for task in there if not task.held and wanted(task)]
     return sorted(found, key=session.hooks.task_order, reverse=True)
 
 
-def room_after(session: Session, shape: TaskClass, column: int, victims: Sequence[Task]) -> bool:
+def room_after(
+    session: Session, task_class: TaskClass, column: int, victims: Sequence[Task]
+) -> bool:
     """Tell whether a node has room for one task of a class once these victims are gone.
 
     ⚠ There may be none: an earlier eviction may have freed more than its taker needed.
     """
-    ledger, dims = session.ledger, list(shape.dims)
+    ledger, dims = session.ledger, list(task_class.dims)
     room: IntArray = ledger.allocatable[dims, column] - ledger.used[dims, column]
     room += ledger.releasing[dims, column] - ledger.pipelined[dims, column]
     for victim in victims:
-        room += victim.shape.request[dims]
-    return bool((room >= shape.request[dims]).all())
+        room += victim.task_class.request[dims]
+    return bool((room >= task_class.request[dims]).all())
 
 
-def clearable(session: Session, shape: TaskClass) -> BoolArray:
+def clearable(session: Session, task_class: TaskClass) -> BoolArray:
     """Return the nodes that would have room for a task of a class with all who run there gone.
 
     The others need not be asked, whoever the victims would be: what waits there already was
@@ -99,26 +103,26 @@ def clearable(session: Session, shape: TaskClass) -> BoolArray:
     """
     ledger = session.ledger
     mask = np.ones(ledger.size, dtype=np.bool_)
-    for dim in shape.dims:
+    for dim in task_class.dims:
         most = ledger.allocatable[dim, : ledger.size] - ledger.pipelined[dim, : ledger.size]
-        mask &= most >= shape.request[dim]
+        mask &= most >= task_class.request[dim]
     return mask
 
 
-def within_own(session: Session, job: Job, shape: TaskClass) -> BoolArray:
+def within_own(session: Session, job: Job, task_class: TaskClass) -> BoolArray:
     """Return the nodes where a task finds room, or tasks of its own job that might go."""
     mask = np.ones(session.ledger.size, dtype=np.bool_)
-    for dim in shape.dims:
-        mask &= session.ledger.future_idle(dim) >= shape.request[dim]
+    for dim in task_class.dims:
+        mask &= session.ledger.future_idle(dim) >= task_class.request[dim]
     for status in (TaskStatus.BOUND, TaskStatus.RUNNING):
         for task in job.by_status[status].values():
-            column = session.replica.nodes.column(task.node)
+            column = session.cluster_state.nodes.column(task.node)
             if column != NOWHERE:
                 mask[column] = True
     return mask
 
 
-class Hopeless:
+class UnschedulableCache:
     """Whom all nodes refused, so that the like of other jobs need not ask them all again.
 
     It holds while nothing changes, and for jobs without a running task: others might have taken
@@ -137,7 +141,14 @@ class Hopeless:
             self._version = self._session.ledger.version
             self._known.clear()
         held = job.claimed.tobytes()
-        return (job.queue, job.namespace, job.priority, held, task.preemptable, *Likeness.of(task))
+        return (
+            job.queue,
+            job.namespace,
+            job.priority,
+            held,
+            task.preemptable,
+            *TaskSignature.of(task),
+        )
 
     def learn(self, job: Job, task: Task) -> None:
         """Note that no node could be cleared for a task of a job as things are."""
@@ -156,9 +167,9 @@ def fits_waiting(session: Session, queue: Queue, task: Task, column: int) -> boo
     All three are asked because devices may lie in pieces though their sum suffices (A05).
     """
     return (
-        session.hooks.allocatable(queue, task.shape, 1) == 1
-        and room_after(session, task.shape, column, ())
-        and session.candidates(task.shape).admits(column)
+        session.hooks.allocatable(queue, task.task_class, 1) == 1
+        and room_after(session, task.task_class, column, ())
+        and session.candidates(task.task_class).admits(column)
     )
 
 
@@ -188,15 +199,15 @@ def may_ask(session: Session, task: Task) -> bool:
         return False
     if not task.nominated:
         return True
-    column = session.replica.nodes.column(task.nominated)
+    column = session.cluster_state.nodes.column(task.nominated)
     if column == NOWHERE:
         return False
-    candidates = session.candidates(task.shape)
+    candidates = session.candidates(task.task_class)
     if not candidates.reachable()[column]:
         return True
     if candidates.admits(column):
         return False
-    leaving = session.replica.nodes.tasks_on(task.nominated)
+    leaving = session.cluster_state.nodes.tasks_on(task.nominated)
     return not any(t.displaced and t.pod_priority < task.pod_priority for t in leaving)
 
 
@@ -210,7 +221,7 @@ def is_whole(job: Job) -> bool:
 def take_for(
     session: Session,
     job: Job,
-    hopeless: Hopeless,
+    unschedulable: UnschedulableCache,
     attempt: Callable[[Task], bool],
     *,
     whole: bool,
@@ -222,19 +233,19 @@ def take_for(
     one found a place.
     """
     position = session.journal.position
-    failed: set[Likeness] = set()
+    failed: set[TaskSignature] = set()
     with session.trial() as keep:
         for task in wanting(session, job):
             if not session.hooks.job_starving(job):
                 break
-            likeness = Likeness.of(task)
-            if likeness in failed or hopeless.knows(job, task):
+            signature = TaskSignature.of(task)
+            if signature in failed or unschedulable.knows(job, task):
                 continue
             if attempt(task):
                 failed.clear()
             else:
-                failed.add(likeness)
-                hopeless.learn(job, task)
+                failed.add(signature)
+                unschedulable.learn(job, task)
         if session.hooks.job_pipelined(job) and (not whole or is_whole(job)):
             keep()
             session.commit_evictions(position)

@@ -10,18 +10,18 @@ from functools import partial
 from typing import Any, NamedTuple, Self
 
 from pumice.plugins import BoolArray, EvictionContext, EvictionKind, IntArray
-from services.scheduler.engine.amounts import total_of_columns
-from services.scheduler.engine.dimensions import CPU_DIM, MEMORY_DIM
-from services.scheduler.engine.evicting import Evicted
-from services.scheduler.engine.network import TOP
+from services.scheduler.engine.jobs.records import NOWHERE, Job, Queue
+from services.scheduler.engine.jobs.subjobs import SubJob
+from services.scheduler.engine.nodes.hypernodes import TOP
 from services.scheduler.engine.plan import Nomination
-from services.scheduler.engine.records import NOWHERE, Job, Queue
-from services.scheduler.engine.session import Session
-from services.scheduler.engine.subjobs import SubJob
-from services.scheduler.engine.tasks import Task
+from services.scheduler.engine.resources.amounts import total_of_columns
+from services.scheduler.engine.resources.dimensions import CPU_DIM, MEMORY_DIM
+from services.scheduler.engine.session.evictions import Evicted
+from services.scheduler.engine.session.session import Session
+from services.scheduler.engine.tasks.task import Task
 from services.scheduler.policy.actions import subgroups
 from services.scheduler.policy.actions.evictions import is_whole, reprieve
-from services.scheduler.policy.actions.gang_seats import best_seat, still_seated
+from services.scheduler.policy.actions.gang_placement import best_column, still_fits
 from services.scheduler.policy.arguments import boolean, integer
 from services.scheduler.policy.bundles import Bundle, bundles, permitted, total
 from shared.model.status import TaskStatus
@@ -91,7 +91,7 @@ class Standing:
         """Return jobs that do not object, and their tasks that do not either."""
         if self._version != self._session.ledger.version:
             self._version = self._session.ledger.version
-            jobs = self._session.replica.jobs
+            jobs = self._session.cluster_state.jobs
             found = (
                 (job, [t for s in self._statuses for t in job.by_status[s].values()])
                 for job in jobs.all()
@@ -172,7 +172,7 @@ class GangEviction:
         """Return the bundles of victims below a HyperNode, who goes first in front (SS06)."""
         session = self._session
         below = set(columns.tolist())
-        column = session.replica.nodes.column
+        column = session.cluster_state.nodes.column
         found = [
             bundle
             for job, tasks in self._round.standing.jobs()
@@ -226,21 +226,21 @@ class GangEviction:
             names = [name for level in levels for name in level]
         for name in names:
             with session.trial() as keep:
-                taken = self._seat(work, session.network.mask(name))
+                taken = self._nodes_for(work, session.network.mask(name))
                 if taken is not None:
                     keep()
                     return name, taken
         return None
 
-    def _seat(self, work: Work, within: BoolArray) -> list[Taken] | None:
+    def _nodes_for(self, work: Work, within: BoolArray) -> list[Taken] | None:
         session, job = self._session, self._job
         taken = []
         for task in work.tasks:
-            if not session.hooks.allocatable(self._queue, task.shape, 1):
+            if not session.hooks.allocatable(self._queue, task.task_class, 1):
                 return None
             sub = work.sub if job.division is not None else None
             strictly = self._round.options.spare
-            column = best_seat(session, job, sub, task.shape, within, strictly=strictly)
+            column = best_column(session, job, sub, task.task_class, within, strictly=strictly)
             if column == NOWHERE:
                 return None
             session.place(job, [task], [column], waiting=True)
@@ -253,9 +253,9 @@ class GangEviction:
         session = self._session
         with session.trial():
             for task, column in taken:
-                if not session.hooks.allocatable(self._queue, task.shape, 1):
+                if not session.hooks.allocatable(self._queue, task.task_class, 1):
                     return False
-                if not still_seated(session, task.shape, column):
+                if not still_fits(session, task.task_class, column):
                     return False
                 session.place(self._job, [task], [column], waiting=True)
         return True
@@ -294,7 +294,7 @@ def _worksheet(session: Session, job: Job) -> list[Work]:
     wanting = [
         task
         for task in sorted(job.by_status[TaskStatus.PENDING].values(), key=session.hooks.task_order)
-        if not (task.gated or task.held or task.shape.best_effort)
+        if not (task.gated or task.held or task.task_class.best_effort)
     ]
     if job.division is None:
         alone = SubJob(job.key, job.key, min_available=job.min_available, topology=None)
@@ -330,7 +330,7 @@ def _assign(evicted: Iterable[Evicted], taken: Sequence[Taken], session: Session
     anywhere = [task for task, _ in taken]
     turns: dict[int, int] = {}
     for change in evicted:
-        column = session.replica.nodes.column(change.task.node)
+        column = session.cluster_state.nodes.column(change.task.node)
         takers = by_node.get(column, anywhere)
         turn = turns[column] = turns.get(column, -1) + 1
         change.taker = takers[turn % len(takers)]

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from pumice.plugins import EvictionKind, IntArray
-from services.scheduler.engine.ordering import Orders
-from services.scheduler.engine.records import Job, Queue
-from services.scheduler.engine.session import Session
+from services.scheduler.engine.jobs.records import Job, Queue
+from services.scheduler.engine.session.ordering import Orders
+from services.scheduler.engine.session.session import Session
 from services.scheduler.policy.actions.evictions import starving_jobs, turns
 from services.scheduler.policy.actions.gang_evictions import (
     GangEviction,

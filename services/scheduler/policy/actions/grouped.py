@@ -12,17 +12,17 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from pumice.plugins import BoolArray
-from services.scheduler.engine.changes import Placed
-from services.scheduler.engine.failures import need_continue
-from services.scheduler.engine.network import TOP
+from services.scheduler.engine.jobs.records import Job, Queue
+from services.scheduler.engine.jobs.subjobs import Division, SubJob
+from services.scheduler.engine.nodes.hypernodes import TOP
+from services.scheduler.engine.placement.target import PlacementTarget
 from services.scheduler.engine.plan import Explanation
-from services.scheduler.engine.records import Job, Queue
-from services.scheduler.engine.seats import Seat
-from services.scheduler.engine.session import Session
-from services.scheduler.engine.subjobs import Division, SubJob
-from services.scheduler.engine.tasks import Task
+from services.scheduler.engine.session.changes import Placed
+from services.scheduler.engine.session.failures import need_continue
+from services.scheduler.engine.session.session import Session
+from services.scheduler.engine.tasks.task import Task
 from services.scheduler.policy.actions import subgroups
-from services.scheduler.policy.actions.turn import Turn, Worklist
+from services.scheduler.policy.actions.job_attempt import JobAttempt, Worklist
 
 
 class Placement(NamedTuple):
@@ -51,7 +51,7 @@ def waits_for_network(session: Session, job: Job) -> bool:
     return stated and not session.network.ready
 
 
-class GroupedTurn:
+class GroupedJobAttempt:
     """One attempt at one job."""
 
     def __init__(self, session: Session, queue: Queue, job: Job, tasks: Worklist) -> None:
@@ -210,7 +210,7 @@ class _SubTry:
         position = session.journal.position
         with session.trial():
             goal = _SubGoal(session, self._job, sub, place)
-            Turn(session, self._queue, self._job, left, goal=goal).place()
+            JobAttempt(session, self._queue, self._job, left, goal=goal).place()
             done = goal.missing() == 0 or goal.pipelined()
             placements = _placements(session, position) if done else []
         return Solution(place, 0.0, placements, {sub.id: left}, {}) if placements else None
@@ -244,16 +244,16 @@ class _SubTry:
                 return True
         del session.network.nominated[self._sub.id]
         for task in tasks:
-            session.failures(job).attempts.pop(task.uid, None)
+            session.failures(job).undone_placements.pop(task.uid, None)
         return False
 
     def _on_nominated(self, task: Task, within: BoolArray) -> bool:
         session = self._session
-        column = session.replica.nodes.column(task.nominated) if task.nominated else -1
+        column = session.cluster_state.nodes.column(task.nominated) if task.nominated else -1
         if column < 0 or not within[column]:
             return False
-        candidates = session.candidates(task.shape)
-        allowed = session.hooks.allocatable(self._queue, task.shape, 1)
+        candidates = session.candidates(task.task_class)
+        allowed = session.hooks.allocatable(self._queue, task.task_class, 1)
         if not allowed or not candidates.future[column]:
             return False
         session.place(self._job, [task], [column], waiting=not candidates.idle[column])
@@ -295,9 +295,9 @@ class _SubGoal:
             return False
         return self._has_policies or need_continue(job, self.failed_roles())
 
-    def seat(self) -> Seat:
+    def target(self) -> PlacementTarget:
         """Return the subgroup's, as far as it has got."""
-        return Seat(self._job, self._sub, self._so_far, self._within)
+        return PlacementTarget(self._job, self._sub, self._so_far, self._within)
 
     def placed(self, columns: Sequence[int]) -> None:
         """Widen the HyperNode that the subgroup is in."""
@@ -327,6 +327,6 @@ def _placements(session: Session, position: int) -> list[Placement]:
 
 def _replay(session: Session, job: Job, placements: list[Placement]) -> None:
     """Place once more what was placed in a try."""
-    column = session.replica.nodes.column
+    column = session.cluster_state.nodes.column
     for one in placements:
         session.place(job, one.tasks, [column(name) for name in one.nodes], waiting=one.waiting)

@@ -8,12 +8,12 @@ Victims are Releasing from then on, and whoever they made room for waits on thei
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from services.scheduler.engine.ordering import Orders
-from services.scheduler.engine.records import Job, Queue
-from services.scheduler.engine.session import Session
-from services.scheduler.engine.tasks import Task
+from services.scheduler.engine.jobs.records import Job, Queue
+from services.scheduler.engine.session.ordering import Orders
+from services.scheduler.engine.session.session import Session
+from services.scheduler.engine.tasks.task import Task
 from services.scheduler.policy.actions.evictions import (
-    Hopeless,
+    UnschedulableCache,
     clearable,
     fits_waiting,
     may_ask,
@@ -39,7 +39,7 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:
     """
     options = Options.read(arguments)
     orders = Orders(session)
-    hopeless = Hopeless(session)
+    unschedulable = UnschedulableCache(session)
     # ⚠ Jobs that state a topology are left out: who is cleared for them would not be near each
     # other (A05).
     starving = [
@@ -52,7 +52,7 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:
         while jobs:
             job = jobs.pop()
             with session.apart(_REASON, job):
-                _Preemptor(session, orders, queue, job, options).from_other_jobs(hopeless)
+                _Preemptor(session, orders, queue, job, options).from_other_jobs(unschedulable)
         for job in theirs:
             with session.apart(_REASON, job):
                 _Preemptor(session, orders, queue, job, options).from_own_tasks()
@@ -70,12 +70,12 @@ class _Preemptor:
         self._job = job
         self._options = options
 
-    def from_other_jobs(self, hopeless: Hopeless) -> None:
+    def from_other_jobs(self, unschedulable: UnschedulableCache) -> None:
         """Take from other jobs of the queue, all for nothing unless the job is then pipelined."""
         take_for(
             self._session,
             self._job,
-            hopeless,
+            unschedulable,
             lambda task: self._preempt(task, self._is_elsewhere),
             whole=self._options.spare,
         )
@@ -105,16 +105,16 @@ class _Preemptor:
             return (
                 PREEMPTABLE[other.status]
                 and other.preemptable
-                and (other.shape.best_effort or not task.shape.best_effort)
+                and (other.task_class.best_effort or not task.task_class.best_effort)
                 and concerns(other)
             )
 
-        candidates = session.candidates(task.shape)
+        candidates = session.candidates(task.task_class)
         reachable = candidates.reachable()
         if not self._options.enabled:
-            reachable &= clearable(session, task.shape)
+            reachable &= clearable(session, task.task_class)
         if concerns == self._is_own and not self._options.enabled:
-            reachable &= within_own(session, self._job, task.shape)
+            reachable &= within_own(session, self._job, task.task_class)
         return any(
             self._preempt_on(task, candidates.best_first(mask, session.first), may_go)
             for mask in session.by_shard(reachable)
@@ -139,7 +139,7 @@ class _Preemptor:
         session = self._session
         candidates = residents(session, column, may_go)
         victims = session.hooks.preemptable(task, candidates)
-        if not room_after(session, task.shape, column, victims):
+        if not room_after(session, task.task_class, column, victims):
             return False
         session.preemption_attempts += 1
         with session.trial() as keep:

@@ -4,8 +4,8 @@ import heapq
 from collections.abc import Iterable
 
 from pumice.plugins.combining import OrderKey
-from services.scheduler.engine.records import Job, Queue
-from services.scheduler.engine.session import Session
+from services.scheduler.engine.jobs.records import Job, Queue
+from services.scheduler.engine.session.session import Session
 
 QueueHeap = list[tuple[OrderKey, Queue]]
 JobHeap = list[tuple[OrderKey, Job]]

@@ -10,13 +10,13 @@ puts the queue back once per job, but its turn has served them all by then).
 from collections.abc import Mapping
 from typing import Any
 
-from services.scheduler.engine.ordering import Orders
-from services.scheduler.engine.records import Job, Queue
-from services.scheduler.engine.session import Session
-from services.scheduler.engine.shapes import TaskClass
-from services.scheduler.engine.tasks import Task
+from services.scheduler.engine.jobs.records import Job, Queue
+from services.scheduler.engine.session.ordering import Orders
+from services.scheduler.engine.session.session import Session
+from services.scheduler.engine.tasks.classes import TaskClass
+from services.scheduler.engine.tasks.task import Task
 from services.scheduler.policy.actions.evictions import (
-    Hopeless,
+    UnschedulableCache,
     clearable,
     reprieve,
     residents,
@@ -40,7 +40,7 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:
     """
     spare = spares(arguments)
     orders = Orders(session)
-    hopeless = Hopeless(session)
+    unschedulable = UnschedulableCache(session)
     for queue, theirs in turns(session, orders, starving_jobs(session)):
         if session.hooks.overused(queue):
             continue
@@ -48,7 +48,7 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:
         while jobs:
             job = jobs.pop()
             with session.apart(_REASON, job):
-                _Reclaimer(session, orders, queue, job, spare=spare).run(hopeless)
+                _Reclaimer(session, orders, queue, job, spare=spare).run(unschedulable)
 
 
 def spares(arguments: Mapping[str, Any]) -> bool:
@@ -68,17 +68,17 @@ class _Reclaimer:
         self._queue = queue
         self._job = job
 
-    def run(self, hopeless: Hopeless) -> None:
+    def run(self, unschedulable: UnschedulableCache) -> None:
         """Take from other queues, all for nothing unless the job is then pipelined."""
-        take_for(self._session, self._job, hopeless, self._reclaim, whole=self._spare)
+        take_for(self._session, self._job, unschedulable, self._reclaim, whole=self._spare)
 
     def _reclaim(self, task: Task) -> bool:
         """Make a place for a task; return whether it waits on a node now."""
         session = self._session
         if not task.preempts or not session.hooks.preemptive(self._queue, [task]):
             return False
-        reachable = session.candidates(task.shape).reachable()
-        reachable &= clearable(session, task.shape)
+        reachable = session.candidates(task.task_class).reachable()
+        reachable &= clearable(session, task.task_class)
         size, first = len(reachable), session.first
         return any(
             self._clear(task, column)
@@ -102,27 +102,27 @@ class _Reclaimer:
         ⚠ Neither the queue nor predicates are asked again, unless victims are to be spared. A node
         without candidates is passed over even when there is room.
         """
-        session, shape = self._session, task.shape
+        session, task_class = self._session, task.task_class
         candidates = residents(session, column, self._may_go)
         if not candidates:
             return False
         victims = session.hooks.reclaimable(task, candidates)
-        if not room_after(session, shape, column, victims):
+        if not room_after(session, task_class, column, victims):
             return False
         with session.trial() as keep:
             heap = self._orders.victims(victims, task)
             evicted = []
-            while heap and not room_after(session, shape, column, ()):
+            while heap and not room_after(session, task_class, column, ()):
                 evicted.append(session.evict(heap.pop(), reason=_REASON, taker=task))
             if self._spare:
-                if not self._takes(shape, column):
+                if not self._takes(task_class, column):
                     return False
-                reprieve(session, evicted, lambda: self._takes(shape, column))
+                reprieve(session, evicted, lambda: self._takes(task_class, column))
             session.place(self._job, [task], [column], waiting=True)
             keep()
         return True
 
-    def _takes(self, shape: TaskClass, column: int) -> bool:
+    def _takes(self, task_class: TaskClass, column: int) -> bool:
         """Tell whether a node has room for a task of a class and no predicate refuses it."""
-        has_room = room_after(self._session, shape, column, ())
-        return has_room and self._session.candidates(shape).admits(column)
+        has_room = room_after(self._session, task_class, column, ())
+        return has_room and self._session.candidates(task_class).admits(column)

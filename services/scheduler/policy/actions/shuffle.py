@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pumice.plugins.points import Points
-from services.scheduler.engine.session import Session
+from services.scheduler.engine.session.session import Session
 from shared.model.status import TaskStatus
 
 
@@ -12,7 +12,7 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:  # noqa: AR
     """Evict at once: no trial, no commit rule. Walks the jobs only if a plugin names victims."""
     if not session.hooks.of(Points.victim_tasks):
         return
-    jobs = session.replica.jobs
+    jobs = session.cluster_state.jobs
     running = [
         task
         for job in sorted(jobs.all(), key=lambda job: job.key)

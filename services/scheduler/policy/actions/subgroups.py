@@ -1,8 +1,8 @@
 """Which subgroups of a job come first: those that complete the minima of their policies (A02)."""
 
-from services.scheduler.engine.records import Job
-from services.scheduler.engine.session import Session
-from services.scheduler.engine.subjobs import SubJob
+from services.scheduler.engine.jobs.records import Job
+from services.scheduler.engine.jobs.subjobs import SubJob
+from services.scheduler.engine.session.session import Session
 
 
 def missing(session: Session, job: Job, sub: SubJob) -> int:

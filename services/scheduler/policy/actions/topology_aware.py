@@ -7,11 +7,11 @@ if the task fits all the same. Of the nodes with victims the one is taken whose 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
-from services.scheduler.engine.evicting import Evicted
-from services.scheduler.engine.ordering import Orders
-from services.scheduler.engine.records import Queue
-from services.scheduler.engine.session import Session
-from services.scheduler.engine.tasks import Task
+from services.scheduler.engine.jobs.records import Queue
+from services.scheduler.engine.session.evictions import Evicted
+from services.scheduler.engine.session.ordering import Orders
+from services.scheduler.engine.session.session import Session
+from services.scheduler.engine.tasks.task import Task
 from services.scheduler.policy.actions.evictions import (
     fits_waiting,
     reprieve,
@@ -100,7 +100,7 @@ class Search(NamedTuple):
         session, task = self.session, self.task
         candidates = residents(session, column, self.may_go)
         proposed = session.hooks.preemptable(task, candidates)
-        if not room_after(session, task.shape, column, proposed):
+        if not room_after(session, task.task_class, column, proposed):
             return []
         with session.trial():  # never kept: this only finds out
             evicted: list[Evicted] = []
@@ -109,7 +109,7 @@ class Search(NamedTuple):
                 evicted.append(session.evict(heap.pop(), reason="trial", taker=task))
                 if self._fits(column):
                     break
-            if not evicted or not session.candidates(task.shape).admits(column):
+            if not evicted or not session.candidates(task.task_class).admits(column):
                 return []
             return [e.task for e in reprieve(session, evicted, lambda: self._fits(column))]
 

@@ -34,15 +34,15 @@ class Binpack:
         if self._weight:
             hooks.node_score(self._score)
 
-    def _score(self, shape: TaskClass, rows: NodeRows) -> FloatArray:
+    def _score(self, task_class: TaskClass, rows: NodeRows) -> FloatArray:
         score = np.zeros(len(rows), dtype=np.float64)
         overfull = np.zeros(len(rows), dtype=np.bool_)
         weights = 0
         for dim, weight in self._by_dim:
-            if not shape.request[dim]:
+            if not task_class.request[dim]:
                 continue
             have = rows.allocatable(dim)
-            then = rows.used(dim) + shape.request[dim]
+            then = rows.used(dim) + task_class.request[dim]
             weights += weight
             if weight:
                 counts = have > 0

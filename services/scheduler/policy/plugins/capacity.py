@@ -30,8 +30,8 @@ from pumice.plugins import (
     TaskClass,
     Vote,
 )
-from services.scheduler.engine.amounts import total_of
-from services.scheduler.engine.dimensions import PODS_DIM
+from services.scheduler.engine.resources.amounts import total_of
+from services.scheduler.engine.resources.dimensions import PODS_DIM
 from services.scheduler.policy.arguments import boolean, integer
 from services.scheduler.policy.capacity_accounts import (
     Account,
@@ -169,15 +169,17 @@ class Capacity:
 
     # --- limits ------------------------------------------------------------------------------
 
-    def _allocatable(self, queue: Queue, shape: TaskClass, count: int) -> int:
+    def _allocatable(self, queue: Queue, task_class: TaskClass, count: int) -> int:
         if not queue.is_open or not self._ready:
             return 0
         account = self._accounts[queue.name]
         if account.children:
             return 0
         for level in account.line():
-            count = room_for(level.limit, level.allocated + level.leaving, shape.request, count)
-        return self._devices.allowed(queue, shape, count) if self._devices else count
+            count = room_for(
+                level.limit, level.allocated + level.leaving, task_class.request, count
+            )
+        return self._devices.allowed(queue, task_class, count) if self._devices else count
 
     def _enqueueable(self, job: Job) -> Opinion:
         if not self._ready:
@@ -209,12 +211,12 @@ class Capacity:
         if account is not None and self._devices is not None:
             self._devices.enqueued(job)
 
-    def _changed(self, job: Job, shape: TaskClass, count: int) -> None:
+    def _changed(self, job: Job, task_class: TaskClass, count: int) -> None:
         account = self._accounts.get(job.queue)
         if account is not None:
-            account.hold(count * shape.request)
+            account.hold(count * task_class.request)
             if self._devices is not None:
-                self._devices.changed(job, shape, count)
+                self._devices.changed(job, task_class, count)
 
     # --- taking from others ------------------------------------------------------------------
 
@@ -222,7 +224,7 @@ class Capacity:
         account = self._accounts.get(queue.name)
         if not self._ready or not queue.is_open or account is None:
             return False
-        request = total_of((t.shape.request for t in tasks), account.allocated)
+        request = total_of((t.task_class.request for t in tasks), account.allocated)
         if exceeding_of(account.allocated + request, account.limit, request):
             return False
         levels = self._levels if self._hierarchy else 0
@@ -251,8 +253,8 @@ class Capacity:
         held: dict[str, IntArray],
     ) -> bool:
         """Tell whether one task may be taken, and if so, book it out of `held`."""
-        request = task.shape.request
-        if not _in_common(request, taker.shape.request):
+        request = task.task_class.request
+        if not _in_common(request, taker.task_class.request):
             return False
         left = held.get(account.name, account.allocated)
         if not _keeps_guarantee(account, left - request):
@@ -260,7 +262,7 @@ class Capacity:
         levels = self._levels if self._hierarchy else 0
         if not _names_some(request, account.deserved):
             related = set(map(id, asking.near(levels))) & set(map(id, account.near(levels)))
-            if related and not _names_some(taker.shape.request, asking.deserved):
+            if related and not _names_some(taker.task_class.request, asking.deserved):
                 return False
         elif not _exceeds_deserved(left, account, request):
             return False
@@ -288,7 +290,7 @@ class Capacity:
             account = self._accounts.get(job.queue) if job else None
             if account is None:
                 continue
-            request = task.shape.request
+            request = task.task_class.request
             left = held.get(account.name, account.allocated)
             if _keeps_guarantee(account, left - request) and (
                 not _names_some(request, account.deserved)

@@ -20,11 +20,11 @@ from pumice.plugins import (
     Task,
     TaskClass,
 )
-from services.scheduler.engine import gpus, vgpus
-from services.scheduler.engine.gpus import Gpus
+from services.scheduler.engine.devices import gpus, vgpus
+from services.scheduler.engine.devices.gpus import Gpus
+from services.scheduler.engine.devices.vgpus import VGpus
 from services.scheduler.engine.own import own
-from services.scheduler.engine.shapes import TaskClass as OwnClass
-from services.scheduler.engine.vgpus import VGpus
+from services.scheduler.engine.tasks.classes import TaskClass as OwnClass
 from services.scheduler.policy.arguments import BadArgument, boolean, integer, text
 
 _REASONS = (
@@ -87,8 +87,8 @@ class DeviceShare:
     def _share_cards(self, hooks: Hooks, cluster: Cluster) -> None:
         cards, names = cluster.store(Gpus), cluster.node_names
 
-        def judge(shape: TaskClass, rows: NodeRows) -> CodeArray:
-            asked = own(shape, OwnClass).gpus
+        def predicate(task_class: TaskClass, rows: NodeRows) -> CodeArray:
+            asked = own(task_class, OwnClass).gpus
             if not (asked.memory if self._sharing else asked.number):
                 return np.zeros(len(rows), dtype=np.uint8)
             room = cards.room(asked, rows.index, names)
@@ -96,10 +96,10 @@ class DeviceShare:
             return full.astype(np.uint8) * (_NO_MEMORY if self._sharing else _NO_CARDS)
 
         def annotations(task: Task) -> Mapping[str, str]:
-            taken = cards.settle_on(task) if any(own(task.shape, OwnClass).gpus) else ()
+            taken = cards.settle_on(task) if any(own(task.task_class, OwnClass).gpus) else ()
             return gpus.annotations_of(taken, cluster.now) if taken else {}
 
-        hooks.predicate(judge, reasons=_REASONS)
+        hooks.predicate(predicate, reasons=_REASONS)
         hooks.binding(annotations)
 
     # --- parts of cards ----------------------------------------------------------------------
@@ -110,37 +110,39 @@ class DeviceShare:
         names = cluster.node_names
         registered = cards.registered(names)
 
-        def places(shape: TaskClass, rows: NodeRows) -> list[float | None]:
+        def places(task_class: TaskClass, rows: NodeRows) -> list[float | None]:
             found: list[float | None] = [None] * len(rows)
             there = np.flatnonzero(rows.pick(registered))
             columns, extra = rows.index[there].tolist(), rows.extra[there].tolist()
             scores = cards.scores(
-                own(shape, OwnClass), [names[column] for column in columns], extra
+                own(task_class, OwnClass), [names[column] for column in columns], extra
             )
             for row, score in zip(there.tolist(), scores, strict=True):
                 found[row] = score
             return found
 
-        def judge(shape: TaskClass, rows: NodeRows) -> CodeArray:
-            if not own(shape, OwnClass).vgpus:
+        def predicate(task_class: TaskClass, rows: NodeRows) -> CodeArray:
+            if not own(task_class, OwnClass).vgpus:
                 return np.zeros(len(rows), dtype=np.uint8)
-            fits = np.array([score is not None for score in places(shape, rows)], dtype=np.bool_)
+            fits = np.array(
+                [score is not None for score in places(task_class, rows)], dtype=np.bool_
+            )
             code = np.where(rows.pick(registered) > 0, _NOT_FITTED, _UNREGISTERED)
             return np.where(fits, 0, code).astype(np.uint8)
 
-        def score(shape: TaskClass, rows: NodeRows) -> FloatArray:
-            if not own(shape, OwnClass).vgpus:
+        def score(task_class: TaskClass, rows: NodeRows) -> FloatArray:
+            if not own(task_class, OwnClass).vgpus:
                 return np.zeros(len(rows), dtype=np.float64)
-            points = [floor((found or 0.0) + 0.5) for found in places(shape, rows)]
+            points = [floor((found or 0.0) + 0.5) for found in places(task_class, rows)]
             return np.array(points, dtype=np.float64) * self._weight
 
         def annotations(task: Task) -> Mapping[str, str]:
-            shown = cards.settle_on(task) if own(task.shape, OwnClass).vgpus else ""
+            shown = cards.settle_on(task) if own(task.task_class, OwnClass).vgpus else ""
             return vgpus.annotations_of(shown, task.node, cluster.now) if shown else {}
 
         if self._rules:
             hooks.trait(vgpus.RULES, self._rules_of)
-        hooks.predicate(judge, reasons=_VGPU_REASONS)
+        hooks.predicate(predicate, reasons=_VGPU_REASONS)
         if self._policy and self._weight:
             hooks.node_score(score)
         hooks.binding(annotations)
@@ -151,7 +153,7 @@ class DeviceShare:
         )
 
     def _rules_of(self, task: Task) -> str:
-        matched = self._matches(task.labels) if own(task.shape, OwnClass).vgpus else ()
+        matched = self._matches(task.labels) if own(task.task_class, OwnClass).vgpus else ()
         return ",".join(str(number) for number in sorted(matched))
 
 

@@ -29,14 +29,14 @@ class Drf:
             own = cluster.job_of(preemptor)
             if own is None:
                 return []
-            mine = dominant_share(own.claimed + preemptor.shape.request, total)
+            mine = dominant_share(own.claimed + preemptor.task_class.request, total)
             left: dict[str, IntArray] = {}
             victims = []
             for task in candidates:
                 job = cluster.job_of(task)
                 if job is None:
                     continue
-                left[job.key] = left.get(job.key, job.claimed) - task.shape.request
+                left[job.key] = left.get(job.key, job.claimed) - task.task_class.request
                 theirs = dominant_share(left[job.key], total)
                 if mine < theirs or abs(mine - theirs) <= _DELTA:
                     victims.append(task)

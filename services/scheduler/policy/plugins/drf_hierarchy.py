@@ -8,7 +8,7 @@ import functools
 from collections.abc import Sequence
 
 from pumice.plugins import Cluster, Hooks, IntArray, Job, Queue, Task, TaskClass
-from services.scheduler.engine.amounts import total_of
+from services.scheduler.engine.resources.amounts import total_of
 from services.scheduler.policy.hierarchical_shares import Path, Tree
 from shared.api import keys
 
@@ -32,7 +32,7 @@ class Hierarchy:
         hooks.changed(self._changed)
 
     def _admit(self, job: Job) -> None:
-        wanted = total_of((t.shape.request for t in job.tasks.values()), job.allocated)
+        wanted = total_of((t.task_class.request for t in job.tasks.values()), job.allocated)
         queue = self._queues[job.queue]
         self._tree.admit(path_of(queue), weights_of(queue), job.key, wanted)
         self._hold(job, job.allocated)
@@ -41,8 +41,8 @@ class Hierarchy:
         difference = self._tree.compare(path_of(left), path_of(right))
         return (difference > 0) - (difference < 0)
 
-    def _changed(self, job: Job, shape: TaskClass, count: int) -> None:
-        self._hold(job, count * shape.request)
+    def _changed(self, job: Job, task_class: TaskClass, count: int) -> None:
+        self._hold(job, count * task_class.request)
 
     def _stays_behind(self, taker: Task, candidates: Sequence[Task]) -> list[Task]:
         """Return the tasks without which their queue still goes after the taker's queue with it."""
@@ -51,17 +51,17 @@ class Hierarchy:
         if own is None or home is None:
             return []
         victims = []
-        self._hold(own, taker.shape.request)
+        self._hold(own, taker.task_class.request)
         for task in candidates:
             job = self._cluster.job_of(task)
             queue = self._queues.get(job.queue) if job else None
             if job is None or queue is None:
                 continue
-            self._hold(job, -task.shape.request)
+            self._hold(job, -task.task_class.request)
             if self._compare(home, queue) < 0:
                 victims.append(task)
-            self._hold(job, task.shape.request)
-        self._hold(own, -taker.shape.request)
+            self._hold(job, task.task_class.request)
+        self._hold(own, -taker.task_class.request)
         return victims
 
     def _hold(self, job: Job, amounts: IntArray) -> None:

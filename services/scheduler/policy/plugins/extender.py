@@ -16,6 +16,8 @@ from pumice.plugins import (
     BoolArray,
     Cluster,
     CodeArray,
+    CrossNodeScore,
+    CrossNodeVerdict,
     FloatArray,
     Hooks,
     Job,
@@ -26,8 +28,6 @@ from pumice.plugins import (
     Task,
     TaskClass,
     Vote,
-    WideScore,
-    WideVerdict,
 )
 from services.scheduler.policy.arguments import BadArgument, boolean, text
 from services.scheduler.policy.extender_forms import Form, Forms
@@ -102,7 +102,7 @@ class Extender:
         self._managed = _names(arguments, "extender.managedResources")
         self._down = False
         self._examples: dict[int, Task] = {}
-        self._judged: dict[tuple[int, int, int, bytes], int] = {}
+        self._answers: dict[tuple[int, int, int, bytes], int] = {}
 
     def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
         """Tell of the session and add what has a verb."""
@@ -115,7 +115,7 @@ class Extender:
                 return
         given: Mapping[str, Callable[[], None]] = {
             "onSessionClose": lambda: hooks.closed(lambda: self._tell("onSessionClose")),
-            "predicate": lambda: hooks.predicate(self._judge, reasons=_REASONS),
+            "predicate": lambda: hooks.predicate(self._predicate, reasons=_REASONS),
             "prioritize": lambda: self._prioritize(hooks),
             "preemptable": lambda: hooks.preemptable(self._victims("preemptable")),
             "reclaimable": lambda: hooks.reclaimable(self._victims("reclaimable")),
@@ -146,37 +146,41 @@ class Extender:
     def _tell(self, verb: str) -> None:
         self._ask(verb, dict)
 
-    def _concerns(self, shape: TaskClass) -> bool:
+    def _concerns(self, task_class: TaskClass) -> bool:
         """Tell whether a class asks for something that the extender manages; all when none is."""
         names = self._cluster.resources
-        return not self._managed or any(names[dim] in self._managed for dim in shape.dims)
+        return not self._managed or any(names[dim] in self._managed for dim in task_class.dims)
 
-    def _example(self, shape: TaskClass) -> Task | None:
+    def _example(self, task_class: TaskClass) -> Task | None:
         """Return a pending task of a class; all of them are alike in what placement reads."""
-        known = self._examples.get(shape.id)
-        if known is not None and known.status == TaskStatus.PENDING and known.shape is shape:
+        known = self._examples.get(task_class.id)
+        if (
+            known is not None
+            and known.status == TaskStatus.PENDING
+            and known.task_class is task_class
+        ):
             return known
         for job in self._cluster.jobs:
             for task in job.by_status[TaskStatus.PENDING].values():
-                if task.shape is shape:
-                    self._examples[shape.id] = task
+                if task.task_class is task_class:
+                    self._examples[task_class.id] = task
                     return task
         return None
 
     # --- nodes -------------------------------------------------------------------------------
 
-    def _judge(self, shape: TaskClass, rows: NodeRows) -> CodeArray:
+    def _predicate(self, task_class: TaskClass, rows: NodeRows) -> CodeArray:
         codes = np.zeros(len(rows), dtype=np.uint8)
-        task = self._example(shape) if self._concerns(shape) else None
+        task = self._example(task_class) if self._concerns(task_class) else None
         if task is None:
             return codes
         pairs = zip(rows.index.tolist(), rows.extra.tolist(), strict=True)
         for at, (column, extra) in enumerate(pairs):
-            if self._has_room(shape, column, extra):
+            if self._has_room(task_class, column, extra):
                 codes[at] = self._verdict(task, column, extra)
         return codes
 
-    def _has_room(self, shape: TaskClass, column: int, extra: int) -> bool:
+    def _has_room(self, task_class: TaskClass, column: int, extra: int) -> bool:
         """Tell whether the node would take the task at all, so that asking is worth it."""
         nodes = self._cluster.nodes
         if not nodes.alive[column]:
@@ -186,25 +190,25 @@ class Extender:
             - nodes.used[:, column]
             - nodes.pipelined[:, column]
             + nodes.releasing[:, column]
-            - extra * shape.request
+            - extra * task_class.request
         )
-        dims = list(shape.dims)
-        return shape.best_effort or bool((future[dims] >= shape.request[dims]).all())
+        dims = list(task_class.dims)
+        return task_class.best_effort or bool((future[dims] >= task_class.request[dims]).all())
 
     def _verdict(self, task: Task, column: int, extra: int) -> int:
         """Return the code for a node in its present state; asked once for each state."""
-        nodes, shape = self._cluster.nodes, task.shape
+        nodes, task_class = self._cluster.nodes, task.task_class
         state = b"".join(
             array[:, column].tobytes() for array in (nodes.used, nodes.releasing, nodes.pipelined)
         )
-        key = (shape.id, column, extra, state)
-        found = self._judged.get(key)
+        key = (task_class.id, column, extra, state)
+        found = self._answers.get(key)
         if found is None:
-            found = self._judged[key] = self._asked(task, column, extra)
+            found = self._answers[key] = self._asked(task, column, extra)
         return found
 
     def _asked(self, task: Task, column: int, extra: int) -> int:
-        more = extra * task.shape.request
+        more = extra * task.task_class.request
         forms = self._forms
         answer = self._ask(
             "predicate", lambda: {"task": forms.task(task), "node": forms.node(column, more)}
@@ -217,25 +221,25 @@ class Extender:
         return _REFUSED_FOR_GOOD if answer.code == _UNRESOLVABLE else _REFUSED
 
     def _prioritize(self, hooks: Hooks) -> None:
-        hooks.wide_score(self._scorer, weight=1.0)
+        hooks.cross_node_score(self._scorer, weight=1.0)
         if not self._ignorable:
-            hooks.wide_predicate(self._unscored, reasons=[_REASONS[_FAILED - 1]])
+            hooks.cross_node_predicate(self._unscored, reasons=[_REASONS[_FAILED - 1]])
 
-    def _unscored(self, shape: TaskClass) -> WideVerdict | None:
+    def _unscored(self, task_class: TaskClass) -> CrossNodeVerdict | None:
         """Refuse all nodes once the extender has failed: nobody knows which is good."""
-        if not self._concerns(shape):
+        if not self._concerns(task_class):
             return None
         size = len(self._cluster.node_names)
-        return WideVerdict(lambda: np.full(size, self._down, dtype=np.uint8))
+        return CrossNodeVerdict(lambda: np.full(size, self._down, dtype=np.uint8))
 
-    def _scorer(self, shape: TaskClass) -> WideScore | None:
-        if not self._concerns(shape):
+    def _scorer(self, task_class: TaskClass) -> CrossNodeScore | None:
+        if not self._concerns(task_class):
             return None
         forms = self._forms
 
         def score(mask: BoolArray) -> FloatArray:
             result = np.zeros(len(mask), dtype=np.float64)
-            task = self._example(shape)
+            task = self._example(task_class)
             if task is None:
                 return result
             columns = np.flatnonzero(mask).tolist()
@@ -257,7 +261,7 @@ class Extender:
         forms = self._forms
 
         def choose(evictor: Task, evictees: Sequence[Task]) -> list[Task] | None:
-            if not self._concerns(evictor.shape):
+            if not self._concerns(evictor.task_class):
                 return None
             answer = self._ask(
                 verb,

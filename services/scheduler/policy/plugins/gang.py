@@ -43,7 +43,7 @@ class Gang:
         hooks.sub_job_order(lambda sub: not sub.missing)
         hooks.sub_job_ready(lambda sub: sub.missing)
         hooks.sub_job_pipelined(_sub_pipelined)
-        hooks.judged(lambda job: _condition(job, cluster))
+        hooks.conditions(lambda job: _condition(job, cluster))
 
 
 def _invalidity(job: Job) -> Invalid | None:

@@ -11,14 +11,14 @@ from pumice.plugins import (
     Hooks,
     IntArray,
     Job,
-    Seat,
+    PlacementTarget,
     SubJob,
     Task,
     TaskClass,
 )
-from services.scheduler.engine.amounts import MOST, total_of
-from services.scheduler.engine.dimensions import CPU_DIM, MEMORY_DIM
-from services.scheduler.engine.network import Network
+from services.scheduler.engine.resources.amounts import MOST, total_of
+from services.scheduler.engine.resources.dimensions import CPU_DIM, MEMORY_DIM
+from services.scheduler.engine.session.network import Network
 from services.scheduler.policy import network_scores as scores
 from services.scheduler.policy.arguments import boolean, integer, names, number
 from shared.model.resources import CPU, MEMORY
@@ -69,15 +69,17 @@ class NetworkTopologyAware:
             limit = network.limit_of_sub(job, sub)
             return self._levels(round_, root, limit, so_far, asked, evict=evict)
 
-        def of_node(seat: Seat, shape: TaskClass, columns: IntArray) -> FloatArray | None:
-            if seat.sub is not None and seat.sub.states_topology:
-                return round_.of_group(seat, seat.sub, columns)
-            return round_.of_anyone(shape, columns, self._fading) if self._normal else None
+        def of_node(
+            target: PlacementTarget, task_class: TaskClass, columns: IntArray
+        ) -> FloatArray | None:
+            if target.sub is not None and target.sub.states_topology:
+                return round_.of_group(target, target.sub, columns)
+            return round_.of_anyone(task_class, columns, self._fading) if self._normal else None
 
         hooks.job_gradient(of_job)
         hooks.sub_job_gradient(of_sub)
         hooks.hypernode_score(round_.of_hypernodes)
-        hooks.group_score(of_node)
+        hooks.batch_node_order(of_node)
 
     def _levels(
         self,
@@ -162,10 +164,12 @@ class _Round:
         result: list[float] = (found * self._scale).tolist()
         return result
 
-    def of_group(self, seat: Seat, sub: SubJob, columns: IntArray) -> FloatArray | None:
+    def of_group(
+        self, target: PlacementTarget, sub: SubJob, columns: IntArray
+    ) -> FloatArray | None:
         """Return how near nodes are to where the group is, then how many of its tasks are there."""
         network = self._network
-        if not seat.allocated:
+        if not target.allocated:
             return None
         lowest, highest = network.tiers[0], network.tiers[-1]
         numbers, where = np.unique(network.layout.at_tier(lowest)[columns], return_inverse=True)
@@ -173,7 +177,7 @@ class _Round:
         places = [known[number] if number >= 0 else "" for number in numbers.tolist()]
         near = np.array(
             [
-                scores.nearness(network.forest, place, seat.allocated, lowest, highest)
+                scores.nearness(network.forest, place, target.allocated, lowest, highest)
                 for place in places
             ]
         )
@@ -182,7 +186,9 @@ class _Round:
         )
         return found * self._scale if len(places) > 1 else None
 
-    def of_anyone(self, shape: TaskClass, columns: IntArray, fading: float) -> FloatArray | None:
+    def of_anyone(
+        self, task_class: TaskClass, columns: IntArray, fading: float
+    ) -> FloatArray | None:
         """Return how full the HyperNodes of nodes would be; best where there are none at all."""
         network = self._network
         if network.layout.is_empty:
@@ -193,12 +199,12 @@ class _Round:
         for tier, weight in weights.items():
             where = network.layout.at_tier(tier)[columns]
             differs = differs or bool(len(where) and (where != where[0]).any())
-            packed = np.append(self._packed(shape, tier), scores.FULL)
+            packed = np.append(self._packed(task_class, tier), scores.FULL)
             total += weight * packed[where]
         whole = sum(weights.values())
         return total * (self._scale / whole) if differs and whole > 0 else None
 
-    def _packed(self, shape: TaskClass, tier: int) -> FloatArray:
+    def _packed(self, task_class: TaskClass, tier: int) -> FloatArray:
         """Return how full each HyperNode of a tier would be with one more task."""
         network = self._network
         where = network.layout.at_tier(tier)
@@ -211,12 +217,12 @@ class _Round:
         asked = [
             scores.Asked(
                 weight,
-                int(shape.request[dim]),
+                int(task_class.request[dim]),
                 summed(self._used(dim)),
                 summed(self._nodes.allocatable[dim]),
             )
             for dim, weight in self._weights.items()
-            if shape.request[dim]
+            if task_class.request[dim]
         ]
         return scores.binpacked(asked, count)
 
@@ -234,7 +240,7 @@ class _Round:
 
 def _summed(tasks: Sequence[Task], like: IntArray) -> IntArray:
     """Return what tasks ask for in all."""
-    return total_of((task.shape.request for task in tasks), like)
+    return total_of((task.task_class.request for task in tasks), like)
 
 
 def _positive(value: int, default: int) -> int:

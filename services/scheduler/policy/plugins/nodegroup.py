@@ -15,6 +15,7 @@ from pumice.plugins import (
     Arguments,
     Cluster,
     CodeArray,
+    CrossNodeVerdict,
     FloatArray,
     Hooks,
     IntArray,
@@ -25,7 +26,6 @@ from pumice.plugins import (
     Reason,
     Task,
     TaskClass,
-    WideVerdict,
 )
 from services.scheduler.policy.arguments import boolean
 from shared.api import keys
@@ -85,10 +85,10 @@ class NodeGroup:
             return job.queue if job else ""
 
         hooks.trait(_TRAIT, queue_of)
-        hooks.predicate(self._judge, reasons=_REASONS)
+        hooks.predicate(self._predicate, reasons=_REASONS)
         hooks.node_score(self._score)
         if any(self._limits.values()):
-            hooks.wide_predicate(self._limited, reasons=[_EXCEEDED])
+            hooks.cross_node_predicate(self._limited, reasons=[_EXCEEDED])
             hooks.moved(self._moved)
 
     # --- what queues say ---------------------------------------------------------------------
@@ -112,9 +112,11 @@ class NodeGroup:
             amounts = {group: cluster.amounts(amounts) for group, amounts in listed.items()}
         except (msgspec.DecodeError, BadQuantity):
             return None
-        shape = (len(self._groups), len(cluster.total))
+        task_class = (len(self._groups), len(cluster.total))
         limits = _Limits(
-            np.zeros(shape, np.int64), np.zeros(shape, np.bool_), np.zeros(shape, np.int64)
+            np.zeros(task_class, np.int64),
+            np.zeros(task_class, np.bool_),
+            np.zeros(task_class, np.int64),
         )
         for at, group in enumerate(self._groups):
             if group in amounts:
@@ -130,12 +132,12 @@ class NodeGroup:
         for task in job.tasks.values():
             column = cluster.nodes.column(task.node) if task.node else -1
             if HOLDS_RESOURCES[task.status] and column >= 0 and self._group_of[column] >= 0:
-                limits.taken[self._group_of[column]] += task.shape.request
+                limits.taken[self._group_of[column]] += task.task_class.request
 
     # --- the rules ---------------------------------------------------------------------------
 
-    def _judge(self, shape: TaskClass, rows: NodeRows) -> CodeArray:
-        queue = shape.traits.get(_TRAIT, "")
+    def _predicate(self, task_class: TaskClass, rows: NodeRows) -> CodeArray:
+        queue = task_class.traits.get(_TRAIT, "")
         groups = rows.pick(self._group_of)
         affinity = self._affinities.get(queue)
         if queue in self._limits and self._limits[queue] is None:
@@ -150,31 +152,31 @@ class NodeGroup:
             return _NO_AFFINITY
         return 0 if admits(affinity, group) else _UNSATISFIED
 
-    def _score(self, shape: TaskClass, rows: NodeRows) -> FloatArray:
-        affinity = self._affinities.get(shape.traits.get(_TRAIT, ""))
+    def _score(self, task_class: TaskClass, rows: NodeRows) -> FloatArray:
+        affinity = self._affinities.get(task_class.traits.get(_TRAIT, ""))
         if affinity is None:
             return np.zeros(len(rows), dtype=np.float64)
         scores = [score(affinity, group, in_order=self._in_order) for group in self._groups]
         return np.array([*scores, 0.0], dtype=np.float64)[rows.pick(self._group_of)]
 
-    def _limited(self, shape: TaskClass) -> WideVerdict | None:
-        limits = self._limits.get(shape.traits.get(_TRAIT, ""))
+    def _limited(self, task_class: TaskClass) -> CrossNodeVerdict | None:
+        limits = self._limits.get(task_class.traits.get(_TRAIT, ""))
         if limits is None:
             return None
 
         def codes() -> CodeArray:
-            beyond = limits.taken + shape.request - limits.ceiling >= EPSILON
+            beyond = limits.taken + task_class.request - limits.ceiling >= EPSILON
             full = (beyond & limits.stated).any(axis=1)
             return np.append(full, False).astype(np.uint8)[self._group_of]
 
-        return WideVerdict(codes, one_by_one=True)
+        return CrossNodeVerdict(codes, one_by_one=True)
 
-    def _moved(self, job: Job, shape: TaskClass, columns: IntArray, counts: IntArray) -> None:
+    def _moved(self, job: Job, task_class: TaskClass, columns: IntArray, counts: IntArray) -> None:
         limits = self._limits.get(job.queue)
         if limits is not None:
             groups = self._group_of[columns]
             known = groups >= 0
-            amounts = counts[known, None] * shape.request[None, :]
+            amounts = counts[known, None] * task_class.request[None, :]
             np.add.at(limits.taken, groups[known], amounts)
 
 

@@ -10,14 +10,14 @@ from functools import partial
 import numpy as np
 
 from pumice.plugins import Arguments, Cluster, FloatArray, Hooks, IntArray, NodeRows, TaskClass
-from services.scheduler.engine.dimensions import CPU_DIM, MEMORY_DIM
-from services.scheduler.engine.images import NodeImages
-from services.scheduler.engine.labels import NodeAttributes
+from services.scheduler.engine.nodes.attributes import NodeAttributes
+from services.scheduler.engine.nodes.images import NodeImages
+from services.scheduler.engine.nodes.pod_affinity import PodAffinityIndex
 from services.scheduler.engine.own import own
-from services.scheduler.engine.peers import Peers
-from services.scheduler.engine.shapes import TaskClass as OwnClass
+from services.scheduler.engine.resources.dimensions import CPU_DIM, MEMORY_DIM
+from services.scheduler.engine.tasks.classes import TaskClass as OwnClass
 from services.scheduler.policy.arguments import integer
-from services.scheduler.policy.company import Company
+from services.scheduler.policy.inter_pod_affinity import InterPodAffinity
 from services.scheduler.policy.spreading import Spreading
 from services.scheduler.policy.tolerating import tolerates
 from shared.api.selectors import TaintEffect
@@ -45,7 +45,7 @@ class NodeOrder:
 
     def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
         """Add the scorers that have a weight."""
-        attributes, peers = cluster.store(NodeAttributes), cluster.store(Peers)
+        attributes, pod_affinity = cluster.store(NodeAttributes), cluster.store(PodAffinityIndex)
         self._gpu_dim = cluster.resource(_GPU)
         if self._least or self._most or self._balanced:
             hooks.node_score(self._score)
@@ -56,22 +56,28 @@ class NodeOrder:
         if self._images:
             hooks.node_score(partial(self._image_locality, cluster))
         if self._company:
-            hooks.wide_score(Company(peers, attributes).preference, weight=self._company)
+            hooks.cross_node_score(
+                InterPodAffinity(pod_affinity, attributes).preference, weight=self._company
+            )
         if self._spread:
-            hooks.wide_score(Spreading(peers, attributes).preference, weight=self._spread)
+            hooks.cross_node_score(
+                Spreading(pod_affinity, attributes).preference, weight=self._spread
+            )
 
-    def _image_locality(self, cluster: Cluster, shape: TaskClass, rows: NodeRows) -> FloatArray:
+    def _image_locality(
+        self, cluster: Cluster, task_class: TaskClass, rows: NodeRows
+    ) -> FloatArray:
         generation = cluster.store(NodeAttributes).generation
-        found = cluster.store(NodeImages).score(shape.images, cluster.nodes.alive, generation)
+        found = cluster.store(NodeImages).score(task_class.images, cluster.nodes.alive, generation)
         if found is None:
             return np.zeros(len(rows), dtype=np.float64)
         return (self._images * rows.pick(found)).astype(np.float64)
 
-    def _score(self, shape: TaskClass, rows: NodeRows) -> FloatArray:
+    def _score(self, task_class: TaskClass, rows: NodeRows) -> FloatArray:
         result = np.zeros(len(rows), dtype=np.float64)
         if self._least or self._most:
             cpu, memory = rows.scoring_requested()
-            more_cpu, more_memory = shape.scoring_request
+            more_cpu, more_memory = task_class.scoring_request
             asked = (
                 (cpu + more_cpu, rows.allocatable(CPU_DIM)),
                 (memory + more_memory, rows.allocatable(MEMORY_DIM)),
@@ -81,18 +87,18 @@ class NodeOrder:
             if self._most:
                 result += self._most * _mean([_most(*pair) for pair in asked], asked)
         if self._balanced:
-            result += self._balanced * self._balance(shape, rows)
+            result += self._balanced * self._balance(task_class, rows)
         return result
 
-    def _balance(self, shape: TaskClass, rows: NodeRows) -> IntArray:
+    def _balance(self, task_class: TaskClass, rows: NodeRows) -> IntArray:
         dims = [CPU_DIM, MEMORY_DIM]
-        if self._gpu_dim is not None and shape.request[self._gpu_dim]:
+        if self._gpu_dim is not None and task_class.request[self._gpu_dim]:
             dims.append(self._gpu_dim)
-        elif not shape.request[CPU_DIM] and not shape.request[MEMORY_DIM]:
+        elif not task_class.request[CPU_DIM] and not task_class.request[MEMORY_DIM]:
             return np.zeros(len(rows), dtype=np.int64)
         have = np.stack([rows.allocatable(dim) for dim in dims])
         before = np.stack([rows.requested(dim) for dim in dims])
-        after = before + shape.request[dims][:, None]
+        after = before + task_class.request[dims][:, None]
         # 50 … 100 by what the task does to the balance (Kubernetes 1.36).
         half = _MAX // 2
         change: IntArray = balance(after, have) - balance(before, have)
@@ -138,21 +144,23 @@ def _mean(scores: list[IntArray], asked: tuple[tuple[IntArray, IntArray], ...]) 
     return sum(scores) // np.maximum(number, 1)
 
 
-def preferred_affinity(attributes: NodeAttributes, shape: TaskClass, rows: NodeRows) -> IntArray:
+def preferred_affinity(
+    attributes: NodeAttributes, task_class: TaskClass, rows: NodeRows
+) -> IntArray:
     """Return the sum of the weights of the preferred terms that a node matches."""
     result = np.zeros(len(rows), dtype=np.int64)
-    affinity = own(shape, OwnClass).node_affinity
+    affinity = own(task_class, OwnClass).node_affinity
     if affinity is not None:
         for term in affinity.preferred_during_scheduling_ignored_during_execution:
             result += term.weight * rows.pick(attributes.term(term.preference))
     return result
 
 
-def avoided_taints(attributes: NodeAttributes, shape: TaskClass, rows: NodeRows) -> IntArray:
+def avoided_taints(attributes: NodeAttributes, task_class: TaskClass, rows: NodeRows) -> IntArray:
     """Return the number of PreferNoSchedule taints that a pod does not tolerate."""
     soft = [
         t
-        for t in own(shape, OwnClass).tolerations
+        for t in own(task_class, OwnClass).tolerations
         if t.effect in {"", TaintEffect.PREFER_NO_SCHEDULE}
     ]
     counts = attributes.taints(

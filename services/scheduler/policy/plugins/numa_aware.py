@@ -16,16 +16,16 @@ from pumice.plugins import (
     BoolArray,
     Cluster,
     CodeArray,
+    CrossNodeScore,
     FloatArray,
     Hooks,
     NodeRows,
     Reason,
     Task,
     TaskClass,
-    WideScore,
 )
-from services.scheduler.engine.cpus import Cpus, numa_count, per_numa
-from services.scheduler.engine.numa import Numa
+from services.scheduler.engine.devices.cpu_topology import Cpus, numa_count, per_numa
+from services.scheduler.engine.devices.numa import Numa
 from services.scheduler.policy.arguments import integer
 from shared.api import keys
 
@@ -57,20 +57,20 @@ class NumaAware:
         self._names = cluster.node_names
         self._numa = cluster.store(Numa)
         self._numa.begin()
-        hooks.predicate(self._judge, reasons=_REASONS)
-        hooks.wide_score(self._scorer, weight=self._weight)
+        hooks.predicate(self._predicate, reasons=_REASONS)
+        hooks.cross_node_score(self._scorer, weight=self._weight)
         hooks.binding(self._decision)
 
-    def _judge(self, shape: TaskClass, rows: NodeRows) -> CodeArray:
+    def _predicate(self, task_class: TaskClass, rows: NodeRows) -> CodeArray:
         codes = np.zeros(len(rows), dtype=np.uint8)
-        if shape.exclusive:
+        if task_class.exclusive:
             pairs = zip(rows.index.tolist(), rows.extra.tolist(), strict=True)
             for at, (column, extra) in enumerate(pairs):
-                codes[at] = self._verdict(shape, self._names[column], extra)
+                codes[at] = self._verdict(task_class, self._names[column], extra)
         return codes
 
-    def _verdict(self, shape: TaskClass, name: str, extra: int) -> int:
-        wanted = shape.traits.get(keys.NUMA_TOPOLOGY_POLICY, "")
+    def _verdict(self, task_class: TaskClass, name: str, extra: int) -> int:
+        wanted = task_class.traits.get(keys.NUMA_TOPOLOGY_POLICY, "")
         topology = self._numa.topology(name)
         if topology is None:
             return 0 if wanted in _NONE else _UNKNOWN
@@ -83,30 +83,33 @@ class NumaAware:
             return _OTHER_POLICY
         elif not topology.free:
             return _NO_CPUS
-        return 0 if self._numa.offered(shape, name, extra) is not None else _REFUSED
+        return 0 if self._numa.offered(task_class, name, extra) is not None else _REFUSED
 
-    def _scorer(self, shape: TaskClass) -> WideScore | None:
+    def _scorer(self, task_class: TaskClass) -> CrossNodeScore | None:
         """Prefer nodes where the pod's CPUs lie on few NUMA nodes."""
-        if not shape.exclusive or shape.traits.get(keys.NUMA_TOPOLOGY_POLICY, "") in _NONE:
+        if (
+            not task_class.exclusive
+            or task_class.traits.get(keys.NUMA_TOPOLOGY_POLICY, "") in _NONE
+        ):
             return None
 
         def score(mask: BoolArray) -> FloatArray:
             spread = np.zeros(len(mask), dtype=np.int64)
             for column in np.flatnonzero(mask).tolist():
-                spread[column] = self._spread(shape, self._names[column])
+                spread[column] = self._spread(task_class, self._names[column])
             widest = max(1, int(spread.max(initial=0)))
             return (_MAX - _MAX * spread // widest).astype(np.float64)
 
         return score
 
-    def _spread(self, shape: TaskClass, name: str) -> int:
+    def _spread(self, task_class: TaskClass, name: str) -> int:
         topology = self._numa.topology(name)
-        cpus: Cpus | None = self._numa.offered(shape, name, 0) if topology else None
+        cpus: Cpus | None = self._numa.offered(task_class, name, 0) if topology else None
         return numa_count(topology, cpus) if topology and cpus else 0
 
     def _decision(self, task: Task) -> Mapping[str, str]:
         topology = self._numa.topology(task.node)
-        cpus = self._numa.settle_on(task) if task.shape.exclusive else None
+        cpus = self._numa.settle_on(task) if task.task_class.exclusive else None
         if not cpus or topology is None:
             return {}
         numa = {str(n): {"cpu": str(count)} for n, count in per_numa(topology, cpus).items()}

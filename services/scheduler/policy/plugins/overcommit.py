@@ -65,6 +65,6 @@ class Overcommit:
 
 def _reserved(job: Job) -> IntArray:
     """⚠ An Inqueue job reserves all of its minimum here, whatever it holds already (PL10)."""
-    if job.phase == "Inqueue" and job.min_resources is not None and not job.lapsed:
+    if job.phase == "Inqueue" and job.min_resources is not None and not job.reservation_expired:
         return without_gated(job, job.min_resources)
     return unallocated_minimum(job)

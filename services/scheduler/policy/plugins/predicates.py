@@ -9,16 +9,16 @@ from functools import partial
 import numpy as np
 
 from pumice.plugins import Arguments, Cluster, CodeArray, Hooks, NodeRows, Nodes, Reason, TaskClass
-from services.scheduler.engine.dimensions import PODS_DIM
-from services.scheduler.engine.labels import NodeAttributes
+from services.scheduler.engine.nodes.attributes import NodeAttributes
+from services.scheduler.engine.nodes.pod_affinity import PodAffinityIndex
 from services.scheduler.engine.own import own
-from services.scheduler.engine.peers import Peers
-from services.scheduler.engine.shapes import TaskClass as OwnClass
+from services.scheduler.engine.resources.dimensions import PODS_DIM
+from services.scheduler.engine.tasks.classes import TaskClass as OwnClass
 from services.scheduler.policy.arguments import boolean
-from services.scheduler.policy.company import REASONS as COMPANY_REASONS
-from services.scheduler.policy.company import Company
 from services.scheduler.policy.device_claims import CLAIM_REASONS, DeviceClaims
 from services.scheduler.policy.eligible import by_affinity, by_taints
+from services.scheduler.policy.inter_pod_affinity import REASONS as COMPANY_REASONS
+from services.scheduler.policy.inter_pod_affinity import InterPodAffinity
 from services.scheduler.policy.spreading import REASONS as SPREADING_REASONS
 from services.scheduler.policy.spreading import Spreading
 from services.scheduler.policy.storage import (
@@ -57,7 +57,7 @@ class Predicates:
 
     def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
         """Add the filters in Kubernetes' order: the first that refuses a node names the reason."""
-        attributes, peers = cluster.store(NodeAttributes), cluster.store(Peers)
+        attributes, pod_affinity = cluster.store(NodeAttributes), cluster.store(PodAffinityIndex)
         hooks.predicate(_number_of_pods, reasons=[_PODS])
         hooks.predicate(partial(_cordoned, cluster.nodes), reasons=[_UNSCHEDULABLE], static=True)
         if self._affinity:
@@ -67,20 +67,20 @@ class Predicates:
         if self._ports:
             hooks.predicate(_ports_taken, reasons=[_PORTS])
         if self._pod_affinity:
-            company = Company(peers, attributes)
-            hooks.predicate(company.here, reasons=COMPANY_REASONS)
-            hooks.wide_predicate(company.elsewhere, reasons=COMPANY_REASONS)
-        hooks.wide_predicate(DeviceClaims(cluster).judge, reasons=CLAIM_REASONS)
+            company = InterPodAffinity(pod_affinity, attributes)
+            hooks.predicate(company.on_single_nodes, reasons=COMPANY_REASONS)
+            hooks.cross_node_predicate(company.over_domains, reasons=COMPANY_REASONS)
+        hooks.cross_node_predicate(DeviceClaims(cluster).predicate, reasons=CLAIM_REASONS)
         storage = Storage(cluster)
         if self._limits:
-            hooks.wide_predicate(storage.limits, reasons=LIMIT_REASONS)
+            hooks.cross_node_predicate(storage.limits, reasons=LIMIT_REASONS)
         if self._zones:
-            hooks.wide_predicate(storage.zones, reasons=ZONE_REASONS)
+            hooks.cross_node_predicate(storage.zones, reasons=ZONE_REASONS)
         if self._spread:
-            spreading = Spreading(peers, attributes)
-            hooks.wide_predicate(spreading.constraint, reasons=SPREADING_REASONS)
+            spreading = Spreading(pod_affinity, attributes)
+            hooks.cross_node_predicate(spreading.hard_constraints, reasons=SPREADING_REASONS)
         if self._binding:
-            hooks.wide_predicate(storage.binding, reasons=BINDING_REASONS)
+            hooks.cross_node_predicate(storage.binding, reasons=BINDING_REASONS)
             hooks.claims(storage.settle_on)
 
 
@@ -89,21 +89,21 @@ def _number_of_pods(_: TaskClass, rows: NodeRows) -> CodeArray:
     return full.astype(np.uint8)
 
 
-def _cordoned(nodes: Nodes, shape: TaskClass, rows: NodeRows) -> CodeArray:
-    if tolerates(own(shape, OwnClass).tolerations, _CORDONED):
+def _cordoned(nodes: Nodes, task_class: TaskClass, rows: NodeRows) -> CodeArray:
+    if tolerates(own(task_class, OwnClass).tolerations, _CORDONED):
         return np.zeros(len(rows), dtype=np.uint8)
     return rows.pick(nodes.unschedulable).astype(np.uint8)
 
 
-def _node_affinity(attributes: NodeAttributes, shape: TaskClass, rows: NodeRows) -> CodeArray:
-    return (~rows.pick(by_affinity(shape, attributes))).astype(np.uint8)
+def _node_affinity(attributes: NodeAttributes, task_class: TaskClass, rows: NodeRows) -> CodeArray:
+    return (~rows.pick(by_affinity(task_class, attributes))).astype(np.uint8)
 
 
-def _untolerated(attributes: NodeAttributes, shape: TaskClass, rows: NodeRows) -> CodeArray:
-    return (~rows.pick(by_taints(shape, attributes))).astype(np.uint8)
+def _untolerated(attributes: NodeAttributes, task_class: TaskClass, rows: NodeRows) -> CodeArray:
+    return (~rows.pick(by_taints(task_class, attributes))).astype(np.uint8)
 
 
-def _ports_taken(shape: TaskClass, rows: NodeRows) -> CodeArray:
-    if not shape.host_ports:
+def _ports_taken(task_class: TaskClass, rows: NodeRows) -> CodeArray:
+    if not task_class.host_ports:
         return np.zeros(len(rows), dtype=np.uint8)
     return (rows.ports_taken() | (rows.extra > 0)).astype(np.uint8)

@@ -23,7 +23,7 @@ from pumice.plugins import (
     TaskClass,
     Vote,
 )
-from services.scheduler.engine.amounts import total_of
+from services.scheduler.engine.resources.amounts import total_of
 from services.scheduler.policy.arguments import boolean
 from services.scheduler.policy.reservations import leaving, sharing_by_queue, without_gated
 from services.scheduler.policy.shares import (
@@ -112,21 +112,21 @@ class Proportion:
         account = self._accounts[queue.name]
         return fits(account.deserved, account.allocated)
 
-    def _allocatable(self, queue: Queue, shape: TaskClass, count: int) -> int:
+    def _allocatable(self, queue: Queue, task_class: TaskClass, count: int) -> int:
         if not queue.is_open:
             return 0
         account = self._accounts[queue.name]
-        count = room_for(account.deserved, account.allocated, shape.request, count)
+        count = room_for(account.deserved, account.allocated, task_class.request, count)
         if self._counts_releasing:
             held = account.allocated + account.leaving
-            count = room_for(account.limit, held, shape.request, count)
+            count = room_for(account.limit, held, task_class.request, count)
         return count
 
     def _preemptive(self, queue: Queue, tasks: Sequence[Task]) -> bool:
         account = self._accounts.get(queue.name)
         if account is None or not queue.is_open:
             return False
-        request = total_of((t.shape.request for t in tasks), account.allocated)
+        request = total_of((t.task_class.request for t in tasks), account.allocated)
         return not exceeding_of(account.allocated + request, account.deserved, request)
 
     def _beyond_deserved(self, _: Task, candidates: Sequence[Task]) -> list[Task]:
@@ -139,7 +139,7 @@ class Proportion:
                 continue
             held = left.get(job.queue, account.allocated)
             if not fits(held, account.deserved):
-                left[job.queue] = held - task.shape.request
+                left[job.queue] = held - task.task_class.request
                 victims.append(task)
         return victims
 
@@ -166,9 +166,9 @@ class Proportion:
             account = self._accounts[job.queue]
             account.inqueue = account.inqueue + without_gated(job, job.min_resources)
 
-    def _changed(self, job: Job, shape: TaskClass, count: int) -> None:
+    def _changed(self, job: Job, task_class: TaskClass, count: int) -> None:
         account = self._accounts[job.queue]
-        account.allocated = account.allocated + count * shape.request
+        account.allocated = account.allocated + count * task_class.request
 
 
 def _open_accounts(cluster: Cluster) -> dict[str, _Account]:

@@ -11,8 +11,8 @@ from typing import Any, Final
 import numpy as np
 
 from pumice.plugins import Arguments, BoolArray, Cluster, FloatArray, Hooks, IntArray, Task
-from services.scheduler.engine.dimensions import CPU_DIM, MEMORY_DIM
-from services.scheduler.engine.usage import UsageTable
+from services.scheduler.engine.nodes.usage import UsageTable
+from services.scheduler.engine.resources.dimensions import CPU_DIM, MEMORY_DIM
 from services.scheduler.policy.arguments import BadArgument, number
 from shared.model import durations
 
@@ -74,7 +74,7 @@ def _victims(
         for task in sorted(by_node.get(cluster.node_names[column], []), key=_least_important):
             if not (left >= target).any() or (room == 0).any():
                 break
-            request = task.shape.request[[CPU_DIM, MEMORY_DIM]]
+            request = task.task_class.request[[CPU_DIM, MEMORY_DIM]]
             room = room - request
             left -= request * 100.0 / np.maximum(have[:, column], 1)
             victims.append(task)
@@ -99,7 +99,7 @@ def _room(load: FloatArray, have: IntArray, target: FloatArray) -> IntArray:
 
 
 def _least_important(task: Task) -> tuple[Any, ...]:
-    return task.pod_priority, not task.shape.best_effort, task.order()
+    return task.pod_priority, not task.task_class.best_effort, task.order()
 
 
 def _percent(params: Mapping[str, Any], key: str) -> FloatArray:

@@ -24,7 +24,7 @@ from pumice.plugins import (
     Reason,
     TaskClass,
 )
-from services.scheduler.engine.dimensions import CPU_DIM, MEMORY_DIM
+from services.scheduler.engine.resources.dimensions import CPU_DIM, MEMORY_DIM
 from services.scheduler.policy.arguments import BadArgument, boolean, integer, names, number
 from shared.api import keys
 from shared.model.resources import CPU, MEMORY
@@ -86,12 +86,12 @@ class ResourceStrategyFit:
 
     # --- a strategy per resource -------------------------------------------------------------
 
-    def _by_strategy(self, shape: TaskClass, rows: NodeRows) -> FloatArray:
+    def _by_strategy(self, task_class: TaskClass, rows: NodeRows) -> FloatArray:
         score = np.zeros(len(rows), dtype=np.float64)
         overfull = np.zeros(len(rows), dtype=np.bool_)
         weights = 0
-        for dim, strategy in self._of_class(shape):
-            have, then = rows.allocatable(dim), rows.used(dim) + int(shape.request[dim])
+        for dim, strategy in self._of_class(task_class):
+            have, then = rows.allocatable(dim), rows.used(dim) + int(task_class.request[dim])
             weights += strategy.weight
             if not strategy.weight or strategy.kind not in {_LEAST, _MOST}:
                 continue
@@ -104,18 +104,18 @@ class ResourceStrategyFit:
         score[overfull] = 0.0
         return score * (_MAX * self._weight)
 
-    def _of_class(self, shape: TaskClass) -> list[tuple[int, Strategy]]:
+    def _of_class(self, task_class: TaskClass) -> list[tuple[int, Strategy]]:
         """Return how each requested resource counts: as the pod says, else as configured.
 
         A pod that names a strategy without readable weights scores nothing anywhere.
         """
-        asked = [int(dim) for dim in np.flatnonzero(shape.request > 0)]
-        kind = shape.traits.get(keys.RESOURCE_STRATEGY_TYPE, "")
+        asked = [int(dim) for dim in np.flatnonzero(task_class.request > 0)]
+        kind = task_class.traits.get(keys.RESOURCE_STRATEGY_TYPE, "")
         if not kind:
             found = [(dim, self._configured(self._names[dim])) for dim in asked]
             return [(dim, strategy) for dim, strategy in found if strategy is not None]
         try:
-            weights = _WEIGHTS.decode(shape.traits.get(keys.RESOURCE_STRATEGY_WEIGHT, ""))
+            weights = _WEIGHTS.decode(task_class.traits.get(keys.RESOURCE_STRATEGY_WEIGHT, ""))
         except msgspec.DecodeError:
             return []
         return [
@@ -137,14 +137,14 @@ class ResourceStrategyFit:
 
     # --- scarce resources --------------------------------------------------------------------
 
-    def _by_scarcity(self, shape: TaskClass, rows: NodeRows) -> FloatArray:
+    def _by_scarcity(self, task_class: TaskClass, rows: NodeRows) -> FloatArray:
         score = np.zeros(len(rows), dtype=np.float64)
         for name, weight in self._scarce.items():
             score += weight * self._has(rows, name)
         total = sum(self._scarce.values())
         if total > 0:
             score = 1.0 - score / total
-        for dim in np.flatnonzero(shape.request > 0).tolist():
+        for dim in np.flatnonzero(task_class.request > 0).tolist():
             score[rows.allocatable(dim) == 0] = 0.0
         return score * (_MAX * self._scarce_weight)
 
@@ -154,12 +154,12 @@ class ResourceStrategyFit:
             return np.zeros(len(rows), dtype=np.bool_)
         return rows.allocatable(dim) > 0
 
-    def _proportional(self, shape: TaskClass, rows: NodeRows) -> CodeArray:
+    def _proportional(self, task_class: TaskClass, rows: NodeRows) -> CodeArray:
         codes = np.zeros(len(rows), dtype=np.uint8)
         dims = {name: self._find(name) for name in self._reserved or {}}
-        if any(dim is not None and shape.request[dim] > 0 for dim in dims.values()):
+        if any(dim is not None and task_class.request[dim] > 0 for dim in dims.values()):
             return codes
-        cpu, memory = (self._left(shape, rows, dim) for dim in (CPU_DIM, MEMORY_DIM))
+        cpu, memory = (self._left(task_class, rows, dim) for dim in (CPU_DIM, MEMORY_DIM))
         for code, (name, rates) in enumerate((self._reserved or {}).items(), start=1):
             dim = dims[name]
             if dim is None:
@@ -171,9 +171,9 @@ class ResourceStrategyFit:
         return codes
 
     @staticmethod
-    def _left(shape: TaskClass, rows: NodeRows, dim: int) -> IntArray:
+    def _left(task_class: TaskClass, rows: NodeRows, dim: int) -> IntArray:
         """Return what a node has left once the task is there."""
-        left: IntArray = rows.allocatable(dim) - rows.used(dim) - int(shape.request[dim])
+        left: IntArray = rows.allocatable(dim) - rows.used(dim) - int(task_class.request[dim])
         return left
 
 

@@ -14,6 +14,8 @@ from pumice.plugins import (
     Arguments,
     BoolArray,
     Cluster,
+    CrossNodeScore,
+    CrossNodeVerdict,
     FloatArray,
     Hooks,
     IntArray,
@@ -21,8 +23,6 @@ from pumice.plugins import (
     Reason,
     Task,
     TaskClass,
-    WideScore,
-    WideVerdict,
 )
 from services.scheduler.policy.arguments import integer
 from services.scheduler.policy.task_buckets import Bucket, Buckets, rules_of
@@ -67,8 +67,8 @@ class TaskTopology:
         if self._jobs:
             hooks.trait(_TRAIT, self._trait)
             hooks.task_order(self._place)
-            hooks.wide_predicate(self._one_by_one, reasons=[Reason("never given")])
-            hooks.wide_score(self._score, weight=self._weight)
+            hooks.cross_node_predicate(self._one_by_one, reasons=[Reason("never given")])
+            hooks.cross_node_score(self._score, weight=self._weight)
             hooks.moved(self._moved)
 
     def _trait(self, task: Task) -> str:
@@ -84,20 +84,20 @@ class TaskTopology:
         first, kind = self._jobs[task.job_key].rules.order[task.role]
         return (0, *found, -first, -kind)
 
-    def _bucket(self, shape: TaskClass) -> tuple[Buckets, Bucket, str] | None:
-        index, _, rest = shape.traits.get(_TRAIT, "").partition(" ")
+    def _bucket(self, task_class: TaskClass) -> tuple[Buckets, Bucket, str] | None:
+        index, _, rest = task_class.traits.get(_TRAIT, "").partition(" ")
         role, _, key = rest.partition(" ")
         buckets = self._jobs.get(key)
         return (buckets, buckets.all[int(index)], role) if buckets else None
 
-    def _one_by_one(self, shape: TaskClass) -> WideVerdict | None:
-        if self._bucket(shape) is None:
+    def _one_by_one(self, task_class: TaskClass) -> CrossNodeVerdict | None:
+        if self._bucket(task_class) is None:
             return None
         size = len(self._cluster.node_names)
-        return WideVerdict(lambda: np.zeros(size, dtype=np.uint8), one_by_one=True)
+        return CrossNodeVerdict(lambda: np.zeros(size, dtype=np.uint8), one_by_one=True)
 
-    def _score(self, shape: TaskClass) -> WideScore | None:
-        found = self._bucket(shape)
+    def _score(self, task_class: TaskClass) -> CrossNodeScore | None:
+        found = self._bucket(task_class)
         if found is None:
             return None
         buckets, bucket, role = found
@@ -105,18 +105,18 @@ class TaskTopology:
 
         def score(_: BoolArray) -> FloatArray:
             room = nodes.allocatable - nodes.used + nodes.releasing
-            numbers = buckets.scores(bucket, role, shape.request, room, names)
+            numbers = buckets.scores(bucket, role, task_class.request, room, names)
             result: FloatArray = np.multiply(numbers, _MAX / max(1, buckets.largest))
             return result
 
         return score
 
-    def _moved(self, _: Job, shape: TaskClass, columns: IntArray, counts: IntArray) -> None:
-        found = self._bucket(shape)
+    def _moved(self, _: Job, task_class: TaskClass, columns: IntArray, counts: IntArray) -> None:
+        found = self._bucket(task_class)
         if found is None:
             return
         buckets, bucket, role = found
         for column, count in zip(columns.tolist(), counts.tolist(), strict=True):
             name = self._cluster.node_names[column]
-            bucket.settle(name, shape.request, count)
+            bucket.settle(name, task_class.request, count)
             buckets.placed.setdefault(name, Counter())[role] += count

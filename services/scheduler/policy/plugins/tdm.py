@@ -24,7 +24,7 @@ from pumice.plugins import (
     TaskClass,
     Vote,
 )
-from services.scheduler.engine.traits import REVOCABLE
+from services.scheduler.engine.tasks.from_pod import REVOCABLE
 from services.scheduler.policy.budgets import evictable_number
 from shared.api import keys
 from shared.model import durations
@@ -62,7 +62,7 @@ class Tdm:
         codes = [0 if not zone else 1 + (zone in self._open) for zone in zones]
         self._codes = np.array(codes, dtype=np.uint8)
         """Per node 0 outside of zones, 1 in a closed one, 2 in an open one."""
-        hooks.predicate(self._judge, reasons=[_CLOSED, _NOT_AGREED])
+        hooks.predicate(self._predicate, reasons=[_CLOSED, _NOT_AGREED])
         hooks.node_score(self._score)
         hooks.preemptable(self._preemptable)
         hooks.victim_tasks(self._overdue)
@@ -72,12 +72,12 @@ class Tdm:
 
     # --- nodes -------------------------------------------------------------------------------
 
-    def _judge(self, shape: TaskClass, rows: NodeRows) -> CodeArray:
-        verdicts = [0, 1, 0] if REVOCABLE in shape.traits else [0, 1, 2]
+    def _predicate(self, task_class: TaskClass, rows: NodeRows) -> CodeArray:
+        verdicts = [0, 1, 0] if REVOCABLE in task_class.traits else [0, 1, 2]
         return np.array(verdicts, dtype=np.uint8)[rows.pick(self._codes)]
 
-    def _score(self, shape: TaskClass, rows: NodeRows) -> FloatArray:
-        if REVOCABLE not in shape.traits:
+    def _score(self, task_class: TaskClass, rows: NodeRows) -> FloatArray:
+        if REVOCABLE not in task_class.traits:
             return np.zeros(len(rows), dtype=np.float64)
         return np.array([0.0, 0.0, _MAX])[rows.pick(self._codes)]
 
@@ -85,7 +85,7 @@ class Tdm:
 
     def _preemptable(self, taker: Task, candidates: Sequence[Task]) -> list[Task]:
         """Let fixed workloads take from those on ordinary nodes that may be evicted."""
-        if taker.preemptable or REVOCABLE in taker.shape.traits:
+        if taker.preemptable or REVOCABLE in taker.task_class.traits:
             return []
         found = [
             task

@@ -1,8 +1,9 @@
 """usage (PL21): prefer nodes that are little loaded in fact, and spare those that are full of work.
 
-Load is measured outside and put into the replica (`engine.usage`). Pods that were placed or started
-within the last metrics interval are not in the measurements yet: they count with an estimate,
-which is raised where load is high already. Samples older than five minutes say nothing.
+Load is measured outside and put into the cluster state (`engine.nodes.usage`). Pods that were
+placed or started within the last metrics interval are not in the measurements yet: they count with
+an estimate, which is raised where load is high already. Samples older than five minutes are
+ignored.
 """
 
 from collections.abc import Mapping
@@ -23,8 +24,8 @@ from pumice.plugins import (
     Task,
     TaskClass,
 )
-from services.scheduler.engine.dimensions import CPU_DIM, MEMORY_DIM
-from services.scheduler.engine.usage import UsageTable
+from services.scheduler.engine.nodes.usage import UsageTable
+from services.scheduler.engine.resources.dimensions import CPU_DIM, MEMORY_DIM
 from services.scheduler.policy.arguments import BadArgument, integer, number
 from services.scheduler.policy.load import Estimator, Weights, composite, risk
 from shared.model.quantity import BadQuantity, milli, units
@@ -72,12 +73,12 @@ class Usage:
         for column, name in enumerate(cluster.node_names):
             for task in cluster.tasks_on(name):
                 if _is_unseen(task, cluster.now):
-                    self._count(column, task.shape)
-        hooks.predicate(self._judge, reasons=_REASONS)
+                    self._count(column, task.task_class)
+        hooks.predicate(self._predicate, reasons=_REASONS)
         hooks.node_score(self._score)
         hooks.moved(self._moved)
 
-    def _judge(self, _: TaskClass, rows: NodeRows) -> CodeArray:
+    def _predicate(self, _: TaskClass, rows: NodeRows) -> CodeArray:
         fresh, cpu, memory = (
             rows.pick(self._fresh),
             rows.pick(self._load[0]),
@@ -87,11 +88,11 @@ class Usage:
         result: CodeArray = np.where(fresh, codes, 0).astype(np.uint8)
         return result
 
-    def _score(self, shape: TaskClass, rows: NodeRows) -> FloatArray:
+    def _score(self, task_class: TaskClass, rows: NodeRows) -> FloatArray:
         columns = rows.index
         estimate = self._estimate[:, columns]
         for step in range(int(rows.extra.max(initial=0))):
-            more = self._estimated(shape, columns, estimate)
+            more = self._estimated(task_class, columns, estimate)
             estimate = estimate + np.where(rows.extra > step, more, 0.0)
         cpu, memory = self._loads(columns, estimate)
         score = self._weights.mean(1.0 - cpu, 1.0 - memory) * (_MAX * self._weight)
@@ -106,23 +107,25 @@ class Usage:
         )
         return cpu, memory
 
-    def _estimated(self, shape: TaskClass, columns: IntArray, estimate: FloatArray) -> FloatArray:
+    def _estimated(
+        self, task_class: TaskClass, columns: IntArray, estimate: FloatArray
+    ) -> FloatArray:
         """Return what one more task of a class will use on these nodes."""
         factor = risk(self._weights.mean(*self._loads(columns, estimate)), self._estimator)
-        request = (float(shape.request[CPU_DIM]), float(shape.request[MEMORY_DIM]))
-        return self._estimator.of_pod(request, factor, best_effort=shape.best_effort)
+        request = (float(task_class.request[CPU_DIM]), float(task_class.request[MEMORY_DIM]))
+        return self._estimator.of_pod(request, factor, best_effort=task_class.best_effort)
 
-    def _count(self, column: int, shape: TaskClass) -> None:
+    def _count(self, column: int, task_class: TaskClass) -> None:
         at = np.array([column])
-        more = self._estimated(shape, at, self._estimate[:, at])[:, 0]
-        self._counted.setdefault((column, shape.id), []).append(more)
+        more = self._estimated(task_class, at, self._estimate[:, at])[:, 0]
+        self._counted.setdefault((column, task_class.id), []).append(more)
         self._estimate[:, column] += more
 
-    def _moved(self, _: Job, shape: TaskClass, columns: IntArray, counts: IntArray) -> None:
+    def _moved(self, _: Job, task_class: TaskClass, columns: IntArray, counts: IntArray) -> None:
         for column, count in zip(columns.tolist(), counts.tolist(), strict=True):
             for _time in range(count):
-                self._count(column, shape)
-            counted = self._counted.get((column, shape.id), [])
+                self._count(column, task_class)
+            counted = self._counted.get((column, task_class.id), [])
             for _time in range(min(-count, len(counted))):
                 self._estimate[:, column] -= counted.pop()
 

@@ -1,0 +1,219 @@
+"""Arithmetic of virtual GPUs (DV2): what nodes register, what pods ask, which cards they get; pure.
+
+Memory is in MiB and cores in percent of a card, as the device plugin counts them.
+"""
+
+import datetime as dt
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from services.scheduler.engine.tasks.vgpu_requests import (
+    MODE,
+    NO_TYPE,
+    NO_UUID,
+    USE_TYPE,
+    USE_UUID,
+    WISHES,
+    VGpuRequest,
+)
+
+_MAKER: Final = "NVIDIA"
+_MODE: Final = "hami-core"
+"""Cards that are cut into hardware partitions need tables that nobody reads here."""
+_WHOLE: Final = 100
+_FIELDS: Final = 5
+_SILENCE_S: Final = 60.0
+_SCORE: Final = 100.0
+
+
+class Card(NamedTuple):
+    """A healthy card."""
+
+    uuid: str
+    slots: int
+    """How many containers may share it."""
+    memory: int
+    type: str
+
+
+class Share(NamedTuple):
+    """A container's part of a card."""
+
+    uuid: str
+    memory: int
+    cores: int
+
+
+class CardUsage(NamedTuple):
+    """What is taken of a card."""
+
+    slots: int = 0
+    memory: int = 0
+    cores: int = 0
+
+    def plus(self, share: Share) -> "CardUsage":
+        """Return the usage with one more share."""
+        return CardUsage(self.slots + 1, self.memory + share.memory, self.cores + share.cores)
+
+
+class Want(NamedTuple):
+    """What a pod asks for and which cards it wants."""
+
+    requests: tuple[VGpuRequest, ...]
+    wishes: Mapping[str, str]
+
+    @classmethod
+    def of(cls, requests: tuple[VGpuRequest, ...], traits: Mapping[str, str]) -> "Want":
+        """Return the wishes among the traits of a class."""
+        return cls(requests, {key: traits[key] for key in WISHES if key in traits})
+
+    def takes(self, card: Card) -> bool:
+        """Tell whether a card is of a kind that the pod wants."""
+        wishes = self.wishes
+        kind = card.type.upper()
+        if _MAKER not in kind or wishes.get(MODE, _MODE) != _MODE:
+            return False
+        if USE_UUID in wishes and card.uuid not in _listed(wishes[USE_UUID]):
+            return False
+        if NO_UUID in wishes and card.uuid in _listed(wishes[NO_UUID]):
+            return False
+        if USE_TYPE in wishes:
+            return any(part.upper() in kind for part in wishes[USE_TYPE].split(","))
+        return not any(part.upper() in kind for part in _listed(wishes.get(NO_TYPE, "")))
+
+
+class Choice(NamedTuple):
+    """The cards for one pod."""
+
+    shares: tuple[tuple[Share, ...], ...]
+    """Per container that asks for some."""
+    score: float
+
+
+_MOST_DIGITS = 15
+
+
+def choose(
+    cards: Sequence[Card],
+    usage: Mapping[str, CardUsage],
+    want: Want,
+    closed: Iterable[str],
+    policy: str,
+) -> Choice | None:
+    """Return cards for one pod, None when they do not suffice.
+
+    `closed` cards are nobody's. With `binpack` the fullest cards come first, with `spread` the
+    least shared, else the last ones. The score sums over cards: their part of memory in use, or
+    a constant for each card that nobody else has.
+    """
+    used = dict(usage)
+    shut = set(closed)
+    score = 0.0
+    chosen = []
+    for request in want.requests:
+        shares: list[Share] = []
+        for at in _order(cards, used, policy):
+            if len(shares) == request.number:
+                break
+            card = cards[at]
+            share = _share(card, used[card.uuid], request)
+            if share is not None and card.uuid not in shut and want.takes(card):
+                used[card.uuid] = used[card.uuid].plus(share)
+                shares.append(share)
+                score += _points(card, used[card.uuid], policy)
+        if len(shares) < request.number:
+            return None
+        chosen.append(tuple(shares))
+    return Choice(tuple(chosen), score)
+
+
+def _order(cards: Sequence[Card], used: Mapping[str, CardUsage], policy: str) -> list[int]:
+    places = range(len(cards))
+    if policy == "binpack":
+        return sorted(places, key=lambda at: (-used[cards[at].uuid].memory, at))
+    if policy == "spread":
+        return sorted(places, key=lambda at: (used[cards[at].uuid].slots, at))
+    return list(reversed(places))
+
+
+def _share(card: Card, used: CardUsage, request: VGpuRequest) -> Share | None:
+    memory = request.memory or card.memory * request.percent // _WHOLE
+    cores = request.cores
+    if used.slots >= card.slots or card.memory - used.memory < memory:
+        return None
+    if used.cores + cores > _WHOLE or (cores == _WHOLE and used.slots):
+        return None
+    if used.cores == _WHOLE and not cores:
+        return None  # a card whose cores are all given away is full, whatever memory is left
+    return Share(card.uuid, memory, cores)
+
+
+def _points(card: Card, used: CardUsage, policy: str) -> float:
+    if policy == "binpack":
+        return _SCORE * used.memory / card.memory if card.memory else 0.0
+    return _SCORE if policy == "spread" and used.slots == 1 else 0.0
+
+
+# --- annotations ---------------------------------------------------------------------------------
+
+
+def cards_of(text: str) -> tuple[Card, ...]:
+    """Return the healthy cards that a node registers; none when the text cannot be read.
+
+    Cards are separated by `:`, their fields by `,`: uuid, slots, memory, type, healthy, mode.
+    """
+    cards = []
+    for part in text.split(":"):
+        fields = part.split(",")
+        if len(fields) < _FIELDS:
+            if part.strip():
+                return ()
+            continue
+        uuid, slots, memory, kind, healthy = (field.strip() for field in fields[:_FIELDS])
+        if not (_is_number(slots) and _is_number(memory)):
+            return ()
+        if healthy.lower() in {"true", "t", "1"}:
+            cards.append(Card(uuid, int(slots), int(memory), kind))
+    return tuple(cards)
+
+
+def is_present(handshake: str, now: float) -> bool:
+    """Tell whether the device plugin answers: not deleted, and not asked in vain for a minute."""
+    if "Deleted" in handshake:
+        return False
+    if "Requesting" not in handshake:
+        return True
+    try:
+        written = handshake.partition("_")[2] + " +0000"
+        asked = dt.datetime.strptime(written, "%Y.%m.%d %H:%M:%S %z")
+    except ValueError:
+        return False
+    return now - asked.timestamp() <= _SILENCE_S
+
+
+def read_shares(text: str) -> tuple[tuple[Share, ...], ...]:
+    """Return the shares that a pod's annotation names; none when it cannot be read."""
+    containers = []
+    for container in text.split(";") if text else ():
+        shares = []
+        for part in container.split(":"):
+            fields = part.split(",")
+            if len(fields) >= _FIELDS - 1 and _is_number(fields[2]) and _is_number(fields[3]):
+                shares.append(Share(fields[0], int(fields[2]), int(fields[3])))
+        containers.append(tuple(shares))
+    return tuple(containers) if any(containers) else ()
+
+
+def show_shares(containers: Sequence[Sequence[Share]]) -> str:
+    """Return shares as the device plugin reads them."""
+    return ";".join(
+        "".join(f"{s.uuid},{_MAKER},{s.memory},{s.cores}:" for s in shares) for shares in containers
+    )
+
+
+def _is_number(text: str) -> bool:
+    return text.isdecimal() and len(text) <= _MOST_DIGITS
+
+
+def _listed(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]

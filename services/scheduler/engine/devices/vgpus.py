@@ -1,0 +1,280 @@
+"""Virtual GPUs of nodes and which pods have parts of them (DV2).
+
+A node's device plugin registers its cards in an annotation; a pod has its parts of cards by one.
+One that is placed and does not show them yet has those that were chosen for it. How cards are
+chosen is the plugin's to say at the start of a session (`begin`).
+"""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from pumice import plugins
+from pumice.plugins import IntArray
+from services.scheduler.engine.devices.vgpu_cards import (
+    Card,
+    CardUsage,
+    Share,
+    Want,
+    cards_of,
+    choose,
+    is_present,
+    read_shares,
+    show_shares,
+)
+from services.scheduler.engine.tasks.vgpu_requests import GROUP, IDS, NO_UUID, USE_UUID
+from shared.api.core import Node
+
+if TYPE_CHECKING:
+    from services.scheduler.engine.tasks.classes import TaskClass
+    from services.scheduler.engine.tasks.task import Task
+
+RULES: Final = "vgpu-rules"
+"""Trait: numbers of the exclusive rules that a task's labels match."""
+_REGISTER: Final = "volcano.sh/node-vgpu-register"
+_HANDSHAKE: Final = "volcano.sh/node-vgpu-handshake"
+_NONE: Final[frozenset[int]] = frozenset()
+_TABLE_LIMIT: Final = 200_000
+
+State = tuple[tuple[str, int, int, CardUsage], ...]
+"""Type, slots, memory and use of each card of a node: all that decides for most pods."""
+
+
+class _Held:
+    """What one pod has, and what keeps others off its cards."""
+
+    __slots__ = ("group", "rules", "shares")
+
+    def __init__(
+        self, shares: Sequence[Sequence[Share]], rules: frozenset[int], group: str
+    ) -> None:
+        self.shares = shares
+        self.rules = rules
+        self.group = group
+
+    def uuids(self) -> set[str]:
+        """Return the cards."""
+        return {share.uuid for shares in self.shares for share in shares}
+
+
+class _NodeCards:
+    """The cards of one node."""
+
+    def __init__(self) -> None:
+        self.cards: tuple[Card, ...] = ()
+        self.handshake = ""
+        self.pods: dict[str, _Held] = {}
+        self.version = 0
+        self._state: tuple[int, State] = (-1, ())
+
+    def state(self) -> State:
+        """Return what tells these cards from others, their names apart."""
+        if self._state[0] != self.version:
+            used = self.usage()
+            said = tuple((c.type, c.slots, c.memory, used[c.uuid]) for c in self.cards)
+            self._state = (self.version, said)
+        return self._state[1]
+
+    def usage(self) -> dict[str, CardUsage]:
+        """Return what is used of each card."""
+        used = {card.uuid: CardUsage() for card in self.cards}
+        for held in self.pods.values():
+            for share in (share for shares in held.shares for share in shares):
+                if share.uuid in used:
+                    used[share.uuid] = used[share.uuid].plus(share)
+        return used
+
+    def closed_to(self, rules: frozenset[int], group: str) -> set[str]:
+        """Return the cards that pods of the same rule, or of the same spread group, have."""
+        return {
+            uuid
+            for held in self.pods.values()
+            if (held.rules & rules) or (group and held.group == group)
+            for uuid in held.uuids()
+        }
+
+
+class VGpus:
+    """The virtual GPUs of all nodes."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, _NodeCards] = {}
+        self._chosen: dict[str, tuple[str, Sequence[Sequence[Share]]]] = {}
+        """Pod uid → node and shares that a plan binds it with, until its object says so."""
+        self._policy = ""
+        self._now = 0.0
+        self._matches: Callable[[Mapping[str, str]], frozenset[int]] = lambda _: _NONE
+        self._steps: dict[tuple[int, str], tuple[int, list[float], bool]] = {}
+        self._tables: dict[Hashable, dict[tuple[State, int], float | None]] = {}
+        """What pods ask → cards as they are and pods before this one → score. Most nodes are like
+        others, so few of them are looked at."""
+
+    def begin(
+        self,
+        *,
+        now: float,
+        policy: str,
+        matches: Callable[[Mapping[str, str]], frozenset[int]],
+    ) -> None:
+        """Say how cards are chosen: `matches` gives the exclusive rules that labels match."""
+        if policy != self._policy or sum(map(len, self._tables.values())) > _TABLE_LIMIT:
+            self._tables = {}
+        self._now, self._policy, self._matches = now, policy, matches
+        self._steps = {}
+
+    # --- facts -------------------------------------------------------------------------------
+
+    def put(self, name: str, node: Node) -> None:
+        """Take over which cards a node has registered."""
+        annotations = node.metadata.annotations
+        cards = cards_of(annotations.get(_REGISTER, "")) if _HANDSHAKE in annotations else ()
+        if not cards and name not in self._nodes:
+            return
+        found = self._nodes.setdefault(name, _NodeCards())
+        found.cards = cards
+        found.handshake = annotations.get(_HANDSHAKE, "")
+        found.version += 1
+
+    def remove(self, name: str) -> None:
+        """Forget the cards of a node that is gone; its pods stay known."""
+        if name in self._nodes:
+            self._nodes[name].cards = ()
+            self._nodes[name].version += 1
+
+    def count(self, task: "Task", sign: int) -> None:
+        """Count a task in on its node's cards (-1: out)."""
+        node = self._nodes.setdefault(task.node, _NodeCards())
+        node.version += 1
+        if sign < 0:
+            node.pods.pop(task.uid, None)
+            return
+        rules, group = self._matches(task.labels), task.task_class.traits.get(GROUP, "")
+        shares: Sequence[Sequence[Share]] = read_shares(task.vcards)
+        if shares:
+            self._chosen.pop(task.uid, None)
+        else:
+            where, kept = self._chosen.get(task.uid, ("", ()))
+            shares = (
+                kept if where == task.node else self._choose(node, task.task_class, rules, group)
+            )
+        node.pods[task.uid] = _Held(shares, rules, group)
+
+    def forget(self, uid: str) -> None:
+        """Forget a pod that is gone."""
+        self._chosen.pop(uid, None)
+
+    def choose_again(self, uid: str, node: str, shown: str) -> None:
+        """Go by shares that were chosen elsewhere, until the pod's object says so."""
+        self._chosen[uid] = (node, read_shares(shown))
+
+    def chosen(self) -> tuple[tuple[str, str, str], ...]:
+        """Return pod uid, node and shares of each pod that does not show its shares yet."""
+        return tuple((uid, node, show_shares(s)) for uid, (node, s) in self._chosen.items())
+
+    def _choose(
+        self, node: _NodeCards, task_class: "TaskClass", rules: frozenset[int], group: str
+    ) -> Sequence[Sequence[Share]]:
+        want = Want.of(task_class.vgpus, task_class.traits)
+        closed = node.closed_to(rules, group)
+        found = choose(node.cards, node.usage(), want, closed, self._policy)
+        return found.shares if found else ()
+
+    # --- questions ---------------------------------------------------------------------------
+
+    def settle_on(self, task: plugins.Task) -> str:
+        """Return what a placed task has, as its annotation says it; its own from the bind on."""
+        node = self._nodes.get(task.node)
+        held = node.pods.get(task.uid) if node else None
+        if held is None or not held.shares:
+            return ""
+        self._chosen[task.uid] = (task.node, held.shares)
+        return show_shares(held.shares)
+
+    def registered(self, names: Sequence[str]) -> IntArray:
+        """Return how many cards each node has that its device plugin answers for."""
+        counts = [
+            len(node.cards)
+            if (node := self._nodes.get(name)) and is_present(node.handshake, self._now)
+            else 0
+            for name in names
+        ]
+        return np.array(counts, dtype=np.int64)
+
+    def scores(
+        self, task_class: "TaskClass", names: Sequence[str], extra: Sequence[int]
+    ) -> list[float | None]:
+        """Return, per node, the score of one more pod beyond `extra` others; None: no room."""
+        nodes = [self._nodes.get(name) for name in names]
+        if _tells_cards_apart(task_class):
+            return [
+                None if node is None else self._score(task_class, name, node, more)
+                for node, name, more in zip(nodes, names, extra, strict=True)
+            ]
+        want = Want.of(task_class.vgpus, task_class.traits)
+        table = self._tables.setdefault((want.requests, *want.wishes.items()), {})
+        found: list[float | None] = []
+        for node, more in zip(nodes, extra, strict=True):
+            if node is None:
+                found.append(None)
+                continue
+            likeness = (node.state(), more)
+            if likeness not in table:
+                steps, _ = self._look_ahead(node, task_class, more + 1)
+                table[likeness] = steps[more] if more < len(steps) else None
+            found.append(table[likeness])
+        return found
+
+    def _score(
+        self, task_class: "TaskClass", name: str, node: _NodeCards, extra: int
+    ) -> float | None:
+        version, steps, over = self._steps.get((task_class.id, name), (-1, [], False))
+        if version != node.version:
+            steps, over = [], False
+        if len(steps) <= extra and not over:
+            steps, over = self._look_ahead(node, task_class, extra + 1)
+        self._steps[task_class.id, name] = (node.version, steps, over)
+        return steps[extra] if extra < len(steps) else None
+
+    def _look_ahead(
+        self, node: _NodeCards, task_class: "TaskClass", count: int
+    ) -> tuple[list[float], bool]:
+        """Place pods of a class one after another; return their scores, and whether it is full."""
+        rules = _rules(task_class)
+        group = task_class.traits.get(GROUP, "")
+        usage, closed = node.usage(), node.closed_to(rules, group)
+        want = Want.of(task_class.vgpus, task_class.traits)
+        steps: list[float] = []
+        while len(steps) < count:
+            found = choose(node.cards, usage, want, closed, self._policy)
+            if found is None:
+                return steps, True
+            steps.append(found.score)
+            for share in (share for shares in found.shares for share in shares):
+                usage[share.uuid] = usage[share.uuid].plus(share)
+                if rules or group:
+                    closed.add(share.uuid)
+        return steps, False
+
+
+def _tells_cards_apart(task_class: "TaskClass") -> bool:
+    """Whether it matters to a class which cards these are, or whose pods they have."""
+    return any(task_class.traits.get(trait) for trait in (RULES, GROUP, USE_UUID, NO_UUID))
+
+
+def _rules(task_class: "TaskClass") -> frozenset[int]:
+    text = task_class.traits.get(RULES, "")
+    return frozenset(int(number) for number in text.split(",")) if text else _NONE
+
+
+def annotations_of(shown: str, node: str, now_s: float) -> Mapping[str, str]:
+    """Return what the device plugin of a node reads of a pod that is bound to it."""
+    seconds = str(int(now_s))
+    return {
+        "volcano.sh/vgpu-node": node,
+        "volcano.sh/vgpu-time": seconds,
+        IDS: shown,
+        "volcano.sh/devices-to-allocate": shown,
+        "volcano.sh/bind-phase": "allocating",
+        "volcano.sh/bind-time": seconds,
+    }

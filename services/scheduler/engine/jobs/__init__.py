@@ -1,0 +1,1 @@
+"""Jobs (PodGroups), queues, and sums over them."""

@@ -1,0 +1,351 @@
+"""Jobs (PodGroups) and queues, as facts fold into them; tasks are in `engine.tasks`.
+
+A session changes them in place and its journal puts every change back, so nothing is copied per
+cycle. What a job knows about its tasks (statuses, roles, sums) is kept up by `Job.take` and
+`Job.drop` alone.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from pumice.plugins import Condition, IntArray, NodeGroups
+from services.scheduler.engine.jobs.subjobs import Division, divides
+from services.scheduler.engine.resources.amounts import Sums
+from services.scheduler.engine.tasks.task import Task
+from shared.api.scheduling import PodGroupSpec
+from shared.model.status import HOLDS_RESOURCES, READY, TaskStatus
+
+_STATUSES: Final = len(TaskStatus)
+_PENDING: Final = TaskStatus.PENDING
+NOWHERE: Final = -1
+_HELD, _WANTED, _AWAITED = range(3)
+
+
+class GroupStatus(NamedTuple):
+    """What a PodGroup's status says of scheduling."""
+
+    phase: str = ""
+    counters: tuple[int, int, int] = (0, 0, 0)
+    """Running, succeeded, failed."""
+    conditions: tuple[Condition, ...] = ()
+
+
+class Stamp(NamedTuple):
+    """When a condition came about, as its object says."""
+
+    transition_id: str
+    time: str
+
+
+class Seen(NamedTuple):
+    """A PodGroup as it showed itself last."""
+
+    rv: str = ""
+    status: GroupStatus = GroupStatus()
+    stamps: Mapping[Condition, Stamp] = {}
+    """Of the conditions that it shows."""
+
+
+class Job:
+    """One PodGroup with its tasks; a group of tasks whose PodGroup has not been seen is one too."""
+
+    __slots__ = (
+        "annotations",
+        "beyond",
+        "by_status",
+        "conditions",
+        "created",
+        "decided",
+        "division",
+        "gated",
+        "has_group",
+        "key",
+        "last_status",
+        "min_available",
+        "min_listed",
+        "min_resources",
+        "min_task_member",
+        "min_task_total",
+        "name",
+        "namespace",
+        "owner_job",
+        "pending_best_effort",
+        "phase",
+        "preemptable",
+        "priority",
+        "priority_class",
+        "queue",
+        "reservation_expired",
+        "roles",
+        "seen",
+        "shielded",
+        "sums",
+        "tasks",
+        "uid",
+    )
+
+    def __init__(self, key: str, capacity: int) -> None:
+        self.key = key
+        self.namespace, _, self.name = key.partition("/")
+        self.uid = self.queue = self.owner_job = ""  # the last is the key of its Job, if any
+        self.phase = ""  # that scheduling goes by; actions change it within a session
+        self.priority_class = self.created = ""
+        self.priority = 0
+        self.min_available = 0
+        self.min_task_member: Mapping[str, int] = {}
+        self.min_task_total = 0
+        self.min_resources: IntArray | None = None
+        self.beyond: tuple[str, ...] = ()
+        """Resources of which minResources states more than is counted."""
+        self.min_listed: Mapping[str, int] = {}
+        """minResources as quotas count: every name that is written, in thousandths."""
+        self.conditions: tuple[Condition, ...] = ()
+        self.last_status = GroupStatus()
+        """Status as last written or wanted."""
+        self.seen = Seen()
+        """The PodGroup as it showed itself last."""
+        self.decided: GroupStatus | None = None
+        """A status that was wanted and has not been seen on the object yet."""
+        self.annotations: Mapping[str, str] = {}
+        self.preemptable = False
+        """Whether the PodGroup says that it may be evicted; ⚠ pods may unless they say no (T05)."""
+        self.shielded = False
+        """Whether the PodGroup says that it may not; saying nothing is no objection (A08)."""
+        self.has_group = False
+        self.reservation_expired = False
+        """Whether it no longer reserves what it entered its queue with (`lapses`)."""
+        self.division: Division | None = None
+        """How it divides into subgroups; None for a job without policies and topology."""
+        self.tasks: dict[str, Task] = {}
+        self.by_status: list[dict[str, Task]] = [{} for _ in range(_STATUSES)]
+        self.roles: dict[str, list[int]] = {}
+        """Role → number of tasks per status; best-effort pending ones in one more entry."""
+        self.pending_best_effort = 0
+        self.gated = 0
+        self.sums = Sums((3, capacity))
+        """What its tasks hold, want, and wait for."""
+
+    def divide(self, spec: PodGroupSpec) -> None:
+        """Divide it as a spec says; what is known stays when the spec says the same still."""
+        if not divides(spec):
+            self.division = None
+        elif self.division is None or not self.division.follows(spec):
+            self.division = Division(self.key, self.tasks, spec)
+
+    # --- membership --------------------------------------------------------------------------
+
+    def take(self, task: Task) -> None:
+        """Count a task in, under its present status."""
+        self.tasks[task.uid] = task
+        self.by_status[task.status][task.uid] = task
+        self.sums.weigh(task.task_class.weight)
+        self._count(task, 1)
+        if self.division is not None:
+            self.division.forget()
+
+    def drop(self, task: Task) -> None:
+        """Count a task out."""
+        del self.tasks[task.uid]
+        del self.by_status[task.status][task.uid]
+        self._count(task, -1)
+        self.sums.weigh(-task.task_class.weight)
+        if self.division is not None:
+            self.division.forget()
+
+    def _count(self, task: Task, sign: int) -> None:
+        status = task.status
+        if task.task_class.best_effort and status == _PENDING:
+            self.pending_best_effort += sign
+        if task.gated:
+            self.gated += sign
+        self._count_role(task.role, status, sign, best_effort=task.task_class.best_effort)
+        if HOLDS_RESOURCES[status]:
+            self.sums.add(_HELD, sign, task.task_class.request)
+            self.sums.add(_WANTED, sign, task.task_class.request)
+        elif status == _PENDING:
+            self.sums.add(_WANTED, sign, task.task_class.request)
+
+    def _count_role(self, role: str, status: int, count: int, *, best_effort: bool) -> None:
+        counts = self.roles.get(role)
+        if counts is None:
+            counts = self.roles[role] = [0] * (_STATUSES + 1)
+        counts[status] += count
+        if best_effort and status == _PENDING:
+            counts[_STATUSES] += count
+
+    def move(self, tasks: list[Task], status: TaskStatus) -> None:
+        """Give tasks that share class, role and present status another status.
+
+        One call for the run of a gang: sums change once, not once per task.
+        """
+        first = tasks[0]
+        count, before, task_class = len(tasks), first.status, first.task_class
+        source, target = self.by_status[before], self.by_status[status]
+        for task in tasks:
+            del source[task.uid]
+            task.status = status
+            target[task.uid] = task
+        if task_class.best_effort:
+            self.pending_best_effort += count * ((status == _PENDING) - (before == _PENDING))
+        self._count_role(first.role, before, -count, best_effort=task_class.best_effort)
+        self._count_role(first.role, status, count, best_effort=task_class.best_effort)
+        awaited = (status == TaskStatus.PIPELINED) - (before == TaskStatus.PIPELINED)
+        if awaited:
+            self.sums.add(_AWAITED, awaited * count, task_class.request)
+        held = int(HOLDS_RESOURCES[status]) - int(HOLDS_RESOURCES[before])
+        if held:
+            self.sums.add(_HELD, held * count, task_class.request)
+        wanted = int(HOLDS_RESOURCES[status] or status == _PENDING) - int(
+            HOLDS_RESOURCES[before] or before == _PENDING
+        )
+        if wanted:
+            self.sums.add(_WANTED, wanted * count, task_class.request)
+
+    # --- figures that rules speak of (T02, T03) -----------------------------------------------
+
+    @property
+    def allocated(self) -> IntArray:
+        """What its tasks hold; to be read only, and changed in place."""
+        held: IntArray = self.sums.value[_HELD]
+        return held
+
+    @property
+    def requested(self) -> IntArray:
+        """Amounts of tasks that hold or want resources: allocated and pending ones."""
+        wanted: IntArray = self.sums.value[_WANTED]
+        return wanted
+
+    @property
+    def awaited(self) -> IntArray:
+        """What its tasks that wait on nodes will hold."""
+        awaited: IntArray = self.sums.value[_AWAITED]
+        return awaited
+
+    @property
+    def claimed(self) -> IntArray:
+        """What its tasks hold or wait for on nodes."""
+        claimed: IntArray = self.allocated + self.awaited
+        return claimed
+
+    @property
+    def task_count(self) -> int:
+        """Number of tasks."""
+        return len(self.tasks)
+
+    @property
+    def ready_count(self) -> int:
+        """Tasks that count towards the gang."""
+        by_status = self.by_status
+        return sum(len(by_status[status]) for status in READY)
+
+    @property
+    def waiting_count(self) -> int:
+        """Tasks that wait on a node for a release."""
+        return len(self.by_status[TaskStatus.PIPELINED])
+
+    @property
+    def allocated_count(self) -> int:
+        """Tasks that hold resources."""
+        return sum(
+            len(tasks)
+            for tasks, holds in zip(self.by_status, HOLDS_RESOURCES, strict=True)
+            if holds
+        )
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the gang's minimum is reached, pending best-effort tasks included."""
+        return self.ready_count + self.pending_best_effort >= self.min_available
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether the PodGroup has not entered its queue (an absent phase counts as Pending)."""
+        return self.phase in {"", "Pending"}
+
+    def role_count(self, role: str, *statuses: int) -> int:
+        """Return the number of tasks of a role in these statuses."""
+        counts = self.roles.get(role)
+        return sum(counts[status] for status in statuses) if counts else 0
+
+    def role_best_effort(self, role: str) -> int:
+        """Return the number of pending best-effort tasks of a role."""
+        counts = self.roles.get(role)
+        return counts[_STATUSES] if counts else 0
+
+    @property
+    def role_minima_count(self) -> bool:
+        """Whether minima per role count: not when they add up to more than the job's (T03 ⚠)."""
+        return bool(self.min_task_member) and self.min_available >= self.min_task_total
+
+    def roles_short_of(self, *statuses: int, best_effort: bool) -> dict[str, int]:
+        """Return role → tasks missing to its minimum, counting tasks in these statuses."""
+        missing = {}
+        if self.role_minima_count:
+            for role, minimum in self.min_task_member.items():
+                have = self.role_count(role, *statuses)
+                if best_effort:
+                    have += self.role_best_effort(role)
+                if have < minimum:
+                    missing[role] = minimum - have
+        return missing
+
+    def short_policies(self, *, pipelined: bool = False, exists: bool = False) -> int:
+        """Return how many policies have fewer subgroups ready (pipelined, there) than they must."""
+        if self.division is None:
+            return 0
+        return self.division.short_policies(pipelined=pipelined, exists=exists)
+
+
+class Queue:
+    """One queue as scheduling sees it."""
+
+    __slots__ = (
+        "affinity",
+        "annotations",
+        "capability",
+        "created",
+        "deserved",
+        "deserved_dims",
+        "guarantee",
+        "is_open",
+        "last_allocated",
+        "last_pending",
+        "name",
+        "parent",
+        "priority",
+        "reclaimable",
+        "rv",
+        "shown_allocated",
+        "shown_pending",
+        "state",
+        "uid",
+        "weight",
+    )
+
+    name: str
+    uid: str
+    weight: int
+    priority: int
+    created: str
+    state: str
+    is_open: bool
+    reclaimable: bool
+    parent: str
+    capability: Mapping[str, int]
+    """Resource → amount; absent names are unlimited."""
+    guarantee: IntArray
+    deserved: IntArray
+    deserved_dims: tuple[int, ...]
+    """Resources that `deserved` or `guarantee` name, be it with 0."""
+    affinity: NodeGroups | None
+    annotations: Mapping[str, str]
+    last_allocated: Mapping[str, str]
+    """status.allocated as last written or wanted."""
+    last_pending: int
+    """status.pending, likewise."""
+    shown_allocated: Mapping[str, str]
+    """status.allocated as the object showed it last."""
+    shown_pending: int
+    """status.pending, likewise."""
+    rv: str
+    """resourceVersion as it was seen last."""

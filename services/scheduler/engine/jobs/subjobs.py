@@ -1,0 +1,214 @@
+"""Subgroups of a job: which tasks belong together, by the PodGroup's policies (T06).
+
+A job without policies is one subgroup, so that placing within a network topology knows subgroups
+only. Which task is in which one depends on labels, so it is kept until tasks come or go; statuses
+are counted when somebody asks, in the few jobs that have policies or a topology at all.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from services.scheduler.engine.tasks.task import Task
+from shared.api.scheduling import NetworkTopology, PodGroupSpec, SubGroupPolicy
+from shared.model.labelselectors import BadSelector, matches
+from shared.model.status import READY, TaskStatus
+
+_ID_MAX = 128
+_SAFE = "bcdfghjklmnpqrstvwxz2456789"
+
+
+class SubJob:
+    """Tasks of one job that are placed together."""
+
+    __slots__ = ("id", "job_key", "match_index", "min_available", "policy", "tasks", "topology")
+
+    def __init__(
+        self,
+        job_key: str,
+        identity: str,
+        *,
+        policy: str = "",
+        min_available: int,
+        topology: NetworkTopology | None,
+        match_index: int = 0,
+    ) -> None:
+        self.id = identity
+        self.job_key = job_key
+        self.policy = policy
+        """Name of its policy; empty for tasks that none is about."""
+        self.min_available = min_available
+        self.topology = topology
+        self.match_index = match_index
+        """First label value that told it apart, when that is a number (SS09)."""
+        self.tasks: dict[str, Task] = {}
+
+    def count(self, *statuses: TaskStatus) -> int:
+        """Return the number of tasks in these statuses."""
+        return sum(task.status in statuses for task in self.tasks.values())
+
+    @property
+    def ready_count(self) -> int:
+        """Tasks that count towards its minimum, pending best-effort ones included."""
+        return ready_count(
+            (task.status, task.task_class.best_effort) for task in self.tasks.values()
+        )
+
+    @property
+    def missing(self) -> int:
+        """Tasks that it lacks; 0 = ready."""
+        return max(0, self.min_available - self.ready_count)
+
+    @property
+    def is_pipelined(self) -> bool:
+        """Whether it will be ready once releases have happened."""
+        return self.ready_count + self.count(TaskStatus.PIPELINED) >= self.min_available
+
+    @property
+    def priority(self) -> int:
+        """The highest priority of its tasks, at least 0."""
+        return max((task.priority for task in self.tasks.values()), default=0)
+
+    @property
+    def states_topology(self) -> bool:
+        """Whether it states a network topology."""
+        return self.topology is not None
+
+    def pending(self) -> list[Task]:
+        """Return the tasks that are still to be placed."""
+        return [task for task in self.tasks.values() if task.status is TaskStatus.PENDING]
+
+
+def ready_count(tasks: Iterable[tuple[TaskStatus, bool]]) -> int:
+    """Return how many of (status, is best-effort) count towards a minimum."""
+    return sum(
+        status in READY or (status is TaskStatus.PENDING and best_effort)
+        for status, best_effort in tasks
+    )
+
+
+def match_values(policy: SubGroupPolicy, labels: Mapping[str, str]) -> list[str] | None:
+    """Return the label values that tell a pod's subgroup, None when the policy is not about it.
+
+    ⚠ A policy without keys gives no values, and such a pod stays in the default subgroup (T06).
+    """
+    if policy.label_selector is not None:
+        try:
+            if not matches(policy.label_selector, labels):
+                return None
+        except BadSelector:
+            return None
+    values = [labels.get(key, "") for key in policy.match_label_keys]
+    return values if all(values) else None
+
+
+def subjob_id(job_key: str, policy: str, values: Sequence[str]) -> str:
+    """Return the id of a subgroup: `<job>/<policy>-<values>`, hashed when the values are long."""
+    joined = "-".join(values)
+    if len(joined) > _ID_MAX:
+        joined = "".join(_SAFE[ord(char) % len(_SAFE)] for char in str(_fnv32a(joined.encode())))
+    return f"{job_key}/{policy}-{joined}"
+
+
+def _fnv32a(data: bytes) -> int:
+    value = 0x811C9DC5
+    for byte in data:
+        value = ((value ^ byte) * 0x01000193) & 0xFFFFFFFF
+    return value
+
+
+class Division:
+    """How one job divides into subgroups; `tasks` are the job's, as it keeps them by uid."""
+
+    def __init__(self, job_key: str, tasks: Mapping[str, Task], spec: PodGroupSpec) -> None:
+        self._job_key = job_key
+        self._tasks = tasks
+        self.topology = spec.network_topology
+        self.policies = spec.sub_group_policy
+        self._min_member = spec.min_member
+        self._subs: dict[str, SubJob] | None = None
+        self._by_task: dict[str, SubJob] = {}
+
+    def follows(self, spec: PodGroupSpec) -> bool:
+        """Tell whether a spec divides the job in this way."""
+        return (self.topology, self.policies, self._min_member) == (
+            spec.network_topology,
+            spec.sub_group_policy,
+            spec.min_member,
+        )
+
+    def forget(self) -> None:
+        """Divide anew at the next question: tasks came or went."""
+        self._subs = None
+
+    def subs(self) -> dict[str, SubJob]:
+        """Return the subgroups that have tasks, by id in alphabetical order."""
+        if self._subs is None:
+            found: dict[str, SubJob] = {}
+            self._by_task = {}
+            for task in self._tasks.values():
+                sub = self._sub(task.labels)
+                sub = found.setdefault(sub.id, sub)
+                sub.tasks[task.uid] = task
+                self._by_task[task.uid] = sub
+            self._subs = dict(sorted(found.items()))
+        return self._subs
+
+    def sub_of(self, task: Task) -> SubJob:
+        """Return the subgroup of a task of the job."""
+        self.subs()
+        return self._by_task[task.uid]
+
+    def _sub(self, labels: Mapping[str, str]) -> SubJob:
+        for policy in self.policies:
+            values = match_values(policy, labels)
+            if values:
+                return SubJob(
+                    self._job_key,
+                    subjob_id(self._job_key, policy.name, values),
+                    policy=policy.name,
+                    min_available=policy.sub_group_size,
+                    topology=policy.network_topology,
+                    match_index=_number(values[0]),
+                )
+        return SubJob(
+            self._job_key,
+            self._job_key,
+            min_available=1 if self.policies else self._min_member,
+            topology=self.topology,
+        )
+
+    def states_topology(self) -> bool:
+        """Tell whether the job or one of its subgroups states a network topology."""
+        return self.topology is not None or any(
+            sub.topology is not None for sub in self.subs().values()
+        )
+
+    def minima(self) -> dict[str, int]:
+        """Return policy → number of subgroups that must be placed, where that is not 0."""
+        return {p.name: p.min_sub_groups for p in self.policies if p.min_sub_groups}
+
+    def short_policies(self, *, pipelined: bool = False, exists: bool = False) -> int:
+        """Return how many policies have fewer subgroups ready (pipelined, there) than they must.
+
+        What gang asks of jobs with subgroups (PL01).
+        """
+        minima = self.minima()
+        if not minima:
+            return 0
+        have: dict[str, int] = {}
+        for sub in self.subs().values():
+            if sub.policy in minima:
+                counts = exists or (sub.is_pipelined if pipelined else not sub.missing)
+                have[sub.policy] = have.get(sub.policy, 0) + counts
+        return sum(have.get(name, 0) < minimum for name, minimum in minima.items())
+
+
+def divides(spec: PodGroupSpec) -> bool:
+    """Tell whether a job divides at all; the common one asks for nothing of the kind."""
+    return spec.network_topology is not None or bool(spec.sub_group_policy)
+
+
+def _number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        return 0

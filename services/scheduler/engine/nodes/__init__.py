@@ -1,0 +1,1 @@
+"""Nodes: ledger of amounts, labels, taints, volumes, HyperNodes, pods by topology domain."""

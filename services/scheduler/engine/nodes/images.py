@@ -1,0 +1,85 @@
+"""Container images that nodes have already, and what they are worth to a pod (ImageLocality, PL08).
+
+A large cluster reports a million of them, so they are kept as numbers, 16 bytes each; sorted arrays
+over all nodes are made when a class with images is first scored after a change.
+"""
+
+from array import array
+from collections.abc import Sequence
+
+import numpy as np
+
+from pumice.plugins import BoolArray, IntArray
+from services.scheduler.engine.resources.amounts import NODE_MOST
+from shared.api.core import ContainerImage
+
+_MIB = 1024 * 1024
+_LEAST = 23 * _MIB
+"""Below this the images of a node do not matter; upstream's value."""
+_MOST_EACH = 1000 * _MIB
+_MAX = 100
+
+
+class NodeImages:
+    """Images by node column."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._held: dict[int, array[int]] = {}
+        """Column → number and size in turn."""
+        self._sorted: tuple[IntArray, IntArray, IntArray] | None = None
+        self._generation = -1
+        self._scores: dict[tuple[str, ...], IntArray] = {}
+
+    def set(self, column: int, images: Sequence[ContainerImage]) -> None:
+        """Take over what a node has."""
+        held = array("q")
+        for image in images:
+            for name in image.names:
+                held.append(self._numbers.setdefault(name, len(self._numbers)))
+                held.append(max(0, min(image.size_bytes, NODE_MOST)))
+        if held != self._held.get(column, array("q")):
+            self._sorted = None
+            self._scores.clear()
+            if held:
+                self._held[column] = held
+            else:
+                del self._held[column]
+
+    def score(self, images: tuple[str, ...], alive: BoolArray, generation: int) -> IntArray | None:
+        """Return 0…100 per column for a pod's images; `generation` names the state of the nodes.
+
+        None when no node has any of them. An image counts by its size and by the share of nodes
+        that have it, lest one node draws all pods (as upstream has it).
+        """
+        known = [self._numbers[name] for name in images if name in self._numbers]
+        if not known or not self._held:
+            return None
+        if generation != self._generation:
+            self._scores.clear()
+            self._generation = generation
+        total = self._scores.get(images)
+        if total is None:
+            total = np.zeros(len(alive), dtype=np.int64)
+            nodes = max(1, int(alive.sum()))
+            for number in known:
+                columns, sizes = self._holders(number)
+                total[columns] += (sizes * (len(columns) / nodes)).astype(np.int64)
+            most = _MOST_EACH * len(images)
+            total = _MAX * (total.clip(_LEAST, most) - _LEAST) // (most - _LEAST)
+            self._scores[images] = total
+        return total
+
+    def _holders(self, number: int) -> tuple[IntArray, IntArray]:
+        """Return the columns that have an image, and its size there."""
+        if self._sorted is None:
+            pairs = [np.frombuffer(held, dtype=np.int64) for held in self._held.values()]
+            lengths = [len(held) // 2 for held in self._held.values()]
+            flat = np.concatenate(pairs).reshape(-1, 2)
+            columns = np.repeat(np.array(list(self._held), dtype=np.int64), lengths)
+            order = np.argsort(flat[:, 0], kind="stable")
+            self._sorted = (flat[order, 0], columns[order], flat[order, 1])
+        numbers, columns, sizes = self._sorted
+        start, end = np.searchsorted(numbers, [number, number + 1])
+        found, first = np.unique(columns[start:end], return_index=True)
+        return found, sizes[start:end][first]

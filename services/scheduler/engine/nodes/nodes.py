@@ -1,0 +1,280 @@
+"""Nodes and the pods on them: the only place that turns pods into usage of the ledger.
+
+A pod's usage is counted in once and counted out exactly as it was counted in, keyed by uid, so that
+facts may come twice or in any order. Pods on a node whose object is not known yet are kept and
+count as soon as it is.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from pumice.plugins import IntArray
+from services.scheduler.engine.devices.gpus import Gpus
+from services.scheduler.engine.devices.numa import Numa
+from services.scheduler.engine.devices.vgpus import VGpus
+from services.scheduler.engine.jobs.records import NOWHERE
+from services.scheduler.engine.nodes.attributes import NodeAttributes
+from services.scheduler.engine.nodes.images import NodeImages
+from services.scheduler.engine.nodes.ledger import Ledger
+from services.scheduler.engine.nodes.pod_affinity import PodAffinityIndex
+from services.scheduler.engine.nodes.volumes import Volumes
+from services.scheduler.engine.resources.amounts import (
+    NODE_MOST,
+    RELEASING_MOST,
+    USED_MOST,
+    stretched,
+)
+from services.scheduler.engine.resources.dimensions import Dimensions
+from services.scheduler.engine.tasks.classes import TaskClass, TaskClasses
+from services.scheduler.engine.tasks.task import Task
+from shared.api import keys
+from shared.api.core import Node
+from shared.model.quantity import BadQuantity, units
+from shared.model.resources import CPU, MEMORY
+from shared.model.status import TERMINAL, TaskStatus
+
+
+class Held(NamedTuple):
+    """How a pod was counted on its node."""
+
+    task_class: TaskClass
+    releasing: bool
+    task: Task
+
+
+class NodeRecord:
+    """A node by name: its column, or NOWHERE while only pods have spoken of it."""
+
+    __slots__ = ("column", "exact", "held", "weight")
+
+    def __init__(self) -> None:
+        self.column = NOWHERE
+        self.held: dict[str, Held] = {}
+        self.weight = 0
+        """Sum of the weights of the pods that it holds."""
+        self.exact: Holdings | None = None
+        """What they ask for, while that may be more than a column can show."""
+
+
+class Holdings:
+    """What the pods of one node ask for, exactly, and as its column of the ledger shows it."""
+
+    def __init__(self, capacity: int) -> None:
+        self._used = np.zeros(capacity, dtype=object)
+        self._releasing = np.zeros(capacity, dtype=object)
+        self._scoring = np.zeros(2, dtype=object)
+
+    def hold(self, task_class: TaskClass, count: int, *, releasing: bool) -> None:
+        """Count tasks of a class in (out when negative)."""
+        amounts = count * stretched(task_class.request, len(self._used)).astype(object)
+        self._used = stretched(self._used, len(amounts)) + amounts
+        self._scoring += count * np.array(task_class.scoring_request, dtype=object)
+        if releasing:
+            self._releasing = stretched(self._releasing, len(amounts)) + amounts
+
+    def shown(self) -> tuple[IntArray, IntArray, IntArray]:
+        """Return what is used, being released, and counted by scorers, each bounded."""
+        most = (USED_MOST, RELEASING_MOST, USED_MOST)
+        exact = (self._used, self._releasing, self._scoring)
+        used, releasing, scoring = (
+            np.minimum(amounts, limit).astype(np.int64)
+            for amounts, limit in zip(exact, most, strict=True)
+        )
+        return used, releasing, scoring
+
+
+class Drift(NamedTuple):
+    """A node whose ledger column is not the sum of its pods; the audit has repaired it."""
+
+    node: str
+    resource: str
+    ledger: int
+    derived: int
+
+
+class Nodes:
+    """All nodes, their ledger columns, labels and pods."""
+
+    def __init__(self, dimensions: Dimensions, task_classes: TaskClasses) -> None:
+        self._dimensions = dimensions
+        self.ledger = Ledger(dimensions.capacity)
+        self.attributes = NodeAttributes()
+        self.images = NodeImages()
+        self._by_name: dict[str, NodeRecord] = {}
+        self._free: list[int] = []
+        self.pod_affinity = PodAffinityIndex(self.column, self.attributes, task_classes.moved)
+        """What pods on nodes mean for other pods; a session counts its own decisions in, too."""
+        self.volumes = Volumes()
+        self.gpus = Gpus(self.column)
+        self.vgpus = VGpus()
+        self.numa = Numa()
+        self.port_holders: dict[str, Task] = {}
+        """Placed tasks that take ports of their node, by uid; a session adds its own."""
+
+    # --- facts about nodes -------------------------------------------------------------------
+
+    def put(self, name: str, node: Node) -> None:
+        """Take over a node object. Raises `BadQuantity`."""
+        allocatable = self._dimensions.parse(node.status.allocatable, NODE_MOST)
+        for resource, amount in _oversubscription(node.metadata.annotations).items():
+            dim = self._dimensions.index(resource)
+            allocatable[dim] = max(0, min(int(allocatable[dim]) + amount, NODE_MOST))
+        record = self._by_name.setdefault(name, NodeRecord())
+        fresh = record.column == NOWHERE
+        if fresh:
+            record.column = self._free.pop() if self._free else self.ledger.add_column()
+        self.ledger.set_node(record.column, self._dimensions.fitted(allocatable))
+        self.attributes.set(
+            record.column,
+            name,
+            node.metadata.labels,
+            node.spec.taints,
+            unschedulable=node.spec.unschedulable,
+        )
+        self.images.set(record.column, node.status.images)
+        self.gpus.put(name, node)
+        self.vgpus.put(name, node)
+        if fresh:
+            for held in record.held.values():
+                self.ledger.hold(record.column, held.task_class, 1, releasing=held.releasing)
+            if record.exact is not None:
+                self.ledger.show(record.column, *record.exact.shown())
+
+    def remove(self, name: str) -> None:
+        """Forget a node object; its pods stay known."""
+        record = self._by_name.get(name)
+        if record is None or record.column == NOWHERE:
+            return
+        self.ledger.clear(record.column)
+        self.attributes.unset(record.column)
+        self.images.set(record.column, ())
+        self.vgpus.remove(name)
+        self._free.append(record.column)
+        record.column = NOWHERE
+        if not record.held:
+            del self._by_name[name]
+
+    # --- facts about pods --------------------------------------------------------------------
+
+    def hold(self, task: Task) -> None:
+        """Count a task in where it is; terminal tasks hold nothing."""
+        if not task.node or TERMINAL[task.status]:
+            return
+        record = self._by_name.setdefault(task.node, NodeRecord())
+        held = Held(
+            task.task_class.asked or task.task_class, task.status == TaskStatus.RELEASING, task
+        )
+        record.held[task.uid] = held
+        self.meet(task, 1)
+        if held.task_class.host_ports:
+            self.port_holders[task.uid] = task
+        self._count(record, held, 1)
+
+    def release(self, task: Task) -> None:
+        """Count a task out exactly as it was counted in."""
+        record = self._by_name.get(task.node) if task.node else None
+        held = record.held.pop(task.uid, None) if record else None
+        if record is None or held is None:
+            return
+        self.meet(task, -1)
+        self.port_holders.pop(task.uid, None)
+        self._count(record, held, -1)
+        if record.column == NOWHERE and not record.held:
+            del self._by_name[task.node]
+
+    def _count(self, record: NodeRecord, held: Held, sign: int) -> None:
+        """Count a pod in or out, exactly even where amounts add up beyond what a column shows."""
+        record.weight += sign * held.task_class.weight
+        if record.exact is None and record.weight <= RELEASING_MOST:
+            if record.column != NOWHERE:
+                self.ledger.hold(record.column, held.task_class, sign, releasing=held.releasing)
+            return
+        if record.exact is None:
+            record.exact = Holdings(self._dimensions.capacity)
+            for each in record.held.values():
+                record.exact.hold(each.task_class, 1, releasing=each.releasing)
+        else:
+            record.exact.hold(held.task_class, sign, releasing=held.releasing)
+        if record.column != NOWHERE:
+            self.ledger.show(record.column, *record.exact.shown())
+        if record.weight <= RELEASING_MOST:
+            record.exact = None
+
+    def meet(self, task: Task, sign: int) -> None:
+        """Count a task on its node in (-1: out) for what it means to other pods."""
+        self.pod_affinity.count(task, sign)
+        if task.task_class.claims:
+            self.volumes.count(task, sign)
+        if any(task.task_class.gpus):
+            self.gpus.count(task, sign)
+        if task.task_class.vgpus or task.vcards:
+            self.vgpus.count(task, sign)
+        if task.task_class.exclusive and task.ours:
+            self.numa.count(task, sign)
+
+    # --- questions ---------------------------------------------------------------------------
+
+    def column(self, name: str) -> int:
+        """Return a node's column, NOWHERE when it has no object."""
+        record = self._by_name.get(name)
+        return record.column if record else NOWHERE
+
+    def name(self, column: int) -> str:
+        """Return the name of the node in a column."""
+        return self.attributes.names[column]
+
+    def tasks_on(self, name: str) -> Iterator[Task]:
+        """Return the tasks that a node holds."""
+        record = self._by_name.get(name)
+        return iter([held.task for held in record.held.values()] if record else [])
+
+    def held_shapes(self) -> list[TaskClass]:
+        """Return the classes by which pods were counted in."""
+        return [
+            held.task_class for record in self._by_name.values() for held in record.held.values()
+        ]
+
+    def count(self) -> int:
+        """Return the number of nodes that have an object."""
+        return int(self.ledger.alive[: self.ledger.size].sum())
+
+    def audit(self) -> list[Drift]:
+        """Derive every column from the pods again; repair and report what differs."""
+        ledger, capacity = self.ledger, self._dimensions.capacity
+        used = np.zeros((capacity, ledger.size), dtype=np.int64)
+        releasing = np.zeros_like(used)
+        scoring = np.zeros((2, ledger.size), dtype=np.int64)
+        for record in self._by_name.values():
+            at = record.column
+            if at == NOWHERE:
+                continue
+            derived = Holdings(capacity)
+            for held in record.held.values():
+                derived.hold(held.task_class, 1, releasing=held.releasing)
+            used[:, at], releasing[:, at], scoring[:, at] = derived.shown()
+        drifts = [
+            Drift(self.name(column), self._dimensions.names[dim], int(kept), int(derived))
+            for array, truth in ((ledger.used, used), (ledger.releasing, releasing))
+            for dim, column, kept, derived in _differences(array[:, : ledger.size], truth)
+        ]
+        ledger.repair(used, releasing, scoring)
+        return drifts
+
+
+def _differences(kept: np.ndarray, truth: np.ndarray) -> Iterator[tuple[int, int, int, int]]:
+    for dim, column in np.argwhere(kept != truth):
+        yield int(dim), int(column), int(kept[dim, column]), int(truth[dim, column])
+
+
+def _oversubscription(annotations: Mapping[str, str]) -> dict[str, int]:
+    """Return what a node may be oversubscribed by (KY4); unreadable amounts count as none."""
+    found = {}
+    for key, resource in ((keys.OVERSUBSCRIPTION_CPU, CPU), (keys.OVERSUBSCRIPTION_MEMORY, MEMORY)):
+        if key in annotations:
+            try:
+                found[resource] = units(annotations[key])
+            except BadQuantity:
+                continue
+    return found

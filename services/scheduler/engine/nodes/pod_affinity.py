@@ -1,0 +1,304 @@
+"""The index for pod affinity and spreading: queries, the pods they match, and sums over nodes.
+
+A *query* is the set of pods that an affinity term or a spread constraint selects; a *label group*
+are pods that no query can tell apart. When a pod comes, only the queries that its labels can match
+are tried; when a query comes, only the label groups that it can match. Pods are never matched one
+by one, and without any query nothing is kept at all.
+
+Sums change with each pod that a node takes or loses, by facts (`Nodes.hold`) and by decisions
+(`changes`) alike.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from services.scheduler.engine.nodes.attributes import NodeAttributes
+from services.scheduler.engine.nodes.domain_sums import Tally
+from services.scheduler.engine.tasks.affinity_terms import (
+    NO_AFFINITY_TERMS,
+    AffinityTerms,
+    states_terms,
+    terms_of,
+)
+from services.scheduler.engine.tasks.pod_selectors import Query
+from shared.api.core import Namespace, Pod
+from shared.model.status import TERMINAL
+
+if TYPE_CHECKING:
+    from services.scheduler.engine.tasks.classes import TaskClass
+    from services.scheduler.engine.tasks.task import Task
+
+_ENOUGH = 1024
+_NOTHING: Mapping[str, str] = {}
+
+
+class LabelGroup:
+    """Pods of a namespace that have the same values of all labels that queries read."""
+
+    __slots__ = ("key", "labels", "matched", "namespace", "tasks")
+
+    def __init__(self, key: tuple[str, ...], namespace: str, labels: Mapping[str, str]) -> None:
+        self.key = key
+        self.namespace = namespace
+        self.labels = labels
+        self.matched: tuple[int, ...] = ()
+        self.tasks: dict[str, Task] = {}
+
+
+class PodAffinityIndex:
+    """All queries, label groups and sums of a cluster."""
+
+    def __init__(
+        self,
+        column: Callable[[str], int],
+        attributes: NodeAttributes,
+        reclass: "Callable[[TaskClass, AffinityTerms], TaskClass]",
+    ) -> None:
+        self._column = column
+        self._attributes = attributes
+        self._reclass = reclass
+        self._queries: list[Query] = []
+        self._numbers: dict[Query, int] = {}
+        self._by_pair: dict[tuple[str, str], list[int]] = {}
+        self._anywhere: list[int] = []
+        """Queries that cannot be found by a pair of label and value."""
+        self._keys: list[str] = []
+        self._groups: dict[tuple[str, ...], LabelGroup] = {}
+        self._groups_by_pair: dict[tuple[str, str], dict[tuple[str, ...], LabelGroup]] = {}
+        self._tasks: dict[str, Task] = {}
+        self._namespaces: dict[str, Mapping[str, str]] = {}
+        self._namespaces_matter = False
+        self._enough = _ENOUGH
+        self._open: list[Tally] = []
+        self.is_whole = True
+        """Whether no change of queries and sums failed half-way."""
+        self.counts: list[Tally] = []
+        """Per query, pods on nodes."""
+        self.anti_affinity: dict[int, dict[str, Tally]] = {}
+        """Query → topology key → pods on nodes whose required anti-affinity is this query."""
+        self.preferred: dict[int, dict[str, Tally]] = {}
+        """Query → topology key → weights of the preferred terms of pods on nodes that match it."""
+
+    # --- pods --------------------------------------------------------------------------------
+
+    def affinity_terms(self, pod: Pod) -> AffinityTerms:
+        """Return a pod's terms and the queries that match it; new queries are added."""
+        meta = pod.metadata
+        terms = NO_AFFINITY_TERMS
+        if states_terms(pod.spec):
+            terms = terms_of(pod.spec, meta.namespace, meta.labels, self._number)
+            self._provide(terms)
+        if not self._queries:
+            return terms
+        key = self._key(meta.namespace, meta.labels)
+        group = self._groups.get(key)
+        matched = group.matched if group else self._matching(meta.namespace, meta.labels)
+        return terms._replace(matched=matched)
+
+    def _provide(self, terms: AffinityTerms) -> None:
+        """Have sums ready for tasks with these terms."""
+        for sums, of_kind in (
+            (self.anti_affinity, terms.required_anti_affinity),
+            (self.preferred, terms.preferred),
+        ):
+            for term in of_kind:
+                sums.setdefault(term.query, {}).setdefault(term.key, self._tally())
+
+    def join(self, task: "Task") -> None:
+        """Take a task up, on a node or not."""
+        self._tasks[task.uid] = task
+        if self._queries:
+            self._group_of(task).tasks[task.uid] = task
+
+    def leave(self, task: "Task") -> None:
+        """Forget a task."""
+        self._tasks.pop(task.uid, None)
+        if self._queries:
+            key = self._key(task.namespace, task.labels)
+            group = self._groups.get(key)
+            if group is not None and task.uid in group.tasks:
+                del group.tasks[task.uid]
+                if not group.tasks:
+                    self._drop(group)
+
+    def _group_of(self, task: "Task") -> LabelGroup:
+        key = self._key(task.namespace, task.labels)
+        group = self._groups.get(key)
+        if group is None:
+            labels = dict(zip(self._keys, key[1:], strict=True))
+            labels = {name: value for name, value in labels.items() if name in task.labels}
+            group = self._groups[key] = LabelGroup(key, task.namespace, labels)
+            group.matched = self._matching(task.namespace, labels)
+            for pair in labels.items():
+                self._groups_by_pair.setdefault(pair, {})[key] = group
+        return group
+
+    def _drop(self, group: LabelGroup) -> None:
+        del self._groups[group.key]
+        for pair in group.labels.items():
+            alike = self._groups_by_pair[pair]
+            del alike[group.key]
+            if not alike:
+                del self._groups_by_pair[pair]
+
+    def _key(self, namespace: str, labels: Mapping[str, str]) -> tuple[str, ...]:
+        # "\0" is no label value: an absent label is not an empty one.
+        return (namespace, *[labels.get(key, "\0") for key in self._keys])
+
+    def _matching(self, namespace: str, labels: Mapping[str, str]) -> tuple[int, ...]:
+        numbers = set(self._anywhere)
+        for pair in labels.items():
+            numbers.update(self._by_pair.get(pair, ()))
+        of_namespace = self._namespaces.get(namespace, _NOTHING)
+        return tuple(
+            number
+            for number in sorted(numbers)
+            if self._queries[number].matches(namespace, labels, of_namespace)
+        )
+
+    # --- queries -----------------------------------------------------------------------------
+
+    def _number(self, query: Query) -> int:
+        number = self._numbers.get(query)
+        return self._take_up(query) if number is None else number
+
+    def _take_up(self, query: Query) -> int:
+        whole, self.is_whole = self.is_whole, False
+        first = not self._queries
+        number = self._numbers[query] = len(self._queries)
+        fresh = sorted(query.keys() - set(self._keys))
+        if first or fresh:
+            self._keys += fresh
+            self._regroup()
+        self._queries.append(query)
+        self.counts.append(self._tally())
+        self._namespaces_matter = self._namespaces_matter or query.reads_namespaces
+        pairs = query.pairs()
+        for pair in pairs:
+            self._by_pair.setdefault(pair, []).append(number)
+        if not pairs:
+            self._anywhere.append(number)
+        for group in self._concerned(pairs):
+            self._rematch(group)
+        self.is_whole = whole
+        return number
+
+    def _concerned(self, pairs: Iterable[tuple[str, str]]) -> list[LabelGroup]:
+        found: dict[tuple[str, ...], LabelGroup] = {}
+        for pair in pairs:
+            found.update(self._groups_by_pair.get(pair, {}))
+        return list(found.values()) if pairs else list(self._groups.values())
+
+    def _regroup(self) -> None:
+        self._groups.clear()
+        self._groups_by_pair.clear()
+        for task in self._tasks.values():
+            self._group_of(task).tasks[task.uid] = task
+
+    def _rematch(self, group: LabelGroup) -> None:
+        matched = self._matching(group.namespace, group.labels)
+        if matched == group.matched:
+            return
+        group.matched = matched
+        for task in group.tasks.values():
+            on_node = bool(task.node) and not TERMINAL[task.status]
+            if on_node:
+                self.count(task, -1)
+            task.task_class = self._reclass(
+                task.task_class, task.task_class.affinity_terms._replace(matched=matched)
+            )
+            if on_node:
+                self.count(task, 1)
+
+    def tidy(self) -> None:
+        """Forget queries that no task states any more, when there may be many of them.
+
+        Between sessions only: what is left is numbered anew and everything is counted again.
+        """
+        if len(self._queries) <= self._enough:
+            return
+        tasks = list(self._tasks.values())
+        stated = sorted(
+            {number for task in tasks for number in task.task_class.affinity_terms.stated()}
+        )
+        self._enough = max(_ENOUGH, 2 * len(stated))
+        queries = [self._queries[number] for number in stated]
+        for kept in (self._queries, self._anywhere, self._keys, self.counts, self._open):
+            kept.clear()
+        for index in (
+            self._numbers,
+            self._by_pair,
+            self._groups,
+            self._groups_by_pair,
+            self._tasks,
+        ):
+            index.clear()
+        self.anti_affinity.clear()
+        self.preferred.clear()
+        self._namespaces_matter = False
+        numbers = {old: self._take_up(query) for old, query in zip(stated, queries, strict=True)}
+        for task in tasks:
+            matched = self._group_of(task).matched if queries else ()
+            affinity_terms = task.task_class.affinity_terms.renumbered(numbers, matched)
+            self._provide(affinity_terms)
+            task.task_class = self._reclass(task.task_class, affinity_terms)
+            self.join(task)
+            if task.node and not TERMINAL[task.status]:
+                self.count(task, 1)
+
+    # --- namespaces --------------------------------------------------------------------------
+
+    def put_namespace(self, name: str, namespace: Namespace) -> None:
+        """Take over a namespace's labels."""
+        self._relabel(name, namespace.metadata.labels)
+
+    def remove_namespace(self, name: str) -> None:
+        """Forget a namespace: it has no labels."""
+        self._relabel(name, _NOTHING)
+
+    def _relabel(self, name: str, labels: Mapping[str, str]) -> None:
+        if labels == self._namespaces.get(name, _NOTHING):
+            return
+        whole, self.is_whole = self.is_whole, False
+        self._namespaces[name] = labels
+        if self._namespaces_matter:
+            for group in [group for group in self._groups.values() if group.namespace == name]:
+                self._rematch(group)
+        self.is_whole = whole
+
+    # --- sums --------------------------------------------------------------------------------
+
+    def count(self, task: "Task", sign: int) -> None:
+        """Count a task in on its node (out: -1)."""
+        if task.task_class.affinity_terms.matched or task.task_class.affinity_terms.states_terms:
+            self.imagine(task.task_class.affinity_terms, task.node, sign, deleting=task.deleting)
+
+    def imagine(
+        self, affinity_terms: AffinityTerms, node: str, amount: int, *, deleting: bool = False
+    ) -> None:
+        """Count pods of a locality in on a node."""
+        for number in affinity_terms.matched:
+            if not (deleting and self._queries[number].staying):
+                self.counts[number].add(node, amount)
+        for term in affinity_terms.required_anti_affinity:
+            self.anti_affinity[term.query][term.key].add(node, amount)
+        for term in affinity_terms.preferred:
+            self.preferred[term.query][term.key].add(node, amount * term.weight)
+
+    def _tally(self) -> Tally:
+        return Tally(self._column, self._attributes, self._open)
+
+    def forget_tables(self) -> None:
+        """End a session: dense arrays are made anew by the next."""
+        for tally in self._open:
+            tally.forget_tables()
+        self._open.clear()
+
+    def sums(self) -> dict[tuple[str, str, str], dict[str, int]]:
+        """Return all sums that are not 0: (what, query, topology key) → node → sum."""
+        found = {("count", str(query), ""): self.counts[n] for query, n in self._numbers.items()}
+        for what, sums in (("anti-affinity", self.anti_affinity), ("preferred", self.preferred)):
+            for number, by_key in sums.items():
+                for key, tally in by_key.items():
+                    found[what, str(self._queries[number]), key] = tally
+        return {name: found[name].by_node for name in sorted(found) if found[name]}

@@ -1,0 +1,187 @@
+"""Claims, volumes, storage classes and drivers of nodes, as the volume checks read them.
+
+Facts fold into them; a session adds on which nodes it placed tasks with claims. Few pods have
+claims, so plain dictionaries serve; what is derived from them is made anew when one changes.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from services.scheduler.engine.tasks.pod_selectors import selector_of
+from services.scheduler.engine.tasks.task import Task
+from shared.api import keys
+from shared.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from shared.model.quantity import BadQuantity, units
+
+_SELECTED_NODE = "volume.kubernetes.io/selected-node"
+_ZONE = (keys.ZONE, "failure-domain.beta.kubernetes.io/zone")
+_REGION = (keys.REGION, "failure-domain.beta.kubernetes.io/region")
+ZONE_LABELS = (*_ZONE, *_REGION)
+
+
+class Attachment(NamedTuple):
+    """One volume as a driver sees it: the same one twice on a node counts once."""
+
+    driver: str
+    handle: str
+
+
+class Volumes:
+    """The storage of a cluster."""
+
+    def __init__(self) -> None:
+        self.generation = 0
+        """Grows with every change, of facts and by decisions."""
+        self.claims: dict[str, PersistentVolumeClaim] = {}
+        self.volumes: dict[str, PersistentVolume] = {}
+        self.classes: dict[str, StorageClass] = {}
+        self.limits: dict[str, Mapping[str, int]] = {}
+        """Node → driver → volumes that it can attach."""
+        self.users: dict[str, dict[str, str]] = {}
+        """Claim → uid of each task on a node that uses it → node."""
+        self.promised: dict[str, str] = {}
+        """Claim → volume that a plan binds it to, until the claim says so."""
+
+    # --- facts -------------------------------------------------------------------------------
+
+    def put_claim(self, key: str, claim: PersistentVolumeClaim) -> None:
+        """Take over a claim."""
+        self.claims[key] = claim
+        if claim.spec.volume_name:
+            self.promised.pop(key, None)
+        self.generation += 1
+
+    def remove_claim(self, key: str) -> None:
+        """Forget a claim."""
+        self.claims.pop(key, None)
+        self.promised.pop(key, None)
+        self.generation += 1
+
+    def put_volume(self, name: str, volume: PersistentVolume) -> None:
+        """Take over a volume."""
+        self.volumes[name] = volume
+        self.generation += 1
+
+    def remove_volume(self, name: str) -> None:
+        """Forget a volume."""
+        self.volumes.pop(name, None)
+        self.generation += 1
+
+    def put_class(self, name: str, storage_class: StorageClass) -> None:
+        """Take over a storage class."""
+        self.classes[name] = storage_class
+        self.generation += 1
+
+    def remove_class(self, name: str) -> None:
+        """Forget a storage class."""
+        self.classes.pop(name, None)
+        self.generation += 1
+
+    def put_drivers(self, node: str, drivers: CSINode) -> None:
+        """Take over how many volumes of each driver a node can attach."""
+        limits = {
+            driver.name: driver.allocatable.count
+            for driver in drivers.spec.drivers
+            if driver.allocatable is not None and driver.allocatable.count is not None
+        }
+        if limits != self.limits.get(node, {}):
+            self.limits[node] = limits
+            self.generation += 1
+
+    def remove_drivers(self, node: str) -> None:
+        """Forget a node's drivers."""
+        self.limits.pop(node, None)
+        self.generation += 1
+
+    # --- tasks on nodes ----------------------------------------------------------------------
+
+    def count(self, task: Task, sign: int) -> None:
+        """Note that a task's node uses its claims (no more: -1)."""
+        for claim in task.task_class.claims:
+            users = self.users.setdefault(claim, {})
+            if sign > 0:
+                users[task.uid] = task.node
+            else:
+                users.pop(task.uid, None)
+                if not users:
+                    del self.users[claim]
+            self.generation += 1
+
+    # --- questions ---------------------------------------------------------------------------
+
+    def class_of(self, claim: PersistentVolumeClaim) -> StorageClass | None:
+        """Return a claim's storage class."""
+        return self.classes.get(claim.spec.storage_class_name or "")
+
+    def selected_node(self, key: str) -> str | None:
+        """Return the node that a claim without volume is to be provisioned for."""
+        said = self.claims[key].metadata.annotations.get(_SELECTED_NODE)
+        return said or next(iter(self.users.get(key, {}).values()), None)
+
+    def attachment(self, key: str) -> Attachment | None:
+        """Return what attaching a claim means; None when no CSI driver does it."""
+        claim = self.claims.get(key)
+        if claim is None:
+            return None
+        if claim.spec.volume_name:
+            volume = self.volumes.get(claim.spec.volume_name)
+            csi = volume.spec.csi if volume else None
+            return Attachment(csi.driver, csi.volume_handle) if csi else None
+        storage_class = self.class_of(claim)
+        return Attachment(storage_class.provisioner, key) if storage_class else None
+
+    def attached(self, drivers: Iterable[str]) -> dict[tuple[str, str], set[str]]:
+        """Return (node, driver) → handles of the volumes that tasks there use."""
+        wanted = set(drivers)
+        found: dict[tuple[str, str], set[str]] = {}
+        for key, users in self.users.items():
+            attachment = self.attachment(key)
+            if attachment is not None and attachment.driver in wanted:
+                for node in users.values():
+                    found.setdefault((node, attachment.driver), set()).add(attachment.handle)
+        return found
+
+    def offers(self, key: str) -> list[PersistentVolume]:
+        """Return the free volumes that meet a claim, smallest first, wherever they are."""
+        claim = self.claims[key]
+        wanted = _size(claim.spec.resources.requests)
+        fitting = [
+            volume
+            for volume in self.volumes.values()
+            if self._is_free(volume, key)
+            and volume.spec.storage_class_name == (claim.spec.storage_class_name or "")
+            and (volume.spec.volume_mode or "Filesystem")
+            == (claim.spec.volume_mode or "Filesystem")
+            and set(claim.spec.access_modes) <= set(volume.spec.access_modes)
+            and _selects(claim, volume)
+            and _size(volume.spec.capacity) >= wanted
+        ]
+        return sorted(fitting, key=lambda v: (_size(v.spec.capacity), v.metadata.name))
+
+    def _is_free(self, volume: PersistentVolume, key: str) -> bool:
+        reference = volume.spec.claim_ref
+        if reference is not None:
+            return f"{reference.namespace}/{reference.name}" == key
+        return (
+            volume.status.phase in {"", "Available"} and volume.metadata.deletion_timestamp is None
+        )
+
+    def waiting_claims(self) -> list[str]:
+        """Return claims without volume that tasks on nodes use, in a fixed order."""
+        return sorted(
+            key
+            for key in self.users
+            if key in self.claims and not self.claims[key].spec.volume_name
+        )
+
+
+def _selects(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
+    selector = selector_of(claim.spec.selector, {})
+    return selector is None or selector.matches(volume.metadata.labels)
+
+
+def _size(amounts: Mapping[str, str | int | float]) -> int:
+    try:
+        return units(amounts.get("storage", 0))
+    except BadQuantity:
+        return 0

@@ -1,0 +1,1 @@
+"""Choosing nodes: extension points, candidates per task class, and the choice among them."""

@@ -1,0 +1,282 @@
+"""Which nodes can take a task of a class, and how good they are; kept up while a session places.
+
+Everything is computed for all nodes once per class and session, and after placements only at the
+nodes that changed since. What depends on node objects alone (static predicates, ranks) is kept
+between cycles, per node generation.
+"""
+
+from collections import Counter
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from pumice.plugins import (
+    BoolArray,
+    CodeArray,
+    CrossNodeScore,
+    CrossNodeVerdict,
+    FloatArray,
+    IntArray,
+)
+from pumice.plugins.combining import CrossNodePredicate, Predicate, Rank
+from services.scheduler.engine.nodes.attributes import StaticCache
+from services.scheduler.engine.nodes.nodes import Nodes
+from services.scheduler.engine.placement.hooks import Combined
+from services.scheduler.engine.placement.rows import Rows
+from services.scheduler.engine.plan import Shortage
+from services.scheduler.engine.resources.dimensions import Dimensions
+from services.scheduler.engine.tasks.classes import TaskClass
+
+_MAX_NODE_SCORE = 100
+
+
+class FitErrors(NamedTuple):
+    """Why no node takes a task: counts of nodes per reason, and what is short."""
+
+    nodes: int
+    reasons: dict[str, int]
+    shortages: tuple[Shortage, ...]
+
+    def text(self) -> str:
+        """Return Volcano's message: `0/3 nodes are unavailable: 3 Insufficient cpu.` (T11)."""
+        if not self.nodes:
+            return "0/0 nodes are unavailable"
+        listed = ", ".join(sorted(f"{count} {reason}" for reason, count in self.reasons.items()))
+        return f"0/{self.nodes} nodes are unavailable: {listed}."
+
+
+class Candidates:
+    """Fit and score of one task class on all nodes."""
+
+    def __init__(
+        self,
+        nodes: Nodes,
+        dimensions: Dimensions,
+        hooks: Combined,
+        cache: StaticCache,
+        task_class: TaskClass,
+    ) -> None:
+        self.nodes = nodes
+        self.task_class = task_class
+        self._dimensions = dimensions
+        self._hooks = hooks
+        self._size = nodes.ledger.size
+        self._seen = nodes.ledger.tick
+        predicates = list(hooks.predicate)
+        self._static = [p for p in predicates if p.static]
+        self._dynamic = [p for p in predicates if not p.static]
+        self._failure: tuple[int, FitErrors] | None = None
+        self._refused = ~nodes.ledger.alive[: self._size]
+        self._verdicts: list[tuple[Predicate, CodeArray]] = []
+        rows = Rows(nodes, task_class)
+        generation = nodes.attributes.generation
+        for predicate in self._static:
+            codes = cache.get(
+                (predicate.identity, task_class.id),
+                generation,
+                partial(predicate.fn, task_class, rows),
+            ).astype(np.uint8, copy=False)
+            self._verdicts.append((predicate, codes))
+            self._refused = self._refused | (codes != 0)
+        self._ranks: list[tuple[Rank, IntArray]] = []
+        for rank in hooks.node_rank:
+            raw = cache.get(
+                (rank.identity, task_class.id), generation, partial(rank.fn, task_class, rows)
+            )
+            raw = raw.astype(np.int64, copy=False)
+            if self._size and raw.min() != raw.max():  # the same everywhere decides nothing
+                self._ranks.append((rank, raw))
+        self._wide: list[tuple[CrossNodePredicate, CrossNodeVerdict]] = [
+            (wide, verdict)
+            for wide in hooks.cross_node_predicate
+            if (verdict := wide.fn(task_class)) is not None
+        ]
+        self._wide_scores: list[tuple[float, CrossNodeScore]] = [
+            (wide.weight, score)
+            for wide in hooks.cross_node_score
+            if (score := wide.fn(task_class)) is not None
+        ]
+        self.stepwise = bool(self._wide_scores) or any(not v.steady for _, v in self._wide)
+        """Whether placing a task changes more than the node that it is placed on."""
+        self.one_by_one = any(verdict.one_by_one for _, verdict in self._wide)
+        """Whether only a placement itself shows where the next task may go."""
+        self.own_idle, self.own_future, self.score = self._evaluate(rows)
+        """What each node's own state admits; `idle` and `future` heed other nodes as well."""
+        self.own_idle &= ~self._refused
+        self.own_future &= ~self._refused
+        self._widen()
+
+    # --- keeping up --------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Recompute the nodes that changed since the last call."""
+        ledger = self.nodes.ledger
+        if self._seen == ledger.tick:
+            return
+        columns = ledger.changed_since(self._seen)
+        self._seen = ledger.tick
+        idle, future, score = self._evaluate(Rows(self.nodes, self.task_class, columns))
+        free = ~self._refused[columns]
+        self.own_idle[columns] = idle & free
+        self.own_future[columns] = future & free
+        self.score[columns] = score
+        self._widen()
+
+    def _widen(self) -> None:
+        self.idle, self.future = self.own_idle, self.own_future
+        if self._wide:
+            within = self.open_within()
+            self.idle, self.future = self.idle & within, self.future & within
+
+    def open_within(self) -> BoolArray:
+        """Return the nodes that what happens on other nodes leaves open."""
+        result = np.ones(self._size, dtype=np.bool_)
+        for _, verdict in self._wide:
+            result &= verdict.codes() == 0
+        return result
+
+    def level(self, rows: Rows, *, waiting: bool) -> tuple[BoolArray, FloatArray]:
+        """Return which rows still fit by their own state, and their scores."""
+        fits = self.fits(rows, waiting=waiting) & self.admitted(rows)
+        return fits & ~rows.pick(self._refused), self.scored(rows)
+
+    def _evaluate(self, rows: Rows) -> tuple[BoolArray, BoolArray, FloatArray]:
+        admitted = self.admitted(rows)
+        idle = admitted & self.fits(rows, waiting=False)
+        future = idle.copy() if rows.at_rest else admitted & self.fits(rows, waiting=True)
+        return idle, future, self.scored(rows)
+
+    # --- functions of rows -------------------------------------------------------------------
+
+    def admitted(self, rows: Rows) -> BoolArray:
+        """Return which rows the dynamic predicates admit."""
+        result = np.ones(len(rows), dtype=np.bool_)
+        for predicate in self._dynamic:
+            result &= predicate.fn(self.task_class, rows) == 0
+        return result
+
+    def fits(self, rows: Rows, *, waiting: bool) -> BoolArray:
+        """Return which rows have room, now or (waiting) once releases have happened.
+
+        A best-effort task needs none (A04). ⚠ CPU and memory are compared even when not asked for:
+        an overcommitted node takes nobody (T07). ⚠ What others wait for is not free now either:
+        a node must have room now and in future (A03).
+        """
+        result = np.ones(len(rows), dtype=np.bool_)
+        if self.task_class.best_effort:
+            return result
+        for dim in self.task_class.dims:
+            if not waiting:
+                result &= self.room(rows, dim, waiting=False) >= self.task_class.request[dim]
+            if waiting or not rows.at_rest:
+                result &= self.room(rows, dim, waiting=True) >= self.task_class.request[dim]
+        return result
+
+    @staticmethod
+    def room(rows: Rows, dim: int, *, waiting: bool) -> IntArray:
+        """Return what is free per row, now or in future."""
+        idle = rows.allocatable(dim) - rows.used(dim)
+        return idle + rows.releasing(dim) - rows.pipelined(dim) if waiting else idle
+
+    def scored(self, rows: Rows) -> FloatArray:
+        """Return the sum of all scores that depend on the row alone (SS08)."""
+        result = np.zeros(len(rows), dtype=np.float64)
+        for fn in self._hooks.node_score:
+            result += fn(self.task_class, rows)
+        return result
+
+    def ranked(self, mask: BoolArray) -> FloatArray | None:
+        """Return the normalised part of the score over these candidates, None when it is flat."""
+        result: FloatArray | None = None
+        for rank, raw in self._ranks:
+            among = raw[mask]
+            if not len(among) or among.min() == among.max():
+                continue
+            scaled = _MAX_NODE_SCORE * raw // among.max()
+            if rank.reverse:
+                scaled = _MAX_NODE_SCORE - scaled
+            part = rank.weight * scaled
+            result = part if result is None else result + part
+        for weight, score in self._wide_scores if mask.any() else ():
+            part = weight * score(mask)
+            result = part if result is None else result + part
+        return result
+
+    def reachable(self) -> BoolArray:
+        """Return the nodes that evicting pods could open: no refusal there is for good (A05)."""
+        result: BoolArray = self.nodes.ledger.alive[: self._size].copy()
+        rows = Rows(self.nodes, self.task_class)
+        verdicts: list[tuple[Predicate | CrossNodePredicate, CodeArray]] = [
+            *self._verdicts,
+            *((p, p.fn(self.task_class, rows)) for p in self._dynamic if not _all_resolvable(p)),
+            *((p, verdict.codes()) for p, verdict in self._wide),
+        ]
+        for predicate, codes in verdicts:
+            if not _all_resolvable(predicate):
+                final = np.array([False, *(not reason.resolvable for reason in predicate.reasons)])
+                result &= ~final[codes]
+        return result
+
+    def admits(self, column: int) -> bool:
+        """Tell whether no predicate refuses a node; whether there is room is not asked."""
+        row = Rows(self.nodes, self.task_class, np.array([column], dtype=np.int64))
+        within = all(not verdict.codes()[column] for _, verdict in self._wide)
+        return not self._refused[column] and within and bool(self.admitted(row)[0])
+
+    def best_first(self, mask: BoolArray, first: int) -> list[int]:
+        """Return the columns of a mask by falling score; equal ones from column `first` on."""
+        columns = np.flatnonzero(mask)
+        rank = self.ranked(mask)
+        score = self.score if rank is None else self.score + rank
+        turn = (columns - first) % max(1, len(mask))
+        order: list[int] = columns[np.lexsort((turn, -score[columns]))].tolist()
+        return order
+
+    # --- explanation -------------------------------------------------------------------------
+
+    def failure(self) -> FitErrors:
+        """Return why no node takes a task now; computed once per state of the ledger."""
+        version = self.nodes.ledger.version
+        if self._failure is None or self._failure[0] != version:
+            self._failure = (version, self._explain())
+        return self._failure[1]
+
+    def _explain(self) -> FitErrors:
+        rows = Rows(self.nodes, self.task_class)
+        open_rows = self.nodes.ledger.alive[: self._size].copy()
+        total = int(open_rows.sum())
+        reasons: Counter[str] = Counter()
+        shortages = []
+        if not self.task_class.best_effort:
+            for dim in self.task_class.dims:
+                room = self.room(rows, dim, waiting=True)
+                short = open_rows & (room < self.task_class.request[dim])
+                if short.any():
+                    name = self._dimensions.names[dim]
+                    reasons[f"Insufficient {name}"] += int(short.sum())
+                    shortages.append(self._shortage(name, dim, room))
+                    open_rows &= ~short
+        dynamic = [(p, p.fn(self.task_class, rows)) for p in self._dynamic]
+        wide = [(p, verdict.codes()) for p, verdict in self._wide]
+        verdicts: list[tuple[Predicate | CrossNodePredicate, CodeArray]]
+        verdicts = [*self._verdicts, *dynamic, *wide]
+        for predicate, codes in verdicts:
+            counts = np.bincount(codes[open_rows], minlength=len(predicate.reasons) + 1)
+            for number, reason in enumerate(predicate.reasons, start=1):
+                if counts[number]:
+                    reasons[reason.text] += int(counts[number])
+            open_rows &= codes == 0
+        return FitErrors(total, dict(reasons), tuple(shortages))
+
+    def _shortage(self, name: str, dim: int, room: IntArray) -> Shortage:
+        alive = self.nodes.ledger.alive[: self._size]
+        return Shortage(
+            resource=name,
+            requested=int(self.task_class.request[dim]),
+            largest_free=int(room[alive].max()),
+        )
+
+
+def _all_resolvable(predicate: Predicate | CrossNodePredicate) -> bool:
+    return all(reason.resolvable for reason in predicate.reasons)

@@ -1,0 +1,1 @@
+"""One scheduling cycle: the session, its journal of changes, evictions and failures."""

@@ -1,0 +1,130 @@
+"""Evictions within a session: changes of the journal, and what a commit makes of them (SS10).
+
+An evicted task is Releasing from then on: it still uses its node, but counts no more for its job
+and queue, and what it holds is part of what the node will have (T08). Nothing leaves the session
+before a commit; an undone trial puts every victim back as it was.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from services.scheduler.engine.jobs.records import Job
+from services.scheduler.engine.plan import Eviction, Nomination
+from services.scheduler.engine.session.changes import Placed, SessionState
+from services.scheduler.engine.session.journal import Change
+from services.scheduler.engine.tasks.task import Task
+from shared.model.status import TaskStatus
+
+_ONE = np.ones(1, dtype=np.int64)
+
+
+class Evicted:
+    """One task was told to go, for a task that needs its place or for nobody's sake."""
+
+    def __init__(
+        self, session_state: SessionState, job: Job, task: Task, *, reason: str, taker: Task | None
+    ) -> None:
+        self._session_state = session_state
+        self._job = job
+        self._before = task.status
+        self._version = session_state.ledger.version
+        self._column = np.array([session_state.nodes.column(task.node)], dtype=np.int64)
+        self.task = task
+        self.reason = reason
+        self.taker = taker
+        self.queue = job.queue
+
+    def do(self) -> None:
+        """Count the task as leaving at job, node and plugins."""
+        self._move(TaskStatus.RELEASING, 1)
+        self._session_state.nodes.port_holders.pop(self.task.uid, None)
+
+    def undo(self, *, final: bool) -> None:
+        """Count it as it was."""
+        self.restore(silently=final)
+        self._session_state.ledger.version = self._version
+
+    def restore(self, *, silently: bool = False) -> None:
+        """Count it as it was, whatever else has changed since."""
+        self._move(self._before, -1, silently=silently)
+        if self.task.task_class.host_ports:
+            self._session_state.nodes.port_holders[self.task.uid] = self.task
+
+    def _move(self, status: TaskStatus, count: int, *, silently: bool = False) -> None:
+        task_class = self.task.task_class
+        self._job.move([self.task], status)
+        self._session_state.ledger.evict(self._column, count * _ONE, task_class)
+        self._session_state.nodes.meet(self.task, -count)
+        if not silently:
+            self._session_state.hooks.changed(self._job, task_class, -count)
+            self._session_state.hooks.moved(self._job, task_class, self._column, -count * _ONE)
+
+
+class Withdrawn:
+    """A task that waited on a node is pending again, to be looked at anew."""
+
+    def __init__(self, session_state: SessionState, job: Job, task: Task) -> None:
+        column = session_state.nodes.column(task.node)
+        self._session_state = session_state
+        self._placed = Placed(session_state, job, [task], [column], waiting=True)
+
+    def do(self) -> None:
+        """Take the place back."""
+        self._placed.undo(final=False)
+        self._session_state.ledger.version = self._session_state.ledger.tick
+
+    def undo(self, *, final: bool) -> None:  # noqa: ARG002 - the placement's own undo follows
+        """Wait there again."""
+        self._placed.do()
+
+
+class Reprieved:
+    """A task that was told to go may stay after all."""
+
+    def __init__(self, evicted: Evicted) -> None:
+        self.evicted = evicted
+
+    def do(self) -> None:
+        """Take the eviction back."""
+        self.evicted.restore()
+
+    def undo(self, *, final: bool) -> None:  # noqa: ARG002 - the eviction's own undo follows
+        """Evict again, so that changes before this one find the task as they left it."""
+        self.evicted.do()
+
+
+def committed(changes: Sequence[Change]) -> tuple[list[Eviction], list[Nomination]]:
+    """Return the evictions among these changes, and which tasks wait for them.
+
+    ⚠ Only a task whose own place had to be cleared is nominated to its node (SS11).
+    """
+    standing: dict[str, Evicted] = {}
+    for change in changes:
+        if isinstance(change, Evicted):
+            standing[change.task.uid] = change
+        elif isinstance(change, Reprieved):
+            del standing[change.evicted.task.uid]
+    evictions = [
+        Eviction(
+            pod=change.task.key,
+            uid=change.task.uid,
+            node=change.task.node,
+            job=change.task.job_key,
+            owner_job=change.task.owner_job,
+            queue=change.queue,
+            reason=change.reason,
+            preemptor=change.taker.key if change.taker else "",
+            preemptor_uid=change.taker.uid if change.taker else "",
+        )
+        for change in standing.values()
+    ]
+    takers = {eviction.preemptor_uid for eviction in evictions}
+    nominations = [
+        Nomination(pod=task.key, uid=task.uid, node=task.node)
+        for change in changes
+        if isinstance(change, Placed) and change.waiting
+        for task in change.tasks
+        if task.uid in takers
+    ]
+    return evictions, nominations

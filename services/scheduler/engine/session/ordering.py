@@ -1,0 +1,125 @@
+"""Orders that are asked anew at every comparison, because evictions change them (SS09).
+
+Evictions change the shares of jobs and queues that are still waiting for their turn. Upstream
+compares when things move within its heaps, never all of them again; so do these heaps, because who
+comes next after a change depends on it. Keys are kept per state of the ledger.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from pumice import plugins
+from pumice.plugins.combining import OrderKey
+from services.scheduler.engine.jobs.records import Job, Queue
+
+if TYPE_CHECKING:
+    from services.scheduler.engine.session.session import Session
+
+_T = TypeVar("_T")
+_V = TypeVar("_V", bound=plugins.Task)
+
+
+class LiveHeap(Generic[_T]):
+    """A binary heap that asks `first(a, b)` anew whenever two things meet."""
+
+    def __init__(self, first: Callable[[_T, _T], bool], things: Iterable[_T] = ()) -> None:
+        self._first = first
+        self._things: list[_T] = []
+        for thing in things:
+            self.push(thing)
+
+    def __bool__(self) -> bool:
+        return bool(self._things)
+
+    def push(self, thing: _T) -> None:
+        """Add a thing."""
+        things, at = self._things, len(self._things)
+        things.append(thing)
+        while at:
+            parent = (at - 1) // 2
+            if not self._first(things[at], things[parent]):
+                break
+            things[at], things[parent] = things[parent], things[at]
+            at = parent
+
+    def pop(self) -> _T:
+        """Remove and return the first thing."""
+        things = self._things
+        last = len(things) - 1
+        things[0], things[last] = things[last], things[0]
+        at = 0
+        while (child := 2 * at + 1) < last:
+            if child + 1 < last and self._first(things[child + 1], things[child]):
+                child += 1
+            if not self._first(things[child], things[at]):
+                break
+            things[at], things[child] = things[child], things[at]
+            at = child
+        return things.pop()
+
+
+class Orders:
+    """Heaps of queues, jobs and victims that follow the session's changes."""
+
+    def __init__(self, session: "Session") -> None:
+        self._session = session
+        self._version = -1
+        self._keys: dict[tuple[str, str], OrderKey] = {}
+
+    def queues(self, queues: Iterable[Queue]) -> LiveHeap[Queue]:
+        """Return a heap of queues by QueueOrder."""
+        return LiveHeap(lambda a, b: self._queue_key(a) < self._queue_key(b), queues)
+
+    def jobs(self, jobs: Iterable[Job]) -> LiveHeap[Job]:
+        """Return a heap of jobs by JobOrder."""
+        return LiveHeap(lambda a, b: self._job_key(a) < self._job_key(b), jobs)
+
+    def victims(self, victims: Iterable[_V], taker: plugins.Task) -> LiveHeap[_V]:
+        """Return a heap of victims, who goes first on top.
+
+        Victims of different queues go by VictimQueueOrder, then against the order of queues; those
+        of one queue against the order of jobs, as far as plugins tell jobs apart, then of tasks.
+        """
+        own = self._session.job_of(taker)
+        home = self._session.queue(own.queue) if own else None
+
+        def goes_first(left: _V, right: _V) -> bool:
+            mine, theirs = self._session.job_of(left), self._session.job_of(right)
+            if mine is not None and theirs is not None and mine is not theirs:
+                if mine.queue != theirs.queue and home is not None:
+                    return self._leaves_first(mine.queue, theirs.queue, home)
+                here, there = self._plugin_key(mine), self._plugin_key(theirs)
+                if here != there:
+                    return here > there
+            order = self._session.hooks.task_order
+            return order(left) > order(right)
+
+        return LiveHeap(goes_first, victims)
+
+    def _leaves_first(self, mine: str, theirs: str, home: Queue) -> bool:
+        left, right = self._session.queue(mine), self._session.queue(theirs)
+        if left is None or right is None:
+            return left is None
+        order = self._session.hooks.victim_queue_order
+        here, there = order(left, home), order(right, home)
+        if here != there:
+            return here < there
+        return self._queue_key(left) > self._queue_key(right)
+
+    def _queue_key(self, queue: Queue) -> OrderKey:
+        return self._kept("queue", queue.name, lambda: self._session.hooks.queue_order(queue))
+
+    def _job_key(self, job: Job) -> OrderKey:
+        return self._kept("job", job.key, lambda: self._session.hooks.job_order(job))
+
+    def _plugin_key(self, job: Job) -> OrderKey:
+        return self._job_key(job)[:-2]
+
+    def _kept(self, kind: str, name: str, compute: Callable[[], OrderKey]) -> OrderKey:
+        if self._version != self._session.ledger.version:
+            self._version = self._session.ledger.version
+            self._keys = {}
+        found = self._keys.get((kind, name))
+        if found is None:
+            found = self._keys[kind, name] = compute()
+        return found

@@ -1,0 +1,448 @@
+"""A session: one scheduling cycle over the cluster state.
+
+Actions ask it for candidates, place tasks, commit them or have a trial undone, and note why jobs
+were stopped. It changes the records of the cluster state in place through the journal; `close` puts
+everything back.
+"""
+
+from collections import Counter
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
+from contextlib import AbstractContextManager
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+
+from pumice import plugins
+from pumice.plugins import BoolArray, IntArray
+from pumice.plugins.points import Points
+from services.scheduler.engine.jobs.records import Job, Queue
+from services.scheduler.engine.jobs.rollups import Rollup
+from services.scheduler.engine.nodes.tables import NodeTables
+from services.scheduler.engine.own import own
+from services.scheduler.engine.placement.candidates import Candidates, FitErrors
+from services.scheduler.engine.placement.fill import fill
+from services.scheduler.engine.placement.hooks import Combined
+from services.scheduler.engine.placement.target import PlacementTarget, choose_by_batch_order
+from services.scheduler.engine.plan import (
+    Eviction,
+    Explanation,
+    GangBinds,
+    Nomination,
+    PlannedBind,
+    Shortage,
+)
+from services.scheduler.engine.session.asides import Apart, Asides
+from services.scheduler.engine.session.changes import (
+    Placed,
+    Promoted,
+    Rephased,
+    SessionState,
+    equal_runs,
+)
+from services.scheduler.engine.session.evictions import Evicted, Reprieved, Withdrawn, committed
+from services.scheduler.engine.session.failures import JobFailures, explanation, fit_error
+from services.scheduler.engine.session.journal import Journal
+from services.scheduler.engine.session.network import Network
+from services.scheduler.engine.session.ordering import Orders
+from services.scheduler.engine.session.sharding import outside
+from services.scheduler.engine.state.cluster_state import ClusterState
+from services.scheduler.engine.tasks.classes import TaskClass
+from services.scheduler.engine.tasks.task import Task
+from shared.model.status import TaskStatus
+
+_S = TypeVar("_S")
+_T = TypeVar("_T", bound=plugins.Task)
+
+
+class Session:
+    """One round. Implements `pumice.plugins.Cluster` for the plugins."""
+
+    def __init__(
+        self,
+        cluster_state: ClusterState,
+        *,
+        now: float,
+        seed: int = 0,
+        cycle: int = 0,
+        actions: Sequence[str] = (),
+        without: Collection[str] = (),
+    ) -> None:
+        """Begin a round; jobs of the keys `without` have no turn in it."""
+        self.cluster_state = cluster_state
+        self.actions = actions
+        """Names of the actions of this round; some ask what others will do."""
+        self.hooks = Combined()
+        self.preemption_attempts = 0
+        """How often a place with victims enough was found and cleared, for good or not (ME2)."""
+        self.eviction_transactions: Counter[str] = Counter()
+        """Action → how many times it settled on evictions for one taker (ME2)."""
+        self.now = now
+        self.cycle = cycle
+        self.journal = Journal()
+        self.ledger = cluster_state.nodes.ledger
+        self._session_state = SessionState(cluster_state.nodes, self.hooks, self.failures)
+        self.first = seed % max(1, self.ledger.size)
+        """Column at which searches among equals begin."""
+        self._parts: tuple[BoolArray, ...] = ()
+        self._candidates: dict[int, Candidates] = {}
+        self._failures: dict[str, JobFailures] = {}
+        self._binds: dict[str, tuple[Job, list[PlannedBind]]] = {}
+        self._touched: dict[str, Job] = {}
+        self.evictions: list[Eviction] = []
+        self.nominations: list[Nomination] = []
+        self._turns: Counter[str] = Counter()
+        self._places: dict[str, int] = {}
+        self.explanations: dict[str, Explanation] = {}
+        self.asides = Asides()
+        """What was left out because an error met it."""
+        self.jobs: list[Job] = [j for j in cluster_state.jobs.unsettled() if j.key not in without]
+        """Jobs that may need something; settled ones count in sums only."""
+        self.total: IntArray = self.ledger.total()
+
+    # --- pumice.plugins.Cluster --------------------------------------------------------------
+
+    @property
+    def resources(self) -> Sequence[str]:
+        """Names of the resources, in the order of amounts arrays."""
+        return self.cluster_state.dimensions.names
+
+    @property
+    def node_names(self) -> Sequence[str]:
+        """Names of the nodes by column."""
+        return self.cluster_state.nodes.attributes.names
+
+    @cached_property
+    def nodes(self) -> NodeTables:
+        """The tables of nodes."""
+        return NodeTables(self.cluster_state.nodes)
+
+    @property
+    def queues(self) -> Mapping[str, Queue]:
+        """All queues by name."""
+        return self.cluster_state.jobs.queues
+
+    @property
+    def memory(self) -> MutableMapping[str, float]:
+        """Numbers that plugins keep from cycle to cycle."""
+        return self.cluster_state.memory
+
+    def resource(self, name: str) -> int | None:
+        """Return the index of a resource, None when no object ever named it."""
+        return self.cluster_state.dimensions.find(name)
+
+    def amounts(self, listed: Mapping[str, str | int | float]) -> IntArray:
+        """Return a Kubernetes resource list as an amounts array. Raises `BadQuantity`."""
+        return self.cluster_state.dimensions.known(listed)
+
+    def jobs_of(self, queue: str) -> list[Job]:
+        """Return the jobs of a queue in any state, in order of their keys."""
+        return self.cluster_state.jobs.of_queue(queue)
+
+    def tasks_on(self, node: str) -> Iterable[Task]:
+        """Return the pods on a node that facts and assumptions put there."""
+        return self.cluster_state.nodes.tasks_on(node)
+
+    def queue(self, name: str) -> Queue | None:
+        """Return a queue."""
+        return self.cluster_state.jobs.queues.get(name)
+
+    def job(self, key: str) -> Job | None:
+        """Return a job."""
+        return self.cluster_state.jobs.get(key)
+
+    def job_of(self, task: plugins.Task) -> Job | None:
+        """Return the job of a task."""
+        return self.cluster_state.jobs.get(task.job_key)
+
+    def schedulable(self, job: plugins.Job) -> int:
+        """Return how many tasks are ready, or were before an attempt was given up."""
+        mine = own(job, Job)
+        return self.failures(mine).schedulable(mine)
+
+    def fit_error(self, job: plugins.Job) -> str:
+        """Return why tasks of a job are not placed, as a text for people."""
+        mine = own(job, Job)
+        return fit_error(mine, self.failures(mine))
+
+    def rollup(self, measure: plugins.Measure) -> Rollup:
+        """Return the sums per queue of a measure over jobs, kept between cycles."""
+        return self.cluster_state.jobs.rollup(measure)
+
+    def in_victim_order(self, victims: Iterable[_T], taker: plugins.Task) -> Iterator[_T]:
+        """Yield tasks in the order in which they should make room for a taker."""
+        heap = Orders(self).victims(victims, taker)
+        while heap:
+            yield heap.pop()
+
+    def store(self, kind: type[_S]) -> _S:
+        """Return what is kept beside the engine for plugins, by its type."""
+        found = self.network if kind is Network else self._stores[kind]
+        return own(found, kind)
+
+    @cached_property
+    def _stores(self) -> dict[type, object]:
+        cluster_state, nodes = self.cluster_state, self.cluster_state.nodes
+        of_facts = (
+            cluster_state.budgets,
+            cluster_state.quotas,
+            cluster_state.usage,
+            cluster_state.devices,
+        )
+        of_nodes = (nodes.attributes, nodes.images, nodes.pod_affinity, nodes.volumes)
+        of_devices = (nodes.gpus, nodes.vgpus, nodes.numa)
+        return {type(store): store for store in (*of_facts, *of_nodes, *of_devices)}
+
+    def tell_apart(self) -> None:
+        """Let plugins tell pending tasks apart (`trait`); before the first candidates."""
+        if self.hooks.of(Points.trait):
+            for job in self.jobs:
+                with self.apart("tell apart", job):
+                    for task in job.by_status[TaskStatus.PENDING].values():
+                        traits = {**task.task_class.traits, **self.hooks.trait(task)}
+                        if traits != task.task_class.traits:
+                            task.task_class = self.cluster_state.task_classes.marked(
+                                task.task_class, traits
+                            )
+
+    # --- candidates --------------------------------------------------------------------------
+
+    def candidates(self, task_class: TaskClass) -> Candidates:
+        """Return the fit of a class on all nodes, brought up to date."""
+        found = self._candidates.get(task_class.id)
+        if found is None:
+            found = self._candidates[task_class.id] = Candidates(
+                self.cluster_state.nodes,
+                self.cluster_state.dimensions,
+                self.hooks,
+                self.cluster_state.static_cache,
+                task_class,
+            )
+        else:
+            found.refresh()
+        return found
+
+    @cached_property
+    def network(self) -> Network:
+        """HyperNodes, and where in them jobs are."""
+        return Network(self.cluster_state.hypernodes.layout(self.cluster_state.nodes))
+
+    def choose(
+        self,
+        task_class: TaskClass,
+        count: int,
+        *,
+        waiting: bool,
+        target: PlacementTarget | None = None,
+    ) -> list[int]:
+        """Return the columns that up to `count` tasks of a class should go to, in order.
+
+        A seat may narrow the nodes, and where the rest of its group is may matter (`seated`).
+        """
+        candidates = self.candidates(task_class)
+        for part in self._parts or (None,):
+            within = _both(part, target.within if target else None)
+            if target is not None:
+                here = target._replace(within=within)
+                found = choose_by_batch_order(
+                    self.hooks, candidates, here, waiting=waiting, first=self.first
+                )
+                if found:
+                    return found
+            found = fill(candidates, count, waiting=waiting, first=self.first, within=within)
+            if found:
+                return found
+        return []
+
+    def join_shard(self, names: Collection[str], *, hard: bool) -> None:
+        """Keep to some nodes: to no others (hard), or to others after them (soft)."""
+        mask = np.zeros(self.ledger.size, dtype=np.bool_)
+        mask[
+            [column for name in names if (column := self.cluster_state.nodes.column(name)) >= 0]
+        ] = True
+        if hard:
+            self.hooks.of(Points.predicate).add(0, outside(mask))
+        else:
+            self._parts = (mask, ~mask)
+
+    def by_shard(self, mask: BoolArray) -> list[BoolArray]:
+        """Return nodes in the groups in which they are to be tried: a shard's own come first."""
+        return [mask & part for part in self._parts] or [mask]
+
+    # --- errors ------------------------------------------------------------------------------
+
+    def apart(self, stage: str, subject: Job | Queue | None = None) -> Apart:
+        """Handle one job or queue (None: a whole action); an exception ends its turn alone."""
+        return Apart(self.asides, stage, subject)
+
+    # --- placing -----------------------------------------------------------------------------
+
+    def trial(self) -> AbstractContextManager[Callable[[], None]]:
+        """Undo what happens in the block unless it is kept (SS10)."""
+        return self.journal.trial()
+
+    def place(self, job: Job, tasks: list[Task], columns: list[int], *, waiting: bool) -> None:
+        """Put tasks of one class and role on nodes, one column each.
+
+        They hold resources at once (Allocated), or wait for a release (Pipelined).
+        """
+        change = Placed(self._session_state, job, tasks, columns, waiting=waiting)
+        self.journal.make(change)
+        self._touched[job.key] = job
+
+    def commit(self, job: Job, position: int) -> None:
+        """Turn what was allocated for a job since `position` into binds (SS10: Commit)."""
+        tasks = [
+            task
+            for change in self.journal.since(position)
+            if isinstance(change, Placed) and not change.waiting and change.job is job
+            for task in change.tasks
+        ]
+        self._bind(job, tasks)
+
+    def dispatch(self, job: Job) -> None:
+        """Bind everything that is allocated for a job, from whichever statement (SS11)."""
+        self._bind(job, list(job.by_status[TaskStatus.ALLOCATED].values()))
+
+    def _bind(self, job: Job, tasks: list[Task]) -> None:
+        if not tasks:
+            return
+        for run in equal_runs(tasks):
+            change = Promoted(job, run)
+            self.journal.make(change)
+        failures = self.failures(job)
+        for task in tasks:
+            failures.undone_placements.pop(task.uid, None)
+        _, binds = self._binds.setdefault(job.key, (job, []))
+        annotated = self.hooks.binding
+        binds += [
+            PlannedBind(
+                pod=task.key,
+                uid=task.uid,
+                node=task.node,
+                owner_job=task.owner_job,
+                annotations=annotated(task),
+                claims=self.hooks.claims(task) if task.task_class.claims else (),
+            )
+            for task in tasks
+        ]
+        self._touched[job.key] = job
+
+    def evict(self, task: Task, *, reason: str, taker: Task | None = None) -> Evicted:
+        """Tell a task of a job to go; it stays Releasing for the rest of the session (T08)."""
+        job = self.cluster_state.jobs.get(task.job_key)
+        assert job is not None, f"{task.key} is in no job of this session"
+        change = Evicted(self._session_state, job, task, reason=reason, taker=taker)
+        self.journal.make(change)
+        self._touched[job.key] = job
+        return change
+
+    def reprieve(self, evicted: Evicted) -> None:
+        """Let a task stay that was told to go in the same trial."""
+        change = Reprieved(evicted)
+        self.journal.make(change)
+
+    def withdraw(self, job: Job, task: Task) -> None:
+        """Make a task that waits on a node pending again."""
+        change = Withdrawn(self._session_state, job, task)
+        self.journal.make(change)
+
+    def commit_evictions(self, position: int) -> None:
+        """Put what was evicted since `position` into the plan; what waits stays as it is (SS10)."""
+        evictions, nominations = committed(self.journal.since(position))
+        if evictions:
+            self.eviction_transactions[evictions[0].reason] += 1
+        self.evictions += evictions
+        self.nominations += nominations
+
+    def rephase(self, job: Job, phase: str) -> None:
+        """Give a PodGroup another phase for the rest of the session and in the plan."""
+        change = Rephased(job, phase)
+        self.journal.make(change)
+        self._touched[job.key] = job
+
+    # --- why not -----------------------------------------------------------------------------
+
+    def failures(self, job: Job) -> JobFailures:
+        """Return what went wrong for a job in this session so far."""
+        found = self._failures.get(job.key)
+        if found is None:
+            found = self._failures[job.key] = JobFailures()
+        return found
+
+    def fail(self, job: Job, tasks: Sequence[Task]) -> FitErrors:
+        """Note that no node takes these tasks, which share a class; return why."""
+        failure = self.candidates(tasks[0].task_class).failure()
+        failures = self.failures(job)
+        for task in tasks:
+            failures.by_task[task.uid] = failure
+            failures.roles.add(task.role)
+        return failure
+
+    def turn(self, job: Job) -> None:
+        """Note that it is a job's turn: its place in its queue is where it had the first one."""
+        if job.key not in self._places:
+            self._turns[job.queue] += 1
+            self._places[job.key] = self._turns[job.queue]
+
+    def place_in_order(self, job: Job) -> int:
+        """Return a job's place among those of its queue in this round, 0 when it had no turn."""
+        return self._places.get(job.key, 0)
+
+    def explain(
+        self,
+        job: Job,
+        gate: str,
+        message: str,
+        failure: FitErrors | None = None,
+        *,
+        shortages: Sequence[Shortage] = (),
+    ) -> None:
+        """Note the gate that stopped a job; the first one stands."""
+        if job.key not in self.explanations:
+            self.explanations[job.key] = explanation(job, gate, message, failure, shortages)
+
+    # --- end ---------------------------------------------------------------------------------
+
+    @property
+    def binds(self) -> tuple[GangBinds, ...]:
+        """What was committed, per job in the order of their first turns."""
+        return tuple(
+            GangBinds(
+                job=job.key,
+                job_uid=job.uid,
+                queue=job.queue,
+                owner_job=job.owner_job,
+                binds=tuple(binds),
+            )
+            for job, binds in self._binds.values()
+        )
+
+    def visited(self) -> list[Job]:
+        """Return the jobs whose status has to be computed, in order of their keys."""
+        found = {job.key: job for job in self.jobs}
+        found.update(self._touched)
+        jobs = self.cluster_state.jobs
+        found.update(item for item in jobs.status_due.items() if jobs.takes_part(item[1]))
+        return [job for _, job in sorted(found.items())]
+
+    def close(self) -> None:
+        """Tell plugins, and put the cluster state back as it was."""
+        self.hooks.closed()
+        self.journal.undo_to(0, final=True)
+        self.cluster_state.nodes.pod_affinity.forget_tables()
+        self.cluster_state.tidy()
+
+
+def _both(one: BoolArray | None, other: BoolArray | None) -> BoolArray | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other

@@ -1,0 +1,1 @@
+"""The cluster state: facts and assumptions folded, kept between cycles."""

@@ -1,0 +1,377 @@
+"""The cluster state: the cluster as scheduling sees it, folded from facts and kept between cycles.
+
+Facts come in any order, twice, late or early; each is applied so that the result depends on the
+last fact per object only. Sessions change it in place and put everything back, so that between
+cycles it states facts and assumptions and nothing else.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from pumice.plugins import IntArray
+from services.scheduler.engine.devices.claims import Devices
+from services.scheduler.engine.jobs.jobs import Jobs
+from services.scheduler.engine.jobs.quotas import Quotas
+from services.scheduler.engine.jobs.records import GroupStatus
+from services.scheduler.engine.nodes.attributes import StaticCache
+from services.scheduler.engine.nodes.hypernodes import HyperNodes
+from services.scheduler.engine.nodes.nodes import Drift, Nodes
+from services.scheduler.engine.nodes.usage import UsageTable
+from services.scheduler.engine.plan import Plan
+from services.scheduler.engine.resources.dimensions import Dimensions
+from services.scheduler.engine.state.assumptions import (
+    Assumption,
+    Assumptions,
+    Nominations,
+    Purpose,
+)
+from services.scheduler.engine.state.budgets import Budgets
+from services.scheduler.engine.state.refusals import Refusals
+from services.scheduler.engine.tasks.classes import TaskClass, TaskClasses
+from services.scheduler.engine.tasks.from_pod import fill_in, traits_of
+from services.scheduler.engine.tasks.task import Task
+from shared.api import kinds
+from shared.api.core import Node, Pod
+from shared.api.scheduling import NodeShard
+from shared.model.quantity import BadQuantity
+from shared.model.status import TERMINAL
+
+
+class BadFact(ValueError):  # noqa: N818 - reads as the fact it states
+    """A fact that cannot be scheduled by: names the object and what is wrong with it."""
+
+
+class ClusterState:
+    """The model that facts fold into. Everything below is one thread's; the shell sees to that."""
+
+    def __init__(self, scheduler_names: Iterable[str] = ("volcano",)) -> None:
+        self._names = frozenset(scheduler_names)
+        self.dimensions = Dimensions(self._stretch)
+        self.task_classes = TaskClasses(self.dimensions)
+        self.nodes = Nodes(self.dimensions, self.task_classes)
+        self.jobs = Jobs(self.dimensions)
+        self.hypernodes = HyperNodes()
+        self.budgets = Budgets()
+        self.quotas = Quotas()
+        self.usage = UsageTable()
+        self.devices = Devices()
+        self.shards: dict[str, tuple[str, ...]] = {}
+        """NodeShard → nodes that its scheduler is to have."""
+        self.static_cache = StaticCache()
+        self.memory: dict[str, float] = {}
+        """When a plugin last did what it does from time to time (unix seconds), by its name."""
+        self._whole = True
+        self._tasks: dict[str, Task] = {}
+        self._uid_by_key: dict[str, str] = {}
+        self.assumptions = Assumptions()
+        self.nominations = Nominations()
+        self.refusals = Refusals()
+        self._put: Mapping[str, Callable[[str, Any], None]] = {
+            kinds.POD.token: self._put_pod,
+            kinds.NAMESPACE.token: self.nodes.pod_affinity.put_namespace,
+            kinds.PVC.token: self.nodes.volumes.put_claim,
+            kinds.PV.token: self.nodes.volumes.put_volume,
+            kinds.STORAGECLASS.token: self.nodes.volumes.put_class,
+            kinds.CSINODE.token: self.nodes.volumes.put_drivers,
+            kinds.RESOURCECLAIM.token: self.devices.put_claim,
+            kinds.NODE.token: self._put_node,
+            kinds.PODGROUP.token: self.jobs.put_group,
+            kinds.QUEUE.token: self.jobs.put_queue,
+            kinds.PRIORITYCLASS.token: self.jobs.put_priority_class,
+            kinds.RESOURCEQUOTA.token: self.quotas.put,
+            kinds.PDB.token: self.budgets.put,
+            kinds.HYPERNODE.token: self.hypernodes.put,
+            kinds.NUMATOPOLOGY.token: self.nodes.numa.put,
+            kinds.NODESHARD.token: self._put_shard,
+        }
+        self._remove: Mapping[str, Callable[[str], None]] = {
+            kinds.POD.token: self._remove_pod,
+            kinds.NAMESPACE.token: self.nodes.pod_affinity.remove_namespace,
+            kinds.PVC.token: self.nodes.volumes.remove_claim,
+            kinds.PV.token: self.nodes.volumes.remove_volume,
+            kinds.STORAGECLASS.token: self.nodes.volumes.remove_class,
+            kinds.CSINODE.token: self.nodes.volumes.remove_drivers,
+            kinds.RESOURCECLAIM.token: self.devices.remove_claim,
+            kinds.NODE.token: self._remove_node,
+            kinds.PODGROUP.token: self.jobs.remove_group,
+            kinds.QUEUE.token: self.jobs.remove_queue,
+            kinds.PRIORITYCLASS.token: self.jobs.remove_priority_class,
+            kinds.RESOURCEQUOTA.token: self.quotas.remove,
+            kinds.PDB.token: self.budgets.remove,
+            kinds.HYPERNODE.token: self.hypernodes.remove,
+            kinds.NUMATOPOLOGY.token: self.nodes.numa.remove,
+            kinds.NODESHARD.token: self._remove_shard,
+        }
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """Tokens of the kinds that are folded; facts of others may be spared."""
+        return frozenset(self._put)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its sums are to be trusted: no change of them failed half-way."""
+        return self._whole and self.nodes.pod_affinity.is_whole
+
+    def spoil(self) -> None:
+        """Note that something failed half-way."""
+        self._whole = False
+
+    # --- facts -------------------------------------------------------------------------------
+
+    def apply(self, kind: str, op: str, key: str, uid: str, obj: Any) -> None:  # noqa: ANN401
+        """Fold one fact in.
+
+        `kind` is a token of `shared.api.kinds.KINDS`, `op` is `put` or `delete`, `obj` the decoded
+        view (None for a delete). Facts of kinds that scheduling does not read are ignored. Raises
+        `BadFact`, leaving the cluster state as if the object did not exist.
+        """
+        if kind not in self._put:
+            return
+        if op == "delete":
+            self._delete(kind, key, uid)
+            return
+        try:
+            self._put[kind](key, obj)
+        except BadQuantity as error:
+            self._remove[kind](key)
+            raise BadFact(f"{kind} {key} (uid {uid}): {error}") from error
+
+    def _delete(self, kind: str, key: str, uid: str) -> None:
+        if kind == kinds.POD.token and self._uid_by_key.get(key, uid) != uid:
+            self.assumptions.drop(uid)  # a late word about an earlier pod of that name
+            return
+        if kind == kinds.PODGROUP.token:
+            job = self.jobs.get(key)
+            if job is not None and uid and job.uid not in {uid, ""}:
+                return
+        self._remove[kind](key)
+
+    def _stretch(self) -> None:
+        capacity = self.dimensions.capacity
+        whole, self._whole = self._whole, False
+        for task_class in self.task_classes.all():
+            task_class.request = self.dimensions.fitted(task_class.request)
+        self.nodes.ledger.grow_rows(capacity)
+        self.jobs.stretch(capacity)
+        self._whole = whole
+
+    def _put_node(self, name: str, node: Node) -> None:
+        before = self.nodes.ledger.largest
+        self.nodes.put(name, node)
+        self._recount(before)
+
+    def _remove_node(self, name: str) -> None:
+        before = self.nodes.ledger.largest
+        self.nodes.remove(name)
+        self._recount(before)
+
+    def _recount(self, before: IntArray) -> None:
+        """Count pods on nodes anew when the largest node is another, for those that are larger."""
+        largest = self.nodes.ledger.largest
+        if largest is before or np.array_equal(largest, before):
+            return
+        if not self._whole:
+            return  # everything is read again, and what failed half-way cannot be counted out
+        self._whole = False
+        if any(
+            self.task_classes.on_node(task_class, largest) is not task_class
+            for task_class in self.task_classes.all()
+        ):
+            for uid, task in self._tasks.items():
+                if self._counted(task) is not task.task_class:
+                    self._resettle(uid)
+        self._whole = True
+
+    def _put_shard(self, name: str, shard: NodeShard) -> None:
+        self.shards[name] = shard.spec.nodes_desired
+
+    def _remove_shard(self, name: str) -> None:
+        self.shards.pop(name, None)
+
+    def _put_pod(self, key: str, pod: Pod) -> None:
+        task = self._read(key, pod)
+        whole, self._whole = self._whole, False
+        before = self._uid_by_key.get(key)
+        if before is not None:
+            old = self._tasks[before]
+            self._forget(old)
+            if before == task.uid:
+                task.last_condition = old.last_condition
+            else:
+                self.assumptions.drop(before)
+                self.nominations.drop(before)
+        if self._concerns_us(task):
+            self._tasks[task.uid] = task
+            self._uid_by_key[key] = task.uid
+            self.nodes.pod_affinity.join(task)
+            self.devices.join(task)
+            self._settle(task)
+        self._whole = whole
+
+    def _remove_pod(self, key: str) -> None:
+        uid = self._uid_by_key.get(key)
+        if uid is not None:
+            whole, self._whole = self._whole, False
+            self._forget(self._tasks[uid])
+            self._whole = whole
+            self.assumptions.drop(uid)
+            self.nodes.gpus.forget(uid)
+            self.nodes.vgpus.forget(uid)
+            self.nodes.numa.forget(uid)
+            self.nominations.drop(uid)
+
+    def _read(self, key: str, pod: Pod) -> Task:
+        task = Task()
+        task.task_class = self.task_classes.of(pod, self.nodes.pod_affinity.affinity_terms(pod))
+        if traits := traits_of(pod):
+            task.task_class = self.task_classes.marked(task.task_class, traits)
+        fill_in(task, key, pod)
+        task.ours = pod.spec.scheduler_name in self._names
+        task.nominated = self.nominations.overlay(task.uid, pod.status.nominated_node_name)
+        return task
+
+    @staticmethod
+    def _concerns_us(task: Task) -> bool:
+        """Tell whether a pod matters: it is ours to place, or it occupies a node (CA01)."""
+        return task.ours or (bool(task.fact_node) and not TERMINAL[task.fact_status])
+
+    def _settle(self, task: Task) -> None:
+        """Count a task in with the status that fact and assumption give together."""
+        task.status, task.node = self.assumptions.overlay(
+            task.uid, task.fact_status, task.fact_node
+        )
+        task.task_class = self._counted(task)
+        self.nodes.hold(task)
+        if task.job_key:
+            self.jobs.take(task)
+
+    def _counted(self, task: Task) -> TaskClass:
+        """Return the class by which a pod counts where it is."""
+        if task.node:
+            return self.task_classes.on_node(task.task_class, self.nodes.ledger.largest)
+        return self.task_classes.as_asked(task.task_class)
+
+    def _unsettle(self, task: Task) -> None:
+        self.nodes.release(task)
+        if task.job_key:
+            self.jobs.drop(task)
+
+    def _forget(self, task: Task) -> None:
+        self._unsettle(task)
+        self.nodes.pod_affinity.leave(task)
+        self.devices.leave(task)
+        del self._tasks[task.uid]
+        del self._uid_by_key[task.key]
+
+    # --- assumptions -------------------------------------------------------------------------
+
+    def assume(self, intent: str, binds: Iterable[tuple[str, str, str]]) -> None:
+        """Count these pods on their nodes: (pod key, uid, node), published as `intent`."""
+        for key, uid, node in binds:
+            self.add_assumption(
+                uid, Assumption(intent=intent, purpose=Purpose.BIND, pod=key, node=node)
+            )
+
+    def assume_evictions(self, intent: str, victims: Iterable[tuple[str, str]]) -> None:
+        """Count these pods as leaving: (pod key, uid), published as `intent`."""
+        for key, uid in victims:
+            self.add_assumption(uid, Assumption(intent=intent, purpose=Purpose.EVICT, pod=key))
+
+    def assume_nomination(self, intent: str, uid: str, node: str) -> None:
+        """Go by a node that an intent clears for a pod, until the pod's status says so."""
+        self.nominations.add(uid, intent, node)
+        if uid in self._tasks:
+            self._tasks[uid].nominated = node
+
+    def add_assumption(self, uid: str, assumption: Assumption) -> None:
+        """Count a pod as somebody has asked the binder to have it."""
+        self.assumptions.add(uid, assumption)
+        self._resettle(uid)
+
+    def outcome(self, intent: str, items: Iterable[tuple[str, str]]) -> None:
+        """Take an outcome in: (uid, result); what failed or is gone is no longer assumed."""
+        for uid, result in items:
+            if self.assumptions.outcome(intent, uid, result):
+                self._resettle(uid)
+                self._stand_down(self.nominations.end(intent))
+
+    def review_refusals(self, now: float) -> None:
+        """Hold back what the binder could not do, until its time (Unix seconds) has come."""
+        if len(self.refusals):
+            self.refusals.review(self._tasks.get, self.jobs.get, now=now)
+
+    def drop_assumptions(self) -> None:
+        """Assume nothing any more: whoever leads next rebuilds it from what the bus holds."""
+        for uid in self.assumptions.clear():
+            self._resettle(uid)
+        self._stand_down(self.nominations.clear())
+
+    def _stand_down(self, uids: Iterable[str]) -> None:
+        for uid in uids:
+            if uid in self._tasks:
+                self._tasks[uid].nominated = ""
+
+    def _resettle(self, uid: str) -> None:
+        task = self._tasks.get(uid)
+        if task is not None:
+            whole, self._whole = self._whole, False
+            self._unsettle(task)
+            self._settle(task)
+            self._whole = whole
+
+    def adopt(self, plan: Plan, *, unpublished: Iterable[str] = ()) -> None:
+        """Go by the statuses of a plan that was published until the objects show them.
+
+        `unpublished` are keys of PodGroups whose status was decided and not published: it is
+        computed again in the next session, settled or not.
+        """
+        for group in plan.podgroups:
+            counters = (group.running, group.succeeded, group.failed)
+            self.jobs.adopt(
+                group.key, group.uid, GroupStatus(group.phase, counters, group.conditions)
+            )
+        for wanted in plan.pods:
+            task = self._tasks.get(wanted.uid)
+            if task is not None:
+                task.last_condition = wanted.condition
+        for allocated in plan.queues:
+            queue = self.jobs.queues.get(allocated.name)
+            if queue is not None and queue.uid == allocated.uid:
+                queue.last_allocated = allocated.allocated
+                queue.last_pending = allocated.pending
+        self.jobs.compute_only(unpublished)
+
+    def forget_wanted(self) -> None:
+        """Go by the statuses that objects show, whatever was wanted of them before."""
+        self.jobs.forget_wanted()
+        for task in self._tasks.values():
+            task.last_condition = task.shown
+
+    def tidy(self) -> None:
+        """Forget classes and queries of pods that are gone; between sessions, seldom anything."""
+        self.nodes.pod_affinity.tidy()
+        if self.task_classes.are_many:
+            used = [task.task_class for task in self._tasks.values()]
+            self.task_classes.retain([*used, *self.nodes.held_shapes()])
+
+    # --- questions ---------------------------------------------------------------------------
+
+    def task(self, uid: str) -> Task | None:
+        """Return a task."""
+        return self._tasks.get(uid)
+
+    def tasks(self) -> Iterable[Task]:
+        """Return all tasks."""
+        return self._tasks.values()
+
+    @property
+    def assumed(self) -> int:
+        """Number of pods that something is assumed of."""
+        return len(self.assumptions)
+
+    def audit(self) -> list[Drift]:
+        """Derive all node usage from the pods again; repair and report what differs."""
+        return self.nodes.audit()

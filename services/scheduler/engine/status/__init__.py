@@ -1,0 +1,1 @@
+"""What PodGroups, pods and queues should show after a cycle."""

@@ -1,0 +1,126 @@
+"""What a waiting job lacks, in figures, and its place in line: words behind a gate's message.
+
+Called by `judge` at the end of a round. The figures move with every pod that comes or goes, so a
+status is not said again for them alone: `same` leaves out what is free at the moment and reads
+places in steps. A shown figure is as old as the condition that shows it.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from pumice.plugins import Condition
+from services.scheduler.engine.plan import Explanation, Shortage
+from services.scheduler.engine.resources.dimensions import quantity
+from services.scheduler.engine.session.failures import OverQuota
+from services.scheduler.engine.session.session import Session
+
+NEVER: Final = "it never fits as it is"
+_NODES: Final = "predicate"
+"""The gate at which a shortage is one of nodes; at all others a job's minimum is too much."""
+_OF_A_NAMESPACE: Final = "resource quota"
+_FREE: Final = re.compile(r"\S+ free\b")
+_PLACE: Final = re.compile(r"place (\d+) in queue")
+_WORDED: Final = 10
+"""Shortages that are told of in figures; each costs a look through all resources."""
+_STEPS: Final = (1, 5, 20, 100, 1000)
+
+
+class Wording:
+    """Words for the jobs of one session."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._largest: dict[str, int] = {}
+
+    def details(self, why: Explanation, place: int) -> str:
+        """Return amounts and place, in brackets behind a space; "" when neither is known."""
+        line = [f"place {place} in queue {why.queue}"] if place else []
+        return _bracketed([*self._lacks(why), *line])
+
+    def lacks(self, shortages: Sequence[Shortage]) -> str:
+        """Return what nodes have too little of for one task, in brackets behind a space."""
+        return _bracketed(_some(self._of_nodes, shortages))
+
+    def beyond_share(self, why: OverQuota) -> str:
+        """Return what a queue has too little of for one task, in brackets behind a space."""
+        return _bracketed(_some(lambda shortage: self._of_all(shortage, why.queue), why.shortages))
+
+    def _lacks(self, why: Explanation) -> list[str]:
+        if why.gate == _NODES:
+            return _some(self._of_nodes, why.shortages)
+        queue = "" if why.message.startswith(_OF_A_NAMESPACE) else why.queue
+        return _some(lambda shortage: self._of_all(shortage, queue), why.shortages)
+
+    def _of_nodes(self, short: Shortage) -> str:
+        largest = self._largest_node(short.resource)
+        if not largest:
+            return f"no node has {short.resource}, {NEVER}"
+        needs = f"needs {quantity(short.resource, short.requested)} {short.resource}"
+        if short.requested > largest:
+            most = quantity(short.resource, largest)
+            return f"{needs} on one node, the largest has {most}: {NEVER}"
+        return f"{needs}, {quantity(short.resource, short.largest_free)} free on one node"
+
+    def _of_all(self, short: Shortage, queue: str) -> str:
+        """Say what a minimum lacks: of the cluster, a queue, or (without one) a namespace."""
+        name = short.resource
+        needs = f"needs {quantity(name, short.requested)} {name}"
+        if queue and (limit := self._limit(name, queue)) is not None:
+            holder, most = limit
+            if not most and holder == "the cluster":
+                return f"no node has {name}, {NEVER}"
+            if short.requested > most:
+                return f"{needs}, {holder} has {quantity(name, most)}: {NEVER}"
+        return f"{needs}, {quantity(name, short.largest_free)} free"
+
+    def _limit(self, name: str, queue: str) -> tuple[str, int] | None:
+        """Return who can have how much of a resource at most: the queue or the cluster."""
+        session = self._session
+        if name not in session.resources:
+            return None
+        total = int(session.total[session.resources.index(name)])
+        known = session.cluster_state.jobs.queues.get(queue)
+        allowed = known.capability.get(name) if known is not None else None
+        if allowed is not None and allowed < total:
+            return f"queue {queue}", allowed
+        return "the cluster", total
+
+    def _largest_node(self, name: str) -> int:
+        known = self._largest.get(name)
+        if known is None:
+            session = self._session
+            ledger = session.ledger
+            alive = ledger.alive[: ledger.size]
+            row = ledger.allocatable[session.resources.index(name), : ledger.size]
+            known = self._largest[name] = int(row[alive].max(initial=0))
+        return known
+
+
+def _some(said: Callable[[Shortage], str], shortages: Sequence[Shortage]) -> list[str]:
+    """Return words for the first shortages: a pod may ask for thousands of resources."""
+    words = [said(shortage) for shortage in shortages[:_WORDED]]
+    left = len(shortages) - len(words)
+    return [*words, f"and {left} more"] if left else words
+
+
+def _bracketed(words: Sequence[str]) -> str:
+    return f" ({'; '.join(words)})" if words else ""
+
+
+def same(one: Sequence[Condition], other: Sequence[Condition]) -> bool:
+    """Tell whether conditions say the same but for figures that move all the time."""
+    return len(one) == len(other) and all(map(_alike, one, other))
+
+
+def _alike(one: Condition, other: Condition) -> bool:
+    return one == other or (one[:-1] == other[:-1] and _settled(one) == _settled(other))
+
+
+def _settled(condition: Condition) -> str:
+    return _PLACE.sub(_step, _FREE.sub("free", condition.message))
+
+
+def _step(place: re.Match[str]) -> str:
+    number = int(place[1])
+    return f"place {next((step for step in _STEPS if number <= step), 'far')} in queue"

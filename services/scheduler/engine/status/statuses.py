@@ -1,0 +1,387 @@
+"""The end of a round: what PodGroups, pods and queues should show (SS03, SS04, D01, D02).
+
+Computed for the jobs that a session visited only, and wanted only where it differs from what was
+said before: a status is written on change of meaning, never to refresh a time.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+from msgspec.structs import replace
+
+from pumice.plugins import Condition, IntArray
+from services.scheduler.engine.jobs.records import GroupStatus, Job, Queue
+from services.scheduler.engine.jobs.rollups import held
+from services.scheduler.engine.plan import (
+    Explanation,
+    PodConditionWanted,
+    PodGroupStatusWanted,
+    QueueAllocated,
+)
+from services.scheduler.engine.resources.amounts import MOST, NODE_MOST
+from services.scheduler.engine.resources.dimensions import (
+    CPU_DIM,
+    MEMORY_DIM,
+    PODS_DIM,
+    counted,
+    quantity,
+)
+from services.scheduler.engine.session.session import Session
+from services.scheduler.engine.status.messages import Wording, same
+from services.scheduler.engine.tasks.task import Task
+from services.scheduler.engine.texts import NAME_LETTERS, bounded, shortened
+from shared.model.quantity import BadQuantity
+from shared.model.resources import parse_list
+from shared.model.status import SCHEDULED, TaskStatus
+
+_BEYOND = " is beyond the bound of "
+_ROOT = "root"
+_NATIVE = (CPU_DIM, MEMORY_DIM, PODS_DIM)
+_NO_NODE = "all nodes are unavailable"
+_ORIGIN = "Origin reason is"
+_REASONS_MOST = 50
+"""Reasons of nodes that subscribers are told of: those of most nodes."""
+_LAPSED = "its pods have not come for so long that it no longer reserves resources"
+
+
+def group_status(session: Session, wording: Wording, job: Job) -> PodGroupStatusWanted | None:
+    """Return the status that a PodGroup should show, None when it shows it already."""
+    raised = [_with_origin(session, job, condition) for condition in session.hooks.conditions(job)]
+    if not job.tasks:
+        if (waiting := _kept_out(session, job)) is not None:
+            raised.append(waiting)
+        if not raised and _shows_that_it_waits(job):
+            return None
+    if raised:
+        raised = _with_details(session, wording, job, raised)
+    conditions = _merged(job.conditions, raised)
+    unschedulable = any(c.type == "Unschedulable" and c.status == "True" for c in raised)
+    wanted = GroupStatus(
+        phase=phase_of(job, unschedulable=unschedulable),
+        counters=(
+            len(job.by_status[TaskStatus.RUNNING]),
+            len(job.by_status[TaskStatus.SUCCEEDED]),
+            len(job.by_status[TaskStatus.FAILED]),
+        ),
+        conditions=conditions,
+    )
+    if wanted == job.last_status or (
+        wanted[:2] == job.last_status[:2] and same(wanted.conditions, job.last_status.conditions)
+    ):
+        return None
+    running, succeeded, failed = wanted.counters
+    return PodGroupStatusWanted(
+        key=job.key,
+        uid=job.uid,
+        queue=job.queue,
+        owner_job=job.owner_job,
+        phase=wanted.phase,
+        was=job.last_status.phase,
+        running=running,
+        succeeded=succeeded,
+        failed=failed,
+        conditions=conditions,
+    )
+
+
+def _shows_that_it_waits(job: Job) -> bool:
+    """Tell at a glance of a group without pods, and without a condition, that it shows its state.
+
+    Most of what a long queue holds is of this kind, and is conditions in every cycle.
+    """
+    shown = job.last_status
+    return (
+        job.phase in {"Inqueue", "Pending"}
+        and shown.phase == job.phase
+        and shown.counters == (0, 0, 0)
+        and job.min_available > 0
+    )
+
+
+def _with_origin(session: Session, job: Job, condition: Condition) -> Condition:
+    """Add the gate's message to a condition that speaks of numbers only.
+
+    Volcano names an origin where nodes refused a task; where a queue, a quota or a network did,
+    its condition says that tasks are unschedulable and not why.
+    """
+    explanation = session.explanations.get(job.key)
+    if condition.type != "Unschedulable":
+        return condition
+    message = condition.message
+    if explanation is not None and _ORIGIN not in message:
+        message = f"{message}. {_ORIGIN} {explanation.message}"
+    return condition._replace(message=message + _beyond(job))
+
+
+def _beyond(job: Job) -> str:
+    """Return which amounts are too large to be counted; such a task fits no node whatever."""
+    asked = {
+        name
+        for task in job.by_status[TaskStatus.PENDING].values()
+        for name in task.task_class.beyond
+    }
+    told = [f". Task: {name}{_BEYOND}{quantity(name, NODE_MOST)}" for name in sorted(asked)]
+    told += [f". minResources: {name}{_BEYOND}{quantity(name, MOST)}" for name in job.beyond]
+    return "".join(told)
+
+
+def _with_details(
+    session: Session, wording: Wording, job: Job, raised: list[Condition]
+) -> list[Condition]:
+    """Add to why a group waits what it lacks, in figures, and its place in line."""
+    explanation = session.explanations.get(job.key)
+    if explanation is None:
+        return raised
+    details = wording.details(explanation, session.place_in_order(job))
+    return [
+        condition._replace(message=condition.message + details)
+        if condition.type == "Unschedulable" and condition.status == "True"
+        else condition
+        for condition in raised
+    ]
+
+
+def _kept_out(session: Session, job: Job) -> Condition | None:
+    """Return why a group without pods may not enter its queue, or holds nothing in it any more.
+
+    Volcano tells the first in an event only. ⚠ Only groups without pods: of all others the gang
+    itself speaks.
+    """
+    if job.reservation_expired:
+        return Condition("Unschedulable", "True", "NotEnoughTasks", f"no pods: {_LAPSED}")
+    explanation = session.explanations.get(job.key)
+    if explanation is None or explanation.gate != "enqueue":
+        return None
+    message = explanation.message + _beyond(job)
+    return Condition("Unschedulable", "True", "NotEnoughResources", message)
+
+
+def phase_of(job: Job, *, unschedulable: bool) -> str:
+    """Return the phase of a PodGroup (SS04 ⚠).
+
+    A binding task does not count as scheduled yet, so that a group stays Inqueue in the round that
+    places it; a leaving one still does. Below its minimum a group is Pending again unless Inqueue.
+    """
+    if job.by_status[TaskStatus.RUNNING] and unschedulable:
+        return "Unknown"
+    scheduled = sum(len(job.by_status[status]) for status in SCHEDULED)
+    completed = len(job.by_status[TaskStatus.SUCCEEDED]) + len(job.by_status[TaskStatus.FAILED])
+    scheduled += sum(bool(task.node) for task in job.by_status[TaskStatus.RELEASING].values())
+    if scheduled >= job.min_available:
+        return "Completed" if scheduled == completed else "Running"
+    return "Inqueue" if job.phase == "Inqueue" else "Pending"
+
+
+def _merged(shown: tuple[Condition, ...], raised: list[Condition]) -> tuple[Condition, ...]:
+    by_type = {condition.type: condition for condition in shown}
+    by_type.update((condition.type, condition) for condition in map(bounded, raised))
+    return tuple(by_type.values())
+
+
+def pod_conditions(session: Session, wording: Wording, job: Job) -> list[PodConditionWanted]:
+    """Return the PodScheduled conditions of tasks that could not be bound, where they change.
+
+    In the order of the tasks: what a job has gone through leaves its tasks in any order.
+    """
+    if not job.tasks:
+        return []
+    changes: list[tuple[Task, Condition]] = []
+    explanation = session.explanations.get(job.key)
+    general = _NO_NODE
+    if explanation is not None:
+        general = explanation.message + wording.details(explanation, 0)
+    for status in (TaskStatus.ALLOCATED, TaskStatus.PENDING, TaskStatus.PIPELINED):
+        for task in job.by_status[status].values():
+            if task.gated or not task.ours:
+                continue  # the API server itself says SchedulingGated
+            reason, message = _pod_reason(session, wording, job, task, general)
+            condition = bounded(Condition("PodScheduled", "False", reason, message))
+            if task.last_condition is None or not same((task.last_condition,), (condition,)):
+                changes.append((task, condition))
+    return [
+        PodConditionWanted(key=task.key, uid=task.uid, condition=condition)
+        for task, condition in sorted(changes, key=lambda change: change[0].order())
+    ]
+
+
+def _pod_reason(
+    session: Session, wording: Wording, job: Job, task: Task, general: str
+) -> tuple[str, str]:
+    if task.held and task.status is TaskStatus.PENDING:
+        return "Unschedulable", task.held
+    failures = session.failures(job)
+    attempt = failures.undone_placements.get(task.uid)
+    status = attempt.status if attempt else task.status
+    node = attempt.node if attempt else task.node
+    if status is TaskStatus.ALLOCATED:
+        return "Schedulable", (
+            f"Pod {task.key} can possibly be assigned to {node}, once minAvailable is satisfied"
+        )
+    if status is TaskStatus.PIPELINED:
+        return "Unschedulable", (
+            f"Pod {task.key} can possibly be assigned to {node}, "
+            "once resource is released and minAvailable is satisfied"
+        )
+    if (over_quota := failures.over_quota.get(task.uid)) is not None:
+        return "Unschedulable", over_quota.text(task.name) + wording.beyond_share(over_quota)
+    failure = failures.by_task.get(task.uid)
+    if failure is None:
+        return "Unschedulable", general
+    return "Unschedulable", failure.text() + wording.lacks(failure.shortages)
+
+
+def with_asides(session: Session, wanted: list[PodGroupStatusWanted]) -> list[PodGroupStatusWanted]:
+    """Return wanted statuses in which each job that was left out says so."""
+    by_key = {group.key: group for group in wanted}
+    for kind, key in sorted(session.asides.found):
+        job = session.cluster_state.jobs.get(key) if kind == "podgroups" else None
+        aside = session.asides.job(job) if job is not None else None
+        if job is None or aside is None:
+            continue
+        condition = Condition("Unschedulable", "True", "SetAside", aside.reason)
+        group = by_key.get(key) or _as_last(job)
+        conditions = _merged(group.conditions, [condition])
+        if key in by_key or conditions != job.last_status.conditions:
+            by_key[key] = replace(group, conditions=conditions)
+    return list(by_key.values())
+
+
+def _as_last(job: Job) -> PodGroupStatusWanted:
+    running, succeeded, failed = job.last_status.counters
+    return PodGroupStatusWanted(
+        key=job.key,
+        uid=job.uid,
+        queue=job.queue,
+        owner_job=job.owner_job,
+        phase=job.last_status.phase or "Pending",
+        was=job.last_status.phase,
+        running=running,
+        succeeded=succeeded,
+        failed=failed,
+        conditions=job.last_status.conditions,
+    )
+
+
+def queue_statuses(session: Session) -> Iterator[QueueAllocated]:
+    """Return what queues hold, parents including their children, where it changed (SS03).
+
+    With it goes how many PodGroups each itself has pending.
+    """
+    queues = session.cluster_state.jobs.queues
+    sums = session.rollup(held).sums()
+    waiting = Counter(job.queue for job in session.jobs if job.is_pending)
+    totals = {name: np.zeros_like(session.total) for name in queues}
+    for name, amounts in sums.items():
+        for holder in _lineage(queues, name):
+            np.minimum(totals[holder] + amounts, MOST, out=totals[holder])
+    for name, queue in sorted(queues.items()):
+        count = waiting[name]
+        with session.apart("judge", queue):
+            if count != queue.last_pending or not _same(session, queue, totals[name]):
+                yield QueueAllocated(
+                    name=name,
+                    uid=queue.uid,
+                    allocated=_quantities(session, totals[name]),
+                    pending=count,
+                )
+
+
+def _lineage(queues: dict[str, Queue], name: str) -> list[str]:
+    """Return a queue and its ancestors; a parent that is unknown or in a cycle ends the line."""
+    line = [name]
+    while line[-1] != _ROOT:
+        parent = queues[line[-1]].parent or _ROOT
+        if parent not in queues or parent in line:
+            break
+        line.append(parent)
+    return line
+
+
+def _same(session: Session, queue: Queue, amounts: IntArray) -> bool:
+    try:
+        said = parse_list(queue.last_allocated)
+    except BadQuantity:
+        return False  # somebody else has written there
+    held = {name: int(amounts[dim]) for dim, name in enumerate(session.resources)}
+    return all(counted(name, said.get(name)) == amount for name, amount in held.items()) and all(
+        name in held for name, _ in said.items()
+    )
+
+
+def _quantities(session: Session, amounts: IntArray) -> dict[str, str]:
+    result = {}
+    for dim, name in enumerate(session.resources):
+        amount = int(amounts[dim])
+        if amount or dim in _NATIVE:
+            result[name] = quantity(name, amount)
+    return result
+
+
+def explanation_of(session: Session, wording: Wording, job: Job) -> Explanation | None:
+    """Return why a job is not wholly placed, with a gate even when no action named one."""
+    if job.is_ready and not job.by_status[TaskStatus.PENDING]:
+        return None
+    if job.key not in session.explanations:
+        invalid = session.hooks.job_valid(job)
+        if invalid is not None:
+            session.explain(job, "gang", invalid.message)
+        elif job.waiting_count:
+            session.explain(job, "gang", "waits for resources that are being released")
+        else:
+            return None
+    explanation = session.explanations[job.key]
+    message = shortened(explanation.message)
+    if job.reservation_expired:
+        message += f"; {_LAPSED}"
+    place = session.place_in_order(job)
+    details = shortened(wording.details(explanation, place))
+    reasons = explanation.reasons
+    if len(reasons) > _REASONS_MOST:
+        reasons = dict(sorted(reasons.items(), key=lambda said: -said[1])[:_REASONS_MOST])
+    return replace(explanation, message=message, details=details, position=place, reasons=reasons)
+
+
+def stray_pod_conditions(session: Session) -> Iterator[PodConditionWanted]:
+    """Return the conditions of pods whose group's queue is unknown."""
+    for job in session.cluster_state.jobs.stray():
+        condition = bounded(Condition("PodScheduled", "False", "Unschedulable", _no_queue(job)))
+        for task in sorted(job.by_status[TaskStatus.PENDING].values(), key=Task.order):
+            if task.ours and not task.gated and task.last_condition != condition:
+                yield PodConditionWanted(key=task.key, uid=task.uid, condition=condition)
+
+
+def _no_queue(job: Job) -> str:
+    return f"spec.queue: there is no queue {shortened(job.queue, NAME_LETTERS)!r}"
+
+
+def stray_group_statuses(
+    session: Session,
+) -> Iterator[tuple[Explanation, PodGroupStatusWanted | None]]:
+    """Return what to say of jobs whose queue is unknown; upstream leaves them without a word."""
+    for job in session.cluster_state.jobs.stray():
+        message = _no_queue(job)
+        condition = Condition("Unschedulable", "True", "QueueNotFound", message)
+        running, succeeded, failed = job.last_status.counters
+        wanted = PodGroupStatusWanted(
+            key=job.key,
+            uid=job.uid,
+            queue=job.queue,
+            owner_job=job.owner_job,
+            phase=job.phase or "Pending",
+            was=job.last_status.phase,
+            running=running,
+            succeeded=succeeded,
+            failed=failed,
+            conditions=_merged(job.conditions, [condition]),
+        )
+        news = wanted.conditions != job.last_status.conditions
+        explanation = Explanation(
+            job=job.key,
+            job_uid=job.uid,
+            queue=job.queue,
+            owner_job=job.owner_job,
+            gate="queue",
+            message=message,
+        )
+        yield explanation, wanted if news else None

@@ -1,0 +1,1 @@
+"""Tasks (pods): records, classes of equal tasks, and what a pod asks for."""

@@ -1,0 +1,281 @@
+"""Task classes: pods that are equal in everything that placement reads share one object.
+
+The pods of a gang differ in name and uid only, so that predicates and scores are computed once per
+class, not once per pod. Owned by the cluster state; plugins see a class through `pumice.plugins`.
+"""
+
+import copy
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from pumice.plugins import IntArray
+from services.scheduler.engine.resources.amounts import POD_MOST
+from services.scheduler.engine.resources.dimensions import PODS_DIM, Dimensions
+from services.scheduler.engine.tasks.affinity_terms import NO_AFFINITY_TERMS, AffinityTerms
+from services.scheduler.engine.tasks.requests import (
+    GPU_MEMORY,
+    GPU_NUMBER,
+    GpuRequest,
+    claims_of,
+    device_claims,
+    exclusive_cpus,
+)
+from services.scheduler.engine.tasks.vgpu_requests import PERCENT, VGpuRequest, requests_of
+from shared.api.core import Pod, PodSpec
+from shared.api.selectors import NodeAffinity, Toleration
+from shared.model.requests import pod_request, resize_is_infeasible, scoring_request
+from shared.model.resources import Resource
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_ENOUGH: Final = 4096
+_NO_LABELS: Final[Mapping[str, str]] = {}
+_NO_TRAITS: Final[Mapping[str, str]] = {}
+
+
+class TaskClass:
+    """What one kind of task asks for; `pumice.plugins.TaskClass` says what the fields mean."""
+
+    __slots__ = (
+        "affinity_terms",
+        "asked",
+        "best_effort",
+        "beyond",
+        "claims",
+        "content",
+        "counted",
+        "counted_within",
+        "device_claims",
+        "dims",
+        "exclusive",
+        "gpus",
+        "host_ports",
+        "id",
+        "images",
+        "node_affinity",
+        "node_selector",
+        "request",
+        "scoring_request",
+        "stem",
+        "tolerations",
+        "traits",
+        "vgpus",
+        "weight",
+    )
+
+    def __init__(
+        self,
+        number: int,
+        pod: Pod,
+        dimensions: Dimensions,
+        content: bytes,
+        affinity_terms: AffinityTerms,
+    ) -> None:
+        """Read what placement needs of a pod. Raises `BadQuantity`."""
+        spec = pod.spec
+        resource = pod_request(pod)
+        affinity = spec.affinity
+        self.id: int = number
+        self.request: IntArray = dimensions.vector(resource, POD_MOST)
+        self.beyond: tuple[str, ...] = dimensions.beyond(self.request, POD_MOST)
+        """Resources of which it asks for more than any node can have."""
+        # No node offers a part of its cards' memory: `vgpus` looks after it (T07).
+        share = dimensions.find(PERCENT)
+        self.dims: tuple[int, ...] = tuple(d for d in dimensions.present(resource) if d != share)
+        self.best_effort: bool = resource.is_empty()
+        cpu, memory = scoring_request(pod)
+        self.scoring_request: tuple[int, int] = (
+            max(0, min(cpu, POD_MOST)),
+            max(0, min(memory, POD_MOST)),
+        )
+        self.weight: int = max(int(self.request.max()), *self.scoring_request)
+        """No amount of it is larger (`amounts.Sums`)."""
+        self.asked: TaskClass | None = None
+        """The class as its pods state it, where `request` is bounded by the largest node."""
+        self.counted: TaskClass = self
+        """The class by which its pods count in jobs and queues while they are on nodes."""
+        self.counted_within: IntArray | None = None
+        """The largest node for which `counted` holds."""
+        self.node_selector: Mapping[str, str] = spec.node_selector or _NO_LABELS
+        self.node_affinity: NodeAffinity | None = affinity.node_affinity if affinity else None
+        self.tolerations: tuple[Toleration, ...] = spec.tolerations
+        self.gpus = GpuRequest(_units(resource, GPU_MEMORY), _units(resource, GPU_NUMBER))
+        self.vgpus: tuple[VGpuRequest, ...] = requests_of(spec)
+        self.exclusive: tuple[int, ...] = exclusive_cpus(spec)
+        """CPUs that each container gets to itself; empty unless the pod is Guaranteed."""
+        self.claims: tuple[str, ...] = _claims(pod)
+        self.device_claims: tuple[str, ...] = device_claims(pod)
+        self.images: tuple[str, ...] = _images(spec)
+        self.host_ports: tuple[tuple[str, str, int], ...] = _host_ports(spec)
+        self.affinity_terms: AffinityTerms = affinity_terms
+        self.content: bytes = content
+        """All but the locality, as the class is known by."""
+        self.stem: bytes = content
+        """The content without traits."""
+        self.traits: Mapping[str, str] = _NO_TRAITS
+        """What tells its tasks apart beyond what a pod's spec says; see `watching`."""
+
+
+class TaskClasses:
+    """Interns task classes by content."""
+
+    def __init__(self, dimensions: Dimensions) -> None:
+        self._dimensions = dimensions
+        self._by_content: dict[tuple[bytes, AffinityTerms], TaskClass] = {}
+        self._given = 0
+        """Numbers given out; none is given twice, whatever is forgotten."""
+        self._enough = _ENOUGH
+
+    def _next(self) -> int:
+        self._given += 1
+        return self._given - 1
+
+    def of(self, pod: Pod, affinity_terms: AffinityTerms = NO_AFFINITY_TERMS) -> TaskClass:
+        """Return the class of a pod. Raises `BadQuantity` when it states an impossible amount."""
+        content = _ENCODER.encode(_content(pod))
+        found = self._by_content.get((content, affinity_terms))
+        if found is None:
+            found = TaskClass(self._next(), pod, self._dimensions, content, affinity_terms)
+            self._by_content[content, affinity_terms] = found
+        return found
+
+    def moved(self, task_class: TaskClass, affinity_terms: AffinityTerms) -> TaskClass:
+        """Return the class that differs in its locality only."""
+        found = self._by_content.get((task_class.content, affinity_terms))
+        if found is None:
+            found = self._like(task_class)
+            found.affinity_terms = affinity_terms
+            self._by_content[task_class.content, affinity_terms] = found
+        return found
+
+    def marked(self, task_class: TaskClass, traits: Mapping[str, str]) -> TaskClass:
+        """Return the class that differs in its traits only."""
+        content = (
+            task_class.stem + _ENCODER.encode(sorted(traits.items())) if traits else task_class.stem
+        )
+        found = self._by_content.get((content, task_class.affinity_terms))
+        if found is None:
+            found = self._like(task_class)
+            found.content = content
+            found.traits = traits
+            self._by_content[content, task_class.affinity_terms] = found
+        return found
+
+    def on_node(self, task_class: TaskClass, largest: IntArray) -> TaskClass:
+        """Return the class by which a pod that is on a node counts in its job and queue.
+
+        Who creates a pod may name its node, and any amounts. It counts with what the largest node
+        has at most, so that a queue bears no more than one pod that a node can hold (ADR 14).
+        """
+        if task_class.counted_within is not largest:
+            task_class.counted = self._bounded(self.as_asked(task_class), largest)
+            task_class.counted_within = largest
+        return task_class.counted
+
+    def _bounded(self, asked: TaskClass, largest: IntArray) -> TaskClass:
+        request = self._dimensions.fitted(asked.request)
+        amounts = np.minimum(request, largest)
+        amounts[PODS_DIM] = request[PODS_DIM]
+        if np.array_equal(amounts, request) or not largest.any():  # no node is known yet
+            return asked
+        content = asked.content + amounts.tobytes()
+        found = self._by_content.get((content, asked.affinity_terms))
+        if found is None:
+            found = self._like(asked)
+            found.content = content
+            found.asked = asked
+            found.request = amounts
+            found.weight = max(int(amounts.max()), *found.scoring_request)
+            self._by_content[content, asked.affinity_terms] = found
+        return found
+
+    def as_asked(self, task_class: TaskClass) -> TaskClass:
+        """Return the class with the amounts that its pods state."""
+        asked = task_class.asked
+        if asked is None:
+            return task_class
+        return (
+            asked
+            if asked.affinity_terms is task_class.affinity_terms
+            else self.moved(asked, task_class.affinity_terms)
+        )
+
+    def _like(self, task_class: TaskClass) -> TaskClass:
+        """Return a copy with a number of its own."""
+        made = copy.copy(task_class)
+        made.id = self._next()
+        made.counted, made.counted_within = made, None
+        return made
+
+    @property
+    def are_many(self) -> bool:
+        """Whether there are so many that looking for those out of use pays."""
+        return len(self._by_content) > self._enough
+
+    def retain(self, used: Iterable[TaskClass]) -> None:
+        """Forget the classes that nothing uses; pods like theirs get new ones."""
+        numbers = {task_class.id for task_class in used}
+        self._by_content = {k: s for k, s in self._by_content.items() if s.id in numbers}
+        self._enough = max(_ENOUGH, 2 * len(self._by_content))
+
+    def all(self) -> list[TaskClass]:
+        """Return all classes in the order of their numbers."""
+        return list(self._by_content.values())
+
+
+def _content(pod: Pod) -> tuple[Any, ...]:
+    spec = pod.spec
+    return (
+        [(c.resources.requests, c.ports) for c in spec.containers],
+        [(c.resources.requests, c.restart_policy) for c in spec.init_containers],
+        _images(spec),
+        _claims(pod),
+        device_claims(pod),
+        requests_of(spec),
+        exclusive_cpus(spec),
+        spec.overhead,
+        spec.resources,
+        sorted(spec.node_selector.items()),
+        spec.affinity.node_affinity if spec.affinity else None,
+        spec.tolerations,
+        _resizing(pod),
+    )
+
+
+def _resizing(pod: Pod) -> Any:  # noqa: ANN401 - any encodable value serves as part of a key
+    statuses = [
+        (s.name, s.resources.requests, s.allocated_resources)
+        for s in (*pod.status.container_statuses, *pod.status.init_container_statuses)
+        if s.resources is not None
+    ]
+    return (statuses, resize_is_infeasible(pod)) if statuses else None
+
+
+def _units(resource: Resource, name: str) -> int:
+    """Return a whole number of something that is counted in thousandths."""
+    return max(0, min(int(resource.get(name)) // 1000, POD_MOST))
+
+
+def _claims(pod: Pod) -> tuple[str, ...]:
+    return claims_of(pod.spec, pod.metadata.namespace, pod.metadata.name)
+
+
+def _images(spec: PodSpec) -> tuple[str, ...]:
+    containers = (*spec.init_containers, *spec.containers)
+    return tuple(full_name(container.image) for container in containers)
+
+
+def _host_ports(spec: PodSpec) -> tuple[tuple[str, str, int], ...]:
+    return tuple(
+        (port.host_ip or "0.0.0.0", port.protocol, port.host_port)  # noqa: S104 - the wildcard
+        for container in spec.containers
+        for port in container.ports
+        if port.host_port
+    )
+
+
+def full_name(image: str) -> str:
+    """Return an image's name as nodes report it: with a tag."""
+    return image if image.rfind(":") > image.rfind("/") else f"{image}:latest"

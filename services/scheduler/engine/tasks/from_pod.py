@@ -1,0 +1,148 @@
+"""Reading a pod: the fields of its task, and the annotations that become traits of its class (KY1).
+
+Pods that carry none of those annotations, nearly all, share one class as if there were no traits.
+"""
+
+import math
+from typing import Final
+
+from pumice.plugins import Condition
+from services.scheduler.engine.tasks.requests import GPU_INDEX, card_ids
+from services.scheduler.engine.tasks.task import Task
+from services.scheduler.engine.tasks.vgpu_requests import GROUP, IDS, SPREAD_POLICY, WISHES
+from services.scheduler.engine.texts import bounded
+from shared.api import keys
+from shared.api import time as times
+from shared.api.core import Pod, PodCondition
+from shared.model import durations
+from shared.model.numbers import parse_bool, whole
+from shared.model.status import from_pod
+
+_PREEMPTED: Final = "PreemptionByScheduler"
+
+REVOCABLE: Final = keys.REVOCABLE_ZONE
+"""Trait of pods that may run on nodes which are taken away again; its value is `*`."""
+_AS_WRITTEN: Final = (
+    keys.RESOURCE_STRATEGY_TYPE,
+    keys.RESOURCE_STRATEGY_WEIGHT,
+    keys.NUMA_TOPOLOGY_POLICY,
+    *WISHES,
+)
+
+
+def traits_of(pod: Pod) -> dict[str, str]:
+    """Return the traits that a pod's annotations give it."""
+    annotations = pod.metadata.annotations
+    if not annotations:
+        return {}
+    traits = {key: annotations[key] for key in _AS_WRITTEN if key in annotations}
+    if annotations.get(SPREAD_POLICY) == "spread":
+        group = annotations.get(keys.GROUP_NAME_VOLCANO) or annotations.get(keys.GROUP_NAME)
+        if group:
+            traits[GROUP] = f"{pod.metadata.namespace}/{group}"
+    zone = annotations.get(keys.REVOCABLE_ZONE)
+    if zone == "*" or (zone is None and parse_bool(annotations.get(keys.PREEMPTABLE))):
+        traits[REVOCABLE] = "*"
+    return traits
+
+
+def fill_in(task: Task, key: str, pod: Pod) -> None:
+    """Fill in what the pod alone says; its class and what the scheduler decided are not of it."""
+    meta, spec, status = pod.metadata, pod.spec, pod.status
+    group = meta.annotations.get(keys.GROUP_NAME)
+    task.uid = meta.uid
+    task.key = key
+    task.name = meta.name
+    task.namespace = meta.namespace
+    task.job_key = f"{meta.namespace}/{group}" if group else ""
+    task.owner_job = meta.owner_job
+    task.role = meta.annotations.get(keys.TASK_SPEC) or meta.labels.get(keys.TASK_SPEC, "")
+    task.priority = _priority(pod)
+    task.priority_class = spec.priority_class_name
+    task.index = _trailing_index(meta.name)
+    task.created = meta.creation_timestamp or ""
+    task.labels = meta.labels
+    task.cards = card_ids(meta.annotations.get(GPU_INDEX, ""))
+    task.vcards = meta.annotations.get(IDS, "")
+    task.gated = bool(spec.scheduling_gates)
+    task.held = ""
+    task.preemptable = _preemptable(pod)
+    _describe_eviction(task, pod)
+    task.deleting = meta.deletion_timestamp is not None
+    task.fact_node = spec.node_name
+    task.fact_status = from_pod(status.phase, deleting=task.deleting, has_node=bool(spec.node_name))
+    task.shown, task.shown_since = _pod_scheduled(pod)
+    task.last_condition = task.shown
+    task.rv = meta.resource_version
+
+
+def _describe_eviction(task: Task, pod: Pod) -> None:
+    """Fill in the fields of a task that rules of eviction read."""
+    conditions = {condition.type: condition for condition in pod.status.conditions}
+    task.preempts = pod.spec.preemption_policy != "Never"
+    task.pod_priority = pod.spec.priority or 0
+    task.started = _time(pod.status.start_time, math.inf)
+    task.cools_until = _cools_until(pod, conditions.get("PodScheduled"))
+    target = conditions.get("DisruptionTarget")
+    task.displaced = (
+        pod.metadata.deletion_timestamp is not None
+        and target is not None
+        and (target.status, target.reason) == ("True", _PREEMPTED)
+    )
+
+
+def _cools_until(pod: Pod, scheduled: PodCondition | None) -> float:
+    """Return until when a running pod is protected after it was scheduled (PL15).
+
+    The label comes before the annotation; a duration that cannot be read protects nothing.
+    """
+    meta = pod.metadata
+    text = meta.labels.get(keys.COOLDOWN_TIME, meta.annotations.get(keys.COOLDOWN_TIME))
+    cooldown_s = None if text is None else durations.parse(text)
+    if cooldown_s is None or pod.status.phase != "Running":
+        return -math.inf
+    if scheduled is None or scheduled.status != "True":
+        return -math.inf
+    return _time(scheduled.last_transition_time, -math.inf) + cooldown_s
+
+
+def _time(text: str | None, absent: float) -> float:
+    if text is None:
+        return absent
+    try:
+        return times.parse(text)
+    except ValueError:
+        return absent  # the API server would not have written it
+
+
+def _priority(pod: Pod) -> int:
+    """Return the task's priority: annotation, else the pod's own, else 1 (T04)."""
+    text = pod.metadata.annotations.get(keys.TASK_PRIORITY)
+    if text is not None:
+        try:
+            return int(text)
+        except ValueError:
+            pass  # an unreadable annotation counts as absent, as upstream
+    return 1 if pod.spec.priority is None else pod.spec.priority
+
+
+def _preemptable(pod: Pod) -> bool:
+    """Return whether a pod may be a victim: true unless it says otherwise (T05 ⚠)."""
+    for said in (pod.metadata.annotations, pod.metadata.labels):
+        if keys.PREEMPTABLE in said:
+            return bool(parse_bool(said[keys.PREEMPTABLE]))
+    return True
+
+
+def _trailing_index(name: str) -> int:
+    index = whole(name.rpartition("-")[2])
+    return -1 if index is None else index
+
+
+def _pod_scheduled(pod: Pod) -> tuple[Condition | None, str]:
+    """Return a pod's PodScheduled and since when it is so."""
+    for condition in pod.status.conditions:
+        if condition.type == "PodScheduled":
+            said = Condition(condition.type, condition.status, condition.reason, condition.message)
+            return bounded(said), condition.last_transition_time or ""
+    return None, ""

@@ -1,0 +1,210 @@
+"""One attempt at a job or subgroup: tasks in order until it is ready or nothing fits (A03)."""
+
+from collections import deque
+from collections.abc import Sequence
+from itertools import islice, takewhile
+from typing import Protocol
+
+from services.scheduler.engine.jobs.records import Job, Queue
+from services.scheduler.engine.placement.target import PlacementTarget
+from services.scheduler.engine.plan import Shortage
+from services.scheduler.engine.session.failures import OverQuota, need_continue
+from services.scheduler.engine.session.session import Session
+from services.scheduler.engine.tasks.task import Task
+
+Worklist = deque[Task]
+
+
+class Goal(Protocol):
+    """What a turn is taken for: a whole job, or a subgroup of one."""
+
+    singly: bool
+    """Whether it matters to the next task where the last one went."""
+
+    def missing(self) -> int:
+        """Return how many tasks are still needed at least; 0 ends the turn."""
+
+    def failed_roles(self) -> set[str]:
+        """Return the roles of which no further task is looked at."""
+
+    def goes_on(self) -> bool:
+        """Tell whether other roles may still do after one failed."""
+
+    def target(self) -> PlacementTarget:
+        """Return for whom nodes are chosen."""
+
+    def placed(self, columns: Sequence[int]) -> None:
+        """Hear where tasks were placed."""
+
+
+class WholeJob:
+    """A turn for a job without subgroups, anywhere."""
+
+    singly = False
+
+    def __init__(self, session: Session, job: Job) -> None:
+        self._session = session
+        self._job = job
+        self._target = PlacementTarget(job)
+        self._failed = session.failures(job)
+
+    def missing(self) -> int:
+        """Return how many tasks the job lacks."""
+        return self._session.hooks.job_ready(self._job)
+
+    def failed_roles(self) -> set[str]:
+        """Return the roles that failed in this session."""
+        return self._failed.roles
+
+    def goes_on(self) -> bool:
+        """Tell whether the other roles suffice."""
+        return need_continue(self._job, self._failed.roles)
+
+    def target(self) -> PlacementTarget:
+        """Return the job's."""
+        return self._target
+
+    def placed(self, columns: Sequence[int]) -> None:
+        """Take no notice: where tasks are does not matter to others."""
+
+
+class JobAttempt:
+    """One attempt at one job."""
+
+    def __init__(
+        self,
+        session: Session,
+        queue: Queue,
+        job: Job,
+        tasks: Worklist,
+        *,
+        goal: Goal | None = None,
+    ) -> None:
+        self._session = session
+        self._queue = queue
+        self._job = job
+        self._tasks = tasks
+        self._goal: Goal = goal or WholeJob(session, job)
+
+    def run(self) -> bool:
+        """Place tasks until the job is ready; return whether it was committed."""
+        session, job = self._session, self._job
+        position = session.journal.position
+        with session.trial() as keep:
+            self.place()
+            if session.hooks.job_ready(job) == 0:
+                keep()
+                session.commit(job, position)
+                return True
+            if session.hooks.job_pipelined(job):
+                keep()
+        return False
+
+    def place(self) -> None:
+        """Place tasks until the goal is reached or nothing more fits; the caller judges."""
+        session, job, tasks = self._session, self._job, self._tasks
+        while tasks:
+            run = self._next_run()
+            head = run[0]
+            allowed = session.hooks.allocatable(self._queue, head.task_class, len(run))
+            if allowed == 0:
+                self._refuse_share(self._equals())
+                continue
+            if head.gated:
+                session.explain(job, "gang", f"pod {head.name} has scheduling gates")
+                self._skip(self._equals())
+                continue
+            if head.held:
+                session.explain(job, "binder", f"pod {head.name}: {head.held}")
+                self._skip(self._equals())
+                continue
+            if head.role and head.role in self._goal.failed_roles():
+                self._skip(self._equals())
+                continue
+            if not self._place_run(run[:allowed]):
+                failure = session.fail(job, self._equals())
+                session.explain(job, "predicate", failure.text(), failure)
+                self._skip(self._equals())
+                if not self._goal.goes_on():
+                    break
+                continue
+            if self._goal.missing() == 0:
+                break
+
+    def _refuse_share(self, tasks: list[Task]) -> None:
+        """Note of equal tasks that the queue may not have more, and look at none of them again."""
+        session, head = self._session, tasks[0]
+        left = session.total - session.ledger.total_used()
+        short = (
+            name
+            for name, asked, free in zip(
+                session.resources, head.task_class.request, left, strict=False
+            )
+            if asked > free and name != "pods"
+        )
+        why = OverQuota(self._queue.name, tuple(short), tuple(self._beyond_share(head)))
+        session.explain(self._job, "quota", why.text(head.name), shortages=why.shortages)
+        session.failures(self._job).over_quota.update((task.uid, why) for task in tasks)
+        self._skip(tasks)
+
+    def _beyond_share(self, task: Task) -> list[Shortage]:
+        """Return the resources of which the queue may not have enough more for a task."""
+        request, names = task.task_class.request, self._session.resources
+        return [
+            Shortage.of(name, int(asked), max(0, int(left)))
+            for room in (left(self._queue) for left in self._session.hooks.queue_room)
+            for name, asked, left in zip(names, request, room, strict=False)
+            if asked > left and asked and name != "pods"
+        ]
+
+    def _equals(self, limit: int | None = None) -> list[Task]:
+        """Return the tasks at the head that share class and role: what one's fate says of all."""
+        head = self._tasks[0]
+        alike = takewhile(
+            lambda task: (
+                task.task_class is head.task_class
+                and task.role == head.role
+                and task.nominated == head.nominated
+                and task.gated == head.gated
+                and task.held == head.held
+            ),
+            self._tasks,
+        )
+        return list(islice(alike, limit))
+
+    def _next_run(self) -> list[Task]:
+        """Return as many equal tasks as the job lacks, at least one."""
+        return self._equals(1 if self._goal.singly else max(1, self._goal.missing()))
+
+    def _skip(self, tasks: list[Task]) -> None:
+        for _ in tasks:
+            self._tasks.popleft()
+
+    def _place_run(self, run: list[Task]) -> bool:
+        """Place some of these equal tasks; return whether any could be."""
+        session = self._session
+        for waiting in (False, True):
+            columns = self._columns(run, waiting=waiting)
+            if columns:
+                placed = run[: len(columns)]
+                self._skip(placed)
+                session.place(self._job, placed, columns, waiting=waiting)
+                self._goal.placed(columns)
+                return True
+        return False
+
+    def _columns(self, run: list[Task], *, waiting: bool) -> list[int]:
+        session, head = self._session, run[0]
+        if head.nominated:
+            column = session.cluster_state.nodes.column(head.nominated)
+            candidates = session.candidates(head.task_class)
+            within = self._goal.target().within
+            open_ = column >= 0 and (within is None or bool(within[column]))
+            if open_ and candidates.future[column]:
+                # The node that was cleared for this task comes first; try no other in this round.
+                fits = candidates.future if waiting else candidates.idle
+                return [column] if fits[column] else []
+            run = run[:1]
+        return session.choose(
+            head.task_class, len(run), waiting=waiting, target=self._goal.target()
+        )

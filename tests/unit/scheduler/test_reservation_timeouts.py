@@ -1,0 +1,94 @@
+"""A reservation whose pods never come is returned after the timeout, and counts again with them."""
+
+import pytest
+
+from pumice.testing import Cluster, phase_in
+from services.scheduler.config import BadConfig
+from services.scheduler.decide import configure
+from services.scheduler.engine.jobs.reservation_timeouts import ReservationTimeouts
+from services.scheduler.policy.actions.enqueue import inqueue_timeout_s
+from shared.api import kinds
+
+TIERS = """
+tiers:
+- plugins: [{name: priority}, {name: gang}]
+- plugins: [{name: PLUGIN}]
+"""
+CONF = 'actions: "enqueue, allocate"' + TIERS
+HALF = {"cpu": "6"}
+
+
+def crowded(plugin: str) -> Cluster:
+    """A queue that a group without pods has reserved most of, and one that waits behind it."""
+    world = Cluster(CONF.replace("PLUGIN", plugin), queue=False).node("n1", cpu="8")
+    world.queue("default", capability={"cpu": "8"}, deserved={"cpu": "8"})
+    world.group("gone", min_member=2, minResources=HALF)
+    return world.group("next", min_member=2, phase="Pending", minResources=HALF)
+
+
+@pytest.mark.parametrize("plugin", ["overcommit", "proportion", "capacity"])
+def test_a_group_without_pods_gives_back_what_it_reserved(plugin):
+    world, reservation_timeouts = crowded(plugin), ReservationTimeouts()
+    looks = ((0, 300, "Pending"), (299, 300, "Pending"), (900, 0, "Pending"), (901, 300, "Inqueue"))
+    for now, timeout_s, phase in looks:
+        reservation_timeouts.review(world.cluster_state.jobs, now=now, timeout_s=timeout_s)
+        assert phase_in(world.decide(), "next") == phase, now
+
+
+def test_the_lease_begins_anew_when_the_pods_have_come_meanwhile():
+    world, reservation_timeouts = crowded("overcommit"), ReservationTimeouts()
+    assert reservation_timeouts.review(world.cluster_state.jobs, now=0, timeout_s=10) == []
+    world.pod("gone-0", "gone", cpu="3").pod("gone-1", "gone", cpu="3")
+    assert reservation_timeouts.review(world.cluster_state.jobs, now=9, timeout_s=10) == []
+    world.delete(kinds.POD, "ns/gone-0", "uid-ns/gone-0")
+    assert reservation_timeouts.review(world.cluster_state.jobs, now=11, timeout_s=10) == []
+    assert reservation_timeouts.review(world.cluster_state.jobs, now=21, timeout_s=10) == [
+        "ns/gone"
+    ]
+    assert reservation_timeouts.review(world.cluster_state.jobs, now=22, timeout_s=10) == []
+
+
+def test_what_was_returned_counts_again_as_soon_as_the_pods_are_there():
+    world, reservation_timeouts = crowded("overcommit"), ReservationTimeouts()
+    reservation_timeouts.review(world.cluster_state.jobs, now=0, timeout_s=10)
+    reservation_timeouts.review(world.cluster_state.jobs, now=10, timeout_s=10)
+    assert world.job("gone").reservation_expired
+    world.pod("gone-0", "gone", cpu="3").pod("gone-1", "gone", cpu="3")
+    reservation_timeouts.review(world.cluster_state.jobs, now=11, timeout_s=10)
+    assert not world.job("gone").reservation_expired
+    assert phase_in(world.decide(), "next") == "Pending"
+
+
+def test_another_group_of_the_same_name_has_a_lease_of_its_own():
+    world, reservation_timeouts = crowded("overcommit"), ReservationTimeouts()
+    reservation_timeouts.review(world.cluster_state.jobs, now=0, timeout_s=10)
+    world.group("gone", min_member=2, minResources=HALF, uid="another")
+    assert reservation_timeouts.review(world.cluster_state.jobs, now=10, timeout_s=10) == []
+    assert reservation_timeouts.review(world.cluster_state.jobs, now=20, timeout_s=10) == [
+        "ns/gone"
+    ]
+
+
+def test_a_lapsed_group_is_told_why_it_holds_nothing():
+    world, reservation_timeouts = crowded("overcommit"), ReservationTimeouts()
+    reservation_timeouts.review(world.cluster_state.jobs, now=0, timeout_s=10)
+    reservation_timeouts.review(world.cluster_state.jobs, now=10, timeout_s=10)
+    said = {e.job: e.message for e in world.decide().explanations}
+    assert said["ns/gone"].startswith("Not enough valid tasks for gang-scheduling")
+    assert said["ns/gone"].endswith("it no longer reserves resources")
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [(None, 300.0), ("0s", 0.0), (0, 0.0), ("90s", 90.0), ("5m", 300.0), (7, 7)],
+)
+def test_the_timeout_is_a_duration(value, wanted):
+    assert inqueue_timeout_s({} if value is None else {"inqueueTimeout": value}) == wanted
+
+
+@pytest.mark.parametrize("value", ["soon", "-5s", "-1"])
+def test_a_timeout_that_is_none_is_refused_by_name(value):
+    conf = CONF.replace("PLUGIN", "drf")
+    conf += f'configurations: [{{name: enqueue, arguments: {{inqueueTimeout: "{value}"}}}}]\n'
+    with pytest.raises(BadConfig, match=r"action enqueue: inqueueTimeout: .* is no duration"):
+        configure(conf)
