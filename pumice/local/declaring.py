@@ -58,6 +58,9 @@ class Declaring:
             await self.stop()
             text = f"the streams were not declared within {DECLARED_S:.0f} s: {gate.reason}"
             raise LocalError(text) from exc
+        except asyncio.CancelledError:
+            await self.stop()
+            raise
         finally:
             ready.cancel()
         if self._task.done():

@@ -135,3 +135,84 @@ def test_whatever_objects_say_nothing_fails_and_a_healthy_gang_is_placed(
         gone = m.Fact(kind=each.kind, key=each.key, uid=each.uid, rv="2", op=m.Op.DELETE)
         assert judged.fold([gone]) == []
     assert judged.audit() == []
+
+
+NODES = [
+    ("nodes", {"metadata": {"name": f"node-{n}"},
+               "status": {"allocatable": {"cpu": "16", "memory": "64Gi", "pods": "110"}}})
+    for n in range(12)
+]  # fmt: skip
+EXTREMES = ["1", "17", "65Gi", "7Ei", "1Pi", "9223372036854775807", "1e30", "0", "-1"]
+AMOUNTS = st.dictionaries(
+    st.sampled_from(["cpu", "memory", "example.com/x", "ephemeral-storage", "nvidia.com/gpu"]),
+    st.sampled_from(EXTREMES),
+    max_size=4,
+)
+BEYOND_ALL = st.dictionaries(
+    st.sampled_from(["cpu", "memory", "example.com/x"]), st.sampled_from(["7Ei", "1e30"]),
+    min_size=1,
+)  # fmt: skip
+SAME_QUEUE = [
+    ("queues", {"metadata": {"name": "root"}, "status": {"state": "Open"}}),
+    ("queues", {"metadata": {"name": "healthy"}, "spec": {"weight": 1, "parent": "root"},
+                "status": {"state": "Open"}}),
+    ("queues", {"metadata": {"name": "other"}, "spec": {"weight": 1, "parent": "root"},
+                "status": {"state": "Open"}}),
+    *NODES,
+    ("podgroups", {"metadata": {"name": "good", "namespace": "fine"},
+                   "spec": {"minMember": 2, "queue": "healthy",
+                            "minResources": {"cpu": "2", "memory": "2Gi"}},
+                   "status": {"phase": "Pending"}}),
+    *(("pods", {"metadata": {"name": f"good-{n}", "namespace": "fine",
+                             "annotations": {"scheduling.k8s.io/group-name": "good"}},
+                "spec": {"schedulerName": "volcano", "containers": [
+                    {"name": "c", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]},
+                "status": {"phase": "Pending"}}) for n in range(2)),
+]  # fmt: skip
+
+
+@st.composite
+def tenants_facts(draw) -> list[m.Fact]:
+    """Draw groups of one pod each, as a tenant writes them; some name a node, and so run."""
+    found = []
+    for number in range(draw(st.integers(1, 5))):
+        queue = draw(st.sampled_from(["healthy", "other"]))
+        node = draw(st.sampled_from(["", "node-0", "node-1", "no-such-node"]))
+        least = draw(BEYOND_ALL if node else AMOUNTS | BEYOND_ALL)
+        phase = draw(st.sampled_from(["Running", "Inqueue", "Pending"])) if node else "Pending"
+        meta = {"name": f"bad-{number}", "namespace": "ns"}
+        group = {
+            "metadata": meta,
+            "spec": {"minMember": 1, "queue": queue, "minResources": least},
+            "status": {"phase": phase},
+        }
+        pod = {
+            "metadata": {**meta, "annotations": {"scheduling.k8s.io/group-name": meta["name"]}},
+            "spec": {
+                "schedulerName": "volcano",
+                "nodeName": node,
+                "containers": [{"name": "c", "resources": {"requests": draw(AMOUNTS)}}],
+            },
+            "status": {"phase": "Running" if node else "Pending"},
+        }
+        found += [fact("podgroups", group, f"g{number}"), fact("pods", pod, f"p{number}")]
+    return found
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(hostile=tenants_facts(), data=st.data())
+def test_whatever_amounts_a_tenant_states_others_in_the_same_queue_are_placed(
+    config, hostile, data
+) -> None:
+    judged = worker()
+    healthy = [fact(token, document, f"ok-{n}") for n, (token, document) in enumerate(SAME_QUEUE)]
+    assert judged.fold(data.draw(st.permutations(hostile + healthy))) == []
+    placed: dict[str, str] = {}
+    for cycle in range(1, 4):
+        decision = judged.decide(CONFIGS[config], now=1.8e9, cycle=cycle, token=1)
+        assert not decision.asides, decision.asides
+        placed |= {k: v for k, v in binds_of(decision.whole).items() if k.startswith("good-")}
+        judged.adopt(decision.plan)
+    assert len(placed) == 2, (placed, decision.whole.explanations)
+    assert judged.audit() == []
