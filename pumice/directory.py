@@ -1,7 +1,7 @@
-"""Where a local cluster is kept, and the files in it that say how to reach it.
+"""The data directory of a local cluster, and the files in it that say how to reach the cluster.
 
-The commands of the local cluster write them (`pumice.local`), and the client of events reads them:
-it imports nothing else of Pumice.
+`pumice.local` writes these files, and `pumice.events` reads them to find the server. This module
+is apart because `pumice.events` imports nothing else of Pumice.
 """
 
 import os
@@ -12,7 +12,7 @@ from typing import Final
 LOCK: Final = "holder.lock"
 """Locked by the holder for as long as it lives."""
 STATE: Final = "state.json"
-"""What runs where."""
+"""The running programs and their addresses."""
 USERS: Final = Path("nats", "users.json")
 """Password per NATS user."""
 

@@ -1,7 +1,8 @@
 """For tests of scheduler plugins: builds a small cluster, runs scheduling cycles, reads plans.
 
-Terse words go in, facts come into a replica, and each cycle is that of the real scheduler; only
-Kubernetes and NATS are not there. Pumice's own tests use it too::
+The objects go through the decoders of the real scheduler, and each cycle is one of the real
+scheduler; only Kubernetes and NATS are absent. It needs the services (`pip install
+'pumice[services]'`). Pumice's own tests use it too::
 
     cluster = Cluster(CONF, plugins=[RunningLimit]).node("n1", cpu="4")
     cluster.gang("a", tasks=3, cpu="1")
@@ -39,7 +40,7 @@ class Cluster:
         """
         self.cluster_state = ClusterState(scheduler_names=("volcano",))
         self.failures: list[Failure] = []
-        """What the plugins did wrong so far."""
+        """Failures of the plugins so far."""
         self.plugins: Plugins = {**PLUGINS, **{kind.name: self._guarded(kind) for kind in plugins}}
         text = () if conf is None else (conf,)
         self.config: SchedulerConfig = configure(*text, plugins=self.plugins)

@@ -39,9 +39,9 @@ from pumice.events.server import local
 _UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 _LAST_S: Final = 60.0
-"""What a follower shows first: what has led to what it is about to see."""
+"""`--follow` begins with the events of this time, which led to the coming ones."""
 _BROKEN_PIPE: Final = 141
-"""What a shell says of a program that SIGPIPE has ended."""
+"""Exit code that a shell reports for a program which SIGPIPE has ended."""
 _QUIET: Final = frozenset({"uid", "queue", "version", "retryCount"})
 """Fields that a line for people leaves out."""
 

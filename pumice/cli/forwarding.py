@@ -1,7 +1,7 @@
 """`pumice events --webhook URL`: sends events to an HTTP address instead of printing them.
 
-It follows, keeps its place in a file and goes on there when it is started again. A gap that cannot
-be closed, because events are kept for a time only, is told and passed.
+It follows the stream, writes the sequence of the last delivered event to a file, and resumes there
+when it is started again. Events that the stream no longer keeps are skipped with a message.
 """
 
 import argparse

@@ -55,7 +55,7 @@ COMMANDS: Final = {
 
 
 class Command(Protocol):
-    """What a command's module offers."""
+    """The functions of a command's module."""
 
     __doc__: str | None
 

@@ -1,4 +1,4 @@
-"""Where a local cluster is: the flag that several commands share, and how to reach its events."""
+"""The flag `--data-dir` of the commands for a local cluster, and the lines about its events."""
 
 import argparse
 from pathlib import Path

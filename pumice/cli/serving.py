@@ -1,7 +1,7 @@
-"""What `pumice run` and `pumice up` have in common: the flags of the services, and their checks.
+"""The flags of the services, as `pumice run` and `pumice up` take them, and their checks.
 
-Everything that a person gives is read here by the code that the services themselves read it with,
-before any program is started.
+Flags and configuration files are read here with the code of the services themselves, before any
+program is started.
 """
 
 import argparse

@@ -22,7 +22,7 @@ _MOST_SHOWN: Final = 10
 
 
 class _Item(msgspec.Struct, frozen=True):
-    """What of a key on the page `/set-aside` is shown."""
+    """The members of an entry of `/set-aside` that are shown."""
 
     kind: str
     key: str
@@ -87,7 +87,7 @@ def _is_service(program: Program) -> bool:
 
 
 def _alive(pid: int) -> bool:
-    """Return whether a process exists; a cheap look that harms nobody."""
+    """Return whether a process exists; signal 0 checks it and is not delivered."""
     if not pid:
         return False
     try:

@@ -2,5 +2,5 @@
 
 `story` is the run; `feed` brings the API server's watches, `model` folds them into a `Scene`,
 `sentences` puts its moments into words, and `view` (a terminal) or `plain` (anything else) shows
-them. Nothing that is shown comes from anywhere but the watches.
+them. All that is shown comes from the watches.
 """

@@ -76,7 +76,7 @@ def node_bar(machine: Machine, load: Load, palette: Mapping[str, str], width: in
     held = load.cpu_milli_by_gang
     used, free = shares([load.cpu_milli, max(machine.cpu_milli - load.cpu_milli, 0)], width)
     text = Text()
-    # divided twice, so that equal loads are equally long whoever they belong to
+    # divided twice, so that equal loads are equally long for all gangs
     for key, cell in zip(held, shares(list(held.values()), used), strict=True):
         text.append(_USED * cell, style=palette.get(key, "default"))
     return text.append(_FREE * free, style=FAINT)

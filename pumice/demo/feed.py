@@ -1,7 +1,7 @@
 """Brings the API server's watches to the scene: four kinds, every change in turn.
 
-The only source of what the demo shows. A list after an interruption is turned into changes here:
-what it lacks has gone.
+The demo shows nothing from other sources. A list after an interruption is turned into changes
+here: objects that it lacks were deleted.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What the demo has seen: watch events folded into a `Scene`, and the moments that they make.
+"""Folds watch events into a `Scene`, and tells which moments each of them makes.
 
 Called by `pumice.demo.story` for each event; read by the view. Pure: `at_s` says when an event was
 seen, in seconds since the demo began. Times are those of seeing, because objects carry whole
@@ -28,11 +28,11 @@ Seen = Job | PodGroup | Pod | Node
 ENDED: Final = frozenset(
     {JobPhase.COMPLETED, JobPhase.FAILED, JobPhase.TERMINATED, JobPhase.ABORTED}
 )
-"""Phases in which a job stays unless somebody acts (J15)."""
+"""Phases in which a job stays unless a user acts (J15)."""
 
 
 class Op(enum.StrEnum):
-    """What a watch says about an object."""
+    """The kind of a watch event: the object exists, or it is gone."""
 
     SEEN = "seen"
     GONE = "gone"
@@ -46,7 +46,7 @@ class Change(Struct, frozen=True, kw_only=True):
 
 
 class Stage(enum.StrEnum):
-    """How far a pod has come, in the order in which that happens."""
+    """The stages of a pod's life, in their order."""
 
     WAITING = "waiting"
     BOUND = "bound"
@@ -63,7 +63,7 @@ OVER: Final = (Stage.SUCCEEDED, Stage.FAILED, Stage.REMOVED)
 _NOT_ADMITTED: Final = (None, PodGroupPhase.PENDING)
 """Phases of a group in which its queue keeps it out; absent counts as Pending (J23)."""
 PATIENCE_S: Final = 0.6
-"""How long a reason must hold before it is shown."""
+"""Seconds for which a reason must hold before it is shown."""
 
 
 class What(enum.StrEnum):
@@ -139,7 +139,7 @@ class Gang(Struct, frozen=True, kw_only=True):
     replicas: int = 0
     group_phase: PodGroupPhase | None = None
     why: str = ""
-    """What scheduling last said about the group, "" when it has what it needs."""
+    """The last reason why the group waits, "" when it does not wait."""
     why_since_s: float = 0.0
     why_settled: str = ""
     """The last reason that has held for a while: what is shown."""
@@ -182,7 +182,7 @@ class Machine(Struct, frozen=True, kw_only=True):
 
 
 class Load(Struct, frozen=True, kw_only=True):
-    """What the pods on one node hold."""
+    """The resources that the pods on one node hold."""
 
     cpu_milli: int = 0
     memory_bytes: int = 0

@@ -1,4 +1,4 @@
-"""What a caller of the demo may choose. Imports nothing heavy: the command line starts with it."""
+"""The options of the demo. Imports nothing heavy: the command line starts with it."""
 
 from typing import Final, Literal
 

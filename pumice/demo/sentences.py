@@ -20,7 +20,7 @@ _NODES_NAMED: Final = 4
 
 
 class Tone(enum.StrEnum):
-    """How a sentence is meant; the view gives it a colour."""
+    """The mood of a sentence; the view gives it a colour."""
 
     NEUTRAL = "neutral"
     GOOD = "good"
@@ -33,7 +33,7 @@ class Sentence(Struct, frozen=True, kw_only=True):
 
     at_s: float
     subject: str
-    """What it is about, for its beginning: the name of a job, `cluster`, `setup`."""
+    """The first word of the line: the name of a job, `cluster`, `setup`."""
     text: str
     tone: Tone = Tone.NEUTRAL
     gang: str = ""
@@ -43,8 +43,8 @@ class Sentence(Struct, frozen=True, kw_only=True):
 def tell(moments: Iterable[Moment], scene: Scene) -> list[Sentence]:
     """Return the sentences of moments that belong to one glance, in the order of their last.
 
-    So pods are bound before they run, whoever was first. `scene` is the state after the moments:
-    it has the totals.
+    Pods are bound before they run in it, whichever watch was faster. `scene` is the state after
+    the moments: it has the totals.
     """
     groups: dict[tuple[What, str, str], list[Moment]] = {}
     for moment in moments:

@@ -1,4 +1,4 @@
-"""What the demo prints at its end: a timeline of the gangs and what it all came to.
+"""The last lines of the demo: a timeline of the gangs, and the totals.
 
 Pure functions from a scene to lines; `story` prints them, with colours on a terminal. ASCII only.
 """

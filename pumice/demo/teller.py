@@ -1,4 +1,4 @@
-"""Where the demo speaks to: a terminal that is drawn anew, or plain lines for everything else.
+"""The two outputs of the demo: a terminal that is redrawn, and plain lines for everything else.
 
 `choose` decides by what the output is and what the person asked for (NO_COLOR, TERM=dumb, CI). Both
 tell the same sentences; `story` does not know which one it talks to.
@@ -21,12 +21,12 @@ _LEAST: Final = (40, 10)
 
 
 class Teller(Protocol):
-    """What the story needs to be told with."""
+    """An output of the demo, as the story uses it."""
 
     glance_s: float
-    """How long moments are gathered before they are told."""
+    """Seconds for which moments are gathered before they are told."""
     linger_s: float
-    """How long the last picture stays."""
+    """Seconds for which the last picture stays."""
 
     def tell(self, sentences: Sequence[Sentence]) -> None:
         """Take in what has just happened."""

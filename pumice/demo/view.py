@@ -45,16 +45,16 @@ TONES: Final = {
 
 
 class Picture(Struct, frozen=True, kw_only=True):
-    """What one frame shows."""
+    """The contents of one frame."""
 
     scene: Scene
     log: Sequence[Sentence]
     """Oldest first."""
     expected: int
-    """How many jobs there are going to be."""
+    """Number of jobs that the demo will submit."""
     now_s: float
     versions: str
-    """What the gangs run on, in a few words."""
+    """The versions of the cluster's programs, for the title."""
 
 
 class Screen:

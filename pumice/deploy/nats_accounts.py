@@ -1,4 +1,4 @@
-"""The accounts of the NATS server: what keeps a permission from reaching further than its subject.
+"""The accounts of the NATS server, which keep a permission from reaching beyond its subject.
 
 Permissions on subjects are not enough within one account. The answer to a question goes to the
 reply subject that the asker chose, whatever the asker may publish to: a reader of STATE could ask
@@ -31,7 +31,7 @@ _STREAMED: Final = ("$JS.API.DIRECT.GET.", "$JS.API.CONSUMER.MSG.NEXT.")
 
 
 class _Account(msgspec.Struct):
-    """What the server's configuration says of one account."""
+    """One account in the server's configuration."""
 
     users: list[dict[str, Any]] = []
     exports: dict[tuple[str, str], dict[str, Any]] = {}
@@ -99,10 +99,11 @@ class _Plan:
         return {name: made.configuration() for name, made in self._accounts.items()}
 
     def _within(self, user: str, granted: Permissions) -> dict[str, Any]:
-        """Return what a user may do in its own account: there, a refusal is told at once.
+        """Return the permissions of a user in its own account.
 
-        Clients of subscribers try what they need: for what leads nowhere they get the answer that
-        nobody responds, and not silence.
+        A client of a subscriber may publish any request of JetStream there: for one that its
+        imports do not cover, the server answers "no responders" at once, and the client does not
+        wait for its timeout.
         """
         publish: Iterable[str] = granted.publish
         if user.startswith(EVENTS):

@@ -1,6 +1,6 @@
 """The configuration of the NATS server: one user per service, each with exactly its subjects.
 
-Made from `shared.contracts.permissions`, the one table of who may say what.
+Made from `shared.contracts.permissions`, the one table of permissions.
 `tools/write_nats_config.py` writes it into the manifests in k8s/, where the server takes each
 password from its environment; `pumice.deploy.compose_init` writes it for the Compose stack, whose
 server has no environment to speak of, into a file that this server alone can read.
@@ -25,7 +25,7 @@ _VARIABLE: Final = re.compile(r'"(\$PUMICE_[A-Z0-9_]+)"')
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True):
-    """What differs between the places where a server runs."""
+    """The settings that differ between Kubernetes, Compose and the local cluster."""
 
     name: str
     """Its name in messages; may be a variable (`$PUMICE_…`)."""

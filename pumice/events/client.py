@@ -1,7 +1,7 @@
 """Subscribing: an endless, typed, resuming iteration over events.
 
-A subscription survives restarts of the server: it goes on behind the last event that it gave. What
-it cannot hide it says: `PositionGone` when events that it should give are no longer kept.
+A subscription survives restarts of the server: it resumes after the last event that it delivered.
+It raises `PositionGone` when events that it has to deliver are no longer kept.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ class Received(msgspec.Struct, frozen=True):
 
 
 class _Place(msgspec.Struct):
-    """What has been given, and of which stream."""
+    """The next sequence to deliver, and the stream that it belongs to."""
 
     created: str
     next_seq: int

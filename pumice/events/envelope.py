@@ -40,7 +40,7 @@ class CloudEvent(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     """Unique within `source`; the same again is the same event."""
     source: str
-    """Who says so: `/pumice/<cluster>/<service>/<instance>`."""
+    """The process that published it: `/pumice/<cluster>/<service>/<instance>`."""
     type: str
     subject: str
     """Key of the object."""

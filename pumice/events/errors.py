@@ -1,4 +1,4 @@
-"""What a subscriber may have to deal with; each text is one line for a person."""
+"""Errors that a subscription raises; each text is one line for a user."""
 
 
 class EventsError(Exception):

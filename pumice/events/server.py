@@ -1,7 +1,7 @@
 """Finds the NATS server of a cluster: from the environment, a mounted Secret, or on this machine.
 
-`find` is what `subscribe` without a URL and `pumice events` go by. A cluster on this machine moves
-to another port when it is started again, so it is looked for before each connection.
+`subscribe` without a URL and `pumice events` call `find`, before each connection: a cluster on this
+machine has another port each time that it is started.
 """
 
 import fcntl
@@ -16,7 +16,7 @@ from pumice.directory import LOCK, STATE, SUBSCRIBER, USERS, default_directory
 from pumice.events.errors import Unreachable
 
 SECRET: Final = Path("/run/secrets/nats")
-"""Where a pod mounts the Secret `pumice-nats-events`: files `username` and `password`.
+"""The folder where a pod mounts the Secret `pumice-nats-events`: files `username` and `password`.
 
 A file `ca.crt` beside them is the authority of the server's certificate.
 """
@@ -26,7 +26,7 @@ _MAIN: Final = "main"
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the events of a cluster are, and who asks."""
+    """The address of a NATS server, and the credentials for it."""
 
     url: str
     """One server, or several separated by commas."""

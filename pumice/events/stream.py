@@ -24,8 +24,8 @@ SILENCE_S: Final = 3.0
 CLOSE_S: Final = 1.0
 BATCH: Final = 256
 KEPT_S: Final = 20
-"""How long a consumer outlives its connection: a new connection makes one of its own. A program
-that handles one batch for longer goes on with a new one, too."""
+"""Seconds that the server keeps an idle consumer: a new connection makes a consumer of its own. So
+does a program that handles one batch for longer than this."""
 NANO: Final = 1_000_000_000
 INBOX: Final = "_INBOX_events"
 """Replies come below this prefix; the server's user `events` may subscribe to it only."""
@@ -36,7 +36,7 @@ class Broken(Exception):  # noqa: N818 - never seen outside this package
 
 
 class Position(msgspec.Struct, frozen=True):
-    """What the stream holds now."""
+    """The range of events that the stream holds now."""
 
     created: str
     first_seq: int
@@ -75,7 +75,7 @@ class EventStream:
         self._ca = ca
         self._client = TlsClient()
         self._arrived: asyncio.Queue[Msg | None] = asyncio.Queue()
-        """What came; None when the connection is lost. Bounded by what is asked for."""
+        """Messages that have arrived, at most a batch; None marks a lost connection."""
         self._trouble = ""
 
     async def __aenter__(self) -> Self:

@@ -17,19 +17,19 @@ QueueName = Annotated[str, Meta(description="name of the queue")]
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What happened to one object."""
+    """A fact about one object."""
 
     topic: ClassVar[str]
     """Two tokens of the NATS subject, and the end of the CloudEvent type."""
 
     @property
     def key(self) -> str:
-        """Return the key of the object that it happened to."""
+        """Return the key of the object."""
         raise NotImplementedError
 
     @property
     def about_job(self) -> str:
-        """Return the key of the Job that it concerns, or ""."""
+        """Return the key of the Job that the event concerns, or ""."""
         return ""
 
 

@@ -1,8 +1,8 @@
 """Delivers events to an HTTP address, for programs that have no NATS client.
 
-One request per event, in order, and the next one after an answer 2xx only: at least once, and
-nothing left out. Where it is, is kept in a file after each answer, so that a new process goes on
-behind the last event that was taken. A receiver that sees an event twice knows it by `id` and
+One request per event, in order; the next one is sent after an answer 2xx. Delivery is at least
+once, without gaps. The position is written to a file after each answer, so that a new process
+resumes after the last event that was taken. A receiver recognises a repeated event by `id` and
 `source`, as CloudEvents says, or by the header `Pumice-Sequence`.
 """
 
@@ -29,7 +29,7 @@ _TOLD_EVERY: Final = 500
 
 
 class Mode(enum.StrEnum):
-    """How a CloudEvent is put into a request."""
+    """The two forms of a CloudEvent in an HTTP request."""
 
     STRUCTURED = "structured"
     """The whole event is the body."""
@@ -42,14 +42,14 @@ class Gone(EventsError):  # noqa: N818 - named by what happened
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a receiver has been served."""
+    """The last event that a receiver has taken, as kept in the file."""
 
     sequence: int = 0
     """Of the last event that was taken; 0 before the first."""
     stream: str = ""
     """The stream of that sequence."""
     since: float = 0.0
-    """Where it began, in Unix seconds."""
+    """Time of the start, in Unix seconds, while no event has been taken."""
 
     @property
     def start(self) -> Start | Since:

@@ -35,7 +35,7 @@ CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What the API server said: the HTTP status, and the object (or the text of a probe)."""
+    """An answer of the API server: the HTTP status, and the object (or the text of a probe)."""
 
     status: int
     body: Any

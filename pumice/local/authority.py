@@ -1,7 +1,7 @@
-"""A certificate authority for one installation: it signs what is asked for and is then forgotten.
+"""A certificate authority for one installation, which exists while it signs and not longer.
 
-Its key is kept nowhere, so that nobody can sign further identities later. Keys are elliptic
-(P-256), which are made in no time; every file that holds a key has mode 0600. Certificates outlive
+Its key is written nowhere, so that no further identity can be signed later. Keys are elliptic
+(P-256), which takes no time; every file that holds a key has mode 0600. Certificates outlive
 any reasonable data directory (ten years). They have the extensions of RFC 5280 that Python demands
 of a chain since 3.13.
 """

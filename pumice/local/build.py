@@ -1,10 +1,10 @@
 """Builds the parts that are nowhere to be found from their pinned Go modules, once per user.
 
 Called by `pumice parts build`, `pumice up` and the demo. Each folder below `gomods` is one module:
-`go.mod` and `go.sum` pin every source by its hash, and come from wherever the person's Go is set
-up to fetch modules. What Go has compiled is kept in a build cache of ours until everything is
-there, so that a build which was cut off goes on where it was; then it is removed, because it
-is several times the size of the result. A second build waits for the first one and finds its work.
+`go.mod` and `go.sum` pin every source by its hash; Go fetches the sources as the user has set it up.
+Compiled packages stay in a build cache of ours until all parts are there, so that an interrupted
+build resumes; then the cache is removed, because it is several times the size of the result. A
+second build waits for the first one and uses its result.
 """
 
 import asyncio
@@ -35,14 +35,14 @@ _DISK: Final = (
 )
 PROGRESS_S: Final = 5.0
 _GO_CACHE_NOTES: Final = ("README", "trim.txt")
-"""What `go clean -cache` leaves in a cache that it has emptied."""
+"""Files that `go clean -cache` leaves in an empty cache."""
 _LOOK_S: Final = 0.1
 
 Report = Callable[[str], None]
 
 
 class Module(msgspec.Struct, frozen=True, kw_only=True):
-    """How one Go module is built."""
+    """One Go module and the programs that are built from it."""
 
     name: str
     packages: tuple[str, ...]

@@ -59,7 +59,7 @@ Api = Literal["real", "embedded"]
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What a caller may choose."""
+    """Options of a control plane."""
 
     directory: Path
     """Everything that is kept: data, certificates, logs, kubeconfig."""
@@ -180,7 +180,7 @@ class ControlPlane:
         async with TaskGroup() as tasks:
             for name in order:
                 tasks.create_task(self.processes[name].stop(grace_s=5.0), name=name)
-        # An API server waits a minute for open watches; nobody is left to care.
+        # An API server waits a minute for open watches; their clients have been stopped before.
         await self.processes["kube-apiserver"].stop(grace_s=1.0)
         await self.processes["etcd"].stop(grace_s=5.0)
         await self._kubelet.stop()

@@ -1,8 +1,7 @@
 """The API server's side of the local stack in one small process, and the choice between the two.
 
-`EmbeddedPlane` is a `ControlPlane` whose etcd, kube-apiserver, controllers and KWOK are one
-program: `pumice.local.apiserver`. It needs no Go and is ready in a second; its objects are kept in
-a file of the data directory.
+`EmbeddedPlane` runs `pumice.local.apiserver` in the place of etcd, kube-apiserver, controllers and
+KWOK. It needs no Go and is ready in a second; its objects are kept in a file of the data directory.
 """
 
 import sys
@@ -21,7 +20,7 @@ NAME: Final = "apiserver"
 
 
 class EmbeddedPlane(ControlPlane):
-    """See the module."""
+    """A `ControlPlane` whose API server, store, controllers and kubelets are one process."""
 
     api_program: ClassVar[str] = NAME
     node_program: ClassVar[str] = NAME

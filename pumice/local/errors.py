@@ -1,4 +1,4 @@
-"""The one failure of the local stack: a line for the person at the terminal."""
+"""The errors of the local stack; each text is one line for the user at the terminal."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

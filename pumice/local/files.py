@@ -1,4 +1,4 @@
-"""Writing the small files of a data directory: private ones, and ones that are replaced whole."""
+"""Writes small files of a data directory, with mode 0600 or replaced as a whole."""
 
 import os
 import tempfile

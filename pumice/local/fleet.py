@@ -1,4 +1,4 @@
-"""The fake machines of a local cluster: what each offers, and the network between them.
+"""The fake machines of a local cluster: their resources, and the network between them.
 
 They come from flags of `pumice up`, or from a file (`--nodes-file`) for machines of several kinds:
 
@@ -37,7 +37,7 @@ class Taint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class NodeShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Fake nodes of one kind: how many, and what each offers (Kubernetes quantities)."""
+    """Fake nodes of one kind: their number and the resources of each, as Kubernetes quantities."""
 
     count: int = 3
     cpu: str = "8"
@@ -45,7 +45,7 @@ class NodeShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     pods: str = "110"
     gpus: int = 0
     resources: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """What each offers beyond that, by name of the resource."""
+    """Further resources of each node, by name."""
     labels: Mapping[str, str] = msgspec.field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     prefix: str = "node"

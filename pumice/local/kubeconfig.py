@@ -17,7 +17,7 @@ _KINDS: Final = ("clusters", "contexts", "users")
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """What a kubeconfig says: where, whom to trust, and who we are (a token or a certificate)."""
+    """One server, the authority of its certificate, and credentials: a token or a certificate."""
 
     server: str
     ca: Path

@@ -1,4 +1,4 @@
-"""What a data directory holds: which files are the local cluster's own, and how they are removed.
+"""The files of a data directory that belong to the local cluster, and their removal.
 
 `state.held` refuses a directory with anything else in it, and `pumice down --purge` removes only
 what is listed here, file by file. A name alone is not enough: a file must be a regular file and a
@@ -70,12 +70,12 @@ _FOUND: Final = "pumice local cluster, in a directory that was there\n"
 
 
 class Purged(msgspec.Struct, frozen=True, kw_only=True):
-    """What a purge has left."""
+    """The result of a purge."""
 
     gone: bool
     """Whether the directory itself was removed, too."""
     left: tuple[str, ...]
-    """Relative paths of what is not the local cluster's, sorted."""
+    """Relative paths of files that do not belong to the local cluster, sorted."""
 
 
 def sign(directory: Path, *, made: bool) -> None:

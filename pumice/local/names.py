@@ -1,4 +1,4 @@
-"""The names of what a local stack runs; apart, because `pumice status` needs little else."""
+"""Names of the programs of a local stack; apart, because `pumice status` needs little else."""
 
 from typing import Final
 

@@ -1,7 +1,7 @@
 """A nats-server with JetStream on the loopback, closed from the first start.
 
 Each service has a user with exactly its subjects (`shared.contracts.permissions`); `admin` may do
-everything and is for tests and for the person at the terminal. Passwords are random per data
+everything and is for tests and for the user at the terminal. Passwords are random per data
 directory and live in files of mode 0600, never in an argument list.
 """
 

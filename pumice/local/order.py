@@ -1,4 +1,4 @@
-"""What `pumice up` tells the holder to run, in a file of the data directory."""
+"""The order of `pumice up` to its holder process, in a file of the data directory."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +13,7 @@ from pumice.local.stack import StackOptions
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What `pumice up` tells the holder to run."""
+    """The stack that the holder has to run, and its programs."""
 
     stack: StackOptions
     binaries: Mapping[str, Path]

@@ -53,7 +53,7 @@ PARTS: Final = {
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a part is, or why no candidate was taken."""
+    """The path of a part, or the reason why no candidate was taken."""
 
     part: Part
     path: Path | None

@@ -32,7 +32,7 @@ Probe = Callable[[], Awaitable[str]]
 
 
 class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What to run."""
+    """A program, its arguments and its environment."""
 
     name: str
     argv: tuple[str, ...]

@@ -1,9 +1,9 @@
-"""Our services as processes: how each is started, when it is ready, and that it comes back.
+"""Our services as processes: starts them, waits until they are ready, restarts those that die.
 
 Used by the local stack and by `pumice run`. A service is always `python -P -m services.<name>`
-with a listen address that was chosen here, so that its `/readyz` can be asked. Whoever dies is
-started again after a growing delay; whoever ends before it was ready once will not get better by
-itself, and that is an error.
+with a listen address that is chosen here, so that its `/readyz` can be asked. A service that dies
+is started again after a growing delay. One that ends before it was ready for the first time would
+end again: that is an error.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from shared.runtime.tasks import TaskGroup
 READY_S: Final = 60.0
 _TELL_S: Final = 10.0
 _TELL_AGAIN_S: Final = 300.0
-"""How often the same is told again: a wait for another installation may last."""
+"""Seconds until the same is told again: a wait for another installation may last."""
 _STABLE_S: Final = 60.0
 """A program that ran this long starts its back-off from the beginning."""
 
@@ -38,7 +38,7 @@ Report = Callable[[str], None]
 
 
 class Wiring(msgspec.Struct, frozen=True, kw_only=True):
-    """What the services of one stack have in common."""
+    """The settings that all services of one stack share."""
 
     kubeconfig: Path | None
     """None: each finds its cluster itself ($KUBECONFIG, or its own account in a pod)."""
@@ -117,8 +117,8 @@ def _program(service: str) -> tuple[str, ...]:
 def _webhooks(name: str, flags: Iterable[str]) -> tuple[str, ...]:
     """Return where admission listens, outside of the cluster that calls it, unless flags say so.
 
-    It takes its registration back when it ends, so that the API server does not go on calling a
-    port where nobody listens. After a crash it does, gets no connection, and admits at once.
+    Admission removes its registration when it ends, so that the API server does not call a closed
+    port. After a crash it does: it gets no connection and admits at once.
     """
     given = tuple(flags)
     port = claim(int(_given(given, "port") or 0), owner=name, flag="--admission.port")

@@ -23,11 +23,11 @@ from shared.runtime.tasks import TaskGroup
 
 _STOP_S: Final = 12.0
 _OF_ONE_PERSON: Final = {"controller": ("--queue-commands-from=*",)}
-"""Flags where everybody who can reach the API server is its administrator."""
+"""Flags for a cluster in which each user of the API server is its administrator."""
 
 
 class StackOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a caller may choose."""
+    """Options of a local stack."""
 
     plane: Options
     fleet: Fleet = Fleet(nodes=(NodeShape(),))
@@ -119,7 +119,7 @@ class LocalStack:
         await self.stop()
 
     def keeper(self, *, report: Callable[[str], None] | None = None) -> Keeper:
-        """Return what starts again whoever dies; run it while the stack is up."""
+        """Return the `Keeper` that restarts programs which die; run it while the stack is up."""
 
         def kept(name: str) -> Kept:
             return Kept(

@@ -1,4 +1,4 @@
-"""What a running local cluster leaves in its data directory, for `pumice status` and `down`.
+"""The state file of a running local cluster, for `pumice status` and `pumice down`.
 
 `state.json` says what runs where. Whether it still does is told by `holder.lock`, which the
 holding process keeps locked: the kernel unlocks it however that process ends, so that neither a
@@ -26,7 +26,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     pid: int
     address: str
-    """Where it listens, "" when that is nobody's concern."""
+    """The address at which it listens, "" when no user needs it."""
     log: str
 
 

@@ -1,4 +1,4 @@
-"""How the answers of several plugins become one, after Volcano (SS06, SS07, SS09).
+"""Rules that combine the answers of several plugins into one, after Volcano (SS06, SS07, SS09).
 
 A rule is a function from the contributions to a point, by tier, to the combined answer. Its first
 line says the rule; the table of docs/plugins.md repeats it.
@@ -28,13 +28,13 @@ _V = TypeVar("_V", bound=Task)
 
 
 class Key(Protocol):
-    """What order functions return: anything that can be compared with its like."""
+    """A value that order functions return: it can be compared with others of its kind."""
 
     def __lt__(self, other: Any, /) -> object: ...  # noqa: ANN401 - as in the standard library
 
 
 OrderKey = tuple[Any, ...]
-"""What sorts first is served first; ends in something unique."""
+"""The smallest is served first; its last element is unique, so that no two are equal."""
 
 
 class Tiers(Generic[_C]):
@@ -57,7 +57,7 @@ class Tiers(Generic[_C]):
 
 
 Each = Iterable
-"""What all plugins contributed, in the order of tiers."""
+"""The contributions of all plugins, in the order of tiers."""
 
 
 # --- contributions that are more than a function ---------------------------------------------
@@ -70,7 +70,7 @@ class Predicate(NamedTuple):
     reasons: tuple[Reason, ...]
     static: bool
     identity: str = ""
-    """What tells its answers from those of other predicates, between cycles too."""
+    """Key under which its answers are cached, in later cycles too; unique per predicate."""
 
 
 class Rank(NamedTuple):

@@ -1,9 +1,9 @@
-"""The guard around plugins of other distributions: what their answers have to look like.
+"""The guard around plugins of other distributions: it checks their answers.
 
-The engine computes with what plugins answer without looking at it. For code that it was not tested
-with, kind, length and range are checked here, so that a mistake is the plugin's error with its name
-on it and not the engine's somewhere later. Where a plugin is asked for permission, its failure is a
-no: no node, no admission, no victim. Where it is asked what is better, its failure is indifference.
+The engine computes with the answers of plugins without checks. For plugins that it was not tested
+with, type, length and range are checked here, so that a mistake is reported as the plugin's error
+and does not show as an error of the engine later. If the question was a permission, a failure is a
+no: no node, no admission, no victim. If the question was a preference, a failure has no effect.
 """
 
 import math

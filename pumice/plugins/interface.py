@@ -1,7 +1,7 @@
-"""What a plugin reads: protocols for the cluster, its nodes, queues, jobs and tasks.
+"""Protocols of the objects that a plugin reads: the cluster, its nodes, queues, jobs and tasks.
 
-What these give is the engine's own: read it, never write to it, and keep nothing of it after the
-cycle.
+All values that these return belong to the engine: a plugin never writes to them, and keeps none of
+them after the cycle.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
@@ -28,7 +28,7 @@ class TaskClass(Protocol):
     dims: tuple[int, ...]
     """Resources that a comparison with the request looks at, by index."""
     traits: Mapping[str, str]
-    """What tells its tasks apart beyond their specs: annotations, and `Hooks.trait`."""
+    """Properties of its tasks beyond their specs: annotations, and answers of `Hooks.trait`."""
     scoring_request: tuple[int, int]
     """Milli-CPU and bytes for scorers, with defaults for containers that ask for nothing."""
     best_effort: bool
@@ -60,7 +60,7 @@ class NodeRows(Protocol):
 
     @property
     def extra(self) -> IntArray:
-        """How many tasks of the class are imagined on the node beyond those that are there."""
+        """Number of tasks of the class that are assumed on the node beyond those that are there."""
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -263,7 +263,7 @@ class Queue(Protocol):
 
 
 class PlacementTarget(Protocol):
-    """For whom nodes are chosen, beyond the class of the tasks."""
+    """The job and subgroup for which nodes are chosen."""
 
     @property
     def job(self) -> Job:
@@ -294,23 +294,23 @@ class Nodes(Protocol):
 
     @property
     def allocatable(self) -> IntArray:
-        """What nodes have."""
+        """Amounts that pods may use on each node."""
 
     @property
     def used(self) -> IntArray:
-        """What tasks that were placed hold, leaving ones included."""
+        """Amounts that placed tasks hold, including those that are being deleted."""
 
     @property
     def releasing(self) -> IntArray:
-        """What leaving tasks hold."""
+        """Amounts that tasks hold which are being deleted."""
 
     @property
     def pipelined(self) -> IntArray:
-        """What was promised to tasks that wait for a release."""
+        """Amounts that are promised to tasks which wait for others to be deleted."""
 
     @property
     def evicted(self) -> IntArray:
-        """What tasks hold that were told to go in this cycle."""
+        """Amounts that tasks hold which were evicted in this cycle."""
 
     def total_used(self) -> IntArray:
         """Return the amounts array of what is used on all nodes."""
@@ -326,7 +326,7 @@ class Nodes(Protocol):
 
 
 class EvictionContext(NamedTuple):
-    """For whom tasks would be evicted: the action and the job that needs room."""
+    """The action that evicts, and the job that needs room."""
 
     kind: EvictionKind
     job: Job
@@ -347,7 +347,7 @@ class Rollup(Protocol):
 
 
 class Cluster(Protocol):
-    """What a plugin may ask about the cluster while it contributes and afterwards."""
+    """The cluster as a plugin sees it, while it contributes and when its functions are called."""
 
     @property
     def now(self) -> float:
@@ -391,7 +391,7 @@ class Cluster(Protocol):
         """Return the jobs of a queue in any state, finished ones too, in order of their keys."""
 
     def tasks_on(self, node: str) -> Iterable[Task]:
-        """Return the pods on a node, whoever placed them."""
+        """Return the pods on a node, including those of other schedulers."""
 
     def queue(self, name: str) -> Queue | None:
         """Return the queue of that name."""

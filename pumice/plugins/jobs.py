@@ -1,4 +1,4 @@
-"""Public interface for job plugins: what one sees of a job, what it may add to it.
+"""Public interface for job plugins: the values that they get, and the objects that they add.
 
 A job plugin is named in `spec.plugins` of a job, with arguments. It edits the pods that the job
 makes and may ask for objects beside them (as `svc` makes a Service). It is called by the

@@ -33,19 +33,19 @@ class Point(Generic[_P, _C, _A]):
         failing: str,
     ) -> None:
         self.volcano = volcano
-        """Volcano's name; empty for what Volcano does not have."""
+        """Volcano's name; empty for a point that Volcano does not have."""
         self.flag = flag
         """The flag that switches it off, as in the configuration (K02); empty when none does."""
         self.about = about
-        """What a plugin is asked."""
+        """The question to a plugin, for docs/plugins.md."""
         self.takes = takes
-        """Makes a contribution of what the plugin passes."""
+        """Makes a contribution from the arguments that the plugin passes."""
         self.together = together
         """Combines the contributions of all plugins into one answer."""
         self.guarded = guarded
-        """Fences a contribution in: (guard, name of the point, contribution)."""
+        """Puts a contribution behind the guard: (guard, name of the point, contribution)."""
         self.failing = failing
-        """What stands in for an answer that fails."""
+        """The answer in the place of one that fails, for docs/plugins.md."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name

@@ -200,7 +200,7 @@ class Points:
         _WHO_MAY_GO + "; all are of its queue",
         together=combining.agreed_victims,
         guarded=answering(guarding.victims, ()),
-        failing="nobody",
+        failing="no task",
     )
     reclaimable: Plain[_Chooses[Task], Victims[Task]] = Plain(
         "Reclaimable",
@@ -208,7 +208,7 @@ class Points:
         _WHO_MAY_GO + "; all are of other queues",
         together=combining.agreed_victims,
         guarded=answering(guarding.victims, ()),
-        failing="nobody",
+        failing="no task",
     )
     evictable: Plain[_Chooses[EvictionContext], Victims[EvictionContext]] = Plain(
         "UnifiedEvictable",
@@ -216,7 +216,7 @@ class Points:
         "which of the offered tasks may go for a gang, None to abstain",
         together=combining.agreed_victims,
         guarded=answering(guarding.victims, ()),
-        failing="nobody",
+        failing="no task",
     )
     victim_queue_order: Plain[Callable[[Queue, Queue], Key], Callable[[Queue, Queue], OrderKey]] = (
         Plain(
@@ -231,10 +231,10 @@ class Points:
     victim_tasks: Plain[Callable[[Sequence[Task]], Sequence[Task]], Unwanted] = Plain(
         "VictimTasks",
         "enabledVictim",
-        "which running tasks should go for nobody's sake",
+        "which running tasks should go, without a task that needs their place",
         together=combining.first_named,
         guarded=answering(guarding.tasks, ()),
-        failing="nobody",
+        failing="no task",
     )
 
     # --- nodes -------------------------------------------------------------------------------
@@ -441,7 +441,7 @@ class Hooks(Points, Contributing):
 
 
 class Plugin(Protocol):
-    """What the engine calls. Built with the plugin's arguments: `PluginType(arguments)`."""
+    """A scheduling plugin; the engine makes it of its arguments: `PluginType(arguments)`."""
 
     name: str
 

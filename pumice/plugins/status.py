@@ -4,7 +4,7 @@ import enum
 
 
 class TaskStatus(enum.IntEnum):
-    """Where a task stands; the first four after PENDING exist only in the scheduler's mind."""
+    """Status of a task; only the scheduler knows the first four after PENDING."""
 
     PENDING = 0
     ALLOCATED = 1

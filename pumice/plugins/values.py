@@ -1,4 +1,4 @@
-"""Values of the plugin interface: what plugins answer, and the types of arrays.
+"""Values of the plugin interface: the answers of plugins, and the types of arrays.
 
 Amounts are integers: `cpu` in thousandths, `memory`, `ephemeral-storage` and huge pages in bytes,
 `pods` as a number, all other resources in thousandths. They are never negative and at most 2⁶⁰, so
@@ -44,7 +44,7 @@ ABSTAIN = Opinion(Vote.ABSTAIN)
 
 
 class Condition(NamedTuple):
-    """What scheduling says about an object; times and ids are the writer's (D01, D02)."""
+    """A condition of an object; its writer adds times and ids (D01, D02)."""
 
     type: str
     status: str
@@ -90,7 +90,7 @@ Amounts = IntArray | FloatArray
 
 
 class QueueFigures(Struct, frozen=True, kw_only=True):
-    """What a plugin knows of one queue at the end of a round."""
+    """The figures of one queue at the end of a cycle, for metrics and its status."""
 
     name: str
     allocated: Amounts
@@ -101,15 +101,15 @@ class QueueFigures(Struct, frozen=True, kw_only=True):
     """The largest allocated/deserved."""
     overused: bool
     weight: int | None = None
-    """None where weights are not what queues share by."""
+    """None if the plugin does not share by weights."""
     capacity: Amounts | None = None
-    """What the queue states, infinite where it is silent; None when it states nothing."""
+    """The queue's `capability`, infinite for resources that it does not name; None without one."""
     real_capacity: Amounts | None = None
-    """What it can have at most; None where nobody asks."""
+    """The most that the queue can have; None if the plugin does not compute it."""
 
 
 class EvictionKind(enum.IntEnum):
-    """Who asks `evictable`: actions that evict for whole gangs, within a queue or across queues."""
+    """The action that asks `evictable`: it evicts for whole gangs, in a queue or across queues."""
 
     GANG_PREEMPT = 1
     GANG_RECLAIM = 2

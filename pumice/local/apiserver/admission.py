@@ -1,7 +1,7 @@
-"""Admission webhooks: which ones are asked about a write, what they are sent, what follows.
+"""Admission webhooks: selects those for a write, makes their requests and applies their answers.
 
-The core has no sockets: a write is a generator that yields each `Call` and is sent its `Reply`; who
-drives it does the calling (`http` over HTTPS, a simulation by a function call).
+The core has no sockets: a write is a generator that yields each `Call` and is sent its `Reply`. Its
+driver makes the call: `http` over HTTPS, the simulation by calling a function.
 """
 
 import base64
@@ -36,7 +36,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """What came back: the AdmissionReview, or why there is none."""
+    """The answer of a webhook: the AdmissionReview, or the error in its place."""
 
     body: bytes = b""
     error: str = ""

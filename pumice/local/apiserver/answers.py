@@ -1,4 +1,4 @@
-"""What goes into the core and what comes out: requests, answers, and refusals as `Status` objects.
+"""The values that the core takes and returns: requests, answers, and refusals as `Status` objects.
 
 The reasons, codes and details of refusals are those of kube-apiserver; clients decide by them.
 """

@@ -67,7 +67,7 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def id(self) -> str:
-        """Where its objects are kept: the same for all versions of a kind."""
+        """The name of its collection in the store, the same for all versions of a kind."""
         return f"{self.plural}.{self.group}"
 
     @property

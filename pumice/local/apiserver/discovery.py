@@ -1,4 +1,4 @@
-"""What clients ask before they ask: groups, kinds, OpenAPI documents, version, health."""
+"""The endpoints of discovery: groups, kinds, OpenAPI documents, version, health."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -152,7 +152,7 @@ def _resources(catalogue: Catalogue, group: str, version: str) -> Object:
 
 
 _POLICY: Final = {"group": "policy", "version": "v1"}
-"""Where the kind Eviction is from: `kubectl drain` evicts when it finds it, else it deletes."""
+"""Group and version of Eviction: `kubectl drain` evicts if discovery names it, else it deletes."""
 _SUB_KINDS: Final = {"binding": "Binding", "eviction": "Eviction", "scale": "Scale"}
 
 

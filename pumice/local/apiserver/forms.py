@@ -108,7 +108,7 @@ class Node:
 
 
 class Form:
-    """What the schema of one kind does to its objects."""
+    """The compiled schema of one kind."""
 
     def __init__(self, resource: Resource) -> None:
         self.resource = resource

@@ -1,8 +1,8 @@
-"""The shell around the core: HTTPS on the loopback, who may call, streams, and the passing of time.
+"""The shell around the core: HTTPS on the loopback, authentication, streams, and timers.
 
-aiohttp's plain server without its router: the core routes. Who calls is known by a client
-certificate of the local authority or by the token of the kubeconfig; nobody else gets more than the
-health and version of the server.
+aiohttp's plain server without its router: the core routes. A client shows a certificate of the
+local authority or the token of the kubeconfig; without either it gets the health and the version of
+the server and nothing else.
 """
 
 import asyncio
@@ -156,7 +156,7 @@ class Shell:
                     await changed.wait()
             await response.write_eof()
         except (ConnectionError, aiohttp.ClientConnectionError):
-            pass  # the client has gone: nobody is left to be told
+            pass  # the client has closed the connection
         finally:
             watch.close()
         return response

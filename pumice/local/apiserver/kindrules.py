@@ -1,4 +1,4 @@
-"""What single built-in kinds do on a write beyond their schema: status, defaults, checks."""
+"""Rules of single built-in kinds on a write, beyond their schema: status, defaults, checks."""
 
 import base64
 from collections.abc import Callable

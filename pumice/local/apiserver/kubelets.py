@@ -24,7 +24,7 @@ Stage = Callable[[str, Object], None]
 
 
 class Kubelets:
-    """See the module; `work` plays the stages whose time has come."""
+    """The timers of all fake nodes and pods; `work` runs the stages that are due."""
 
     def __init__(self, world: World) -> None:
         self._world = world

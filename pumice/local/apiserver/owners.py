@@ -1,9 +1,8 @@
-"""What kube-controller-manager does on a real cluster and others rely on.
+"""The parts of kube-controller-manager that clients rely on.
 
 Garbage collection by owner references (background, foreground, orphan), the end of namespaces with
-all that is in them, the account that each namespace starts with, CRDs that
-begin to be served, and the arithmetic of disruption budgets. Changes are noted as they
-happen and worked off by `work`, in the order in which they happened.
+all that is in them, the account that each namespace starts with, and the arithmetic of disruption
+budgets. Changes are queued as they happen; `work` handles them in their order.
 """
 
 from collections import deque
@@ -22,7 +21,7 @@ Place = tuple[str, str]
 
 
 class Owners:
-    """See the module."""
+    """The index of owner references, and the queue of changes to handle."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -149,7 +148,7 @@ class Owners:
             self._delete(place, obj)
 
     def _is_absent(self, reference: Object) -> bool:
-        """Tell whether an owner is known not to exist; of kinds not served here nobody knows."""
+        """Tell whether an owner is known not to exist; False for kinds that are not served here."""
         if reference["uid"] in self._live:
             return False
         kind = self._world.catalogue.of_kind(reference["apiVersion"], reference["kind"])

@@ -1,4 +1,4 @@
-"""What the API server and its admission do to a pod: defaults, checks, priority, QoS."""
+"""The rules of the API server and its admission for pods: defaults, checks, priority, QoS."""
 
 import copy
 import re

@@ -35,7 +35,7 @@ class _Headed(msgspec.Struct):
 
 
 class _Page(msgspec.Struct, frozen=True, kw_only=True):
-    """What a continue token holds."""
+    """The contents of a continue token."""
 
     version: int
     after: str

@@ -1,4 +1,4 @@
-"""What a request is about: its path and query, read once."""
+"""Reads path and query of a request: its kind, object, subresource and options."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -23,7 +23,7 @@ from shared.api.nesting import is_too_deep
 
 _RELEASED: Final = ("v1", "v1beta1", "v2")
 LEVELS_MAX: Final = 250
-"""What is deeper could be read and not changed: code that walks through it calls itself."""
+"""Most levels of an object: functions that walk through one call themselves per level."""
 _API: Final = 2
 _APIS: Final = 3
 _OF_KUBELET: Final = ("attach", "exec", "log", "portforward")
@@ -123,7 +123,7 @@ def read(catalogue: Catalogue, request: Request) -> Target:
 
 
 def _unknown(group: str, version: str, plural: str) -> Failure:
-    """501 for what Kubernetes has and this server has not, 404 for what nobody knows."""
+    """Return 501 for kinds of Kubernetes that this server lacks, 404 for unknown ones."""
     groups = {resource.group for resource in unserved()}
     if group in groups and version in _RELEASED:
         return unsupported(f"{plural}.{group} ({version})" if group else f"{plural} ({version})")

@@ -1,4 +1,4 @@
-"""What all parts of the core share: the store, the kinds, the time and where uids come from."""
+"""The state that all parts of the core share: store, kinds, clock and source of uids."""
 
 import datetime as dt
 import hashlib
@@ -25,7 +25,7 @@ PRIORITIES: Final = "priorityclasses.scheduling.k8s.io"
 
 
 class World:
-    """See the module."""
+    """Reads and writes of whole objects, for the server's own controllers and for all verbs."""
 
     def __init__(
         self,
