@@ -1,7 +1,7 @@
 """Builds the parts that are nowhere to be found from their pinned Go modules, once per user.
 
 Called by `pumice parts build`, `pumice up` and the demo. Each folder below `gomods` is one module:
-`go.mod` and `go.sum` pin every source by its hash; Go fetches the sources as the user has set it up.
+`go.mod` and `go.sum` pin every source by its hash, and Go fetches it as the user has set Go up.
 Compiled packages stay in a build cache of ours until all parts are there, so that an interrupted
 build resumes; then the cache is removed, because it is several times the size of the result. A
 second build waits for the first one and uses its result.
