@@ -1,7 +1,7 @@
 """Loads what other distributions offer by entry point: plugins of scheduling and of jobs (PL25).
 
 All of a group, once, at start: what is installed beside a service was put there to be used, and a
-plugin that cannot be loaded is told now and not by whoever names it first.
+plugin that cannot be loaded is reported now and not when a configuration names it first.
 """
 
 from collections.abc import Collection

@@ -1,6 +1,6 @@
 """The table of what the cache watches: to add a kind, add a row (CA01).
 
-A row's view is its projection: msgspec drops the fields that nobody reads while it decodes.
+A row's view is its projection: msgspec drops the fields that no service reads while it decodes.
 
 Pods are one watch whose filter is applied here. The API server cannot say "our scheduler's, or any
 with a node" in one field selector, and two watches would deliver a pod and its namesake in

@@ -1,6 +1,6 @@
 """Kubernetes object types as the services see them: typed views, the catalogue of kinds, the CRDs.
 
-A view names the fields that somebody reads; msgspec drops the rest while it decodes, so that
+A view names the fields that some service reads; msgspec drops the rest while it decodes, so that
 decoding with a view *is* the projection that the cache publishes on STATE. On the wire everything
 is what Kubernetes and Volcano write (camelCase, RFC 3339 times, quantities as strings). Pure: no
 clock, no I/O.

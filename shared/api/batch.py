@@ -2,11 +2,11 @@
 
 Pod templates and claim specs travel verbatim as `msgspec.Raw`: the controller makes pods and
 claims from exactly what the user wrote, whatever fields a newer Kubernetes adds. A `Raw` holds on
-to the buffer that it was decoded from; whoever keeps a Job for long decodes it from its own
+to the buffer that it was decoded from; code that keeps a Job for long decodes it from its own
 buffer.
 
 `action` of a policy is free text in Volcano's CRD (C01c): whether it is one of `Action` is checked
-by whoever admits or runs the job.
+by admission and by the controller.
 """
 
 import enum
@@ -23,7 +23,7 @@ DEFAULT_MAX_RETRY = 3
 
 
 class JobEvent(enum.StrEnum):
-    """What can happen to a job (C01c); `ANY` stands for every one of them in a policy."""
+    """Events of a job (C01c); `ANY` stands for every one of them in a policy."""
 
     ANY = "*"
     POD_PENDING = "PodPending"
@@ -39,7 +39,7 @@ class JobEvent(enum.StrEnum):
 
 
 class Action(enum.StrEnum):
-    """What can be done to a job or a queue (C01c, J14); users' policies have the first eight."""
+    """Actions on a job or a queue (C01c, J14); users' policies have the first eight."""
 
     ABORT_JOB = "AbortJob"
     RESTART_JOB = "RestartJob"
@@ -81,7 +81,7 @@ class TopologyPolicy(enum.StrEnum):
 
 
 class LifecyclePolicy(View, frozen=True, kw_only=True):
-    """What is done when something happens; several events, or one exit code."""
+    """An action and its trigger: one or several events, or one exit code."""
 
     action: Annotated[str, doc("What is done, such as RestartJob or CompleteJob.")] = ""
     event: Annotated[JobEvent, doc("The event that it answers.")] | None = None
@@ -150,7 +150,7 @@ class TaskSpec(View, frozen=True, kw_only=True):
 
 
 class JobSpec(View, frozen=True, kw_only=True):
-    """What a job asks for (C01a)."""
+    """Spec of a job (C01a)."""
 
     scheduler_name: Annotated[
         str, Meta(max_length=63), doc("Scheduler of its pods; volcano unless set.")

@@ -38,7 +38,7 @@ class ResourceClaimUse(View, frozen=True, kw_only=True):
 
 
 class ResourceRequirements(View, frozen=True, kw_only=True):
-    """What a container, or a whole pod, asks for and may use at most."""
+    """Requests and limits of a container, or of a whole pod."""
 
     requests: ResourceList = field(default_factory=dict)
     limits: ResourceList = field(default_factory=dict)
@@ -106,7 +106,7 @@ class PodSchedulingGate(View, frozen=True, kw_only=True):
 
 
 class PodSpec(View, frozen=True, kw_only=True):
-    """What a pod asks for."""
+    """Spec of a pod."""
 
     node_name: str = ""
     scheduler_name: str = ""
@@ -161,7 +161,7 @@ class ContainerState(View, frozen=True, kw_only=True):
 
 
 class ContainerStatus(View, frozen=True, kw_only=True):
-    """What the node reports about a container."""
+    """Status of a container, as the node reports it."""
 
     name: str
     ready: bool = False
@@ -184,7 +184,7 @@ class PodCondition(View, frozen=True, kw_only=True):
 
 
 class PodStatus(View, frozen=True, kw_only=True):
-    """What happened to a pod so far."""
+    """Status of a pod."""
 
     phase: str = PodPhase.PENDING.value
     conditions: tuple[PodCondition, ...] = ()
@@ -211,14 +211,14 @@ class Pod(View, frozen=True, kw_only=True):
 
 
 class PodTemplateSpec(View, frozen=True, kw_only=True):
-    """What scheduling reads of a pod template; the template itself travels verbatim (`batch`)."""
+    """The part of a pod template that scheduling reads; the whole travels verbatim (`batch`)."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
 
 
 class NodeSpec(View, frozen=True, kw_only=True):
-    """What an administrator says about a node."""
+    """Spec of a node."""
 
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
@@ -240,7 +240,7 @@ class ContainerImage(View, frozen=True, kw_only=True):
 
 
 class NodeStatus(View, frozen=True, kw_only=True):
-    """What a node has and how it fares."""
+    """Status of a node: its capacity and its conditions."""
 
     allocatable: ResourceList = field(default_factory=dict)
     capacity: ResourceList = field(default_factory=dict)
@@ -284,7 +284,7 @@ class ScopedSelector(View, frozen=True, kw_only=True):
 
 
 class ResourceQuotaSpec(View, frozen=True, kw_only=True):
-    """What a namespace may use."""
+    """Spec of a quota: the most that a namespace may use."""
 
     hard: ResourceList = field(default_factory=dict)
     scopes: tuple[str, ...] = ()
@@ -292,7 +292,7 @@ class ResourceQuotaSpec(View, frozen=True, kw_only=True):
 
 
 class ResourceQuotaStatus(View, frozen=True, kw_only=True):
-    """What a namespace uses."""
+    """Status of a quota: the use of its namespace."""
 
     hard: ResourceList = field(default_factory=dict)
     used: ResourceList = field(default_factory=dict)

@@ -24,7 +24,7 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class Crd(msgspec.Struct, frozen=True, kw_only=True):
-    """What a CRD says about its kind beyond the schema."""
+    """The parts of a CRD beside its schema."""
 
     kind: Kind
     description: str

@@ -25,7 +25,7 @@ CRON_NAME_TOO_LONG = (
 
 
 class ConcurrencyPolicy(enum.StrEnum):
-    """What is done when a job is due while an earlier one still runs (X02)."""
+    """Choice when a job is due while an earlier one still runs (X02)."""
 
     ALLOW = "Allow"
     FORBID = "Forbid"
@@ -45,7 +45,7 @@ class TemplateMeta(View, frozen=True, kw_only=True):
 
 
 class CronJobTemplate(View, frozen=True, kw_only=True):
-    """What each job looks like."""
+    """Template of each job."""
 
     metadata: Annotated[TemplateMeta, doc("Labels and annotations of the jobs.")] = TemplateMeta()
     spec: Annotated[JobSpec, doc("What the jobs ask for.")] = JobSpec()
@@ -89,7 +89,7 @@ class ObjectReference(View, frozen=True, kw_only=True):
 
 
 class CronJobStatus(View, frozen=True, kw_only=True):
-    """What came of a schedule so far."""
+    """Status of a CronJob."""
 
     active: Annotated[tuple[ObjectReference, ...], doc("Jobs that have not ended.")] = ()
     last_schedule_time: (

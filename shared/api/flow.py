@@ -3,7 +3,7 @@
 Full API types, from which `make crds` makes the CRDs. A JobTemplate's spec is a job's spec; a
 JobFlow names templates, and which of them come first.
 
-⚠ `probe` and `patch` are in the schema, and nobody reads them, here as in Volcano (F02).
+⚠ `probe` and `patch` are in the schema and have no effect, here as in Volcano (F02).
 """
 
 import enum
@@ -20,7 +20,7 @@ Port = Annotated[int, Meta(ge=0, le=65535)]
 
 
 class RetainPolicy(enum.StrEnum):
-    """What becomes of the jobs of a flow that succeeded (F04)."""
+    """Whether the jobs of a flow that succeeded are kept (F04)."""
 
     RETAIN = "retain"
     DELETE = "delete"
@@ -77,7 +77,7 @@ class Probe(View, frozen=True, kw_only=True):
 
 
 class FlowDependsOn(View, frozen=True, kw_only=True):
-    """What must have come before."""
+    """Condition under which a job of a flow starts."""
 
     targets: Annotated[tuple[str, ...], doc("Flows whose jobs must be Completed.")] = ()
     probe: Annotated[Probe, doc("Not read.")] | None = None
@@ -170,7 +170,7 @@ class JobFlow(View, frozen=True, kw_only=True):
 
 
 class JobTemplateStatus(View, frozen=True, kw_only=True):
-    """What came of a template."""
+    """Status of a template."""
 
     job_depends_on_list: Annotated[
         tuple[str, ...], doc("Jobs made from it, as namespace.name (F05).")

@@ -1,8 +1,8 @@
 """The catalogue of kinds: where objects live on the API server, and how they are read and written.
 
 `KINDS` maps the token that bus subjects and facts use to the kind; a token is the plural, or an
-alias where two kinds that the services know have the same. Adding a kind is one constant; if
-somebody reads it, with a view as its `type`.
+alias where two kinds that the services know have the same. Adding a kind is one constant; a kind
+that is read has a view as its `type`.
 """
 
 from functools import cache

@@ -11,7 +11,7 @@ _JOB_GROUP: Final = "batch.volcano.sh/"
 
 
 class OwnerReference(View, frozen=True, kw_only=True):
-    """Who an object belongs to; the garbage collector deletes it with its owner."""
+    """Reference to an owner; the garbage collector deletes the object with its owner."""
 
     api_version: Annotated[str, doc("API version of the referent.")]
     kind: Annotated[str, doc("Kind of the referent.")]

@@ -1,4 +1,4 @@
-"""How deeply JSON may be nested before it is no object that anybody means to run.
+"""How deeply JSON may be nested: deeper than any object that is meant to be run.
 
 The API server takes ten thousand levels wherever a schema leaves fields open, such as in a pod
 template. Decoders call themselves for each level and give up (RecursionError) at about a thousand,

@@ -30,7 +30,7 @@ class CpuInfo(View, frozen=True, kw_only=True):
 
 
 class ContainerAllocation(View, frozen=True, kw_only=True):
-    """What one container has."""
+    """Resources of one container."""
 
     name: Annotated[str, doc("Name of the container.")] = ""
     allocations: Annotated[Mapping[str, str], doc("Units of each resource.")] = field(
@@ -39,7 +39,7 @@ class ContainerAllocation(View, frozen=True, kw_only=True):
 
 
 class PodAllocation(View, frozen=True, kw_only=True):
-    """What one pod has."""
+    """Resources of one pod."""
 
     name: Annotated[str, doc("Name of the pod.")] = ""
     namespace: Annotated[str, doc("Namespace of the pod.")] = ""
@@ -50,7 +50,7 @@ class PodAllocation(View, frozen=True, kw_only=True):
 
 
 class NumatopologySpec(View, frozen=True, kw_only=True):
-    """What a node consists of and who has it (C08a)."""
+    """NUMA topology of a node and its use (C08a)."""
 
     policies: Annotated[
         Mapping[str, str], doc("Policies by manager: CPUManagerPolicy, TopologyManagerPolicy.")

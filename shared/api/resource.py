@@ -33,7 +33,7 @@ class DeviceClaim(View, frozen=True, kw_only=True):
 
 
 class ResourceClaimSpec(View, frozen=True, kw_only=True):
-    """What a claim asks for."""
+    """Spec of a claim."""
 
     devices: DeviceClaim = DeviceClaim()
 
@@ -46,7 +46,7 @@ class AllocationResult(View, frozen=True, kw_only=True):
 
 
 class ResourceClaimStatus(View, frozen=True, kw_only=True):
-    """What became of a claim."""
+    """Status of a claim."""
 
     allocation: AllocationResult | None = None
 

@@ -63,7 +63,7 @@ ONE_TIER: Final = rule(
     TIERS,
     "!has(self.highestTierAllowed) || !has(self.highestTierName) || self.highestTierName == ''",
 )
-"""Nobody could tell which of the two was meant (W25, W41)."""
+"""With both it would be unclear which of the two is meant (W25, W41)."""
 
 
 class SubGroupPolicy(View, frozen=True, kw_only=True):
@@ -106,7 +106,7 @@ class PodGroupConditionType(enum.StrEnum):
 
 
 class PodGroupSpec(View, frozen=True, kw_only=True):
-    """What a group of pods asks for."""
+    """Spec of a PodGroup."""
 
     min_member: Annotated[Count, doc("Pods that are placed together or not at all.")] = 0
     min_task_member: Annotated[
@@ -129,7 +129,7 @@ class PodGroupSpec(View, frozen=True, kw_only=True):
 
 
 class PodGroupCondition(View, frozen=True, kw_only=True):
-    """What scheduling last said about a group."""
+    """Condition of a PodGroup, written by scheduling."""
 
     type: Annotated[str, doc("Unschedulable or Scheduled.")] = ""
     status: Annotated[str, doc("True, False or Unknown.")] = ""
@@ -169,14 +169,14 @@ class QueueState(enum.StrEnum):
 
 
 class DequeueStrategy(enum.StrEnum):
-    """Whether a job that does not fit holds up those behind it; nobody reads it (C04a ⚠)."""
+    """Whether a job that does not fit holds up those behind it; has no effect (C04a ⚠)."""
 
     FIFO = "fifo"
     TRAVERSE = "traverse"
 
 
 class Guarantee(View, frozen=True, kw_only=True):
-    """What is set aside for a queue."""
+    """Resources set aside for a queue."""
 
     resource: Annotated[CrResourceList, doc("Resources that only this queue may use.")] = field(
         default_factory=dict
@@ -206,7 +206,7 @@ class ExtendCluster(View, frozen=True, kw_only=True):
 
 
 class QueueSpec(View, frozen=True, kw_only=True):
-    """What a queue may use."""
+    """Spec of a queue."""
 
     weight: Annotated[
         Int32, Meta(ge=1, le=65535), default(1), doc("Share of the cluster, relative to siblings.")
@@ -243,7 +243,7 @@ class Reservation(View, frozen=True, kw_only=True):
 
 
 class QueueStatus(View, frozen=True, kw_only=True):
-    """What a queue uses; the controller writes `state`, scheduling `allocated`."""
+    """Status of a queue; the controller writes `state`, scheduling `allocated`."""
 
     state: Annotated[QueueState, doc("Whether it takes jobs.")] | None = None
     unknown: Annotated[Count, doc("PodGroups in phase Unknown.")] = 0

@@ -1,9 +1,9 @@
 """Selectors, affinity, taints and spreading: the vocabulary in which pods say where they may run.
 
 Operators, effects and policies are plain text here, not enums: a new Kubernetes version may add
-one, and a pod that cannot be decoded would be a pod whose usage nobody counts. Whoever interprets
-them decides what an unknown word means. The words known today are the constants of the `StrEnum`s
-below.
+one, and a pod that cannot be decoded would be a pod whose usage is not counted. The code that
+interprets them decides what an unknown word means. The words known today are the constants of the
+`StrEnum`s below.
 """
 
 import enum
@@ -34,7 +34,7 @@ class TolerationOperator(enum.StrEnum):
 
 
 class TaintEffect(enum.StrEnum):
-    """What a taint does to pods that do not tolerate it."""
+    """Effect of a taint on pods that do not tolerate it."""
 
     NO_SCHEDULE = "NoSchedule"
     PREFER_NO_SCHEDULE = "PreferNoSchedule"
@@ -146,7 +146,7 @@ class Toleration(View, frozen=True, kw_only=True):
 
 
 class Taint(View, frozen=True, kw_only=True):
-    """What keeps pods away from a node."""
+    """A taint of a node: keeps pods away that do not tolerate it."""
 
     key: str
     value: str = ""

@@ -12,7 +12,7 @@ from shared.api.selectors import LabelSelector, NodeSelector
 
 
 class PersistentVolumeClaimSpec(View, frozen=True, kw_only=True):
-    """What a claim asks for."""
+    """Spec of a claim."""
 
     access_modes: tuple[str, ...] = ()
     resources: ResourceRequirements = ResourceRequirements()
@@ -60,7 +60,7 @@ class CSIVolumeSource(View, frozen=True, kw_only=True):
 
 
 class PersistentVolumeSpec(View, frozen=True, kw_only=True):
-    """What a volume offers."""
+    """Spec of a volume."""
 
     capacity: ResourceList = field(default_factory=dict)
     access_modes: tuple[str, ...] = ()
@@ -129,7 +129,7 @@ class CSINodeSpec(View, frozen=True, kw_only=True):
 
 
 class CSINode(View, frozen=True, kw_only=True):
-    """What a node's CSI drivers can do; named like the node."""
+    """CSI drivers of a node and their limits; named like the node."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: CSINodeSpec = CSINodeSpec()

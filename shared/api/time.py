@@ -18,7 +18,7 @@ def parse(text: str) -> float:
 
 
 def read(text: str | None) -> float | None:
-    """Return the Unix seconds of a time that anybody may have written, None when it is none."""
+    """Return the Unix seconds of a time from any source, None when the text is no time."""
     try:
         return None if text is None else parse(text)
     except (ValueError, OverflowError):

@@ -40,7 +40,7 @@ _CONDITION_TYPE = (
 
 
 class MemberType(enum.StrEnum):
-    """What a member is."""
+    """Kind of a member."""
 
     NODE = "Node"
     HYPERNODE = "HyperNode"
@@ -107,7 +107,7 @@ class HyperNodeCondition(View, frozen=True, kw_only=True):
 
 
 class HyperNodeStatus(View, frozen=True, kw_only=True):
-    """What the controller found."""
+    """Status of a HyperNode."""
 
     conditions: Annotated[tuple[HyperNodeCondition, ...], doc("Latest conditions.")] = ()
     node_count: Annotated[Int64, Meta(ge=0), doc("Number of nodes below.")] = 0

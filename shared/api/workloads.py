@@ -26,7 +26,7 @@ class WorkloadTemplate(View, frozen=True, kw_only=True):
 
 
 class WorkloadSpec(View, frozen=True, kw_only=True):
-    """What a workload asks for."""
+    """Spec of a workload."""
 
     replicas: int | None = None
     """Absent where the kind knows no such number."""
@@ -50,7 +50,7 @@ class PodDisruptionBudgetSpec(View, frozen=True, kw_only=True):
 
 
 class PodDisruptionBudgetStatus(View, frozen=True, kw_only=True):
-    """What the disruption controller worked out."""
+    """Status of a disruption budget."""
 
     disruptions_allowed: int = 0
     current_healthy: int = 0

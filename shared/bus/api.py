@@ -30,7 +30,7 @@ SERVER_ERROR: Final = 500
 
 
 class ApiError(msgspec.Struct, frozen=True):
-    """What the server says when it refuses."""
+    """A refusal of the server."""
 
     code: int = 0
     err_code: int = 0

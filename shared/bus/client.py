@@ -12,7 +12,7 @@ from nats.aio.msg import Msg
 
 
 class ServerVersion(Protocol):
-    """What a server says of itself."""
+    """A server's description of itself."""
 
     @property
     def major(self) -> int:

@@ -3,8 +3,9 @@
 nats-py's own reconnect is switched off and done here, because it buffers publishes (ADR 2) from
 before the break, can be closed for good by one error of the server, and hangs in `drain` when the
 server is frozen. Here each connection is a `Session`: it is made, used until it breaks and thrown
-away; whoever reads or waits for an answer is told at once, and begins again on the next session.
-`run` is a part of the service: an unreachable server makes the service not ready, never dead.
+away; readers and requests that wait for an answer hear of it at once, and begin again on the next
+session. `run` is a part of the service: an unreachable server makes the service not ready, never
+dead.
 """
 
 import asyncio
@@ -56,7 +57,7 @@ class Credentials(msgspec.Struct, frozen=True):
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """Where and as whom to connect."""
+    """Servers to connect to, and the credentials."""
 
     url: str
     """One URL, or several separated by commas."""

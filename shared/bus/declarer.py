@@ -19,7 +19,7 @@ _LOOK_AGAIN_S: Final = 5.0
 
 
 class DeclaringBus(Declaring, Checking, Protocol):
-    """What the declarer needs of the bus."""
+    """The declarer's calls to the bus."""
 
 
 class Declarer:

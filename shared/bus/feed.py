@@ -36,7 +36,7 @@ class FeedLost(Exception):  # noqa: N818 - the fact, not a failure of ours
 
 
 class Position(msgspec.Struct, frozen=True, gc=False):
-    """What the reply subject of a delivered message tells about it."""
+    """Facts about a delivered message, read from its reply subject."""
 
     stream_seq: int
     consumer_seq: int
@@ -45,7 +45,7 @@ class Position(msgspec.Struct, frozen=True, gc=False):
 
 
 class Chunk(msgspec.Struct, frozen=True):
-    """What came at once; `ended` when the request is used up, `empty` when nothing was left."""
+    """Messages that came together; `ended`: the request is used up, `empty`: none was left."""
 
     messages: list[Msg]
     ended: bool

@@ -1,7 +1,7 @@
 """Leadership: a lease, and with it the right to publish to fenced streams.
 
 A leader writes one message on `<stream>.leader` of each fenced stream; its sequence is the token
-that every publish of the term carries, and the server refuses whoever carries an older one. So a
+that every publish of the term carries, and the server refuses a publish with an older one. So a
 leader that was frozen and wakes up can do no harm, whatever it believes.
 
 The mark itself is written by compare-and-set, on what was read while the lease was valid: a

@@ -47,11 +47,11 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     quiet_s: float = 0.15
     """How long the holder's connection may be away."""
     gone_s: float = 0.3
-    """How long nobody must have listened on the holder's presence subject."""
+    """How long the holder's presence subject must have had no listener."""
 
 
 class LeaseBus(Publishing, Reading, Lasting, Attending, Protocol):
-    """What a lease needs of the bus."""
+    """A lease's calls to the bus."""
 
 
 class LeaseLost(Exception):  # noqa: N818 - the fact
@@ -148,7 +148,7 @@ class Lease:
     def observe(self, message: Message | None, *, unheard: bool = False) -> bool:
         """Take note of the lease's last message; return whether the lease is free.
 
-        `unheard` says that nobody listens on the holder's presence subject.
+        `unheard` says that the holder's presence subject has no listener.
         """
         now = self._clock.monotonic()
         if message is None:
@@ -203,7 +203,7 @@ class Lease:
             async with asyncio.timeout(self.timing.answer_s):
                 await self._write(sequence, holder="")
         except (WrongSequence, Retryable, TimeoutError):
-            return  # somebody else has it, or will see that it is not renewed
+            return  # another replica has it, or will see that it is not renewed
 
     def _left_s(self) -> float:
         return self._renewed_at + self.timing.stop_s - self._clock.monotonic()

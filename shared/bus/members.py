@@ -71,7 +71,7 @@ SILENT_S: Final = 3.0
 
 
 class MembersBus(Publishing, Reading, Lasting, Protocol):
-    """What members need of the bus."""
+    """Calls to the bus that announcements need."""
 
 
 class Members:

@@ -45,7 +45,7 @@ LAST_WORDS_S: Final = 2.0
 """How long an ending process keeps its connection for those with something left to say."""
 
 LISTENS_S: Final = 0.1
-"""How long the server has to say that nobody listens; a listener itself says nothing."""
+"""How long the server has to say that there is no listener; a listener itself says nothing."""
 
 
 def client_tls(*, ca: str, cert: str = "", key: str = "") -> ssl.SSLContext:
@@ -290,7 +290,7 @@ class NatsBus:
         await self._connection.away(for_s)
 
     async def _prepare(self, session: Session) -> None:
-        """Make a new session usable before anybody sees it."""
+        """Make a new session usable before it is handed out."""
         if self._presence:
             await session.client.subscribe(self._presence, cb=_heard)
         await self._replies.attach(session)
@@ -315,7 +315,7 @@ class NatsBus:
 
 
 async def _heard(_: Msg) -> None:
-    """Say nothing: who asks wants to know whether the server has anybody to ask."""
+    """Send no reply: the question is only whether the server has a listener."""
 
 
 @asynccontextmanager

@@ -111,7 +111,7 @@ class Partitions:
         return free
 
     async def _silent(self, subjects: set[str]) -> set[str]:
-        """Return on which of the presence subjects nobody listens."""
+        """Return the presence subjects without a listener."""
         silent: set[str] = set()
 
         async def ask(subject: str) -> None:

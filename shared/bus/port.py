@@ -113,10 +113,10 @@ FollowItem = Started | Batch | CaughtUp | Idle | Reset
 
 
 class Backlog(msgspec.Struct, frozen=True, kw_only=True):
-    """What waits for a durable consumer."""
+    """Messages that wait for a durable consumer."""
 
     waiting: int
-    """Messages not delivered to anybody yet."""
+    """Messages that have not been delivered yet."""
     in_progress: int
     """Messages delivered and not acknowledged."""
     redelivered: int
@@ -323,7 +323,7 @@ class Attending(Protocol):
     """Tells whether others are connected, and whether this process is."""
 
     async def listens(self, subject: str) -> bool:
-        """Return False when the server knows nobody who listens on `subject`, else True.
+        """Return False when the server knows no listener on `subject`, else True.
 
         Raises NoAnswer when it cannot be asked.
         """

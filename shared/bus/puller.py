@@ -1,8 +1,8 @@
 """Reading a work queue through a durable consumer that several processes share.
 
 The declared `max_deliver` is counted by the reader (`Delivery.exhausted`) and is unlimited at the
-server: beyond the server's own limit a message would stay in the queue, given to nobody, and only
-an advisory that nobody may have heard would tell of it.
+server: beyond the server's own limit a message would stay in the queue undelivered, and only
+an advisory, which may go unheard, would tell of it.
 """
 
 import contextlib

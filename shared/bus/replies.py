@@ -194,7 +194,7 @@ class Replies:
     async def _ask(self, token: str, question: Question) -> None:
         session = self._session
         if question.answer.done():
-            self._questions.pop(token, None)  # whoever asked was cancelled
+            self._questions.pop(token, None)  # the task that asked was cancelled
             return
         if session is None or not session.alive:
             return

@@ -2,8 +2,8 @@
 
 The cache's leader holds Leases in the cluster that others respect, and says so in each marker
 (`messages.Hold`). Who reads the markers keeps a `Tenure`. A hold is relied on for the time that the
-marker gives it, by the reader's own clock, and no longer: by then nobody else can have taken it. So
-a service that hears nothing more stops by itself.
+marker gives it, by the reader's own clock, and no longer: by then no other installation can have
+taken it. So a service that hears nothing more stops by itself.
 
 What is decided travels with the name of the tenure that it was decided in (`MARK`), so that what
 was decided before another installation had its turn is not carried out after it.

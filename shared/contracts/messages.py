@@ -23,7 +23,7 @@ Version = Annotated[
 
 
 class Op(enum.Enum):
-    """What happened to an object."""
+    """Kind of change of an object."""
 
     PUT = "put"
     DELETE = "delete"
@@ -51,7 +51,7 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the cache's leader knows of one Kubernetes Lease that others in the cluster respect.
+    """A Kubernetes Lease that others in the cluster respect, as the cache's leader knows it.
 
     Three cases: it is ours for `left_s`; another holds it (`holder`); or neither is known for sure,
     and `reason` says why. In the last one what was said before stands until its time is up.
@@ -283,7 +283,7 @@ class Result(enum.Enum):
 
 
 class Retry(enum.Enum):
-    """What a failed item is worth."""
+    """Whether a failed item may be tried again."""
 
     NEVER = "never"
     """The API server refused it: the same again would be refused again."""
@@ -326,7 +326,7 @@ class Poison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeaseRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """Who holds a lease; renewed by compare-and-set."""
+    """The holder of a lease; renewed by compare-and-set."""
 
     v: int = CURRENT
     holder: str

@@ -27,7 +27,7 @@ class Retention(enum.Enum):
 
 
 class Discard(enum.Enum):
-    """What a full stream refuses: the new message or the oldest."""
+    """Which message a full stream gives up: the new one or the oldest."""
 
     NEW = "new"
     OLD = "old"

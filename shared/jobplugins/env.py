@@ -12,7 +12,7 @@ TASK_INDEX = ("VK_TASK_INDEX", "VC_TASK_INDEX")
 
 
 class Env(JobPlugin):
-    """See the module; takes no arguments."""
+    """The job plugin `env`; takes no arguments."""
 
     name = "env"
 

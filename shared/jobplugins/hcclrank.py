@@ -15,7 +15,7 @@ ANNOTATION: Final = "hccl/rankIndex"
 
 
 class HcclRank(JobPlugin):
-    """See the module; it makes nothing beside the pods, and Volcano's status does not name it."""
+    """The job plugin `hcclrank`: makes nothing beside the pods, no name in the status."""
 
     name = "hcclrank"
     flags: ClassVar[Mapping[str, Value]] = {"master": "master", "worker": "worker"}

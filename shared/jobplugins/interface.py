@@ -20,7 +20,7 @@ PodBody = dict[str, Any]
 
 
 class Companion(msgspec.Struct, frozen=True, kw_only=True):
-    """An object beside the pods; whoever writes it adds owner reference and namespace."""
+    """An object beside the pods; the controller adds owner reference and namespace."""
 
     kind: Kind
     name: str

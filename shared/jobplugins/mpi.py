@@ -24,7 +24,7 @@ PORT_NAME: Final = "mpijob-port"
 
 
 class Mpi(JobPlugin):
-    """See the module."""
+    """The job plugin `mpi`."""
 
     name = "mpi"
     flags: ClassVar[Mapping[str, Value]] = {

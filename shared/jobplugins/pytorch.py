@@ -20,7 +20,7 @@ WAITER: Final = "wait-for-master"
 
 
 class PyTorch(JobPlugin):
-    """See the module; a job without the master's task is left as it is, as in Volcano."""
+    """The job plugin `pytorch`: leaves a job without a master task as it is."""
 
     name = "pytorch"
     flags: ClassVar[Mapping[str, Value]] = {

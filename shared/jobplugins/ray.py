@@ -21,7 +21,7 @@ _LABEL_MAX: Final = 63
 
 
 class Ray(JobPlugin):
-    """See the module."""
+    """The job plugin `ray`."""
 
     name = "ray"
     flags: ClassVar[Mapping[str, Value]] = {

@@ -44,7 +44,7 @@ class KeyPair(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ssh(JobPlugin):
-    """See the module."""
+    """The job plugin `ssh`."""
 
     name = "ssh"
     flags: ClassVar[Mapping[str, Value]] = {

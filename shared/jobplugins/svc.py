@@ -26,7 +26,7 @@ MOUNT_PATH: Final = "/etc/volcano"
 
 
 class Svc(JobPlugin):
-    """See the module."""
+    """The job plugin `svc`."""
 
     name = "svc"
     flags: ClassVar[Mapping[str, Value]] = {

@@ -20,7 +20,7 @@ ROLES: Final = ("ps", "worker", "chief", "evaluator")
 
 
 class TensorFlow(JobPlugin):
-    """See the module."""
+    """The job plugin `tensorflow`."""
 
     name = "tensorflow"
     flags: ClassVar[Mapping[str, Value]] = {**{role: role for role in ROLES}, "port": Port(2222)}

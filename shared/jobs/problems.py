@@ -23,7 +23,7 @@ _QUALIFIED: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 class Problem(msgspec.Struct, frozen=True):
     """One fault: the path of the field and what is wrong with it.
 
-    `reason` holds Volcano's words where it has some, so that whoever looks for them finds them.
+    `reason` holds Volcano's words where it has some, so that a search for them finds them.
     """
 
     path: str

@@ -48,7 +48,7 @@ def job_problems(job: Job, *, pod_level: bool = True) -> tuple[Problem, ...]:
 def queue_problems(name: str, state: str | None, *, exists: bool, children: int) -> Problems:
     """Return why a new job cannot enter its queue (W24, J22); `state` is that of its status.
 
-    A queue whose state nobody has written yet counts as open: it was just created.
+    A queue whose state has not been written yet counts as open: it was just created.
     """
     at = "spec.queue"
     if name == ROOT_QUEUE:
@@ -155,7 +155,7 @@ REPLICAS_MAX: Final = 150_000
 
 
 def _not_endless(job: Job) -> Problems:
-    """Find where a job asks for more pods than anybody could make, or count."""
+    """Find where a job asks for more pods than can be made, or counted."""
     total = 0
     for index, task in enumerate(job.spec.tasks):
         total += max(task.replicas, 0)

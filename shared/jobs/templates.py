@@ -44,7 +44,7 @@ class _EditedSpec(msgspec.Struct, rename="camel"):
 
 
 class _EditedTemplate(msgspec.Struct):
-    """What is looked at here, and what the job plugins touch: it must have the right form."""
+    """Fields that are read here, and that the job plugins edit: they must have the right form."""
 
     metadata: dict[str, Any] | None = None
     spec: _EditedSpec | None = None

@@ -321,7 +321,7 @@ def address(kind: Kind, namespace: str, name: str, subresource: str = "") -> str
     """Return the path of one object; names are quoted, so none leads out of its collection.
 
     Raises Rejected without a name, or without the namespace that the kind needs: names may come
-    from objects that anybody wrote.
+    from objects that any user may write.
     """
     if not name or (kind.namespaced and not namespace):
         raise Rejected(f"no address for {kind.kind} {namespace!r}/{name!r}")

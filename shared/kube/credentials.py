@@ -43,11 +43,11 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
-    """What a source found."""
+    """Credentials that a source found."""
 
     access: Access
     authorization: str | None
-    """Value of the Authorization header, None for certificates alone or for nobody."""
+    """Value of the Authorization header, None for certificates alone or for no account."""
     files: tuple[Path, ...] = ()
     """Files whose change means: load again."""
     reload_at: float | None = None

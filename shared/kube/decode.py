@@ -46,7 +46,7 @@ class Malformed(msgspec.Struct, frozen=True, kw_only=True):
 
     metadata: ObjectMeta
     error: str
-    """What is wrong, with the path of the field."""
+    """The fault, with the path of the field."""
     op: ChangeOp = ChangeOp.ADDED
 
 

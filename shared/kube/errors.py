@@ -1,7 +1,7 @@
 """What the API server's refusals become: one of the runtime's error kinds, with its own words.
 
 Callers above catch the kinds of `shared.runtime.errors`; who needs the detail (the reason, the
-fields that were refused) finds it in `refusal`. Nobody above this package sees aiohttp.
+fields that were refused) finds it in `refusal`. No code above this package sees aiohttp.
 """
 
 import re

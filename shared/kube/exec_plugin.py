@@ -25,7 +25,7 @@ _CLUSTER: Final = (
 
 
 class Credential(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plugin handed out: a token, or a certificate and its key in PEM."""
+    """Credentials of a plugin: a token, or a certificate and its key in PEM."""
 
     token: str = ""
     certificate: bytes | None = None

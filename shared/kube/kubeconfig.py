@@ -47,7 +47,7 @@ class Section(msgspec.Struct, frozen=True):
 
 
 class Context(msgspec.Struct, frozen=True):
-    """What one context stands for."""
+    """Cluster and user of one context."""
 
     cluster: Section
     user: Section

@@ -99,7 +99,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     longest_asked_s: float = 30.0
     """Upper bound of a wait that an overloaded server (429) asks for."""
     absent_retry_s: float = 3.0
-    """How often a kind is looked for that the server does not know or lets nobody see."""
+    """How often a kind is tried again that the server does not know or does not let us see."""
 
 
 class Listed(msgspec.Struct, frozen=True, kw_only=True):
@@ -313,7 +313,7 @@ class ListWatch:
     def _explain(self, exc: PumiceError) -> Unavailable:
         """Turn a failure into what is told, and remember what it says about the server.
 
-        A retry after 0 s is told to nobody: a server that refuses `sendInitialEvents` (400, 422)
+        A retry after 0 s is not reported: a server that refuses `sendInitialEvents` (400, 422)
         is simply listed in pages.
         """
         status = exc.status.code if isinstance(exc, Refusal) else 0

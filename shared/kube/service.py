@@ -9,7 +9,7 @@ from shared.runtime.values import Seconds
 
 
 class ApiSettings(Protocol):
-    """What the settings of a service say about the API server."""
+    """The settings of a service about the API server."""
 
     @property
     def kubeconfig(self) -> str:

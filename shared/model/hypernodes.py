@@ -1,4 +1,4 @@
-"""The forest of HyperNodes: who is above whom, and which nodes are below (T10).
+"""The forest of HyperNodes: parents, children, and the nodes below each (T10).
 
 Derived from all objects at once, so that the outcome does not depend on the order in which they
 came. Volcano repairs its forest object by object and can stay ready over a broken one; here it is

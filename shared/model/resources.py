@@ -28,7 +28,7 @@ Amount = int | float
 
 
 class Absent(enum.Enum):
-    """What a dimension that one side lacks counts as."""
+    """Meaning of a dimension that one side lacks."""
 
     ZERO = "Zero"
     INFINITY = "Infinity"

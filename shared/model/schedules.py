@@ -111,7 +111,7 @@ def missed(schedule: Schedule, *, since: int, after: int, at: int, most: int) ->
 
 
 class _Form:
-    """What one of the five fields may hold."""
+    """Values that one of the five fields may hold."""
 
     def __init__(self, name: str, least: int, most: int, names: Mapping[str, int]) -> None:
         self.name = name

@@ -153,7 +153,7 @@ Tell = Callable[[str, str, str, str], None]
 
 
 class Containment:
-    """What one process sets aside; made once, by the composition root."""
+    """Sets keys aside for one process; made once, by the composition root."""
 
     def __init__(
         self, set_aside: SetAside, *, clock: Clock, log: Logger, lasts_s: float | None = None
@@ -172,7 +172,7 @@ class Containment:
         self._tell.append(tell)
 
     def about(self, kind: str, key: str, *, stage: str, uid: str = "") -> "About":
-        """Return a context for handling one key; see the module."""
+        """Return a context in which one key is handled: an unexpected error sets the key aside."""
         return About(self, kind, key, stage, uid)
 
     def failed(

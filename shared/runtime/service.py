@@ -4,7 +4,7 @@ It sets up logs, takes the port for health pages, turns SIGTERM and SIGINT
 into an orderly end, and runs the parts that `build` makes under the supervisor. Exit codes:
 0 after a signal, 1 when the service failed, 2 when the settings are wrong, 3 when parts were
 stuck beyond the grace. Whatever stops a service is one line `error: ...` on stderr; a traceback
-appears, in the log, only for what nobody expected.
+appears, in the log, only for unexpected errors.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ _YOUNG: Final = 20_000
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
-    """What a composition root gets from the frame besides its settings."""
+    """Parts of the frame that a composition root gets besides its settings."""
 
     service: str
     instance: str

@@ -82,7 +82,7 @@ async def supervise(
 
 
 class _Watched:
-    """Who runs, and the first failure, which sets `stop`."""
+    """The parts that run, and the first failure, which sets `stop`."""
 
     def __init__(self, stop: asyncio.Event) -> None:
         self.alive: set[str] = set()

@@ -76,7 +76,7 @@ class Made:
 
 
 class Given:
-    """A certificate in files that somebody else renews (W02)."""
+    """A certificate in files that another program renews (W02)."""
 
     def __init__(self, *, cert: Path, key: Path, ca: Path | None, clock: Clock) -> None:
         self._cert, self._key, self._ca = cert, key, ca
@@ -119,7 +119,7 @@ def _text(path: Path, flag: str) -> str:
 
 
 class Certification:
-    """The part that runs: see the module."""
+    """The part of the service that renews the certificate and the registration."""
 
     name: Final = "certification"
 

@@ -25,7 +25,7 @@ _GOODBYE_S: Final = 1.0
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a caller may take."""
+    """Bounds of what one caller may take."""
 
     connections: int = 256
     handshake_s: float = 5.0
@@ -102,7 +102,7 @@ class _Guard(asyncio.Protocol):
 
 
 class Listener:
-    """See the module."""
+    """The connections of the webhooks' socket, within bounds."""
 
     def __init__(
         self,
@@ -273,7 +273,7 @@ class Listener:
 
 
 class Bytes:
-    """Bytes of requests that may be held at once; whoever wants more waits for its turn."""
+    """Bytes of requests that may be held at once; a caller that wants more waits for its turn."""
 
     def __init__(self, most: int) -> None:
         self._left = most

@@ -132,7 +132,7 @@ class Registration:
         self._log.info("webhooks_registered", kind=kind.kind, webhooks=len(webhooks))
 
     def _say_unsupported(self) -> None:
-        """Say once that this API server calls nobody (an embedded one, or a very small one)."""
+        """Log once that this API server calls no webhooks (an embedded one, say)."""
         if not self._said:
             self._said = True
             self._log.warning("webhooks_unsupported", group=MUTATING_WEBHOOKS.group)

@@ -21,7 +21,7 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True, rename={
     "ref": "$ref", "all_of": "allOf", "additional": "additionalProperties",
     "open": "x-kubernetes-preserve-unknown-fields",
 }):  # fmt: skip
-    """What of an OpenAPI schema says which fields there are."""
+    """The part of an OpenAPI schema that says which fields there are."""
 
     ref: str = ""
     all_of: tuple["Schema", ...] = ()

@@ -33,7 +33,7 @@ Toleration = dict[str, Any]
 
 
 class _Spec(View, frozen=True, kw_only=True):
-    """What rules read of a pod's spec."""
+    """The part of a pod's spec that rules read."""
 
     scheduler_name: str = ""
     node_selector: Mapping[str, str] = msgspec.field(default_factory=dict)
@@ -42,7 +42,7 @@ class _Spec(View, frozen=True, kw_only=True):
 
 
 class _Pod(View, frozen=True, kw_only=True):
-    """What rules read of a pod."""
+    """The part of a pod that rules read."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: _Spec = _Spec()

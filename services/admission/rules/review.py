@@ -29,19 +29,19 @@ class AdmissionRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     operation: str
     resource: str = ""
-    """Plural of the object's kind; empty when nobody said."""
+    """Plural of the object's kind; empty when the request does not say."""
     name: str = ""
     namespace: str = ""
     object: Json = msgspec.field(default_factory=dict)
     """Empty when an object is deleted."""
     old: Json = msgspec.field(default_factory=dict)
-    """What was there before; empty when an object is created."""
+    """The object as it was before; empty when it is created."""
     too_deep: bool = False
     """Whether `object` is nested so deeply that only the upper part of it was read."""
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """What is known of the cluster; a hook says which of it was looked up."""
+    """Facts about the cluster; a hook says which of them it needs."""
 
     queues: Mapping[str, Queue] = msgspec.field(default_factory=dict)
     schemas: Schemas = msgspec.field(default_factory=dict)
@@ -61,7 +61,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """What settings say about the rules (W02)."""
+    """The settings that rules depend on (W02)."""
 
     scheduler_names: Sequence[str] = ("volcano",)
     max_queue_depth: int = 5
@@ -83,7 +83,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """The faults that the message tells of, by field."""
     patch: Patch = ()
     hints: Sequence[str] = ()
-    """What of an object that is let through has no effect; its author is warned."""
+    """Fields of an admitted object that have no effect; its author is warned."""
 
 
 ALLOWED = Verdict()

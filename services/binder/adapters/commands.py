@@ -52,7 +52,7 @@ _ID_MAX: Final = 128
 
 
 class Hands(msgspec.Struct, frozen=True, kw_only=True):
-    """What all partitions share: how many intents are held, and worked on, at once."""
+    """How many intents are held, and worked on, at once; shared by all partitions."""
 
     held: asyncio.Semaphore
     active: asyncio.Semaphore
@@ -195,7 +195,7 @@ class Commands:
         )
 
     async def _unknown(self, delivery: Delivery, error: UnknownVersion) -> None:
-        """Leave a newer version to newer binders; an older one is beyond anybody's reading."""
+        """Leave a newer version to newer binders; no binder reads an older one any more."""
         if error.version <= CURRENT:
             await self._poison(delivery, str(error))
             return
@@ -251,7 +251,7 @@ class _LooseItem(msgspec.Struct, frozen=True):
 
 
 class _Loose(msgspec.Struct, frozen=True):
-    """What can be read of a command that breaks the contract."""
+    """The readable part of a command that breaks the contract."""
 
     id: str
     job: str = ""

@@ -4,7 +4,7 @@ The newest wish stands, however late an older one is handled, by another binder 
 for one version of its object only, so of two writes that race the second is refused. Who is refused
 reads the object, and then asks whether its wish is still the last one of its subject: if not, it
 goes on with that one, or lets go. So a wish costs one request to the API server and none to the
-server of the bus, unless somebody was in the way. Nothing is given up: trouble means a later
+server of the bus, unless another writer was in the way. Nothing is given up: trouble means a later
 redelivery.
 
 A wish that is void is acknowledged and no more: one about a pod that is known to be bound or gone,
@@ -37,7 +37,7 @@ _STAGE: Final = "status"
 
 
 class DesiredBus(Protocol):
-    """What is needed of the bus besides the deliveries."""
+    """Calls to the bus besides the deliveries."""
 
     async def last(self, stream: str, subject: str) -> Message | None:
         """Return the last message of a subject."""

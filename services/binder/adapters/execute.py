@@ -34,7 +34,7 @@ _RECHECK_S: Final = 2.0
 
 
 class Listener(Protocol):
-    """Who wants to know what happened to a pod: Kubernetes Events and subscribers."""
+    """A recipient of what happened to a pod: Kubernetes Events, subscribers' events."""
 
     def bound(self, gang: BindGang, item: Bind) -> None:
         """Take note that a pod is bound."""

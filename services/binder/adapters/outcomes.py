@@ -131,7 +131,7 @@ class _Item(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Head(msgspec.Struct, frozen=True):
-    """What of an outcome is needed here; the rest is not decoded."""
+    """The part of an outcome that is needed here; the rest is not decoded."""
 
     intent: str
     items: tuple[_Item, ...] = ()

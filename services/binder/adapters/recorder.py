@@ -174,7 +174,7 @@ class PodEvents:
         self._announcer.announce(event, f"{gang.id}/{item.uid}")
 
     def evicted(self, intent: Evict, victim: Victim) -> None:
-        """Announce that a pod is being evicted, for whom and why."""
+        """Announce that a pod is being evicted, for which preemptor and why."""
         preemptor = intent.preemptor.pod if intent.preemptor else ""
         event = PodEvicted(
             pod=victim.pod,

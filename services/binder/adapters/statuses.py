@@ -3,7 +3,7 @@
 A wish names the version of the object that it was decided on, and the patch carries it: the API
 server itself tells whether the object is still so. Only when it is not, or when a wish names no
 version, is the object read and compared, from the API server and not from STATE: a copy that lags
-would make "nothing to do" a lie that nobody corrects. So a write never covers up what came in
+would make "nothing to do" wrong for good. So a write never covers up what came in
 between.
 """
 
@@ -53,7 +53,7 @@ class Nothing(enum.Enum):
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """What to write; holds only for the version `rv` of the object."""
+    """The write of a status; holds only for the version `rv` of the object."""
 
     wanted: Desired
     status: dict[str, Any]

@@ -1,9 +1,9 @@
-"""Binding one pod: post, and when the answer leaves a doubt, look (CA05, CA06, CA08).
+"""Binding one pod: post, and when the answer leaves a doubt, read the pod (CA05, CA06, CA08).
 
-Exactly once in effect: a pod that already is on the wanted node counts as bound, whoever put it
-there. Giving up needs certainty: an unanswered post may have been executed, so an intent only
-ends as failed after a look that shows the pod unbound. While the API server does not answer at
-all, the intent waits.
+Exactly once in effect: a pod that already is on the wanted node counts as bound, no matter
+which process put it there. Giving up needs certainty: an unanswered post may have been executed, so
+an intent only ends as failed after a read that shows the pod unbound. While the API server does not
+answer at all, the intent waits.
 """
 
 from services.binder.intents.steps import Get, Ladder, Reply, ReplyKind, Seen, Wait, ended
@@ -26,7 +26,7 @@ def after_post(
 
 
 def after_get(wanted: Bind, reply: Reply, *, attempt: int, ladder: Ladder) -> ItemOutcome | Wait:
-    """Return what follows a look; after `Wait` comes the next post."""
+    """Return what follows a read; after `Wait` comes the next post."""
     if reply.kind is ReplyKind.GONE:
         return ended(wanted, Result.GONE, message=reply.message)
     if reply.kind is ReplyKind.REFUSED:

@@ -1,8 +1,8 @@
 """What an intent, or a wish, may say at all: seen in the message itself, without any request.
 
-A scheduler that works keeps these bounds by itself. They are for one that does not, or for somebody
-else who publishes with its rights. What only a read of the pod can show is judged where the pod is
-read, and by preconditions of the writes (`evict`).
+A scheduler that works keeps these bounds by itself. They are for one that does not, or for another
+program that publishes with its rights. What only a read of the pod can show is judged where the pod
+is read, and by preconditions of the writes (`evict`).
 """
 
 from typing import Final

@@ -10,7 +10,7 @@ names the version of the pod that a read showed unfinished. The API server refus
 the pod has changed, and then the pod is read again.
 
 The read shows, too, whether the pod is ours: a victim that belongs to no gang of our scheduler
-names is never written to, whoever asks for it.
+names is never written to, whatever the intent says.
 """
 
 import enum
@@ -27,7 +27,7 @@ EVICT_REASON = "Evict"
 
 
 class Verdict(enum.Enum):
-    """What a nomination means for the victims."""
+    """Consequence of a nomination for the victims."""
 
     PROCEED = "proceed"
     SPARE = "spare"
@@ -63,7 +63,7 @@ def after_nomination(reply: Reply, *, attempt: int, ladder: Ladder) -> Verdict |
 
     A preemptor that is bound or being deleted needs no room: its victims are spared, as if it were
     gone. The API server refuses to nominate a bound pod, one of another uid and one of another
-    scheduler, so a refusal needs a look. A pod of no gang makes room for nobody.
+    scheduler, so a refusal needs a read of the pod. No room is made for a pod of no gang.
     """
     if reply.kind is ReplyKind.GONE:
         return Verdict.SPARE
@@ -148,7 +148,7 @@ def after_delete(
 def after_get(
     victim: Victim, reply: Reply, *, attempt: int, tried: bool = False, ladder: Ladder
 ) -> ItemOutcome | Mark | Wait:
-    """Return what follows a look; while nobody answers, wait.
+    """Return what follows a read; while the API server does not answer, wait.
 
     A victim that still runs after the last attempt has failed.
     """

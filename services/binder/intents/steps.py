@@ -37,7 +37,7 @@ class ReplyKind(enum.Enum):
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """What of a pod decides about intents."""
+    """The part of a pod that decides about intents."""
 
     uid: str
     node: str = ""

@@ -26,7 +26,7 @@ class Ready(msgspec.Struct, frozen=True):
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """Nobody has been told yet which node, or which volume."""
+    """Neither node nor volume has been asked for yet."""
 
 
 class Pending(msgspec.Struct, frozen=True):

@@ -221,7 +221,7 @@ def _describe(rival: str, found: _Lease | None) -> str:
 
 
 class ClaimsBus(Protocol):
-    """What is needed of the bus."""
+    """Calls to the bus."""
 
     async def info(self, stream: str) -> StreamInfo:
         """Return a stream's state."""

@@ -46,7 +46,7 @@ _Answer = tuple[Publication, Awaitable[Ack], float]
 
 
 class PublisherBus(Publishing, Reading, Protocol):
-    """What the publisher needs of the bus."""
+    """The publisher's calls to the bus."""
 
 
 class StatePublisher:

@@ -1,4 +1,4 @@
-"""Whether somebody keeps STATE: this replica as leader, or another that it stands by for."""
+"""Whether STATE is kept up: by this replica as leader, or by the leader that it stands by for."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -13,7 +13,7 @@ from shared.runtime.health import Gate
 
 _LOOK_S: Final = 0.5
 _SILENT_S: Final = 5.0
-"""A marker that stays the same for so long says that nobody leads."""
+"""A marker that stays the same for so long says that there is no leader."""
 
 
 class Standing:

@@ -1,7 +1,7 @@
 """One object as the cache holds it: its body as it is published, and a digest to compare by.
 
 The body carries the object's resourceVersion, because readers want it; the digest leaves it out,
-because a new version alone (a field that nobody reads, a managed field) is no news.
+because a new version alone (a field that no service reads, a managed field) is no news.
 """
 
 from hashlib import blake2b
@@ -44,7 +44,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What the stream says of an object; an empty digest: not known, to be said again."""
+    """An object as the stream has it; an empty digest: not known, to be published again."""
 
     uid: str
     rv: str
@@ -88,7 +88,7 @@ def remains(done: bytes) -> bytes:
 
 
 def _is_done(view: Any) -> bool:  # noqa: ANN401 - the view of any kind
-    """Tell whether a job's pod has succeeded, and nobody had asked for its deletion before."""
+    """Tell whether a job's pod has succeeded, before its deletion was asked for."""
     return (
         isinstance(view, Pod)
         and view.status.phase == PodPhase.SUCCEEDED

@@ -70,7 +70,7 @@ class _KindState:
 
 
 class PublishQueue:
-    """The queue of all kinds; synchronous, owned by one event loop."""
+    """The facts of all kinds that are to be published; synchronous, owned by one event loop."""
 
     def __init__(self, kinds: Collection[str]) -> None:
         self._kinds: Final = {kind: _KindState() for kind in kinds}
@@ -154,7 +154,7 @@ class PublishQueue:
             self._touch_all(kind, state)
 
     def end(self) -> None:
-        """Stop publishing; what the stream says is somebody else's from now on."""
+        """Stop publishing; another leader writes the stream from now on."""
         self._leads = False
         self._line.clear()
         self._on_their_way.clear()
@@ -191,7 +191,7 @@ class PublishQueue:
         self._arrived(slot, state)
 
     def failed(self, publication: Publication) -> None:
-        """Take in that nobody knows whether a fact is in the stream: it is said again."""
+        """Take in that it is unknown whether a fact is in the stream: it is published again."""
         slot, fact = publication.slot, publication.fact
         state = self._kinds[slot[0]]
         before = state.said.get(slot[1])

@@ -77,7 +77,7 @@ class Companions:
                 make = self._create if blindly else self._look
                 others.append((companion, partial(make, record, companion)))
             elif _stays(companion) or known.digest == digest(companion):
-                if effect.anew:  # it may have been deleted since: nobody watches these objects
+                if effect.anew:  # it may have been deleted since: these objects are not watched
                     others.append((companion, self._again(record, companion, known.uid)))
             else:
                 changed.append((companion, partial(self._patch, record, companion, known.uid)))

@@ -17,7 +17,7 @@ _STAGE: Final = "fold"
 
 
 class States(Protocol):
-    """What the feed needs of `shared.bus.state.StateFollower`."""
+    """The part of `shared.bus.state.StateFollower` that the feed uses."""
 
     def items(self) -> AsyncGenerator[StateItem, None]:
         """Yield for ever."""

@@ -32,7 +32,7 @@ from shared.runtime.workqueue import WorkQueue
 
 
 class Manager(msgspec.Struct, frozen=True, kw_only=True):
-    """What all controllers of a process share."""
+    """The parts that all controllers of a process share."""
 
     settings: ControllerSettings
     namespace: str

@@ -1,6 +1,6 @@
 """What the controller remembers of one job between two reconciliations.
 
-State that changes has two kinds of owner, the session's ledger and a service's store; this is one.
+Mutable state beside the stores: what cannot be read from the objects themselves.
 A record is changed by the informers (facts, own writes) and by the reconciler of its job, all on
 one event loop and never across an `await`, so it needs no lock.
 """
@@ -147,7 +147,7 @@ class JobRecord:
                 self.add(of_group(self.job, None, self.group))
 
     def rest(self) -> None:
-        """Cease to own the job: whoever owns it next derives its requests from the facts."""
+        """Cease to own the job: its next owner derives its requests from the facts."""
         self.primed = False
         self.requests = {}
         self.delayed = ()

@@ -22,7 +22,7 @@ class ObjectRef(NamedTuple):
 
 
 class Touched(msgspec.Struct):
-    """What has to be reconciled after some facts, or after the answer to an own write."""
+    """Objects to reconcile after some facts, or after the answer to an own write."""
 
     refs: dict[ObjectRef, bool] = msgspec.field(default_factory=dict)
     """Object → whether a policy may have an answer to it (else a short wait does no harm).
@@ -68,7 +68,7 @@ T = TypeVar("T")
 
 
 class Change(msgspec.Struct, Generic[T], frozen=True, gc=False):
-    """What a store held under a key before and after; None where it held nothing."""
+    """A key's object before and after; None where the store held nothing."""
 
     key: str
     before: T | None

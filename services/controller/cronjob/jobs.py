@@ -14,7 +14,7 @@ FINISHED: Final = frozenset({JobPhase.COMPLETED, JobPhase.FAILED, JobPhase.TERMI
 
 
 def name_at(cron: CronJob, due: int) -> str:
-    """Return the name of the job that is due then: the same whoever makes it (X01)."""
+    """Return the name of the job that is due then: the same in every process (X01)."""
     return f"{cron.metadata.name}-{due // 60}"
 
 

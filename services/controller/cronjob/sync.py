@@ -153,7 +153,7 @@ def _find_missing(book: _Book, jobs: Sequence[Job]) -> Asking[SyncResult | None]
     for uid, ref in list(book.active.items()):
         if uid in known:
             continue
-        # A status that somebody else has written may name nothing.
+        # A status that another program has written may name nothing.
         found = (yield ReadJob(name=ref.name)) if ref.name else None
         if refused := failure(found):
             return SyncResult(failed=refused.reason)
@@ -284,7 +284,7 @@ def _remove(job: Job) -> Asking[Failed | None]:
 
 
 def _make(cron: CronJob, book: _Book, due: int) -> Asking[Failed | None]:
-    """Make the job that is due, or see that somebody did."""
+    """Create the job that is due, or see that it is there."""
     job = made.job_at(cron, due)
     name = job.metadata.name
     answer = yield CreateJob(job=job)

@@ -43,7 +43,7 @@ class BadConfigError(ValueError):
 
 
 class _Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Base of what stands in the file; fields that nobody reads are let pass."""
+    """Base of what stands in the file; unknown fields are let pass."""
 
 
 class Level(_Wire, frozen=True, kw_only=True):
@@ -53,13 +53,13 @@ class Level(_Wire, frozen=True, kw_only=True):
 
 
 class LabelConfig(_Wire, frozen=True, kw_only=True):
-    """What the source `label` needs: networks by name, each from its top to its bottom."""
+    """Settings of the source `label`: networks by name, each from its top to its bottom."""
 
     network_topology_types: dict[str, tuple[Level, ...]]
 
 
 class UfmConfig(_Wire, frozen=True, kw_only=True):
-    """What the source `ufm` needs."""
+    """Settings of the source `ufm`."""
 
     endpoint: str
     insecure_skip_verify: bool = False
@@ -118,7 +118,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Discovery(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be discovered."""
+    """The sources to discover from, and how often."""
 
     types: Mapping[str, tuple[str, ...]] | None = None
     """Networks told by labels of nodes: name → labels from the top to the bottom, without the last

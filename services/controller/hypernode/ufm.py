@@ -33,7 +33,7 @@ _SPINE: Final = "spine-hn"
 
 
 class Port(msgspec.Struct, frozen=True, kw_only=True):
-    """What is read of a computer's port; UFM says much more."""
+    """The fields of a computer's port that are read; UFM sends many more."""
 
     description: str = ""
     system_name: str = ""

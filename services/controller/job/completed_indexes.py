@@ -8,7 +8,7 @@ its partition or the job strikes it out, in the write that says so. A pod that f
 recorded: what became of it is for the policies to say, and when a node is lost its pods are
 declared failed before they go.
 
-A pod counts as succeeded if it was so before anybody asked for its deletion.
+A pod counts as succeeded if it was so before its deletion was asked for.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

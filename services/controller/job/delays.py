@@ -40,7 +40,7 @@ def arrivals(
 ) -> tuple[list[tuple[Request, Action]], tuple[Delayed, ...]]:
     """Return what to do now, in order, and what waits: what is due comes first and in both.
 
-    Whoever carries an action out strikes it from what waits (`after_action`).
+    An action that is carried out is struck from what waits (`after_action`).
     """
     found: list[tuple[Request, Action]] = []
     waiting = list(delayed)

@@ -1,4 +1,4 @@
-"""What the job controller knows about one job when it decides: values only, made by the replica.
+"""What the job controller knows about one job when it decides: values only, made by the informers.
 
 `PodView` is the small part of a pod that a job's life depends on, taken once per fact, so that a
 pass over a job of thousands of pods touches no nested object. `JobFacts` is everything that one

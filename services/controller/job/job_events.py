@@ -31,7 +31,7 @@ EXECUTE_ACTION = "ExecuteAction"
 
 
 def ordered(command: Command) -> Record:
-    """Return the event of a Command that is carried out now, or that nobody can carry out."""
+    """Return the event of a Command that is carried out now, or that cannot be carried out."""
     known = command.action in frozenset(Action)
     if known:
         message = f"Start to execute command {command.action} and delete it once it is recorded"

@@ -57,7 +57,7 @@ def _is_meant(pod: PodView, target: Target, request: Request) -> bool:
 def still(job: Job, pods: Mapping[str, PodView]) -> tuple[PodView, ...]:
     """Return the pods that have to go, by the recorded status alone, in order of name.
 
-    A pod that bears no task is of nobody's making here: it counts, and goes when the job does.
+    A pod that bears no task was not made by the controller: it counts, and goes when the job does.
     """
     phase = job.status.state.phase
     alive = (p for p in pods.values() if not p.deleting)

@@ -18,7 +18,7 @@ from shared.api.batch import Action, JobPhase, JobSpec, JobStatus
 
 
 class Do(enum.Enum):
-    """What a move does to the pods."""
+    """Effect of a move on the pods."""
 
     SYNC = "sync"
     KILL = "kill"

@@ -36,7 +36,7 @@ Stage = tuple[effects.Effect, ...]
 
 
 class Pass(msgspec.Struct, frozen=True, kw_only=True):
-    """What one pass wants."""
+    """Result of one pass."""
 
     stages: tuple[Stage, ...] = ()
     answered: frozenset[tuple[str, str, int]] = frozenset()
@@ -50,7 +50,7 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """What carrying out one action gives: Volcano's `Execute`, without its side effects."""
+    """Result of one action: Volcano's `Execute`, without its side effects."""
 
     status: JobStatus
     doomed: tuple[PodView, ...] = ()
@@ -157,7 +157,8 @@ def _answered(
     if told:
         stages = (tuple(told), *stages)
     if facts.commands:
-        # What an order changed is written before the order goes, or it would be changed by nobody.
+        # What an order changed is written before the order goes, or a crash in between would lose
+        # the change.
         stages = (*map(_at_once, stages), tuple(_delete(c) for c in facts.commands))
     return Pass(
         stages=stages,
@@ -186,7 +187,7 @@ def _restarts(job: Job, move: Move) -> bool:
 def _begun(
     facts: JobFacts, ready: Sequence[tuple[Request, Action]], *, now: float
 ) -> effects.WriteStatus | None:
-    """Return the write of Running when a job that is to be killed has begun and nobody wrote it.
+    """Return the write of Running for a job that is to be killed and whose start was not written.
 
     Its pods may have started and failed between two looks. Volcano answers the start by itself and
     first, so that the job was Running before anything was done to it (J16).

@@ -16,7 +16,7 @@ from shared.model.durations import seconds
 INTERNAL_EVENTS: Final = frozenset(
     {JobEvent.OUT_OF_SYNC, JobEvent.COMMAND_ISSUED, JobEvent.POD_RUNNING}
 )
-"""Events that no policy answers: they only ask for a look at the job."""
+"""Events that no policy answers: they only ask for a reconciliation of the job."""
 
 INTERNAL_ACTIONS: Final = frozenset(
     {
@@ -27,11 +27,11 @@ INTERNAL_ACTIONS: Final = frozenset(
         Action.CLOSE_QUEUE,
     }
 )
-"""Actions that are nobody's decision about a job: no event tells of them (J14)."""
+"""Actions that follow from no decision about a job: no event tells of them (J14)."""
 
 
 class PolicyAction(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be done, and how long to wait first."""
+    """The action that a policy asks for, and how long to wait first."""
 
     action: Action
     delay_s: float = 0.0

@@ -112,7 +112,7 @@ def at_start(
 
 
 def _missing(job: Job, pods: Mapping[str, PodView], completed: Completed) -> tuple[Request, ...]:
-    """Return evictions that nobody saw: the status counts more pods of a task than there are."""
+    """Return evictions that were not seen: the status counts more pods of a task than there are."""
     if job.status.state.phase == JobPhase.RESTARTING:
         return ()
     found = []

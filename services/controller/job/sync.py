@@ -51,7 +51,7 @@ def amendment(facts: JobFacts) -> effects.AmendJob | None:
     """Return what is missing in the job itself, before anything is made of it.
 
     That its queue hands jobs on to other clusters (J33), and names of claims that the user left out
-    (J30): pods, PodGroup and whoever looks for the claim read them there.
+    (J30): pods, the PodGroup and users find the claim's name there.
     """
     job = facts.job
     patch: Json = {}

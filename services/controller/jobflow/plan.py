@@ -28,7 +28,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be done, in this order: the status, deletions, creations."""
+    """Writes of one pass, in this order: the status, deletions, creations."""
 
     status: JobFlowStatus
     delete: tuple[Job, ...] = ()
@@ -105,7 +105,7 @@ def _targets(entry: Flow) -> tuple[str, ...]:
 
 
 def _unread(flow: JobFlow) -> list[Note]:
-    """Return what a user may believe in that nobody reads, here as in Volcano (F02)."""
+    """Return the fields of a flow that have no effect, here as in Volcano (F02)."""
     notes = []
     for number, entry in enumerate(flow.spec.flows):
         path = f"spec.flows[{number}]"

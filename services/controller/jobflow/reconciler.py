@@ -138,7 +138,7 @@ class JobFlowReconciler(KindReconciler):
         self._refused(flow, meta.name, message)
 
     def _refused(self, flow: JobFlow, job: str, why: str) -> None:
-        """Come back when the flow or one of its jobs changes, or somebody else may have."""
+        """Come back when the flow or one of its jobs changes, or a job's name may be free again."""
         self._log.warning("jobflow_not_started", jobflow=flow.metadata.key, job=job, reason=why)
         self.add(flow.metadata.key, _ASK_AGAIN_S)
 

@@ -26,7 +26,7 @@ from shared.api.meta import ObjectMeta, OwnerReference
 
 
 class Progress(enum.StrEnum):
-    """What the jobs of a flow amount to."""
+    """State of the jobs of a flow as a whole."""
 
     WAITING = "waiting"
     """No job has begun."""

@@ -1,4 +1,4 @@
-"""PodGroups for bare pods: pods of our schedulers that nobody has put into a group (P01 to P05).
+"""PodGroups for bare pods: pods of our schedulers that are in no group (P01 to P05).
 
 Pods of one controlling owner share a group, a pod without one has its own. `wanted_for` compares
 what a group's pods and their owner say with the group that is there; the shell carries it out and
@@ -30,7 +30,7 @@ Json = dict[str, Any]
 
 
 class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of one group of bare pods."""
+    """Facts about one group of bare pods."""
 
     pods: tuple[Pod, ...]
     """Its pods that are not being deleted, whether or not they name it yet."""
@@ -40,7 +40,7 @@ class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What has to be done for a group, in the order of the fields; empty when all is well."""
+    """Writes that a group needs, in the order of the fields; empty when all is well."""
 
     create: Json | None = None
     patch: Json = {}
@@ -104,7 +104,7 @@ def _usage(pod: Pod) -> Milli:
 def group_for(pod: Pod, said: Mapping[str, str]) -> Json:
     """Return the group of a bare pod, whose owner has the annotations `said` (P02, P03).
 
-    An owner that is not watched, of somebody's own kind, says the same by its pods' annotations.
+    An owner of a kind that is not watched says the same by its pods' annotations.
     """
     meta = pod.metadata
     inherited = {k: v for k, v in said.items() if k.startswith(keys.INHERITED_PREFIX)}
@@ -141,7 +141,7 @@ def group_for(pod: Pod, said: Mapping[str, str]) -> Json:
 def _patch(group: PodGroup, body: Json) -> Json:
     """Return the merge patch by which a group follows its newest pod and its owner (P05).
 
-    What neither says stays as it is: the queue, too, into which a webhook or somebody put it.
+    What neither says stays as it is: the queue, too, into which a webhook or a user put it.
     """
     patch: Json = {}
     annotations = body["metadata"]["annotations"]

@@ -40,7 +40,7 @@ DEFAULTS: Final[tuple[Json, ...]] = (
         "spec": {"weight": 1, "reclaimable": True, "parent": ROOT_QUEUE},
     },
 )
-"""The queues that are made at start and made again when somebody deletes them (CA02)."""
+"""The queues that are made at start and made again after a deletion (CA02)."""
 
 _MARKED = "true"
 

@@ -3,7 +3,7 @@
 `OpenQueue` opens from any state. `CloseQueue` closes, and is not done before the queue's last
 PodGroup is gone. `SyncQueue` only follows the PodGroups: a queue that closes is closed once it is
 empty, one that was closed closes again while it holds any, a queue without a state is opened, and
-a state that nobody knows stays unknown until somebody orders one.
+an unknown state stays until an order sets another.
 """
 
 import enum
@@ -16,7 +16,7 @@ from shared.api.scheduling import QueueState
 
 
 class QueueAction(enum.StrEnum):
-    """What can be done to a queue; a Command names the latter two."""
+    """Actions on a queue; a Command names the latter two."""
 
     SYNC = "SyncQueue"
     OPEN = "OpenQueue"
@@ -62,7 +62,7 @@ TABLE: Final[Mapping[Key, NextState]] = {
 }
 
 SHUT: Final = frozenset({QueueState.CLOSED, QueueState.CLOSING})
-"""States in which a queue takes no jobs, on somebody's order."""
+"""States in which a queue takes no jobs, after an order to close it."""
 
 
 def next_state(state: QueueState | None, action: QueueAction, *, groups: int) -> QueueState:

@@ -2,9 +2,9 @@
 
 One key for all: there are few, they depend on each other, and orders must be carried out in turn. A
 pass repeats until the facts ask for nothing more; whatever a crash interrupts is asked for again.
-What the API server refuses for one queue (a webhook of somebody's) is told on it, and keeps neither
-the others nor orders to them waiting. Commands that are for no job and no queue are told of here
-and left alone: another program may know their kind.
+What the API server refuses for one queue (for example by a webhook) is told on it, and keeps
+neither the others nor orders to them waiting. Commands that are for no job and no queue are told of
+here and left alone: another program may know their kind.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
