@@ -71,7 +71,7 @@ laws: $(READY) ## laws on drawn histories, and some seeds of the simulation
 	@$(PY) -m tools.suite laws
 
 .PHONY: search
-search: $(READY) ## the same laws on examples that nobody has tried yet
+search: $(READY) ## the same laws on new examples
 	HYPOTHESIS_PROFILE=search $(BIN)/pytest -q -n 2 tests/property
 
 .PHONY: test-integration

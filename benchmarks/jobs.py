@@ -67,7 +67,7 @@ async def marks_of_a_pod(api: Api) -> dict:
 
 
 async def owned(api: Api, marks: dict) -> dict:
-    """Return the same marks with an owner that there is: a job that nobody looks at."""
+    """Return the same marks with an existing owner: a job that no controller handles."""
     job = await api.create("jobs", body(0, 1), NAMESPACE)
     return {**marks, "ownerReferences": [owner_of(job)]}
 
@@ -169,7 +169,7 @@ async def lived(api: Api, jobs: int, replicas: int) -> float:
 
 
 class SameWrites:
-    """A plain client that writes what our services wrote per job, with nobody else at work."""
+    """A plain client that writes what our services wrote per job, with no other load."""
 
     def __init__(self, api: Api, found: Counter[Write], jobs: int, nodes: list[str]) -> None:
         self._api = api
@@ -182,7 +182,7 @@ class SameWrites:
         self.done = 0
 
     async def rate(self, jobs: int) -> float:
-        """Return its writes per second; the creation of the jobs themselves is nobody's."""
+        """Return its writes per second; the creation of the jobs themselves does not count."""
         begun = time.monotonic()
         await many(self._one, range(jobs))
         return self.done / (time.monotonic() - begun)

@@ -44,7 +44,7 @@ async def many(work: Callable[[int], Awaitable[object]], numbers: Iterable[int])
 
 
 async def floor(api: Api, pods: int, nodes: list[str]) -> float:
-    """Return the seconds to create and bind pods with nobody else at work."""
+    """Return the seconds to create and bind pods with no other load."""
     spec = world.task("w", 1)["template"]["spec"] | {"schedulerName": "none"}
 
     async def create(i: int) -> None:

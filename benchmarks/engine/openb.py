@@ -81,7 +81,7 @@ class Outcome(NamedTuple):
     """Pods with GPUs that were placed."""
     gpu_milli: int
     fragments: int
-    """Thousandths of cards that are left on cards which somebody uses."""
+    """Thousandths of cards that are left on cards in use."""
     stranded: int
     """Thousandths of cards that are left on nodes where no waiting GPU pod's CPU or memory fits."""
     seconds: float

@@ -28,7 +28,7 @@ def test_the_table_of_extension_points_is_that_of_the_code():
 
 
 def test_what_a_cluster_answers_is_listed():
-    (sentence,) = re.findall(r"^`cluster` answers (.*?)\. What", PAGE, re.MULTILINE)
+    (sentence,) = re.findall(r"^`cluster` answers (.*?)\. All", PAGE, re.MULTILINE)
     assert set(re.findall(r"`(\w+)", sentence)) == public(Cluster)
 
 
