@@ -110,8 +110,8 @@ class Members:
 
         It may have announced itself after they were read last, and before it died.
         """
-        self._dead: dict[str, str] = {}
-        """Per instance, the last of its lives that was found dead."""
+        self._lost: dict[str, int] = {}
+        """Per instance, the last sequence among the leases over which it was found dead."""
         self._known = asyncio.Event()
 
     async def run(self) -> None:
@@ -139,15 +139,16 @@ class Members:
         chosen = [member for member in members if service in (None, member.service)]
         return sorted(chosen, key=lambda member: (member.service, member.instance))
 
-    def bury(self, holder: str) -> None:
+    def bury(self, holder: str, sequence: int) -> None:
         """Count the member whose lease ran out as dead until it announces itself again.
 
-        A later life of the same instance is not what died, nor is this process.
+        `sequence` is that of the lease's last message. A lease that ran out once says so until it
+        is taken: it is no second death. This process is not dead.
         """
         name = instance_of(holder)
-        if name == self._instance or self._dead.get(name) == holder:
+        if name == self._instance or sequence <= self._lost.get(name, 0):
             return
-        self._dead[name] = holder
+        self._lost[name] = sequence
         self._buried[name] = None
         if any(member.instance == name for _, _, member in self._seen.values()):
             self._log.info("member_dead", member=name, reason="its lease ran out")

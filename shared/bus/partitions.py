@@ -106,8 +106,8 @@ class Partitions:
             lease = self._leases[partition]
             if lease.observe(message, unheard=lease.doubtful(message) in silent):
                 free[partition] = message
-                if dead := lease.dead_holder(message):
-                    self._members.bury(dead)
+                if message is not None and (dead := lease.dead_holder(message)):
+                    self._members.bury(dead, message.sequence)
         return free
 
     async def _silent(self, subjects: set[str]) -> set[str]:

@@ -129,13 +129,17 @@ async def test_what_a_member_announced_before_its_death_does_not_make_it_alive_a
     one, two = process("a"), process("b")
     for each in (two, one, two):  # the second announcement of b comes after a has looked
         await each.members._round()
-    one.members.bury("b.life")
+    one.members.bury("b.life", 7)
     assert [m.instance for m in one.members.live()] == ["a"]
     await one.members._round()
     assert [m.instance for m in one.members.live()] == ["a"]
-    await two.members._round()  # a later life
+    await two.members._round()  # it lives after all
     await one.members._round()
     assert [m.instance for m in one.members.live()] == ["a", "b"]
+    one.members.bury("b.life", 7)  # the same lease, not taken yet
+    assert [m.instance for m in one.members.live()] == ["a", "b"]
+    one.members.bury("b.life", 9)  # a lease that it has taken since
+    assert [m.instance for m in one.members.live()] == ["a"]
 
 
 async def test_a_member_is_listed_while_it_lives_and_says_good_bye(process, open_bus):
