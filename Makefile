@@ -102,7 +102,7 @@ attack: go parts ## every fault on the real stack, an independent judge watching
 	@$(PY) -m tests.attack --rounds $(ROUNDS) --page docs/reliability.md
 
 .PHONY: wheel-check
-wheel-check: $(READY) ## install the wheel with each Python 3.11-3.14 that is here, and run the demo from it
+wheel-check: $(READY) ## install the wheels with each Python 3.11-3.14 that is here, and run the demo from them
 	@$(PY) -m tools.wheel_check
 
 .PHONY: asyncapi-check

@@ -1,4 +1,4 @@
-"""`pumice demo`: a cluster, five gangs and what becomes of them, shown while it happens.
+"""`pumice demo`: a cluster, and five gangs that run on it, shown live.
 
 `story` is the run; `feed` brings the API server's watches, `model` folds them into a `Scene`,
 `sentences` puts its moments into words, and `view` (a terminal) or `plain` (anything else) shows

@@ -31,7 +31,7 @@ GLYPHS: Final[Mapping[Stage, str]] = {
     Stage.BOUND: "○",
     Stage.WAITING: "·",
 }
-"""In the order of the strip: what is over comes first, what has no node yet comes last."""
+"""In the order of the strip: pods that are over come first, those without a node last."""
 
 _USED: Final = "█"
 _FREE: Final = "░"
@@ -58,7 +58,7 @@ def strip(gang: Gang, colour: str, width: int) -> Text:
 
 
 def legend() -> Text:
-    """Return what the characters of a strip mean."""
+    """Return the legend of the strips."""
     text = Text(style=FAINT)
     names = {
         Stage.WAITING: "waiting",
@@ -83,7 +83,7 @@ def node_bar(machine: Machine, load: Load, palette: Mapping[str, str], width: in
 
 
 def shares(amounts: Sequence[int], cells: int) -> list[int]:
-    """Divide `cells` in proportion to `amounts` (largest remainder; what there is shows).
+    """Divide `cells` in proportion to `amounts` by largest remainder.
 
     An amount above zero gets a cell of its own as long as the larger ones can spare it.
     """

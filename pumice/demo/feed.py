@@ -70,7 +70,7 @@ class Feed:
 
 
 def changes_of_list(known: dict[str, Seen], items: list[Seen]) -> Iterator[Change]:
-    """Yield what a whole list tells about objects `known` by key, and bring `known` up to date.
+    """Yield the changes between the objects `known` by key and a whole list; updates `known`.
 
     An object that has gone and come back under its name between two lists is told as both.
     """

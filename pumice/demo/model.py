@@ -142,7 +142,7 @@ class Gang(Struct, frozen=True, kw_only=True):
     """The last reason why the group waits, "" when it does not wait."""
     why_since_s: float = 0.0
     why_settled: str = ""
-    """The last reason that has held for a while: what is shown."""
+    """The last reason that has held for a while; this one is shown."""
     members: Mapping[str, Member] = {}
     """By pod name."""
     milestones: Milestones = Milestones()
@@ -198,7 +198,7 @@ class Scene:
         self.nodes: dict[str, Machine] = {}
 
     def fold(self, change: Change, at_s: float) -> list[Moment]:
-        """Take in one event and return what it made true, oldest first."""
+        """Take in one event and return its moments, oldest first."""
         gone = change.op is Op.GONE
         match change.obj:
             case Job() as job:
@@ -241,7 +241,7 @@ class Scene:
         return [name for name in names if self.gangs.get(name, Gang(key=name)).phase not in ENDED]
 
     def load(self, node: str) -> Load:
-        """Return what the pods on `node` hold, derived from the pods alone."""
+        """Return the resources that the pods on `node` hold, derived from the pods alone."""
         held = [
             (gang.key, member)
             for gang in self.in_order()
@@ -375,7 +375,7 @@ def _stage(pod: Pod) -> Stage:
 
 
 def _mark(metadata: ObjectMeta, key: str) -> str:
-    """Return what a pod says about its job: the controller writes label and annotation (J31)."""
+    """Return the job that a pod names: the controller writes label and annotation (J31)."""
     return metadata.annotations.get(key, "") or metadata.labels.get(key, "")
 
 

@@ -1,4 +1,4 @@
-"""Moments in words: what happened within one glance, one sentence per gang and kind of moment.
+"""Moments in words: one sentence per gang and kind of moment within one glance.
 
 The view and the plain lines tell the same sentences. Twenty pods that are bound within a tenth of a
 second are one sentence with their nodes, not twenty. Pure; ASCII only, for logs of any encoding.

@@ -31,7 +31,7 @@ _LOG_KEPT: Final = 200
 
 
 class DemoError(Exception):
-    """The demo did not get to its end; its text says what it saw, in one or more lines."""
+    """The demo did not get to its end; the text gives the last state, in one or more lines."""
 
 
 class Demo:

@@ -56,7 +56,7 @@ def timeline(scene: Scene, width: int) -> list[Text]:
 
 
 def totals(scene: Scene) -> list[str]:
-    """Return what the jobs came to: how many ended how, how many pods, how fast they were bound."""
+    """Return the totals: jobs by their end, pods, and how fast these were bound."""
     gangs = scene.in_order()
     completed = sum(gang.phase is JobPhase.COMPLETED for gang in gangs)
     members = [member for gang in gangs for member in gang.members.values()]

@@ -29,7 +29,7 @@ class Teller(Protocol):
     """Seconds for which the last picture stays."""
 
     def tell(self, sentences: Sequence[Sentence]) -> None:
-        """Take in what has just happened."""
+        """Show the sentences of the last glance."""
         ...
 
     def show(self, picture: Picture) -> None:
@@ -83,7 +83,7 @@ class PlainTeller:
 
 
 class TerminalTeller:
-    """A picture on the terminal's second screen, so that what was there comes back.
+    """A picture on the terminal's second screen, so that the first one comes back at the end.
 
     Before the first picture and after the last, sentences and lines are written as they come.
     """
@@ -120,7 +120,7 @@ class TerminalTeller:
         self._live.update(Screen(picture), refresh=True)
 
     def conclude(self) -> None:
-        """Bring back what the terminal showed before."""
+        """Switch back to the terminal's first screen."""
         live, self._live = self._live, None
         if live is not None:
             live.stop()

@@ -160,7 +160,7 @@ def _jobs(
 
 
 def _reason(gang: Gang, width: int, most: int) -> list[Text]:
-    """Return why a gang waits, in at most `most` lines; the last one is cut by who shows it."""
+    """Return why a gang waits, in at most `most` lines; the caller cuts the last one."""
     words = f"waits: {gang.waits_for}"
     if not gang.waits_for or not most:
         return []

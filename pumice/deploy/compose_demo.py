@@ -1,4 +1,4 @@
-"""The demo on the Compose stack: submits its jobs, tells what happens, ends with the last job.
+"""The demo on the Compose stack: submits its jobs, prints their moments, ends with the last job.
 
 `docker compose --profile demo up demo` runs it. It is the demo of `pumice demo` without the cluster
 around it; exit code 0 says that every job has completed.

@@ -1,4 +1,4 @@
-"""Makes what the Compose stack's parts need to trust each other: `docker compose` runs it first.
+"""Makes certificates, passwords and configuration of the Compose stack; runs before its parts.
 
 Each part mounts one folder below the given one, a volume of its own, so that no container can read
 another's credentials. Everything is made once; the NATS configuration is written anew at each

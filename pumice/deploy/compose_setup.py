@@ -1,4 +1,4 @@
-"""Prepares the API server of the Compose stack: CRDs, roles, who may order queues, fake nodes.
+"""Prepares the API server of the Compose stack: CRDs, roles, policies, fake nodes.
 
 `docker compose` runs it to its end before the services start. It waits for the API server and can
 be repeated. The roles are those of k8s/base, read from the checkout.

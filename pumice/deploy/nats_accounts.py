@@ -124,7 +124,7 @@ class _Plan:
         self._lead(self._api, f"{user}.API.>", name, f"{_API}>")
 
     def _lead(self, source: str, subject: str, target: str, here: str) -> None:
-        """Let what is said on `here` in the account `target` be heard on `subject` in `source`."""
+        """Import: messages on `here` in the account `target` reach `subject` in `source`."""
         streamed = source == self._api or subject.startswith(_STREAMED)
         self._export(source, target, {"service": subject}, streamed=streamed)
         self._accounts[target].imports.append(
@@ -132,7 +132,7 @@ class _Plan:
         )
 
     def _hear(self, name: str, user: str, subjects: Iterable[str]) -> None:
-        """Let a subscriber hear events as they are stored, and what it lets the server push."""
+        """Import the events as they are stored, and messages of the subscriber's push consumers."""
         for subject in subjects:
             if subject == "_INBOX.>":
                 source = self._copy_of(user)

@@ -124,7 +124,7 @@ def decode(payload: bytes) -> CloudEvent:
 
 
 def decode_any(payload: bytes) -> CloudEvent:
-    """Read a payload as `decode` does; what cannot be read becomes `Unknown` with its problem."""
+    """Read a payload as `decode` does; an unreadable one becomes `Unknown` with its problem."""
     try:
         return decode(payload)
     except EventsError as exc:

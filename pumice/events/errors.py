@@ -2,7 +2,7 @@
 
 
 class EventsError(Exception):
-    """Base of what the client raises."""
+    """Base of the client's errors."""
 
 
 class Unreachable(EventsError):  # noqa: N818 - named by what happened, as are all here
@@ -14,7 +14,7 @@ class ClusterGone(EventsError):  # noqa: N818
 
 
 class NotAllowed(EventsError):  # noqa: N818
-    """The server refuses the user, or what the user may read."""
+    """The server refuses the user, or the user lacks a right to read."""
 
 
 class PositionGone(EventsError):  # noqa: N818

@@ -134,7 +134,7 @@ class EventStream:
             writer.transport.abort()
 
     async def position(self) -> Position:
-        """Return what the stream holds. Raises Unreachable, NotAllowed or Broken."""
+        """Return the range of events in the stream. Raises Unreachable, NotAllowed or Broken."""
         answer = await self._call(f"STREAM.INFO.{self._stream}", None)
         if answer.error is not None or answer.state is None:
             why = answer.error.description if answer.error else "no state"
@@ -202,7 +202,7 @@ class EventStream:
     async def _taken(
         self, inbox: str
     ) -> AsyncGenerator[tuple[list[tuple[int, bytes]], bool], None]:
-        """Yield what comes for one request until it is used up."""
+        """Yield the messages of one request until it is used up."""
         left = BATCH
         while left > 0:
             try:

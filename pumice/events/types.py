@@ -1,4 +1,4 @@
-"""The events: what happened, in the past tense, one type each.
+"""The types of events, named in the past tense.
 
 This is the catalogue: JSON Schemas, the AsyncAPI document and the command line are made from these
 classes. A field may be added with a default; nothing else about a published type changes.

@@ -112,7 +112,7 @@ class Webhook:
         place: Place,
         wanted: Callable[[Received], bool],
     ) -> None:
-        """Deliver what is wanted of `events`, in order, for as long as there are any."""
+        """Deliver the selected ones of `events`, in order, until the iteration ends."""
         timeout = aiohttp.ClientTimeout(total=ANSWER_S)
         passed = 0
         async with aiohttp.ClientSession(timeout=timeout, headers=self._headers) as session:
@@ -201,6 +201,6 @@ def check_writable(path: Path) -> None:
 
 
 def _is_readable(received: Received) -> bool:
-    """Tell whether it is a CloudEvent: what is none cannot be sent as one."""
+    """Tell whether a payload is a CloudEvent; others cannot be sent as one."""
     data = received.event.data
     return not (isinstance(data, Unknown) and data.problem and not received.event.type)

@@ -75,7 +75,7 @@ class Admin:
             return Answer(status=answer.status, body=body_read)
 
     async def probe(self) -> str:
-        """Return "" when the API server says that it is ready, else what it lacks."""
+        """Return "" when the API server reports ready, else the checks that fail."""
         try:
             answer = await self.request("GET", "/readyz")
         except aiohttp.ClientError as exc:

@@ -74,7 +74,7 @@ async def ensure(
     names: Iterable[str] = tuple(PARTS),
     environ: Mapping[str, str] = os.environ,
 ) -> dict[str, Path]:
-    """Return the path per part, after building what is missing; `report` gets lines for a person.
+    """Return the path per part, after building missing ones; `report` gets lines for the user.
 
     Raises LocalError: no Go, too little disk, a failed build (with Go's last line), or a part
     that only a wheel brings.
@@ -91,7 +91,7 @@ async def ensure(
 
 
 def cost(environ: Mapping[str, str] = os.environ) -> str:
-    """Return a line that says what building the missing parts takes, "" when all are there."""
+    """Return a line with the cost of building the missing parts, "" when all are there."""
     modules = _to_build(find_all(tuple(PARTS), environ))
     if not modules:
         return ""
@@ -103,7 +103,7 @@ def cost(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def _go_for(modules: Sequence[Module], environ: Mapping[str, str]) -> Go:
-    """Return the toolchain; LocalError names what is missing and where it was looked for."""
+    """Return the toolchain; LocalError says what is missing and where the search was."""
     try:
         return find_go(environ)
     except LocalError as error:
@@ -141,7 +141,7 @@ async def _build(
 
 
 def _clear_go_cache(go: Go, go_cache: Path) -> None:
-    """Have Go remove what it has put into its cache, and no more."""
+    """Have Go remove its own files from the cache, and no others."""
     subprocess.run(
         (str(go.path), "clean", "-cache"),
         env={**os.environ, "GOCACHE": str(go_cache), "GOTOOLCHAIN": "local", "GOWORK": "off"},
@@ -249,7 +249,7 @@ async def _follow(process: Process, module: Module, log: Path, report: Report) -
 
 
 def _progress(log: Path, module: Module) -> str:
-    """Say how far a build is, from what `go build -v` has written so far."""
+    """Return the progress of a build, from the output of `go build -v` so far."""
     lines = set(log.read_text(encoding="utf-8", errors="replace").splitlines())
     fetched = sum(line.startswith("go: downloading") for line in lines)
     compiled = len(lines) - fetched
@@ -261,7 +261,7 @@ def _progress(log: Path, module: Module) -> str:
 
 
 def _programs(module: Module) -> list[str]:
-    """Return the names that `go build` gives to what a module makes."""
+    """Return the names of the programs that `go build` makes of a module."""
     return [part.name for part in PARTS.values() if part.module == module.name]
 
 

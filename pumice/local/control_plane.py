@@ -175,7 +175,7 @@ class ControlPlane:
         await self.start_program(name)
 
     async def stop(self) -> None:
-        """Stop everything, clients first; what is not gone after its grace is killed."""
+        """Stop all programs, clients first; one that is not gone after its grace is killed."""
         order = ("kwok", "kube-controller-manager", "nats-server")
         async with TaskGroup() as tasks:
             for name in order:
@@ -292,7 +292,7 @@ class ControlPlane:
                 f"--audit-policy-file={policy}",
                 f"--audit-log-path={self.logs / 'audit.log'}",
                 "--audit-log-mode=batch",
-                "--audit-log-maxsize=4096",  # MiB: who reads it wants one file
+                "--audit-log-maxsize=4096",  # MiB: readers want one file
             ]
         return [*flags, *self.options.apiserver_flags]
 

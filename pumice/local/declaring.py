@@ -68,7 +68,7 @@ class Declaring:
             raise LocalError(f"the streams cannot be declared: {_cause(task.exception())}")
 
     async def stop(self) -> None:
-        """End; what is declared stays."""
+        """End; the declared streams stay."""
         task, self._task = self._task, None
         if task is None:
             return

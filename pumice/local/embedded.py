@@ -46,7 +46,7 @@ class EmbeddedPlane(ControlPlane):
 
     @override
     async def stop(self) -> None:
-        """Stop both programs; what is not gone after its grace is killed."""
+        """Stop both programs; one that is not gone after its grace is killed."""
         async with TaskGroup() as tasks:
             for name, process in self.processes.items():
                 tasks.create_task(process.stop(grace_s=5.0), name=name)

@@ -29,7 +29,7 @@ _SUBRESOURCES: Final[Mapping[str, str]] = {
 
 
 def no_program(pod: str, subresource: str) -> str:
-    """Return what a user is told who asks for a subresource of a pod on a fake node."""
+    """Return the message for a request of a subresource of a pod on a fake node."""
     return (
         f"pod {pod} runs on a fake node: no program was started, so there is nothing to"
         f" answer {subresource}"

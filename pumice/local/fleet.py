@@ -55,7 +55,7 @@ class NodeShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return [f"{self.prefix}-{number}" for number in range(self.count)]
 
     def offers(self) -> dict[str, str]:
-        """Return what each node offers."""
+        """Return the resources of each node."""
         offers = {"cpu": self.cpu, "memory": self.memory, "pods": self.pods}
         return {**offers, **({GPU: str(self.gpus)} if self.gpus else {}), **self.resources}
 
@@ -84,7 +84,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 def read(path: Path) -> Fleet:
-    """Return what a file describes. Raises WrongSettingError that names the place in it."""
+    """Return the fleet of a file. Raises WrongSettingError that names the place in it."""
     try:
         fleet = msgspec.yaml.decode(path.read_bytes(), type=Fleet)
         check(fleet)
@@ -97,7 +97,7 @@ def read(path: Path) -> Fleet:
 
 
 def check(fleet: Fleet) -> None:
-    """Raise ValueError that says what the API server or the scheduler would refuse."""
+    """Raise ValueError for values that the API server or the scheduler would refuse."""
     for shape in fleet.nodes:
         _check_shape(shape)
     prefixes = Counter(shape.prefix for shape in fleet.nodes)

@@ -1,4 +1,4 @@
-"""The process behind `pumice up`: holds the stack, starts again what dies, stops it all at the end.
+"""The process behind `pumice up`: holds the stack, restarts programs that die, stops all.
 
 Started detached as `python -P -m pumice.local.holder DIRECTORY` by `pumice up`, which leaves the
 order in the directory and reads the state from it. SIGTERM stops everything in order; when the

@@ -64,7 +64,7 @@ _FILES: Final = re.compile(
     )
 )
 _DATA: Final = ("etcd", "nats/jetstream")
-"""Directories that another program fills: at a start they may hold what it alone knows."""
+"""Directories that another program fills: at a start they may hold any files of it."""
 _MADE: Final = "pumice local cluster, in a directory that it made\n"
 _FOUND: Final = "pumice local cluster, in a directory that was there\n"
 
@@ -91,7 +91,7 @@ def is_signed(directory: Path) -> bool:
 
 
 def foreign(directory: Path) -> Iterator[str]:
-    """Yield the relative paths of what stops a directory from being used.
+    """Yield the relative paths of files that stop a directory from being used.
 
     That is everything in a directory which bears no signature, but for a lock file that is empty
     yet: a start was cut off there.
@@ -105,7 +105,7 @@ def foreign(directory: Path) -> Iterator[str]:
 
 
 def purge(directory: Path) -> Purged:
-    """Remove what the local cluster has made, and the directory if that was made for it.
+    """Remove the files of the local cluster, and the directory if that was made for it.
 
     Directories go when they are empty. The lock file goes last: a purge that was cut off can be
     run again.
@@ -140,7 +140,7 @@ def _remove_empty(name: str, at: int) -> None:
 
 
 def _walk(directory: Path) -> Iterator[tuple[str, int]]:
-    """Yield relative path and file type of everything below; what is foreign is not entered."""
+    """Yield relative path and file type of all below; foreign directories are not entered."""
     waiting = [""]
     while waiting:
         inside = waiting.pop()

@@ -1,4 +1,4 @@
-"""A lock between processes of one user, which says who holds it while others wait."""
+"""A lock between processes of one user; processes that wait name its holder."""
 
 import asyncio
 import fcntl

@@ -86,7 +86,7 @@ class NatsServer:
         return f"nats://{LOOPBACK}:{self.port}"
 
     def environ(self, user: str = ADMIN) -> dict[str, str]:
-        """Return what a program needs in its environment to connect as `user`.
+        """Return the environment of a program that connects as `user`.
 
         That is nothing for one that has no user here, since it needs no NATS (admission).
         """
@@ -141,7 +141,7 @@ class NatsServer:
         return False
 
     async def _unhealthy(self) -> str:
-        """Return what `/healthz` says is wrong; "" also when it says nothing in time."""
+        """Return the fault that `/healthz` reports; "" also when no answer comes in time."""
         try:
             async with asyncio.timeout(_HEALTH_S):
                 reader, writer = await asyncio.open_connection(LOOPBACK, self._monitor)

@@ -28,7 +28,7 @@ _TAIL_BYTES: Final = 8192
 _RELAYED_KEPT: Final = 20
 
 Probe = Callable[[], Awaitable[str]]
-"""Asks a program whether it is ready: "" when it is, else what is missing."""
+"""Asks a program whether it is ready: "" when it is, else the missing condition."""
 
 
 class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,7 +147,7 @@ class Process:
             self.kill()
 
     def kill(self) -> None:
-        """Kill the program and what it has started, and wait for the kernel to be done with it."""
+        """Kill the program and its children, and wait until it is gone."""
         if self._child is None:
             return
         self.signal(signal.SIGKILL)

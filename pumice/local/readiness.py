@@ -1,4 +1,4 @@
-"""Asks a service whether it is ready, and says in words what it waits for.
+"""Asks a service whether it is ready, and puts the gates that are shut into words.
 
 `/readyz` answers with the gates that are shut. A cache has one per list and a binder one per
 partition: gates of one family are counted, and the reason that most of them give is told.
@@ -20,7 +20,7 @@ _FAMILIES: Final = {
     "commands": ("partition of commands", "partitions of commands"),
     "desired": ("partition of wanted statuses", "partitions of wanted statuses"),
 }
-"""First part of a gate's name → what one is called, and several."""
+"""First part of a gate's name → its name in singular and plural."""
 _UNTOLD: Final = frozenset({"", "not started"})
 _LONGEST: Final = 160
 
@@ -34,7 +34,7 @@ _shut = msgspec.json.Decoder(list[_Shut])
 
 
 async def ask(address: str) -> str:
-    """Return "" when a service is ready, else what it waits for, in one line."""
+    """Return "" when a service is ready, else the gates that are shut, in one line."""
     try:
         status, body = await page(address, "/readyz")
     except LocalError as error:
@@ -61,7 +61,7 @@ def _get(address: str, path: str) -> tuple[int, bytes]:
 
 
 def words(body: bytes) -> str:
-    """Return what a page says about gates that are shut."""
+    """Return the line for the shut gates of a page."""
     try:
         shut = _shut.decode(body)
     except msgspec.DecodeError:

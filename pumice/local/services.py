@@ -106,7 +106,7 @@ class Service:
         await self.process.ready(self.probe, deadline_s=deadline_s)
 
     async def probe(self) -> str:
-        """Return "" when the service is ready, else its own words about what it waits for."""
+        """Return "" when the service is ready, else the gates that are shut."""
         return await readiness.ask(f"{LOOPBACK}:{self.port}")
 
 
@@ -138,7 +138,7 @@ def _given(flags: Iterable[str], name: str) -> str:
 
 
 async def all_ready(services: Iterable[Service], *, report: Report, patient: bool) -> None:
-    """Wait until every service is ready, and tell from time to time who is not, and why.
+    """Wait until every service is ready; reports from time to time which are not, and why.
 
     Raises LocalError when a process ends, or, unless `patient`, when READY_S pass.
     """

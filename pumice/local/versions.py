@@ -1,4 +1,4 @@
-"""Reads `versions.toml`, the one file that pins what is not a Python package."""
+"""Reads `versions.toml`, the one file that pins versions of all but Python packages."""
 
 import re
 import tomllib

@@ -1,4 +1,4 @@
-"""Public interface for scheduling plugins: what a plugin sees, what it may contribute.
+"""Public interface for scheduling plugins: the objects that a plugin reads and contributes.
 
 A plugin is a class with a `name` that is built with its arguments once per cycle and then asked to
 `contribute`. It adds functions to extension points; order, tiers, enable flags and the way in which

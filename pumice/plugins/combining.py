@@ -132,14 +132,14 @@ def rank(
 def cross_node_predicate(
     fn: Callable[[TaskClass], CrossNodeVerdict | None], *, reasons: Sequence[Reason]
 ) -> CrossNodePredicate:
-    """Refuse nodes for what happens on others (topology domains)."""
+    """Refuse nodes because of pods on other nodes (topology domains)."""
     return CrossNodePredicate(fn, tuple(reasons))
 
 
 def cross_node_score(
     fn: Callable[[TaskClass], CrossNodeScore | None], *, weight: float
 ) -> CrossNodeScorer:
-    """Score nodes by what happens on others; None where it does not concern the class."""
+    """Score nodes by pods on other nodes; None where it does not concern the class."""
     return CrossNodeScorer(fn, weight)
 
 

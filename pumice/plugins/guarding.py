@@ -34,15 +34,15 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _MOST_REASONS: Final = 254
 
 LAST: Final = (math.inf,)
-"""The key of what a failing order function would have ordered."""
+"""The key in the place of one that an order function failed to give."""
 
 
 class BadAnswer(TypeError):  # noqa: N818 - reads as the fact it states
-    """An answer that the engine cannot use; the message says what it should have been."""
+    """An answer that the engine cannot use; the message describes a usable one."""
 
 
 class Guard:
-    """Calls functions of one plugin and keeps what they raise."""
+    """Calls functions of one plugin and keeps the errors that they raise."""
 
     def __init__(
         self, plugin: str, failed: Callable[[str, Exception], None], unsteady: set[str]
@@ -56,7 +56,7 @@ class Guard:
         self._unsteady = unsteady
 
     def attempt(self, point: str, call: Callable[[], _T]) -> _T | None:
-        """Return what a call returns, None when it fails."""
+        """Return the result of a call, None when it fails."""
         try:
             return call()
         except Exception as error:  # noqa: BLE001 - foreign code may raise anything
@@ -106,7 +106,7 @@ def answering(
     *,
     made: Callable[..., object] | None = None,
 ) -> Callable[[Guard, str, _F], _F]:
-    """Return how to guard a function: what checks its answer, what stands in for it.
+    """Return a guard of functions, which checks answers and replaces failures.
 
     `checked` gets the answer and what was asked. `made` gets the guard and what was asked, and
     returns what stands in; without it that is `instead`.
@@ -151,7 +151,7 @@ def guarded_rank(guard: Guard, point: str, given: Rank) -> Rank:
 def guarded_cross_node_predicate(
     guard: Guard, point: str, given: CrossNodePredicate
 ) -> CrossNodePredicate:
-    """Guard a predicate over all nodes, and what it returns; a failure refuses all."""
+    """Guard a predicate over all nodes and the functions in its answer; a failure refuses all."""
     known = guard.reasons(given.reasons)
     failed = len(known)
 
@@ -172,7 +172,7 @@ def guarded_cross_node_predicate(
 
 
 def guarded_cross_node_score(guard: Guard, point: str, given: CrossNodeScorer) -> CrossNodeScorer:
-    """Guard a score over all nodes, and what it returns; a failure scores 0."""
+    """Guard a score over all nodes and the functions in its answer; a failure scores 0."""
 
     def checked(answer: object, _: object) -> CrossNodeScore | None:
         if answer is None:
@@ -194,7 +194,7 @@ def guarded_trait(guard: Guard, point: str, given: Trait) -> Trait:
     return given._replace(fn=guard.around(point, given.fn, text, lambda _: ""))
 
 
-# --- what answers have to look like: each function returns the answer, made exact ------------
+# --- checks of answers: each function returns the answer with its exact type -------------------
 
 
 def _of(kind: type[_T], answer: object, what: str) -> _T:
@@ -316,7 +316,7 @@ def figures(answer: object, *_: object) -> list[QueueFigures]:
 
 
 def claim_uses(answer: object, *_: object) -> list[ClaimUse]:
-    """Return what becomes of claims."""
+    """Return the uses of claims."""
     return _all_of(ClaimUse, answer, "ClaimUses")
 
 

@@ -39,7 +39,7 @@ def answer(value: Any, status: int = 200, content_type: str = JSON) -> Response:
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """One field and what is wrong with it."""
+    """One field and the fault in it."""
 
     field: str
     message: str
@@ -58,7 +58,7 @@ _UNCHECKED: Final = Fault(
 
 
 def rules_left_out(faults: Iterable[Fault]) -> list[Fault]:
-    """Return what is said of CEL rules, if faults like these keep them from being checked."""
+    """Return the fault that stands for unchecked CEL rules, if `faults` prevent their check."""
     return [_UNCHECKED] if any(fault.reason in _BLOCKING for fault in faults) else []
 
 
@@ -178,7 +178,7 @@ def wrong_method() -> Failure:
 
 
 def success(resource: Resource, name: str, uid: str) -> Object:
-    """Return what a delete that is done answers."""
+    """Return the answer to a finished delete."""
     return {
         "kind": "Status",
         "apiVersion": "v1",

@@ -1,4 +1,4 @@
-"""Server-side apply: what a manager applied it owns, and what it no longer applies goes away.
+"""Server-side apply: a manager owns the fields that it applied; those it omits are removed.
 
 Only applied fields are recorded in `managedFields` (the real server also records every other
 write). Lists with keys merge by them, other lists are replaced whole.
@@ -46,7 +46,7 @@ def merge(
 def claim(
     obj: Object, old: Object | None, told: Object, *, manager: str, at: str, subresource: str
 ) -> None:
-    """Record what a manager applied in the object's `managedFields`, in place."""
+    """Record the applied fields in the object's `managedFields`, in place."""
     fields = _fields(_without_head(told), {})
     entries = list((old or {"metadata": {}})["metadata"].get("managedFields") or ())
     own = next((e for e in entries if e["manager"] == manager), None)

@@ -104,7 +104,7 @@ def builtin_schemas() -> Mapping[str, Any]:
 
 
 def server_version() -> Mapping[str, str]:
-    """Return what `/version` says: the version of the server that this one behaves as."""
+    """Return the body of `/version`: the version of the server that this one imitates."""
     version: dict[str, str] = _document()["version"]
     return version
 
@@ -206,7 +206,7 @@ class Catalogue:
         return list(found.items())
 
     def replace(self, crd: Mapping[str, Any], *, served: bool) -> None:
-        """Take over what a CRD says now; `served=False` takes its kinds away."""
+        """Take over the kinds of a CRD; `served=False` removes them."""
         group, plural = crd["spec"]["group"], crd["spec"]["names"]["plural"]
         for place in [p for p in self._by_place if p[0] == group and p[2] == plural]:
             del self._by_place[place]

@@ -66,7 +66,7 @@ class ApiServer:
             return failure.response()
 
     def tick(self) -> None:
-        """Do what is due by now; cheap when nothing is."""
+        """Run the timers that are due; cheap when none is."""
         self._kubelets.work()
         while not (self._owners.is_idle and self._definitions.is_idle):
             self._definitions.work()
@@ -101,7 +101,7 @@ class ApiServer:
         self._kubelets.index(resource_id, obj)
 
     def bring_back(self, journal: Journal) -> None:
-        """Put back what a journal holds, and keep it there from now on; before the first request.
+        """Restore the objects of a journal and follow with changes; before the first request.
 
         Watches and pages of before start anew: their past is not known here.
         """

@@ -13,7 +13,7 @@ _ACCEPTED: Final = (
 
 
 class Definitions:
-    """Serves what CRDs define."""
+    """Serves the kinds of all CRDs."""
 
     def __init__(self, world: World) -> None:
         self._world = world

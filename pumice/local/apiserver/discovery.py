@@ -273,7 +273,7 @@ def _keep(value: Any, schemas: dict[str, Any]) -> None:  # noqa: ANN401 - any JS
 
 
 def _paths(place: str, resource: Resource, schema: str) -> Object:
-    """Return the operations that kubectl looks at: what can be validated, and by which schema."""
+    """Return the operations that kubectl reads: kinds that can be validated, and their schemas."""
     middle = "namespaces/{namespace}/" if resource.namespaced else ""
     collection = f"/{place}/{middle}{resource.plural}"
     kind = {"group": resource.group, "version": resource.version, "kind": resource.kind}

@@ -1,4 +1,4 @@
-"""The form of one kind: what its schema keeps, fills in and refuses.
+"""The form of one kind: its schema drops unknown fields, sets defaults and refuses values.
 
 A schema is compiled once into `Node`s, which drop unknown fields and fill in defaults in place, in
 one walk; jsonschema-rs judges what is left, and CEL rules come last. Built-in kinds differ in three
@@ -92,7 +92,7 @@ class Node:
                     properties[key].tidy(filled, "", [], go=go)
 
     def faults(self, value: Any, old: Any, path: str) -> Iterator[Fault]:  # noqa: ANN401
-        """Yield what the rules of this place and below say."""
+        """Yield the faults that the rules of this node and those below find."""
         if self.rules:
             yield from broken(self.rules, value, old, path)
         if isinstance(value, dict):
@@ -125,7 +125,7 @@ class Form:
         self._judge = _validator(resource)
 
     def tidy(self, obj: Object) -> list[str]:
-        """Drop unknown fields and fill in defaults; returns the paths of what was dropped."""
+        """Drop unknown fields and fill in defaults; returns the paths of the dropped fields."""
         unknown: list[str] = []
         if not self._go and isinstance(obj.get("metadata"), dict):
             self._meta.tidy(obj["metadata"], "metadata", unknown, go=True)
@@ -181,7 +181,7 @@ def strict(unknown: Sequence[str], resource: Resource) -> Failure:
 
 
 class _Compiler:
-    """Turns schemas into nodes; what refers to itself becomes a loop of nodes."""
+    """Turns schemas into nodes; a recursive schema becomes a loop of nodes."""
 
     def __init__(self, *, go: bool) -> None:
         self._go = go

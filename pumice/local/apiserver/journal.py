@@ -59,7 +59,7 @@ class Journal:
         store.listeners.append(self._note)
 
     def flush(self) -> None:
-        """Hand to the kernel what was written."""
+        """Hand all written lines to the kernel."""
         if self._file is not None:
             self._file.flush()
 

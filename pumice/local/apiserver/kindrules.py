@@ -29,7 +29,7 @@ RETURNS_DELETED: Final = frozenset(
 
 
 def default(resource: Resource, obj: Object) -> None:
-    """Fill in what is left out, in place; done on every write."""
+    """Fill in omitted fields, in place; done on every write."""
     rule = None if resource.custom else _DEFAULTS.get(resource.plural)
     if rule is not None:
         rule(obj)
@@ -43,7 +43,7 @@ def admit(world: World, resource: Resource, obj: Object) -> None:
 
 
 def check(resource: Resource, obj: Object, old: Object | None) -> None:
-    """Raise Failure (422) for what the schema cannot say."""
+    """Raise Failure (422) for faults that the schema cannot express."""
     if resource.custom:
         return
     if resource.plural == "pods":

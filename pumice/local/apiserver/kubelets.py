@@ -1,4 +1,4 @@
-"""Fake kubelets: what KWOK does with the stages of `pumice/local/stages.yaml`, in the same terms.
+"""Fake kubelets, which do the same as KWOK with the stages of `pumice/local/stages.yaml`.
 
 A node with the annotation `kwok.x-k8s.io/node` is made Ready once. A pod that is bound to such a
 node runs, ends and stops as its annotations say (`pumice.dev/start-seconds`, `run-seconds`,

@@ -1,4 +1,4 @@
-"""The rules of `metadata`: names, what a client may set, what changes when, preconditions."""
+"""The rules of `metadata`: names, fields of clients, changes on each write, preconditions."""
 
 import re
 from collections.abc import Mapping

@@ -37,7 +37,7 @@ class Owners:
         return not self._due
 
     def work(self) -> None:
-        """Do what is due, and what follows from it."""
+        """Handle all queued changes, and those that follow from them."""
         handlers: dict[str, Callable[[Any], None]] = {
             "gone": self._collect,
             "check": self._check,
@@ -221,7 +221,7 @@ class Owners:
             self._world.remove(place[0], obj)
 
     def _end_namespace(self, name: str) -> None:
-        """Delete what a namespace holds, and the namespace once it is empty."""
+        """Delete the objects of a namespace, and the namespace once it is empty."""
         namespace = self._world.find(NAMESPACES, "", name)
         if namespace is None or "deletionTimestamp" not in namespace["metadata"]:
             return

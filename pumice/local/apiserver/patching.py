@@ -169,7 +169,7 @@ def merge_list(old: Sequence[Any], patch: Sequence[Any], by: str, schema: Schema
 
 
 def _ordered(merged: Sequence[Any], by: str, patched: set[Any], before: Sequence[Any]) -> list[Any]:
-    """Merge what was patched and what was not: by their old places, what is new first."""
+    """Merge patched and unpatched elements in their old order, new ones first."""
     left = [entry for entry in merged if entry.get(by) in patched]
     right = [entry for entry in merged if entry.get(by) not in patched]
     ordered = []

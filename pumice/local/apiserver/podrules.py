@@ -41,7 +41,7 @@ _TOLERATED: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreach
 
 
 def default_spec(spec: Object) -> None:
-    """Fill in what a pod's or a template's spec leaves out, in place."""
+    """Set the defaults of a pod's or a template's spec, in place."""
     for key, value in _SPEC.items():
         if spec.get(key) in (None, ""):
             spec[key] = value
@@ -91,7 +91,7 @@ def _default_inner(container: Object) -> None:
 
 
 def admit(world: World, resource: Resource, pod: Object) -> None:
-    """Do to a new pod what the built-in admission plugins do. Raises Failure (403)."""
+    """Apply the built-in admission plugins to a new pod. Raises Failure (403)."""
     spec = pod["spec"]
     _admit_account(world, resource, pod, spec)
     _admit_priority(world, resource, pod, spec)
@@ -194,7 +194,7 @@ def qos(spec: Object) -> str:
 
 
 def check(resource: Resource, pod: Object) -> None:
-    """Raise Failure (422) for what the schema cannot say about a pod's spec."""
+    """Raise Failure (422) for faults of a pod's spec that the schema cannot express."""
     spec = pod.get("spec") or {}
     faults = []
     if not spec.get("containers"):

@@ -27,7 +27,7 @@ _TYPE_META, _RAW = 1, 2
 
 
 class BadProtobufError(ValueError):
-    """The bytes are not what they are said to be."""
+    """The bytes are not of the kind that they claim to be."""
 
 
 class _Field(msgspec.Struct, frozen=True, array_like=True):
@@ -96,7 +96,7 @@ def _message(data: bytes, name: str, depth: int) -> dict[str, Any]:
 
 
 def _is_zero(item: object) -> bool:
-    """Tell what Go's `omitempty` leaves out; it leaves out no struct."""
+    """Tell whether Go's `omitempty` omits a value; it omits no struct."""
     return not isinstance(item, dict) and not item
 
 

@@ -47,7 +47,7 @@ Convert = Callable[[bytes], bytes]
 
 
 def versioned(resource: Resource) -> Convert | None:
-    """Return what turns a kept body into this version of the kind, None when nothing is to do."""
+    """Return the conversion of a kept body to this version of the kind, None without one."""
     if not resource.custom:
         return None
     head = f'"apiVersion":"{resource.api_version}"'.encode()

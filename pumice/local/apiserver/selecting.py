@@ -69,7 +69,7 @@ def _label_test(found: re.Match[str]) -> Callable[[Mapping[str, str]], bool]:
 
 
 def _is_beyond(value: str, bound: int, *, above: bool) -> bool:
-    """Compare a label as a whole number; what is none is beyond nothing."""
+    """Compare a label as a whole number; False for one that is no number."""
     if not re.fullmatch(r"-?\d+", value):
         return False
     return int(value) > bound if above else int(value) < bound

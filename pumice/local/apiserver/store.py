@@ -1,4 +1,4 @@
-"""Objects as bytes with their versions, the recent changes, and who watches them.
+"""Objects as bytes with their versions, the recent changes, and listeners for them.
 
 One counter gives every write its resourceVersion, as etcd's revision does. Changes are kept for a
 while (`keep`), so that a watch can start in the past and a list can be read page by page as of one

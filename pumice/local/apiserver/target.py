@@ -60,7 +60,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def prefix(self) -> str:
-        """Return what the keys of the selected objects start with."""
+        """Return the prefix of the keys of the selected objects."""
         return f"{self.namespace}/" if self.namespace else ""
 
     def body(self) -> Any:  # noqa: ANN401 - whatever the client sent
@@ -92,7 +92,7 @@ def _from_yaml(body: bytes) -> Any:  # noqa: ANN401 - whatever the client sent
 
 
 def read(catalogue: Catalogue, request: Request) -> Target:
-    """Return what a path under /api or /apis is about. Raises Failure (404, 501)."""
+    """Return the target of a path under /api or /apis. Raises Failure (404, 501)."""
     parts = request.path.strip("/").split("/")
     if parts[0] == "api":
         group, head = "", _API

@@ -1,4 +1,4 @@
-"""One watch: what has changed since a version, as the lines that the API server sends."""
+"""One watch: the changes since a version, as the lines that the API server sends."""
 
 from collections.abc import Callable
 from typing import Final
@@ -52,7 +52,7 @@ class Watch:
 
     @staticmethod
     def _as_table(table: Callable[[Object, bool], Object]) -> Callable[[bytes], bytes]:
-        """Return what turns an object into a table of one row; only the first names columns."""
+        """Return the conversion of objects to tables of one row; only the first names columns."""
         first = [True]
 
         def convert(body: bytes) -> bytes:
@@ -72,7 +72,7 @@ class Watch:
         self._tell = callback
 
     def close(self) -> None:
-        """End the watch; what was not taken yet stays to be taken."""
+        """End the watch; lines that are not taken yet can still be taken."""
         if not self.ended:
             self.ended = True
             if self._tell is not None:

@@ -84,7 +84,7 @@ class World:
             yield decode(collection.entries[key].body)
 
     def write(self, resource_id: str, obj: Object) -> Object:
-        """Write what this server itself has decided on (its controllers and kubelets)."""
+        """Write an object for the server's own controllers and kubelets."""
         self.store.put(resource_id, key(obj), obj)
         return obj
 

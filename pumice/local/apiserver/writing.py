@@ -258,7 +258,7 @@ def _is_done(resource_id: str, obj: Object) -> bool:
 
 
 def _parts(target: Target, obj: Object, old: Object) -> Object:
-    """Return the new object with what this request may not write as it was."""
+    """Return the new object, with the fields that this request may not write as they were."""
     resource = target.resource
     if target.subresource == "status":
         kept = {k: v for k, v in old.items() if k not in ("metadata", "status")}
