@@ -56,7 +56,7 @@ class Beside:
 
 
 class JobPlugin(Protocol):
-    """What an entry point of the group `pumice.jobplugins` leads to: a class of this form.
+    """A job plugin: an entry point of the group `pumice.jobplugins` names a class of this form.
 
     It is built without arguments, once per process.
     """

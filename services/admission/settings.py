@@ -57,7 +57,7 @@ class AdmissionSettings(KlogSettings, frozen=True, kw_only=True):
         str,
         Meta(
             description="CA of the certificate that the API server must show (see "
-            "docs/deployment.md), reread when it changes; empty: anybody is answered"
+            "docs/deployment.md), reread when it changes; empty: every caller is answered"
         ),
     ] = ""
     client_names: Annotated[

@@ -1,4 +1,4 @@
-"""shuffle (A10): evicts what plugins name among all running tasks, for nobody's sake."""
+"""shuffle (A10): evicts the running tasks that plugins name, though no task needs their place."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""pdb (PL14): nobody is evicted beyond what PodDisruptionBudgets allow.
+"""pdb (PL14): evicts no more pods than PodDisruptionBudgets allow.
 
 What a budget allows is counted anew in every question; evictions of the same session are not
 deducted before the disruption controller has seen them, as upstream.
