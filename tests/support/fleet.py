@@ -24,15 +24,16 @@ SERVICES = ("cache", "scheduler", "binder", "controller")
 class Service:
     """One service process: start, wait, kill, freeze, thaw."""
 
-    def __init__(self, process: Process, address: str, fault: Path | None) -> None:
+    def __init__(self, process: Process, log: Path, address: str, fault: Path | None) -> None:
         self.process = process
+        self._log = log
         self.address = address
         self._fault = fault
 
     @property
     def log(self) -> str:
         """Return everything that the process wrote."""
-        return self.process.spec.log.read_text(errors="replace")
+        return self._log.read_text(errors="replace")
 
     async def unready(self) -> str:
         """Return "" when /readyz says so, else what is missing."""
@@ -73,7 +74,7 @@ class Service:
             return fault.exists() and not self.process.pid
 
         def seen() -> str:
-            return "\n".join(["fault point not reached", *tail(self.process.spec.log, lines=5)])
+            return "\n".join(["fault point not reached", *tail(self._log, lines=5)])
 
         await until(reached, deadline_s=deadline_s, describe=seen)
 
@@ -91,6 +92,7 @@ class Fleet:
         self._directory = directory
         self._beside = beside
         self._all: list[Process] = []
+        self._logs: set[Path] = set()
 
     async def start(
         self,
@@ -139,8 +141,9 @@ class Fleet:
         )
         process = Process(spec)
         self._all.append(process)
+        self._logs.add(log)
         process.start()
-        service = Service(process, address, marks / fault.partition("@")[0] if fault else None)
+        service = Service(process, log, address, marks / fault.partition("@")[0] if fault else None)
         if wait:
             await service.ready()
         return service
@@ -161,7 +164,7 @@ class Fleet:
     def logs(self, lines: int = 12) -> str:
         """Return the ends of all logs, for a failure's message."""
         parts = []
-        for log in sorted({process.spec.log for process in self._all}):
+        for log in sorted(self._logs):
             parts += [f"--- {log.name}", *tail(log, lines=lines)]
         return "\n".join(parts)
 

@@ -167,8 +167,8 @@ def _struct(kind: mi.StructType, depth: int) -> st.SearchStrategy[dict[str, Any]
 
 
 def _fields(kind: mi.StructType, depth: int) -> st.SearchStrategy[dict[str, Any]]:
-    required = {}
-    optional = {}
+    required: dict[str, st.SearchStrategy[Any]] = {}
+    optional: dict[str, st.SearchStrategy[Any]] = {}
     for field in kind.fields:
         drawn = _of(field.type, field.encode_name, depth + 1)
         (required if field.required or depth < 2 else optional)[field.encode_name] = drawn

@@ -227,7 +227,9 @@ def spoilt(draw: st.DrawFn, api: OpenApi, schema: Json, sound: Any, name: str = 
     if isinstance(sound, dict) and "properties" in schema and draw(st.integers(0, 5)):
         properties = schema["properties"]
         known = [field for field in sound if field in properties]
-        fields = known if known and draw(st.booleans()) else sorted(properties)
+        fields = sorted(properties)
+        if bool(known) and draw(st.booleans()):
+            fields = known
         field = draw(st.sampled_from(fields))
         inner = properties[field]
         if field in sound:

@@ -73,7 +73,7 @@ class SlowNode:
                 if then > self.have[dim]:
                     return Fraction(0)
                 parts.append(Fraction(then, self.have[dim]))
-        return 100 * sum(parts) / len(parts) if parts else Fraction(0)
+        return 100 * sum(parts, Fraction(0)) / len(parts) if parts else Fraction(0)
 
 
 def _taints(session: Session, column: int) -> list[int]:

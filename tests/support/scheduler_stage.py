@@ -71,6 +71,7 @@ class Stage:
         """Start a scheduler; `bug` is a program that plants one before."""
         run = "import runpy; runpy.run_module('services.scheduler', run_name='__main__')"
         address = f"127.0.0.1:{free_port()}"
+        log = self._directory / f"{instance}.log"
         spec = ProcessSpec(
             name=f"scheduler-{instance}",
             argv=(
@@ -82,13 +83,13 @@ class Stage:
                 f"--listen-address={address}",
                 *(f"--{k.replace('_', '-')}={v}" for k, v in flags.items()),
             ),
-            log=self._directory / f"{instance}.log",
+            log=log,
             environ=self._server.environ("scheduler"),
         )
         process = Process(spec)
         self._services.append(process)
         process.start()
-        return Service(process, address, None)
+        return Service(process, log, address, None)
 
     def kill_first(self) -> None:
         """Kill the scheduler that was started first."""

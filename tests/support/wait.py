@@ -3,18 +3,38 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar, overload
 
 _T = TypeVar("_T")
 
 
+@overload
 async def until(
-    probe: Callable[[], Awaitable[_T] | _T],
+    probe: Callable[[], Awaitable[_T]],
+    *,
+    deadline_s: float = ...,
+    describe: str | Callable[[], str] = ...,
+    every_s: float = ...,
+) -> _T: ...
+
+
+@overload
+async def until(
+    probe: Callable[[], _T],
+    *,
+    deadline_s: float = ...,
+    describe: str | Callable[[], str] = ...,
+    every_s: float = ...,
+) -> _T: ...
+
+
+async def until(
+    probe: Callable[[], Any],
     *,
     deadline_s: float = 30.0,
     describe: str | Callable[[], str] = "the condition",
     every_s: float = 0.02,
-) -> _T:
+) -> Any:
     """Return the first truthy answer of `probe`, which may be a plain or an async function.
 
     Fails with `describe` (text, or a function that makes it then) and the last answer seen when
