@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from services.binder.intents.bounds import MEMBERSHIP, breach, breach_of_wish
-from services.scheduler.engine.devices.gpus import INDEX
+from services.scheduler.engine.tasks.requests import GPU_INDEX
 from services.scheduler.engine.tasks.vgpu_requests import IDS
 from shared.contracts.messages import (
     Bind,
@@ -27,7 +27,7 @@ def gang(**bind: Any) -> BindGang:
     return BindGang(id="i", cycle=1, job="ns/g", job_uid="g", binds=binds)
 
 
-@pytest.mark.parametrize("annotation", [INDEX, IDS, "example.com/kubernetes.io", "of-a-plugin"])
+@pytest.mark.parametrize("annotation", [GPU_INDEX, IDS, "example.com/kubernetes.io", "of-a-plugin"])
 def test_a_binding_gives_annotations_of_plugins(annotation) -> None:
     assert not breach(gang(annotations={annotation: "0"}))
 
