@@ -1,15 +1,14 @@
 """Kind `api`: pure functions of amounts and pods."""
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from services.scheduler.engine.sampling import Sampling
 from shared.api.core import Pod
 from shared.model import requests
 from shared.model.resources import Absent, Resource, parse_list
+from tests.conformance import amounts
 from tests.conformance.network import PURE, run_pure
 from tests.conformance.report import Mismatch, Unsupported, expect
 
@@ -34,12 +33,13 @@ def run_api(case: dict[str, Any]) -> None:
 
 def _check_sampling(case: dict[str, Any]) -> None:
     options = case["options"]
-    sampling = Sampling(
+    enough = amounts.feasible_nodes(
+        *case["args"],
         minimum=options["minNodesToFind"],
         minimum_percent=options["minPercentageOfNodesToFind"],
         percent=options["percentageOfNodesToFind"],
     )
-    expect(case["function"], [sampling.enough(*case["args"])], case["results"])
+    expect(case["function"], [enough], case["results"])
 
 
 def _check_pod(case: dict[str, Any], function: Callable[[Pod], Resource]) -> None:
@@ -89,55 +89,24 @@ def _verdict_and_names(names: list[str], *, verdict: bool) -> list[Any]:
     return [verdict, names]
 
 
-def _none_of(request: Resource | None) -> bool:
-    return request is None
-
-
 def _exceeding(left: Resource, right: Resource, request: Resource | None) -> list[Any]:
     if request is None:
-        names = left.exceeding(right, Absent.ZERO)
+        names = amounts.less_equal_names(left, right, Absent.ZERO)
     else:
-        names = left.exceeding_of(right, request)
+        names = amounts.greater_names(left, right, request)
     return _verdict_and_names(names, verdict=not names)
 
 
-def _fitting(left: Resource, right: Resource, request: Resource | None) -> list[Any]:
-    names = [] if _none_of(request) else left.fitting_of(right, request)
-    return _verdict_and_names(names, verdict=bool(names))
+def _of_request(
+    names_of: Callable[[Resource, Resource, Resource], list[str]],
+) -> Callable[..., list[Any]]:
+    """Return a function that says whether any requested dimension is named, and which."""
 
+    def run(left: Resource, right: Resource | None, request: Resource | None) -> list[Any]:
+        names = [] if request is None else names_of(left, right or Resource(), request)
+        return _verdict_and_names(names, verdict=bool(names))
 
-def _greater(left: Resource, right: Resource | None, request: Resource | None) -> list[Any]:
-    names = [] if _none_of(request) else left.exceeding_of(right or Resource(), request)
-    return _verdict_and_names(names, verdict=bool(names))
-
-
-def _scalar_names(left: Resource, right: Resource) -> list[list[str]]:
-    common = set(left.names()) & set(right.names())
-    return [sorted(common)]
-
-
-def _fitting_known(left: Resource, right: Resource, request: Resource | None) -> list[Any]:
-    names = [] if request is None else left.fitting_of_known(right, request)
-    return _verdict_and_names(names, verdict=bool(names))
-
-
-def _greater_known(left: Resource, right: Resource | None, request: Resource | None) -> list[Any]:
-    names = [] if request is None else left.exceeding_of_known(right or Resource(), request)
-    return _verdict_and_names(names, verdict=bool(names))
-
-
-def _parted(left: Resource, right: Resource, absent: Absent) -> list[Resource]:
-    """Write infinite differences as Go's sentinel, -1."""
-    return [
-        msgspec.structs.replace(
-            part,
-            scalars={
-                name: -1 if amount == math.inf else amount
-                for name, amount in (part.scalars or {}).items()
-            },
-        )
-        for part in left.parted(right, absent)
-    ]
+    return run
 
 
 _OF_PODS: dict[str, Callable[[Pod], Resource]] = {
@@ -149,29 +118,29 @@ _OF_PODS: dict[str, Callable[[Pod], Resource]] = {
 _OF_AMOUNTS: dict[str, Callable[..., list[Any]]] = {
     "NewResource": lambda listed: [listed],
     "Resource.Add": lambda left, right: [left.plus(right)],
-    "Resource.Sub": lambda left, right: [left.minus(right)],
+    "Resource.Sub": lambda left, right: [amounts.difference(left, right)],
     "Resource.SetMaxResource": lambda left, right: [left.at_least(right)],
-    "Resource.MinDimensionResource": lambda left, right, absent: [left.at_most(right, absent)],
-    "Resource.IsZero": lambda left, name: [left.get(name) < 0.1],
+    "Resource.MinDimensionResource": lambda *given: [amounts.minimum(*given)],
+    "Resource.IsZero": lambda left, name: [amounts.is_zero(left, name)],
     "Resource.AddScalar": lambda left, name, amount: [left.plus(Resource(scalars={name: amount}))],
-    "Resource.Less": lambda left, right, absent: [left.less(right, absent)],
-    "Resource.LessEqual": lambda left, right, absent: [left.fits_in(right, absent)],
-    "Resource.LessEqualWithResourcesName": lambda left, right, absent: [
-        left.exceeding(right, absent)
-    ],
+    "Resource.Less": lambda *given: [amounts.less(*given)],
+    "Resource.LessEqual": lambda *given: [amounts.less_equal(*given)],
+    "Resource.LessEqualWithResourcesName": lambda *given: [amounts.less_equal_names(*given)],
     "Resource.LessPartly": lambda left, right, absent: [left.less_somewhere(right, absent)],
-    "Resource.LessEqualPartly": lambda left, right, absent: [left.fits_somewhere(right, absent)],
-    "Resource.Equal": lambda left, right, _: [left.equals(right)],
-    "Resource.GreaterPartly": lambda left, right, absent: _verdict_and_names(
-        left.exceeding(right, absent), verdict=bool(left.exceeding(right, absent))
+    "Resource.LessEqualPartly": lambda *given: [amounts.less_equal_partly(*given)],
+    "Resource.Equal": lambda left, right, _: [amounts.equal(left, right)],
+    "Resource.GreaterPartly": lambda *given: _verdict_and_names(
+        amounts.less_equal_names(*given), verdict=bool(amounts.less_equal_names(*given))
     ),
     "Resource.LessEqualWithDimensionAndResourcesName": _exceeding,
-    "Resource.LessEqualPartlyWithDimension": _fitting,
-    "Resource.GreaterPartlyWithDimension": _greater,
-    "Resource.LessEqualPartlyWithDimensionZeroFiltered": _fitting_known,
-    "Resource.GreaterPartlyWithRelevantDimensions": _greater_known,
-    "Resource.Diff": _parted,
+    "Resource.LessEqualPartlyWithDimension": _of_request(amounts.fitting_names),
+    "Resource.GreaterPartlyWithDimension": _of_request(amounts.greater_names),
+    "Resource.LessEqualPartlyWithDimensionZeroFiltered": _of_request(amounts.fitting_known),
+    "Resource.GreaterPartlyWithRelevantDimensions": _of_request(amounts.greater_known),
+    "Resource.Diff": amounts.diff,
     "Resource.String": lambda resource: [resource.text()],
-    "Intersection": _scalar_names,
-    "IntersectionWithIgnoredScalarResources": _scalar_names,
+    "Intersection": lambda left, right: [amounts.scalar_names(left, right)],
+    "IntersectionWithIgnoredScalarResources": lambda left, right: [
+        amounts.scalar_names(left, right)
+    ],
 }

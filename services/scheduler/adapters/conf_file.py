@@ -39,7 +39,6 @@ class ConfFile:
         self._log = log
         self._changed = changed
         self._stamp: tuple[int, int, int] | None = None
-        self.reloads = 0
         self.refusals = 0
         self.config = self._first()
 
@@ -92,6 +91,5 @@ class ConfFile:
             self.refusals += 1
             self._log.error("configuration_refused", file=str(self._path), reason=str(error))
             return
-        self.reloads += 1
         self._log.info("configuration_reloaded", file=str(self._path))
         self._changed.set()

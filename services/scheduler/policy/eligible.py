@@ -1,13 +1,30 @@
 """Which nodes a pod's own node constraints admit; predicates and spreading share the answer."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from pumice.plugins import BoolArray, TaskClass
 from services.scheduler.engine.nodes.attributes import NodeAttributes
 from services.scheduler.engine.own import own
 from services.scheduler.engine.tasks.classes import TaskClass as OwnClass
-from services.scheduler.policy.tolerating import tolerates
-from shared.api.selectors import TaintEffect
+from shared.api.selectors import Taint, TaintEffect, Toleration, TolerationOperator
+
+
+def tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
+    """Tell whether one of the tolerations covers the taint."""
+    return any(_covers(toleration, taint) for toleration in tolerations)
+
+
+def _covers(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == TolerationOperator.EXISTS:
+        return True
+    return bool(toleration.key) and toleration.value == taint.value
+
 
 _HARD_EFFECTS = frozenset({TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE})
 

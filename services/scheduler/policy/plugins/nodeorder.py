@@ -17,9 +17,9 @@ from services.scheduler.engine.own import own
 from services.scheduler.engine.resources.dimensions import CPU_DIM, MEMORY_DIM
 from services.scheduler.engine.tasks.classes import TaskClass as OwnClass
 from services.scheduler.policy.arguments import integer
+from services.scheduler.policy.eligible import tolerates
 from services.scheduler.policy.inter_pod_affinity import InterPodAffinity
 from services.scheduler.policy.spreading import Spreading
-from services.scheduler.policy.tolerating import tolerates
 from shared.api.selectors import TaintEffect
 
 _MAX = 100

@@ -16,7 +16,7 @@ from services.scheduler.engine.resources.dimensions import PODS_DIM
 from services.scheduler.engine.tasks.classes import TaskClass as OwnClass
 from services.scheduler.policy.arguments import boolean
 from services.scheduler.policy.device_claims import CLAIM_REASONS, DeviceClaims
-from services.scheduler.policy.eligible import by_affinity, by_taints
+from services.scheduler.policy.eligible import by_affinity, by_taints, tolerates
 from services.scheduler.policy.inter_pod_affinity import REASONS as COMPANY_REASONS
 from services.scheduler.policy.inter_pod_affinity import InterPodAffinity
 from services.scheduler.policy.spreading import REASONS as SPREADING_REASONS
@@ -27,7 +27,6 @@ from services.scheduler.policy.storage import (
     ZONE_REASONS,
     Storage,
 )
-from services.scheduler.policy.tolerating import tolerates
 from shared.api.selectors import Taint, TaintEffect
 
 _CORDONED = Taint(key="node.kubernetes.io/unschedulable", effect=TaintEffect.NO_SCHEDULE)

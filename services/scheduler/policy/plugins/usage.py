@@ -7,7 +7,7 @@ ignored.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -27,9 +27,62 @@ from pumice.plugins import (
 from services.scheduler.engine.nodes.usage import UsageTable
 from services.scheduler.engine.resources.dimensions import CPU_DIM, MEMORY_DIM
 from services.scheduler.policy.arguments import BadArgument, integer, number
-from services.scheduler.policy.load import Estimator, Weights, composite, risk
 from shared.model.quantity import BadQuantity, milli, units
 from shared.model.status import TaskStatus
+
+
+class Estimator(NamedTuple):
+    """How much of its request a pod is thought to use."""
+
+    request_ratio: float = 0.7
+    burst_ratio: float = 0.0
+    risk_threshold: float = 0.6
+    """Composite load from which estimates are raised."""
+    risk_factor: float = 1.2
+    best_effort: tuple[float, float] = (250.0, 200.0 * 1024 * 1024)
+    """Milli-CPU and bytes of a pod that asks for nothing."""
+
+    def of_pod(
+        self, request: tuple[float, float], factor: FloatArray, *, best_effort: bool
+    ) -> FloatArray:
+        """Return milli-CPU and bytes (rows) that a pod will use on each node.
+
+        A pod's limit is taken to be its request, so that nothing beyond it is estimated.
+        """
+        if best_effort:
+            return np.stack([amount * factor for amount in self.best_effort])
+        return np.stack(
+            [np.minimum(amount * self.request_ratio * factor, amount) for amount in request]
+        )
+
+
+class Weights(NamedTuple):
+    """How much CPU and memory count."""
+
+    cpu: int = 1
+    memory: int = 1
+
+    def mean(self, cpu: FloatArray, memory: FloatArray) -> FloatArray:
+        """Return the weighted mean, 0 without weights."""
+        total = self.cpu + self.memory
+        if not total:
+            return np.zeros_like(cpu)
+        return (cpu * self.cpu + memory * self.memory) / total
+
+
+def composite(percent: FloatArray, estimate: FloatArray, capacity: IntArray) -> FloatArray:
+    """Return the load of one resource: measured percent plus estimated amount."""
+    there = capacity > 0
+    safe = np.where(there, capacity, 1)
+    load = (percent / 100.0 * safe + estimate) / safe
+    return np.where(there, np.clip(load, 0.0, 1.0), 0.0)
+
+
+def risk(load: FloatArray, estimator: Estimator) -> FloatArray:
+    """Return by how much estimates are raised on nodes of this load."""
+    factor = max(1.0, estimator.risk_factor)
+    return np.where(load >= estimator.risk_threshold, factor, 1.0)
+
 
 _ACTIVE_S: Final = 300.0
 _INTERVAL_S: Final = 30.0
