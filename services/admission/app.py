@@ -11,8 +11,7 @@ from services.admission.adapters.certification import Certification, Given, Made
 from services.admission.adapters.connections import Limits
 from services.admission.adapters.files import ClientAuthority, Configuration
 from services.admission.adapters.identity import Identity
-from services.admission.adapters.lookup import Lookup
-from services.admission.adapters.openapi import OpenApi
+from services.admission.adapters.lookup import Lookup, OpenApi
 from services.admission.adapters.registration import Address, Registration
 from services.admission.adapters.server import WebhookServer
 from services.admission.metrics import AdmissionMetrics
@@ -43,11 +42,11 @@ async def build(settings: AdmissionSettings, context: Context) -> Sequence[Part]
     clients = ClientAuthority(
         settings.client_ca_file, identity, clock=context.clock, log=context.log
     )
-    look = asyncio.Event()
+    check_now = asyncio.Event()
     configuration = Configuration(
         settings.admission_conf,
         _terms(settings),
-        changed=look.set,
+        changed=check_now.set,
         clock=context.clock,
         log=context.log,
     )
@@ -67,7 +66,7 @@ async def build(settings: AdmissionSettings, context: Context) -> Sequence[Part]
         register=registration.ensure if settings.register else None,
         unregister=registration.remove if settings.register and settings.unregister else None,
         close=kube.close,
-        look=look,
+        check_now=check_now,
         gate=context.readiness.gate("certificate"),
         clock=context.clock,
         log=context.log,

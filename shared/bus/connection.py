@@ -205,7 +205,7 @@ class Connection:
         self._on_status(ok=True, reason="")
         self._log.info("nats_connected", url=self._shown, connection=session.number)
         while session.alive:
-            # The callbacks of nats-py come late when the server is frozen: look as well.
+            # The callbacks of nats-py come late when the server is frozen: poll as well.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(0.2):
                     await session.down.wait()

@@ -1,4 +1,4 @@
-"""Streams and durable consumers: who makes them, and who looks whether they are there.
+"""Streams and durable consumers: one part declares them, another checks that they are there.
 
 One identity makes and changes them: the declarer, a service of its own in Kubernetes and Compose
 and a task of the local stack. Every other service has no right to, so that none can redirect what
@@ -23,7 +23,7 @@ class DeclaringBus(Declaring, Checking, Protocol):
 
 
 class Declarer:
-    """Declares, and looks again and again: what was deleted by hand comes back, too.
+    """Declares, and checks again and again: what was deleted by hand comes back, too.
 
     Sizes and ages are applied at the start and at each reconnect only, so that an operator may
     resize a stream that is full at this moment.
@@ -77,7 +77,7 @@ class StreamCheck:
         self._gate = gate
 
     async def run(self) -> None:
-        """Look for ever; what is missing is looked for more often."""
+        """Check for ever; more often while something is missing."""
         self._gate.set(ok=False, reason="the streams have not been looked at yet")
         while True:
             reason = await self._reason()

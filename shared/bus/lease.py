@@ -120,7 +120,7 @@ class Lease:
             await self._clock.sleep(max(RETRY_S, left_s))
 
     def dead_holder(self, message: Message | None) -> str:
-        """Return another holder that never gave back what `look` found free, else ""."""
+        """Return another holder that never gave back what `observe` found free, else ""."""
         holder = _record(message).holder if message else ""
         return "" if holder == self.holder else holder
 
@@ -138,7 +138,7 @@ class Lease:
         return bool(subject) and not await self._bus.listens(subject)
 
     async def consider(self, message: Message | None, *, unheard: bool = False) -> bool:
-        """Look at the lease's last message and take the lease if it is free; return success."""
+        """Read the lease's last message and take the lease if it is free; return success."""
         return self.observe(message, unheard=unheard) and await self.take(message)
 
     async def take(self, message: Message | None) -> bool:
@@ -218,7 +218,7 @@ class Lease:
             async with asyncio.timeout(self.timing.answer_s):
                 self._sequence = await self._write(expected, holder=self.holder)
         except (WrongSequence, TimeoutError):
-            return False  # another was faster; or ours is found by the next look
+            return False  # another was faster; or ours is found by the next `observe`
         self._renewed_at = sent_at
         return True
 

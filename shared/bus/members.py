@@ -115,7 +115,7 @@ class Members:
         self._known = asyncio.Event()
 
     async def run(self) -> None:
-        """Announce and look around every second, for ever; say good-bye at the end."""
+        """Announce and read the announcements every second, for ever; withdraw at the end."""
         with self._bus.last_words():
             try:
                 while True:

@@ -81,7 +81,7 @@ class Partitions:
                 await self._clock.sleep(poll_s)
 
     async def _look_around(self) -> dict[int, Message | None]:
-        """Look at the leases that others hold; return those that are free. Notes who died."""
+        """Read the leases that others hold; return those that are free. Notes holders that died."""
         others = [p for p in range(len(self._leases)) if p not in self._owned]
         if not others:
             return {}

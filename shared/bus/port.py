@@ -100,7 +100,7 @@ class CaughtUp(msgspec.Struct, frozen=True):
 
 
 class Idle(msgspec.Struct, frozen=True):
-    """Nothing came for about a second, or there is no connection: time to look at the clock."""
+    """Nothing came for about a second, or there is no connection: time to check deadlines."""
 
 
 class Reset(msgspec.Struct, frozen=True):
@@ -246,7 +246,7 @@ class Declaring(Protocol):
 
 
 class Checking(Protocol):
-    """Looks whether streams are as declared."""
+    """Checks whether streams are as declared."""
 
     async def unfit(self, spec: StreamSpec) -> str:
         """Return why a stream cannot serve as declared (missing, different), or "".

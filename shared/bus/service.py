@@ -81,7 +81,7 @@ class BusParts:
         """A connection for leases and members alone, that bulk work cannot hold up: a part."""
 
     def check(self, *specs: StreamSpec) -> StreamCheck:
-        """Return the part that looks whether the streams that the service needs are there."""
+        """Return the part that checks that the streams the service needs are there."""
         context = self._context
         return StreamCheck(
             self._bus, specs, clock=context.clock, gate=context.readiness.gate("streams")

@@ -63,7 +63,7 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     left_s: float = 0.0
     """For how long it may be relied on, from when this was written."""
     holder: str = ""
-    """Who else holds it."""
+    """The other holder."""
     reason: str = ""
     """One line for a person."""
 

@@ -188,7 +188,7 @@ def _stamps(files: Sequence[Path]) -> tuple[tuple[int, int, int], ...]:
     stamps = []
     for file in files:
         stamp = (0, 0, 0)
-        with contextlib.suppress(OSError):  # a file that is being replaced: looked at again soon
+        with contextlib.suppress(OSError):  # a file that is being replaced: read again soon
             found = os.stat(file)  # noqa: PTH116 - half the time of Path.stat, per request
             stamp = (found.st_mtime_ns, found.st_ino, found.st_size)
         stamps.append(stamp)

@@ -96,7 +96,7 @@ class _RawEvent(msgspec.Struct, frozen=True):
 
 
 class Headed(msgspec.Struct, frozen=True):
-    """Any object, of which only the metadata are looked at."""
+    """Any object, of which only the metadata are read."""
 
     metadata: ObjectMeta = ObjectMeta()
 

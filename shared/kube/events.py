@@ -1,8 +1,8 @@
 """Kubernetes Events, what `kubectl describe` shows, written in the background.
 
 They are for people, so they never cost the service anything: a bounded, coalescing list, dropped
-and counted when full. An Event's name is made of its object and text, so that a look that is
-repeated, or a second replica that tells of the same thing, writes one Event. The services' own
+and counted when full. An Event's name is made of its object and text, so that a reconciliation that
+is repeated, or a second replica that tells of the same thing, writes one Event. The services' own
 recorders say what there is to tell (binder, controller).
 """
 

@@ -17,7 +17,7 @@ from shared.runtime.clock import Clock
 from shared.runtime.errors import Rejected, Retryable
 
 _PROVIDER_RECHECK_S: Final = 60.0
-"""How often an OIDC or GCP token is looked at; the library renews it 5 min before it expires."""
+"""How often an OIDC or GCP token is checked; the library renews it 5 min before it expires."""
 _EARLY_S: Final = 60.0
 _EARLY_SHARE: Final = 0.2
 """A plugin's token is renewed a minute, or a fifth of its life, before it expires."""

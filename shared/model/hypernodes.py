@@ -94,7 +94,7 @@ def forest(specs: Mapping[str, HyperNodeSpec], nodes: Mapping[str, Labels]) -> F
 
 
 class _Below:
-    """The nodes below each HyperNode, each looked for once.
+    """The nodes below each HyperNode, each searched once.
 
     Depth is the owner's to choose, so that nothing here calls itself.
     """

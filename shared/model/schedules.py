@@ -24,7 +24,7 @@ from zoneinfo import ZoneInfo
 from shared.model import durations
 
 _HORIZON_DAYS: Final = 9 * 366
-"""Further than that no schedule is looked for: 29 February is at most eight years away."""
+"""Further than that no due time is searched: 29 February is at most eight years away."""
 _DAY_S: Final = 86_400
 _MONTHS: Final = {name: n for n, name in enumerate(
     ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"), start=1

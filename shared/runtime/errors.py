@@ -22,7 +22,7 @@ class Retryable(PumiceError):  # noqa: N818 - named by what the caller does, as 
 
 
 class Conflict(PumiceError):  # noqa: N818
-    """The world has moved on: look again before deciding what to do."""
+    """The object has changed: read it again before deciding what to do."""
 
 
 class Gone(Conflict):

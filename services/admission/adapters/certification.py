@@ -19,7 +19,7 @@ from shared.runtime.health import Gate
 from shared.runtime.logs import Logger
 
 _LOOK_S: Final = 5.0
-"""How often files, the Secret and the registration are looked at."""
+"""How often files, the Secret and the registration are checked."""
 _AGAIN_S: Final = 1.0
 _LAST_WORD_S: Final = 3.0
 
@@ -106,7 +106,7 @@ class Given:
             ) from error
 
     def due_at(self, shown: Certificate | None) -> float:
-        """Return never: files are looked at again and again."""
+        """Return never: files are checked again and again."""
         del shown
         return float("inf")
 
@@ -131,25 +131,25 @@ class Certification:
         register: Register | None,
         unregister: Unregister | None,
         close: Close,
-        look: asyncio.Event,
+        check_now: asyncio.Event,
         gate: Gate,
         clock: Clock,
         log: Logger,
     ) -> None:
-        """`look`, once set, brings on a look; `close` is called at the end, after everything."""
+        """`check_now`, once set, brings on a check; `close` is called at the very end."""
         self._origin = origin
         self._identity = identity
         self._register = register
         self._unregister = unregister
         self._close = close
-        self._look = look
+        self._check_now = check_now
         self._gate = gate
         self._clock = clock
         self._log = log
         self._complaint = ""
 
     async def run(self) -> None:
-        """Look after certificate and registration until cancelled."""
+        """Keep certificate and registration up to date until cancelled."""
         try:
             while True:
                 await self._look_soon(await self._turn())
@@ -169,7 +169,7 @@ class Certification:
 
     async def _turn(self) -> float:
         """Do what is due; returns how long to wait."""
-        self._look.clear()
+        self._check_now.clear()
         try:
             if self._identity.shown is None:
                 await self._renew()
@@ -203,6 +203,6 @@ class Certification:
     async def _look_soon(self, wait_s: float) -> None:
         try:
             async with asyncio.timeout(wait_s):
-                await self._look.wait()
+                await self._check_now.wait()
         except TimeoutError:
             return

@@ -2,7 +2,9 @@
 
 Not of the bus: admission has to answer when NATS is away, too. One list of queues serves all
 requests of a second; a refusal is never based on it, but on a fresh one (`fresh=True`), so that a
-queue made a moment ago is known; nor is anything about a queue itself.
+queue made a moment ago is known; nor is anything about a queue itself. The fields of pods and
+claims are those of the API server's OpenAPI of the core group, which any account may read; an API
+server without it has no fields checked.
 """
 
 import asyncio
@@ -11,12 +13,14 @@ from typing import Final
 
 import msgspec
 
+from services.admission.rules.fields import CLAIM, TEMPLATE, Schema, Schemas
 from shared.api import kinds
 from shared.api.meta import ObjectMeta
 from shared.api.scheduling import Queue
 from shared.kube.client import Kube
 from shared.runtime.clock import Clock
-from shared.runtime.errors import Gone, Retryable
+from shared.runtime.errors import Gone, PumiceError, Retryable
+from shared.runtime.logs import Logger
 
 _YOUNG_S: Final = 1.0
 
@@ -70,3 +74,53 @@ class Lookup:
         except Gone:
             return {}
         return msgspec.json.decode(raw, type=_Named).metadata.annotations
+
+
+_PATH: Final = "/openapi/v3/api/v1"
+_AGAIN_S: Final = 600.0
+"""An API server is upgraded now and then."""
+_RETRY_S: Final = 30.0
+
+
+class _Components(msgspec.Struct, frozen=True, kw_only=True):
+    schemas: dict[str, Schema] = msgspec.field(default_factory=dict)
+
+
+class _Document(msgspec.Struct, frozen=True, kw_only=True):
+    components: _Components = _Components()
+
+
+class OpenApi:
+    """A part of the service: `schemas` are those of the last good answer."""
+
+    name: Final = "openapi"
+
+    def __init__(self, kube: Kube, *, clock: Clock, log: Logger) -> None:
+        self._kube = kube
+        self._clock = clock
+        self._log = log
+        self._complaint = ""
+        self.schemas: Schemas = {}
+
+    async def run(self) -> None:
+        """Read it now and again, until cancelled."""
+        while True:
+            await self._clock.sleep(_AGAIN_S if await self._read() else _RETRY_S)
+
+    async def _read(self) -> bool:
+        try:
+            answer = await self._kube.request("GET", _PATH)
+            found = msgspec.json.decode(answer, type=_Document).components.schemas
+        except (PumiceError, msgspec.DecodeError) as error:
+            self._complain(str(error))
+            return False
+        if not {TEMPLATE, CLAIM} <= found.keys():
+            self._complain(f"{_PATH} has no {TEMPLATE}")
+            return False
+        self.schemas, self._complaint = found, ""
+        return True
+
+    def _complain(self, why: str) -> None:
+        if why != self._complaint:
+            self._complaint = why
+            self._log.info("openapi_not_read", reason=why)

@@ -1,6 +1,6 @@
 """The HTTPS server of the webhooks.
 
-What cannot be judged (the API server does not answer our look-up) is answered with 500, which
+What cannot be judged (the API server does not answer our request) is answered with 500, which
 leaves the decision to the failure policy: admit, or refuse. A body has to arrive without long
 pauses. Large ones are read and judged a few at a time, as an object takes much more than its text.
 """

@@ -12,7 +12,6 @@ import msgspec
 from services.admission.rules import (
     cronjobs,
     hypernodes,
-    jobflows,
     jobs,
     podgroups,
     pods,
@@ -25,12 +24,22 @@ from services.admission.rules.review import (
     Terms,
     Verdict,
     denied,
+    read,
     refused,
 )
 from shared.api import keys
+from shared.api.flow import JobFlow
 from shared.api.nesting import TOO_DEEP
 from shared.api.scheduling import DEFAULT_QUEUE
+from shared.jobs.flows import flow_problems
 from shared.jobs.problems import Problem
+
+
+def _validate_jobflow(request: AdmissionRequest, facts: Facts, terms: Terms) -> Verdict:
+    """Refuse a flow that names unknown jobs or goes round in a circle (W60)."""
+    del facts, terms
+    flow = read(request, JobFlow, "CREATE", "UPDATE")
+    return flow if isinstance(flow, Verdict) else refused(flow_problems(flow))
 
 
 class Hook(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,7 +116,7 @@ _ALL: Final = (
         operations=("CREATE", "UPDATE", "DELETE"), queues=True, fresh=True,
     ),
     Hook(
-        path="/jobflows/validate", rule=jobflows.validate, name="validatejobflow",
+        path="/jobflows/validate", rule=_validate_jobflow, name="validatejobflow",
         group="flow.volcano.sh", version="v1alpha1", resource="jobflows",
         operations=("CREATE", "UPDATE"),
     ),

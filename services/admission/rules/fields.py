@@ -2,7 +2,7 @@
 
 A CRD keeps templates as they come, so that any field of any version can be set, and a field with a
 slip in its name would be stored and never heard of again. What the API server itself would know is
-in its OpenAPI (`adapters.openapi`); the forms of its messages are those of its strict validation.
+in its OpenAPI (`adapters.lookup`); the forms of its messages are those of its strict validation.
 """
 
 from collections.abc import Iterator, Mapping

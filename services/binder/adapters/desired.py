@@ -162,7 +162,7 @@ class DesiredStatuses:
         return None
 
     async def _write_as_decided(self, kind: str, wanted: Desired) -> bool:
-        """Write without a look; return False when the object is not as it was decided on."""
+        """Write without reading the object; return False when it is not as it was decided on."""
         try:
             await self._write(kind, self._statuses.decided(wanted))
         except Gone:

@@ -61,7 +61,7 @@ class Outcomes:
         await self._send_one_of(self._subjects.outcome(partition), shorter(outcome), identity)
 
     async def set_aside(self, stream: str, poison: Poison) -> None:
-        """Store a message that cannot be read where a person can look at it; or that there was."""
+        """Store an unreadable message where a person can inspect it; or that there was one."""
         identity = f"poison-{stream}-{poison.sequence}-{poison.time:.0f}"
         wholly = (poison, msgspec.structs.replace(poison, payload=b""))
         await self._send_one_of(self._subjects.poison, wholly, identity)

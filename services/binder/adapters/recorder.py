@@ -102,7 +102,7 @@ class Recorder(EventWriter):
     def _tell(
         self, kind: Kind, key: str, uid: str, reason: str, message: str, *, warning: bool = False
     ) -> None:
-        """Take one Event; an empty uid is looked up."""
+        """Take one Event; an empty uid is read from the API server."""
         namespace, name = split_key(key)
         note = Note(
             kind=kind,

@@ -26,9 +26,9 @@ from shared.runtime.tasks import TaskGroup
 
 T = TypeVar("T")
 _POLLS: Final = Ladder(first_s=0.1, factor=1.5, cap_s=1.0)
-"""Claims are looked at once a second in the end, as Kubernetes' own scheduler does."""
+"""Claims are read once a second in the end, as Kubernetes' own scheduler does."""
 _POD_EVERY: Final = 5
-"""With every fifth look the pod is looked at, too: it may be gone."""
+"""With every fifth read of the claims the pod is read, too: it may be gone."""
 
 
 class _Refused(Exception):  # noqa: N818 - reads as the fact it states

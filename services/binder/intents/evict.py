@@ -79,7 +79,7 @@ def after_nomination(reply: Reply, *, attempt: int, ladder: Ladder) -> Verdict |
 def after_preemptor_get(
     preemptor: Preemptor, reply: Reply, *, attempt: int, ladder: Ladder
 ) -> Verdict | Wait:
-    """Return what a preemptor looks like that cannot be nominated."""
+    """Return the fields of a preemptor that cannot be nominated."""
     if reply.kind is ReplyKind.GONE:
         return Verdict.SPARE
     if reply.kind is ReplyKind.REFUSED:

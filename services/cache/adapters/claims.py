@@ -37,7 +37,7 @@ _SOON_S: Final = 0.5
 _AT_ONCE_S: Final = 0.05
 _LOOK_S: Final = 0.1
 _NOTE_S: Final = 2.0
-"""How often a replica looks whether it is still on the same bus."""
+"""How often a replica checks whether it is still on the same bus."""
 _PARTING_S: Final = 1.5
 """How long the last cache waits for the other services to end, to give the Leases back."""
 

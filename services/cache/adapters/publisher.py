@@ -98,7 +98,7 @@ class StatePublisher:
         return self._complete == self._kinds
 
     def changed(self) -> None:
-        """Look at the queue again (watchers call this)."""
+        """Check the queue again (watchers call this)."""
         self._work.set()
         self._note_completeness()
 

@@ -11,7 +11,7 @@ from shared.runtime.clock import Clock
 from shared.runtime.errors import Retryable
 from shared.runtime.health import Gate
 
-_LOOK_S: Final = 0.5
+_CHECK_S: Final = 0.5
 _SILENT_S: Final = 5.0
 """A marker that stays the same for so long says that there is no leader."""
 
@@ -45,12 +45,12 @@ class Standing:
         self._alive_until = 0.0
 
     async def run(self) -> None:
-        """Look twice a second, for ever."""
+        """Check twice a second, for ever."""
         while True:
             reason = await self._why_not()
             if (self._gate.ok, self._gate.reason) != (not reason, reason):
                 self._gate.set(not reason, reason)
-            await self._clock.sleep(_LOOK_S)
+            await self._clock.sleep(_CHECK_S)
 
     async def _why_not(self) -> str:
         if self._leads():

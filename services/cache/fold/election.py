@@ -23,7 +23,7 @@ class LeaseTimes(msgspec.Struct, frozen=True, kw_only=True):
     deadline_s: float = 10.0
     """How long the holder itself relies on its last renewal, from when that was sent."""
     retry_s: float = 2.0
-    """How often a candidate looks."""
+    """How often a candidate reads the Lease."""
 
     @property
     def renew_s(self) -> float:
@@ -83,7 +83,7 @@ class Election:
 
 
 def release(held: Record, *, time: str) -> Record:
-    """Return the record that gives a Lease back: the next candidate that looks takes it."""
+    """Return the record that gives a Lease back: the next candidate that reads it takes it."""
     return Record(
         holder_identity=None,
         lease_duration_seconds=_RELEASED_DURATION_S,

@@ -50,7 +50,7 @@ class Said(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     rv: str
     digest: bytes = b""
     done: bytes = b""
-    """As `Held.done`, where the stream alone knows it: the object went while no cache looked."""
+    """As `Held.done`, where the stream alone knows it: the object went while no cache watched."""
 
 
 def held(view: Any) -> tuple[str, Held]:  # noqa: ANN401 - the view of any kind

@@ -241,7 +241,7 @@ class PublishQueue:
             state.first = {key for key in (*state.held, *state.said) if self._is_open((kind, key))}
 
     def _touch(self, slot: Slot, state: _KindState) -> None:
-        """Put a slot in line if it differs and is not on its way (looked at again on arrival)."""
+        """Put a slot in line if it differs and is not on its way (compared again on arrival)."""
         if not self._leads or self._is_open(slot):
             return
         if self._differs(slot, state):

@@ -1,4 +1,4 @@
-"""STATE into the informers: folds facts, tells who deserves a look."""
+"""STATE into the informers: folds facts, and says when the stores are complete."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing

@@ -376,7 +376,7 @@ def _nothing_changed(change: Change[Any], touched: Touched) -> None:
 
 
 def _node_changed(change: Change[Held], touched: Touched) -> None:
-    """Touch a node whose labels changed: HyperNodes look at nothing else of it."""
+    """Touch a node whose labels changed: HyperNodes depend on nothing else of it."""
     before, after = change.before, change.after
     if before is None or after is None or before.metadata.labels != after.metadata.labels:
         touched.add(kinds.NODE, change.key)

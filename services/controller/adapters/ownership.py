@@ -1,8 +1,8 @@
 """Which jobs this replica may act on: those of the partitions that it holds.
 
-`owns` is asked before each look. A partition that is to be given up waits for the looks under way,
-so that the next owner never acts beside us. One that is taken away waits for nothing: no write of
-a look under way goes out any more (`check`, asked before each).
+`owns` is asked before each reconciliation. A partition that is to be given up waits for those under
+way, so that the next owner never acts beside us. One that is taken away waits for nothing: no write
+of a reconciliation under way goes out any more (`check`, asked before each).
 """
 
 import asyncio
@@ -20,11 +20,11 @@ from shared.runtime.errors import Retryable
 _CALM_S: Final = 5.0
 _CALM_POLL_S: Final = 0.02
 _RECONCILING: Final[ContextVar[tuple[int, int] | None]] = ContextVar("reconciling", default=None)
-"""The partition that is being looked at, and how often it had been lost when the look began."""
+"""Partition of the key that is reconciled, and how often it had been lost at the beginning."""
 
 
 class Ownership:
-    """The partitions held, and the looks under way in each."""
+    """The partitions held, and the reconciliations under way in each."""
 
     def __init__(self, *, clock: Clock, partitions: int = JOB_PARTITIONS) -> None:
         self._clock = clock
@@ -59,17 +59,17 @@ class Ownership:
             self._looks[partition] -= 1
 
     def lose(self, partition: int) -> None:
-        """Note that a partition was taken away: what looks at it must write no more."""
+        """Note that a partition was taken away: reconciliations of its keys must write no more."""
         self._losses[partition] += 1
 
     def check(self) -> None:
-        """Raise Retryable when the look that this belongs to has lost its partition meanwhile."""
+        """Raise Retryable when this reconciliation has lost its partition meanwhile."""
         reconciling = _RECONCILING.get()
         if reconciling is not None and self._losses[reconciling[0]] != reconciling[1]:
             raise Retryable(f"partition {reconciling[0]} was taken away during this look")
 
     async def hold(self, partition: int) -> None:
-        """Hold a partition until cancelled, then until its looks are over: a body of Partitions."""
+        """Hold a partition until cancelled, then until its reconciliations end (a body of Partitions)."""
         self._held.add(partition)
         self._tell(partition)
         try:

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from services.controller.job.completed_indexes import has_succeeded, recorded, succeeded_and_gone
-from services.controller.job.delays import Delayed
 from services.controller.job.facts import PodView
 from services.controller.job.group import GroupWanted, wanted_of
 from services.controller.job.phases import ALIVE
+from services.controller.job.policies import Delayed
 from services.controller.job.requests import Request, at_start, compare, of_group
 from services.controller.job.validate import problems
 from shared.api.batch import Job, JobSpec

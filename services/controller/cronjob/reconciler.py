@@ -58,11 +58,11 @@ class CronJobReconciler(KindReconciler):
 
     async def _drive(self, cron: CronJob) -> asks.SyncResult:
         jobs = self._informers.jobs_of(cron.metadata)
-        look = sync(cron, jobs, now=self._clock.now())
+        steps = sync(cron, jobs, now=self._clock.now())
         answer: asks.Answer = None
         while True:
             try:
-                ask = look.send(answer)
+                ask = steps.send(answer)
             except StopIteration as stop:
                 outcome: asks.SyncResult = stop.value
                 return outcome

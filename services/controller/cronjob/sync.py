@@ -1,4 +1,4 @@
-"""One look at a CronJob: account for its jobs, start what is due, forget what is old.
+"""The sync of one CronJob: account for its jobs, start what is due, forget what is old.
 
 The order makes it safe to die anywhere. A job's name follows from the time it is due, so what was
 made is never made again; a job that was made by a process that died before it could write so is
@@ -29,7 +29,7 @@ from shared.model import schedules
 from shared.model.schedules import Schedule
 
 LATE_S: Final = 0.1
-"""A look comes that much after a due time, so that no clock finds it early (X02)."""
+"""A sync comes that much after a due time, so that no clock finds it early (X02)."""
 MISSED_MOST: Final = 100
 """More missed times than that are a sign of a clock or of a spec that is wrong (X02)."""
 
@@ -75,7 +75,7 @@ class _Book:
 
 
 def sync(cron: CronJob, jobs: Iterable[Job], *, now: float) -> Asking[SyncResult]:
-    """Look at a CronJob and the jobs that it controls, at Unix time `now`.
+    """Sync a CronJob and the jobs that it controls, at Unix time `now`.
 
     A refusal by the API server ends the part that needed it; what was found until then is still
     written.

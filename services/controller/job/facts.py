@@ -1,12 +1,13 @@
 """What the job controller knows about one job when it decides: values only, made by the informers.
 
-`PodView` is the small part of a pod that a job's life depends on, taken once per fact, so that a
-pass over a job of thousands of pods touches no nested object. `JobFacts` is everything that one
-pass reads.
+Counts of pods are made afresh, never by deltas (J26). `PodView` is the small part of a pod that a
+job's life depends on, taken once per fact, so that a pass over a job of thousands of pods touches
+no nested object. `JobFacts` is everything that one pass reads.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from typing import Final
 
 import msgspec
 
@@ -107,3 +108,59 @@ def pod_view(pod: Pod) -> tuple[str, PodView] | None:
         created=pod.metadata.creation_timestamp or "",
         ended=(ended.finished_at or "") if ended else "",
     )
+
+
+NONE_GONE: Final[Mapping[str, int]] = {}
+
+
+class Counts(msgspec.Struct, frozen=True, kw_only=True):
+    """Pods by phase; a pod that is being deleted counts as terminating only."""
+
+    pending: int = 0
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    unknown: int = 0
+    terminating: int = 0
+    by_task: Mapping[str, Mapping[str, int]] = {}
+    """task → pod phase → count, without terminating pods."""
+
+    def succeeded_of(self, task: str) -> int:
+        """Return how many pods of `task` have succeeded."""
+        return self.by_task.get(task, {}).get(PodPhase.SUCCEEDED, 0)
+
+
+_FIELDS: Final[Mapping[str, str]] = {
+    PodPhase.PENDING: "pending",
+    PodPhase.RUNNING: "running",
+    PodPhase.SUCCEEDED: "succeeded",
+    PodPhase.FAILED: "failed",
+}
+
+
+def count(
+    pods: Iterable[PodView],
+    *,
+    doomed: frozenset[str] = frozenset(),
+    gone: Mapping[str, int] = NONE_GONE,
+) -> Counts:
+    """Count `pods`; those named in `doomed` are about to be deleted: they count as terminating.
+
+    `gone` says per task how many have succeeded and are there no more (`completed_indexes`).
+    """
+    totals = dict.fromkeys((*_FIELDS.values(), "unknown"), 0)
+    terminating = 0
+    by_task: dict[str, dict[str, int]] = {}
+    for pod in pods:
+        if pod.deleting or pod.name in doomed:
+            terminating += 1
+            continue
+        totals[_FIELDS.get(pod.phase, "unknown")] += 1
+        if pod.task:
+            of_task = by_task.setdefault(pod.task, {})
+            of_task[pod.phase] = of_task.get(pod.phase, 0) + 1
+    for task, number in gone.items():
+        totals["succeeded"] += number
+        of_task = by_task.setdefault(task, {})
+        of_task[PodPhase.SUCCEEDED] = of_task.get(PodPhase.SUCCEEDED, 0) + number
+    return Counts(terminating=terminating, by_task=by_task, **totals)

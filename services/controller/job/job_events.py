@@ -13,10 +13,10 @@ Pure; called by `plan`, the reconciler writes the events.
 from typing import Final
 
 from services.controller.job import status
-from services.controller.job.delays import Delayed
 from services.controller.job.effects import Record
 from services.controller.job.facts import JobFacts
 from services.controller.job.group import why_pending
+from services.controller.job.policies import Delayed
 from services.controller.job.requests import Request
 from shared.api import time
 from shared.api.batch import Action, Command, JobPhase, JobStatus
@@ -80,7 +80,7 @@ def cause(request: Request | None) -> tuple[str, str]:
 
 
 def _occasion(request: Request, before: JobStatus) -> str:
-    """Return what no two occasions share, and a look that is repeated comes to again."""
+    """Return what no two occasions share, and a repeated reconciliation comes to again."""
     return "/".join(map(str, (*request.key, before.version, before.retry_count)))
 
 

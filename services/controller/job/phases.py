@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from services.controller.job.counts import Counts
+from services.controller.job.facts import Counts
 from shared.api.batch import Action, JobPhase, JobSpec, JobStatus
 
 

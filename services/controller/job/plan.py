@@ -21,11 +21,9 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from services.controller.job import completed_indexes, effects, job_events, kills, status, sync
-from services.controller.job.counts import Counts, count
-from services.controller.job.delays import Delayed, after_action, arrivals
-from services.controller.job.facts import JobFacts, PodView
+from services.controller.job.facts import Counts, JobFacts, PodView, count
 from services.controller.job.phases import ALIVE, OVER, Do, Move, Target, move_for
-from services.controller.job.policies import INTERNAL_ACTIONS
+from services.controller.job.policies import INTERNAL_ACTIONS, Delayed, after_action, arrivals
 from services.controller.job.requests import Request
 from services.controller.job.validate import queue_problem
 from shared.api.batch import Action, Command, Job, JobEvent, JobPhase, JobStatus
@@ -189,8 +187,8 @@ def _begun(
 ) -> effects.WriteStatus | None:
     """Return the write of Running for a job that is to be killed and whose start was not written.
 
-    Its pods may have started and failed between two looks. Volcano answers the start by itself and
-    first, so that the job was Running before anything was done to it (J16).
+    Its pods may have started and failed between two reconciliations. Volcano answers the start by
+    itself and first, so that the job was Running before anything was done to it (J16).
     """
     job = facts.job
     if job.status.state.phase != JobPhase.PENDING or not facts.pods or facts.problems:

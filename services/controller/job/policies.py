@@ -1,15 +1,19 @@
-"""Which action answers a request: the policies of the task, then of the job (J10, J11).
+"""Which action a request leads to, and when: policies of the task, then of the job (J10 to J12).
 
-Pure rule, called by `plan` for each request in order. A policy's timeout makes the action a delayed
-one.
+Pure rules, called by `plan` for each request in order. A policy's timeout makes the action a
+delayed one. The timeout counts from a time in the objects (a pod's creation, the end of its
+container), so a process that starts anew comes to the same moment; the reconciler asks again when
+the earliest one is due.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
 
+from services.controller.job.phases import Target
 from services.controller.job.requests import Request
+from shared.api import time
 from shared.api.batch import Action, Job, JobEvent, LifecyclePolicy
 from shared.model.durations import seconds
 
@@ -76,3 +80,89 @@ def _matches(policy: LifecyclePolicy, request: Request) -> bool:
     if request.event in events or JobEvent.ANY in events:
         return request.event != JobEvent.POD_PENDING or policy.timeout != ""
     return policy.exit_code is not None and policy.exit_code == request.exit_code != 0
+
+
+_REACH: Final[Mapping[Action, Target]] = {
+    Action.RESTART_TASK: Target.TASK,
+    Action.RESTART_POD: Target.POD,
+    Action.RESTART_PARTITION: Target.PARTITION,
+}
+"""What an action is about, where that is not the whole job."""
+
+
+class Delayed(msgspec.Struct, frozen=True, kw_only=True):
+    """An action that is due later."""
+
+    request: Request
+    action: Action
+    due: float
+    """Unix seconds."""
+    delay_s: float = 0.0
+    """The policy's timeout."""
+
+
+def arrivals(
+    job: Job, requests: Iterable[Request], delayed: tuple[Delayed, ...], *, now: float
+) -> tuple[list[tuple[Request, Action]], tuple[Delayed, ...]]:
+    """Return what to do now, in order, and what waits: what is due comes first and in both.
+
+    An action that is carried out is struck from what waits (`after_action`).
+    """
+    found: list[tuple[Request, Action]] = []
+    waiting = list(delayed)
+    for request in requests:
+        waiting = [d for d in waiting if not _cancels(request, d.request)]
+        decided = apply_policies(job, request)
+        if decided.delay_s == 0:
+            found.append((request, decided.action))
+        elif all(d.request.key != request.key for d in waiting):
+            since = time.read(request.since or None)
+            since = now if since is None else since
+            waiting.append(
+                Delayed(
+                    request=request,
+                    action=decided.action,
+                    due=since + decided.delay_s,
+                    delay_s=decided.delay_s,
+                )
+            )
+    valid = tuple(d for d in waiting if d.due > now or d.request.version >= job.status.version)
+    due = [(d.request, d.action) for d in valid if d.due <= now]
+    return [*due, *found], valid
+
+
+def _cancels(new: Request, old: Request) -> bool:
+    """Whether what happened makes an action that waits pointless (J12)."""
+    if old.event == JobEvent.POD_PENDING:
+        return new.pod_uid == old.pod_uid and new.event != JobEvent.POD_PENDING
+    if old.event in {JobEvent.POD_FAILED, JobEvent.POD_EVICTED}:
+        return new.event == JobEvent.POD_RUNNING and new.pod == old.pod
+    return False
+
+
+def after_action(
+    delayed: tuple[Delayed, ...], request: Request, action: Action
+) -> tuple[Delayed, ...]:
+    """Return what still waits after an action: others of its kind about the same are over (J12).
+
+    A restart of a pod leaves alone what waits to be done to its task or its job.
+    """
+    left = tuple(d for d in delayed if d.request.key != request.key)
+    if action in INTERNAL_ACTIONS:
+        return left
+    place = _place(request, action)
+    return tuple(d for d in left if _place(d.request, d.action) != place)
+
+
+def _place(request: Request, action: Action) -> tuple[Target, str, str]:
+    """Return what an action that a request leads to is about."""
+    reach = _REACH.get(action, Target.JOB)
+    match reach:
+        case Target.JOB:
+            return reach, "", ""
+        case Target.TASK:
+            return reach, request.task, ""
+        case Target.POD:
+            return reach, request.pod, ""
+        case Target.PARTITION:
+            return reach, request.task, request.partition

@@ -31,14 +31,14 @@ COALESCE_S: Final = 0.5
 """A mere change of counts waits that long for the next, which is often the one that matters."""
 COALESCE_PER_JOB_S: Final = 0.01
 COALESCE_MOST_S: Final = 5.0
-"""It waits longer for each job that waits for a look: pods come before their counts."""
+"""It waits longer for each job in the work queue: pods come before their counts."""
 GLANCE_S: Final = 1e-4
-"""Wait per pod of a job before a look that no policy waits for: looks cost in proportion."""
+"""Wait per pod before a reconciliation that no policy waits for: its cost grows with the pods."""
 GLANCE_MOST_S: Final = 0.25
 
 
 def patience_s(backlog: int) -> float:
-    """Return how long counts may wait, in seconds, where `backlog` jobs wait for a look."""
+    """Return how long counts may wait, in seconds, where `backlog` jobs wait in the work queue."""
     return min(COALESCE_S + COALESCE_PER_JOB_S * backlog, COALESCE_MOST_S)
 
 

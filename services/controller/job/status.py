@@ -6,7 +6,7 @@ difference.
 
 import msgspec
 
-from services.controller.job.counts import Counts
+from services.controller.job.facts import Counts
 from services.controller.job.phases import ALIVE
 from shared.api import time
 from shared.api.batch import (

@@ -1,7 +1,7 @@
 """Reconciles flows (F01 to F04).
 
-The status is written before jobs are deleted and after nothing: a look that dies half-way finds the
-same job names taken, and the jobs that ended noted.
+The status is written before jobs are deleted and after nothing: a reconciliation that dies half-way
+finds the same job names taken, and the jobs that ended noted.
 """
 
 from typing import Final
@@ -75,7 +75,7 @@ class JobFlowReconciler(KindReconciler):
         """Whether to write nothing yet: the first status of a flow of which no job has begun.
 
         It says no more than that the flow is Pending, and makes a Conflict of the next update by
-        the client that created the flow. The flow is looked at again when the moment is over.
+        the client that created the flow. The flow is reconciled again when the moment is over.
         """
         key = flow.metadata.key
         if flow.status.state.phase is not None or status.state.phase is not FlowPhase.PENDING:
@@ -132,7 +132,7 @@ class JobFlowReconciler(KindReconciler):
             raise Retryable(f"job {meta.name} was there and is gone")
         owner = found.metadata.controller
         if owner is not None and owner.uid == flow.metadata.uid:
-            return  # it has been folded, and has us looked at again
+            return  # it has been folded, and brings on a reconciliation
         message = f"Job {meta.name} is there and does not belong to this JobFlow"
         self._tell(flow, "ForeignJob", message, warning=True)
         self._refused(flow, meta.name, message)

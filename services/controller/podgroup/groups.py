@@ -3,7 +3,7 @@
 Pods of one controlling owner share a group, a pod without one has its own. `wanted_for` compares
 what a group's pods and their owner say with the group that is there; the shell carries it out and
 comes back on the next change. The group is made before its name is written into the pods'
-annotations, so that a crash between the two leaves a group that the next look finds.
+annotations, so that a crash between the two leaves a group that the next reconciliation finds.
 """
 
 from collections.abc import Collection, Mapping

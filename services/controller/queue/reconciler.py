@@ -163,7 +163,7 @@ class QueueReconciler(SingletonReconciler):
         name = queue.metadata.name
         if (patch := parent_patch(queue)) is not None:
             await self._writer.patch(kinds.QUEUE, queue.metadata, patch)
-            return  # its change is looked at next
+            return  # its change is reconciled next
         if changes := follow_parent(name, self._informers.queues, groups):
             await self._make(changes, occasion=queue.metadata.resource_version)
             return

@@ -112,7 +112,7 @@ class Stage:
             register=self.server.register,
             unregister=self.server.unregister,
             close=self.server.close,
-            look=asyncio.Event(),
+            check_now=asyncio.Event(),
             gate=self.readiness.gate("certificate"),
             clock=self.clock,
             log=self.log,

@@ -3,7 +3,7 @@
 import re
 from itertools import product
 
-from services.controller.job.counts import Counts
+from services.controller.job.facts import Counts
 from services.controller.job.phases import TABLE
 from shared.api.batch import JobPhase, JobSpec, JobStatus, TaskSpec
 from tools.write_states import PAGE, render
