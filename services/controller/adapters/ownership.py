@@ -30,7 +30,7 @@ class Ownership:
         self._clock = clock
         self._partitions = partitions
         self._held: set[int] = set()
-        self._looks: dict[int, int] = dict.fromkeys(range(partitions), 0)
+        self._under_way: dict[int, int] = dict.fromkeys(range(partitions), 0)
         self._losses: dict[int, int] = dict.fromkeys(range(partitions), 0)
         self._on_change: list[Callable[[int], None]] = []
 
@@ -47,16 +47,16 @@ class Ownership:
         return partition_of(key, self._partitions)
 
     @contextmanager
-    def looking(self, key: str) -> Iterator[None]:
+    def reconciling(self, key: str) -> Iterator[None]:
         """Keep the partition of `key` from being given up for the length of a block."""
         partition = self.partition(key)
-        self._looks[partition] += 1
+        self._under_way[partition] += 1
         before = _RECONCILING.set((partition, self._losses[partition]))
         try:
             yield
         finally:
             _RECONCILING.reset(before)
-            self._looks[partition] -= 1
+            self._under_way[partition] -= 1
 
     def lose(self, partition: int) -> None:
         """Note that a partition was taken away: reconciliations of its keys must write no more."""
@@ -64,12 +64,12 @@ class Ownership:
 
     def check(self) -> None:
         """Raise Retryable when this reconciliation has lost its partition meanwhile."""
-        reconciling = _RECONCILING.get()
-        if reconciling is not None and self._losses[reconciling[0]] != reconciling[1]:
-            raise Retryable(f"partition {reconciling[0]} was taken away during this look")
+        mine = _RECONCILING.get()
+        if mine is not None and self._losses[mine[0]] != mine[1]:
+            raise Retryable(f"partition {mine[0]} was taken away during this look")
 
     async def hold(self, partition: int) -> None:
-        """Hold a partition until cancelled, then until its reconciliations end (a body of Partitions)."""
+        """Hold a partition until cancelled, then until its reconciliations end."""
         self._held.add(partition)
         self._tell(partition)
         try:
@@ -82,7 +82,7 @@ class Ownership:
     async def _calm(self, partition: int) -> None:
         """Return when no reconciling is under way; a write that hangs ends by its own time-out."""
         deadline = self._clock.monotonic() + _CALM_S
-        while self._looks[partition] and self._clock.monotonic() < deadline:
+        while self._under_way[partition] and self._clock.monotonic() < deadline:
             await self._clock.sleep(_CALM_POLL_S)
 
     def _tell(self, partition: int) -> None:

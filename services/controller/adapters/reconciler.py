@@ -106,7 +106,7 @@ class Reconciler(ABC):
         at = self.partition_key(key)
         if not self._ownership.owns(at) or not self._manager.is_synced():
             return  # every key is added once it is owned, and once the stores are whole
-        with self._ownership.looking(at):
+        with self._ownership.reconciling(at):
             try:
                 await self.reconcile(key)
             except Gone:

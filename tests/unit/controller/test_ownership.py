@@ -38,7 +38,7 @@ def owned() -> tuple[Ownership, Way, Kube]:
 
 async def test_a_look_whose_partition_was_taken_away_writes_no_more():
     ownership, way, kube = owned()
-    with ownership.looking("ns/job"):
+    with ownership.reconciling("ns/job"):
         await kube.delete(POD, "ns", "one", uid="u")
         ownership.lose(ownership.partition("ns/job"))
         with pytest.raises(Retryable, match="taken away"):
@@ -57,14 +57,14 @@ async def refused(kube: Kube) -> None:
 async def test_a_look_that_begins_when_the_partition_is_back_writes_again():
     ownership, way, kube = owned()
     ownership.lose(ownership.partition("ns/job"))
-    with ownership.looking("ns/job"):
+    with ownership.reconciling("ns/job"):
         await kube.delete(POD, "ns", "one", uid="u")
     assert way.asked == ["DELETE"]
 
 
 async def test_a_loss_of_another_partition_disturbs_no_look():
     ownership, way, kube = owned()
-    with ownership.looking("ns/job"):
+    with ownership.reconciling("ns/job"):
         ownership.lose((ownership.partition("ns/job") + 1) % 16)
         await kube.delete(POD, "ns", "one", uid="u")
     assert way.asked == ["DELETE"]
