@@ -13,11 +13,10 @@ from pumice.local.apiserver import deleting, discovery, pods, reading, target, w
 from pumice.local.apiserver.admission import Call, Reply
 from pumice.local.apiserver.answers import Failure, Object, Request, Response, wrong_method
 from pumice.local.apiserver.catalogue import Catalogue, builtin
-from pumice.local.apiserver.definitions import Definitions
 from pumice.local.apiserver.journal import Journal
 from pumice.local.apiserver.kubelets import Kubelets
 from pumice.local.apiserver.owners import Owners
-from pumice.local.apiserver.store import Change, Entry, Store
+from pumice.local.apiserver.store import DELETED, Change, Entry, Store
 from pumice.local.apiserver.target import Target
 from pumice.local.apiserver.watching import BOOKMARK_EVERY_S, Watch
 from pumice.local.apiserver.world import CRDS, NAMESPACES, PRIORITIES, World, decode
@@ -29,6 +28,10 @@ _NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system"
 _PRIORITIES: Final = (
     ("system-cluster-critical", 2_000_000_000),
     ("system-node-critical", 2_000_001_000),
+)
+_ACCEPTED: Final = (
+    ("NamesAccepted", "NoConflicts", "no conflicts found"),
+    ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
 )
 Steps = Generator[Call, Reply, Response | Watch]
 
@@ -48,7 +51,7 @@ class ApiServer:
         store = Store(now=now, keep=keep, keep_s=keep_s)
         self.world = World(now=now, uids=uids, store=store, catalogue=Catalogue(builtin()))
         self._watches: dict[str, list[Watch]] = {}
-        self._definitions = Definitions(self.world)
+        self._definitions = _Definitions(self.world)
         self._owners = Owners(self.world)
         self._kubelets = Kubelets(self.world)
         store.listeners.append(self._spread)
@@ -188,3 +191,64 @@ class ApiServer:
 
     def _add_priority(self, name: str, value: int) -> None:
         self.world.add(PRIORITIES, "", name, value=value, preemptionPolicy="PreemptLowerPriority")
+
+
+class _Definitions:
+    """Serves the kinds of all CRDs."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._due: list[str] = []
+        world.store.listeners.append(self._note)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to work off."""
+        return not self._due
+
+    def serve(self, crd: Object) -> None:
+        """Serve the kinds of a CRD."""
+        self._world.catalogue.replace(crd, served=True)
+
+    def _note(self, change: Change, obj: Object) -> None:
+        if change.resource != CRDS:
+            return
+        if change.op == DELETED:
+            self._end(obj)
+        else:
+            self.serve(obj)
+            if "status" not in obj or not obj["status"].get("conditions"):
+                self._due.append(obj["metadata"]["name"])
+
+    def work(self) -> None:
+        """Say on new CRDs that they are served."""
+        due, self._due = self._due, []
+        for name in due:
+            crd = self._world.find(CRDS, "", name)
+            if crd is not None:
+                self._world.write(CRDS, {**crd, "status": self._status(crd)})
+
+    def _status(self, crd: Object) -> Object:
+        spec, stamp = crd["spec"], self._world.timestamp()
+        return {
+            "acceptedNames": spec["names"],
+            "storedVersions": [v["name"] for v in spec["versions"] if v.get("storage")],
+            "conditions": [
+                {
+                    "type": kind,
+                    "status": "True",
+                    "reason": reason,
+                    "message": message,
+                    "lastTransitionTime": stamp,
+                }
+                for kind, reason, message in _ACCEPTED
+            ],
+        }
+
+    def _end(self, crd: Object) -> None:
+        spec = crd["spec"]
+        resource_id = f"{spec['names']['plural']}.{spec['group']}"
+        collection = self._world.store.collection(resource_id)
+        for key in list(collection.keys("")):
+            self._world.remove(resource_id, decode(collection.entries[key].body))
+        self._world.catalogue.replace(crd, served=False)

@@ -9,6 +9,7 @@ even be read (400 instead of 422).
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+import cel
 import jsonschema_rs
 import msgspec
 
@@ -21,7 +22,6 @@ from pumice.local.apiserver.answers import (
     rules_left_out,
 )
 from pumice.local.apiserver.catalogue import REFERENCE, Resource, builtin_schemas
-from pumice.local.apiserver.rules import Rule, broken
 
 _HEAD: Final = frozenset(("apiVersion", "kind", "metadata"))
 _META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
@@ -31,6 +31,42 @@ _IN_BODY: Final = {
     "ExclusiveMinimum": "should be greater than {limit}",
     "ExclusiveMaximum": "should be less than {limit}",
 }
+
+
+class Rule:
+    """One compiled CEL rule of a CRD. Raises ValueError for an expression that is no CEL."""
+
+    def __init__(self, told: Mapping[str, Any]) -> None:
+        self.text = str(told["rule"])
+        self.message = str(told.get("message", ""))
+        self.message_expression = told.get("messageExpression")
+        self.reason = str(told.get("reason", "FieldValueInvalid"))
+        self.field_path = str(told.get("fieldPath", ""))
+        self.is_transition = "oldSelf" in self.text
+        self._program = cel.compile(self.text)
+
+    def holds(self, value: Any, old: Any) -> bool:  # noqa: ANN401 - any JSON
+        """Tell whether a value obeys the rule; an error while looking counts as no."""
+        known = {"self": value} | ({"oldSelf": old} if self.is_transition else {})
+        try:
+            return bool(self._program.execute(known))
+        except (ValueError, TypeError, RuntimeError):
+            return False
+
+
+def _broken(rules: Sequence[Rule], value: Any, old: Any, path: str) -> Iterator[Fault]:  # noqa: ANN401
+    """Yield the rules that a value breaks; rules about a change ask only where something was."""
+    for rule in rules:
+        if (rule.is_transition and old is None) or rule.holds(value, old):
+            continue
+        text = rule.message or f"failed rule: {rule.text}"
+        shown = "object" if isinstance(value, dict) else msgspec.json.encode(value).decode()
+        shown = f'"{shown}"' if isinstance(value, dict | list) else shown
+        yield Fault(
+            field=path + rule.field_path,
+            message=f"Invalid value: {shown}: {text}",
+            reason=rule.reason,
+        )
 
 
 class Node:
@@ -94,7 +130,7 @@ class Node:
     def faults(self, value: Any, old: Any, path: str) -> Iterator[Fault]:  # noqa: ANN401
         """Yield the faults that the rules of this node and those below find."""
         if self.rules:
-            yield from broken(self.rules, value, old, path)
+            yield from _broken(self.rules, value, old, path)
         if isinstance(value, dict):
             before = old if isinstance(old, dict) else {}
             for key, item in value.items():
