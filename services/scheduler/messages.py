@@ -61,16 +61,12 @@ def commands(
     ]
     nominated = {n.uid: n for n in plan.nominations}
     for (reason, uid), victims in groupby(plan.evictions, key=_cause):
-        nomination = nominated.get(uid)
-        preemptor = None
-        if nomination is not None:
-            preemptor = m.Preemptor(pod=nomination.pod, uid=uid, node=nomination.node)
         wanted += [
             m.Evict(
                 id=next(ids),
                 cycle=plan.cycle,
                 reason=reason,
-                preemptor=preemptor,
+                preemptor=nominated.get(uid),
                 victims=piece,
             )
             for piece in _pieces(_victims(victims), gang_message)

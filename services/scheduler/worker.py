@@ -211,7 +211,7 @@ class Worker:
             self._metrics.disturb()
         for outcome in outcomes:
             self._cluster_state.outcome(
-                outcome.intent, [(item.uid, item.result.value) for item in outcome.items]
+                outcome.intent, [(item.uid, item.result) for item in outcome.items]
             )
             self._note_refusals(outcome)
             for item in outcome.items:
@@ -257,7 +257,7 @@ class Worker:
             elif item.result is m.Result.EVICTED:
                 self._cluster_state.assume_evictions(outcome.intent, [(item.pod, item.uid)])
             else:
-                self._cluster_state.outcome(outcome.intent, [(item.uid, item.result.value)])
+                self._cluster_state.outcome(outcome.intent, [(item.uid, item.result)])
 
     def decide(self, config: SchedulerConfig, *, now: float, cycle: int, token: int) -> Decision:
         """Run one cycle; its intents count as assumed from here on."""
@@ -359,7 +359,7 @@ class Worker:
         for command, why in refused:
             is_bind = isinstance(command, m.BindGang)
             items = command.binds if isinstance(command, m.BindGang) else command.victims
-            self._cluster_state.outcome(command.id, [(item.uid, "failed") for item in items])
+            self._cluster_state.outcome(command.id, [(item.uid, m.Result.FAILED) for item in items])
             for item in items if why else ():
                 self._cluster_state.refusals.note(
                     item.uid, command.id, why, is_bind=is_bind, by="NATS"

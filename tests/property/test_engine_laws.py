@@ -14,6 +14,7 @@ from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.policy.reservations import sharing as measure
 from shared.api import kinds
+from shared.contracts.messages import Result
 from shared.model.status import TaskStatus
 from tests.support.hash_seeds import printed_under_hash_seeds
 
@@ -243,7 +244,7 @@ CHANGES = [
     lambda world: world.delete(kinds.NODE, "n0"),
     lambda world: world.node("n0", cpu="3", gpu="1"),
     lambda world: world.cluster_state.outcome(
-        "1-0", [(t.uid, "failed") for t in world.cluster_state.tasks()]
+        "1-0", [(t.uid, Result.FAILED) for t in world.cluster_state.tasks()]
     ),
 ]
 

@@ -26,6 +26,7 @@ from services.scheduler.engine.jobs.rollups import held
 from services.scheduler.engine.tasks.task import Task
 from services.scheduler.policy.reservations import sharing as measure
 from shared.api import kinds
+from shared.contracts.messages import Result
 from shared.model.status import TaskStatus
 from tests.property.test_engine_laws import fingerprint, job_print, recounted
 
@@ -214,7 +215,7 @@ class LivingCluster(RuleBasedStateMachine):
     @rule()
     def fails(self) -> None:
         for intent, what in self.coming:
-            self.world.cluster_state.outcome(intent, [(what.uid, "failed")])
+            self.world.cluster_state.outcome(intent, [(what.uid, Result.FAILED)])
         self.coming = []
 
     def _say(self, task: Task, **more: Any) -> None:

@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from pumice.testing import Cluster
 from services.scheduler.engine import ClusterState
 from shared.api import kinds
+from shared.contracts.messages import Result
 
 ROOM = {"n0": 1000, "n1": 1000}
 SIZE = 1000
@@ -108,7 +109,7 @@ class World(RuleBasedStateMachine):
     @precondition(lambda self: self.outcomes)
     def hear_the_outcomes(self):
         for intent, _, uid, _, result in self.outcomes:
-            self.scheduler.cluster_state.outcome(intent, [(uid, result)])
+            self.scheduler.cluster_state.outcome(intent, [(uid, Result(result))])
         self.outcomes.clear()
 
     @rule(data=st.data())

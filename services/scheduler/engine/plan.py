@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from pumice.plugins import ClaimUse, Condition
+from shared.contracts.messages import Preemptor
 
 
 class PlannedBind(Struct, frozen=True, kw_only=True):
@@ -48,14 +49,6 @@ class Eviction(Struct, frozen=True, kw_only=True):
     preemptor: str = ""
     """Key of the pod that it makes room for."""
     preemptor_uid: str = ""
-
-
-class Nomination(Struct, frozen=True, kw_only=True):
-    """A pod that waits on a node for evictions to happen (SS11 ⚠)."""
-
-    pod: str
-    uid: str
-    node: str
 
 
 class PodGroupStatusWanted(Struct, frozen=True, kw_only=True):
@@ -136,7 +129,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     cycle: int
     binds: tuple[GangBinds, ...] = ()
     evictions: tuple[Eviction, ...] = ()
-    nominations: tuple[Nomination, ...] = ()
+    nominations: tuple[Preemptor, ...] = ()
+    """Pods that wait on a node for evictions to happen (SS11 ⚠)."""
     podgroups: tuple[PodGroupStatusWanted, ...] = ()
     pods: tuple[PodConditionWanted, ...] = ()
     queues: tuple[QueueAllocated, ...] = ()

@@ -7,6 +7,7 @@ import pytest
 from pumice.testing import Cluster
 from services.scheduler.engine import BadFact
 from shared.api import kinds
+from shared.contracts.messages import Result
 from shared.model.status import TaskStatus
 
 
@@ -80,7 +81,7 @@ def test_a_published_bind_counts_at_once():
     assert world.job("g").by_status[TaskStatus.BINDING]
 
 
-@pytest.mark.parametrize("result", ["conflict", "gone", "failed"])
+@pytest.mark.parametrize("result", [Result.CONFLICT, Result.GONE, Result.FAILED])
 def test_an_outcome_that_says_no_ends_the_assumption(result):
     world = waiting_world()
     world.step()
@@ -92,14 +93,14 @@ def test_an_outcome_that_says_no_ends_the_assumption(result):
 def test_bound_alone_does_not_end_an_assumption():
     world = waiting_world()
     world.step()
-    world.cluster_state.outcome("1-0", [("uid-ns/g-0", "bound")])
+    world.cluster_state.outcome("1-0", [("uid-ns/g-0", Result.BOUND)])
     assert used_cpu(world, "n1") == 3000
 
 
 def test_the_outcome_of_another_intent_does_not_end_an_assumption():
     world = waiting_world()
     world.step()
-    world.cluster_state.outcome("0-7", [("uid-ns/g-0", "failed")])
+    world.cluster_state.outcome("0-7", [("uid-ns/g-0", Result.FAILED)])
     assert used_cpu(world, "n1") == 3000
 
 
@@ -132,7 +133,7 @@ def test_a_victim_is_leaving_until_it_is_gone():
     world.cluster_state.assume_evictions("1-0", [("ns/a", "uid-ns/a")])
     world.pod("a", "g", cpu="1", node="n1")
     assert world.job("g").by_status[TaskStatus.RELEASING]
-    world.cluster_state.outcome("1-0", [("uid-ns/a", "spared")])
+    world.cluster_state.outcome("1-0", [("uid-ns/a", Result.SPARED)])
     assert world.job("g").by_status[TaskStatus.RUNNING]
 
 

@@ -5,8 +5,9 @@ import pytest
 
 from services.binder.intents.steps import MESSAGE_MAX
 from services.scheduler import messages
-from services.scheduler.engine.plan import Eviction, GangBinds, Nomination, Plan, PlannedBind
+from services.scheduler.engine.plan import Eviction, GangBinds, Plan, PlannedBind
 from shared.contracts import messages as m
+from shared.contracts.messages import Preemptor
 from shared.contracts.streams import COMMAND_BYTES
 
 LONG = "x" * 253
@@ -97,7 +98,7 @@ def test_the_outcome_of_the_largest_intent_fits_as_well() -> None:
 
 
 def test_evictions_are_split_by_count_and_each_part_nominates_the_preemptor() -> None:
-    nomination = Nomination(pod="ns/p", uid="p", node="n1")
+    nomination = Preemptor(pod="ns/p", uid="p", node="n1")
     plan = Plan(cycle=1, evictions=victims(25, "p"), nominations=(nomination,))
     sent = commands(plan, 10)
     assert [len(items(command)) for command in sent] == [10, 10, 5]

@@ -4,6 +4,7 @@ import pytest
 
 from pumice.testing import Cluster, binds_of, evictions_of
 from shared.api import kinds
+from shared.contracts.messages import Result
 from shared.model.status import TaskStatus
 
 CONF = """
@@ -179,7 +180,7 @@ def test_an_eviction_that_failed_is_asked_for_again():
     cluster.pod("high-0", "high", cpu="1")
     (first,) = cluster.step().evictions
     cluster.cluster_state.assume_nomination("1-e0", "uid-ns/high-0", "n1")
-    cluster.cluster_state.outcome("1-e0", [(first.uid, "failed")])
+    cluster.cluster_state.outcome("1-e0", [(first.uid, Result.FAILED)])
     assert evictions_of(cluster.step()) == {"low-3": "high-0"}
 
 

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from services.scheduler.engine.jobs.records import Job
-from services.scheduler.engine.plan import Eviction, Nomination
+from services.scheduler.engine.plan import Eviction
 from services.scheduler.engine.session.changes import Placed, SessionState
 from services.scheduler.engine.session.journal import Change
 from services.scheduler.engine.tasks.task import Task
+from shared.contracts.messages import Preemptor
 from shared.model.status import TaskStatus
 
 _ONE = np.ones(1, dtype=np.int64)
@@ -94,7 +95,7 @@ class Reprieved:
         self.evicted.do()
 
 
-def committed(changes: Sequence[Change]) -> tuple[list[Eviction], list[Nomination]]:
+def committed(changes: Sequence[Change]) -> tuple[list[Eviction], list[Preemptor]]:
     """Return the evictions among these changes, and which tasks wait for them.
 
     ⚠ Only a task whose own place had to be cleared is nominated to its node (SS11).
@@ -121,7 +122,7 @@ def committed(changes: Sequence[Change]) -> tuple[list[Eviction], list[Nominatio
     ]
     takers = {eviction.preemptor_uid for eviction in evictions}
     nominations = [
-        Nomination(pod=task.key, uid=task.uid, node=task.node)
+        Preemptor(pod=task.key, uid=task.uid, node=task.node)
         for change in changes
         if isinstance(change, Placed) and change.waiting
         for task in change.tasks

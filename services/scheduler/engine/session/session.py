@@ -36,7 +36,6 @@ from services.scheduler.engine.plan import (
     Eviction,
     Explanation,
     GangBinds,
-    Nomination,
     PlannedBind,
     Shortage,
 )
@@ -57,6 +56,7 @@ from services.scheduler.engine.session.sharding import outside
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.engine.tasks.classes import TaskClass
 from services.scheduler.engine.tasks.task import Task
+from shared.contracts.messages import Preemptor
 from shared.model.status import TaskStatus
 
 _S = TypeVar("_S")
@@ -98,7 +98,7 @@ class Session:
         self._binds: dict[str, tuple[Job, list[PlannedBind]]] = {}
         self._touched: dict[str, Job] = {}
         self.evictions: list[Eviction] = []
-        self.nominations: list[Nomination] = []
+        self.nominations: list[Preemptor] = []
         self._turns: Counter[str] = Counter()
         self._places: dict[str, int] = {}
         self.explanations: dict[str, Explanation] = {}

@@ -11,9 +11,10 @@ from typing import Final
 
 from msgspec import Struct
 
+from shared.contracts.messages import Result
 from shared.model.status import PREEMPTABLE, TERMINAL, TaskStatus
 
-_ENDING_RESULTS: Final = frozenset({"conflict", "gone", "failed", "spared"})
+_ENDING_RESULTS: Final = frozenset({Result.CONFLICT, Result.GONE, Result.FAILED, Result.SPARED})
 
 
 class Purpose(enum.Enum):
@@ -108,7 +109,7 @@ class Assumptions:
         """Forget: the pod is gone or has become another one."""
         self._by_uid.pop(uid, None)
 
-    def outcome(self, intent: str, uid: str, result: str) -> bool:
+    def outcome(self, intent: str, uid: str, result: Result) -> bool:
         """Take an item of an outcome in; return whether an assumption ended by it."""
         assumption = self._by_uid.get(uid)
         if assumption is None or assumption.intent != intent or result not in _ENDING_RESULTS:

@@ -35,6 +35,7 @@ from services.scheduler.engine.tasks.task import Task
 from shared.api import kinds
 from shared.api.core import Node, Pod
 from shared.api.scheduling import NodeShard
+from shared.contracts.messages import Result
 from shared.model.quantity import BadQuantity
 from shared.model.status import TERMINAL
 
@@ -291,7 +292,7 @@ class ClusterState:
         self.assumptions.add(uid, assumption)
         self._resettle(uid)
 
-    def outcome(self, intent: str, items: Iterable[tuple[str, str]]) -> None:
+    def outcome(self, intent: str, items: Iterable[tuple[str, Result]]) -> None:
         """Take an outcome in: (uid, result); what failed or is gone is no longer assumed."""
         for uid, result in items:
             if self.assumptions.outcome(intent, uid, result):

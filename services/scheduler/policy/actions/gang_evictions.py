@@ -13,7 +13,6 @@ from pumice.plugins import BoolArray, EvictionContext, EvictionKind, IntArray
 from services.scheduler.engine.jobs.records import NOWHERE, Job, Queue
 from services.scheduler.engine.jobs.subjobs import SubJob
 from services.scheduler.engine.nodes.hypernodes import TOP
-from services.scheduler.engine.plan import Nomination
 from services.scheduler.engine.resources.amounts import total_of_columns
 from services.scheduler.engine.resources.dimensions import CPU_DIM, MEMORY_DIM
 from services.scheduler.engine.session.evictions import Evicted
@@ -24,6 +23,7 @@ from services.scheduler.policy.actions.evictions import is_whole, reprieve
 from services.scheduler.policy.actions.gang_placement import best_column, still_fits
 from services.scheduler.policy.arguments import boolean, integer
 from services.scheduler.policy.bundles import Bundle, bundles, permitted, total
+from shared.contracts.messages import Preemptor
 from shared.model.status import TaskStatus
 
 _DOMAINS = 8
@@ -282,7 +282,7 @@ class GangEviction:
         if evicted:
             told = {nomination.uid for nomination in session.nominations[known:]}
             session.nominations += [
-                Nomination(pod=task.key, uid=task.uid, node=task.node)
+                Preemptor(pod=task.key, uid=task.uid, node=task.node)
                 for task, _ in taken
                 if task.uid not in told
             ]
