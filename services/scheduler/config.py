@@ -58,7 +58,7 @@ tiers:
   - name: proportion
   - name: nodeorder
 """
-"""What is used when no file is given (K05)."""
+"""The configuration without a file (K05)."""
 
 
 class BadConfig(ValueError):  # noqa: N818 - reads as the fact it states
@@ -81,10 +81,10 @@ class Tier(Struct, frozen=True, kw_only=True):
 
 
 class MetricsOption(Struct, frozen=True, kw_only=True):
-    """Where node usage comes from (K03)."""
+    """The source of node usage (K03)."""
 
     type: str = ""
-    """`prometheus`, `prometheus_adaptor` or `elasticsearch`; empty: nobody is asked."""
+    """`prometheus`, `prometheus_adaptor` or `elasticsearch`; empty: no source."""
     address: str = ""
     interval_s: float = 30.0
     insecure: bool = False
@@ -103,7 +103,7 @@ class SchedulerConfig(Struct, frozen=True, kw_only=True):
     """Action → its arguments (`configurations` in the file, K07)."""
     metrics: MetricsOption = MetricsOption()
     warnings: tuple[str, ...] = ()
-    """What was skipped; the shell logs it."""
+    """Parts that were skipped; the service logs them."""
 
 
 _METRICS_KEYS: Final = frozenset(

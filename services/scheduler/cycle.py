@@ -111,7 +111,7 @@ class Scheduler:
             tasks.create_task(self._leadership.run(self._lead), name="leadership")
 
     async def _stand_by(self) -> None:
-        """Fold what comes while somebody else leads."""
+        """Fold facts while another scheduler leads."""
         while True:
             await self._following.wait()
             await self._inbox.changed.wait()
@@ -202,7 +202,7 @@ class Scheduler:
             await self._clock.sleep(max(self._settings.debounce, left))
 
     async def _recover(self) -> None:
-        """Read COMMAND, then OUTCOME, and assume what whoever led before has asked for."""
+        """Read COMMAND, then OUTCOME, and assume what the leader before has asked for."""
         epoch = self._state.epoch
         try:
             unfinished = await self._publisher.unfinished()

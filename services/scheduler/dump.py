@@ -52,7 +52,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
-    """What a cycle was given besides facts."""
+    """The input of a cycle besides facts."""
 
     format: str = FORMAT
     version: int = VERSION
@@ -113,7 +113,7 @@ def _lines(dump: Dump) -> Iterator[bytes]:
 
 
 def without_secrets(config: SchedulerConfig) -> SchedulerConfig:
-    """Return a configuration without values that nobody else should see."""
+    """Return a configuration without secret values."""
     return msgspec.convert(_redacted(msgspec.to_builtins(config)), SchedulerConfig)
 
 
@@ -131,7 +131,7 @@ def _redacted(value: Any) -> Any:  # noqa: ANN401 - free YAML
 
 
 def _harmless(body: msgspec.Raw) -> msgspec.Raw:
-    """Return a body without what no rule of scheduling reads and what people hide secrets in."""
+    """Return a body without fields that no rule reads or that often hold secrets."""
     raw = bytes(body)
     if not any(word in raw for word in _SUSPECTS):
         return body

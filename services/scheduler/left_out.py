@@ -1,7 +1,7 @@
-"""Tells the owners of pods and PodGroups that were left out, in the conditions of those objects.
+"""Conditions for pods and PodGroups that were left out, so that their owners learn why.
 
-What could not be folded is in no session, so that nothing else speaks of it. The worker's, and
-pure: what is to be said waits here for the next plan.
+An object that could not be folded is in no session, and no other rule writes its status. The
+worker notes it here; the conditions go out with the next plan. Pure.
 """
 
 from msgspec.structs import replace
@@ -12,24 +12,24 @@ from shared.api.kinds import POD, PODGROUP
 
 _MOST_LETTERS = 300
 _MOST = 1_000
-"""Owners that are told in one cycle."""
+"""Most conditions of one cycle."""
 
 
 class Owners:
-    """What is to be said with the next plan."""
+    """Conditions that wait for the next plan."""
 
     def __init__(self) -> None:
         self._waiting: dict[tuple[str, str], tuple[str, str]] = {}
 
     def tell(self, kind: str, key: str, uid: str, reason: Exception | str) -> None:
-        """Have the owner of an object told why it is left out."""
+        """Note an object that is left out, and why."""
         if kind in {POD.token, PODGROUP.token} and uid and len(self._waiting) < _MOST:
             name = f"{type(reason).__name__}: " if isinstance(reason, Exception) else ""
             text = " ".join(f"{name}{reason}"[: 2 * _MOST_LETTERS].split())[:_MOST_LETTERS]
             self._waiting[kind, key] = (uid, f"left out by the scheduler until it changes: {text}")
 
     def added(self, plan: Plan) -> Plan:
-        """Return a plan with what was to be said."""
+        """Return a plan with the conditions that wait."""
         if not self._waiting:
             return plan
         waiting, self._waiting = self._waiting, {}

@@ -1,8 +1,8 @@
-"""When a wanted status is worth a write: at once when a phase moves on, else once it has stood.
+"""Paces wanted statuses: a new phase is written at once, the rest once it has stood for a while.
 
 Cycles follow every change by milliseconds. Between two pods of a gang that are being created, a job
 "waits" for a moment, and its counters change with every pod that starts; written each time, that is
-a storm of statuses that nobody could read. So a new phase goes out at once, and everything else
+a storm of statuses. So a new phase goes out at once, and everything else
 (conditions, counters, sums of queues) when it has been wanted unchanged for `settle_s`, or, if it
 keeps changing, for `PATIENCE` times that. A pod's condition stands longer, `PODS` times: there are
 many, and those of a gang that is on its way are void a moment later. Nothing but a new phase is

@@ -1,7 +1,7 @@
-"""Wishes that the world does not show yet are wished again; the worker's, and pure.
+"""Publishes wanted statuses again that their objects do not show yet; the worker's, and pure.
 
 A wish stays on the bus for a short time only, so that the stream holds what is on its way and not
-what has been: nobody has to remove what is done. A wish that is lost (a binder away for long, a bus
+what has been; it needs no removal. A wish that is lost (a binder away for long, a bus
 that lost its streams) must not be lost for ever, so the scheduler looks at it again: after
 `FIRST_S`, then at intervals that double up to `LONGEST_S`. Each wish lives on the bus twice as long
 as it takes until it would be wished again, so that there is always one as long as one is needed.
@@ -28,7 +28,7 @@ class Wish(Struct, frozen=True, kw_only=True):
     """Token of the kind."""
     wanted: m.Desired
     ttl_s: int = 2 * FIRST_S
-    """How long it stays on the bus."""
+    """Time to live on the bus."""
 
 
 class _Told(Struct, frozen=True, kw_only=True):

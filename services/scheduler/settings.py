@@ -12,7 +12,7 @@ _TMP = "/tmp"  # noqa: S108 - Volcano's default; files get names of their own an
 
 
 class SchedulerSettings(InheritedSettings, frozen=True, kw_only=True):
-    """What the scheduler can be told."""
+    """The flags and variables of the scheduler."""
 
     scheduler_name: Annotated[
         tuple[str, ...], Meta(description="spec.schedulerName values that are served")

@@ -1,13 +1,13 @@
-"""Which waits are worth a word: those that last, and that only the cluster can end. Pure.
+"""Waits that are worth an event: those that last, and that only the cluster can end. Pure.
 
-A gang whose pods are being created waits for its owner and not for nodes: whatever were said of it
-would be void a moment later, and there are thousands of such moments while a large load is
-submitted. `Making` tells which gangs are in that state. A gang that has got no pod for a while is
-in it no longer: then its conditions say that pods are missing, which is its owner's to mend.
+A gang whose pods are being created waits for its owner and not for nodes: any condition would be
+out of date a moment later, and there are thousands of such moments while a large load is submitted.
+`IncompleteGangs` tells which gangs are in that state. A gang that has got no pod for a while is in
+it no longer: then its conditions say that pods are missing, which its owner has to mend.
 
 Subscribers hear of a wait once per cause, when it has stood for a while, and never of one that the
-gang's owner has to end (missing pods, scheduling gates): who is alerted wants a cluster that is too
-full, a node that nobody has, a queue that is used up.
+gang's owner has to end (missing pods, scheduling gates). An alert is about a cluster that is too
+full, a kind of node that is missing, a queue that is used up.
 """
 
 import re
@@ -47,7 +47,7 @@ class _Incomplete(NamedTuple):
     """When a pod came last, or when the gang was first seen (Unix seconds)."""
 
 
-class Making:
+class IncompleteGangs:
     """Remembers when a gang that is not whole last got a pod, of those that are asked about."""
 
     def __init__(self, patience_s: float) -> None:
@@ -86,7 +86,7 @@ class Waits:
         self._waits: dict[str, _Wait] = {}
 
     def forget(self) -> None:
-        """Tell everything anew: what was told before was another's to tell."""
+        """Report everything anew: earlier reports were those of another leader."""
         self._waits = {}
 
     def lasting(

@@ -27,7 +27,7 @@ from services.scheduler.pacing import PATIENCE, Pacing
 from services.scheduler.policy.actions.enqueue import inqueue_timeout_s
 from services.scheduler.policy.catalog import PLUGINS, Plugins
 from services.scheduler.reminding import Reminders, Wish, stands
-from services.scheduler.waiting import Making, Waits
+from services.scheduler.waiting import IncompleteGangs, Waits
 from shared.api.kinds import KINDS, POD, PODGROUP
 from shared.contracts import messages as m
 
@@ -53,14 +53,14 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """A plan and the messages that say it."""
 
     plan: Plan
-    """What is worth a write now."""
+    """The plan without the statuses that are held back."""
     whole: Plan
     """Everything that was decided, statuses that are held back included."""
     commands: list[m.Command]
     wishes: list[Wish]
     """Statuses to publish: those of the plan, and earlier ones that nothing has come of."""
     waits: Sequence[Explanation] = ()
-    """Waits that have lasted, and that nobody was told of yet."""
+    """Waits that have lasted and that no event has reported yet."""
     expired_reservations: Sequence[str] = ()
     """Keys of PodGroups that no longer reserve anything, because their pods did not come."""
     asides: Sequence[Aside] = ()
@@ -99,7 +99,7 @@ class Worker:
         self._seed = seed
         self._gang_message = gang_message
         self._pacing = Pacing(settle_s)
-        self._making = Making(PATIENCE * settle_s)
+        self._incomplete_gangs = IncompleteGangs(PATIENCE * settle_s)
         self._waits = Waits(settle_s)
         self._reservation_timeouts = ReservationTimeouts()
         self._reminders = Reminders()
@@ -108,8 +108,8 @@ class Worker:
         self._left_out: dict[tuple[str, str], tuple[bytes, Exception]] = {}
         """Objects that met an error of ours, by kind and key: what content, and the error."""
         self._without: set[str] = set()
-        """Jobs that spoilt a session: each time costs everybody a cycle and all facts read again,
-        so that they have no turn any more until their PodGroup is gone."""
+        """Jobs whose handling broke a session off. Each time costs a whole cycle and all facts read
+        again, so that they are skipped until their PodGroup is gone."""
         self._owners = Owners()
         self._decoders: Final[dict[str, msgspec.json.Decoder[Any]]] = {
             kind: msgspec.json.Decoder(KINDS[kind].type)
@@ -230,12 +230,12 @@ class Worker:
                 refusals.drop(item.uid)
 
     def recover(self, unfinished: Sequence[m.Command], recent: Sequence[m.Outcome]) -> int:
-        """Rebuild the assumptions of whoever led before; return how many pods are assumed.
+        """Rebuild the assumptions of the leader before; return how many pods are assumed.
 
         `unfinished` is what COMMAND still holds, read before `recent`, the outcomes of the last
         minutes in order. A pod that was bound according to its outcome counts on its node even if
         STATE does not show it yet. What this process assumed on its own and the bus does not hold
-        was never stored; the statuses that it wanted when it led before are another's since.
+        was never stored; statuses that it wanted in an earlier term are the other leader's since.
         """
         self._metrics.begin()
         self._reminders.forget()
@@ -307,7 +307,7 @@ class Worker:
         """Return the PodGroups that the plan has a status for while their pods are made."""
         keys = dict.fromkeys(group.key for group in plan.podgroups)
         keys |= dict.fromkeys(self._group_of(pod.uid) for pod in plan.pods)
-        return self._making.review(keys, self._cluster_state.jobs, now=now)
+        return self._incomplete_gangs.review(keys, self._cluster_state.jobs, now=now)
 
     def _group_of(self, uid: str) -> str:
         task = self._cluster_state.task(uid)

@@ -1,8 +1,8 @@
-"""Writes the next cycle to a file when somebody asks for it with SIGUSR1 (K12).
+"""Writes the next cycle to a file on SIGUSR1 (K12).
 
 A signal and a directory of this machine, no page of the web server: a dump says everything about
-the cluster, and the pages ask nobody for a name. The leader answers; a standby decides nothing, and
-says so. The file is readable for its owner only, complete or not there at all, and its path is
+the cluster, and the pages have no authentication. The leader answers; a standby decides nothing,
+and says so. The file is readable for its owner only, complete or not there at all, and its path is
 logged. One is written at a time; further requests meanwhile are the same request.
 """
 
@@ -34,7 +34,7 @@ from shared.runtime.errors import Retryable
 from shared.runtime.logs import Logger
 
 READ_S: Final = 60.0
-"""How long STATE may take to be read."""
+"""Time limit for reading STATE."""
 CYCLE_S: Final = 15.0
 """How long to wait for a cycle then; a leader has one every `schedule_period`."""
 
@@ -156,7 +156,7 @@ class Dumper:
         try:
             fact = codec.decode_fact(payload)
         except ContractError:
-            return None  # whoever follows STATE for the cycle leaves it out and logs it
+            return None  # the feed of the cycle leaves it out, too, and logs it
         return fact if fact.kind in self._kinds else None
 
     # --- what the cycle calls ------------------------------------------------------------------

@@ -18,7 +18,7 @@ from shared.runtime.health import Gate
 from shared.runtime.logs import Logger
 
 RECENT_S: Final = 900.0
-"""How far back outcomes are kept for whoever has to rebuild assumptions."""
+"""How far back outcomes are kept, for a new leader that rebuilds assumptions."""
 
 
 class StateFeed:

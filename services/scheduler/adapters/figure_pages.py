@@ -1,7 +1,7 @@
 """Queues and jobs on the metrics page, under Volcano's names (ME1 to ME4).
 
-Samples are made when somebody asks, from the last figures that the worker took: what is gone from
-those is gone from the page. Only who leads shows any.
+Samples are made on each scrape, from the last figures that the worker took: what is gone from
+those is gone from the page. Only the leader shows any.
 """
 
 from collections import Counter
@@ -56,14 +56,14 @@ class FigurePages(Collector):
         self._retries.update(jobs)
 
     def clear(self) -> None:
-        """Show nothing: somebody else leads."""
+        """Show nothing: another scheduler leads."""
         self._figures = None
         self._placed.clear()
         self._retries.clear()
 
     @override
     def collect(self) -> Iterator[Metric]:
-        """Yield what is shown now."""
+        """Yield the samples of this moment."""
         if self._figures is not None:
             yield from _amounts(self._figures)
             yield from _of_queues(self._figures.queues)

@@ -1,4 +1,4 @@
-"""What waits to be folded: facts and outcomes, gathered by the loop while a cycle computes.
+"""Facts and outcomes that wait to be folded, gathered by the loop while a cycle computes.
 
 Bounded: when `limit` facts wait, the readers wait too, and the bus holds back the rest.
 """

@@ -34,14 +34,14 @@ _Sent = Awaitable[Ack] | PumiceError
 
 
 class Published(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a decision's messages."""
+    """The outcome of publishing a decision."""
 
     refused: list[Refused]
     """Intents that the server did not store."""
     statuses: bool
     """Whether all wanted statuses were stored, or are such that they never can be."""
     usurped: WrongSequence | None
-    """Set when the server refused because somebody else leads now."""
+    """Set when the server refused because another scheduler leads now."""
 
 
 class PlanPublisher:
@@ -71,8 +71,8 @@ class PlanPublisher:
     async def unfinished(self) -> list[Command]:
         """Return the intents that COMMAND still holds, in order per partition.
 
-        Raises UnknownVersion for an intent that only a newer binder will execute. One that nobody
-        can read is left out: the binder sets it aside.
+        Raises UnknownVersion for an intent that only a newer binder will execute. One that cannot
+        be read is left out: the binder sets it aside.
         """
         found = []
         for partition in range(self._partitions):

@@ -1,6 +1,6 @@
-"""What a cycle tells the outside: metrics under Volcano's names, log lines, scheduling events.
+"""Reports cycles: metrics under Volcano's names, log lines, scheduling events.
 
-A waiting job is told about once it has waited for a while, and once per cause (`waiting`).
+A waiting job is reported once it has waited for a while, and once per cause (`waiting`).
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ _CYCLE_MS: Final = steps(1, 5000, 20)
 _TASK_MS: Final = steps(50, 60_000, 30)
 _JOB_MS: Final = steps(100, 120_000, 30)
 _TRANSACTIONS: Final = ("preempt", "reclaim", "gangpreempt", "gangreclaim")
-"""Actions whose evictions Volcano counts: shuffle evicts for nobody."""
+"""Actions whose evictions Volcano counts: shuffle has no preemptor."""
 
 
 class Report:

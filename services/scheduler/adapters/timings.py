@@ -1,4 +1,4 @@
-"""How long the parts of a cycle take, under Volcano's names (ME1); called in the worker's thread.
+"""Durations of the parts of a cycle, under Volcano's names (ME1); called in the worker's thread.
 
 ⚠ Plugins of ours do little when a session opens: their functions are asked by actions, and it is
 there that most of what they cost shows.

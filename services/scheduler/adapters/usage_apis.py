@@ -1,4 +1,4 @@
-"""How sources of node usage are asked, and what their answers mean (K03, CA13); no I/O.
+"""Requests to sources of node usage, and the meaning of their answers (K03, CA13); no I/O.
 
 Each asks once for all nodes, not node by node. Loads are percent of a node, averages over ten
 minutes; what a source says nothing about is not among the samples.

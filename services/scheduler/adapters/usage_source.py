@@ -19,11 +19,11 @@ from shared.runtime.metrics import Metrics
 
 _ANSWER_S: Final = 10.0
 _IDLE_S: Final = 1.0
-"""How often to look whether a source was configured, or another one."""
+"""How often to look for a change of the configured source."""
 
 
 class UsageBoard:
-    """Where the latest samples lie; written by the loop, read by the worker's thread."""
+    """Holds the latest samples; written by the loop, read by the worker's thread."""
 
     def __init__(self) -> None:
         self._samples: Mapping[str, Usage] | None = None

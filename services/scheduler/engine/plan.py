@@ -17,7 +17,7 @@ class PlannedBind(Struct, frozen=True, kw_only=True):
     owner_job: str = ""
     """Key of the Job that made the pod; empty if none did."""
     annotations: Mapping[str, str] = {}
-    """What the binding adds to the pod (CA06)."""
+    """Annotations that the binding adds to the pod (CA06)."""
     claims: tuple[ClaimUse, ...] = ()
     """Claims that have to get their volumes first."""
 
@@ -77,7 +77,7 @@ class PodConditionWanted(Struct, frozen=True, kw_only=True):
 
 
 class QueueAllocated(Struct, frozen=True, kw_only=True):
-    """What a queue's jobs hold, as Kubernetes quantities (SS03), and how many wait to enter it."""
+    """Wanted status of a queue: what its jobs hold (SS03), and how many wait to enter it."""
 
     name: str
     uid: str
@@ -93,7 +93,7 @@ class Shortage(Struct, frozen=True, kw_only=True):
     requested: int
     """Bytes of memory, counts of pods, thousandths of anything else."""
     largest_free: int
-    """What is left of it: on the node with most, in the queue, in the cluster or in the quota."""
+    """The amount that is left: on the node with most, in queue, cluster or quota."""
 
     @classmethod
     def of(cls, resource: str, requested: int, largest_free: int) -> "Shortage":
@@ -113,7 +113,7 @@ class Explanation(Struct, frozen=True, kw_only=True):
     """`queue`, `enqueue`, `quota`, `gang`, `predicate`, `topology`, `order`."""
     message: str
     details: str = ""
-    """What it lacks, in figures, and its place: goes behind the message, and moves all the time."""
+    """Missing amounts and place in line; goes behind the message and changes often."""
     position: int = 0
     """Place among the jobs of its queue in this cycle, from 1; 0 when it was not its turn."""
     nodes: int = 0

@@ -1,4 +1,4 @@
-"""How long the words of a condition may be, so that the status of an object fits into one message.
+"""Bounds for the texts of conditions, so that the status of an object fits into one message.
 
 A message of NATS has at most 1 MiB by default. Most words come from elsewhere: names of resources
 and nodes, reasons of plugins, conditions that another author wrote into an object. They are

@@ -30,7 +30,7 @@ class Failure(NamedTuple):
 
 
 class ForeignPlugin:
-    """What the catalogue holds for a plugin of another distribution: a maker of guarded plugins."""
+    """Builds a guarded plugin of another distribution; an entry of the catalogue."""
 
     def __init__(
         self,
@@ -110,6 +110,6 @@ class GuardedHooks(Hooks):
 
 
 def described(error: Exception) -> str:
-    """Return an exception as one line for people."""
+    """Return an exception as one line."""
     message = " ".join(str(error).split())
     return f"{type(error).__name__}: {message}" if message else type(error).__name__

@@ -1,7 +1,7 @@
 """Bundles of victims for whole gangs (A08): what a job can spare, and what would end it.
 
 Arithmetic over the records, without a session: which of a job's tasks can go while its gang stays
-whole, and what a bundle is worth to somebody who needs room. The actions gangpreempt and
+whole, and what a bundle is worth to a job that needs room. The actions gangpreempt and
 gangreclaim choose among bundles, never among single tasks.
 """
 
@@ -28,7 +28,7 @@ class Bundle(NamedTuple):
 
     @property
     def freed(self) -> IntArray:
-        """What its tasks hold."""
+        """Amounts that its tasks hold."""
         return total(self.tasks)
 
     def worth(self, need: IntArray) -> float:
@@ -80,7 +80,7 @@ def permitted(found: Iterable[Bundle], uids: Collection[str]) -> list[Bundle]:
 
 
 class _Slack:
-    """What a job has above its minima: in all, per role, and of whole subgroups per policy."""
+    """Tasks of a job above its minima: in all, per role, and whole subgroups per policy."""
 
     def __init__(self, job: Job) -> None:
         self._job = job

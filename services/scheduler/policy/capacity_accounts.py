@@ -20,7 +20,7 @@ _NATIVE: Final = (CPU_DIM, MEMORY_DIM)
 
 
 class Account:
-    """What one queue holds, wants, deserves and may have, in this session."""
+    """Allocated, requested, deserved amounts and the limit of one queue in this session."""
 
     __slots__ = (
         "allocated",
@@ -49,11 +49,11 @@ class Account:
         self.guarantee: IntArray = queue.guarantee
         self.allocated, self.request, self.inqueue, self.elastic = np.zeros((4, size), np.int64)
         self.leaving: IntArray = np.zeros(size, np.int64)
-        """What pods on their way out hold, where that counts against limits."""
+        """Amounts of terminating pods, where they count against limits."""
         self.capability: FloatArray = np.full(size, np.inf)
-        """What the queue states, or a parent does for it; infinite where nobody does."""
+        """Capability of the queue or of the nearest parent that states one; else infinite."""
         self.limit: FloatArray = np.zeros(size)
-        """What it can have at most: its capability, less what others are guaranteed."""
+        """The most that it can have: its capability, less what other queues are guaranteed."""
         self.ancestors: tuple[Account, ...] = ()
         """From `root` down to the parent."""
         self.children: list[Account] = []

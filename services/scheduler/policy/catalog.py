@@ -63,10 +63,10 @@ ARGUMENTS: Final[Mapping[str, Callable[[Mapping[str, Any]], object]]] = {
     "gangpreempt": GangOptions.read,
     "gangreclaim": GangOptions.read,
 }
-"""What reads the arguments of an action, to be tried when a configuration is loaded."""
+"""Readers of the arguments of actions, tried when a configuration is loaded."""
 
 Plugins = Mapping[str, Callable[[Arguments], Plugin]]
-"""What makes each plugin of its arguments, by its name in the configuration file."""
+"""Constructors of plugins by their names in the configuration file."""
 
 PLUGINS: Final[Plugins] = {
     "priority": Priority,

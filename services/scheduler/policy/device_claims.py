@@ -35,7 +35,7 @@ _QUOTA = "deviceclass/"
 
 
 class DeviceClaims:
-    """What a pod's claims say about nodes."""
+    """Predicate and quotas of resource claims."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._devices = cluster.store(Devices)

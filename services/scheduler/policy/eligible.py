@@ -1,4 +1,4 @@
-"""Which nodes a pod's own node constraints admit; predicates and spreading share the answer."""
+"""Nodes that a pod's node affinity and tolerations admit; shared by predicates and spreading."""
 
 from collections.abc import Sequence
 

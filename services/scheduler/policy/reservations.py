@@ -1,4 +1,4 @@
-"""What jobs that entered a queue hold in reserve: pure measures over jobs, summed by rollups.
+"""Reservations of jobs that entered a queue: pure measures over jobs, summed by rollups.
 
 A reservation stands in for pods that are not there yet; it shrinks as they are allocated.
 """

@@ -78,7 +78,7 @@ def water_fill(
     """Return what each queue deserves (PL05).
 
     Rows are queues. What is left is dealt out by weight, round after round, to the queues that have
-    not got what they request or may have; nobody gets less than its floor.
+    not got what they request or may have; no queue gets less than its floor.
     """
     deserved = np.zeros_like(request)
     remaining = total.astype(np.float64)

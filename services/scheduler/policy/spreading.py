@@ -37,7 +37,7 @@ REASONS = (
 
 
 class Spreading:
-    """How evenly pods lie over the domains of node labels."""
+    """Predicate and score of topology spread constraints."""
 
     def __init__(self, pod_affinity: PodAffinityIndex, attributes: NodeAttributes) -> None:
         self._pod_affinity = pod_affinity
@@ -86,7 +86,7 @@ class Spreading:
     def preference(self, task_class: TaskClass) -> CrossNodeScore | None:
         """Return how to score nodes by a class's soft constraints.
 
-        Kubernetes' own default constraints count pods of a Service; nobody here reads Services.
+        Kubernetes' own default constraints count pods of a Service; Pumice does not read Services.
         """
         if not own(task_class, OwnClass).affinity_terms.soft_spreading:
             return None

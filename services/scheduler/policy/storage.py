@@ -47,7 +47,7 @@ LIMIT_REASONS = (Reason("node(s) exceed max volume count"),)
 
 
 class Storage:
-    """What a pod's claims say about nodes."""
+    """The volume predicates: binding, zones and limits."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._nodes = cluster.nodes

@@ -16,12 +16,12 @@ from services.scheduler.engine.resources.dimensions import CPU_DIM, MEMORY_DIM
 from shared.api import keys
 
 _SELF_ANTI, _INTER, _SELF, _INTER_ANTI = 4, 3, 2, 1
-"""Which kind of rule makes a role come first."""
+"""The kind of rule that puts a role first."""
 _MIB: Final = 1024 * 1024
 
 
 class Rules(NamedTuple):
-    """What a job says of its roles."""
+    """The rules of one job about its roles."""
 
     near: frozenset[tuple[str, str]]
     """Pairs of roles that attract each other, both ways; a role with itself too."""

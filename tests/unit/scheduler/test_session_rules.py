@@ -211,3 +211,16 @@ def test_reasons_are_counted_over_nodes_and_listed_in_order_t11():
     text = explained["ns/j"].message
     assert text.startswith("0/3 nodes are unavailable: 1 node(s) ")
     assert text.endswith("2 Insufficient cpu.")
+
+
+def test_what_a_plugin_remembers_is_undone_with_a_trial_and_outlives_the_session():
+    world = Cluster().node("n1")
+    session = world.session()
+    session.memory["kept"] = 1.0
+    with session.trial():
+        session.memory["kept"] = 2.0
+        session.memory["undone"] = 3.0
+        del session.memory["kept"]
+    assert dict(session.memory) == {"kept": 1.0}
+    session.close()
+    assert world.cluster_state.memory == {"kept": 1.0}

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pumice.testing import Cluster
 from services.scheduler.engine.plan import Explanation, Plan
-from services.scheduler.waiting import Making, Waits, cause_of
+from services.scheduler.waiting import IncompleteGangs, Waits, cause_of
 
 
 def world(*, least: int, pods: int, phase: str = "Inqueue", node: str = "4") -> Cluster:
@@ -81,7 +81,7 @@ def test_amounts_are_no_part_of_a_cause(free: list[int]):
 
 @pytest.mark.parametrize("phase", ["Inqueue", "Pending"])
 def test_a_gang_is_being_made_while_pods_come_and_a_while_longer(phase):
-    cluster, making = world(least=4, pods=1, phase=phase), Making(10.0)
+    cluster, making = world(least=4, pods=1, phase=phase), IncompleteGangs(10.0)
     jobs = cluster.cluster_state.jobs
     assert making.review(["ns/g"], jobs, now=0.0) == {"ns/g"}
     assert making.review(["ns/g"], jobs, now=9.0) == {"ns/g"}
@@ -95,4 +95,4 @@ def test_a_gang_is_being_made_while_pods_come_and_a_while_longer(phase):
 
 def test_a_group_that_its_queue_keeps_out_is_not_being_made():
     cluster = world(least=4, pods=0, phase="Pending")
-    assert Making(10.0).review(["ns/g"], cluster.cluster_state.jobs, now=0.0) == set()
+    assert IncompleteGangs(10.0).review(["ns/g"], cluster.cluster_state.jobs, now=0.0) == set()

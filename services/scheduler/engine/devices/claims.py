@@ -27,7 +27,7 @@ class Devices:
         self.claims.pop(key, None)
 
     def join(self, task: Task) -> None:
-        """Note a task; one without claims is none of ours."""
+        """Note a task; one without claims is not kept."""
         if task.task_class.device_claims:
             self.users[task.uid] = task
 

@@ -23,7 +23,7 @@ _CPU: Final = "cpu"
 
 
 class Place(NamedTuple):
-    """Where a CPU is; core numbers are unique within a socket only."""
+    """NUMA node, socket and core of a CPU; core numbers are unique within a socket only."""
 
     numa: int
     socket: int

@@ -19,7 +19,7 @@ from services.scheduler.engine.tasks.vgpu_requests import (
 
 _MAKER: Final = "NVIDIA"
 _MODE: Final = "hami-core"
-"""Cards that are cut into hardware partitions need tables that nobody reads here."""
+"""The only mode: cards cut into hardware partitions (MIG) are not supported."""
 _WHOLE: Final = 100
 _FIELDS: Final = 5
 _SILENCE_S: Final = 60.0
@@ -45,7 +45,7 @@ class Share(NamedTuple):
 
 
 class CardUsage(NamedTuple):
-    """What is taken of a card."""
+    """Used slots, memory and cores of a card."""
 
     slots: int = 0
     memory: int = 0
@@ -57,7 +57,7 @@ class CardUsage(NamedTuple):
 
 
 class Want(NamedTuple):
-    """What a pod asks for and which cards it wants."""
+    """Requests of a pod, and the cards it wants."""
 
     requests: tuple[VGpuRequest, ...]
     wishes: Mapping[str, str]
@@ -102,9 +102,9 @@ def choose(
 ) -> Choice | None:
     """Return cards for one pod, None when they do not suffice.
 
-    `closed` cards are nobody's. With `binpack` the fullest cards come first, with `spread` the
+    `closed` cards are not given. With `binpack` the fullest cards come first, with `spread` the
     least shared, else the last ones. The score sums over cards: their part of memory in use, or
-    a constant for each card that nobody else has.
+    a constant for each card that no other pod has.
     """
     used = dict(usage)
     shut = set(closed)

@@ -42,7 +42,7 @@ State = tuple[tuple[str, int, int, CardUsage], ...]
 
 
 class _Held:
-    """What one pod has, and what keeps others off its cards."""
+    """Shares of one pod, and the rules that keep others off its cards."""
 
     __slots__ = ("group", "rules", "shares")
 
@@ -107,8 +107,8 @@ class VGpus:
         self._matches: Callable[[Mapping[str, str]], frozenset[int]] = lambda _: _NONE
         self._steps: dict[tuple[int, str], tuple[int, list[float], bool]] = {}
         self._tables: dict[Hashable, dict[tuple[State, int], float | None]] = {}
-        """What pods ask → cards as they are and pods before this one → score. Most nodes are like
-        others, so few of them are looked at."""
+        """Demand → (state of the cards, pods before this one) → score. Most nodes have cards in the
+        same state as others, so that few are computed."""
 
     def begin(
         self,

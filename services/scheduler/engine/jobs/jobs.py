@@ -38,7 +38,7 @@ class Jobs:
         self.status_due: dict[str, Job] = {}
         """Jobs that changed since a session last computed their status."""
         self.unmeasured: dict[str, Job] = {}
-        """Jobs that changed since somebody last took their figures; living ones only."""
+        """Jobs that changed since the metrics last read them; those that are gone are not kept."""
         self._unsettled: dict[str, Job] = {}
         self._stray: dict[str, Job] = {}
 
@@ -132,7 +132,7 @@ class Jobs:
             self.changed(job)
 
     def forget_wanted(self) -> None:
-        """Go by what PodGroups and queues show: what was wanted may never have been said."""
+        """Go by what PodGroups and queues show: wanted statuses may never have been published."""
         for job in self._by_key.values():
             if job.decided is not None:
                 job.decided = None
@@ -239,7 +239,7 @@ class Jobs:
         self.unmeasured[job.key] = job
 
     def compute_only(self, names: Iterable[str]) -> None:
-        """Take all jobs for judged but these."""
+        """Note that the statuses of all jobs but these have been computed."""
         later = ((key, self._by_key.get(key)) for key in names)
         self.status_due = {key: job for key, job in later if job is not None}
 

@@ -22,7 +22,7 @@ _HELD, _WANTED, _AWAITED = range(3)
 
 
 class GroupStatus(NamedTuple):
-    """What a PodGroup's status says of scheduling."""
+    """The part of a PodGroup's status that the scheduler writes."""
 
     phase: str = ""
     counters: tuple[int, int, int] = (0, 0, 0)
@@ -113,9 +113,9 @@ class Job:
         """Whether the PodGroup says that it may not; saying nothing is no objection (A08)."""
         self.has_group = False
         self.reservation_expired = False
-        """Whether it no longer reserves what it entered its queue with (`lapses`)."""
+        """Whether it no longer reserves the minResources with which it entered its queue."""
         self.division: Division | None = None
-        """How it divides into subgroups; None for a job without policies and topology."""
+        """Its subgroups; None for a job without policies and topology."""
         self.tasks: dict[str, Task] = {}
         self.by_status: list[dict[str, Task]] = [{} for _ in range(_STATUSES)]
         self.roles: dict[str, list[int]] = {}
@@ -123,7 +123,7 @@ class Job:
         self.pending_best_effort = 0
         self.gated = 0
         self.sums = Sums((3, capacity))
-        """What its tasks hold, want, and wait for."""
+        """Amounts that its tasks hold, want, and wait for."""
 
     def divide(self, spec: PodGroupSpec) -> None:
         """Divide it as a spec says; what is known stays when the spec says the same still."""
@@ -205,7 +205,7 @@ class Job:
 
     @property
     def allocated(self) -> IntArray:
-        """What its tasks hold; to be read only, and changed in place."""
+        """Amounts that its tasks hold. Read only: the array is changed in place."""
         held: IntArray = self.sums.value[_HELD]
         return held
 
@@ -217,13 +217,13 @@ class Job:
 
     @property
     def awaited(self) -> IntArray:
-        """What its tasks that wait on nodes will hold."""
+        """Amounts of its tasks that wait on nodes."""
         awaited: IntArray = self.sums.value[_AWAITED]
         return awaited
 
     @property
     def claimed(self) -> IntArray:
-        """What its tasks hold or wait for on nodes."""
+        """Amounts that its tasks hold or wait for on nodes."""
         claimed: IntArray = self.allocated + self.awaited
         return claimed
 

@@ -1,7 +1,7 @@
-"""Reservations that come back: an Inqueue PodGroup whose pods never come holds nothing for ever.
+"""Timeouts of reservations: an Inqueue PodGroup whose pods never come holds nothing for ever.
 
 Entering a queue reserves a group's minResources, so that its pods find room when the job controller
-has created them. Where they are not created (a quota forbids it, nobody owns the group), Volcano
+has created them. Where they are not created (a quota forbids it, the group has no owner), Volcano
 keeps the reservation for good and the queue stands still. Here it is a lease: when a group has been
 seen Inqueue with fewer pods than its minimum for the timeout, it stops counting. Its phase stays,
 and as soon as its pods are there it counts again: they are demand that exists.

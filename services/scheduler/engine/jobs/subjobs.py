@@ -2,7 +2,7 @@
 
 A job without policies is one subgroup, so that placing within a network topology knows subgroups
 only. Which task is in which one depends on labels, so it is kept until tasks come or go; statuses
-are counted when somebody asks, in the few jobs that have policies or a topology at all.
+are counted on demand, in the few jobs that have policies or a topology at all.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -116,7 +116,7 @@ def _fnv32a(data: bytes) -> int:
 
 
 class Division:
-    """How one job divides into subgroups; `tasks` are the job's, as it keeps them by uid."""
+    """The subgroups of one job; `tasks` are the job's, as it keeps them by uid."""
 
     def __init__(self, job_key: str, tasks: Mapping[str, Task], spec: PodGroupSpec) -> None:
         self._job_key = job_key

@@ -27,7 +27,7 @@ _NAME_FIELD = "metadata.name"
 
 
 class NodeAttributes:
-    """What node objects say that placement reads beside amounts, one entry per ledger column."""
+    """Labels, taints and cordons of nodes, one entry per column of the ledger."""
 
     def __init__(self) -> None:
         self.generation = 0

@@ -29,7 +29,7 @@ class Ledger:
         self.releasing = self._zeros(capacity)
         self.pipelined = self._zeros(capacity)
         self.evicted = self._zeros(capacity)
-        """What this session's evictions will free: still used, but no longer requested."""
+        """Amounts that this session's evictions will free: still used, no longer requested."""
         self.largest: IntArray = np.zeros(capacity, dtype=np.int64)
         """The most of each resource that any node has."""
         self.scoring = np.zeros((2, _FIRST_COLUMNS), dtype=np.int64)

@@ -37,7 +37,7 @@ from shared.model.status import TERMINAL, TaskStatus
 
 
 class Held(NamedTuple):
-    """How a pod was counted on its node."""
+    """A pod as it was counted on its node."""
 
     task_class: TaskClass
     releasing: bool
@@ -55,11 +55,11 @@ class NodeRecord:
         self.weight = 0
         """Sum of the weights of the pods that it holds."""
         self.exact: Holdings | None = None
-        """What they ask for, while that may be more than a column can show."""
+        """Exact sums of their requests, while these may be more than a column can show."""
 
 
 class Holdings:
-    """What the pods of one node ask for, exactly, and as its column of the ledger shows it."""
+    """Requests of the pods of one node: exact sums, and bounded ones as the ledger shows them."""
 
     def __init__(self, capacity: int) -> None:
         self._used = np.zeros(capacity, dtype=object)
@@ -105,7 +105,7 @@ class Nodes:
         self._by_name: dict[str, NodeRecord] = {}
         self._free: list[int] = []
         self.pod_affinity = PodAffinityIndex(self.column, self.attributes, task_classes.moved)
-        """What pods on nodes mean for other pods; a session counts its own decisions in, too."""
+        """The index for pod affinity; a session counts its own decisions in, too."""
         self.volumes = Volumes()
         self.gpus = Gpus(self.column)
         self.vgpus = VGpus()

@@ -276,7 +276,7 @@ class PodAffinityIndex:
     def imagine(
         self, affinity_terms: AffinityTerms, node: str, amount: int, *, deleting: bool = False
     ) -> None:
-        """Count pods of a locality in on a node."""
+        """Count pods with these terms in on a node."""
         for number in affinity_terms.matched:
             if not (deleting and self._queries[number].staying):
                 self.counts[number].add(node, amount)

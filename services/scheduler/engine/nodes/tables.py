@@ -32,27 +32,27 @@ class NodeTables:
 
     @property
     def allocatable(self) -> IntArray:
-        """What nodes have."""
+        """Allocatable amounts."""
         return self._columns(self._ledger.allocatable)
 
     @property
     def used(self) -> IntArray:
-        """What placed tasks hold."""
+        """Amounts that placed tasks hold."""
         return self._columns(self._ledger.used)
 
     @property
     def releasing(self) -> IntArray:
-        """What leaving tasks hold."""
+        """Amounts that terminating tasks hold."""
         return self._columns(self._ledger.releasing)
 
     @property
     def pipelined(self) -> IntArray:
-        """What waiting tasks were promised."""
+        """Amounts that waiting tasks were promised."""
         return self._columns(self._ledger.pipelined)
 
     @property
     def evicted(self) -> IntArray:
-        """What this session's evictions will free."""
+        """Amounts that this session's evictions will free."""
         return self._columns(self._ledger.evicted)
 
     def total_used(self) -> IntArray:

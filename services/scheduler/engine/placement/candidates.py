@@ -1,4 +1,4 @@
-"""Which nodes can take a task of a class, and how good they are; kept up while a session places.
+"""Feasibility and scores of all nodes for one task class, kept up while a session places.
 
 Everything is computed for all nodes once per class and session, and after placements only at the
 nodes that changed since. What depends on node objects alone (static predicates, ranks) is kept
@@ -32,7 +32,7 @@ _MAX_NODE_SCORE = 100
 
 
 class FitErrors(NamedTuple):
-    """Why no node takes a task: counts of nodes per reason, and what is short."""
+    """Why no node takes a task: counts of nodes per reason, and resources that are short."""
 
     nodes: int
     reasons: dict[str, int]
@@ -102,7 +102,7 @@ class Candidates:
         self.one_by_one = any(verdict.one_by_one for _, verdict in self._wide)
         """Whether only a placement itself shows where the next task may go."""
         self.own_idle, self.own_future, self.score = self._evaluate(rows)
-        """What each node's own state admits; `idle` and `future` heed other nodes as well."""
+        """Nodes that admit the class by themselves; `idle` and `future` heed cross-node rules."""
         self.own_idle &= ~self._refused
         self.own_future &= ~self._refused
         self._widen()
@@ -160,7 +160,7 @@ class Candidates:
         """Return which rows have room, now or (waiting) once releases have happened.
 
         A best-effort task needs none (A04). ⚠ CPU and memory are compared even when not asked for:
-        an overcommitted node takes nobody (T07). ⚠ What others wait for is not free now either:
+        an overcommitted node takes no pod (T07). ⚠ What others wait for is not free now either:
         a node must have room now and in future (A03).
         """
         result = np.ones(len(rows), dtype=np.bool_)

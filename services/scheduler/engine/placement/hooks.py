@@ -1,4 +1,4 @@
-"""What the plugins of a session answer together, as the table of extension points says (SS05)."""
+"""Extension points: the combined answer of the plugins of a session, by the table (SS05)."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -38,7 +38,7 @@ class Combined(Points):
 
 
 class Registrar(Hooks):
-    """What one plugin adds to; a function of a switched-off point never gets anywhere."""
+    """Takes the functions of one plugin; those of points that are switched off are dropped."""
 
     def __init__(
         self, combined: Combined, *, tier: int, flags: Mapping[str, bool], identity: str

@@ -1,4 +1,4 @@
-"""How large amounts may be, and sums of them that cannot overflow.
+"""Bounds of amounts, and sums of them that cannot overflow.
 
 Objects of the API may state any amount, and as many objects as there are may state it; arrays of
 amounts are int64. An amount is therefore bounded where it enters (`Dimensions.vector`): what nodes
@@ -16,15 +16,15 @@ from numpy.typing import NDArray
 from pumice.plugins import IntArray
 
 NODE_MOST: Final = 1 << 50
-"""What a node has at most of one resource, in the unit of its dimension: 1 PiB of bytes."""
+"""Most that a node has of one resource, in the unit of its dimension: 1 PiB of bytes."""
 POD_MOST: Final = NODE_MOST + 1
-"""What a pod counts with that asks for more than any node can have."""
+"""The request of a pod that asks for more than any node can have."""
 MOST: Final = 1 << 60
 """Limit of sums, and of what queues and PodGroups state: 1 EiB of bytes."""
 USED_MOST: Final = 1 << 52
-"""What a node shows as used at most; with as much as can be released it still has no room."""
+"""Most that a node shows as used; with as much as can be released it still has no room."""
 RELEASING_MOST: Final = 1 << 51
-"""What a node shows as being released at most."""
+"""Most that a node shows as being released."""
 
 
 class Sums:

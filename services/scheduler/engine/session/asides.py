@@ -1,9 +1,9 @@
-"""What a session left out because an error of ours met it, so that all others have their turn.
+"""Jobs, queues and actions that a session left out because their handling raised an error.
 
-Actions judge one job, or one queue, inside `Session.apart`: an exception ends what is done for that
-one. Open trials are undone as it passes, what was decided before stands, and the job has no
-further turn in this session. A change that broke off half-way (`BrokenOff`) spoils the session and
-passes: its plan is not to be trusted, nor is the cluster state that it was made on.
+Actions handle each job or queue inside `Session.apart`: an exception ends the handling of that
+one, and all others go on. Open trials are undone as the exception passes, decisions before it
+stand, and the job has no further turn in this session. A change that broke off half-way
+(`BrokenOff`) ends the session: neither its plan nor the cluster state can be trusted then.
 """
 
 from types import TracebackType
@@ -22,7 +22,7 @@ class Aside(NamedTuple):
     """`podgroups` or `queues`, as kinds of objects are called, or `actions`."""
     key: str
     stage: str
-    """What failed: the name of an action, or `judge`."""
+    """The stage that failed: the name of an action, or `judge` for statuses."""
     error: Exception
     uid: str = ""
 
@@ -34,12 +34,12 @@ class Aside(NamedTuple):
 
 
 class Asides:
-    """What one session has left out."""
+    """Jobs, queues and actions that one session has left out."""
 
     def __init__(self) -> None:
         self.found: dict[tuple[str, str], Aside] = {}
         self.unsound: Aside | None = None
-        """What was at hand when a change broke off half-way."""
+        """The job that was handled when a change broke off half-way."""
 
     def note(self, aside: Aside) -> None:
         """Leave something out; the first error counts."""

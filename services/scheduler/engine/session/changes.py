@@ -1,9 +1,10 @@
 """The changes that a session makes, each with its reverse (`session.journal`)."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from typing_extensions import override
 
 from pumice.plugins import IntArray
 from services.scheduler.engine.jobs.records import Job
@@ -11,12 +12,13 @@ from services.scheduler.engine.nodes.ledger import Ledger
 from services.scheduler.engine.nodes.nodes import Nodes
 from services.scheduler.engine.placement.hooks import Combined
 from services.scheduler.engine.session.failures import JobFailures, UndonePlacement
+from services.scheduler.engine.session.journal import Journal
 from services.scheduler.engine.tasks.task import Task
 from shared.model.status import TaskStatus
 
 
 class SessionState(NamedTuple):
-    """Where tasks are moved."""
+    """The parts of a session that its changes act on."""
 
     nodes: Nodes
     hooks: Combined
@@ -114,6 +116,59 @@ class Rephased:
     def undo(self, *, final: bool) -> None:  # noqa: ARG002 - plugins never hear of it
         """Set the phase back."""
         self._job.phase = self._before
+
+
+class _Remembered:
+    """A plugin wrote, or deleted (None), a number in its memory."""
+
+    def __init__(self, memory: MutableMapping[str, float], key: str, value: float | None) -> None:
+        self._memory = memory
+        self._key = key
+        self._before = memory.get(key)
+        self._after = value
+
+    def do(self) -> None:
+        """Write the number."""
+        self._write(self._after)
+
+    def undo(self, *, final: bool) -> None:
+        """Write the number before; what stands at the end of a session stays for the next one."""
+        if not final:
+            self._write(self._before)
+
+    def _write(self, value: float | None) -> None:
+        if value is None:
+            self._memory.pop(self._key, None)
+        else:
+            self._memory[self._key] = value
+
+
+class PluginMemory(MutableMapping[str, float]):
+    """The numbers that plugins keep from cycle to cycle; each write is a change of the journal."""
+
+    def __init__(self, memory: MutableMapping[str, float], journal: Journal) -> None:
+        self._memory = memory
+        self._journal = journal
+
+    @override
+    def __getitem__(self, key: str) -> float:
+        return self._memory[key]
+
+    @override
+    def __setitem__(self, key: str, value: float) -> None:
+        self._journal.make(_Remembered(self._memory, key, value))
+
+    @override
+    def __delitem__(self, key: str) -> None:
+        self._journal.make(_Remembered(self._memory, key, None))
+
+    @override
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._memory)
+
+    @override
+    def __len__(self) -> int:
+        return len(self._memory)
 
 
 def _spread(columns: list[int]) -> tuple[IntArray, IntArray]:

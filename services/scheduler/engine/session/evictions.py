@@ -21,7 +21,7 @@ _ONE = np.ones(1, dtype=np.int64)
 
 
 class Evicted:
-    """One task was told to go, for a task that needs its place or for nobody's sake."""
+    """One task was evicted, for a preemptor or, by shuffle, for none."""
 
     def __init__(
         self, session_state: SessionState, job: Job, task: Task, *, reason: str, taker: Task | None

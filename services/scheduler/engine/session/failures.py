@@ -1,4 +1,4 @@
-"""What a session remembers of a job that it could not place, for rules and for people (T11)."""
+"""Failures of a job in one session: for rules, and for the messages to users (T11)."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,14 +12,14 @@ from shared.model.status import HOLDS_RESOURCES, READY, TaskStatus
 
 
 class UndonePlacement(NamedTuple):
-    """Where a task stood when a trial was undone."""
+    """Status and node of a task when its trial was undone."""
 
     status: TaskStatus
     node: str
 
 
 class OverQuota(NamedTuple):
-    """Why tasks of one class are beyond what their queue may have."""
+    """The resources that a queue lacks for tasks of one class."""
 
     queue: str
     short: tuple[str, ...]

@@ -12,7 +12,6 @@ from collections.abc import (
     Iterable,
     Iterator,
     Mapping,
-    MutableMapping,
     Sequence,
 )
 from contextlib import AbstractContextManager
@@ -42,6 +41,7 @@ from services.scheduler.engine.plan import (
 from services.scheduler.engine.session.asides import Apart, Asides
 from services.scheduler.engine.session.changes import (
     Placed,
+    PluginMemory,
     Promoted,
     Rephased,
     SessionState,
@@ -82,7 +82,7 @@ class Session:
         """Names of the actions of this round; some ask what others will do."""
         self.hooks = Combined()
         self.preemption_attempts = 0
-        """How often a place with victims enough was found and cleared, for good or not (ME2)."""
+        """How often a node with enough victims was found and cleared, kept or undone (ME2)."""
         self.eviction_transactions: Counter[str] = Counter()
         """Action → how many times it settled on evictions for one taker (ME2)."""
         self.now = now
@@ -103,7 +103,7 @@ class Session:
         self._places: dict[str, int] = {}
         self.explanations: dict[str, Explanation] = {}
         self.asides = Asides()
-        """What was left out because an error met it."""
+        """Jobs, queues and actions that were left out because of an error."""
         self.jobs: list[Job] = [j for j in cluster_state.jobs.unsettled() if j.key not in without]
         """Jobs that may need something; settled ones count in sums only."""
         self.total: IntArray = self.ledger.total()
@@ -130,10 +130,10 @@ class Session:
         """All queues by name."""
         return self.cluster_state.jobs.queues
 
-    @property
-    def memory(self) -> MutableMapping[str, float]:
+    @cached_property
+    def memory(self) -> PluginMemory:
         """Numbers that plugins keep from cycle to cycle."""
-        return self.cluster_state.memory
+        return PluginMemory(self.cluster_state.memory, self.journal)
 
     def resource(self, name: str) -> int | None:
         """Return the index of a resource, None when no object ever named it."""
@@ -169,7 +169,7 @@ class Session:
         return self.failures(mine).schedulable(mine)
 
     def fit_error(self, job: plugins.Job) -> str:
-        """Return why tasks of a job are not placed, as a text for people."""
+        """Return why tasks of a job are not placed, as a message to users."""
         mine = own(job, Job)
         return fit_error(mine, self.failures(mine))
 
@@ -245,7 +245,7 @@ class Session:
     ) -> list[int]:
         """Return the columns that up to `count` tasks of a class should go to, in order.
 
-        A seat may narrow the nodes, and where the rest of its group is may matter (`seated`).
+        A target may narrow the nodes; batch node order comes first (`choose_by_batch_order`).
         """
         candidates = self.candidates(task_class)
         for part in self._parts or (None,):
@@ -414,7 +414,7 @@ class Session:
 
     @property
     def binds(self) -> tuple[GangBinds, ...]:
-        """What was committed, per job in the order of their first turns."""
+        """Committed binds, per job in the order of their first turns."""
         return tuple(
             GangBinds(
                 job=job.key,

@@ -15,7 +15,7 @@ from pumice.plugins.combining import Predicate
 
 
 class Mode(enum.StrEnum):
-    """What a shard means (K12)."""
+    """Whether a scheduler may leave its shard (K12)."""
 
     NONE = "none"
     HARD = "hard"

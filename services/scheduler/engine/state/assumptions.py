@@ -18,7 +18,7 @@ _ENDING_RESULTS: Final = frozenset({Result.CONFLICT, Result.GONE, Result.FAILED,
 
 
 class Purpose(enum.Enum):
-    """What the binder was asked to do with a pod."""
+    """The intent about a pod."""
 
     BIND = "bind"
     EVICT = "evict"
@@ -36,7 +36,7 @@ class Assumption(Struct, frozen=True, kw_only=True):
 
 
 class Nominations:
-    """Who waits where for victims to go, until the pod's own status says so (SS11).
+    """Nodes on which preemptors wait for victims, until their own status says so (SS11).
 
     Without this the next cycle, which comes before the status is written, might place the pods of
     a gang in another way, and evict once more for the one that is left over.

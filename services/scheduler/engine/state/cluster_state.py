@@ -288,7 +288,7 @@ class ClusterState:
             self._tasks[uid].nominated = node
 
     def add_assumption(self, uid: str, assumption: Assumption) -> None:
-        """Count a pod as somebody has asked the binder to have it."""
+        """Count a pod as the binder was asked to have it."""
         self.assumptions.add(uid, assumption)
         self._resettle(uid)
 
@@ -305,7 +305,7 @@ class ClusterState:
             self.refusals.review(self._tasks.get, self.jobs.get, now=now)
 
     def drop_assumptions(self) -> None:
-        """Assume nothing any more: whoever leads next rebuilds it from what the bus holds."""
+        """Assume nothing any more: the next leader rebuilds assumptions from the bus."""
         for uid in self.assumptions.clear():
             self._resettle(uid)
         self._stand_down(self.nominations.clear())

@@ -4,7 +4,7 @@ What the API server refuses it refuses again, so that asking in every cycle is n
 ends. A pod whose bind or eviction failed is held back, at first for `FIRST_S`, then twice as long
 each time up to `LONGEST_S`. All others go on, of its gang as well, as far as the gang's minimum
 allows. It is forgotten as soon as the pod or its PodGroup changes in what a decision depends on, or
-the pod is gone; a conflict is none: what the world shows then decides at once.
+the pod is gone. A conflict is no refusal: the facts decide at once.
 
 Part of the cluster state: the scheduler's worker notes outcomes, and reviews with `now` before it
 decides. Times are those of the scheduler alone, since a binder's clock may be another.
@@ -33,7 +33,7 @@ class Refusal(Struct, frozen=True, kw_only=True):
     why: str
     is_bind: bool = True
     by: str = "the API server"
-    """Who refused it, for people."""
+    """The message of the refusal."""
     times: int = 1
     until: float | None = None
     """Unix seconds; None: not reviewed since it was noted."""
@@ -45,7 +45,7 @@ class Refusal(Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """Return the line for people; it stays the same for the whole interval."""
+        """Return the message to users; it stays the same for the whole interval."""
         what = "bind" if self.is_bind else "evict"
         why = self.why or "no reason was given"
         return f"{self.by} refused to {what} it: {why}: tried again in {self.interval_s:.0f} s"
@@ -57,7 +57,7 @@ class Refusals:
     def __init__(self) -> None:
         self._by_uid: dict[str, Refusal] = {}
         self._seen: dict[str, object] = {}
-        """What of pod and PodGroup is to stay the same; without it, what is seen next counts."""
+        """Uid → properties of pod and PodGroup at the refusal; a change of them ends it."""
 
     def __len__(self) -> int:
         return len(self._by_uid)
@@ -115,7 +115,7 @@ class Refusals:
             if until is None:
                 until = now + refusal.interval_s
                 self._by_uid[uid] = replace(refusal, until=until)
-            waits = now < until <= now + LONGEST_S  # a clock that was set back holds nobody
+            waits = now < until <= now + LONGEST_S  # a clock that was set back holds no pod
             task.held = refusal.text if waits else ""
 
 

@@ -1,1 +1,1 @@
-"""What PodGroups, pods and queues should show after a cycle."""
+"""Wanted statuses of PodGroups, pods and queues at the end of a cycle."""

@@ -1,7 +1,7 @@
-"""What a waiting job lacks, in figures, and its place in line: words behind a gate's message.
+"""Messages about waiting jobs: missing amounts and the place in line, behind a gate's message.
 
-Called by `judge` at the end of a round. The figures move with every pod that comes or goes, so a
-status is not said again for them alone: `same` leaves out what is free at the moment and reads
+Called by `statuses` at the end of a cycle. The figures change with every pod that comes or goes, so
+a status is not written again for them alone: `same` leaves out what is free at the moment and reads
 places in steps. A shown figure is as old as the condition that shows it.
 """
 

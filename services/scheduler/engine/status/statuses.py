@@ -302,7 +302,7 @@ def _same(session: Session, queue: Queue, amounts: IntArray) -> bool:
     try:
         said = parse_list(queue.last_allocated)
     except BadQuantity:
-        return False  # somebody else has written there
+        return False  # another writer has changed it
     held = {name: int(amounts[dim]) for dim, name in enumerate(session.resources)}
     return all(counted(name, said.get(name)) == amount for name, amount in held.items()) and all(
         name in held for name, _ in said.items()

@@ -42,7 +42,7 @@ class SpreadConstraint(NamedTuple):
     """Only nodes whose taints the pod tolerates have domains."""
     counts_itself: bool
     counts_others: bool
-    """An empty selector selects the pod itself but counts nobody (as Kubernetes does)."""
+    """⚠ An empty selector selects the pod itself but counts no other pod, as in Kubernetes."""
 
 
 class AffinityTerms(NamedTuple):

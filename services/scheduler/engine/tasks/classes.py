@@ -36,7 +36,7 @@ _NO_TRAITS: Final[Mapping[str, str]] = {}
 
 
 class TaskClass:
-    """What one kind of task asks for; `pumice.plugins.TaskClass` says what the fields mean."""
+    """The requests of equal tasks; `pumice.plugins.TaskClass` says what the fields mean."""
 
     __slots__ = (
         "affinity_terms",
@@ -111,11 +111,11 @@ class TaskClass:
         self.host_ports: tuple[tuple[str, str, int], ...] = _host_ports(spec)
         self.affinity_terms: AffinityTerms = affinity_terms
         self.content: bytes = content
-        """All but the locality, as the class is known by."""
+        """The encoded content without affinity terms, by which the class is found."""
         self.stem: bytes = content
         """The content without traits."""
         self.traits: Mapping[str, str] = _NO_TRAITS
-        """What tells its tasks apart beyond what a pod's spec says; see `watching`."""
+        """Values by which plugins and annotations tell its tasks from others of equal spec."""
 
 
 class TaskClasses:
@@ -142,7 +142,7 @@ class TaskClasses:
         return found
 
     def moved(self, task_class: TaskClass, affinity_terms: AffinityTerms) -> TaskClass:
-        """Return the class that differs in its locality only."""
+        """Return the class that differs in its affinity terms only."""
         found = self._by_content.get((task_class.content, affinity_terms))
         if found is None:
             found = self._like(task_class)

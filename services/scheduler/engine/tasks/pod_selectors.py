@@ -1,7 +1,7 @@
 """Label selectors of pods in one canonical, hashable form: equal selectors are the same key.
 
 Pods of one controller repeat the same selector thousands of times; counts are kept once per
-distinct one (`peers`).
+distinct one (`nodes.pod_affinity`).
 """
 
 from collections.abc import Mapping

@@ -18,7 +18,7 @@ _MOST_DIGITS: Final = 9
 
 
 class GpuRequest(NamedTuple):
-    """What a pod asks of cards; `memory` of one card goes before whole cards."""
+    """GPU cards that a pod asks for; `memory` of one card goes before whole cards."""
 
     memory: int = 0
     number: int = 0

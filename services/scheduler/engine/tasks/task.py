@@ -1,4 +1,4 @@
-"""The record of one pod. Mutable, owned by the replica as those of `records` are.
+"""The record of one pod. Mutable, owned by the cluster state, as jobs and queues are.
 
 A task stands on its own: what a job or a subgroup knows about its tasks is counted there.
 """
@@ -55,9 +55,9 @@ class Task:
     name: str
     namespace: str
     job_key: str
-    """Key of the PodGroup; empty for a pod of nobody's group (KY1)."""
+    """Key of the PodGroup; empty for a pod without one (KY1)."""
     owner_job: str
-    """Key of the Job that made it, for whoever is told of it; empty if none did."""
+    """Key of the Job that made it, for events; empty if none did."""
     role: str
     """Name of the job's task it is a replica of; empty when unknown."""
     priority: int
@@ -74,7 +74,7 @@ class Task:
     """Shares of virtual GPUs, as its annotation says them (DV2)."""
     gated: bool
     held: str
-    """Why it is not placed, or evicted, for now: the binder could not; "" when nothing is."""
+    """Why it is not placed or evicted for now, after the binder failed; else empty."""
     preemptable: bool
     task_class: TaskClass
     preempts: bool
@@ -90,10 +90,10 @@ class Task:
     nominated: str
     deleting: bool
     fact_status: TaskStatus
-    """What the API server's object says."""
+    """The status that the API server's object shows."""
     fact_node: str
     status: TaskStatus
-    """What scheduling goes by: the fact, overlaid by what was assumed or decided."""
+    """The status that scheduling goes by: the fact, overlaid by assumptions and decisions."""
     node: str
     last_condition: Condition | None
     """PodScheduled as last written or wanted."""

@@ -1,4 +1,4 @@
-"""What containers ask of virtual GPUs (DV2), and the annotations that go with it."""
+"""Requests of containers for virtual GPUs (DV2), and the annotations that go with them."""
 
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
@@ -26,7 +26,7 @@ _WHOLE: Final = 100
 
 
 class VGpuRequest(NamedTuple):
-    """What one container asks for."""
+    """The request of one container."""
 
     number: int
     memory: int

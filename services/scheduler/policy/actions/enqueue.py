@@ -20,7 +20,7 @@ _TIMEOUT_S: Final = 300.0
 def inqueue_timeout_s(arguments: Mapping[str, Any]) -> float:
     """Return `inqueueTimeout`: how long a group reserves without pods; 0 = for ever.
 
-    Not the action but the scheduler's worker goes by it, between cycles (`engine.lapses`).
+    The scheduler's worker reads it, not the action (`engine.jobs.reservation_timeouts`).
     """
     return seconds(arguments, "inqueueTimeout", _TIMEOUT_S)
 

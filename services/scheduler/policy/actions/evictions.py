@@ -1,4 +1,4 @@
-"""What preempt and reclaim share: which jobs may ask, which tasks are candidates, what fits."""
+"""Shared by preempt and reclaim: starving jobs, candidates for eviction, and what fits then."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -16,9 +16,10 @@ from shared.model.status import READY, TaskStatus
 
 
 class TaskSignature(NamedTuple):
-    """What decides a task's fate among the tasks of its job.
+    """The properties of a task that decide whether nodes can be cleared for it.
 
-    As long as nothing changes, equal tasks fail alike and need not be tried one by one.
+    As long as nothing changes, tasks of one job with equal signatures fail alike, so that one try
+    stands for all.
     """
 
     task_class: int
@@ -98,8 +99,8 @@ def room_after(
 def clearable(session: Session, task_class: TaskClass) -> BoolArray:
     """Return the nodes that would have room for a task of a class with all who run there gone.
 
-    The others need not be asked, whoever the victims would be: what waits there already was
-    promised the rest (`room_after` is never more than this).
+    The other nodes need no search for victims: even all of them gone would not be enough
+    (`room_after` is never more than this).
     """
     ledger = session.ledger
     mask = np.ones(ledger.size, dtype=np.bool_)
@@ -123,10 +124,11 @@ def within_own(session: Session, job: Job, task_class: TaskClass) -> BoolArray:
 
 
 class UnschedulableCache:
-    """Whom all nodes refused, so that the like of other jobs need not ask them all again.
+    """Task signatures that no node can be cleared for in this version of the ledger.
 
-    It holds while nothing changes, and for jobs without a running task: others might have taken
-    from those of the one that asked. Plugins judge a taker by what is named here (PL02 to PL16).
+    Other jobs skip the search over all nodes. Kept for jobs without a running task only, because a
+    job never takes from itself: its own running tasks could be victims for another job. The names
+    are all that plugins decide by about a preemptor (PL02 to PL16).
     """
 
     def __init__(self, session: Session) -> None:

@@ -1,8 +1,8 @@
-"""What gangpreempt and gangreclaim share (A08, A09): room for a whole gang, in one place.
+"""Shared by gangpreempt and gangreclaim (A08, A09): room for a whole gang in one HyperNode.
 
 A job's places to look at are HyperNodes, widest first; in each, bundles of victims go one after
 another until everything that the job waits for finds a node there. Nothing is evicted piecemeal:
-a place either takes the job or nobody has to leave it.
+a HyperNode either takes the whole job, or no pod of it is evicted.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,8 +40,8 @@ class GangOptions(NamedTuple):
     whole: bool
     """Whether gangs may be ended (`allowWholeBundle`); else only their surplus goes."""
     spare: bool
-    """Our own `spareVictims` (default false): nobody goes who is not needed, and nobody for a place
-    that predicates refuse."""
+    """Pumice's own `spareVictims` (default false): no pod is evicted that is not needed, and none
+    for a node that predicates refuse."""
 
     @classmethod
     def read(cls, arguments: Mapping[str, Any]) -> Self:
@@ -62,14 +62,14 @@ class Work(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """Where a task waits then."""
+    """A task and the node that it waits on."""
 
     task: Task
     column: int
 
 
 class Round(NamedTuple):
-    """What is the same for all jobs of one action."""
+    """State that all jobs of one action share."""
 
     session: Session
     kind: EvictionKind
@@ -79,7 +79,7 @@ class Round(NamedTuple):
 
 
 class Standing:
-    """Who could be told to go, job by job; looked up anew when the ledger changed."""
+    """Jobs with running tasks, by job; looked up anew when the ledger has changed."""
 
     def __init__(self, session: Session, statuses: Sequence[TaskStatus]) -> None:
         self._session = session
@@ -142,7 +142,7 @@ class GangEviction:
         return list(names)[: self._round.options.domains]
 
     def _in_domain(self, domain: str) -> bool:
-        """Evict bundle by bundle until the job finds its place; else nobody."""
+        """Evict bundle by bundle until the job fits; else evict none."""
         session, options = self._session, self._round.options
         columns = session.network.layout.columns(domain)
         need = total(self.pending)
@@ -271,7 +271,7 @@ class GangEviction:
     ) -> None:
         """Let the tasks wait there, commit the evictions and pin the subgroups to their places.
 
-        ⚠ Every task is nominated when anybody was evicted, not only those on cleared nodes (SS11).
+        ⚠ Every task is nominated when any pod was evicted, not only those on cleared nodes (SS11).
         """
         session = self._session
         _assign(evicted, taken, session)

@@ -1,4 +1,4 @@
-"""Where one task of a gang would wait while victims are on their way out (A08).
+"""The node on which one task of a gang waits while victims terminate (A08).
 
 ⚠ As in preempt, only refusals for good keep a node out: what evictions could cure is not asked of
 predicates. `strictly` asks them.

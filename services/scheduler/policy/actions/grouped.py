@@ -34,7 +34,7 @@ class Placement(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """What a try came to."""
+    """The result of one try."""
 
     place: str
     score: float

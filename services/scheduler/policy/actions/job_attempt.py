@@ -16,7 +16,7 @@ Worklist = deque[Task]
 
 
 class Goal(Protocol):
-    """What a turn is taken for: a whole job, or a subgroup of one."""
+    """The goal of an attempt: a whole job, or a subgroup of one."""
 
     singly: bool
     """Whether it matters to the next task where the last one went."""

@@ -2,7 +2,7 @@
 
 First between jobs: a job's attempts stand or fall together, and they stand when the job is then
 pipelined. Afterwards within each starving job, by the priority of its tasks, one task at a time.
-Victims are Releasing from then on, and whoever they made room for waits on their node.
+Victims are Releasing from then on, and the preemptor waits on their node (Pipelined).
 """
 
 from collections.abc import Callable, Mapping
@@ -135,7 +135,7 @@ class _Preemptor:
         return any(self._clear(task, column, may_go) for column in columns)
 
     def _clear(self, task: Task, column: int, may_go: Callable[[Task], bool]) -> bool:
-        """Evict on one node, least important first, until the task fits; else nobody."""
+        """Evict on one node, least important first, until the task fits; else evict none."""
         session = self._session
         candidates = residents(session, column, may_go)
         victims = session.hooks.preemptable(task, candidates)

@@ -1,4 +1,4 @@
-"""What the actions share: jobs in the order of their queues, and queues in theirs."""
+"""Shared by actions: queues in their order, and the jobs of each in theirs."""
 
 import heapq
 from collections.abc import Iterable

@@ -34,8 +34,8 @@ _REASON = "reclaim"
 def execute(session: Session, arguments: Mapping[str, Any]) -> None:
     """Evict from other queues for starving jobs, best queue and job first.
 
-    With our own `spareVictims` (default false) victims who turn out not to be needed stay, nobody
-    goes for a place that predicates refuse, and gangs are whole or nobody goes.
+    With Pumice's own `spareVictims` (default false) victims that turn out not to be needed stay, no
+    pod is evicted for a node that predicates refuse, and none for less than a whole gang.
     `predicateErrorCacheEnable` (K07) changes no decision: refusals for good stay refusals.
     """
     spare = spares(arguments)
@@ -97,7 +97,7 @@ class _Reclaimer:
         return queue is not None and queue.reclaimable
 
     def _clear(self, task: Task, column: int) -> bool:
-        """Evict on one node until the task has room; else nobody.
+        """Evict on one node until the task has room; else evict none.
 
         ⚠ Neither the queue nor predicates are asked again, unless victims are to be spared. A node
         without candidates is passed over even when there is room.

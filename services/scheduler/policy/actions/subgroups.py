@@ -1,4 +1,4 @@
-"""Which subgroups of a job come first: those that complete the minima of their policies (A02)."""
+"""Subgroups that come first: those that complete the minima of their policies (A02)."""
 
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.jobs.subjobs import SubJob

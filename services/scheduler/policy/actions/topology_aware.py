@@ -28,8 +28,8 @@ class Options(NamedTuple):
     """Arguments of the action (K07)."""
 
     spare: bool
-    """Our own `spareVictims` (default false): victims who are not needed after all stay, and nobody
-    goes for less than a whole gang."""
+    """Pumice's own `spareVictims` (default false): victims that turn out not to be needed stay, and
+    no pod is evicted for less than a whole gang."""
     enabled: bool
     minimum_percent: int
     minimum: int
@@ -37,7 +37,7 @@ class Options(NamedTuple):
 
     @classmethod
     def read(cls, arguments: Mapping[str, Any]) -> Self:
-        """Return the options. `topologyAwarePreemptWorkerNum` is read by nobody: one thread."""
+        """Return the options. `topologyAwarePreemptWorkerNum` has no effect: one thread."""
         return cls(
             spare=boolean(arguments, "spareVictims", default=False),
             enabled=boolean(arguments, "enableTopologyAwarePreemption", default=False),

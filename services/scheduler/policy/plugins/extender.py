@@ -226,7 +226,7 @@ class Extender:
             hooks.cross_node_predicate(self._unscored, reasons=[_REASONS[_FAILED - 1]])
 
     def _unscored(self, task_class: TaskClass) -> CrossNodeVerdict | None:
-        """Refuse all nodes once the extender has failed: nobody knows which is good."""
+        """Refuse all nodes once the extender has failed: its scores are missing."""
         if not self._concerns(task_class):
             return None
         size = len(self._cluster.node_names)
@@ -271,7 +271,7 @@ class Extender:
                 },
             )
             if answer is None:
-                return []  # ⚠ ignorable or not: a permission for nobody clears the tier (SS06)
+                return []  # ⚠ ignorable or not: an empty list of victims clears the tier (SS06)
             if answer.status == 0:
                 return None
             offered = {task.uid: task for task in evictees}

@@ -48,7 +48,7 @@ _AMOUNTS = msgspec.json.Decoder(dict[str, dict[str, str | int | float]])
 
 
 class _Limits(NamedTuple):
-    """What a queue may use of each group."""
+    """Affinity and anti-affinity of a queue to groups of nodes."""
 
     ceiling: IntArray
     """Group by resource; only where `stated`."""

@@ -17,7 +17,7 @@ from services.scheduler.engine.tasks.classes import TaskClass as OwnClass
 from services.scheduler.policy.arguments import boolean
 from services.scheduler.policy.device_claims import CLAIM_REASONS, DeviceClaims
 from services.scheduler.policy.eligible import by_affinity, by_taints, tolerates
-from services.scheduler.policy.inter_pod_affinity import REASONS as COMPANY_REASONS
+from services.scheduler.policy.inter_pod_affinity import REASONS as AFFINITY_REASONS
 from services.scheduler.policy.inter_pod_affinity import InterPodAffinity
 from services.scheduler.policy.spreading import REASONS as SPREADING_REASONS
 from services.scheduler.policy.spreading import Spreading
@@ -66,9 +66,9 @@ class Predicates:
         if self._ports:
             hooks.predicate(_ports_taken, reasons=[_PORTS])
         if self._pod_affinity:
-            company = InterPodAffinity(pod_affinity, attributes)
-            hooks.predicate(company.on_single_nodes, reasons=COMPANY_REASONS)
-            hooks.cross_node_predicate(company.over_domains, reasons=COMPANY_REASONS)
+            affinity = InterPodAffinity(pod_affinity, attributes)
+            hooks.predicate(affinity.on_single_nodes, reasons=AFFINITY_REASONS)
+            hooks.cross_node_predicate(affinity.over_domains, reasons=AFFINITY_REASONS)
         hooks.cross_node_predicate(DeviceClaims(cluster).predicate, reasons=CLAIM_REASONS)
         storage = Storage(cluster)
         if self._limits:

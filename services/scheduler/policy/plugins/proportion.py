@@ -38,7 +38,7 @@ from services.scheduler.policy.shares import (
 
 
 class _Account:
-    """What one queue has, wants and may have in this session."""
+    """Allocated and requested amounts and the limit of one queue in this session."""
 
     __slots__ = ("allocated", "deserved", "elastic", "inqueue", "leaving", "limit", "request")
 
@@ -48,7 +48,7 @@ class _Account:
         """The queue's capability and the cluster less others' guarantees, whichever is smaller."""
         self.deserved: FloatArray = np.zeros(len(limit))
         self.leaving: IntArray = np.zeros(len(limit), np.int64)
-        """What pods on their way out hold, where that counts against the limit."""
+        """Amounts of terminating pods, where they count against the limit."""
 
     def share(self) -> float:
         """Return the largest allocated/deserved."""

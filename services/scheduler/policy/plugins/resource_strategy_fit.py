@@ -36,7 +36,7 @@ _WEIGHTS = msgspec.json.Decoder(dict[str, int])
 
 
 class Strategy(NamedTuple):
-    """How one resource counts."""
+    """Strategy and weight of one resource."""
 
     kind: str
     weight: int

@@ -32,7 +32,7 @@ from shared.model.status import TaskStatus
 
 
 class Estimator(NamedTuple):
-    """How much of its request a pod is thought to use."""
+    """The estimate of how much of its request a pod will use."""
 
     request_ratio: float = 0.7
     burst_ratio: float = 0.0
@@ -57,7 +57,7 @@ class Estimator(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """How much CPU and memory count."""
+    """Weights of CPU and memory."""
 
     cpu: int = 1
     memory: int = 1
