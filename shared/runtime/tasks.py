@@ -89,6 +89,17 @@ async def _told(coro: Awaitable[T]) -> T:
         raise
 
 
+def heed_cancellation() -> None:
+    """Raise CancelledError if the present task was told to end and a library has hidden it.
+
+    nats-py does when it is cancelled while it closes a connection: a loop that goes on then would
+    never end, and its process with it.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
 async def apart(run: Callable[[], Coroutine[Any, Any, T]], *, name: str) -> T:
     """Run `run` in a task of its own, and be it to the caller as if it had been awaited.
 

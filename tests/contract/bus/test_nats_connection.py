@@ -1,10 +1,12 @@
 """Users, passwords, addresses and versions: what the adapter makes of the real server's words."""
 
 import asyncio
+import contextlib
 
 import pytest
 import structlog
 
+from shared.bus import connection
 from shared.bus.errors import NoAnswer, NotPermitted
 from shared.bus.nats import from_settings
 from shared.runtime.clock import SystemClock
@@ -83,3 +85,22 @@ def test_an_address_that_is_none_is_refused():
     with pytest.raises(Rejected, match="'localhost' is not an address") as refused:
         bus_at("localhost", Status())
     assert refused.value.field == "nats"
+
+
+@only_nats
+async def test_a_cancellation_that_nats_py_hides_ends_the_connection(server, monkeypatch):
+    """While it closes a connection nats-py takes a cancellation for that of a task of its own."""
+    closing = asyncio.Event()
+
+    async def close(_) -> None:
+        closing.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(connection, "_discard", close)
+    await server.stop()
+    running = asyncio.create_task(server.bus(status=Status(), name="test").run())
+    await asyncio.wait_for(closing.wait(), 10)
+    running.cancel()
+    done, _ = await asyncio.wait({running}, timeout=5)
+    assert running in done
