@@ -101,7 +101,7 @@ class Fleet:
         instance: str = "a",
         fault: str = "",
         wait: bool = True,
-        kubeconfig: Path | None = None,
+        kubeconfig: Path | str | None = None,
         nats: str = "",
         **flags: str,
     ) -> Service:

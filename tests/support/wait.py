@@ -10,7 +10,7 @@ _T = TypeVar("_T")
 
 @overload
 async def until(
-    probe: Callable[[], Awaitable[_T]],
+    probe: Callable[[], Awaitable[_T | None]],
     *,
     deadline_s: float = ...,
     describe: str | Callable[[], str] = ...,
@@ -20,7 +20,7 @@ async def until(
 
 @overload
 async def until(
-    probe: Callable[[], _T],
+    probe: Callable[[], _T | None],
     *,
     deadline_s: float = ...,
     describe: str | Callable[[], str] = ...,

@@ -1,4 +1,7 @@
-"""Objects for tests: nodes that KWOK keeps, jobs, queues, as plain dicts of a user's YAML."""
+"""Objects for tests: nodes that KWOK keeps, pods, jobs, queues, as plain dicts of a user's YAML.
+
+What the scheduler decides of them is tested on `pumice.testing.Cluster`, which has its own words.
+"""
 
 from tests.support.api import Api
 
@@ -18,6 +21,47 @@ def node(name: str, cpu: str = "8", memory: str = "32Gi", pods: str = "110") -> 
             "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "type": "kwok"},
         },
         "status": {"allocatable": amounts, "capacity": amounts, "phase": "Running"},
+    }
+
+
+def pod(
+    name: str = "p",
+    *,
+    namespace: str = "",
+    group: str = "",
+    cpu: str = "",
+    scheduler: str = "volcano",
+    annotations: dict | None = None,
+    metadata: dict | None = None,
+    **spec,
+) -> dict:
+    """Return a pod of one container; `spec` goes into its spec, `metadata` into its metadata."""
+    container: dict = {"name": "main", "image": "busybox"}
+    if cpu:
+        container["resources"] = {"requests": {"cpu": cpu}}
+    notes = {"scheduling.k8s.io/group-name": group} if group else {}
+    place = {"namespace": namespace} if namespace else {}
+    by = {"schedulerName": scheduler} if scheduler else {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            **place,
+            "annotations": {**notes, **(annotations or {})},
+            **(metadata or {}),
+        },
+        "spec": {**by, "containers": [container], **spec},
+    }
+
+
+def queue(name: str, **spec) -> dict:
+    """Return a Queue."""
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "Queue",
+        "metadata": {"name": name},
+        "spec": spec,
     }
 
 

@@ -11,11 +11,13 @@ from tests.integration.admission.conftest import Door
 from tests.support import world
 from tests.support.api import Api, ApiError, path
 from tests.support.wait import until
+from tests.support.world import pod, queue
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 BATCH = "batch.volcano.sh/v1alpha1"
 SCHEDULING = "scheduling.volcano.sh/v1beta1"
+LEAST = "volcano.sh/jdb-min-available"
 EXTRA = {
     "cronjobs": "/apis/batch.volcano.sh/v1alpha1",
     "jobflows": "/apis/flow.volcano.sh/v1alpha1",
@@ -135,10 +137,6 @@ async def test_a_job_can_be_scaled_and_not_otherwise_changed_w26(
     await api.patch("jobs", space, "j", {"metadata": {"labels": {"a": "b"}}})
 
 
-def queue(name: str, **spec) -> dict:
-    return {"apiVersion": SCHEDULING, "kind": "Queue", "metadata": {"name": name}, "spec": spec}
-
-
 async def test_a_queue_fits_into_the_tree_and_goes_last_w50_w51_w53_w54(
     door: Door, api: Api, space: str
 ) -> None:
@@ -215,23 +213,17 @@ async def accounts_ready(plane: ControlPlane, space: str) -> None:
         await until(probe, deadline_s=30)
 
 
-def pod(name: str, **annotations: str) -> dict:
-    spec = {"schedulerName": "volcano", "containers": [{"name": "main", "image": "busybox"}]}
-    keys = {f"volcano.sh/{key.replace('_', '-')}": value for key, value in annotations.items()}
-    return {"metadata": {"name": name, "annotations": keys}, "spec": spec}
-
-
 async def test_pods_come_by_only_with_something_to_read_w32(
     door: Door, api: Api, plane: ControlPlane, space: str
 ) -> None:
     await accounts_ready(plane, space)
-    bad = pod("p", jdb_min_available="0")
+    bad = pod("p", annotations={LEAST: "0"})
     said = await door.refuses("pods", bad, space, words="validatepod.volcano.sh")
     assert "it must be a positive integer" in said
     before = await door.calls("/pods/validate")
     assert await door.said("pods", pod("q"), space) == ""
     assert await door.calls("/pods/validate") == before
-    assert await door.said("pods", pod("r", jdb_min_available="50%"), space) == ""
+    assert await door.said("pods", pod("r", annotations={LEAST: "50%"}), space) == ""
     assert await door.calls("/pods/validate") == before + 1
 
 

@@ -10,7 +10,6 @@ import pytest_asyncio
 
 from pumice.events import CloudEvent, decode
 from pumice.local.control_plane import ControlPlane
-from shared.api import keys
 from shared.bus.nats import NatsBus
 from shared.bus.port import Token
 from shared.contracts import codec
@@ -54,15 +53,7 @@ class Desk:
         return [await self.pod(f"{prefix}-{number}") for number in range(count)]
 
     async def pod(self, name: str, **spec) -> dict:
-        body = {
-            "metadata": {"name": name, "annotations": {keys.GROUP_NAME: "gang"}},
-            "spec": {
-                "schedulerName": "volcano",
-                "containers": [{"name": "main", "image": "none"}],
-                **spec,
-            },
-        }
-        return await self.api.create("pods", body, self.namespace)
+        return await self.api.create("pods", world.pod(name, group="gang", **spec), self.namespace)
 
     async def read(self, name: str, plural: str = "pods") -> dict:
         return await self.api.get(plural, self.namespace, name)

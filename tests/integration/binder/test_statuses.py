@@ -6,6 +6,7 @@ import pytest
 from shared.contracts.messages import DesiredCondition, DesiredPod, DesiredPodGroup, DesiredQueue
 from shared.contracts.streams import desired_consumer
 from tests.integration.binder.conftest import NODES, key
+from tests.support import world
 from tests.support.wait import until
 
 UNSCHEDULABLE = DesiredCondition(
@@ -126,13 +127,7 @@ async def test_a_wish_for_a_namesake_is_dropped(desk) -> None:
 async def test_a_queue_gets_what_its_jobs_hold_and_keeps_its_state_ss03(desk) -> None:
     await desk.binder()
     name = f"q-{desk.namespace}"
-    body = {
-        "apiVersion": "scheduling.volcano.sh/v1beta1",
-        "kind": "Queue",
-        "metadata": {"name": name},
-        "spec": {"weight": 1},
-    }
-    queue = await desk.api.create("queues", body)
+    queue = await desk.api.create("queues", world.queue(name, weight=1))
     await desk.api.patch("queues", "", name, {"status": {"state": "Open"}}, sub="status")
     for allocated in ({"cpu": "4", "nvidia.com/gpu": "2"}, {"cpu": "1500m"}):
         wish = DesiredQueue(key=name, uid=queue["metadata"]["uid"], allocated=allocated)

@@ -16,11 +16,7 @@ from tests.support import world
 from tests.support.accounts import Accounts
 from tests.support.fleet import Fleet
 from tests.support.wait import until
-
-
-def pod(name: str, scheduler: str = "volcano") -> dict[str, object]:
-    spec = {"schedulerName": scheduler, "containers": [{"name": "c", "image": "x"}]}
-    return {"metadata": {"name": name}, "spec": spec}
+from tests.support.world import pod
 
 
 def nowhere(namespace: str) -> str:

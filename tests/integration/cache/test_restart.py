@@ -13,12 +13,13 @@ from shared.api.kinds import JOB, POD
 from shared.kube.client import Kube
 from shared.kube.config import connect
 from tests.integration.cache.conftest import State
-from tests.integration.cache.test_facts import made, nowhere, pod
+from tests.integration.cache.test_facts import made, nowhere
 from tests.support import world
 from tests.support.bus import admin_bus
 from tests.support.fleet import Fleet, fleet
 from tests.support.stack import CRDS
 from tests.support.wait import until
+from tests.support.world import pod
 
 TAKE_OVER_S = 6.0
 """Three times what it takes where nothing else runs (`make attack` measures that)."""

@@ -14,7 +14,7 @@ from tests.integration.controller.conftest import Hand, services_of_a_test
 from tests.integration.controller.crons import jobs_of, make, wait_status
 from tests.support.fleet import Fleet
 from tests.support.wait import until
-from tests.support.world import job, task
+from tests.support.world import job, queue, task
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -149,13 +149,7 @@ async def test_killed_while_a_queue_closes_the_queues_below_it_close_too(
     dying = await services.start("controller", fault="controller.after-queue-change", **anywhere)
     halves, half = f"halves-{hand.namespace}", f"half-{hand.namespace}"
     for name, parent in ((halves, "root"), (half, halves)):
-        body = {
-            "apiVersion": "scheduling.volcano.sh/v1beta1",
-            "kind": "Queue",
-            "metadata": {"name": name},
-            "spec": {"parent": parent},
-        }
-        await hand.api.create("queues", body)
+        await hand.api.create("queues", queue(name, parent=parent))
     uid = (await hand.api.get("queues", "", halves))["metadata"]["uid"]
     api_version = "scheduling.volcano.sh/v1beta1"
     order = {

@@ -7,7 +7,7 @@ import pytest
 from tests.integration.controller.conftest import Hand
 from tests.support.fleet import Service
 from tests.support.wait import until
-from tests.support.world import job, task
+from tests.support.world import job, pod, task
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -150,22 +150,7 @@ async def test_a_job_is_suspended_and_resumed_by_commands(controller: Service, h
 
 
 async def test_a_bare_pod_gets_a_group_of_its_own(controller: Service, hand: Hand) -> None:
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "bare"},
-        "spec": {
-            "schedulerName": "volcano",
-            "containers": [
-                {
-                    "name": "main",
-                    "image": "busybox",
-                    "resources": {"requests": {"cpu": "1"}},
-                }
-            ],
-        },
-    }
-    made = await hand.api.create("pods", pod, hand.namespace)
+    made = await hand.api.create("pods", pod("bare", cpu="1"), hand.namespace)
     name = f"podgroup-{made['metadata']['uid']}"
 
     async def is_named() -> bool:

@@ -9,20 +9,20 @@ from tests.integration.controller.conftest import Hand
 from tests.support.api import ApiError
 from tests.support.fleet import Service
 from tests.support.wait import until
-from tests.support.world import job, task
+from tests.support.world import job, queue, task
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 MARK = "volcano.sh/closed-by-parent"
 
 
-async def order(hand: Hand, action: str, queue: str) -> None:
-    target = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "name": queue}
-    uid = (await hand.api.get("queues", "", queue))["metadata"]["uid"]
+async def order(hand: Hand, action: str, name: str) -> None:
+    target = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "name": name}
+    uid = (await hand.api.get("queues", "", name))["metadata"]["uid"]
     body = {
         "apiVersion": "bus.volcano.sh/v1alpha1",
         "kind": "Command",
-        "metadata": {"generateName": f"{queue}-"},
+        "metadata": {"generateName": f"{name}-"},
         "action": action,
         "target": {**target, "uid": uid},
     }
@@ -30,13 +30,8 @@ async def order(hand: Hand, action: str, queue: str) -> None:
 
 
 async def make_queue(hand: Hand, name: str, parent: str = "") -> None:
-    body = {
-        "apiVersion": "scheduling.volcano.sh/v1beta1",
-        "kind": "Queue",
-        "metadata": {"name": name},
-        "spec": {"weight": 1, **({"parent": parent} if parent else {})},
-    }
-    await hand.api.create("queues", body)
+    below = {"parent": parent} if parent else {}
+    await hand.api.create("queues", queue(name, weight=1, **below))
 
 
 async def wait_states(hand: Hand, wanted: dict[str, str], *, deadline_s: float = 30) -> None:

@@ -11,6 +11,7 @@ import pytest
 from shared.api import kinds
 from shared.api.crds import CRDS, Crd
 from tests.support.api import Api, ApiError
+from tests.support.world import queue
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 each_crd = pytest.mark.parametrize("crd", CRDS, ids=lambda crd: crd.kind.kind)
@@ -38,15 +39,6 @@ def pod_group(**spec: object) -> dict:
         "apiVersion": kinds.PODGROUP.api_version,
         "kind": "PodGroup",
         "metadata": {"name": "g"},
-        "spec": spec,
-    }
-
-
-def queue(name: str, **spec: object) -> dict:
-    return {
-        "apiVersion": kinds.QUEUE.api_version,
-        "kind": "Queue",
-        "metadata": {"name": name},
         "spec": spec,
     }
 

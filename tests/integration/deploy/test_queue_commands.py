@@ -10,6 +10,7 @@ import pytest_asyncio
 from pumice.local.control_plane import ControlPlane
 from tests.integration.deploy.tenants import RBAC, tenant
 from tests.integration.deploy.test_roles import start_all
+from tests.support import world
 from tests.support.api import Api, ApiError, connect
 from tests.support.fleet import Fleet, fleet
 from tests.support.manifests import BASE, build, in_force
@@ -28,7 +29,7 @@ async def administrator(guarded_plane: ControlPlane) -> AsyncIterator[Api]:
 
 
 async def make_queue(api: Api, name: str) -> None:
-    await api.create("queues", {**QUEUE, "metadata": {"name": name}, "spec": {"weight": 1}})
+    await api.create("queues", world.queue(name, weight=1))
 
 
 async def close(api: Api, queue: str, namespace: str) -> None:

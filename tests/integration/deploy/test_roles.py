@@ -15,9 +15,10 @@ from tests.support.api import Api, connect
 from tests.support.fleet import Fleet, fleet
 from tests.support.manifests import ROOT
 from tests.support.wait import until
-from tests.support.world import job, task
+from tests.support.world import job, pod, queue, task
 
 NAMESPACE = "pumice-system"
+QUEUES = "scheduling.volcano.sh/v1beta1"
 ACCOUNTS = ("cache", "binder", "controller")
 SHORT = {"pumice.dev/run-seconds": "0.2"}
 FAILS = {"pumice.dev/run-seconds": "0.2", "pumice.dev/exit-code": "3"}
@@ -71,7 +72,9 @@ async def test_a_job_runs_to_its_end_with_every_service_under_its_role(
         aborted = job("aborted", task("worker", 2))
         for each in (good, bad, tight, aborted):
             await api.create("jobs", each, "default")
-        await api.create("pods", bare_pod(), "default")
+        await api.create(
+            "pods", pod("bare", cpu="1", tolerations=[{"operator": "Exists"}]), "default"
+        )
         await everything_else(api)
 
         async def phases() -> dict[str, str]:
@@ -119,8 +122,7 @@ async def everything_else(api: Api) -> None:
         await api.patch("nodes", "", node["metadata"]["name"], {"metadata": {"labels": labels}})
     (network,) = yaml.safe_load_all((ROOT / "examples" / "hypernodes.yaml").read_text())
     await api.create("configmaps", network, NAMESPACE)
-    head = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue"}
-    await api.create("queues", {**head, "metadata": {"name": "below"}, "spec": {"weight": 1}})
+    await api.create("queues", queue("below", weight=1))
     spec = job("x", task("a", 1, annotations=SHORT))["spec"]
     cron = {
         "apiVersion": "batch.volcano.sh/v1alpha1",
@@ -140,7 +142,7 @@ async def everything_else(api: Api) -> None:
         "kind": "Command",
         "metadata": {"name": "foreign"},
         "action": "CloseQueue",
-        "target": {**head, "name": "below"},
+        "target": {"kind": "Queue", "apiVersion": QUEUES, "name": "below"},
     }
     await api.create("commands", foreign, "default")
     brief = job("brief", task("a", 1, annotations=SHORT), ttlSecondsAfterFinished=1)
@@ -161,16 +163,6 @@ async def abort(api: Api, name: str) -> dict:
             "uid": target["metadata"]["uid"],
             "controller": True,
         },
-    }
-
-
-def bare_pod() -> dict:
-    template = task("bare", 1)["template"]
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "bare"},
-        "spec": {**template["spec"], "schedulerName": "volcano"},
     }
 
 

@@ -13,9 +13,9 @@ from shared.kube.config import connect
 from shared.kube.decode import Changed
 from shared.kube.listwatch import Item, Listed, ListWatch, Pace, Unavailable
 from shared.runtime.errors import Retryable
-from tests.integration.kube.test_writes import pod
 from tests.support.accounts import Accounts
 from tests.support.wait import until
+from tests.support.world import pod
 
 
 async def test_a_rotated_token_file_carries_on_in_the_middle_of_a_run(

@@ -14,8 +14,8 @@ from shared.kube.client import Kube, Selection
 from shared.kube.config import connect
 from shared.kube.decode import Changed, ChangeOp
 from shared.kube.listwatch import Item, Listed, ListWatch, Pace, Unavailable
-from tests.integration.kube.test_writes import pod
 from tests.support.accounts import Accounts
+from tests.support.world import pod
 
 PACE = Pace(absent_retry_s=0.2)
 

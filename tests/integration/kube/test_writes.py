@@ -15,23 +15,14 @@ from shared.kube.config import connect
 from shared.kube.errors import AlreadyExists, Denied, Refused, WriteConflict
 from shared.runtime.errors import Conflict, Gone
 from tests.support.accounts import Accounts
+from tests.support.world import job, pod, task
 
 OTHER = "11111111-1111-1111-1111-111111111111"
-
-
-def pod(name: str, **more: object) -> dict[str, object]:
-    spec = {"schedulerName": "volcano", "containers": [{"name": "c", "image": "x"}]}
-    return {"metadata": {"name": name, **more}, "spec": spec}
 
 
 def custom(kind: Kind, name: str, **spec: object) -> dict[str, object]:
     head = {"apiVersion": kind.api_version, "kind": kind.kind}
     return {**head, "metadata": {"name": name}, "spec": spec}
-
-
-def job(name: str) -> dict[str, object]:
-    task = {"name": "t", "replicas": 1, "template": pod("ignored")}
-    return custom(JOB, name, minAvailable=1, tasks=[task])
 
 
 async def made(kube: Kube, kind: Kind, namespace: str, body: dict[str, object]) -> str:
@@ -84,7 +75,7 @@ async def test_the_status_of_a_custom_kind_is_never_written_for_another_uid(
     kube: Kube, namespace: str
 ) -> None:
     """The API server drops the uid of such a patch: without our guard it would succeed."""
-    uid = await made(kube, JOB, namespace, job("j"))
+    uid = await made(kube, JOB, namespace, job("j", task("t", 1)))
     status = {"status": {"state": {"phase": "Running"}}}
     with pytest.raises(Gone):
         await kube.patch(JOB, namespace, "j", status, uid=OTHER, subresource="status")
@@ -94,7 +85,7 @@ async def test_the_status_of_a_custom_kind_is_never_written_for_another_uid(
 
 
 async def test_a_version_that_is_given_is_a_precondition(kube: Kube, namespace: str) -> None:
-    await made(kube, JOB, namespace, job("j"))
+    await made(kube, JOB, namespace, job("j", task("t", 1)))
     before = (await read(kube, JOB, namespace, "j"))["metadata"]
     uid, version = before["uid"], before["resourceVersion"]  # type: ignore[index]
     status = {"status": {"running": 1}}
@@ -116,7 +107,7 @@ async def test_a_podgroup_is_patched_only_for_its_uid(kube: Kube, namespace: str
 
 @pytest.mark.parametrize("kind", [POD, JOB], ids=["built-in", "custom"])
 async def test_a_delete_for_another_uid_is_gone(kube: Kube, namespace: str, kind: Kind) -> None:
-    uid = await made(kube, kind, namespace, pod("x") if kind is POD else job("x"))
+    uid = await made(kube, kind, namespace, pod("x") if kind is POD else job("x", task("t", 1)))
     with pytest.raises(Gone):
         await kube.delete(kind, namespace, "x", uid=OTHER)
     await kube.delete(kind, namespace, "x", uid=uid, grace_s=0)
@@ -142,7 +133,7 @@ async def test_a_binding_is_for_one_uid_and_for_once(kube: Kube, namespace: str)
 async def test_a_pod_that_is_being_deleted_cannot_be_bound_and_is_not_gone(
     kube: Kube, namespace: str
 ) -> None:
-    uid = await made(kube, POD, namespace, pod("p", finalizers=["example.com/wait"]))
+    uid = await made(kube, POD, namespace, pod("p", metadata={"finalizers": ["example.com/wait"]}))
     await kube.delete(POD, namespace, "p", uid=uid, grace_s=0)
     with pytest.raises(Conflict) as caught:
         await kube.bind(namespace, "p", uid=uid, node="n1")

@@ -7,6 +7,7 @@ import pytest
 from tests.integration.scenarios.offers import taken, whole
 from tests.integration.scenarios.playing import Playing, Scenario, Scenarios
 from tests.integration.scenarios.scene import Object, Scene, on, task
+from tests.support.world import pod
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -134,16 +135,6 @@ async def a_privileged_container_is_the_users_to_choose(scene: Scene) -> None:
     await scene.running("j", a)
 
 
-def pod(name: str, *, ours: bool = True, group: str = "") -> Object:
-    """Return a pod of its own."""
-    spec: Object = {"containers": [{"name": "main", "image": "busybox"}]}
-    spec["containers"][0]["resources"] = {"requests": {"cpu": "100m"}}
-    if ours:
-        spec["schedulerName"] = "volcano"
-    annotations = {"scheduling.k8s.io/group-name": group} if group else {}
-    return {"metadata": {"name": name, "annotations": annotations}, "spec": spec}
-
-
 async def group(scene: Scene, name: str, **spec: Any) -> None:
     """Create a PodGroup."""
     await taken(scene, "podgroups", whole("podgroups", name, spec))
@@ -163,8 +154,8 @@ async def group_phase(scene: Scene, name: str, *phases: str) -> None:
 
 @scenarios
 async def a_pod_of_another_scheduler_gets_no_group(scene: Scene) -> None:
-    await scene.api.create("pods", pod("foreign", ours=False), scene.namespace)
-    await scene.api.create("pods", pod("ours"), scene.namespace)
+    await scene.api.create("pods", pod("foreign", cpu="100m", scheduler=""), scene.namespace)
+    await scene.api.create("pods", pod("ours", cpu="100m"), scene.namespace)
     await scene.pods(1, phase="Running")
     (only,) = await scene.api.items("podgroups", scene.namespace)
     found = await scene.api.get("pods", scene.namespace, "ours")
@@ -176,7 +167,7 @@ async def a_pod_of_another_scheduler_gets_no_group(scene: Scene) -> None:
 async def a_group_is_let_into_its_queue_before_it_has_pods(scene: Scene) -> None:
     await group(scene, "g", minMember=1, minResources={"cpu": "1"})
     await group_phase(scene, "g", "Inqueue")
-    await scene.api.create("pods", pod("p", group="g"), scene.namespace)
+    await scene.api.create("pods", pod("p", group="g", cpu="100m"), scene.namespace)
     await scene.pods(1, phase="Running")
     await group_phase(scene, "g", "Running")
 
@@ -184,7 +175,7 @@ async def a_group_is_let_into_its_queue_before_it_has_pods(scene: Scene) -> None
 @scenarios
 async def a_pod_may_come_before_its_group_is_let_in(scene: Scene) -> None:
     await group(scene, "g", minMember=1, minResources={"cpu": "30000"})
-    await scene.api.create("pods", pod("p", group="g"), scene.namespace)
+    await scene.api.create("pods", pod("p", group="g", cpu="100m"), scene.namespace)
     await group_phase(scene, "g", "Pending")
     assert set(await scene.pods(1, phase="Pending")) == {"p"}
 
@@ -194,7 +185,7 @@ async def a_group_that_has_lost_a_member_for_good_is_unknown(scene: Scene) -> No
     queue = await scene.queue("q")
     await group(scene, "g", minMember=2, queue=queue)
     for name in ("p0", "p1"):
-        await scene.api.create("pods", pod(name, group="g"), scene.namespace)
+        await scene.api.create("pods", pod(name, group="g", cpu="100m"), scene.namespace)
     await scene.pods(2, phase="Running")
     await group_phase(scene, "g", "Running")
     await scene.evict("p0")

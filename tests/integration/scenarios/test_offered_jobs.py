@@ -12,6 +12,7 @@ from tests.integration.scenarios.offers import put, refused, taken, whole
 from tests.integration.scenarios.playing import Playing, Scenario, Scenarios
 from tests.integration.scenarios.scene import Object, Scene, on, on_exit, task
 from tests.support.api import ApiError
+from tests.support.world import pod
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -209,14 +210,6 @@ async def a_job_is_not_changed_into_another(scene: Scene) -> None:
 LEAST, MOST_AWAY = "volcano.sh/jdb-min-available", "volcano.sh/jdb-max-unavailable"
 
 
-def pod(scheduler: str = "volcano", **spec: Any) -> Object:
-    """Return a bare pod."""
-    resources = {"requests": {"cpu": "100m"}, "limits": {"cpu": "100m"}}
-    container = {"name": "c", "image": "busybox", "resources": resources}
-    spec = {"schedulerName": scheduler, "containers": [container], **spec}
-    return {"metadata": {"name": "p", "annotations": {}}, "spec": spec}
-
-
 BAD_BUDGETS = {
     "of less than nothing": ({LEAST: "-1"}, "must be a positive integer"),
     "of nothing": ({LEAST: "0"}, "must be a positive integer"),
@@ -231,7 +224,7 @@ def bad_budget(annotations: dict[str, str], words: str) -> Scenario:
     """Return the scenario of a pod that is refused, except for another scheduler."""
 
     async def scenario(scene: Scene) -> None:
-        body = pod()
+        body = pod(cpu="100m")
         body["metadata"]["annotations"] = annotations
         await refused(scene, "pods", body, words)
         body["spec"]["schedulerName"] = "default-scheduler"
@@ -244,7 +237,7 @@ def good_budget(annotations: dict[str, str]) -> Scenario:
     """Return the scenario of a pod that runs."""
 
     async def scenario(scene: Scene) -> None:
-        body = pod()
+        body = pod(cpu="100m")
         body["metadata"]["annotations"] = annotations
         await taken(scene, "pods", body)
         await scene.pods(1, phase="Running")
@@ -261,7 +254,7 @@ scenarios.add("a pod without a budget runs", good_budget({}))
 
 @scenarios
 async def a_pod_of_no_resource_group_stays_as_it_is(scene: Scene) -> None:
-    body = pod("default-scheduler", nodeSelector={"a": "b"})
+    body = pod(cpu="100m", scheduler="default-scheduler", nodeSelector={"a": "b"})
     body["metadata"]["annotations"] = {"volcano.sh/resource-group": "cpu"}
     made = await taken(scene, "pods", body)
     assert made["spec"]["nodeSelector"] == {"a": "b"}

@@ -55,10 +55,15 @@ def paths(verdict: Verdict) -> list[str]:
     return [problem.path for problem in verdict.problems]
 
 
-def queue_named(name: str, *, state: str = "Open", annotations: Json | None = None, **spec) -> Json:
-    """Return a queue of a cluster."""
+def queue(name: str = "q", annotations: Json | None = None, **spec) -> Json:
+    """Return a queue that is asked for."""
     metadata = {"name": name, **({"annotations": annotations} if annotations else {})}
-    return {"metadata": metadata, "spec": {"weight": 1, **spec}, "status": {"state": state}}
+    return {"metadata": metadata, "spec": {"weight": 1, **spec}}
+
+
+def queue_named(name: str, *, state: str = "Open", **more) -> Json:
+    """Return a queue of a cluster."""
+    return {**queue(name, **more), "status": {"state": state}}
 
 
 def task(name: str = "w", replicas: int = 1, **extra: Any) -> Json:

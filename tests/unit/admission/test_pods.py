@@ -8,6 +8,7 @@ from services.admission.rules.groups import (
     Selects,
     read_configuration,
 )
+from tests.support.world import pod
 from tests.unit.admission.asking import Json, ask, paths
 
 MIN, MAX = "volcano.sh/jdb-min-available", "volcano.sh/jdb-max-unavailable"
@@ -31,11 +32,6 @@ resourceGroups:
 GROUPS = read_configuration(CONF)
 
 
-def pod(annotations: Json | None = None, *, namespace: str = "ns", **spec) -> Json:
-    metadata = {"name": "p", "namespace": namespace, "annotations": annotations or {}}
-    return {"metadata": metadata, "spec": {"schedulerName": "volcano", **spec}}
-
-
 def mutated(stated: Json) -> dict[str, object]:
     patch = ask("/pods/mutate", stated, resource_groups=GROUPS).patch
     return {operation["path"]: operation["value"] for operation in patch}
@@ -56,7 +52,7 @@ def test_a_pods_own_affinity_stays_w30() -> None:
 
 
 def test_the_first_group_that_has_a_pod_wins_w30() -> None:
-    both = pod({"team.example.com/group": "cpu"}, namespace="mng-1")
+    both = pod(annotations={"team.example.com/group": "cpu"}, namespace="mng-1")
     assert mutated(both)["/spec/schedulerName"] == "default-scheduler"
 
 
@@ -70,7 +66,7 @@ def test_the_first_group_that_has_a_pod_wins_w30() -> None:
     ],
 )
 def test_an_annotation_leads_to_a_group_w30(annotations: Json, kind: str | None) -> None:
-    found = mutated(pod(annotations)).get("/spec/nodeSelector")
+    found = mutated(pod(annotations=annotations)).get("/spec/nodeSelector")
     assert found == ({"kind": kind} if kind else None)
 
 
@@ -92,8 +88,8 @@ def test_a_file_that_cannot_be_read_is_refused_with_the_field_w30(text: str, sai
 
 @pytest.mark.parametrize("value", ["1", "25%", "99%"])
 def test_a_budget_is_a_positive_number_or_a_percentage_w32(value: str) -> None:
-    assert ask("/pods/validate", pod({MIN: value})).allowed
-    assert ask("/pods/validate", pod({MAX: value})).allowed
+    assert ask("/pods/validate", pod(annotations={MIN: value})).allowed
+    assert ask("/pods/validate", pod(annotations={MAX: value})).allowed
 
 
 @pytest.mark.parametrize(
@@ -112,20 +108,21 @@ def test_a_budget_is_a_positive_number_or_a_percentage_w32(value: str) -> None:
     ],
 )
 def test_any_other_budget_is_refused_w32(value: str, words: str) -> None:
-    verdict = ask("/pods/validate", pod({MIN: value}))
+    verdict = ask("/pods/validate", pod(annotations={MIN: value}))
     assert paths(verdict) == [f"metadata.annotations[{MIN}]"]
     assert words in verdict.message
 
 
 def test_two_budgets_are_refused_w32() -> None:
-    verdict = ask("/pods/validate", pod({MIN: "1", MAX: "1"}))
+    verdict = ask("/pods/validate", pod(annotations={MIN: "1", MAX: "1"}))
     assert f"not allow configure multiple annotations <[{MIN} {MAX}]> at same time" in (
         verdict.message
     )
 
 
 def test_pods_of_other_schedulers_are_not_our_business_w32() -> None:
-    assert ask("/pods/validate", pod({MIN: "0"}, schedulerName="default-scheduler")).allowed
+    foreign = pod(annotations={MIN: "0"}, scheduler="default-scheduler")
+    assert ask("/pods/validate", foreign).allowed
 
 
 def test_what_selects_by_annotation_is_read_as_yaml_w30() -> None:
@@ -151,6 +148,6 @@ def test_what_selects_by_annotation_is_read_as_yaml_w30() -> None:
 def test_a_pod_that_cannot_be_read_is_refused_with_the_field_w30_w32(
     path_of_hook: str, change: Json, path: str
 ) -> None:
-    verdict = ask(path_of_hook, {**pod({}), **change}, resource_groups=GROUPS)
+    verdict = ask(path_of_hook, {**pod(), **change}, resource_groups=GROUPS)
     (named,) = paths(verdict)
     assert named.startswith(path)

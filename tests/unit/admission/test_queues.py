@@ -2,14 +2,9 @@
 
 import pytest
 
-from tests.unit.admission.asking import Json, ask, paths, queue_named
+from tests.unit.admission.asking import Json, ask, paths, queue, queue_named
 
 PATH, WEIGHTS = "volcano.sh/hierarchy", "volcano.sh/hierarchy-weights"
-
-
-def queue(name: str = "q", annotations: Json | None = None, **spec) -> Json:
-    metadata = {"name": name, **({"annotations": annotations} if annotations else {})}
-    return {"metadata": metadata, "spec": {"weight": 1, **spec}}
 
 
 def test_a_bare_queue_gets_its_defaults_w50() -> None:

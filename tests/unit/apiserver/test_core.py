@@ -14,6 +14,7 @@ from pumice.local.apiserver.answers import Request, Response, expired
 from pumice.local.apiserver.journal import Journal
 from pumice.local.apiserver.watching import Watch
 from tests.support.api_server import ApiServer, unreachable
+from tests.support.world import pod
 
 PODS = "/api/v1/namespaces/default/pods"
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -54,16 +55,11 @@ class World:
         node = {"metadata": {"name": "n", "annotations": {"kwok.x-k8s.io/node": "fake"}}}
         self.ask("POST", "/api/v1/nodes", node)
         annotations = {f"pumice.dev/{k.replace('_', '-')}": v for k, v in notes.items()}
-        self.ask("POST", PODS, pod(annotations=annotations))
+        self.ask("POST", PODS, pod(scheduler="", annotations=annotations))
         self.ask("POST", f"{PODS}/p/binding", {"target": {"name": "n"}})
 
     def phase(self) -> str:
         return str(self.ask("GET", f"{PODS}/p")[1]["status"]["phase"])
-
-
-def pod(**meta: object) -> dict[str, object]:
-    spec = {"containers": [{"name": "c", "image": "x"}]}
-    return {"metadata": {"name": "p", **meta}, "spec": spec}
 
 
 def events(watch: Watch) -> list[tuple[str, str]]:
