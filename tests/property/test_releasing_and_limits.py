@@ -31,7 +31,7 @@ def holds(world: Cluster) -> Counter[tuple[str, str]]:
     found: Counter[tuple[str, str]] = Counter()
     for job in world.cluster_state.jobs.all():
         for task in job.tasks.values():
-            cpus = int(task.shape.request[0]) // 1000
+            cpus = int(task.task_class.request[0]) // 1000
             if HOLDS_RESOURCES[task.status]:
                 found[job.queue, "stays"] += cpus
             elif task.status is TaskStatus.RELEASING and task.node:

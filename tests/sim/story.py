@@ -6,6 +6,7 @@ what a failing seed prints; `digest` is equal for two runs that went the same wa
 """
 
 import hashlib
+import sys
 from collections.abc import Callable, Iterable, MutableMapping
 from typing import Any, NamedTuple
 
@@ -55,7 +56,7 @@ class Story:
             if alive():
                 error = event.pop("exc_info", None)
                 if error:
-                    event["error"] = repr(structlog.stdlib.sys.exc_info()[1])
+                    event["error"] = repr(sys.exc_info()[1])
                 self.tell(who, event.pop("event"), **event)
             raise structlog.DropEvent
 

@@ -155,7 +155,7 @@ only_nats = pytest.mark.parametrize("server", ["nats"], indirect=True)
 @pytest_asyncio.fixture(params=SERVERS)
 async def server(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Server]:
     """A running server of this test alone, to be frozen and killed at will."""
-    running = SERVERS[request.param](tmp_path / "nats")
+    running: Server = SERVERS[request.param](tmp_path / "nats")
     await running.start()
     yield running
     await running.stop()
@@ -170,7 +170,7 @@ async def start_bus(server: Server) -> AsyncIterator[Callable[..., NatsBus]]:
         tasks.append(asyncio.create_task(bus.run()))
         return bus
 
-    start.tasks = tasks
+    start.tasks = tasks  # type: ignore[attr-defined]
 
     yield start
     for task in tasks:

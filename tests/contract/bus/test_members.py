@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from typing import ClassVar
 
 import pytest
 import structlog
@@ -18,6 +19,8 @@ PARTS = 5
 
 class Process:
     """One member of the service `controller` with its partitions."""
+
+    busy: ClassVar[dict[int, list["Process"]]] = {}
 
     def __init__(self, bus, declared, subjects, name):
         clock, log = SystemClock(), structlog.get_logger()

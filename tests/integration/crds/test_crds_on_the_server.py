@@ -155,12 +155,15 @@ async def test_a_command_names_its_target_and_needs_no_uid(api: Api, namespace: 
         "target": target,
     }
     lame = copy.deepcopy(command)
-    del lame["target"]["name"]
+    lame["target"] = {key: value for key, value in target.items() if key != "name"}
     with pytest.raises(ApiError, match=r"target\.name"):
         await api.create("commands", lame, namespace)
     assert (await api.create("commands", command, namespace))["target"] == target
-    short = {**command, "metadata": {"name": "by-name"}, "target": {**target}}
-    del short["target"]["uid"]
+    short = {
+        **command,
+        "metadata": {"name": "by-name"},
+        "target": {key: value for key, value in target.items() if key != "uid"},
+    }
     await api.create("commands", short, namespace)
 
 

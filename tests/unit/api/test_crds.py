@@ -78,7 +78,9 @@ def test_a_default_in_the_schema_is_the_default_of_the_type(crd: Crd) -> None:
     structs = [crd.kind.type]
     compared = 0
     for struct in structs:
-        for field in msgspec.inspect.type_info(struct).fields:
+        form = msgspec.inspect.type_info(struct)
+        assert isinstance(form, msgspec.inspect.StructType)
+        for field in form.fields:
             structs += [view for view in views_in(field.type) if view not in structs]
             if "default" in (schema := crdgen.schema_of(field.type)):
                 assert field.default == schema["default"], f"{struct.__name__}.{field.name}"

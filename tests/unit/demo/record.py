@@ -11,13 +11,14 @@ from pathlib import Path
 
 import msgspec
 
-from pumice.demo.model import Change, Node, Pod
-from pumice.demo.run import NODES
+from pumice.demo.model import Change
+from pumice.demo.run import FLEET
 from pumice.demo.story import Demo
 from pumice.demo.teller import PlainTeller
 from pumice.local import parts
 from pumice.local.control_plane import Options
 from pumice.local.stack import LocalStack, StackOptions
+from shared.api.core import Node, Pod
 from shared.kube.config import connect
 from shared.runtime.clock import SystemClock
 
@@ -68,7 +69,7 @@ async def main() -> None:
     """Run the demo once and write the file."""
     clock, lines = SystemClock(), []
     with tempfile.TemporaryDirectory() as directory:
-        options = StackOptions(plane=Options(directory=Path(directory)), nodes=NODES)
+        options = StackOptions(plane=Options(directory=Path(directory)), fleet=FLEET)
         async with (
             LocalStack(options, parts.require()) as stack,
             await connect(str(stack.plane.kubeconfig), user_agent="pumice-record") as kube,

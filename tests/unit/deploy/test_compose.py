@@ -1,6 +1,7 @@
 """docker-compose.yml and the Dockerfile: the same parts, versions and rights as everywhere else."""
 
 import json
+import os
 import re
 import stat
 import tomllib
@@ -129,7 +130,7 @@ def test_every_volume_is_declared_and_used() -> None:
 @pytest.fixture
 def credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What the first container makes, with the owner of each file noted instead of changed."""
-    monkeypatch.setattr(compose_init.os, "chown", lambda *_: None)
+    monkeypatch.setattr(os, "chown", lambda *_: None)
     compose_init.main([str(tmp_path)])
     return tmp_path
 

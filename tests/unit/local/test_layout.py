@@ -3,6 +3,7 @@
 import pytest
 
 from pumice.cli import main as cli
+from pumice.directory import LOCK
 from pumice.local import kubeconfig, layout, state
 from pumice.local.errors import LocalError
 from pumice.local.kubeconfig import Entry
@@ -80,11 +81,11 @@ def test_a_cluster_that_runs_is_not_purged(tmp_path, capsys):
     with state.held(tmp_path / "cluster"):
         assert cli.main(["down", "--purge", "--data-dir", str(tmp_path / "cluster")]) == 1
     assert "runs in" in capsys.readouterr().err
-    assert (tmp_path / "cluster" / layout.LOCK).exists()
+    assert (tmp_path / "cluster" / LOCK).exists()
 
 
 def test_a_start_that_was_cut_off_can_be_made_again(tmp_path):
-    (tmp_path / layout.LOCK).touch()
+    (tmp_path / LOCK).touch()
     with state.held(tmp_path):
         assert layout.is_signed(tmp_path)
 

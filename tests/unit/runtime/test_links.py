@@ -4,6 +4,7 @@ import importlib
 
 import pytest
 
+from services.admission.settings import AdmissionSettings
 from shared.runtime.common import CommonSettings
 from shared.runtime.errors import Rejected
 from shared.runtime.links import service_links
@@ -80,6 +81,7 @@ def test_a_port_that_a_person_sets_stays_a_setting() -> None:
     environ = {"PUMICE_ADMISSION_PORT": "9443", "PUMICE_ADMISSION_WEBHOOK_SERVICE_PORT": "444"}
     assert service_links(environ) == ()
     settings = load(settings_of("admission"), service="admission", argv=(), environ=environ)
+    assert isinstance(settings, AdmissionSettings)
     assert (settings.port, settings.webhook_service_port) == (9443, 444)
 
 

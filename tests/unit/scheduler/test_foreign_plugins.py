@@ -55,7 +55,9 @@ def test_the_example_of_thirty_lines_is_loaded_from_its_own_distribution(example
     )
     monkeypatch.syspath_prepend(str(example))
     plugins = {**PLUGINS, **load_plugins(PLUGINS, note=pytest.fail)}
-    assert plugins["running-limit"].origin == "running-limit 1.0, entry point running-limit"
+    loaded = plugins["running-limit"]
+    assert isinstance(loaded, ForeignPlugin)
+    assert loaded.origin == "running-limit 1.0, entry point running-limit"
     world = Cluster().node("n").queue("other")
     world.config = configured("running-limit", plugins, "jobs: 2")
     asks = {"phase": "Pending", "minResources": {"cpu": "1"}}

@@ -1,6 +1,6 @@
 """A new phase is written at once, everything else when it has stood for a while."""
 
-from services.scheduler.engine.jobs.records import Condition
+from pumice.plugins import Condition
 from services.scheduler.engine.plan import (
     Plan,
     PodConditionWanted,
