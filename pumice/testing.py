@@ -29,7 +29,7 @@ NAMESPACE = "ns"
 
 
 class Cluster:
-    """A replica with a queue `default`, and the words to fill it."""
+    """A cluster state with a queue `default`, and the words to fill it."""
 
     def __init__(
         self, conf: str | None = None, *, plugins: Iterable[type[Plugin]] = (), queue: bool = True
