@@ -109,8 +109,6 @@ class Replies:
         self._questions: dict[str, Question] = {}
         self._next = 0
         self.room: Final = Room(messages=IN_FLIGHT, size=IN_FLIGHT_BYTES)
-        self.asked_again = 0
-        """Questions that were asked more than once, for metrics."""
 
     @property
     def unanswered(self) -> int:
@@ -188,7 +186,6 @@ class Replies:
         session = self._session
         if session is not None and session.client.pending_data_size > IN_FLIGHT_BYTES:
             return  # the server takes nothing: more of the same would only pile up here
-        self.asked_again += 1
         await self._ask(token, question)
 
     async def _ask(self, token: str, question: Question) -> None:

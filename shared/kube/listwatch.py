@@ -123,11 +123,6 @@ class Unavailable(msgspec.Struct, frozen=True, kw_only=True):
         """Tell whether the server says that it does not know the kind."""
         return self.status in NOT_SERVED
 
-    @property
-    def is_forbidden(self) -> bool:
-        """Tell whether our role lacks the right to list or watch the kind."""
-        return self.status == FORBIDDEN
-
 
 Item = Listed | Changed | Malformed | Bookmark | Unavailable
 

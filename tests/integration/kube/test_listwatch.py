@@ -125,7 +125,7 @@ async def test_a_missing_right_names_verb_and_kind(accounts: Accounts, tmp_path:
     ):
         denied = await anext(items)
     assert isinstance(denied, Unavailable)
-    assert denied.is_forbidden
+    assert denied.status == 403
     assert 'cannot list resource "pods"' in denied.message or "cannot watch" in denied.message
 
 

@@ -252,7 +252,7 @@ async def test_a_missing_right_is_told_with_the_words_of_the_server(
     async with watching(kube) as items:
         refused, listed = await take(items, 2)
     assert isinstance(refused, Unavailable)
-    assert refused.is_forbidden
+    assert refused.status == 403
     assert said in refused.message
     assert told(listed) == "listed a,b@9"
 
