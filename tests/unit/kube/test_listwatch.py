@@ -23,8 +23,8 @@ from tests.support.scripted_api import (
 )
 
 PACE = Pace(
-    silence_s=0.3,
-    initial_silence_s=0.3,
+    silence_s=1.5,
+    initial_silence_s=1.5,
     first_retry_s=0.01,
     last_retry_s=0.02,
     absent_retry_s=0.03,
