@@ -5,7 +5,7 @@ from tests.support.scheduler_stage import Stage, nodes_of
 from tests.support.wait import until
 
 HALF_WAY = """
-from services.scheduler.engine.jobs import Jobs
+from services.scheduler.engine.jobs.jobs import Jobs
 take = Jobs.take
 Jobs.take = lambda self, task: 1 / 0 if task.name == "bad-0" else take(self, task)
 """
