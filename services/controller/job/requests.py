@@ -7,7 +7,8 @@ version); adding it again changes nothing, and no exit code or eviction is merge
 each fact; `plan` answers them.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import Final
@@ -24,6 +25,7 @@ Completed = Mapping[str, AbstractSet[int]]
 """Task → indexes that have succeeded (`completed_indexes.CompletedIndexes`)."""
 NO_INDEX: Final[AbstractSet[int]] = frozenset()
 NOBODY: Final[Completed] = {}
+_ALIVE: Final = frozenset({PodPhase.PENDING, PodPhase.RUNNING})
 _ONLY_A_LOOK = frozenset({JobEvent.OUT_OF_SYNC, JobEvent.POD_RUNNING})
 
 
@@ -51,18 +53,69 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return (self.command_uid or self.pod_uid or self.pod, self.event, self.version)
 
 
+class Tally:
+    """What the pods of a job add up to per task, kept up pod by pod.
+
+    A job may have 150,000 pods, and each of them changes several times: a rule that asks about all
+    pods of a task must not walk them at each change.
+    """
+
+    def __init__(self, pods: Iterable[PodView]) -> None:
+        self._pods: dict[str, PodView] = {}
+        self._succeeded: dict[str, set[int]] = {}
+        self._restarts: Counter[str] = Counter()
+        self._known: dict[str, tuple[AbstractSet[int], int, bool]] = {}
+        """Task → the last answer of `all_succeeded`, with the indexes and their number then."""
+        for pod in pods:
+            self.put(pod)
+
+    def put(self, pod: PodView) -> None:
+        """Count a pod in, in place of the one that had its name."""
+        self.drop(pod.name)
+        self._pods[pod.name] = pod
+        self._count(pod, 1)
+
+    def drop(self, name: str) -> None:
+        """Count the pod of that name out, if there is one."""
+        pod = self._pods.pop(name, None)
+        if pod is not None:
+            self._count(pod, -1)
+
+    def _count(self, pod: PodView, sign: int) -> None:
+        self._known.pop(pod.task, None)
+        if pod.phase in _ALIVE:
+            self._restarts[pod.task] += sign * pod.restarts
+        elif pod.phase == PodPhase.SUCCEEDED:
+            done = self._succeeded.setdefault(pod.task, set())
+            (done.add if sign > 0 else done.discard)(pod.index)
+
+    def restarts(self, task: str) -> int:
+        """Return how often containers of the task's pods that are alive have restarted."""
+        return self._restarts[task]
+
+    def all_succeeded(self, task: TaskSpec, completed: AbstractSet[int]) -> bool:
+        """Return whether all replicas have succeeded, those of `completed` among them."""
+        known = self._known.get(task.name)
+        if known is None or known[0] is not completed or known[1] != len(completed):
+            done = self._succeeded.get(task.name, NO_INDEX)
+            enough = len(done) + len(completed) >= task.replicas
+            whole = enough and len(done | completed) >= task.replicas
+            known = self._known[task.name] = (completed, len(completed), whole)
+        return known[2]
+
+
 def compare(
     job: Job,
     before: PodView | None,
     after: PodView | None,
-    pods: Mapping[str, PodView],
+    tally: Tally,
     *,
     deleted_by_us: bool = False,
     completed: Completed = NOBODY,
 ) -> tuple[Request, ...]:
     """Return what the change of one pod (one uid) from `before` to `after` asks for.
 
-    `pods` holds the job's pods as they are now, the changed one included; `completed` says which
+    `tally` is of the job's pods as they are now, the changed one included; `completed` says which
     have succeeded, there or gone (`completed_indexes`). None stands for "is not there".
     """
     if after is None:
@@ -77,9 +130,9 @@ def compare(
     if before is None and after.phase == PodPhase.PENDING:
         found.append(_request(job, after, JobEvent.POD_PENDING))
     if after.restarts != (before.restarts if before else 0):
-        found += _worn_out(job, after, pods)
+        found += _worn_out(job, after, tally)
     if after.phase != (before.phase if before else PodPhase.PENDING):
-        found += _new_phase(job, after, pods, completed)
+        found += _new_phase(job, after, tally, completed)
     return tuple(found)
 
 
@@ -100,14 +153,16 @@ def at_start(
         key=lambda p: (order.get(p.task, len(order)), p.index, p.name),
     )
     found: list[Request] = []
+    told: set[str] = set()
+    tally = Tally(pods.values())
     for pod in mine:
-        for request in compare(job, None, pod, pods, completed=completed):
-            again = any(
-                r.event == request.event == JobEvent.TASK_COMPLETED and r.task == request.task
-                for r in found
-            )
-            if request.event not in _ONLY_A_LOOK and not again:
-                found.append(request)
+        for request in compare(job, None, pod, tally, completed=completed):
+            completes = request.event == JobEvent.TASK_COMPLETED
+            if request.event in _ONLY_A_LOOK or (completes and request.task in told):
+                continue
+            if completes:
+                told.add(request.task)
+            found.append(request)
     return (*found, *_missing(job, pods, completed))
 
 
@@ -188,13 +243,11 @@ def _ended(job: Job, pod: PodView, *, wanted: bool) -> Request:
     return _request(job, pod, JobEvent.OUT_OF_SYNC if no_loss else JobEvent.POD_EVICTED)
 
 
-def _new_phase(
-    job: Job, pod: PodView, pods: Mapping[str, PodView], completed: Completed
-) -> tuple[Request, ...]:
+def _new_phase(job: Job, pod: PodView, tally: Tally, completed: Completed) -> tuple[Request, ...]:
     match pod.phase:
         case PodPhase.FAILED:
             return (_request(job, pod, JobEvent.POD_FAILED, exit_code=pod.exit_code),)
-        case PodPhase.SUCCEEDED if _task_completed(job.spec, pod, pods, completed):
+        case PodPhase.SUCCEEDED if _task_completed(job.spec, pod, tally, completed):
             return (_request(job, pod, JobEvent.TASK_COMPLETED),)
         case PodPhase.RUNNING:
             return (_request(job, pod, JobEvent.POD_RUNNING),)
@@ -204,18 +257,15 @@ def _new_phase(
             return (_request(job, pod, JobEvent.OUT_OF_SYNC),)
 
 
-def _task_completed(
-    spec: JobSpec, pod: PodView, pods: Mapping[str, PodView], completed: Completed
-) -> bool:
+def _task_completed(spec: JobSpec, pod: PodView, tally: Tally, completed: Completed) -> bool:
     """Whether all replicas of the pod's task have succeeded (J07)."""
     task = _task(spec, pod.task)
     if task is None or task.replicas == 0:
         return False
-    done = {p.index for p in pods.values() if p.task == pod.task and p.phase == PodPhase.SUCCEEDED}
-    return len(done | completed.get(pod.task, NO_INDEX)) >= task.replicas
+    return tally.all_succeeded(task, completed.get(pod.task, NO_INDEX))
 
 
-def _worn_out(job: Job, pod: PodView, pods: Mapping[str, PodView]) -> tuple[Request, ...]:
+def _worn_out(job: Job, pod: PodView, tally: Tally) -> tuple[Request, ...]:
     """TaskFailed when the containers of a task have restarted too often (J07).
 
     Unlike in Volcano the event is not lost when the phase changed in the same update: facts are
@@ -224,9 +274,7 @@ def _worn_out(job: Job, pod: PodView, pods: Mapping[str, PodView]) -> tuple[Requ
     task = _task(job.spec, pod.task)
     if task is None or task.replicas == 0 or task.max_retry < 0:
         return ()
-    alive = {PodPhase.PENDING, PodPhase.RUNNING}
-    restarts = sum(p.restarts for p in pods.values() if p.task == pod.task and p.phase in alive)
-    if restarts < (task.max_retry or DEFAULT_TASK_RETRIES):
+    if tally.restarts(pod.task) < (task.max_retry or DEFAULT_TASK_RETRIES):
         return ()
     return (_request(job, pod, JobEvent.TASK_FAILED),)
 
