@@ -7,7 +7,7 @@ import sys
 
 from services.controller.adapters.records import JobRecord
 from services.controller.job.facts import PodView
-from shared.api.batch import Job, JobSpec, JobStatus, TaskSpec
+from shared.api.batch import Job, JobPhase, JobSpec, JobState, JobStatus, TaskSpec
 from shared.api.core import PodPhase
 from shared.api.meta import ObjectMeta
 
@@ -23,7 +23,9 @@ def record_of(phase: PodPhase, **more) -> JobRecord:
     spec = JobSpec(tasks=(TaskSpec(name="w", replicas=PODS),))
     pods = {f"j-w-{index}": view(index, phase, **more) for index in range(PODS)}
     return JobRecord(
-        Job(metadata=meta, spec=spec, status=JobStatus()), pods, scheduler_name="volcano"
+        Job(metadata=meta, spec=spec, status=JobStatus(state=JobState(phase=JobPhase.RUNNING))),
+        pods,
+        scheduler_name="volcano",
     )
 
 
