@@ -30,7 +30,6 @@ from shared.kube.service import kube_of
 from shared.runtime.contain import Containment
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part
-from shared.runtime.tasks import TaskGroup
 
 SERVICE: Final = "cache"
 _LEASE_CONNECTIONS: Final = 2
@@ -113,6 +112,7 @@ class _Wiring:
             self._on_bus.check(self._streams.state, self._streams.lease, self._streams.events),
             self._on_bus.members(),
             *watchers,
+            *([claims] if self._settings.leader_elect else []),
             _Leader(
                 publisher,
                 self._on_bus.leadership(
@@ -209,11 +209,6 @@ class _Leader:
         """Lead whenever possible, for ever; at the end give back what was held in the cluster."""
         with self._bus.last_words():
             try:
-                async with TaskGroup() as tasks:
-                    noting = tasks.create_task(self._claims.note_names(), name="claims names")
-                    try:
-                        await self._leadership.run(self._publisher.lead)
-                    finally:
-                        noting.cancel()
+                await self._leadership.run(self._publisher.lead)
             finally:
                 await self._claims.end()

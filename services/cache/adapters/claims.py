@@ -233,7 +233,12 @@ class ClaimsBus(Protocol):
 
 
 class Claims:
-    """All Leases of the installation; without any, nothing hangs on one."""
+    """All Leases of the installation; without any, nothing hangs on one.
+
+    `run` is a part of the service where there are some.
+    """
+
+    name: Final = "claims"
 
     def __init__(
         self,
@@ -278,13 +283,13 @@ class Claims:
                 keeping = claim.keep(identity, former=former, changed=changed)
                 tasks.create_task(keeping, name=f"claim {role}")
 
-    async def note_names(self) -> None:
+    async def run(self) -> None:
         """Note the holder's name now and then, for ever, whether this replica leads or not.
 
         After the bus has lost its data, the replica that leads then need not wait for the Lease
         that another replica held in the old name.
         """
-        while self._claims:
+        while True:
             await self._identity()
             await self._clock.sleep(_NOTE_S)
 

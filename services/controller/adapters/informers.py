@@ -264,11 +264,6 @@ class Informers(Stores):
         record = self._by_home.get(at)
         if record is None:
             return
-        if after is not None:
-            record.pods[after.name] = after
-            record.ended.pop(after.name, None)
-        elif before is not None:
-            record.pods.pop(before.name, None)
         ours = before is not None and before.uid in self._gone
         requests = record.changed(before, after, ours=ours)
         urgent = bool(requests) and any(r.event in _URGENT for r in requests)

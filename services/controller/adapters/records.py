@@ -15,7 +15,7 @@ from services.controller.job.facts import PodView
 from services.controller.job.group import GroupWanted, wanted_of
 from services.controller.job.phases import ALIVE
 from services.controller.job.policies import Delayed
-from services.controller.job.requests import Request, Tally, at_start, compare, of_group
+from services.controller.job.requests import PodSums, Request, at_start, compare, of_group
 from services.controller.job.validate import problems
 from shared.api.batch import Job, JobSpec
 from shared.api.core import PodPhase
@@ -66,8 +66,8 @@ class JobRecord:
         self.ended: dict[str, PodView] = {}
         """Pods that had succeeded when they went, by name: what tombstones say."""
         self._unrecorded: dict[str, PodView] = {}
-        self._tally = Tally(())
-        """Sums over `pods`, while requests are kept up to date."""
+        self._sums = PodSums(())
+        """Of `pods`, while requests are kept up to date."""
         self._scheduler_name = scheduler_name
         self._generation = -1
         self._wanted: tuple[JobSpec, Mapping[str, int], GroupWanted] | None = None
@@ -132,7 +132,7 @@ class JobRecord:
         """Begin to own the job: ask again for everything that may be unanswered."""
         if not self.primed:
             self.primed = True
-            self._tally = Tally(self.pods.values())
+            self._sums = PodSums(self.pods.values())
             self.begun_here = self.job.status.state.phase is None
             self._unrecorded = {n: p for n, p in self.pods.items() if has_succeeded(self.job, p)}
             went = {
@@ -143,7 +143,7 @@ class JobRecord:
             self._unrecorded.update(went)
             self.ended.clear()
             self._know_completed()
-            self.add(at_start(self.job, self.pods, self.completed))
+            self.add(at_start(self.job, self.pods, self._sums, self.completed))
             for pod in went.values():
                 self._ask(None, pod)
             if self.job.status.state.phase in ALIVE:
@@ -152,7 +152,7 @@ class JobRecord:
     def rest(self) -> None:
         """Cease to own the job: its next owner derives its requests from the facts."""
         self.primed = False
-        self._tally = Tally(())
+        self._sums = PodSums(())
         self.requests = {}
         self.delayed = ()
         self.applied = 0
@@ -163,21 +163,28 @@ class JobRecord:
     def changed(
         self, before: PodView | None, after: PodView | None, *, ours: bool = False
     ) -> tuple[Request, ...]:
-        """Note the change of a pod (already made in `pods`); returns the requests it led to."""
+        """Make the change of a pod in `pods`; returns the requests it led to."""
+        known = self._replace(before, after)
         if not self.primed:
             return ()
-        if after is not None:
-            self._tally.put(after)
-        elif before is not None:
-            self._tally.drop(before.name)
+        self._sums.change(known, after)
         self._note_completed(after)
         return self._ask(before, after, ours=ours)
+
+    def _replace(self, before: PodView | None, after: PodView | None) -> PodView | None:
+        """Put or remove a pod; return the one that was held under its name."""
+        if after is not None:
+            known = self.pods.get(after.name)
+            self.pods[after.name] = after
+            self.ended.pop(after.name, None)
+            return known
+        return self.pods.pop(before.name, None) if before is not None else None
 
     def _ask(
         self, before: PodView | None, after: PodView | None, *, ours: bool = False
     ) -> tuple[Request, ...]:
         found = compare(
-            self.job, before, after, self._tally, deleted_by_us=ours, completed=self.completed
+            self.job, before, after, self._sums, deleted_by_us=ours, completed=self.completed
         )
         self.add(found)
         return found

@@ -12,21 +12,14 @@ A pod counts as succeeded if it was so before its deletion was asked for.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
-from typing import Final
 
-from services.controller.job.facts import PodView
+from services.controller.job.facts import NONE_COMPLETED, CompletedIndexes, PodView
 from services.controller.job.phases import Move, Retain, Target
 from services.controller.job.requests import Request
 from shared.api.batch import Job, TaskSpec
 from shared.api.core import PodPhase
 from shared.api.keys import SUCCEEDED_MARK
 from shared.model.numbers import whole
-
-CompletedIndexes = Mapping[str, AbstractSet[int]]
-"""Task → indexes that have succeeded at the job's version."""
-
-NONE_COMPLETED: Final[CompletedIndexes] = {}
 
 
 def recorded(job: Job) -> dict[str, set[int]]:

@@ -18,6 +18,10 @@ from shared.api.core import Pod, PodPhase
 from shared.api.scheduling import PodGroup, Queue
 from shared.model.numbers import whole
 
+CompletedIndexes = Mapping[str, AbstractSet[int]]
+"""Task → indexes that have succeeded at the job's version (`completed_indexes`)."""
+NONE_COMPLETED: Final[CompletedIndexes] = {}
+
 
 class PodView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One pod of a job."""
@@ -65,8 +69,8 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Commands for this job, oldest first."""
     group_wanted: GroupWanted | None = None
     """What its PodGroup should say; None for a job with problems."""
-    completed: Mapping[str, AbstractSet[int]] = {}
-    """Task → indexes that have succeeded, their pods there or gone (`completed_indexes`)."""
+    completed: CompletedIndexes = NONE_COMPLETED
+    """Their pods are there or gone."""
     claims_missing: tuple[str, ...] = ()
     """Claims that its volumes name and that are not there (J30)."""
     applied: int = 0

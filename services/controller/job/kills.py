@@ -8,7 +8,7 @@ rest of the work.
 from collections.abc import Iterable, Mapping
 
 from services.controller.job import completed_indexes
-from services.controller.job.facts import PodView
+from services.controller.job.facts import CompletedIndexes, PodView
 from services.controller.job.phases import ALIVE, Do, Move, Retain, Target
 from services.controller.job.requests import Request
 from shared.api.batch import Job, JobPhase
@@ -84,7 +84,7 @@ def _is_wanted(name: str, replicas: Mapping[str, int]) -> bool:
     return 0 <= number < replicas.get(prefix, 0) and index == str(number)
 
 
-def is_stale(job: Job, pod: PodView, done: completed_indexes.CompletedIndexes) -> bool:
+def is_stale(job: Job, pod: PodView, done: CompletedIndexes) -> bool:
     """Whether a pod is left over from before a restart, or marked for deletion (J24).
 
     One that has succeeded by the status's own record outlives the kill before a resume (J19).

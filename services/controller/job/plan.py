@@ -21,7 +21,14 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from services.controller.job import completed_indexes, effects, job_events, kills, status, sync
-from services.controller.job.facts import Counts, JobFacts, PodView, count
+from services.controller.job.facts import (
+    NONE_COMPLETED,
+    CompletedIndexes,
+    Counts,
+    JobFacts,
+    PodView,
+    count,
+)
 from services.controller.job.phases import ALIVE, OVER, Do, Move, Target, move_for
 from services.controller.job.policies import INTERNAL_ACTIONS, Delayed, after_action, arrivals
 from services.controller.job.requests import Request
@@ -62,7 +69,7 @@ def execute(
     request: Request | None,
     *,
     now: float,
-    completed: completed_indexes.CompletedIndexes = completed_indexes.NONE_COMPLETED,
+    completed: CompletedIndexes = NONE_COMPLETED,
 ) -> Step:
     """Carry out `action` by the table; `job` has its defaults filled in (J16 to J21).
 

@@ -3,8 +3,8 @@
 A request is derived by comparing what was known of a pod with what is known now (J06 to J09), so it
 does not matter how many watch events lie between the two. It is known by (pod uid, event, job
 version); adding it again changes nothing, and no exit code or eviction is merged with another's.
-`at_start` derives again what a process that died may have left unanswered. Called by the replica on
-each fact; `plan` answers them.
+`at_start` derives again what a process that died may have left unanswered. A job's record asks at
+each change of a pod (`records`); `plan` answers.
 """
 
 from collections import Counter
@@ -15,16 +15,13 @@ from typing import Final
 
 import msgspec
 
-from services.controller.job.facts import PodView
+from services.controller.job.facts import NONE_COMPLETED, CompletedIndexes, PodView
 from shared.api.batch import Action, Job, JobEvent, JobPhase, JobSpec, TaskSpec
 from shared.api.core import PodPhase
 from shared.api.scheduling import PodGroup, PodGroupPhase
 
 DEFAULT_TASK_RETRIES = 3
-Completed = Mapping[str, AbstractSet[int]]
-"""Task → indexes that have succeeded (`completed_indexes.CompletedIndexes`)."""
 NO_INDEX: Final[AbstractSet[int]] = frozenset()
-NOBODY: Final[Completed] = {}
 _ALIVE: Final = frozenset({PodPhase.PENDING, PodPhase.RUNNING})
 _ONLY_A_LOOK = frozenset({JobEvent.OUT_OF_SYNC, JobEvent.POD_RUNNING})
 
@@ -53,33 +50,27 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return (self.command_uid or self.pod_uid or self.pod, self.event, self.version)
 
 
-class Tally:
-    """What the pods of a job add up to per task, kept up pod by pod.
+class PodSums:
+    """What the pods of a job add up to per task, for the rules that ask about all pods of a task.
 
-    A job may have 150,000 pods, and each of them changes several times: a rule that asks about all
-    pods of a task must not walk them at each change.
+    A job may have 150,000 pods, and each changes several times: walking them at each change would
+    stop the process. Only requests rest on these sums; a status counts afresh (J26).
     """
 
     def __init__(self, pods: Iterable[PodView]) -> None:
-        self._pods: dict[str, PodView] = {}
         self._succeeded: dict[str, set[int]] = {}
         self._restarts: Counter[str] = Counter()
         self._known: dict[str, tuple[AbstractSet[int], int, bool]] = {}
         """Task → the last answer of `all_succeeded`, with the indexes and their number then."""
         for pod in pods:
-            self.put(pod)
+            self._count(pod, 1)
 
-    def put(self, pod: PodView) -> None:
-        """Count a pod in, in place of the one that had its name."""
-        self.drop(pod.name)
-        self._pods[pod.name] = pod
-        self._count(pod, 1)
-
-    def drop(self, name: str) -> None:
-        """Count the pod of that name out, if there is one."""
-        pod = self._pods.pop(name, None)
-        if pod is not None:
-            self._count(pod, -1)
+    def change(self, before: PodView | None, after: PodView | None) -> None:
+        """Follow the change of one pod; None stands for "is not there"."""
+        if before is not None:
+            self._count(before, -1)
+        if after is not None:
+            self._count(after, 1)
 
     def _count(self, pod: PodView, sign: int) -> None:
         self._known.pop(pod.task, None)
@@ -108,14 +99,14 @@ def compare(
     job: Job,
     before: PodView | None,
     after: PodView | None,
-    tally: Tally,
+    sums: PodSums,
     *,
     deleted_by_us: bool = False,
-    completed: Completed = NOBODY,
+    completed: CompletedIndexes = NONE_COMPLETED,
 ) -> tuple[Request, ...]:
     """Return what the change of one pod (one uid) from `before` to `after` asks for.
 
-    `tally` is of the job's pods as they are now, the changed one included; `completed` says which
+    `sums` are of the job's pods as they are now, the changed one included; `completed` says which
     have succeeded, there or gone (`completed_indexes`). None stands for "is not there".
     """
     if after is None:
@@ -130,16 +121,21 @@ def compare(
     if before is None and after.phase == PodPhase.PENDING:
         found.append(_request(job, after, JobEvent.POD_PENDING))
     if after.restarts != (before.restarts if before else 0):
-        found += _worn_out(job, after, tally)
+        found += _worn_out(job, after, sums)
     if after.phase != (before.phase if before else PodPhase.PENDING):
-        found += _new_phase(job, after, tally, completed)
+        found += _new_phase(job, after, sums, completed)
     return tuple(found)
 
 
 def at_start(
-    job: Job, pods: Mapping[str, PodView], completed: Completed = NOBODY
+    job: Job,
+    pods: Mapping[str, PodView],
+    sums: PodSums,
+    completed: CompletedIndexes = NONE_COMPLETED,
 ) -> tuple[Request, ...]:
     """Return the requests that a process which knows nothing yet must assume unanswered.
+
+    `sums` are of `pods`.
 
     Pods of the current version that ended, and pods that the recorded counts hold but that are no
     longer there (evicted meanwhile). A pod of an older version was answered by what raised the
@@ -154,9 +150,8 @@ def at_start(
     )
     found: list[Request] = []
     told: set[str] = set()
-    tally = Tally(pods.values())
     for pod in mine:
-        for request in compare(job, None, pod, tally, completed=completed):
+        for request in compare(job, None, pod, sums, completed=completed):
             completes = request.event == JobEvent.TASK_COMPLETED
             if request.event in _ONLY_A_LOOK or (completes and request.task in told):
                 continue
@@ -166,7 +161,9 @@ def at_start(
     return (*found, *_missing(job, pods, completed))
 
 
-def _missing(job: Job, pods: Mapping[str, PodView], completed: Completed) -> tuple[Request, ...]:
+def _missing(
+    job: Job, pods: Mapping[str, PodView], completed: CompletedIndexes
+) -> tuple[Request, ...]:
     """Return evictions that were not seen: the status counts more pods of a task than there are."""
     if job.status.state.phase == JobPhase.RESTARTING:
         return ()
@@ -243,11 +240,13 @@ def _ended(job: Job, pod: PodView, *, wanted: bool) -> Request:
     return _request(job, pod, JobEvent.OUT_OF_SYNC if no_loss else JobEvent.POD_EVICTED)
 
 
-def _new_phase(job: Job, pod: PodView, tally: Tally, completed: Completed) -> tuple[Request, ...]:
+def _new_phase(
+    job: Job, pod: PodView, sums: PodSums, completed: CompletedIndexes
+) -> tuple[Request, ...]:
     match pod.phase:
         case PodPhase.FAILED:
             return (_request(job, pod, JobEvent.POD_FAILED, exit_code=pod.exit_code),)
-        case PodPhase.SUCCEEDED if _task_completed(job.spec, pod, tally, completed):
+        case PodPhase.SUCCEEDED if _task_completed(job.spec, pod, sums, completed):
             return (_request(job, pod, JobEvent.TASK_COMPLETED),)
         case PodPhase.RUNNING:
             return (_request(job, pod, JobEvent.POD_RUNNING),)
@@ -257,15 +256,17 @@ def _new_phase(job: Job, pod: PodView, tally: Tally, completed: Completed) -> tu
             return (_request(job, pod, JobEvent.OUT_OF_SYNC),)
 
 
-def _task_completed(spec: JobSpec, pod: PodView, tally: Tally, completed: Completed) -> bool:
+def _task_completed(
+    spec: JobSpec, pod: PodView, sums: PodSums, completed: CompletedIndexes
+) -> bool:
     """Whether all replicas of the pod's task have succeeded (J07)."""
     task = _task(spec, pod.task)
     if task is None or task.replicas == 0:
         return False
-    return tally.all_succeeded(task, completed.get(pod.task, NO_INDEX))
+    return sums.all_succeeded(task, completed.get(pod.task, NO_INDEX))
 
 
-def _worn_out(job: Job, pod: PodView, tally: Tally) -> tuple[Request, ...]:
+def _worn_out(job: Job, pod: PodView, sums: PodSums) -> tuple[Request, ...]:
     """TaskFailed when the containers of a task have restarted too often (J07).
 
     Unlike in Volcano the event is not lost when the phase changed in the same update: facts are
@@ -274,7 +275,7 @@ def _worn_out(job: Job, pod: PodView, tally: Tally) -> tuple[Request, ...]:
     task = _task(job.spec, pod.task)
     if task is None or task.replicas == 0 or task.max_retry < 0:
         return ()
-    if tally.restarts(pod.task) < (task.max_retry or DEFAULT_TASK_RETRIES):
+    if sums.restarts(pod.task) < (task.max_retry or DEFAULT_TASK_RETRIES):
         return ()
     return (_request(job, pod, JobEvent.TASK_FAILED),)
 

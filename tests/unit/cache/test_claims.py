@@ -234,7 +234,7 @@ async def test_a_bus_that_lost_its_data_does_not_lock_its_installation_out(scene
 async def test_a_replica_that_never_led_knows_the_name_of_the_bus_that_lost_its_data(scene):
     bus = Bus("2026-08-20T10:00:00Z")
     leader, standby = scene.installation("a", bus), scene.installation("b", bus)
-    noting = asyncio.create_task(standby.claims.note_names())
+    noting = asyncio.create_task(standby.claims.run())
     async with leader.leading():
         tenure = leader.hold().term
     bus.created = "2026-08-20T11:00:00Z"

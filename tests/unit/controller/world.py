@@ -215,12 +215,10 @@ class Controller:
         fresh = self._views()
         for name, before in known.items():
             if name not in fresh or fresh[name].uid != before.uid:
-                del self.record.pods[name]
                 self.record.changed(before, None)
         for name, after in fresh.items():
             before_it = self.record.pods.get(name)
             if before_it != after:
-                self.record.pods[name] = after
                 self.record.changed(before_it, after)
 
     def look(self) -> Pass:
