@@ -28,11 +28,10 @@ from pumice.local import parts
 from pumice.local.control_plane import ControlPlane, Options
 from pumice.local.fleet import NodeShape
 from tests.support import world
-from tests.support.api import Api, ApiError, connect
+from tests.support.api import Api, ApiError, connect, gone_is_fine
 from tests.support.fleet import SERVICES, Service, fleet, resident_mib
 
 RUN_S = "1"
-NOT_FOUND = 404
 PHASES = ("Inqueue", "Running", "Completed")
 GROUP = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup"}
 _DEADLINE_S = 3600
@@ -234,11 +233,8 @@ async def clear(api: Api) -> None:
         names = [item["metadata"]["name"] for item in await api.items(plural, NAMESPACE)]
 
         async def remove(i: int, plural: str = plural, names: list[str] = names) -> None:
-            try:
+            with gone_is_fine():
                 await api.delete(plural, NAMESPACE, names[i], 0 if plural == "pods" else None)
-            except ApiError as error:
-                if error.status != NOT_FOUND:
-                    raise
 
         await many(remove, range(len(names)))
     while await api.items("pods", NAMESPACE):  # noqa: ASYNC110 - nothing signals it

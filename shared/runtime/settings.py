@@ -1,7 +1,7 @@
 """Settings of a service: one frozen struct from flags, environment and a file.
 
 Who wins: a flag, then `PUMICE_<SERVICE>_<FIELD>`, then `PUMICE_<FIELD>` (fields of
-`CommonSettings` only), then `--settings-file` (YAML), then the default. What nobody knows is
+`CommonSettings` only), then `--settings-file` (YAML), then the default. An unknown name is
 refused with the nearest known name, so that a slip never becomes a silent default. A field of
 type `Secret` is never taken from argv, where every user of the machine can read it: it has
 `--<field>-file` and its environment variables. Variables that Kubernetes makes for its Services

@@ -10,7 +10,7 @@ from pumice.local.services import Keeper, Kept
 from shared.runtime.tasks import TaskGroup
 from tests.attack.arena import LEADS, Arena, pause
 from tests.attack.hostile import hostile_objects
-from tests.support.api import ApiError
+from tests.support.api import ApiError, gone_is_fine
 from tests.support.fleet import SERVICES
 from tests.support.wait import until
 
@@ -175,11 +175,8 @@ async def hostile(arena: Arena) -> None:
         stored.append((plural, made["metadata"]["name"]))
     await pause(10)
     for plural, name in stored:
-        try:
+        with gone_is_fine():
             await arena.api.delete(plural, arena.strangers, name, grace_s=0)
-        except ApiError as error:
-            if error.status != 404:
-                raise
 
 
 def the_leader(service: str) -> str:

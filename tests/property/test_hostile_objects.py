@@ -48,20 +48,29 @@ CONFIGS = {
         "  - {name: deviceshare, arguments: {deviceshare.VGPUEnable: true}}\n"
     ),
 }
+
+
+def good_gang(*, minimum: dict, each: dict) -> list[tuple[str, dict]]:
+    """Return a PodGroup of two in the queue `healthy`, and its pods."""
+    return [
+        ("podgroups", {"metadata": {"name": "good", "namespace": "fine"},
+                       "spec": {"minMember": 2, "queue": "healthy", "minResources": minimum},
+                       "status": {"phase": "Pending"}}),
+        *(("pods", {"metadata": {"name": f"good-{n}", "namespace": "fine",
+                                 "annotations": {"scheduling.k8s.io/group-name": "good"}},
+                    "spec": {"schedulerName": "volcano", "containers": [
+                        {"name": "c", "resources": {"requests": each}}]},
+                    "status": {"phase": "Pending"}}) for n in range(2)),
+    ]  # fmt: skip
+
+
 HEALTHY = [
     ("queues", {"metadata": {"name": "healthy"}, "spec": {"weight": 1, "parent": "root"},
                 "status": {"state": "Open"}}),
     ("queues", {"metadata": {"name": "root"}, "status": {"state": "Open"}}),
     ("nodes", {"metadata": {"name": "good"},
                "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}}}),
-    ("podgroups", {"metadata": {"name": "good", "namespace": "fine"},
-                   "spec": {"minMember": 2, "queue": "healthy", "minResources": {"cpu": "2"}},
-                   "status": {"phase": "Pending"}}),
-    *(("pods", {"metadata": {"name": f"good-{n}", "namespace": "fine",
-                             "annotations": {"scheduling.k8s.io/group-name": "good"}},
-                "spec": {"schedulerName": "volcano", "containers": [
-                    {"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
-                "status": {"phase": "Pending"}}) for n in range(2)),
+    *good_gang(minimum={"cpu": "2"}, each={"cpu": "1"}),
 ]  # fmt: skip
 
 
@@ -110,6 +119,17 @@ def worker() -> Worker:
     return Worker(scheduler_names=("volcano",), seed=0, gang_message=10, settle_s=0)
 
 
+def the_good_gang_is_placed(judged: Worker, config: str) -> None:
+    """Run three cycles: none meets an error of ours, and both pods get nodes."""
+    placed: dict[str, str] = {}
+    for cycle in range(1, 4):
+        decision = judged.decide(CONFIGS[config], now=1.8e9, cycle=cycle, token=1)
+        assert not decision.asides, decision.asides
+        placed |= {k: v for k, v in binds_of(decision.whole).items() if k.startswith("good-")}
+        judged.adopt(decision.plan)
+    assert len(placed) == 2, (placed, decision.whole.explanations)
+
+
 @pytest.mark.parametrize("config", CONFIGS)
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(hostile=hostile_facts(), data=st.data())
@@ -122,13 +142,7 @@ def test_whatever_objects_say_nothing_fails_and_a_healthy_gang_is_placed(
     for trouble in judged.fold(facts):
         assert not isinstance(trouble.reason, Exception), trouble
         assert not trouble.key.startswith("fine/"), trouble
-    placed: dict[str, str] = {}
-    for cycle in range(1, 4):
-        decision = judged.decide(CONFIGS[config], now=1.8e9, cycle=cycle, token=1)
-        assert not decision.asides, decision.asides
-        placed |= {k: v for k, v in binds_of(decision.whole).items() if k.startswith("good-")}
-        judged.adopt(decision.plan)
-    assert len(placed) == 2, (placed, decision.whole.explanations)
+    the_good_gang_is_placed(judged, config)
     assert judged.is_whole
     assert judged.audit() == []
     for each in hostile:
@@ -159,15 +173,7 @@ SAME_QUEUE = [
     ("queues", {"metadata": {"name": "other"}, "spec": {"weight": 1, "parent": "root"},
                 "status": {"state": "Open"}}),
     *NODES,
-    ("podgroups", {"metadata": {"name": "good", "namespace": "fine"},
-                   "spec": {"minMember": 2, "queue": "healthy",
-                            "minResources": {"cpu": "2", "memory": "2Gi"}},
-                   "status": {"phase": "Pending"}}),
-    *(("pods", {"metadata": {"name": f"good-{n}", "namespace": "fine",
-                             "annotations": {"scheduling.k8s.io/group-name": "good"}},
-                "spec": {"schedulerName": "volcano", "containers": [
-                    {"name": "c", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]},
-                "status": {"phase": "Pending"}}) for n in range(2)),
+    *good_gang(minimum={"cpu": "2", "memory": "2Gi"}, each={"cpu": "1", "memory": "1Gi"}),
 ]  # fmt: skip
 
 
@@ -208,11 +214,5 @@ def test_whatever_amounts_a_tenant_states_others_in_the_same_queue_are_placed(
     judged = worker()
     healthy = [fact(token, document, f"ok-{n}") for n, (token, document) in enumerate(SAME_QUEUE)]
     assert judged.fold(data.draw(st.permutations(hostile + healthy))) == []
-    placed: dict[str, str] = {}
-    for cycle in range(1, 4):
-        decision = judged.decide(CONFIGS[config], now=1.8e9, cycle=cycle, token=1)
-        assert not decision.asides, decision.asides
-        placed |= {k: v for k, v in binds_of(decision.whole).items() if k.startswith("good-")}
-        judged.adopt(decision.plan)
-    assert len(placed) == 2, (placed, decision.whole.explanations)
+    the_good_gang_is_placed(judged, config)
     assert judged.audit() == []

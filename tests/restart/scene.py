@@ -1,7 +1,7 @@
 """What the restart tests do and ask: bursts of gangs, and whether all got where they should."""
 
 from tests.support import world
-from tests.support.api import Api, ApiError
+from tests.support.api import Api
 from tests.support.fleet import Fleet
 from tests.support.wait import until
 from tests.support.watcher import Watcher
@@ -102,16 +102,5 @@ class Scene:
         await until(self._is_clear, deadline_s=60, describe=f"{self.namespace} is empty")
 
     async def _is_clear(self) -> bool:
-        left = 0
-        for plural, grace_s in (("jobs", None), ("podgroups", None), ("pods", 0)):
-            for item in await self.api.items(plural, self.namespace):
-                left += 1
-                await self._remove(plural, item, grace_s)
-        return not left
-
-    async def _remove(self, plural: str, item: dict, grace_s: int | None = None) -> None:
-        try:
-            await self.api.delete(plural, self.namespace, item["metadata"]["name"], grace_s)
-        except ApiError as error:
-            if error.status != 404:
-                raise
+        graces = {"jobs": None, "podgroups": None, "pods": 0}
+        return all([await self.api.empty(p, self.namespace, grace) for p, grace in graces.items()])

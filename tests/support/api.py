@@ -4,8 +4,8 @@ import base64
 import json
 import ssl
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import aiohttp
@@ -43,6 +43,9 @@ CLUSTER_SCOPED = {
 }
 
 
+NOT_FOUND = 404
+
+
 class ApiError(RuntimeError):
     """An answer that is not 2xx."""
 
@@ -51,6 +54,25 @@ class ApiError(RuntimeError):
         self.status = status
         self.message = _message(text)
         """What the server said, as a user reads it."""
+
+
+@contextmanager
+def gone_is_fine() -> Iterator[None]:
+    """Let pass that an object which a request is about is not there (any more)."""
+    try:
+        yield
+    except ApiError as error:
+        if error.status != NOT_FOUND:
+            raise
+
+
+async def refusal(request: Awaitable[object]) -> str:
+    """Send a request; return what the server said when it refused, "" when it did not."""
+    try:
+        await request
+    except ApiError as error:
+        return error.message
+    return ""
 
 
 def _message(text: str) -> str:
@@ -119,6 +141,15 @@ class Api:
         """Delete an object."""
         params = {} if grace_s is None else {"gracePeriodSeconds": str(grace_s)}
         return await self.request("DELETE", path(plural, namespace, name), params=params)
+
+    async def empty(self, plural: str, namespace: str = "", grace_s: int | None = None) -> bool:
+        """Delete all objects of a kind, in one namespace or all; return whether there were none."""
+        found = await self.items(plural, namespace)
+        for item in found:
+            meta = item["metadata"]
+            with gone_is_fine():
+                await self.delete(plural, meta.get("namespace", ""), meta["name"], grace_s)
+        return not found
 
     async def watch(self, plural: str, namespace: str = "", rv: str = "") -> AsyncIterator[dict]:
         """Yield watch events from `rv` until the server ends the watch."""

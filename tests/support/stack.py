@@ -9,7 +9,7 @@ tests break the API server, or run a scheduler, has a fixture `plane` of its own
 
 import secrets
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
@@ -73,24 +73,28 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@asynccontextmanager
+async def running_nats(directory: Path) -> AsyncIterator[NatsServer]:
+    """Run a nats-server, whose declarer is a task of the present loop."""
+    server = NatsServer(binary=parts.nats_server_binary(), directory=directory)
+    try:
+        await server.start()
+        yield server
+    finally:
+        await server.stop()
+
+
 @pytest_asyncio.fixture
 async def nats_server(tmp_path: Path) -> AsyncIterator[NatsServer]:
     """A running nats-server of this test alone: `url`, `environ(user)`, `restart(kill=True)`."""
-    async with AsyncExitStack() as stack:
-        server = NatsServer(binary=parts.nats_server_binary(), directory=tmp_path / "nats")
-        stack.push_async_callback(server.stop)
-        await server.start()
+    async with running_nats(tmp_path / "nats") as server:
         yield server
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def session_nats(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[NatsServer]:
     """A nats-server for the whole session: take your own cluster name as subject prefix."""
-    directory = tmp_path_factory.mktemp("nats")
-    async with AsyncExitStack() as stack:
-        server = NatsServer(binary=parts.nats_server_binary(), directory=directory)
-        stack.push_async_callback(server.stop)
-        await server.start()
+    async with running_nats(tmp_path_factory.mktemp("nats")) as server:
         yield server
 
 

@@ -117,7 +117,7 @@ def validate(request: AdmissionRequest, facts: Facts, terms: Terms) -> Verdict:
 def _update(request: AdmissionRequest, job: Job, facts: Facts, terms: Terms) -> Verdict:
     """W26: few fields may change, and the numbers must still go together.
 
-    What a new version leaves out counts as its default: whoever applies a file again does not state
+    What a new version leaves out counts as its default: a file that is applied again does not state
     what admission had filled in (Volcano refuses that). What is written beside the spec (status,
     labels, finalizers) is never held up by a spec that was stored before there was a rule. More
     replicas make longer names, which is refused here: their pods could never be made.

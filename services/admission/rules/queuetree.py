@@ -175,8 +175,8 @@ def _amounts(listed: CrResourceList) -> Resource:
 def _readable(listed: CrResourceList) -> CrResourceList:
     """Return the amounts without those that are none.
 
-    They are of queues that came in while no webhook was there; whoever changes such a queue is told
-    about it, but not whoever makes another one beside it.
+    They are of queues that came in while no webhook was there. The author of a change
+    of such a queue is told about it; the author of another queue beside it is not.
     """
     try:
         parse_list(listed)

@@ -1,6 +1,6 @@
 """Polls the configured source of node usage and lays out what it says for the worker (K03, CA13).
 
-The block `metrics` of the configuration file says whom to ask; it counts from the next poll on
+The block `metrics` of the configuration file names the source; it counts from the next poll on
 when the file changes. A source that fails is told once per reason and counted; its last samples
 stay, with their times, until they are too old for the plugins that read them.
 """

@@ -35,7 +35,7 @@ class GangBinds(Struct, frozen=True, kw_only=True):
 
 
 class Eviction(Struct, frozen=True, kw_only=True):
-    """One pod that has to go, and for whom."""
+    """One pod that has to go, and the taker of its room."""
 
     pod: str
     uid: str

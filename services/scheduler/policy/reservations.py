@@ -20,8 +20,8 @@ def unallocated_minimum(job: Job) -> IntArray:
     """Return what a job's minResources exceed what it holds, scheduling-gated pods deducted.
 
     Counts for Inqueue jobs and for running ones whose minimum is allocated (a job that lost pods
-    for good does not reserve again). An expired reservation
-    counts nothing (`engine.jobs.reservation_timeouts`).
+    for good does not reserve again). An expired reservation counts nothing
+    (`engine.jobs.reservation_timeouts`).
     """
     if job.min_resources is None or job.reservation_expired:
         return np.zeros_like(job.allocated)
@@ -83,9 +83,8 @@ def admissible(
     """Return what jobs reserve, without those whose minResources no empty cluster would admit.
 
     `reserved` is the sum of `measure` over the jobs of `queues`, which are read only if it exceeds
-    `limit`.
-    A group enters its queue within the limit. One whose pods name their nodes runs without having
-    entered, and its author may state any minResources.
+    `limit`. A group enters its queue within the limit. One whose pods name their nodes runs without
+    having entered, and its author may state any minResources.
     """
     if not (reserved > limit).any():
         return reserved

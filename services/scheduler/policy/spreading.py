@@ -42,7 +42,7 @@ class Spreading:
     def __init__(self, pod_affinity: PodAffinityIndex, attributes: NodeAttributes) -> None:
         self._pod_affinity = pod_affinity
         self._attributes = attributes
-        self._nobody = Tally(lambda _: -1, attributes, [])
+        self._no_pods = Tally(lambda _: -1, attributes, [])
 
     # --- hard --------------------------------------------------------------------------------
 
@@ -74,7 +74,7 @@ class Spreading:
             tally = (
                 self._pod_affinity.counts[constraint.query]
                 if constraint.counts_others
-                else self._nobody
+                else self._no_pods
             )
             tables.append(
                 tally.table(constraint.key, (task_class.id, constraint, constraints), counted)
@@ -100,7 +100,7 @@ class Spreading:
         tally = (
             self._pod_affinity.counts[constraint.query]
             if constraint.counts_others
-            else self._nobody
+            else self._no_pods
         )
         return tally.table(constraint.key)
 

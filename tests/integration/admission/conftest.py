@@ -16,7 +16,7 @@ import pytest_asyncio
 from pumice.local.control_plane import ControlPlane
 from pumice.local.ports import free_port
 from services.admission.rules.catalogue import HOOKS
-from tests.support.api import Api, ApiError, connect
+from tests.support.api import Api, ApiError, connect, gone_is_fine
 from tests.support.fleet import Fleet, Service, fleet
 from tests.support.stack import real_plane
 from tests.support.wait import until
@@ -88,23 +88,16 @@ class Door:
         """Return all our webhooks that the API server knows."""
         found = []
         for kind in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
-            try:
+            with gone_is_fine():
                 answer = await self.api.request("GET", f"{CONFIGURATIONS}/{kind}/{self.name}")
-            except ApiError as error:
-                if error.status != 404:
-                    raise
-                continue
-            found += answer["webhooks"]
+                found += answer["webhooks"]
         return found
 
     async def remove(self) -> None:
         """Delete the registration, whoever made it."""
         for kind in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
-            try:
+            with gone_is_fine():
                 await self.api.request("DELETE", f"{CONFIGURATIONS}/{kind}/{self.name}")
-            except ApiError as error:
-                if error.status != 404:
-                    raise
 
     async def refuses(
         self, plural: str, body: dict[str, Any], namespace: str = "", *, words: str

@@ -5,19 +5,17 @@ Started once for the whole folder, since nothing in here may break them: that is
 
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import pytest_asyncio
 
-from pumice.local import parts
 from pumice.local.nats import NatsServer
 from tests.support import world
 from tests.support.api import Api, connect
 from tests.support.fleet import Fleet, Service, fleet
-from tests.support.stack import real_plane
+from tests.support.stack import real_plane, running_nats
 from tests.support.wait import until
 
 NODES, NODE_CPU = 3, 8
@@ -40,10 +38,7 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place
 @pytest_asyncio.fixture(loop_scope="session")
 async def nats_server(tmp_path: Path) -> AsyncIterator[NatsServer]:
     """A nats-server of one test, in the loop of the tests here: its declarer is a task."""
-    async with AsyncExitStack() as stack:
-        server = NatsServer(binary=parts.nats_server_binary(), directory=tmp_path / "nats")
-        stack.push_async_callback(server.stop)
-        await server.start()
+    async with running_nats(tmp_path / "nats") as server:
         yield server
 
 

@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from pumice.local.control_plane import ControlPlane
-from tests.support.api import Api, ApiError
+from tests.support.api import Api, gone_is_fine
 from tests.support.fleet import Fleet, Service, fleet
 from tests.support.wait import until
 
@@ -45,25 +45,12 @@ async def _clear(api: Api) -> None:
     A controller that is to die at a fault point would pass it for an object of theirs.
     """
 
+    kinds = ("cronjobs", "jobflows", "jobs", "podgroups", "commands")
+
     async def is_clear() -> bool:
-        left = 0
-        for plural in ("cronjobs", "jobflows", "jobs", "podgroups", "commands"):
-            for found in await api.items(plural):
-                left += 1
-                meta = found["metadata"]
-                if "deletionTimestamp" not in meta:
-                    await _delete(api, plural, meta["namespace"], meta["name"])
-        return not left
+        return all([await api.empty(plural) for plural in kinds])
 
     await until(is_clear, deadline_s=30)
-
-
-async def _delete(api: Api, plural: str, namespace: str, name: str) -> None:
-    try:
-        await api.delete(plural, namespace, name)
-    except ApiError as error:
-        if error.status != 404:
-            raise
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -91,13 +78,10 @@ class Hand:
             await asyncio.sleep(0.02)
 
     async def _admit(self, name: str) -> None:
-        try:
+        with gone_is_fine():
             await self.api.patch(
                 "podgroups", self.namespace, name, {"status": {"phase": "Inqueue"}}
             )
-        except ApiError as error:
-            if error.status != 404:
-                raise
 
     async def report(self, pod: str, phase: str, exit_code: int | None = None) -> None:
         """Report the phase of a pod."""

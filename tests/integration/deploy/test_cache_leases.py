@@ -6,7 +6,7 @@ import pytest
 
 from pumice.local.control_plane import ControlPlane
 from tests.integration.deploy.test_roles import kubeconfig_of
-from tests.support.api import Api, ApiError, connect
+from tests.support.api import Api, ApiError, connect, refusal
 from tests.support.manifests import BASE, build, in_force
 from tests.support.wait import until
 
@@ -24,11 +24,7 @@ REFUSED = {
 
 
 async def said(api: Api, path: str, body: dict) -> str:
-    try:
-        await api.request("POST", path, body)
-    except ApiError as error:
-        return error.message
-    return ""
+    return await refusal(api.request("POST", path, body))
 
 
 async def test_the_cache_can_make_its_leases_and_no_other(

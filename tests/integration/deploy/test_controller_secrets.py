@@ -6,7 +6,7 @@ import pytest
 
 from pumice.local.control_plane import ControlPlane
 from tests.integration.deploy.test_roles import kubeconfig_of
-from tests.support.api import Api, ApiError, connect
+from tests.support.api import Api, ApiError, connect, refusal
 from tests.support.manifests import BASE, build, in_force
 from tests.support.wait import until
 
@@ -39,11 +39,7 @@ BAD = {
 
 
 async def said(api: Api, body: dict, namespace: str) -> str:
-    try:
-        await api.create("secrets", body, namespace)
-    except ApiError as error:
-        return error.message
-    return ""
+    return await refusal(api.create("secrets", body, namespace))
 
 
 async def test_the_controller_can_make_keys_of_jobs_and_nothing_else(

@@ -4,7 +4,7 @@ import pytest
 
 from pumice.plugins import Condition
 from services.scheduler.engine.texts import MESSAGE_LETTERS, bounded
-from services.scheduler.worker import Decision
+from services.scheduler.worker import Decision, Worker
 from shared.contracts import messages as m
 from tests.unit.scheduler.test_worker import group, pod, put, small_world, step, worker
 
@@ -16,13 +16,19 @@ def said(decision: Decision) -> dict[str, tuple[m.DesiredCondition, ...]]:
     return {w.wanted.key: w.wanted.conditions for w in decision.wishes if w.kind != "queues"}
 
 
-def test_a_pod_that_asks_for_thousands_of_resources_is_told_so_in_few_words():
+def asked_for_thousands() -> tuple[Worker, dict[str, tuple[m.DesiredCondition, ...]]]:
+    """Return a worker with a pod that asks for all of MANY, and what is said after two cycles."""
     under = worker(settle_s=0.0)
     small_world(under)
     group(under, "g", "Inqueue")
     container = {"name": "c", "resources": {"requests": {"cpu": "1", **MANY}}}
     pod(under, "p", "g", containers=[container])
     told = {**said(step(under, 0.0, 1)), **said(step(under, 2.0, 2))}
+    return under, told
+
+
+def test_a_pod_that_asks_for_thousands_of_resources_is_told_so_in_few_words():
+    under, told = asked_for_thousands()
     assert set(told) == {"ns/g", "ns/p"}
     for condition, *_ in told.values():
         assert 1_000 < len(condition.message) <= MESSAGE_LETTERS
@@ -32,12 +38,7 @@ def test_a_pod_that_asks_for_thousands_of_resources_is_told_so_in_few_words():
 
 
 def test_a_condition_that_the_api_server_shows_shortened_is_not_wanted_anew():
-    under = worker(settle_s=0.0)
-    small_world(under)
-    group(under, "g", "Inqueue")
-    container = {"name": "c", "resources": {"requests": {"cpu": "1", **MANY}}}
-    pod(under, "p", "g", containers=[container])
-    told = {**said(step(under, 0.0, 1)), **said(step(under, 2.0, 2))}
+    under, told = asked_for_thousands()
     shown = [{"type": c.type, "status": c.status, "reason": c.reason, "message": c.message}
              for c in told["ns/g"]]  # fmt: skip
     meta = {"name": "g", "namespace": "ns", "uid": "g"}

@@ -159,7 +159,7 @@ class Ledger:
 
     @property
     def at_rest(self) -> bool:
-        """Whether nothing is being released and nobody waits."""
+        """Whether nothing is being released and no task waits for a release."""
         return not self._in_motion
 
     def changed_since(self, tick: int) -> IntArray:

@@ -93,7 +93,7 @@ class Rows:
 
     @property
     def at_rest(self) -> bool:
-        """Whether nothing is being released and nobody waits: now and the future are the same."""
+        """Whether nothing is being released and no task waits: now and the future are the same."""
         return self._ledger.at_rest
 
     def scoring_requested(self) -> tuple[IntArray, IntArray]:

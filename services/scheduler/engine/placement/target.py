@@ -18,7 +18,7 @@ from services.scheduler.engine.placement.hooks import Combined
 
 
 class PlacementTarget(NamedTuple):
-    """For whom nodes are chosen, beyond the class of the tasks."""
+    """The job, and where its pods may go: what a choice of nodes knows beyond the task class."""
 
     job: Job
     sub: SubJob | None = None

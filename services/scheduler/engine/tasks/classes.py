@@ -143,12 +143,9 @@ class TaskClasses:
 
     def moved(self, task_class: TaskClass, affinity_terms: AffinityTerms) -> TaskClass:
         """Return the class that differs in its affinity terms only."""
-        found = self._by_content.get((task_class.content, affinity_terms))
-        if found is None:
-            found = self._like(task_class)
-            found.affinity_terms = affinity_terms
-            self._by_content[task_class.content, affinity_terms] = found
-        return found
+        content = task_class.content
+        found = self._by_content.get((content, affinity_terms))
+        return found or self._variant(task_class, content, affinity_terms)
 
     def marked(self, task_class: TaskClass, traits: Mapping[str, str]) -> TaskClass:
         """Return the class that differs in its traits only."""
@@ -157,10 +154,8 @@ class TaskClasses:
         )
         found = self._by_content.get((content, task_class.affinity_terms))
         if found is None:
-            found = self._like(task_class)
-            found.content = content
+            found = self._variant(task_class, content, task_class.affinity_terms)
             found.traits = traits
-            self._by_content[content, task_class.affinity_terms] = found
         return found
 
     def on_node(self, task_class: TaskClass, largest: IntArray) -> TaskClass:
@@ -183,12 +178,10 @@ class TaskClasses:
         content = asked.content + amounts.tobytes()
         found = self._by_content.get((content, asked.affinity_terms))
         if found is None:
-            found = self._like(asked)
-            found.content = content
+            found = self._variant(asked, content, asked.affinity_terms)
             found.asked = asked
             found.request = amounts
             found.weight = max(int(amounts.max()), *found.scoring_request)
-            self._by_content[content, asked.affinity_terms] = found
         return found
 
     def as_asked(self, task_class: TaskClass) -> TaskClass:
@@ -196,17 +189,20 @@ class TaskClasses:
         asked = task_class.asked
         if asked is None:
             return task_class
-        return (
-            asked
-            if asked.affinity_terms is task_class.affinity_terms
-            else self.moved(asked, task_class.affinity_terms)
-        )
+        if asked.affinity_terms is task_class.affinity_terms:
+            return asked
+        return self.moved(asked, task_class.affinity_terms)
 
-    def _like(self, task_class: TaskClass) -> TaskClass:
-        """Return a copy with a number of its own."""
+    def _variant(
+        self, task_class: TaskClass, content: bytes, affinity_terms: AffinityTerms
+    ) -> TaskClass:
+        """Return a new class like another, known by this content and these terms."""
         made = copy.copy(task_class)
         made.id = self._next()
+        made.content = content
+        made.affinity_terms = affinity_terms
         made.counted, made.counted_within = made, None
+        self._by_content[content, affinity_terms] = made
         return made
 
     @property

@@ -101,7 +101,7 @@ def selector_of(selector: LabelSelector | None, more: Mapping[str, str]) -> Sele
 
 
 def filter_of(term: PodAffinityTerm, namespace: str, labels: Mapping[str, str]) -> PodFilter:
-    """Return whom a term of a pod with this namespace and these labels means.
+    """Return which pods a term means that stands in a pod of this namespace and labels.
 
     The API server has merged `matchLabelKeys` into the selector of new pods already; merging once
     more changes nothing then.

@@ -178,7 +178,7 @@ def fits_waiting(session: Session, queue: Queue, task: Task, column: int) -> boo
 def reprieve(
     session: Session, evicted: Sequence[Evicted], fits: Callable[[], bool]
 ) -> list[Evicted]:
-    """Let those stay, most important first, without whom the taker fits all the same.
+    """Let victims stay, most important first, as long as the taker fits all the same.
 
     `evicted` is in the order in which they went; returns those who had to go again.
     """

@@ -166,7 +166,7 @@ class GangEviction:
                     return True
         return False
 
-    # --- whom ----------------------------------------------------------------------------------
+    # --- victims ------------------------------------------------------------------------------
 
     def _bundles(self, columns: IntArray, need: IntArray) -> list[Bundle]:
         """Return the bundles of victims below a HyperNode, who goes first in front (SS06)."""

@@ -31,7 +31,7 @@ class Goal(Protocol):
         """Tell whether other roles may still do after one failed."""
 
     def target(self) -> PlacementTarget:
-        """Return for whom nodes are chosen."""
+        """Return the job, and where its pods may go."""
 
     def placed(self, columns: Sequence[int]) -> None:
         """Hear where tasks were placed."""

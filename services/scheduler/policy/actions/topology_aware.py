@@ -1,4 +1,4 @@
-"""preempt with `enableTopologyAwarePreemption` (A06): whom to evict where, after kube-scheduler.
+"""preempt with `enableTopologyAwarePreemption` (A06): victims and their node, after kube-scheduler.
 
 On each node looked at, victims go until the task fits; then, most important first, each comes back
 if the task fits all the same. Of the nodes with victims the one is taken whose loss is smallest.
@@ -72,7 +72,7 @@ class Choice(NamedTuple):
 
 
 class Search(NamedTuple):
-    """A task that looks for a place in its queue, and whom it may ask to leave."""
+    """A task that looks for a place in its queue, and the pods that it may ask to leave."""
 
     session: Session
     orders: Orders
