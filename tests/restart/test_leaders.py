@@ -13,8 +13,8 @@ from tests.support.fleet import SERVICES, Service
 from tests.support.wait import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
-TAKE_OVER_S = 6.0
-"""Three times what it takes where nothing else runs (`make attack` measures that)."""
+TAKE_OVER_S = 2.0
+"""Less than the three seconds after which a lease runs out: a kill is noticed by its connection."""
 
 
 async def leader(scene: Scene, service: str) -> str:
@@ -28,7 +28,7 @@ async def leader(scene: Scene, service: str) -> str:
 
 
 @pytest.mark.parametrize("service", ["cache", "scheduler"])
-async def test_a_standby_takes_over_soon_after_a_kill(service, scene: Scene):
+async def test_a_standby_takes_over_within_two_seconds_of_a_kill(service, scene: Scene):
     first = await _two_replicas_at_work(scene, service)
     first.kill()
     killed = time.monotonic()
