@@ -279,7 +279,9 @@ async def test_a_job_says_why_its_group_waits_and_that_its_pods_are_deleted_j34(
     assert told["SuccessfulDelete"] == "Deleting 1 pods"
 
 
-async def test_orders_to_jobs_that_are_not_there_are_dropped_j05(hand: Hand) -> None:
+async def test_orders_to_jobs_that_are_not_there_are_dropped_j05(
+    controller: Service, hand: Hand
+) -> None:
     """Nobody else would delete them, and the next job of that name would obey them."""
     await hand.submit(job("here", task("a", 1)))
     (pod,) = (await hand.wait_pods(1)).values()
