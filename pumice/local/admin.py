@@ -205,9 +205,10 @@ def _collection(manifest: dict[str, Any], version: str) -> str:
 
 def _is_ready(node: dict[str, Any]) -> bool:
     """Return whether a node takes the pods that tolerate the taints it was made with."""
-    conditions = {c["type"]: c["status"] for c in node["status"].get("conditions", [])}
-    taints = [taint["key"] for taint in node["spec"].get("taints", [])]
-    return conditions.get("Ready") == "True" and not any(map(_OF_KUBERNETES.match, taints))
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    states = {condition["type"]: condition["status"] for condition in conditions}
+    taints = [taint["key"] for taint in (node.get("spec") or {}).get("taints") or ()]
+    return states.get("Ready") == "True" and not any(map(_OF_KUBERNETES.match, taints))
 
 
 def crd_manifests(directory: Path) -> list[dict[str, Any]]:

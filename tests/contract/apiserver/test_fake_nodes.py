@@ -46,3 +46,13 @@ async def test_what_needs_a_program_says_that_none_was_started(side: Side, asked
     assert refused.status >= 400
     assert refused.body["status"] == "Failure"
     assert no_program("p", asked.partition("?")[0]) in refused.body["message"]
+
+
+async def test_a_node_without_a_status_holds_up_no_other(side: Side):
+    name = f"{side.kind}-bare"
+    made = await side.request("POST", "/api/v1/nodes", {"metadata": {"name": name}})
+    assert made.status == 201, made
+    try:
+        await side.plane.add_nodes(NodeShape(count=1, prefix=f"{side.kind}-beside"))
+    finally:
+        await side.request("DELETE", f"/api/v1/nodes/{name}")
