@@ -145,7 +145,7 @@ async def measure(
     kills: int, api_kind: Literal["embedded", "real"], gangs: int, size: int
 ) -> dict[str, dict[str, float]]:
     """Return median and worst per service, and of undisturbed work under `none`."""
-    told: dict[str, dict[str, float]] = {}
+    results: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as made:
         directory = Path(made)
         needed = ["nats-server"] if api_kind == "embedded" else None
@@ -159,11 +159,11 @@ async def measure(
                 await stage.start()
                 await stage.work()
                 if gangs:
-                    told["load"] = await stage.load(gangs, size)
+                    results["load"] = await stage.load(gangs, size)
                 taken = {"none": [await stage.work() for _ in range(kills)]}
                 for name in KILLED:
                     taken[name] = [await stage.strike(name) for _ in range(kills)]
-    return told | {
+    return results | {
         name: {"median_s": round(statistics.median(all_s), 2), "worst_s": round(max(all_s), 2)}
         for name, all_s in taken.items()
         if all_s

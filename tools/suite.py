@@ -119,11 +119,11 @@ def run(stage: str, *, audit: str) -> Result:
     begin = time.monotonic()
     failed, words = False, ""
     for command in STAGES[stage]:
-        code, said = (
+        code, summary = (
             twice(command, forgiving=not strict()) if stage in REAL_SERVERS else once(command)
         )
         failed |= bool(code)
-        words = said or words
+        words = summary or words
         if code and not words:
             words = f"{Path(command[0]).name} found something"
     return Result(stage, not failed, words, time.monotonic() - begin)
@@ -156,16 +156,16 @@ def twice(pytest: list[str], *, forgiving: bool) -> tuple[int, str]:
     """Run tests, and the few that failed once more; returns as `once` does, and names those."""
     with tempfile.TemporaryDirectory() as cache:
         remembering = [*pytest, "-o", f"cache_dir={cache}"]
-        code, said = once(remembering)
+        code, summary = once(remembering)
         failed = failures(Path(cache))
         if not code or not 0 < len(failed) <= MOST_AGAIN:
-            return code, said
+            return code, summary
         names = ", ".join(name.rpartition("::")[2] for name in failed)
         print(f"── once more, alone: {names}", flush=True)
         first, (code, _) = code, once([*remembering, "-n", "0", "--last-failed"])
         if code:
-            return code, said
-        return 0 if forgiving else first, f"{said}, PASSED ONLY ALONE: {names}"
+            return code, summary
+        return 0 if forgiving else first, f"{summary}, PASSED ONLY ALONE: {names}"
 
 
 def failures(cache: Path) -> list[str]:

@@ -66,10 +66,10 @@ def check(python: str, wheels: Path, folder: Path) -> str:
     """
     own = install(python, "[local]", wheels, folder)
     empty = folder / "empty"
-    said = run(own / "pumice", "demo", "--plain", cwd=empty)
+    output = run(own / "pumice", "demo", "--plain", cwd=empty)
     if left := sorted(path.name for path in empty.iterdir()):
         raise RuntimeError(f"the demo left {', '.join(left)} in the folder it was started in")
-    return said
+    return output
 
 
 def run(*command: object, cwd: Path) -> str:
@@ -118,12 +118,12 @@ def main() -> int:
                 print(f"Python {version}: not on this machine")
                 continue
             try:
-                said = check(found[version], wheels, Path(name) / version)
+                output = check(found[version], wheels, Path(name) / version)
             except (subprocess.SubprocessError, OSError, RuntimeError) as error:
                 failed.append(version)
                 print(f"Python {version}: FAILED: {error}")
             else:
-                line = next(line for line in said.splitlines() if "jobs completed" in line)
+                line = next(line for line in output.splitlines() if "jobs completed" in line)
                 print(f"Python {version}: {line.strip()}")
     return 1 if failed or not found else 0
 

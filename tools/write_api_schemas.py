@@ -54,13 +54,13 @@ async def main(kubeconfig: str) -> None:
             for name in ALSO.get(group, ()):
                 keep(name, known, schemas)
         elsewhere = [entry async for entry in unserved(api)]
-    told = {
+    written = {
         "version": version,
         "resources": resources,
         "elsewhere": elsewhere,
         "schemas": schemas,
     }
-    TARGET.write_text(json.dumps(told, separators=(",", ":"), sort_keys=True) + "\n", "utf-8")
+    TARGET.write_text(json.dumps(written, separators=(",", ":"), sort_keys=True) + "\n", "utf-8")
 
 
 async def unserved(api: Api) -> AsyncIterator[dict[str, Any]]:
@@ -125,14 +125,14 @@ def plain(value: Any) -> Any:  # noqa: ANN401 - any JSON
         return value
     rest = {key: item for key, item in value.items() if key not in PROSE}
     properties = rest.pop("properties", None)
-    told = {key: plain(item) for key, item in rest.items()}
+    kept = {key: plain(item) for key, item in rest.items()}
     if properties is not None:
-        told["properties"] = {key: plain(item) for key, item in properties.items()}
-    alone = told.get("allOf")
+        kept["properties"] = {key: plain(item) for key, item in properties.items()}
+    alone = kept.get("allOf")
     if isinstance(alone, list) and len(alone) == 1 and "$ref" in alone[0]:
-        told.pop("allOf")
-        told["$ref"] = alone[0]["$ref"]
-    return told
+        kept.pop("allOf")
+        kept["$ref"] = alone[0]["$ref"]
+    return kept
 
 
 def references(value: Any) -> list[str]:  # noqa: ANN401 - any JSON

@@ -24,7 +24,7 @@ PAGE: Final = Path(__file__).parent.parent / "docs" / "configuration.md"
 _BEHAVIOUR: Final = re.compile(r" \([A-Z]{1,2}\d{1,2}[^)]*\)")
 _READERS: Final = frozenset({"integer", "number", "boolean", "names", "text"})
 """Functions of `services.scheduler.policy.arguments`."""
-_TOLD: Final = re.compile(r"`(\w[\w.<>-]*)`")
+_NAMED: Final = re.compile(r"`(\w[\w.<>-]*)`")
 """Arguments that the text about a plugin's `__init__` names; some are read by hand."""
 _INERT: Final = "accepted, no effect"
 
@@ -111,9 +111,9 @@ def _arguments(plugin: Callable[..., object]) -> str:
     calls = (node for node in nodes if isinstance(node, ast.Call))
     read = [call for call in calls if getattr(call.func, "id", "") in _READERS]
     found = {_text_of(call.args[1], known): _default_of(call, known) for call in read}
-    told = dict.fromkeys(_TOLD.findall(getattr(plugin, "__init__", plugin).__doc__ or ""), "")
-    if told:  # names without a dot that it does not tell of are inside of a section
-        found = told | {name: text for name, text in found.items() if "." in name or name in told}
+    named = dict.fromkeys(_NAMED.findall(getattr(plugin, "__init__", plugin).__doc__ or ""), "")
+    if named:  # names without a dot that it does not tell of are inside of a section
+        found = named | {name: text for name, text in found.items() if "." in name or name in named}
     return ", ".join(f"`{name}`{default}" for name, default in sorted(found.items()))
 
 

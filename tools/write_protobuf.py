@@ -19,14 +19,14 @@ TARGET: Final = Path(__file__).parents[1] / "pumice/local/apiserver/protobuf.jso
 
 def render() -> str:
     """Return the text of the file."""
-    told = subprocess.run(
+    finished = subprocess.run(
         [find_go().path, "run", "-mod=readonly", PROGRAM],
         cwd=GOMODS / "kubernetes",
         env={**os.environ, "GOTOOLCHAIN": "local", "GOWORK": "off"},
         stdout=subprocess.PIPE,
         check=True,
     )
-    return json.dumps(json.loads(told.stdout), separators=(",", ":"), sort_keys=True) + "\n"
+    return json.dumps(json.loads(finished.stdout), separators=(",", ":"), sort_keys=True) + "\n"
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ def tell(moments: Iterable[Moment], scene: Scene) -> list[Sentence]:
 def _sentence(group: Sequence[Moment], scene: Scene) -> Sentence:
     last = group[-1]
     gang = scene.gangs.get(last.gang, Gang(key=last.gang))
-    text, tone = _TOLD[last.what](group, gang, scene)
+    text, tone = _PHRASES[last.what](group, gang, scene)
     subject = gang.name or "cluster"
     return Sentence(at_s=last.at_s, subject=subject, text=text, tone=tone, gang=last.gang)
 
@@ -68,26 +68,26 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-_Told = tuple[str, Tone]
+_Phrase = tuple[str, Tone]
 
 
-def _node_ready(group: Sequence[Moment], _: Gang, scene: Scene) -> _Told:
+def _node_ready(group: Sequence[Moment], _: Gang, scene: Scene) -> _Phrase:
     cpu = sum(node.cpu_milli for node in scene.nodes.values() if node.ready)
     ready = sum(node.ready for node in scene.nodes.values())
     who = group[0].subject if len(group) == 1 else plural(len(group), "node")
     return f"{who} ready ({plural(ready, 'node')}, {format_milli(cpu)} cpu)", Tone.NEUTRAL
 
 
-def _node_lost(group: Sequence[Moment], _: Gang, __: Scene) -> _Told:
+def _node_lost(group: Sequence[Moment], _: Gang, __: Scene) -> _Phrase:
     return f"lost {_names(moment.subject for moment in group)}", Tone.BAD
 
 
-def _job_created(_: Sequence[Moment], gang: Gang, __: Scene) -> _Told:
+def _job_created(_: Sequence[Moment], gang: Gang, __: Scene) -> _Phrase:
     together = "all" if gang.minimum >= gang.replicas else f"at least {gang.minimum}"
     return f"submitted: {plural(gang.replicas, 'pod')}, {together} together", Tone.NEUTRAL
 
 
-def _job_phase(group: Sequence[Moment], gang: Gang, _: Scene) -> _Told:
+def _job_phase(group: Sequence[Moment], gang: Gang, _: Scene) -> _Phrase:
     phase = JobPhase(group[-1].detail)
     if phase not in ENDED:
         return f"job {phase.value}", Tone.NEUTRAL
@@ -97,42 +97,42 @@ def _job_phase(group: Sequence[Moment], gang: Gang, _: Scene) -> _Told:
     return f"job {phase.value}{after}", tone
 
 
-def _gang_admitted(group: Sequence[Moment], _: Gang, __: Scene) -> _Told:
+def _gang_admitted(group: Sequence[Moment], _: Gang, __: Scene) -> _Phrase:
     return f"gang admitted by queue {group[-1].detail}", Tone.NEUTRAL
 
 
-def _gang_waits(group: Sequence[Moment], _: Gang, __: Scene) -> _Told:
+def _gang_waits(group: Sequence[Moment], _: Gang, __: Scene) -> _Phrase:
     return f"gang waits: {group[-1].detail}", Tone.WAITING
 
 
-def _pod_created(group: Sequence[Moment], gang: Gang, _: Scene) -> _Told:
+def _pod_created(group: Sequence[Moment], gang: Gang, _: Scene) -> _Phrase:
     return f"{_pods(group, gang)} created", Tone.NEUTRAL
 
 
-def _pod_bound(group: Sequence[Moment], gang: Gang, _: Scene) -> _Told:
+def _pod_bound(group: Sequence[Moment], gang: Gang, _: Scene) -> _Phrase:
     nodes = _names(moment.detail for moment in group)
     return f"{_pods(group, gang)} bound ({_of(gang.placed, gang)}): {nodes}", Tone.NEUTRAL
 
 
-def _pod_running(group: Sequence[Moment], gang: Gang, _: Scene) -> _Told:
+def _pod_running(group: Sequence[Moment], gang: Gang, _: Scene) -> _Phrase:
     started = gang.count(Stage.RUNNING, *OVER)
     return f"{_pods(group, gang)} running ({_of(started, gang)})", Tone.NEUTRAL
 
 
-def _pod_succeeded(group: Sequence[Moment], gang: Gang, _: Scene) -> _Told:
+def _pod_succeeded(group: Sequence[Moment], gang: Gang, _: Scene) -> _Phrase:
     done = gang.count(Stage.SUCCEEDED)
     return f"{_pods(group, gang)} succeeded ({_of(done, gang)})", Tone.NEUTRAL
 
 
-def _pod_failed(group: Sequence[Moment], gang: Gang, _: Scene) -> _Told:
+def _pod_failed(group: Sequence[Moment], gang: Gang, _: Scene) -> _Phrase:
     return f"{_pods(group, gang)} failed", Tone.BAD
 
 
-def _pod_removed(group: Sequence[Moment], gang: Gang, _: Scene) -> _Told:
+def _pod_removed(group: Sequence[Moment], gang: Gang, _: Scene) -> _Phrase:
     return f"{_pods(group, gang)} removed", Tone.NEUTRAL
 
 
-_TOLD: Final[dict[What, Callable[[Sequence[Moment], Gang, Scene], _Told]]] = {
+_PHRASES: Final[dict[What, Callable[[Sequence[Moment], Gang, Scene], _Phrase]]] = {
     What.NODE_READY: _node_ready,
     What.NODE_LOST: _node_lost,
     What.JOB_CREATED: _job_created,

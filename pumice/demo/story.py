@@ -58,7 +58,7 @@ class Demo:
         self._feed = Feed(kube, take=self._take, trouble=self._note)
         self._moments: list[Moment] = []
         self._log: deque[Sentence] = deque(maxlen=_LOG_KEPT)
-        self._told: list[Sentence] = []
+        self._own_sentences: list[Sentence] = []
         self._expected: list[str] = []
 
     async def play(self, *, deadline_s: float = DEADLINE_S, jobs: Path = cast.FILES) -> None:
@@ -102,10 +102,10 @@ class Demo:
 
     def _glance(self) -> None:
         moments = [*self._moments, *self.scene.settle(self.now_s())]
-        told = [*tell(moments, self.scene), *self._told]
+        sentences = [*tell(moments, self.scene), *self._own_sentences]
         self._moments.clear()
-        self._told.clear()
-        self._log.extend(told)
+        self._own_sentences.clear()
+        self._log.extend(sentences)
         self._teller.show(
             Picture(
                 scene=self.scene,
@@ -115,7 +115,7 @@ class Demo:
                 versions=self._versions,
             )
         )
-        self._teller.tell(told)
+        self._teller.tell(sentences)
 
     async def _act(self, acts: Sequence[Sequence[Role]]) -> None:
         """Submit the jobs act by act."""
@@ -135,7 +135,9 @@ class Demo:
         self._moments += self.scene.fold(change, self.now_s())
 
     def _note(self, text: str) -> None:
-        self._told.append(Sentence(at_s=self.now_s(), subject="cluster", text=text, tone=Tone.BAD))
+        self._own_sentences.append(
+            Sentence(at_s=self.now_s(), subject="cluster", text=text, tone=Tone.BAD)
+        )
 
 
 def _leaves(group: BaseExceptionGroup[PumiceError]) -> list[PumiceError]:

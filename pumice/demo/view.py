@@ -220,11 +220,11 @@ def _log(picture: Picture, palette: dict[str, str], width: int, room: int) -> li
     names = max((len(sentence.subject) for sentence in shown), default=0)
     names = min(names, _NAME_MOST)
     for sentence, _ in zip_longest(shown, range(rows)):
-        lines.append(Text() if sentence is None else _said(sentence, palette, names))
+        lines.append(Text() if sentence is None else _line_of(sentence, palette, names))
     return lines
 
 
-def _said(sentence: Sentence, palette: dict[str, str], names: int) -> Text:
+def _line_of(sentence: Sentence, palette: dict[str, str], names: int) -> Text:
     subject = Text(sentence.subject, palette.get(sentence.gang, "default"))
     return Text.assemble(
         (f"{sentence.at_s:7.1f}  ", FAINT),

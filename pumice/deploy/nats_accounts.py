@@ -81,7 +81,7 @@ class _Plan:
         self._accounts = {spec.name: _Account(jetstream=True) for spec in self._specs}
         self._accounts[self._api] = _Account()
         for copy, namespace in copies.items():
-            self._told(copy, self._subjects.events_of(namespace))
+            self._forward_events(copy, self._subjects.events_of(namespace))
 
     def made_for(self, passwords: Mapping[str, str]) -> dict[str, Any]:
         table = permissions(self._cluster, self._namespaces)
@@ -140,13 +140,13 @@ class _Plan:
                 heard = {"stream": {"account": source, "subject": subject}}
                 self._accounts[name].imports.append(heard)
             elif subject.startswith(f"{self._subjects.prefix}."):
-                self._told(name, subject)
+                self._forward_events(name, subject)
 
-    def _told(self, target: str, subject: str) -> None:
+    def _forward_events(self, target: str, subject: str) -> None:
         """Let events arrive in an account under their own subjects as they are stored."""
-        told = self._subjects.told(subject)
-        self._export(self._events, target, {"stream": told}, streamed=False)
-        heard = {"stream": {"account": self._events, "subject": told}, "to": subject}
+        republished = self._subjects.republished(subject)
+        self._export(self._events, target, {"stream": republished}, streamed=False)
+        heard = {"stream": {"account": self._events, "subject": republished}, "to": subject}
         self._accounts[target].imports.append(heard)
 
     def _copy_of(self, user: str) -> str:

@@ -24,7 +24,7 @@ ANSWER_S: Final = 10.0
 FIRST_S: Final = 0.2
 MOST_S: Final = 60.0
 _STRUCTURED: Final = "application/cloudevents+json"
-_TOLD_EVERY: Final = 500
+_REPORT_EVERY: Final = 500
 """Events that are passed over between two writes of the place."""
 
 
@@ -120,7 +120,7 @@ class Webhook:
                 if is_sent := wanted(received) and _is_readable(received):
                     await self._until_taken(session, received)
                 passed = 0 if is_sent else passed + 1
-                if is_sent or passed % _TOLD_EVERY == 0:
+                if is_sent or passed % _REPORT_EVERY == 0:
                     place.write(Mark(sequence=received.sequence, stream=received.stream))
 
     async def _until_taken(self, session: aiohttp.ClientSession, received: Received) -> None:

@@ -240,12 +240,12 @@ def _stamps(module: str) -> str:
 
 async def _follow(process: Process, module: Module, log: Path, report: Report) -> None:
     """Wait for the build; tell every few seconds how far it is."""
-    begin = told = time.monotonic()
+    begin = reported = time.monotonic()
     while process.exit_code is None:
         await asyncio.sleep(_LOOK_S)
-        if time.monotonic() - told >= PROGRESS_S:
-            told = time.monotonic()
-            report(f"{module.name}: {_progress(log, module)}, {_duration(told - begin)}")
+        if time.monotonic() - reported >= PROGRESS_S:
+            reported = time.monotonic()
+            report(f"{module.name}: {_progress(log, module)}, {_duration(reported - begin)}")
 
 
 def _progress(log: Path, module: Module) -> str:

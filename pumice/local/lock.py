@@ -24,11 +24,11 @@ async def exclusive(
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+", encoding="utf-8") as file:
         begin = time.monotonic()
-        told = begin - _TELL_S
+        reported = begin - _TELL_S
         while not _try(file.fileno()):
-            if time.monotonic() - told >= _TELL_S:
-                told = time.monotonic()
-                report(f"waiting for {_holder(path)}, which {purpose} ({told - begin:.0f} s)")
+            if time.monotonic() - reported >= _TELL_S:
+                reported = time.monotonic()
+                report(f"waiting for {_holder(path)}, which {purpose} ({reported - begin:.0f} s)")
             await asyncio.sleep(_POLL_S)
         file.truncate(0)
         file.write(f"process {os.getpid()}")

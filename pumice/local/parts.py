@@ -89,8 +89,8 @@ def find(part: Part, environ: Mapping[str, str] = os.environ) -> Found:
             continue
         have, want = release(text), release(part.version)
         if have is None or want is None or have[:2] != want[:2]:
-            said = ".".join(map(str, have)) if have else "of unknown version"
-            passed_over.append(f"{path} ({origin}) is {said}, wanted {part.version}")
+            shown = ".".join(map(str, have)) if have else "of unknown version"
+            passed_over.append(f"{path} ({origin}) is {shown}, wanted {part.version}")
             continue
         return Found(
             part=part,

@@ -143,8 +143,8 @@ async def all_ready(services: Iterable[Service], *, report: Report, patient: boo
     Raises LocalError when a process ends, or, unless `patient`, when READY_S pass.
     """
     waiting = {service.name: service for service in services}
-    begin = told = time.monotonic()
-    said = ""
+    begin = reported_at = time.monotonic()
+    reported = ""
     while waiting:
         missing = {}
         for name, service in list(waiting.items()):
@@ -157,9 +157,9 @@ async def all_ready(services: Iterable[Service], *, report: Report, patient: boo
         now = time.monotonic()
         if missing and not patient and now - begin > READY_S:
             raise LocalError(f"not ready after {READY_S:.0f} s: {_list(missing)}")
-        due_s = _TELL_S if (text := _list(missing)) != said else _TELL_AGAIN_S
-        if missing and now - told >= due_s:
-            told, said = now, text
+        due_s = _TELL_S if (text := _list(missing)) != reported else _TELL_AGAIN_S
+        if missing and now - reported_at >= due_s:
+            reported_at, reported = now, text
             report(f"waiting for {text}")
         if missing:
             await asyncio.sleep(0.05)

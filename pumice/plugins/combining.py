@@ -156,7 +156,7 @@ def each(contributions: Tiers[_C]) -> Each[_C]:
     return contributions
 
 
-def told(fns: Tiers[Callable[_P, None]]) -> Callable[_P, None]:
+def notified(fns: Tiers[Callable[_P, None]]) -> Callable[_P, None]:
     """Tell all of them."""
 
     def tell(*args: _P.args, **kwargs: _P.kwargs) -> None:
@@ -402,10 +402,10 @@ def last_word(fns: Tiers[Callable[[_S], float]]) -> Callable[[_S], float | None]
     """Take what the last plugin says."""
 
     def word(subject: _S) -> float | None:
-        said = None
+        answer = None
         for fn in fns:
-            said = fn(subject)
-        return said
+            answer = fn(subject)
+        return answer
 
     return word
 

@@ -82,7 +82,7 @@ class Points:
         "JobEnqueued",
         "enableJobEnqueued",
         "nothing, is told that a job entered its queue",
-        together=combining.told,
+        together=combining.notified,
         guarded=answering(guarding.nothing),
         failing="",
     )
@@ -386,7 +386,7 @@ class Points:
             "EventHandler",
             "",
             "nothing, is told how many tasks of a class a job got placed; negative: taken back",
-            together=combining.told,
+            together=combining.notified,
             guarded=answering(guarding.nothing),
             failing="",
         )
@@ -398,7 +398,7 @@ class Points:
         "EventHandler",
         "",
         "nothing, is told the same with columns of nodes and a count for each",
-        together=combining.told,
+        together=combining.notified,
         guarded=answering(guarding.nothing),
         failing="",
     )
@@ -406,7 +406,7 @@ class Points:
         "OnSessionClose",
         "",
         "nothing, is told that the cycle has been decided",
-        together=combining.told,
+        together=combining.notified,
         guarded=answering(guarding.nothing),
         failing="",
     )

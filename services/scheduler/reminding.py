@@ -31,7 +31,7 @@ class Wish(Struct, frozen=True, kw_only=True):
     """Time to live on the bus."""
 
 
-class _Told(Struct, frozen=True, kw_only=True):
+class _Sent(Struct, frozen=True, kw_only=True):
     wish: Wish
     due: float
     interval_s: int
@@ -41,13 +41,13 @@ class Reminders:
     """Remembers the wishes that were published and that nothing has been seen of."""
 
     def __init__(self) -> None:
-        self._told: dict[str, _Told] = {}
+        self._sent: dict[str, _Sent] = {}
         self._due: list[tuple[float, str]] = []
 
     def __len__(self) -> int:
-        return len(self._told)
+        return len(self._sent)
 
-    def told(self, wishes: Iterable[Wish], *, now: float) -> None:
+    def sent(self, wishes: Iterable[Wish], *, now: float) -> None:
         """Remember wishes that are about to be published; the last one about an object counts."""
         for wish in wishes:
             self._remember(wish, now=now, interval_s=FIRST_S)
@@ -57,29 +57,29 @@ class Reminders:
         again = []
         while self._due and self._due[0][0] <= now:
             at, uid = heapq.heappop(self._due)
-            told = self._told.get(uid)
-            if told is None or told.due != at:
+            sent = self._sent.get(uid)
+            if sent is None or sent.due != at:
                 continue  # wished anew since
-            if not stands(told.wish):
-                del self._told[uid]
+            if not stands(sent.wish):
+                del self._sent[uid]
                 continue
-            interval_s = min(2 * told.interval_s, LONGEST_S)
+            interval_s = min(2 * sent.interval_s, LONGEST_S)
             # Without a version: whatever is in the way, the binder has to look.
-            wanted = replace(told.wish.wanted, rv="")
-            wish = replace(told.wish, wanted=wanted, ttl_s=2 * interval_s)
+            wanted = replace(sent.wish.wanted, rv="")
+            wish = replace(sent.wish, wanted=wanted, ttl_s=2 * interval_s)
             self._remember(wish, now=now, interval_s=interval_s)
             again.append(wish)
         return again
 
     def forget(self) -> None:
         """Forget everything: what objects show is looked at afresh."""
-        self._told.clear()
+        self._sent.clear()
         self._due.clear()
 
     def _remember(self, wish: Wish, *, now: float, interval_s: int) -> None:
-        told = _Told(wish=wish, due=now + interval_s, interval_s=interval_s)
-        self._told[wish.wanted.uid] = told
-        heapq.heappush(self._due, (told.due, wish.wanted.uid))
+        sent = _Sent(wish=wish, due=now + interval_s, interval_s=interval_s)
+        self._sent[wish.wanted.uid] = sent
+        heapq.heappush(self._due, (sent.due, wish.wanted.uid))
 
 
 def stands(wish: Wish, cluster_state: ClusterState) -> bool:

@@ -75,7 +75,7 @@ class _Wait(NamedTuple):
     text: str
     cause: str
     since: float
-    told: frozenset[str]
+    reported: frozenset[str]
 
 
 class Waits:
@@ -102,8 +102,8 @@ class Waits:
             if job is not None and not job.tasks and explanation.gate == "gang":
                 continue  # admitted, and without a pod yet
             wait = _followed(before.get(explanation.job), explanation, now)
-            if wait.cause not in wait.told and now - wait.since >= self._settle_s:
-                wait = wait._replace(told=wait.told | {wait.cause})
+            if wait.cause not in wait.reported and now - wait.since >= self._settle_s:
+                wait = wait._replace(reported=wait.reported | {wait.cause})
                 due.append(explanation)
             self._waits[explanation.job] = wait
         return due
@@ -117,11 +117,11 @@ def _followed(before: _Wait | None, explanation: Explanation, now: float) -> _Wa
     if before is None:
         return _Wait(text, cause, now, frozenset())
     since = before.since if before.cause == cause else now
-    return _Wait(text, cause, since, before.told)
+    return _Wait(text, cause, since, before.reported)
 
 
 def cause_of(explanation: Explanation) -> str:
     """Return what keeps a job waiting, without the amounts: they change while the cause stays."""
     parts = sorted(explanation.reasons) + sorted(s.resource for s in explanation.shortages)
-    said = ", ".join(parts) or explanation.message
-    return f"{explanation.gate}: {_AMOUNT.sub('#', said)}"
+    reason = ", ".join(parts) or explanation.message
+    return f"{explanation.gate}: {_AMOUNT.sub('#', reason)}"

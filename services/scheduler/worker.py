@@ -298,7 +298,7 @@ class Worker:
 
     def _wishes(self, plan: Plan, now: float) -> list[Wish]:
         fresh = [Wish(kind=k, wanted=w) for k, w in messages.desires(plan, self._cluster_state)]
-        self._reminders.told(fresh, now=now)
+        self._reminders.sent(fresh, now=now)
         return fresh + self._reminders.due(
             now=now, stands=lambda wish: stands(wish, self._cluster_state)
         )

@@ -64,8 +64,8 @@ def default(value: str | int) -> Meta:
 
 def rule(message: str, expression: str) -> Meta:
     """Return a CEL rule that the API server applies to a field, with what it says otherwise."""
-    told = {"message": message, "rule": expression}
-    return Meta(extra_json_schema={"x-kubernetes-validations": [told]})
+    cel = {"message": message, "rule": expression}
+    return Meta(extra_json_schema={"x-kubernetes-validations": [cel]})
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, rename="camel"):

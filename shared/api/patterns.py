@@ -37,13 +37,13 @@ def finder(pattern: str) -> Callable[[str], bool]:
     try:
         compiled = re2.compile(pattern, options)
     except re2.error as error:
-        raise BadPattern(f"error parsing regexp: {_told(error)}") from error
+        raise BadPattern(f"error parsing regexp: {_text_of(error)}") from error
     return lambda text: compiled.search(text) is not None
 
 
-def _told(error: Exception) -> str:
-    said = error.args[0] if error.args else b""
-    text = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
+def _text_of(error: Exception) -> str:
+    answer = error.args[0] if error.args else b""
+    text = answer.decode(errors="replace") if isinstance(answer, bytes) else str(answer)
     fault, colon, where = text.partition(": ")
     words = _WORDS.get(fault, fault)
     return f"{words}: `{where}`" if colon else words

@@ -99,7 +99,7 @@ class Session:
         return lambda: self._watchers.pop(key, None) and None
 
     def break_off(self) -> None:
-        """Mark the session as broken and tell everybody, once."""
+        """Mark the session as broken and call each watcher, once."""
         if self.down.is_set():
             return
         self.down.set()

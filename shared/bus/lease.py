@@ -244,7 +244,7 @@ class Lease:
             return
         holder = _record(message).holder if message else ""
         if message is None or holder != self.holder:
-            raise self._lost(f"held by {holder or 'nobody'}")
+            raise self._lost(f"held by {holder or 'no process'}")
         self._sequence = message.sequence
 
     async def _write(self, expected: int, *, holder: str) -> int:

@@ -49,14 +49,14 @@ class Tenure:
         self._holder = ""
         self._lease = ""
         self._reason = _UNHEARD
-        self._told: list[Callable[[], None]] = []
+        self._on_change: list[Callable[[], None]] = []
         self._was_held = self._free
         self._heard = asyncio.Event()
         self._show()
 
-    def on_change(self, told: Callable[[], None]) -> None:
-        """Have `told` called when the right to act comes or goes, as far as markers tell."""
-        self._told.append(told)
+    def on_change(self, call: Callable[[], None]) -> None:
+        """Have `call` called when the right to act comes or goes, as far as markers tell."""
+        self._on_change.append(call)
 
     @property
     def held(self) -> bool:
@@ -89,8 +89,8 @@ class Tenure:
                 self._log.info("tenure_begun", lease=self._lease, term=self.term)
             else:
                 self._log.warning("tenure_ended", lease=self._lease, reason=self.why_not())
-            for told in self._told:
-                told()
+            for call in self._on_change:
+                call()
         self._heard.set()
         self._show()
 

@@ -149,7 +149,7 @@ def streams(
             storage=Storage.FILE,
             max_age_s=events_age_s,
             max_bytes=events_bytes,
-            republish=(f"{s.prefix}.events.>", s.told(f"{s.prefix}.events.>")),
+            republish=(f"{s.prefix}.events.>", s.republished(f"{s.prefix}.events.>")),
         ),
         lease=StreamSpec(
             name=name("LEASE"),

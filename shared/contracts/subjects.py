@@ -146,7 +146,7 @@ class Subjects(msgspec.Struct, frozen=True, kw_only=True):
         """Return the wildcard over the events about objects of one namespace."""
         return f"{self.prefix}.events.*.*.{escape(namespace)}"
 
-    def told(self, subject: str) -> str:
+    def republished(self, subject: str) -> str:
         """Return under which subject the server says an event again, for subscribers, once stored.
 
         What a service publishes reaches the stream's account through an import, and such messages

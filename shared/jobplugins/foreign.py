@@ -40,12 +40,12 @@ class ForeignJobPlugin(JobPlugin):
     def problems(self, job: Job, arguments: Sequence[str]) -> Iterable[str]:
         """Return what the plugin says, or how it failed; its objects are tried too."""
         try:
-            said = self._fenced(lambda: _texts(self._plugin.problems(_view(job), arguments)))
-            if not said:
+            faults = self._fenced(lambda: _texts(self._plugin.problems(_view(job), arguments)))
+            if not faults:
                 self.companions(job, arguments)
         except PluginFailed as failure:
             return (str(failure),)
-        return [f"spec.plugins.{self.name}: {text}" for text in said]
+        return [f"spec.plugins.{self.name}: {text}" for text in faults]
 
     @override
     def hints(self, arguments: Sequence[str]) -> Iterable[str]:
@@ -92,8 +92,8 @@ def load_plugins(taken: Iterable[str]) -> dict[str, JobPlugin]:
     return found
 
 
-def _texts(said: Iterable[str]) -> list[str]:
-    texts = list(said)
+def _texts(answer: Iterable[str]) -> list[str]:
+    texts = list(answer)
     if not all(isinstance(text, str) for text in texts):
         raise TypeError(f"problems returned {texts!r}, texts are expected")
     return texts

@@ -13,7 +13,7 @@ LABEL_MAX: Final = 63
 NAME_MAX: Final = 253
 LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 SUBDOMAIN: Final = re.compile(rf"{LABEL.pattern}(\.{LABEL.pattern})*")
-_TOLD_MAX: Final = 1024
+_TEXT_MAX: Final = 1024
 """Letters of a fault as it is told: a value or path in it may be as long as an object can be."""
 _LISTED_MAX: Final = 10
 _FAULTS_MAX: Final = 20
@@ -31,8 +31,8 @@ class Problem(msgspec.Struct, frozen=True):
 
     @override
     def __str__(self) -> str:
-        told = f"{self.path}: {self.reason}"
-        return told if len(told) <= _TOLD_MAX else f"{told[: _TOLD_MAX - 3]}..."
+        text = f"{self.path}: {self.reason}"
+        return text if len(text) <= _TEXT_MAX else f"{text[: _TEXT_MAX - 3]}..."
 
 
 Problems = Iterator[Problem]

@@ -245,8 +245,8 @@ def _plugins(job: Job) -> Problems:
                 f"unable to find job plugin: {name}: there are {listed(installed())}",
             )
     for _, plugin, arguments in plugins_of(job):
-        for said in plugin.problems(job, arguments):
-            path, _, why = said.partition(": ")
+        for text in plugin.problems(job, arguments):
+            path, _, why = text.partition(": ")
             yield Problem(path, why)
 
 

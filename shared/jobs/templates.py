@@ -98,7 +98,7 @@ class _Template:
 
     def of_forms(self, spec: _EditedSpec) -> Problems:
         if spec.restart_policy and spec.restart_policy not in _RESTART_POLICIES:
-            yield self._said(
+            yield self._problem(
                 "restartPolicy",
                 f'Unsupported value: "{spec.restart_policy}": supported values: '
                 + ", ".join(f'"{known}"' for known in _RESTART_POLICIES),
@@ -118,18 +118,18 @@ class _Template:
 
     def _container(self, at: str, container: _EditedContainer, volumes: set[str]) -> Problems:
         if not container.image:
-            yield self._said(f"{at}.image", "Required value")
+            yield self._problem(f"{at}.image", "Required value")
         for number, variable in enumerate(container.env or ()):
             name = str(variable.get("name", ""))
             if not _ENVIRONMENT_NAME.fullmatch(name):
-                yield self._said(
+                yield self._problem(
                     f"{at}.env[{number}].name",
                     f'Invalid value: "{name}": is no name of an environment variable',
                 )
         for number, port in enumerate(container.ports or ()):
             value = port.get("containerPort")
             if not isinstance(value, int) or not 1 <= value <= _PORT_MAX:
-                yield self._said(
+                yield self._problem(
                     f"{at}.ports[{number}].containerPort",
                     f"Invalid value: {value}: must be between 1 and {_PORT_MAX}, inclusive",
                 )
@@ -137,27 +137,29 @@ class _Template:
         for number, mount in enumerate(container.volume_mounts or ()):
             where = f"{at}.volumeMounts[{number}]"
             if str(mount.get("name", "")) not in volumes:
-                yield self._said(f"{where}.name", f'Not found: "{mount.get("name", "")}"')
+                yield self._problem(f"{where}.name", f'Not found: "{mount.get("name", "")}"')
             path = str(mount.get("mountPath", ""))
             if not path:
-                yield self._said(f"{where}.mountPath", "Required value")
+                yield self._problem(f"{where}.mountPath", "Required value")
             elif path in taken:
-                yield self._said(f"{where}.mountPath", f'Invalid value: "{path}": must be unique')
+                yield self._problem(
+                    f"{where}.mountPath", f'Invalid value: "{path}": must be unique'
+                )
             taken.add(path)
 
     def _name(self, at: str, name: str, earlier: set[str]) -> Problems:
         """Judge a name and remember it among the earlier ones."""
         if not LABEL.fullmatch(name) or len(name) > LABEL_MAX:
-            yield self._said(
+            yield self._problem(
                 at,
                 f'Invalid value: "{name}": must consist of lower case alphanumeric characters or'
                 f" '-', start and end with an alphanumeric character, {LABEL_MAX} letters at most",
             )
         elif name in earlier:
-            yield self._said(at, f'Duplicate value: "{name}"')
+            yield self._problem(at, f'Duplicate value: "{name}"')
         earlier.add(name)
 
-    def _said(self, field: str, fault: str) -> Problem:
+    def _problem(self, field: str, fault: str) -> Problem:
         """Return a fault in Kubernetes's words."""
         return Problem(f"{self._at}.{field}", fault)
 

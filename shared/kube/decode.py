@@ -212,9 +212,9 @@ def legible(raw: bytes) -> ObjectMeta:
         loose = json.loads(alone.decode(errors="replace"), strict=False)
     except (ValueError, RecursionError):
         return ObjectMeta()
-    said = {
+    identity = {
         name: value.encode(errors="replace").decode()
         for name in _IDENTITY
         if isinstance(value := loose.get(name), str)
     }
-    return msgspec.convert(said, ObjectMeta)
+    return msgspec.convert(identity, ObjectMeta)

@@ -48,8 +48,10 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         """Return the name of the Event: the same for the same thing told twice."""
-        told = (self.kind.kind, self.namespace, self.about, self.uid, self.reason, self.message)
-        digest = hashlib.blake2b(repr((*told, self.occasion)).encode(), digest_size=8).hexdigest()
+        content = (self.kind.kind, self.namespace, self.about, self.uid, self.reason, self.message)
+        digest = hashlib.blake2b(
+            repr((*content, self.occasion)).encode(), digest_size=8
+        ).hexdigest()
         return f"{self.about[:200].rstrip('.-')}.{digest}"
 
     @property

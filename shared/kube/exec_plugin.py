@@ -63,8 +63,8 @@ async def run(user: Section, cluster: Section) -> Credential:
     finally:
         await _end(process)
     if process.returncode:
-        said = " ".join(err.decode(errors="replace").split())
-        raise Retryable(f"exec: process returned {process.returncode}. {said}".rstrip(". "))
+        complaint = " ".join(err.decode(errors="replace").split())
+        raise Retryable(f"exec: process returned {process.returncode}. {complaint}".rstrip(". "))
     return read(out, api_version=str(section["apiVersion"]))
 
 
@@ -93,10 +93,12 @@ def _environment(section: Mapping[str, Any], cluster: Section) -> dict[str, str]
 def read(out: bytes, *, api_version: str) -> Credential:
     """Return the credential that a plugin printed. Raises Retryable."""
     try:
-        told = json.loads(out)
-        if told["apiVersion"] != api_version:
-            raise Retryable(f"exec: the plugin speaks {told['apiVersion']}, not {api_version}")
-        status = told["status"]
+        credential = json.loads(out)
+        if credential["apiVersion"] != api_version:
+            raise Retryable(
+                f"exec: the plugin speaks {credential['apiVersion']}, not {api_version}"
+            )
+        status = credential["status"]
         expiry = status.get("expirationTimestamp")
         expires_at = dt.datetime.fromisoformat(expiry).timestamp() if expiry else None
         certificate, key = status.get("clientCertificateData"), status.get("clientKeyData")

@@ -43,7 +43,7 @@ class TaskGroup(asyncio.TaskGroup):
     ) -> asyncio.Task[T]:
         """Start a child; one that ends cancelled and was never told to is a failure."""
         task = super().create_task(
-            _told(cast("Awaitable[T]", coro)), name=name, context=context, **options
+            _checked(cast("Awaitable[T]", coro)), name=name, context=context, **options
         )
         task.add_done_callback(lambda _: coro.close())  # one that was cancelled before it began
         return task
@@ -79,7 +79,7 @@ class TaskGroup(asyncio.TaskGroup):
             task.cancel()
 
 
-async def _told(coro: Awaitable[T]) -> T:
+async def _checked(coro: Awaitable[T]) -> T:
     task = asyncio.current_task()
     try:
         return await coro

@@ -4,7 +4,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
-from services.cache.fold.objects import Held, Said, digest, held
+from services.cache.fold.objects import Held, Published, digest, held
 from services.cache.fold.publish_queue import Publication, PublishQueue
 from shared.api.core import Pod, PodSpec
 from shared.api.meta import ObjectMeta
@@ -22,7 +22,7 @@ class CacheMachine(RuleBasedStateMachine):
         self.version = 0
         self.world: dict[str, Held] = {}
         self.events: list[tuple[str, str, str, int, Held | None]] = []
-        self.stream: dict[str, Said] = {}
+        self.stream: dict[str, Published] = {}
         self.newest: dict[str, int] = {}
         self.queue = PublishQueue(["pods"])
         self.on_their_way: list[Publication] = []
@@ -93,7 +93,7 @@ class CacheMachine(RuleBasedStateMachine):
             self.stream.pop(key, None)
         else:
             body = bytes(fact.body)
-            self.stream[key] = Said(uid=fact.uid, rv=fact.rv, digest=digest(body, fact.rv))
+            self.stream[key] = Published(uid=fact.uid, rv=fact.rv, digest=digest(body, fact.rv))
 
     @rule(forgets=st.booleans())
     def a_leader_begins(self, forgets: bool) -> None:

@@ -144,8 +144,8 @@ def _ask(
     if response.get("allowed"):
         return response
     status = response.get("status") or {}
-    said = status.get("message") or status.get("reason") or ""
-    why = f": {said}" if said else " without explanation"
+    detail = status.get("message") or status.get("reason") or ""
+    why = f": {detail}" if detail else " without explanation"
     code = status.get("code") or 400
     message = f'admission webhook "{hook["name"]}" denied the request{why}'
     reason = status.get("reason") or ("Forbidden" if code == 403 else "")  # noqa: PLR2004 - HTTP

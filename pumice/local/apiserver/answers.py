@@ -89,8 +89,8 @@ class Failure(Exception):  # noqa: N818 - a refusal is an answer here, no error 
 
     def response(self) -> Response:
         """Return the refusal as an answer."""
-        told = answer(self.status, self.code)
-        return msgspec.structs.replace(told, headers={**told.headers, **self.headers})
+        response = answer(self.status, self.code)
+        return msgspec.structs.replace(response, headers={**response.headers, **self.headers})
 
 
 def named(resource: Resource, name: str = "", *, uid: str = "", kind: str = "") -> Object:
@@ -153,8 +153,8 @@ def invalid(resource: Resource, name: str, faults: Sequence[Fault]) -> Failure:
     causes = [
         {"reason": fault.reason, "message": fault.message, "field": fault.field} for fault in faults
     ]
-    told = [f"{fault.field}: {fault.message}" for fault in faults]
-    text = told[0] if len(told) == 1 else "[" + ", ".join(told) + "]"
+    texts = [f"{fault.field}: {fault.message}" for fault in faults]
+    text = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
     kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
     details = named(resource, name, kind=resource.kind) | {"causes": causes}
     return Failure(422, "Invalid", f'{kind} "{name}" is invalid: {text}', details)

@@ -19,10 +19,10 @@ Path = tuple[str, ...]
 
 
 def merge(
-    old: Object, told: Object, schema: Schema, *, manager: str, force: bool, resource: Resource
+    old: Object, applied: Object, schema: Schema, *, manager: str, force: bool, resource: Resource
 ) -> Object:
-    """Return the object with `told` applied. Raises Failure (409) on another manager's field."""
-    wanted = _without_head(told)
+    """Return the object with `applied` in it; raises Failure (409) on another manager's field."""
+    wanted = _without_head(applied)
     fields = _fields(wanted, schema)
     mine = _owned(old, manager)
     theirs = {
@@ -44,10 +44,10 @@ def merge(
 
 
 def claim(
-    obj: Object, old: Object | None, told: Object, *, manager: str, at: str, subresource: str
+    obj: Object, old: Object | None, applied: Object, *, manager: str, at: str, subresource: str
 ) -> None:
     """Record the applied fields in the object's `managedFields`, in place."""
-    fields = _fields(_without_head(told), {})
+    fields = _fields(_without_head(applied), {})
     entries = list((old or {"metadata": {}})["metadata"].get("managedFields") or ())
     own = next((e for e in entries if e["manager"] == manager), None)
     if own is not None and own.get("fieldsV1") == fields:
@@ -69,7 +69,7 @@ def claim(
         {
             "manager": manager,
             "operation": "Apply",
-            "apiVersion": told["apiVersion"],
+            "apiVersion": applied["apiVersion"],
             "time": at,
             "fieldsType": "FieldsV1",
             "fieldsV1": fields,
@@ -79,9 +79,9 @@ def claim(
     obj["metadata"]["managedFields"] = rest
 
 
-def _without_head(told: Object) -> Object:
-    rest = {key: value for key, value in told.items() if key not in _HEAD}
-    metadata = {k: v for k, v in (told.get("metadata") or {}).items() if k not in _OWN}
+def _without_head(applied: Object) -> Object:
+    rest = {key: value for key, value in applied.items() if key not in _HEAD}
+    metadata = {k: v for k, v in (applied.get("metadata") or {}).items() if k not in _OWN}
     rest.pop("metadata", None)
     return rest | ({"metadata": metadata} if metadata else {})
 
@@ -121,22 +121,22 @@ def _remove(obj: Object, path: Path) -> None:
             _remove(obj, path[:-1])
 
 
-def _merged(old: Any, told: Any, schema: Schema) -> Any:  # noqa: ANN401 - any JSON
+def _merged(old: Any, new: Any, schema: Schema) -> Any:  # noqa: ANN401 - any JSON
     shape = resolved(schema)
-    if isinstance(told, dict):
+    if isinstance(new, dict):
         known = dict(old) if isinstance(old, dict) else {}
-        for key, value in told.items():
+        for key, value in new.items():
             known[key] = _merged(known.get(key), value, field(shape, key))
         return known
     keys = shape.get("x-kubernetes-list-map-keys")
-    if isinstance(told, list) and isinstance(old, list) and keys:
-        return _merged_list(old, told, keys, shape.get("items") or {})
-    return told
+    if isinstance(new, list) and isinstance(old, list) and keys:
+        return _merged_list(old, new, keys, shape.get("items") or {})
+    return new
 
 
-def _merged_list(old: list[Any], told: list[Any], keys: list[str], items: Schema) -> list[Any]:
+def _merged_list(old: list[Any], new: list[Any], keys: list[str], items: Schema) -> list[Any]:
     merged = list(old)
-    for entry in told:
+    for entry in new:
         mark = [entry.get(key) for key in keys]
         at = next((i for i, o in enumerate(merged) if [o.get(k) for k in keys] == mark), None)
         if at is None:
@@ -155,7 +155,7 @@ def _clash(resource: Resource, clashes: list[Path], theirs: Mapping[Path, str]) 
         }
         for path in clashes
     ]
-    told = "; ".join(f"{cause['message']}: {cause['field']}" for cause in causes)
+    clashes_text = "; ".join(f"{cause['message']}: {cause['field']}" for cause in causes)
     count = f"{len(causes)} conflict{'s' if len(causes) > 1 else ''}"
-    message = f"Apply failed with {count}: {told}"
+    message = f"Apply failed with {count}: {clashes_text}"
     return Failure(409, "Conflict", message, {"causes": causes})

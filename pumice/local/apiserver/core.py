@@ -118,9 +118,9 @@ class ApiServer:
         journal.follow(store)
 
     def _route(self, request: Request) -> Steps:
-        told = discovery.respond(self.world.catalogue, request)
-        if told is not None:
-            return told
+        discovered = discovery.respond(self.world.catalogue, request)
+        if discovered is not None:
+            return discovered
         found = target.read(self.world.catalogue, request)
         match request.method:
             case "GET" | "HEAD":

@@ -25,24 +25,24 @@ def delete(world: World, target: Target) -> Answering:
 
 def options(target: Target) -> Object:
     """Return the DeleteOptions of body and query. Raises Failure (400)."""
-    told: Any = target.body() if target.request.body.strip() else {}
-    if not isinstance(told, dict):
+    asked: Any = target.body() if target.request.body.strip() else {}
+    if not isinstance(asked, dict):
         raise bad_request("the body of a delete is a DeleteOptions object")
     query = target.request.query
     if (grace := target.number("gracePeriodSeconds")) is not None:
-        told.setdefault("gracePeriodSeconds", grace)
+        asked.setdefault("gracePeriodSeconds", grace)
     if "propagationPolicy" in query:
-        told.setdefault("propagationPolicy", query["propagationPolicy"])
-    return told
+        asked.setdefault("propagationPolicy", query["propagationPolicy"])
+    return asked
 
 
 def delete_object(
-    world: World, target: Target, obj: Object, told: Object
+    world: World, target: Target, obj: Object, asked: Object
 ) -> Generator[Call, Reply, Object]:
     """Delete an object as far as its finalizers and its grace let; returns the answer."""
     resource, meta = target.resource, obj["metadata"]
     name: str = meta["name"]
-    metadata.check_preconditions(resource, name, meta, told.get("preconditions"))
+    metadata.check_preconditions(resource, name, meta, asked.get("preconditions"))
     attempt = Attempt(
         resource=resource,
         operation="DELETE",
@@ -54,9 +54,9 @@ def delete_object(
     )
     yield from admission.validate(world, attempt, None)
     done = success(resource, name, meta["uid"])
-    if target.dry_run or "dryRun" in told:
+    if target.dry_run or "dryRun" in asked:
         return obj if resource.plural in kindrules.RETURNS_DELETED else done
-    if _begin(world, resource, obj, told):
+    if _begin(world, resource, obj, asked):
         return obj
     if resource.id == PODS:
         meta["deletionTimestamp"], meta["deletionGracePeriodSeconds"] = world.timestamp(), 0
@@ -66,15 +66,15 @@ def delete_object(
     return obj if whole else done
 
 
-def _begin(world: World, resource: Resource, obj: Object, told: Object) -> bool:
+def _begin(world: World, resource: Resource, obj: Object, asked: Object) -> bool:
     """Mark an object as being deleted; False when nothing holds it and it can go at once."""
     meta = obj["metadata"]
     before = dict(meta)
-    grace = _grace(obj, told) if resource.id == PODS else 0
+    grace = _grace(obj, asked) if resource.id == PODS else 0
     finalizers = [f for f in meta.get("finalizers") or () if f not in _FINALIZER.values()]
     kept = [f for f in meta.get("finalizers") or () if f in _FINALIZER.values()]
-    policy = told.get("propagationPolicy")
-    if told.get("orphanDependents"):
+    policy = asked.get("propagationPolicy")
+    if asked.get("orphanDependents"):
         policy = "Orphan"
     own = [_FINALIZER[policy]] if policy in _FINALIZER else ([] if policy else kept)
     finalizers += own
@@ -99,9 +99,9 @@ def _begin(world: World, resource: Resource, obj: Object, told: Object) -> bool:
     return True
 
 
-def _grace(pod: Object, told: Object) -> int:
+def _grace(pod: Object, asked: Object) -> int:
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
-    wanted = told.get("gracePeriodSeconds")
+    wanted = asked.get("gracePeriodSeconds")
     grace = spec.get("terminationGracePeriodSeconds", 30) if wanted is None else wanted
     if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
         return 0
@@ -110,7 +110,7 @@ def _grace(pod: Object, told: Object) -> int:
 
 def delete_collection(world: World, target: Target) -> Answering:
     """Delete all selected objects of a collection."""
-    told = options(target)
+    asked = options(target)
     accept = accepts(target)
     collection = world.store.collection(target.resource.id)
     deleted = []
@@ -119,7 +119,7 @@ def delete_collection(world: World, target: Target) -> Answering:
         if entry is None or (accept is not None and not accept(key, entry.body)):
             continue
         obj = decode(entry.body)
-        yield from delete_object(world, target, obj, dict(told))
+        yield from delete_object(world, target, obj, dict(asked))
         deleted.append(obj)
     resource = target.resource
     return answer(

@@ -105,8 +105,8 @@ def _groups(catalogue: Catalogue, request: Request, *, named: bool) -> Response:
 
 
 def _group(name: str, versions: Sequence[str]) -> Object:
-    told = [{"groupVersion": f"{name}/{v}", "version": v} for v in versions]
-    return {"name": name, "versions": told, "preferredVersion": told[0]}
+    listed = [{"groupVersion": f"{name}/{v}", "version": v} for v in versions]
+    return {"name": name, "versions": listed, "preferredVersion": listed[0]}
 
 
 def _served(catalogue: Catalogue, group: str, version: str) -> list[Resource]:
@@ -117,10 +117,10 @@ def _resources(catalogue: Catalogue, group: str, version: str) -> Object:
     served = _served(catalogue, group, version)
     if not served:
         raise no_such_path()
-    told: list[Object] = []
+    entries: list[Object] = []
     for resource in served:
         head = {"namespaced": resource.namespaced, "kind": resource.kind}
-        told.append(
+        entries.append(
             {
                 "name": resource.plural,
                 "singularName": resource.singular,
@@ -132,7 +132,7 @@ def _resources(catalogue: Catalogue, group: str, version: str) -> Object:
         )
         for sub in resource.subresources:
             verbs = _sub_verbs(sub)
-            told.append(
+            entries.append(
                 {
                     "name": f"{resource.plural}/{sub}",
                     "singularName": "",
@@ -147,7 +147,7 @@ def _resources(catalogue: Catalogue, group: str, version: str) -> Object:
         "kind": "APIResourceList",
         "apiVersion": "v1",
         "groupVersion": place,
-        "resources": told,
+        "resources": entries,
     }
 
 
@@ -171,7 +171,7 @@ def _aggregated(catalogue: Catalogue, *, named: bool) -> Object:
                 {
                     "version": version,
                     "freshness": "Current",
-                    "resources": [_told(r) for r in _served(catalogue, name, version)],
+                    "resources": [_entry(r) for r in _served(catalogue, name, version)],
                 }
                 for version in versions
             ],
@@ -186,7 +186,7 @@ def _aggregated(catalogue: Catalogue, *, named: bool) -> Object:
     }
 
 
-def _told(resource: Resource) -> Object:
+def _entry(resource: Resource) -> Object:
     kind = {"group": resource.group, "version": resource.version, "kind": resource.kind}
     return {
         "resource": resource.plural,

@@ -36,12 +36,12 @@ _IN_BODY: Final = {
 class Rule:
     """One compiled CEL rule of a CRD. Raises ValueError for an expression that is no CEL."""
 
-    def __init__(self, told: Mapping[str, Any]) -> None:
-        self.text = str(told["rule"])
-        self.message = str(told.get("message", ""))
-        self.message_expression = told.get("messageExpression")
-        self.reason = str(told.get("reason", "FieldValueInvalid"))
-        self.field_path = str(told.get("fieldPath", ""))
+    def __init__(self, rule: Mapping[str, Any]) -> None:
+        self.text = str(rule["rule"])
+        self.message = str(rule.get("message", ""))
+        self.message_expression = rule.get("messageExpression")
+        self.reason = str(rule.get("reason", "FieldValueInvalid"))
+        self.field_path = str(rule.get("fieldPath", ""))
         self.is_transition = "oldSelf" in self.text
         self._program = cel.compile(self.text)
 
@@ -209,10 +209,10 @@ class Form:
 
 def strict(unknown: Sequence[str], resource: Resource) -> Failure:
     """Return the refusal of unknown fields that `fieldValidation=Strict` asks for."""
-    told = ", ".join(f'unknown field "{path}"' for path in unknown)
+    listed = ", ".join(f'unknown field "{path}"' for path in unknown)
     return bad_request(
         f'{resource.kind} in version "{resource.version}" cannot be handled as a '
-        f"{resource.kind}: strict decoding error: {told}"
+        f"{resource.kind}: strict decoding error: {listed}"
     )
 
 
@@ -256,7 +256,7 @@ class _Compiler:
         )
         node.nullable = bool(schema.get("nullable"))
         node.embedded = bool(schema.get("x-kubernetes-embedded-resource"))
-        node.rules = [Rule(told) for told in schema.get("x-kubernetes-validations", ())]
+        node.rules = [Rule(rule) for rule in schema.get("x-kubernetes-validations", ())]
 
 
 def _shaped(schema: Mapping[str, Any]) -> bool:
@@ -293,38 +293,38 @@ def _plain(schema: Any) -> Any:  # noqa: ANN401 - any JSON
         return [_plain(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    told = {
+    plain = {
         key: value
         for key, value in schema.items()
         if not key.startswith("x-kubernetes-") and key not in ("format", "nullable", "default")
     }
     for key in ("items", "additionalProperties", "not", "allOf", "anyOf", "oneOf"):
-        if key in told:
-            told[key] = _plain(told[key])
-    if isinstance(told.get("properties"), dict):
-        told["properties"] = {key: _plain(item) for key, item in told["properties"].items()}
-    _strict_bounds(told)
+        if key in plain:
+            plain[key] = _plain(plain[key])
+    if isinstance(plain.get("properties"), dict):
+        plain["properties"] = {key: _plain(item) for key, item in plain["properties"].items()}
+    _strict_bounds(plain)
     if schema.get("x-kubernetes-int-or-string"):
-        told.pop("anyOf", None)
-        told["type"] = ["integer", "string"]
+        plain.pop("anyOf", None)
+        plain["type"] = ["integer", "string"]
     # Go writes an absent time as null.
     is_time = schema.get("format") in ("date-time", "micro-time")
-    if (schema.get("nullable") or is_time) and "type" in told:
-        own = told["type"]
-        told["type"] = [*(own if isinstance(own, list) else [own]), "null"]
-    return told
+    if (schema.get("nullable") or is_time) and "type" in plain:
+        own = plain["type"]
+        plain["type"] = [*(own if isinstance(own, list) else [own]), "null"]
+    return plain
 
 
-def _strict_bounds(told: Object) -> None:
+def _strict_bounds(plain: Object) -> None:
     """Turn OpenAPI's flags into JSON Schema's numbers, in place."""
     for bound in ("Minimum", "Maximum"):
-        if told.pop(f"exclusive{bound}", None) is True:
-            told[f"exclusive{bound}"] = told.pop(bound.lower())
+        if plain.pop(f"exclusive{bound}", None) is True:
+            plain[f"exclusive{bound}"] = plain.pop(bound.lower())
 
 
 def _unsupported(path: str, value: Any, options: Sequence[Any]) -> Fault:  # noqa: ANN401
-    told = ", ".join(_shown(option) for option in options)
-    message = f"Unsupported value: {_shown(value)}: supported values: {told}"
+    listed = ", ".join(_shown(option) for option in options)
+    message = f"Unsupported value: {_shown(value)}: supported values: {listed}"
     return Fault(field=path, message=message, reason="FieldValueNotSupported")
 
 

@@ -128,10 +128,10 @@ class Shell:
                 asyncio.timeout(call.timeout_s),
                 self._webhooks.post(call.url, data=call.body, headers=_JSON, ssl=trusted) as answer,
             ):
-                said = await answer.read()
+                body = await answer.read()
                 if not answer.ok:
                     return Reply(error=f"an error on the server ({answer.status})")
-                return Reply(body=said)
+                return Reply(body=body)
         except TimeoutError:
             return Reply(error=f'Post "{call.url}": context deadline exceeded')
         except (aiohttp.ClientError, OSError) as exc:

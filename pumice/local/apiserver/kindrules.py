@@ -80,10 +80,10 @@ def _namespace(obj: Object) -> None:
 
 def _secret(obj: Object) -> None:
     obj.setdefault("type", "Opaque")
-    told = obj.pop("stringData", None)
-    if told:
+    texts = obj.pop("stringData", None)
+    if texts:
         data = obj.setdefault("data", {})
-        data.update({k: base64.b64encode(v.encode()).decode() for k, v in told.items()})
+        data.update({k: base64.b64encode(v.encode()).decode() for k, v in texts.items()})
 
 
 def _priority(obj: Object) -> None:

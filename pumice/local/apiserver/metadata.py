@@ -99,8 +99,8 @@ def created(world: World, resource: Resource, namespace: str, obj: Object) -> No
 def _check_texts(resource: Resource, metadata: Mapping[str, Any]) -> None:
     """Raise Failure (400) for labels and annotations that are no map of texts."""
     for field in ("labels", "annotations"):
-        told = metadata.get(field) or {}
-        if not isinstance(told, dict) or not all(isinstance(v, str) for v in told.values()):
+        entries = metadata.get(field) or {}
+        if not isinstance(entries, dict) or not all(isinstance(v, str) for v in entries.values()):
             raise bad_request(
                 f"{resource.kind} in version {resource.api_version!r} cannot be handled as a "
                 f"{resource.kind}: metadata.{field} is no map of strings"

@@ -32,8 +32,8 @@ def json_patch(target: Object, operations: Any) -> Object:  # noqa: ANN401 - wha
         try:
             document = _operation(document, operation)
         except (KeyError, IndexError, ValueError, TypeError, AssertionError) as exc:
-            said = f"the server rejected our request due to an error in our request: {exc}"
-            raise Failure(422, "Invalid", said, {}) from exc
+            message = f"the server rejected our request due to an error in our request: {exc}"
+            raise Failure(422, "Invalid", message, {}) from exc
     if not isinstance(document, dict):
         raise bad_request("the patch leaves no object")
     return document

@@ -82,10 +82,10 @@ def _default_inner(container: Object) -> None:
         if isinstance(reference := (env.get("valueFrom") or {}).get("fieldRef"), dict):
             reference.setdefault("apiVersion", "v1")
     for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
-        if isinstance(told := container.get(probe), dict):
+        if isinstance(handler := container.get(probe), dict):
             for key, number in _PROBE.items():
-                told.setdefault(key, number)
-            if isinstance(get := told.get("httpGet"), dict):
+                handler.setdefault(key, number)
+            if isinstance(get := handler.get("httpGet"), dict):
                 get.setdefault("scheme", "HTTP")
                 get.setdefault("path", "/")
 

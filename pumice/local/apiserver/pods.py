@@ -103,8 +103,8 @@ def _check_free(resource: Resource, name: str, pod: Object) -> None:
 
 def evict(world: World, target: Target) -> Answering:
     """Delete a pod if the disruption budgets over it allow (POST pods/NAME/eviction)."""
-    told = read_body(target.request)
-    eviction = told if isinstance(told, dict) else {}
+    body = read_body(target.request)
+    eviction = body if isinstance(body, dict) else {}
     pod = world.load(target.resource, target.namespace, target.name)
     status = pod.get("status") or {}
     terminal = status.get("phase") in ("Succeeded", "Failed", "Pending")

@@ -69,8 +69,8 @@ def get(world: World, target: Target) -> Response:
         raise not_found(target.resource, target.name)
     convert = versioned(target.resource)
     body = convert(entry.body) if convert else entry.body
-    if told := tables.wanted(target.request):
-        return answer(tables.table(world, target.resource, [decode(body)], told=told))
+    if include := tables.wanted(target.request):
+        return answer(tables.table(world, target.resource, [decode(body)], include=include))
     return answer(body)
 
 
@@ -124,8 +124,8 @@ def listing(world: World, target: Target) -> Response:
     convert = versioned(target.resource)
     if convert is not None:
         bodies = [convert(body) for body in bodies]
-    if told := tables.wanted(target.request):
-        table = tables.table(world, target.resource, [decode(b) for b in bodies], told=told)
+    if include := tables.wanted(target.request):
+        table = tables.table(world, target.resource, [decode(b) for b in bodies], include=include)
         return answer(table | {"metadata": metadata})
     return answer(_encoded(target.resource, metadata, bodies))
 
@@ -214,10 +214,12 @@ def watch(world: World, target: Target) -> Watch:
 
 
 def _as_table(world: World, target: Target) -> Callable[[Object, bool], Object] | None:
-    told = tables.wanted(target.request)
-    if not told:
+    include = tables.wanted(target.request)
+    if not include:
         return None
-    return lambda obj, first: tables.table(world, target.resource, [obj], told=told, headed=first)
+    return lambda obj, first: tables.table(
+        world, target.resource, [obj], include=include, headed=first
+    )
 
 
 def _check_initial(query: Mapping[str, str], initial: str | None) -> None:

@@ -24,7 +24,12 @@ def wanted(request: Request) -> str:
 
 
 def table(
-    world: World, resource: Resource, objects: Sequence[Object], *, told: str, headed: bool = True
+    world: World,
+    resource: Resource,
+    objects: Sequence[Object],
+    *,
+    include: str,
+    headed: bool = True,
 ) -> Object:
     """Return objects as a Table."""
     columns = _columns(world, resource)
@@ -43,15 +48,15 @@ def table(
         "apiVersion": "meta.k8s.io/v1",
         "metadata": {},
         "columnDefinitions": definitions if headed else [],
-        "rows": [_row(columns, obj, told) for obj in objects],
+        "rows": [_row(columns, obj, include) for obj in objects],
     }
 
 
-def _row(columns: Sequence[Any], obj: Object, told: str) -> Object:
+def _row(columns: Sequence[Any], obj: Object, include: str) -> Object:
     row: Object = {"cells": [cell(obj) for _, _, _, cell in columns]}
-    if told == "Object":
+    if include == "Object":
         row["object"] = obj
-    elif told == "Metadata":
+    elif include == "Metadata":
         row["object"] = {
             "kind": "PartialObjectMetadata",
             "apiVersion": "meta.k8s.io/v1",

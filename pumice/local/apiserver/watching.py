@@ -56,9 +56,9 @@ class Watch:
         first = [True]
 
         def convert(body: bytes) -> bytes:
-            told = table(msgspec.json.decode(body), first[0])
+            row = table(msgspec.json.decode(body), first[0])
             first[0] = False
-            return msgspec.json.encode(told)
+            return msgspec.json.encode(row)
 
         return convert
 
@@ -93,12 +93,12 @@ class Watch:
         metadata: Object = {"resourceVersion": str(version)}
         if initial_end:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
-        told = {
+        bookmark = {
             "kind": self.resource.kind,
             "apiVersion": self.resource.api_version,
             "metadata": metadata,
         }
-        self._push(self._line("BOOKMARK", msgspec.json.encode(told)))
+        self._push(self._line("BOOKMARK", msgspec.json.encode(bookmark)))
 
     def feed(self, change: Change, lines: dict[str, bytes]) -> None:
         """Send a change as this watcher sees it; `lines` are shared by all watchers of it."""

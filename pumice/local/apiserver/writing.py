@@ -32,9 +32,9 @@ Answering = Generator[Call, Reply, Response]
 
 def answered(world: World, target: Target, obj: Object | bytes, status: int = 200) -> Response:
     """Return an object as the client wants it: plain or as a table."""
-    if told := tables.wanted(target.request):
+    if include := tables.wanted(target.request):
         whole = decode(obj) if isinstance(obj, bytes) else obj
-        return answer(tables.table(world, target.resource, [whole], told=told), status)
+        return answer(tables.table(world, target.resource, [whole], include=include), status)
     return answer(obj, status)
 
 
@@ -138,11 +138,11 @@ def update(world: World, target: Target) -> Answering:
 def patch(world: World, target: Target) -> Answering:
     """Change an object from a PATCH of any type."""
     content_type = target.request.headers.get("content-type", "").partition(";")[0].strip()
-    told = target.body()
+    body = target.body()
     if content_type == APPLY:
-        return (yield from _apply(world, target, told))
+        return (yield from _apply(world, target, body))
     old = world.load(target.resource, target.namespace, target.name)
-    changed = _patched(target, content_type, old, told)
+    changed = _patched(target, content_type, old, body)
     if not isinstance(changed, dict):
         raise bad_request("the patch leaves no object")
     if target.resource.custom and target.subresource:
@@ -153,18 +153,18 @@ def patch(world: World, target: Target) -> Answering:
     return answered(world, target, written)
 
 
-def _patched(target: Target, content_type: str, old: Object, told: object) -> Object:
+def _patched(target: Target, content_type: str, old: Object, body: object) -> Object:
     base = copy.deepcopy(old)
     match content_type:
         case "application/merge-patch+json":
-            if not isinstance(told, dict):
+            if not isinstance(body, dict):
                 raise bad_request("the body of a merge patch is an object")
-            merged: Object = patching.merge(base, told)
+            merged: Object = patching.merge(base, body)
             return merged
         case "application/json-patch+json":
-            return patching.json_patch(base, told)
+            return patching.json_patch(base, body)
         case "application/strategic-merge-patch+json" if not target.resource.custom:
-            strategic: Object = patching.strategic(base, told, target.resource.schema)
+            strategic: Object = patching.strategic(base, body, target.resource.schema)
             return strategic
         case _:
             raise Failure(
@@ -175,8 +175,8 @@ def _patched(target: Target, content_type: str, old: Object, told: object) -> Ob
             )
 
 
-def _apply(world: World, target: Target, told: object) -> Answering:
-    obj = of_object(target, told)
+def _apply(world: World, target: Target, body: object) -> Answering:
+    obj = of_object(target, body)
     if not (manager := target.request.query.get("fieldManager", "")):
         words = "Required value: is required for apply patch"
         cause = {"reason": "FieldValueRequired", "message": words, "field": "fieldManager"}

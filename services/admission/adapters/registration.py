@@ -81,7 +81,7 @@ class Registration:
         self._failure_policy = failure_policy
         self._timeout_s = timeout_s
         self._log = log
-        self._said = False
+        self._has_warned = False
 
     async def ensure(self, bundle: str) -> None:
         """Bring both objects to what they shall be. Raises the errors of `Kube`."""
@@ -133,8 +133,8 @@ class Registration:
 
     def _say_unsupported(self) -> None:
         """Log once that this API server calls no webhooks (an embedded one, say)."""
-        if not self._said:
-            self._said = True
+        if not self._has_warned:
+            self._has_warned = True
             self._log.warning("webhooks_unsupported", group=MUTATING_WEBHOOKS.group)
 
     def _webhooks(self, hooks: Iterable[Hook], bundle: str) -> Iterable[Json]:

@@ -111,7 +111,7 @@ def validate(request: AdmissionRequest, facts: Facts, terms: Terms) -> Verdict:
     if found := [*job_problems(job), *_queue(job, facts), *faults]:
         return refused(found, separator=" ", end=";")
     hints = [h for _, plugin, words in plugins_of(job) for h in plugin.hints(words)]
-    return Verdict(hints=[*hints, *_told(unknown)])
+    return Verdict(hints=[*hints, *_warnings(unknown)])
 
 
 def _update(request: AdmissionRequest, job: Job, facts: Facts, terms: Terms) -> Verdict:
@@ -136,7 +136,7 @@ def _update(request: AdmissionRequest, job: Job, facts: Facts, terms: Terms) -> 
     found = [
         *scale_problems(job), *sorted(longer, key=str), *update_problems(before, after), *faults,
     ]  # fmt: skip
-    return refused(found) if found else Verdict(hints=_told(new))
+    return refused(found) if found else Verdict(hints=_warnings(new))
 
 
 def _unknown(stated: Json, facts: Facts) -> list[str]:
@@ -148,7 +148,7 @@ def _slips(unknown: Iterable[str]) -> list[Problem]:
     return [Problem(path, "Kubernetes knows no such field") for path in unknown]
 
 
-def _told(unknown: Iterable[str]) -> list[str]:
+def _warnings(unknown: Iterable[str]) -> list[str]:
     """Return warnings in the form of the API server's own."""
     return [f'unknown field "{path}"' for path in unknown]
 

@@ -84,7 +84,7 @@ def _annotated(key: str, value: str) -> Json:
 def validate(request: AdmissionRequest, facts: Facts, terms: Terms) -> Verdict:
     """Refuse a queue that contradicts itself or the tree that it is part of (W51 to W54)."""
     if request.operation == _DELETE:
-        return _said(_deletion(_deleted(request), facts, terms))
+        return _verdict(_deletion(_deleted(request), facts, terms))
     if request.operation not in {_CREATE, _UPDATE}:
         return denied(
             f"invalid operation `{request.operation}`, expect operation to be `CREATE`, `UPDATE`"
@@ -101,10 +101,10 @@ def validate(request: AdmissionRequest, facts: Facts, terms: Terms) -> Verdict:
         texts = [str(problem) for problem in found]
         message = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
         return Verdict(allowed=False, message=message, problems=tuple(found))
-    return _said(_in_the_tree(queue, old, facts, terms))
+    return _verdict(_in_the_tree(queue, old, facts, terms))
 
 
-def _said(problem: Problem | None) -> Verdict:
+def _verdict(problem: Problem | None) -> Verdict:
     return ALLOWED if problem is None else denied(problem.reason, problem.path)
 
 

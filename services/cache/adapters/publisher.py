@@ -13,7 +13,7 @@ from contextlib import aclosing
 from typing import Final, Protocol
 
 from services.cache.adapters.claims import Claims
-from services.cache.fold.objects import Said, digest, done_of
+from services.cache.fold.objects import Published, digest, done_of
 from services.cache.fold.publish_queue import Publication, PublishQueue, Slot
 from services.cache.metrics import CacheMetrics
 from shared.api.kinds import POD
@@ -119,9 +119,9 @@ class StatePublisher:
         self, token: Token, answers: "asyncio.Queue[_Answer]", term: int
     ) -> None:
         try:
-            said = await self._read_back(token.sequence)
-            self._log.info("stream_read_back", facts=len(said), term=term)
-            self._queue.begin(said.items())
+            published = await self._read_back(token.sequence)
+            self._log.info("stream_read_back", facts=len(published), term=term)
+            self._queue.begin(published.items())
             self._relist()
             self._work.set()
             async with TaskGroup() as group:
@@ -136,9 +136,9 @@ class StatePublisher:
             self.leads = False
             self._metrics.leads.set(0)
 
-    async def _read_back(self, mark: int) -> dict[Slot, Said]:
+    async def _read_back(self, mark: int) -> dict[Slot, Published]:
         """Return what the stream says of each object, read at least up to sequence `mark`."""
-        said: dict[Slot, Said] = {}
+        published: dict[Slot, Published] = {}
         wanted = [self._subjects.state_kind(kind) for kind in self._kinds]
         wanted.append(self._subjects.leader("state"))
         seen = 0
@@ -146,20 +146,20 @@ class StatePublisher:
             async for item in items:
                 match item:
                     case Reset():
-                        said.clear()
+                        published.clear()
                     case Batch(messages):
                         seen = messages[-1].sequence
                         for message in messages:
-                            self._recall(message, said)
+                            self._recall(message, published)
                     case CaughtUp() if seen < mark:
                         raise WrongSequence(f"{self._stream} was made anew: our mark is gone")
                     case CaughtUp():
                         break
                     case _:
                         pass
-        return said
+        return published
 
-    def _recall(self, message: Message, said: dict[Slot, Said]) -> None:
+    def _recall(self, message: Message, published: dict[Slot, Published]) -> None:
         if message.subject == self._subjects.leader("state"):
             return
         try:
@@ -167,16 +167,16 @@ class StatePublisher:
         except ContractError as exc:
             slot = self._slot(message.subject)
             self._log.warning("fact_unreadable", subject=message.subject, reason=str(exc))
-            said[slot] = Said(uid="", rv="")
+            published[slot] = Published(uid="", rv="")
             return
         slot = (fact.kind, fact.key)
         if fact.op is Op.DELETE:
-            said.pop(slot, None)
+            published.pop(slot, None)
         else:
             is_put = fact.op is Op.PUT
             seen = digest(bytes(fact.body), fact.rv) if is_put else b""
             done = done_of(bytes(fact.body)) if is_put and fact.kind == POD.token else b""
-            said[slot] = Said(uid=fact.uid, rv=fact.rv, digest=seen, done=done)
+            published[slot] = Published(uid=fact.uid, rv=fact.rv, digest=seen, done=done)
 
     def _slot(self, subject: str) -> Slot:
         kind, namespace, name = subject.removeprefix(f"{self._subjects.prefix}.state.").split(".")

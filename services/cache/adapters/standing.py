@@ -60,7 +60,7 @@ class Standing:
         except Retryable as exc:
             return str(exc)
         if message is None:
-            return "nobody has published yet"
+            return "no cache has published yet"
         if not self._is_alive(message.sequence):
             return "no leader publishes"
         try:

@@ -43,7 +43,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Of a pod that has succeeded before its deletion was asked for: the body that says so."""
 
 
-class Said(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Published(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An object as the stream has it; an empty digest: not known, to be published again."""
 
     uid: str

@@ -21,7 +21,7 @@ from typing import Final
 
 import msgspec
 
-from services.cache.fold.objects import Held, Said, older, remains
+from services.cache.fold.objects import Held, Published, older, remains
 from shared.contracts.messages import Fact, Op
 
 _ENDED: Final = 16_384
@@ -54,7 +54,7 @@ class _KindState:
 
     def __init__(self) -> None:
         self.held: dict[str, Held] = {}
-        self.said: dict[str, Said] = {}
+        self.published: dict[str, Published] = {}
         self.gone: dict[str, str] = {}
         """Keys known to be gone, with the version as of which; may be said to be gone."""
         self.first: set[str] = set()
@@ -108,7 +108,7 @@ class PublishQueue:
                 self._has_ended(was.uid, was.done)
         state.seen = version
         state.is_listed = True
-        for key in state.said:
+        for key in state.published:
             if key not in state.held and key not in unreadable:
                 state.gone[key] = version
         self._touch_all(kind, state)
@@ -143,13 +143,13 @@ class PublishQueue:
         """Take in that all changes up to `version` have been delivered."""
         self._kinds[kind].seen = version
 
-    def begin(self, said: Iterable[tuple[Slot, Said]]) -> None:
+    def begin(self, published: Iterable[tuple[Slot, Published]]) -> None:
         """Start to publish, given what the stream says at this moment."""
         self.end()
         self._leads = True
-        for (kind, key), what in said:
+        for (kind, key), what in published:
             if kind in self._kinds:
-                self._kinds[kind].said[key] = what
+                self._kinds[kind].published[key] = what
         for kind, state in self._kinds.items():
             self._touch_all(kind, state)
 
@@ -159,7 +159,7 @@ class PublishQueue:
         self._line.clear()
         self._on_their_way.clear()
         for state in self._kinds.values():
-            state.said.clear()
+            state.published.clear()
             state.gone.clear()
             state.first.clear()
             state.open = 0
@@ -183,10 +183,12 @@ class PublishQueue:
         slot, fact = publication.slot, publication.fact
         state = self._kinds[slot[0]]
         if publication.is_tombstone:
-            state.said.pop(slot[1], None)
+            state.published.pop(slot[1], None)
             self._ended.pop(fact.uid, None)
         else:
-            state.said[slot[1]] = Said(uid=fact.uid, rv=fact.rv, digest=publication.digest)
+            state.published[slot[1]] = Published(
+                uid=fact.uid, rv=fact.rv, digest=publication.digest
+            )
         state.first.discard(slot[1])
         self._arrived(slot, state)
 
@@ -194,9 +196,9 @@ class PublishQueue:
         """Take in that it is unknown whether a fact is in the stream: it is published again."""
         slot, fact = publication.slot, publication.fact
         state = self._kinds[slot[0]]
-        before = state.said.get(slot[1])
+        before = state.published.get(slot[1])
         done = before.done if before is not None and before.uid == fact.uid else b""
-        state.said[slot[1]] = Said(uid=fact.uid, rv=fact.rv, done=done)
+        state.published[slot[1]] = Published(uid=fact.uid, rv=fact.rv, done=done)
         if publication.is_tombstone:
             state.gone.setdefault(slot[1], fact.rv)
         self._arrived(slot, state)
@@ -235,10 +237,12 @@ class PublishQueue:
 
     def _touch_all(self, kind: str, state: _KindState) -> None:
         """Put everything of a kind in line that differs; that is what completes it."""
-        for key in (*state.held, *(key for key in state.said if key not in state.held)):
+        for key in (*state.held, *(key for key in state.published if key not in state.held)):
             self._touch((kind, key), state)
         if self._leads:
-            state.first = {key for key in (*state.held, *state.said) if self._is_open((kind, key))}
+            state.first = {
+                key for key in (*state.held, *state.published) if self._is_open((kind, key))
+            }
 
     def _touch(self, slot: Slot, state: _KindState) -> None:
         """Put a slot in line if it differs and is not on its way (compared again on arrival)."""
@@ -269,22 +273,24 @@ class PublishQueue:
     def _differs(self, slot: Slot, state: _KindState) -> bool:
         """Tell whether the stream says something else than is shown, and may be corrected."""
         key = slot[1]
-        held, said = state.held.get(key), state.said.get(key)
+        held, published = state.held.get(key), state.published.get(key)
         if held is not None:
-            if said is None:
+            if published is None:
                 return True
-            return said.digest != held.digest and not older(held.rv, said.rv)
-        return said is not None and key in state.gone and not older(state.gone[key], said.rv)
+            return published.digest != held.digest and not older(held.rv, published.rv)
+        return (
+            published is not None and key in state.gone and not older(state.gone[key], published.rv)
+        )
 
     def _publication(self, slot: Slot, state: _KindState) -> Publication:
         """Return the fact that makes the stream say what is shown, for a slot that differs."""
         kind, key = slot
         held = state.held.get(key)
         if held is None:
-            said = state.said[key]
-            rv = state.gone[key] or said.rv
-            body = msgspec.Raw(self._ended.get(said.uid) or said.done or b"null")
-            fact = Fact(kind=kind, key=key, uid=said.uid, rv=rv, op=Op.DELETE, body=body)
+            published = state.published[key]
+            rv = state.gone[key] or published.rv
+            body = msgspec.Raw(self._ended.get(published.uid) or published.done or b"null")
+            fact = Fact(kind=kind, key=key, uid=published.uid, rv=rv, op=Op.DELETE, body=body)
             return Publication(slot=slot, fact=fact)
         fact = Fact(kind=kind, key=key, uid=held.uid, rv=held.rv, body=msgspec.Raw(held.body))
         return Publication(slot=slot, fact=fact, digest=held.digest)

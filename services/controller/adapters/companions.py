@@ -203,7 +203,7 @@ def must_be_ours(record: JobRecord, kind: Kind, meta: ObjectMeta) -> None:
     """Raise Rejected when an object of a name that a job needs does not belong to the job."""
     if not is_ours(record, meta):
         raise Rejected(
-            f"{kind.kind} {meta.name} exists and belongs to somebody else: delete or rename it",
+            f"{kind.kind} {meta.name} exists and does not belong to this Job: delete or rename it",
             field="metadata.name",
         )
 

@@ -193,7 +193,7 @@ class Executor:
         found = pod_view(pod)
         if found is not None and found[0] == record.uid:
             return
-        message = f"Pod {name} exists and belongs to somebody else: delete or rename it"
+        message = f"Pod {name} exists and does not belong to this Job: delete or rename it"
         record.refused["FailedCreate"].append(message)
         raise Rejected(message, field="metadata.name")
 

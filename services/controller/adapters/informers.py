@@ -84,9 +84,9 @@ class Informers(Stores):
         self._unseen: dict[ObjectRef, str] | None = None
         self._on_change: list[Callable[[Touched], None]] = []
 
-    def on_change(self, told: Callable[[Touched], None]) -> None:
-        """Have `told` called with what each change touches."""
-        self._on_change.append(told)
+    def on_change(self, call: Callable[[Touched], None]) -> None:
+        """Have `call` called with what each change touches."""
+        self._on_change.append(call)
 
     def fold(self, facts: Iterable[Fact]) -> Touched:
         """Take facts; ValidationError names an object that the cache should not have published."""
@@ -196,8 +196,8 @@ class Informers(Stores):
             handler(change, touched)
 
     def _tell(self, touched: Touched) -> Touched:
-        for told in self._on_change if touched else ():
-            told(touched)
+        for call in self._on_change if touched else ():
+            call(touched)
         return touched
 
     def _held(self, found: Any, known: Identity) -> Any:  # noqa: ANN401 - the kind's view

@@ -34,9 +34,9 @@ class Ownership:
         self._losses: dict[int, int] = dict.fromkeys(range(partitions), 0)
         self._on_change: list[Callable[[int], None]] = []
 
-    def on_change(self, told: Callable[[int], None]) -> None:
-        """Have `told` called with each partition that comes or goes."""
-        self._on_change.append(told)
+    def on_change(self, call: Callable[[int], None]) -> None:
+        """Have `call` called with each partition that comes or goes."""
+        self._on_change.append(call)
 
     def owns(self, key: str) -> bool:
         """Whether this replica may act on `key`."""
@@ -86,8 +86,8 @@ class Ownership:
             await self._clock.sleep(_CALM_POLL_S)
 
     def _tell(self, partition: int) -> None:
-        for told in self._on_change:
-            told(partition)
+        for call in self._on_change:
+            call(partition)
 
 
 class Shares:

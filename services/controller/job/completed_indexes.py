@@ -24,11 +24,11 @@ from shared.model.numbers import whole
 
 def recorded(job: Job) -> dict[str, set[int]]:
     """Return what a job's status records; text that says nothing of the kind counts as nothing."""
-    said = job.status.controlled_resources
+    marks = job.status.controlled_resources
     return {
-        task.name: set(_indexes(said[mark], below=task.replicas))
+        task.name: set(_indexes(marks[mark], below=task.replicas))
         for task in job.spec.tasks
-        if (mark := f"{SUCCEEDED_MARK}{task.name}") in said
+        if (mark := f"{SUCCEEDED_MARK}{task.name}") in marks
     }
 
 
@@ -43,14 +43,14 @@ def with_marks(
     With `missing_in` only of the indexes that have no pod among these: when a job ends, its pods
     speak for themselves.
     """
-    said = {k: v for k, v in resources.items() if not k.startswith(SUCCEEDED_MARK)}
+    marks = {k: v for k, v in resources.items() if not k.startswith(SUCCEEDED_MARK)}
     for task in job.spec.tasks:
         kept = _within(task, completed)
         if missing_in is not None:
             kept -= _here(task, missing_in)
         if kept:
-            said[f"{SUCCEEDED_MARK}{task.name}"] = ",".join(_ranges(sorted(kept)))
-    return dict(sorted(said.items()))
+            marks[f"{SUCCEEDED_MARK}{task.name}"] = ",".join(_ranges(sorted(kept)))
+    return dict(sorted(marks.items()))
 
 
 def has_succeeded(job: Job, pod: PodView) -> bool:

@@ -88,13 +88,13 @@ def explained(facts: JobFacts, after: JobStatus, *, now: float) -> JobStatus:
     """Return `after` with why the job waits, or without it when it waits no more."""
     if after.state.phase != JobPhase.PENDING:
         return after
-    said = why_pending(facts.group)
-    if said is None:
+    condition = why_pending(facts.group)
+    if condition is None:
         ours = after.state.reason == UNSCHEDULABLE
         return status.explained(after, reason="", message="") if ours else after
     if now < _due(after):
         return after
-    return status.explained(after, reason=UNSCHEDULABLE, message=said.message)
+    return status.explained(after, reason=UNSCHEDULABLE, message=condition.message)
 
 
 def reconcile_at(facts: JobFacts, *, now: float) -> float | None:

@@ -40,7 +40,7 @@ def _kept(pod: PodView, retain: Retain) -> bool:
     return retain is Retain.FINISHED and pod.phase in FINISHED_PODS
 
 
-def meets_nobody(pods: Iterable[PodView], move: Move, request: Request) -> bool:
+def meets_no_pod(pods: Iterable[PodView], move: Move, request: Request) -> bool:
     """Whether a move is about a partition that has no pod, or a task has none: it does nothing."""
     about = move.do is Do.KILL and move.target is Target.PARTITION
     return about and not any(_is_meant(pod, Target.PARTITION, request) for pod in pods)

@@ -118,16 +118,16 @@ def advance(
     ready, later = arrivals(job, (*orders, *waiting), delayed, now=now)
     if (begun := _begun(facts, ready, now=now)) is not None:
         return Pass(stages=((begun,),), delayed=delayed, again=True)
-    told = [job_events.postponed(d, job.status) for d in later if d.request.key not in known]
+    records = [job_events.postponed(d, job.status) for d in later if d.request.key not in known]
     seen = {r.key for r in waiting} - {r.key for r, _ in ready}
-    return _answered(facts, ready, later, told, seen, now=now)
+    return _answered(facts, ready, later, records, seen, now=now)
 
 
 def _answered(
     facts: JobFacts,
     ready: Sequence[tuple[Request, Action]],
     delayed: tuple[Delayed, ...],
-    told: list[effects.Record],
+    records: list[effects.Record],
     seen: set[tuple[str, str, int]],
     *,
     now: float,
@@ -138,29 +138,29 @@ def _answered(
     for request, action in ready:
         seen.add(request.key)
         if request.command_uid:
-            told.append(job_events.ordered(commands[request.command_uid]))
+            records.append(job_events.ordered(commands[request.command_uid]))
         move = move_for(job.status.state.phase or JobPhase.PENDING, action)
         delayed = after_action(delayed, request, action)
-        for_nobody = kills.meets_nobody(facts.pods.values(), move, request)
-        if _restarts(job, move) and not for_nobody:
+        meets_no_pod = kills.meets_no_pod(facts.pods.values(), move, request)
+        if _restarts(job, move) and not meets_no_pod:
             step = execute(
                 job, facts.pods.values(), action, request, now=now, completed=facts.completed
             )
             step = _staying(job, step)
-            told.append(job_events.executed(request, action, job.status, step.status))
+            records.append(job_events.executed(request, action, job.status, step.status))
             return Pass(
-                stages=_entering(facts, step, request, told),
+                stages=_entering(facts, step, request, records),
                 answered=frozenset(seen),
                 delayed=delayed,
                 again=True,
             )
         if action not in INTERNAL_ACTIONS:
-            told.append(job_events.executed(request, action, job.status, job.status))
-        if move.do is Do.KILL and not for_nobody:
+            records.append(job_events.executed(request, action, job.status, job.status))
+        if move.do is Do.KILL and not meets_no_pod:
             job = _one_kill_more(job)
     stages = _level(msgspec.structs.replace(facts, job=job), facts.job.status, now=now)
-    if told:
-        stages = (tuple(told), *stages)
+    if records:
+        stages = (tuple(records), *stages)
     if facts.commands:
         # What an order changed is written before the order goes, or a crash in between would lose
         # the change.
@@ -254,7 +254,7 @@ def _order(job: Job, command: Command) -> Request:
 
 
 def _entering(
-    facts: JobFacts, step: Step, request: Request, told: Iterable[effects.Record]
+    facts: JobFacts, step: Step, request: Request, records: Iterable[effects.Record]
 ) -> tuple[Stage, ...]:
     """Write the phase, then kill: the order that survives a crash between the two.
 
@@ -268,7 +268,7 @@ def _entering(
     first: list[effects.Effect] = []
     if written := _write(facts.job.status, step.status):
         first.append(written)
-    first += told
+    first += records
     last = tuple(_mark(p) for p in step.doomed if not whole and p.name == request.pod)
     kill = _without_group(facts) if whole else []
     kill += [effects.DeletePod(name=p.name, uid=p.uid) for p in step.doomed]
@@ -305,8 +305,8 @@ def _alive(facts: JobFacts, before: JobStatus, *, now: float) -> tuple[Stage, ..
         held = status.explained(job.status, reason=reason, message=why)
         write = _write(before, held)
         news = held.state.message != before.state.message
-        told = effects.Record(reason=reason, message=why, warning=True)
-        return tuple(s for s in (((write,) if write else ()), ((told,) if news else ())) if s)
+        record = effects.Record(reason=reason, message=why, warning=True)
+        return tuple(s for s in (((write,) if write else ()), ((record,) if news else ())) if s)
     if (amend := sync.amendment(facts)) is not None:
         return ((amend,),)
     step = execute(

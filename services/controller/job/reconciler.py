@@ -146,12 +146,12 @@ class JobReconciler(Reconciler):
     def _tell_waiting(self, record: JobRecord) -> None:
         """Say on the job why its PodGroup does not get on (J34); the same reason once."""
         alive = record.job.status.state.phase in ALIVE
-        said = why_pending(record.group) if alive else None
-        if said is not None and said.reason != record.reported_pending:
+        condition = why_pending(record.group) if alive else None
+        if condition is not None and condition.reason != record.reported_pending:
             group = record.key.replace("/", ":")
-            message = f"PodGroup {group} {said.type.lower()}, reason: {said.message}"
+            message = f"PodGroup {group} {condition.type.lower()}, reason: {condition.message}"
             self._recorder.tell(record.job, "PodGroupPending", message, warning=True)
-        record.reported_pending = said.reason if said is not None else ""
+        record.reported_pending = condition.reason if condition is not None else ""
 
     def _next_look(self, record: JobRecord, found: Pass, *, postponed: bool) -> None:
         if found.again:

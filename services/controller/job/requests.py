@@ -149,14 +149,14 @@ def at_start(
         key=lambda p: (order.get(p.task, len(order)), p.index, p.name),
     )
     found: list[Request] = []
-    told: set[str] = set()
+    completed_tasks: set[str] = set()
     for pod in mine:
         for request in compare(job, None, pod, sums, completed=completed):
             completes = request.event == JobEvent.TASK_COMPLETED
-            if request.event in _ONLY_A_LOOK or (completes and request.task in told):
+            if request.event in _ONLY_A_LOOK or (completes and request.task in completed_tasks):
                 continue
             if completes:
-                told.add(request.task)
+                completed_tasks.add(request.task)
             found.append(request)
     return (*found, *_missing(job, pods, completed))
 

@@ -36,7 +36,7 @@ class JobFlowReconciler(KindReconciler):
         self._faults = manager.faults
         self._waiting_for: dict[str, dict[str, None]] = {}
         """Key of a template that is not there → keys of the flows that name it."""
-        self._told: dict[str, tuple[Note, ...]] = {}
+        self._last_notes: dict[str, tuple[Note, ...]] = {}
         """What was told of a flow at its last pass: it is not told with each change of a job."""
         self._first_at: dict[str, float] = {}
         """Key of a flow without a status → monotonic time at which it gets its first one."""
@@ -54,15 +54,15 @@ class JobFlowReconciler(KindReconciler):
         """Do what one flow needs. Raises any of the errors of a seam to be called again."""
         flow = self._informers.flows.get(key)
         if flow is None:
-            self._told.pop(key, None)
+            self._last_notes.pop(key, None)
             self._first_at.pop(key, None)
             return
         jobs = self._informers.jobs_of(flow.metadata)
         found = plan(flow, jobs, self._templates(flow))
         for note in found.notes:
-            if note not in self._told.get(key, ()):
+            if note not in self._last_notes.get(key, ()):
                 self._tell(flow, note.reason, note.message, warning=True)
-        self._told[key] = found.notes
+        self._last_notes[key] = found.notes
         if found.status != flow.status and not self._may_wait(flow, found.status):
             await self._write(flow, found.status)
             self._faults.point("controller.after-flow-status")

@@ -77,8 +77,8 @@ def wanted_for(facts: GroupFacts, *, inherit: bool = True) -> Wanted:
     if not facts.pods:
         wants_none = facts.owner is not None and facts.owner.spec.replicas == 0
         return Wanted(delete=wants_none and facts.group is not None)  # P04
-    said = facts.owner.metadata.annotations if facts.owner is not None and inherit else {}
-    body = group_for(model(facts.pods), said)
+    of_owner = facts.owner.metadata.annotations if facts.owner is not None and inherit else {}
+    body = group_for(model(facts.pods), of_owner)
     unnamed = tuple(p for p in facts.pods if keys.GROUP_NAME not in p.metadata.annotations)
     if facts.group is None:
         return Wanted(create=body, unnamed=unnamed)
@@ -101,27 +101,30 @@ def _usage(pod: Pod) -> Milli:
         return {}
 
 
-def group_for(pod: Pod, said: Mapping[str, str]) -> Json:
-    """Return the group of a bare pod, whose owner has the annotations `said` (P02, P03).
+def group_for(pod: Pod, of_owner: Mapping[str, str]) -> Json:
+    """Return the group of a bare pod, whose owner has the annotations `of_owner` (P02, P03).
 
     An owner of a kind that is not watched says the same by its pods' annotations.
     """
     meta = pod.metadata
-    inherited = {k: v for k, v in said.items() if k.startswith(keys.INHERITED_PREFIX)}
+    inherited = {k: v for k, v in of_owner.items() if k.startswith(keys.INHERITED_PREFIX)}
     budget = [k for k in _BUDGETS if k in meta.annotations][:1]
     copied = {k: meta.annotations[k] for k in (*_COPIED, *budget) if k in meta.annotations}
     labels = {k: meta.labels[k] for k in _COPIED_LABELS if k in meta.labels}
-    told = {**said, **meta.annotations}
-    least = whole(said.get(keys.GROUP_MIN_MEMBER) or told.get(keys.GROUP_MIN_MEMBER, "")) or 1
+    annotations = {**of_owner, **meta.annotations}
+    least = (
+        whole(of_owner.get(keys.GROUP_MIN_MEMBER) or annotations.get(keys.GROUP_MIN_MEMBER, ""))
+        or 1
+    )
     usage: Milli = {k: amount * least for k, amount in _usage(pod).items()}
     spec: Json = {
         "minMember": least,
-        "queue": told.get(keys.SCHEDULING_QUEUE_NAME) or DEFAULT_QUEUE,
+        "queue": annotations.get(keys.SCHEDULING_QUEUE_NAME) or DEFAULT_QUEUE,
         "minResources": as_texts(usage),
     }
     if pod.spec.priority_class_name:
         spec["priorityClassName"] = pod.spec.priority_class_name
-    if topology := _topology(told):
+    if topology := _topology(annotations):
         spec["networkTopology"] = topology
     return {
         "apiVersion": kinds.PODGROUP.api_version,
@@ -147,9 +150,9 @@ def _patch(group: PodGroup, body: Json) -> Json:
     annotations = body["metadata"]["annotations"]
     if news := {k: v for k, v in annotations.items() if group.metadata.annotations.get(k) != v}:
         patch["metadata"] = {"annotations": news}
-    said = {k: v for k, v in body["spec"].items() if (k, v) != ("queue", DEFAULT_QUEUE)}
-    wanted = msgspec.to_builtins(msgspec.convert(said, PodGroupSpec))
-    there = {k: v for k, v in msgspec.to_builtins(group.spec).items() if k in said}
+    stated = {k: v for k, v in body["spec"].items() if (k, v) != ("queue", DEFAULT_QUEUE)}
+    wanted = msgspec.to_builtins(msgspec.convert(stated, PodGroupSpec))
+    there = {k: v for k, v in msgspec.to_builtins(group.spec).items() if k in stated}
     spec = merge_patch(there, wanted)
     return {**patch, "spec": spec} if spec else patch
 
@@ -162,8 +165,8 @@ def _owner(pod: Pod) -> Json:
     """
     owner = pod.metadata.controller
     if owner is not None:
-        told: Json = msgspec.to_builtins(owner)
-        return {key: value for key, value in told.items() if key != "blockOwnerDeletion"}
+        reference: Json = msgspec.to_builtins(owner)
+        return {key: value for key, value in reference.items() if key != "blockOwnerDeletion"}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -173,10 +176,10 @@ def _owner(pod: Pod) -> Json:
     }
 
 
-def _topology(told: Mapping[str, str]) -> Json:
+def _topology(annotations: Mapping[str, str]) -> Json:
     """Return the network topology that annotations ask for; one that is no mode is hard (P03)."""
-    mode = told.get(keys.NETWORK_TOPOLOGY_MODE)
-    highest = told.get(keys.NETWORK_TOPOLOGY_HIGHEST_TIER)
+    mode = annotations.get(keys.NETWORK_TOPOLOGY_MODE)
+    highest = annotations.get(keys.NETWORK_TOPOLOGY_HIGHEST_TIER)
     if mode is None and highest is None:
         return {}
     known = (mode or "").lower()

@@ -200,8 +200,8 @@ class QueueReconciler(SingletonReconciler):
             except Rejected as error:
                 self._tell_failure(queue, action, str(error), occasion=occasion)
             else:
-                told = any(isinstance(c, SetState) and c.queue == name for c in changes)
-                if action in _ORDERS and not told:
+                is_reported = any(isinstance(c, SetState) and c.queue == name for c in changes)
+                if action in _ORDERS and not is_reported:
                     self._tell_success(queue, action, occasion)
         await self._writer.delete(kinds.COMMAND, command.metadata)
 

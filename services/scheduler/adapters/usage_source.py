@@ -59,7 +59,7 @@ class UsageSource:
         self._nodes = metrics.gauge(
             "pumice_scheduler_usage_nodes", "Nodes whose usage the source told last"
         )
-        self._told = metrics.gauge(
+        self._answered_at = metrics.gauge(
             "pumice_scheduler_usage_timestamp_seconds", "When the usage source last answered"
         )
         self._failures = metrics.counter(
@@ -95,7 +95,7 @@ class UsageSource:
         self._reason = ""
         self._board.put(samples)
         self._nodes.set(len(samples))
-        self._told.set(now)
+        self._answered_at.set(now)
 
     def _failed(self, option: MetricsOption, reason: str) -> None:
         self._failures.inc()

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from services.cache.fold.objects import Held, Said, digest, held, older
+from services.cache.fold.objects import Held, Published, digest, held, older
 from services.cache.fold.publish_queue import Publication, PublishQueue
 from shared.api.core import Pod, PodSpec
 from shared.api.meta import ObjectMeta
@@ -23,7 +23,7 @@ class World:
 
     def __init__(self, *, leads: bool = True) -> None:
         self.queue = PublishQueue(["pods"])
-        self.stream: dict[str, Said] = {}
+        self.stream: dict[str, Published] = {}
         if leads:
             self.begin()
 
@@ -50,7 +50,7 @@ class World:
                 self.stream.pop(key)
             else:
                 seen = digest(bytes(fact.body), fact.rv)
-                self.stream[key] = Said(uid=fact.uid, rv=fact.rv, digest=seen)
+                self.stream[key] = Published(uid=fact.uid, rv=fact.rv, digest=seen)
             self.queue.confirmed(publication)
 
     def publishes(self) -> list[str]:
@@ -191,7 +191,7 @@ def test_a_new_leader_whose_memory_lags_neither_takes_back_nor_deletes() -> None
     world = World(leads=False)
     world.lists(pod("bound", 5), pod("again", 6, uid="old"))
     world.stream = {
-        key: Said(uid=shown.uid, rv=shown.rv, digest=shown.digest)
+        key: Published(uid=shown.uid, rv=shown.rv, digest=shown.digest)
         for key, shown in (
             pod("bound", 20, node="n1"),
             pod("unknown", 21),
@@ -235,7 +235,7 @@ def test_a_fact_that_may_be_in_the_stream_gets_its_tombstone() -> None:
     on_its_way = world.takes()
     world.deletes("a", 2)
     for publication in on_its_way:
-        world.stream["ns/a"] = Said(uid="uid-a", rv="1")
+        world.stream["ns/a"] = Published(uid="uid-a", rv="1")
         world.queue.failed(publication)
     tombstones = world.takes()
     assert [told(t) for t in tombstones] == ["delete ns/a@2"]

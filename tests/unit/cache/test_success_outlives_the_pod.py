@@ -2,7 +2,7 @@
 
 import msgspec
 
-from services.cache.fold.objects import Held, Said, digest, done_of, held
+from services.cache.fold.objects import Held, Published, digest, done_of, held
 from services.cache.fold.publish_queue import _ENDED, Publication
 from shared.api import keys
 from shared.api.core import Pod, PodPhase, PodStatus
@@ -95,7 +95,7 @@ def test_the_mark_of_a_controller_is_in_what_is_kept():
 def test_a_standby_that_takes_over_tells_what_it_saw_go():
     world = World(leads=False)
     key, before = pod(1, PodPhase.RUNNING)
-    world.stream[key] = Said(uid="u-a", rv="1", digest=before.digest)
+    world.stream[key] = Published(uid="u-a", rv="1", digest=before.digest)
     world.lists((key, before))
     world.puts(pod(2))
     world.deletes("a", 3, uid="u-a")
@@ -108,7 +108,7 @@ def test_a_cache_that_finds_a_succeeded_pod_gone_tells_what_the_stream_says_of_i
     world = World(leads=False)
     key, shown = pod(1)
     seen = digest(shown.body, "1")
-    world.stream[key] = Said(uid="u-a", rv="1", digest=seen, done=done_of(shown.body))
+    world.stream[key] = Published(uid="u-a", rv="1", digest=seen, done=done_of(shown.body))
     world.begin()
     world.lists(version=9)
     assert says(last_of(world)) is not None

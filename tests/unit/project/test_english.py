@@ -1,4 +1,4 @@
-"""The pages and the public package say who does what: no somebody, no nobody, no "What ..."."""
+"""Pages and code say who does what: no somebody, no nobody; the public package no "What ..."."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ from tests.unit.project.test_tidy import ROOT, tracked
 
 PLACES = (
     *("*.md", "Makefile", "Dockerfile", "docker-compose.yml", "k8s", "examples", "docs"),
-    *("pumice/*.py", "tools", "benchmarks"),
+    *("pumice/*.py", "services", "shared", "tools", "benchmarks"),
 )
 VAGUE = re.compile(r"\b(?:some|no|any|every)body\b|\bwhoever\b|\bwhom\b", re.IGNORECASE)
 RIDDLE = re.compile(r'"""(?:What|Who|Whom|Whose)\b|\bSee the module\b')

@@ -16,7 +16,7 @@ def wish(uid: str = "u", phase: str = "Inqueue") -> Wish:
 @given(st.floats(0.1, 50.0))
 def test_there_is_a_wish_on_the_bus_as_long_as_one_is_needed(beat_s: float):
     reminders, now = Reminders(), 0.0
-    reminders.told([wish()], now=now)
+    reminders.sent([wish()], now=now)
     lives_until = now + wish().ttl_s
     for _ in range(400):
         now += beat_s
@@ -29,7 +29,7 @@ def test_there_is_a_wish_on_the_bus_as_long_as_one_is_needed(beat_s: float):
 
 def test_what_the_world_shows_is_forgotten():
     reminders = Reminders()
-    reminders.told([wish("a"), wish("b")], now=0.0)
+    reminders.sent([wish("a"), wish("b")], now=0.0)
     again = reminders.due(now=FIRST_S, stands=lambda wish: wish.wanted.uid == "a")
     assert [wish.wanted.uid for wish in again] == ["a"]
     assert len(reminders) == 1
@@ -37,8 +37,8 @@ def test_what_the_world_shows_is_forgotten():
 
 def test_only_the_last_wish_about_an_object_is_repeated():
     reminders = Reminders()
-    reminders.told([wish(phase="Inqueue")], now=0.0)
-    reminders.told([wish(phase="Running")], now=30.0)
+    reminders.sent([wish(phase="Inqueue")], now=0.0)
+    reminders.sent([wish(phase="Running")], now=30.0)
     assert reminders.due(now=FIRST_S + 1, stands=lambda _: True) == []
     (again,) = reminders.due(now=FIRST_S + 30, stands=lambda _: True)
     assert isinstance(again.wanted, m.DesiredPodGroup)

@@ -280,11 +280,11 @@ class GangEviction:
         known = len(session.nominations)
         session.commit_evictions(position)
         if evicted:
-            told = {nomination.uid for nomination in session.nominations[known:]}
+            nominated = {nomination.uid for nomination in session.nominations[known:]}
             session.nominations += [
                 Preemptor(pod=task.key, uid=task.uid, node=task.node)
                 for task, _ in taken
-                if task.uid not in told
+                if task.uid not in nominated
             ]
         session.network.nominated.update(places)
 
