@@ -120,13 +120,10 @@ format: $(READY) ## let ruff format the code and sort the imports
 
 .PHONY: crds
 crds: $(READY) ## write what is made: k8s/crds, jobs of the demo, NATS users, pages under docs
-	$(PY) -m tools.write_crds
-	$(PY) -m tools.write_demo_jobs
-	$(PY) -m tools.write_nats_config
+	$(PY) -m tools.write_manifests
 	$(PY) -m tools.write_flags
 	$(PY) -m tools.write_states
-	$(PY) -m tools.write_plugin_points
-	$(PY) -m tools.write_metrics
+	$(PY) -m tools.write_tables
 	$(PY) -m tools.write_asyncapi
 
 .PHONY: bench-engine

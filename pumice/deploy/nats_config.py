@@ -1,7 +1,7 @@
 """The configuration of the NATS server: one user per service, each with exactly its subjects.
 
 Made from `shared.contracts.permissions`, the one table of permissions.
-`tools/write_nats_config.py` writes it into the manifests in k8s/, where the server takes each
+`tools/write_manifests.py` writes it into the manifests in k8s/, where the server takes each
 password from its environment; `pumice.deploy.compose_init` writes it for the Compose stack, whose
 server has no environment to speak of, into a file that this server alone can read.
 """

@@ -9,11 +9,12 @@ second build waits for the first one and uses its result.
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +22,6 @@ import msgspec
 
 from pumice.local.errors import LocalError
 from pumice.local.golang import Go, find_go
-from pumice.local.lock import exclusive
 from pumice.local.parts import PARTS, Found, cache_dir, find_all, parts_dir, require
 from pumice.local.process import Process, ProcessSpec
 from pumice.local.versions import versions
@@ -37,6 +37,8 @@ PROGRESS_S: Final = 5.0
 _GO_CACHE_NOTES: Final = ("README", "trim.txt")
 """Files that `go clean -cache` leaves in an empty cache."""
 _LOOK_S: Final = 0.1
+_TELL_S: Final = 10.0
+_POLL_S: Final = 0.2
 
 Report = Callable[[str], None]
 
@@ -276,3 +278,38 @@ def _move_into_place(draft: Path, target: Path, programs: Iterable[str]) -> None
 def _duration(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+
+
+@contextlib.asynccontextmanager
+async def exclusive(
+    path: Path, *, purpose: str, report: Callable[[str], None]
+) -> AsyncIterator[None]:
+    """Hold the lock file `path` of this user; while another process has it, name that process.
+
+    The kernel gives the lock back when its holder dies, however that happens.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+", encoding="utf-8") as file:
+        begin = time.monotonic()
+        reported = begin - _TELL_S
+        while not _locked(file.fileno()):
+            if time.monotonic() - reported >= _TELL_S:
+                reported = time.monotonic()
+                report(f"waiting for {_owner_of(path)}, which {purpose} ({reported - begin:.0f} s)")
+            await asyncio.sleep(_POLL_S)
+        file.truncate(0)
+        file.write(f"process {os.getpid()}")
+        file.flush()
+        yield
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _owner_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8") or "another process"

@@ -1,8 +1,8 @@
 """Makes CustomResourceDefinitions from the typed models: `crds.CRDS` in, manifests out.
 
-`tools/write_crds.py` (`make crds`) writes the manifests to `k8s/crds/`, the local stack applies
-them as they come from here. The types are the only place where a field is described; what JSON
-Schema says beyond a Python type (formats, defaults, descriptions) stands in its `Meta`.
+`tools/write_manifests.py` (`make crds`) writes the manifests to `k8s/crds/`, the local stack
+applies them as they come from here. The types are the only place where a field is described; what
+JSON Schema says beyond a Python type (formats, defaults, descriptions) stands in its `Meta`.
 
 Kubernetes wants a *structural* schema: everything inline, no `$ref`, no nullable unions, integers
 or strings marked as such. msgspec's own `json.schema` gives references and unions, hence this

@@ -20,7 +20,6 @@ TEMPLATE_UID: Final = "volcano.sh/template-uid"
 QUEUE_NAME: Final = "volcano.sh/queue-name"
 PARTITION_ID: Final = "volcano.sh/partition-id"
 JOB_FORWARDING: Final = "volcano.sh/job-forwarding"
-FORWARD_CLUSTER: Final = "volcano.sh/forward-cluster"
 OUT_OF_SYNC: Final = "volcano.sh/controller-out-of-sync"
 """Annotation of a pod that the controller itself is about to delete (J06, J21)."""
 
@@ -32,9 +31,7 @@ JDB_MIN_AVAILABLE: Final = "volcano.sh/jdb-min-available"
 JDB_MAX_UNAVAILABLE: Final = "volcano.sh/jdb-max-unavailable"
 NUMA_TOPOLOGY_POLICY: Final = "volcano.sh/numa-topology-policy"
 TASK_PRIORITY: Final = "volcano.sh/task-priority"
-QOS_LEVEL: Final = "volcano.sh/qos-level"
 SLA_WAITING_TIME: Final = "volcano.sh/sla-waiting-time"
-JOB_ALLOCATED_HYPERNODE: Final = "volcano.sh/job-allocated-hypernode"
 TASK_TOPOLOGY_AFFINITY: Final = "volcano.sh/task-topology-affinity"
 TASK_TOPOLOGY_ANTI_AFFINITY: Final = "volcano.sh/task-topology-anti-affinity"
 TASK_TOPOLOGY_TASK_ORDER: Final = "volcano.sh/task-topology-task-order"
@@ -42,7 +39,6 @@ RESOURCE_STRATEGY_TYPE: Final = "volcano.sh/resource-strategy-scoring-type"
 RESOURCE_STRATEGY_WEIGHT: Final = "volcano.sh/resource-strategy-weight"
 RESOURCE_GROUP: Final = "volcano.sh/resource-group"
 """Annotation of a pod: the resource group of admission that it belongs to (W30)."""
-QUEUE_ALLOCATION_GATE: Final = "scheduling.volcano.sh/queue-allocation-gate"
 
 # --- workloads and namespaces that lead to a PodGroup (P02, P03, W40) ---
 GROUP_MIN_MEMBER: Final = "scheduling.volcano.sh/group-min-member"
@@ -59,12 +55,9 @@ NODEGROUP_RESOURCE_LIMITS: Final = "volcano.sh/nodegroup-resource-limits"
 CLOSED_BY_PARENT: Final = "volcano.sh/closed-by-parent"
 
 # --- nodes (KY4) ---
-OVERSUBSCRIPTION: Final = "volcano.sh/oversubscription"
 OVERSUBSCRIPTION_CPU: Final = "volcano.sh/oversubscription-cpu"
 OVERSUBSCRIPTION_MEMORY: Final = "volcano.sh/oversubscription-memory"
-OFFLINE_JOB_EVICTING: Final = "volcano.sh/offline-job-evicting"
 NODEGROUP_NAME: Final = "volcano.sh/nodegroup-name"
-COLOCATION: Final = "volcano.sh/colocation"
 
 # --- jobs that others make (X01, F01) ---
 CRON_SCHEDULED: Final = "volcano.sh/cronjob-scheduled-timestamp"

@@ -16,7 +16,7 @@ from pumice.local.ports import free_port
 from pumice.local.process import Process, ProcessSpec
 from shared.contracts.permissions import inbox_prefix
 from tests.support.manifests import BASE, build, named
-from tools import write_nats_config
+from tools import write_manifests
 
 
 class Server:
@@ -29,7 +29,7 @@ class Server:
         text = text.replace('"/data"', f'"{directory}/data"')
         text = re.sub(r'"port": \d+', f'"listen": "127.0.0.1:{self.port}"', text)
         text = re.sub(r'"http_port": \d+', f'"http": "127.0.0.1:{free_port()}"', text)
-        text = text.replace(f'"{write_nats_config.CERTIFICATE}/', f'"{directory}/')
+        text = text.replace(f'"{write_manifests.CERTIFICATE}/', f'"{directory}/')
         self.directory = directory
         self.ca = directory / "ca.crt"
         self.renew()

@@ -39,7 +39,6 @@ class Rule:
     def __init__(self, rule: Mapping[str, Any]) -> None:
         self.text = str(rule["rule"])
         self.message = str(rule.get("message", ""))
-        self.message_expression = rule.get("messageExpression")
         self.reason = str(rule.get("reason", "FieldValueInvalid"))
         self.field_path = str(rule.get("fieldPath", ""))
         self.is_transition = "oldSelf" in self.text

@@ -19,11 +19,10 @@ from typing import Final
 
 from services.scheduler.adapters.inbox import Gathered
 from services.scheduler.config import SchedulerConfig
-from services.scheduler.dump import Dump, DumpTooLarge, Header, Options, write
+from services.scheduler.dump import Dump, DumpTooLarge, Header, Options, Recording, write
 from services.scheduler.engine.jobs.reservation_timeouts import WaitingGroup
 from services.scheduler.engine.plan import Plan
 from services.scheduler.engine.state.memory import SchedulerMemory
-from services.scheduler.recording import Recording
 from shared.bus.port import Batch, CaughtUp, Reading, Reset
 from shared.contracts import codec
 from shared.contracts.messages import Fact

@@ -1,4 +1,4 @@
-"""Loads the scheduler plugins of other distributions: entry points `pumice.plugins` (PL25)."""
+"""Scheduler plugins of other distributions (PL25): entry points `pumice.plugins`, and failures."""
 
 from collections.abc import Callable, Collection
 from typing import Final
@@ -6,8 +6,11 @@ from typing import Final
 from services.scheduler.foreign import Failure, ForeignPlugin
 from shared.entry_points import BadPlugin, load
 from shared.runtime.errors import Rejected
+from shared.runtime.logs import Logger
+from shared.runtime.metrics import Metrics
 
 GROUP: Final = "pumice.plugins"
+_REMEMBERED: Final = 1000
 
 
 def load_plugins(
@@ -26,3 +29,36 @@ def load_plugins(
         offer.name: ForeignPlugin(offer.kind, name=offer.name, origin=offer.origin, note=note)
         for offer in offers
     }
+
+
+class PluginFailures:
+    """Counts and logs what such plugins do wrong: the one owner of their failures.
+
+    Called from the worker's thread. Each different error is logged once; the counter tells how
+    often.
+    """
+
+    def __init__(self, *, metrics: Metrics, log: Logger) -> None:
+        self._log = log
+        self._seen: set[Failure] = set()
+        self._count = metrics.counter(
+            "pumice_scheduler_plugin_failures",
+            "Calls of plugins of other distributions that failed",
+            ["plugin", "point"],
+        )
+
+    def __call__(self, failure: Failure) -> None:
+        """Take a failure."""
+        self._count.labels(failure.plugin, failure.point).inc()
+        if failure in self._seen:
+            return
+        if len(self._seen) >= _REMEMBERED:
+            self._seen.clear()
+        self._seen.add(failure)
+        self._log.error(
+            "plugin_failed",
+            plugin=failure.plugin,
+            origin=failure.origin,
+            point=failure.point,
+            error=failure.error,
+        )

@@ -12,7 +12,7 @@ from shared.api.base import View
 from shared.api.crds import CRDS, Crd
 from shared.api.kinds import COMMAND, Kind
 from tests.support.crd_table import table_of_manifest, table_of_reference
-from tools import write_crds
+from tools import write_manifests
 
 GOLDEN = Path(__file__).parent / "golden"
 REFERENCE = Path(__file__).parents[4] / "shared" / "reference" / "crd-fields"
@@ -53,8 +53,8 @@ def test_no_golden_table_is_without_a_crd() -> None:
 
 
 def test_make_crds_would_change_no_file() -> None:
-    checked_in = {path.name: path.read_text() for path in write_crds.FOLDER.iterdir()}
-    assert write_crds.render() == checked_in, "run `make crds` and commit the result"
+    checked_in = {path.name: path.read_text() for path in write_manifests.CRD_FOLDER.iterdir()}
+    assert write_manifests.crds() == checked_in, "run `make crds` and commit the result"
 
 
 @each_crd

@@ -25,7 +25,7 @@ from shared.contracts.permissions import permissions
 from shared.contracts.streams import Storage, all_streams, streams
 from shared.model.quantity import milli, units
 from tests.support.manifests import BASE, ROOT, build, named
-from tools import write_nats_config
+from tools import write_manifests
 
 SERVICES = ("admission", "binder", "cache", "controller", "declarer", "scheduler")
 OBJECTS = build(BASE)
@@ -243,7 +243,7 @@ def test_nats_collects_garbage_before_it_meets_its_memory_limit() -> None:
 
 
 def test_the_streams_are_full_before_the_disk_is() -> None:
-    declared = all_streams(streams(write_nats_config.CLUSTER))
+    declared = all_streams(streams(write_manifests.CLUSTER))
     bound = sum(s.max_bytes for s in declared if s.storage is Storage.FILE)
     memory = sum(s.max_bytes for s in declared if s.storage is Storage.MEMORY)
     (claim,) = named(OBJECTS, "StatefulSet", "pumice-nats")["spec"]["volumeClaimTemplates"]
@@ -269,12 +269,12 @@ def local_server() -> nats_config.Server:
 
 
 def test_the_nats_configuration_is_that_of_the_permissions() -> None:
-    assert write_nats_config.FILE.read_text() == write_nats_config.text(), "run `make crds`"
+    assert write_manifests.NATS_FILE.read_text() == write_manifests.nats_config(), "run `make crds`"
 
 
 def test_the_nats_configuration_is_made_for_the_cluster_of_the_settings() -> None:
     settings = named(OBJECTS, "ConfigMap", "pumice-settings")["data"]
-    assert settings["PUMICE_CLUSTER"] == write_nats_config.CLUSTER
+    assert settings["PUMICE_CLUSTER"] == write_manifests.CLUSTER
     service = named(OBJECTS, "Service", "pumice-nats")
     port = service["spec"]["ports"][0]["port"]
     assert settings["PUMICE_NATS"] == f"tls://{service['metadata']['name']}:{port}"
@@ -287,7 +287,7 @@ def test_the_nats_server_has_every_users_password_from_its_secret() -> None:
         for entry in container["env"]
         if "secretKeyRef" in entry.get("valueFrom", {})
     }
-    users = permissions(write_nats_config.CLUSTER)
+    users = permissions(write_manifests.CLUSTER)
     assert from_secrets == {
         nats_config.password_variable(user): {
             "name": nats_secrets.secret_name(user),
@@ -298,12 +298,12 @@ def test_the_nats_server_has_every_users_password_from_its_secret() -> None:
 
 
 def test_the_printed_secrets_are_those_that_the_pods_take() -> None:
-    made = nats_secrets.manifests(namespace="pumice-system", cluster=write_nats_config.CLUSTER)
+    made = nats_secrets.manifests(namespace="pumice-system", cluster=write_manifests.CLUSTER)
     *printed, key = made
     assert key["metadata"]["name"] == nats_secrets.STATE_KEY
     assert len(key["stringData"]["key"]) == 64
     names = {secret["metadata"]["name"] for secret in printed}
-    assert names == {nats_secrets.secret_name(u) for u in permissions(write_nats_config.CLUSTER)}
+    assert names == {nats_secrets.secret_name(u) for u in permissions(write_manifests.CLUSTER)}
     passwords = {secret["stringData"]["password"] for secret in printed}
     assert len(passwords) == len(printed)
     assert all(p.isalnum() and p[0].isalpha() and len(p) >= 40 for p in passwords)

@@ -7,7 +7,6 @@ import pytest
 
 from pumice.local import build, parts
 from pumice.local.errors import LocalError
-from pumice.local.lock import exclusive
 from pumice.local.versions import versions
 
 GO = """#!{python}
@@ -83,7 +82,7 @@ async def test_too_little_disk_is_said_before_anything_is_built(environ, monkeyp
 
 async def test_the_lock_names_its_holder_and_is_free_afterwards(tmp_path):
     lines = []
-    async with exclusive(tmp_path / "lock", purpose="builds", report=lines.append):
+    async with build.exclusive(tmp_path / "lock", purpose="builds", report=lines.append):
         waiting = asyncio.Event()
 
         def heard(line):
@@ -91,7 +90,7 @@ async def test_the_lock_names_its_holder_and_is_free_afterwards(tmp_path):
             waiting.set()
 
         async def second():
-            async with exclusive(tmp_path / "lock", purpose="builds", report=heard):
+            async with build.exclusive(tmp_path / "lock", purpose="builds", report=heard):
                 return "got it"
 
         async with asyncio.TaskGroup() as tasks:
@@ -99,7 +98,7 @@ async def test_the_lock_names_its_holder_and_is_free_afterwards(tmp_path):
             await asyncio.wait_for(waiting.wait(), 5)
             task.cancel()
     assert "which builds" in lines[0]
-    async with exclusive(tmp_path / "lock", purpose="builds", report=lines.append):
+    async with build.exclusive(tmp_path / "lock", purpose="builds", report=lines.append):
         assert len(lines) == 1
 
 

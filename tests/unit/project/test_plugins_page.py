@@ -12,7 +12,7 @@ from services.scheduler.config import FLAG_DEFAULTS
 from services.scheduler.decide import configure
 from services.scheduler.foreign import ForeignPlugin
 from services.scheduler.policy.catalog import PLUGINS
-from tools.write_plugin_points import render
+from tools.write_tables import with_points
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "plugins.md").read_text()
@@ -23,7 +23,7 @@ def public(kind: type) -> set[str]:
 
 
 def test_the_table_of_extension_points_is_that_of_the_code():
-    assert render(PAGE) == PAGE
+    assert with_points(PAGE) == PAGE
     assert all(point.flag in {*FLAG_DEFAULTS, ""} for point in POINTS.values())
 
 

@@ -10,8 +10,7 @@ import structlog
 
 from pumice.plugins import CrossNodeVerdict, Opinion, Reason, Vote
 from pumice.testing import Cluster, binds_of, evictions_of
-from services.scheduler.adapters.entry_points import load_plugins
-from services.scheduler.adapters.plugin_failures import PluginFailures
+from services.scheduler.adapters.entry_points import PluginFailures, load_plugins
 from services.scheduler.config import BadConfig
 from services.scheduler.decide import configure, decide
 from services.scheduler.foreign import Failure, ForeignPlugin

@@ -19,12 +19,12 @@ from services.scheduler.dump import (
     DumpTooLarge,
     Header,
     Options,
+    Recording,
     latest,
     read,
     without_secrets,
     write,
 )
-from services.scheduler.recording import Recording
 from services.scheduler.replay import differences, main, replayed
 from services.scheduler.worker import Worker
 from shared.contracts import messages as m

@@ -1,19 +1,26 @@
-"""Writes the table of metrics in `docs/observing.md` from the code that makes them (`make crds`).
+"""Writes tables of pages from the code that they describe (`make crds`).
+
+The extension points in `docs/plugins.md` are the rows of `pumice.plugins.points`. The metrics in
+`docs/observing.md` are those that the services make. Tests compare the pages with what is drawn
+here.
 
 A metric is a call that begins with its name and what it says, both as text: it is found by reading
 the source, since making every metric would mean to start every service.
 """
 
 import ast
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from pumice.plugins.points import POINTS, AnyPoint
 from tools.write_flags import filled, plain
 
 ROOT: Final = Path(__file__).parents[1]
-PAGE: Final = ROOT / "docs" / "observing.md"
+PLUGINS_PAGE: Final = ROOT / "docs" / "plugins.md"
+METRICS_PAGE: Final = ROOT / "docs" / "observing.md"
 _MAKERS: Final = {
     "counter": "counter",
     "gauge": "gauge",
@@ -25,6 +32,31 @@ _MAKERS: Final = {
 }
 """Functions that make a metric → its type."""
 _WORTH_PARSING: Final = re.compile('"(?:pumice|volcano)_')
+_POINTS_HEAD: Final = (
+    "| method of `hooks` | Volcano's name, flag | is asked | answers of several plugins "
+    "| instead of a failure |\n|---|---|---|---|---|\n"
+)
+
+
+def points() -> str:
+    """Return the table of extension points."""
+    return _POINTS_HEAD + "".join(_point(name, point) for name, point in POINTS.items())
+
+
+def _point(name: str, point: AnyPoint) -> str:
+    flag = f"`{point.flag}`" if point.flag else "none" if point.volcano else ""
+    of_volcano = ", ".join(part for part in (point.volcano, flag) if part)
+    rule = (inspect.getdoc(point.together) or "").partition("\n")[0].rstrip(".")
+    rule = rule[:1].lower() + rule[1:]
+    return f"| `{name}` | {of_volcano} | {point.about} | {rule} | {point.failing} |\n"
+
+
+def with_points(page: str) -> str:
+    """Return the page of plugins with the present table in place of the one that it has."""
+    before, _, rest = page.partition(_POINTS_HEAD)
+    rows = rest.splitlines(keepends=True)
+    after = next(at for at, line in enumerate(rows) if not line.startswith("|"))
+    return before + points() + "".join(rows[after:])
 
 
 class Metric(NamedTuple):
@@ -35,8 +67,8 @@ class Metric(NamedTuple):
     says: str
 
 
-def render(page: str) -> str:
-    """Return the page with a fresh table. Raises ValueError when a mark is missing."""
+def with_metrics(page: str) -> str:
+    """Return the page of observing with a fresh table. Raises ValueError when a mark is missing."""
     rows = [f"| `{m.name}` | {m.kind} | {m.says} |" for m in sorted(set(metrics()))]
     return filled(page, "metrics", ["| metric | type | says |", "|---|---|---|", *rows])
 
@@ -71,8 +103,9 @@ def _text(node: ast.expr) -> str:
 
 
 def main() -> None:
-    """Write the page."""
-    PAGE.write_text(render(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    """Write the pages."""
+    for page, filled_in in ((PLUGINS_PAGE, with_points), (METRICS_PAGE, with_metrics)):
+        page.write_text(filled_in(page.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,104 @@
+"""Writes manifests that are made from code (`make crds`).
+
+`k8s/crds` from the typed models, one file per kind and no others; `k8s/base/nats/config.yaml`, the
+NATS server's ConfigMap; and the demo's own copies of the examples that it plays. The texts come
+from functions of their own: tests compare the checked-in files with what they return.
+"""
+
+import textwrap
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from pumice.demo.cast import ACTS, FILES
+from pumice.deploy.nats_config import Server, render, variables
+from shared.api.crdgen import manifest
+from shared.api.crds import CRDS
+
+_ROOT: Final = Path(__file__).parents[1]
+EXAMPLES: Final = _ROOT / "examples"
+
+CRD_FOLDER: Final = _ROOT / "k8s" / "crds"
+HEADER: Final = "# Made by `make crds` from the types in shared/api: change those, not this file.\n"
+
+NATS_FILE: Final = _ROOT / "k8s" / "base" / "nats" / "config.yaml"
+CLUSTER: Final = "main"
+"""PUMICE_CLUSTER in k8s/base/settings.yaml."""
+
+CERTIFICATE: Final = "/etc/nats-tls"
+"""Where k8s/base/nats/statefulset.yaml mounts the server's certificate."""
+
+NAMESPACES: Final[tuple[str, ...]] = ()
+"""Namespaces whose events have subscribers of their own; the declarer's `--event-namespaces`."""
+
+_HEAD: Final = """\
+# Made by `make crds` from shared/contracts/permissions.py: change that, not this file.
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: pumice-nats
+  namespace: pumice-system
+  labels:
+    app.kubernetes.io/name: nats
+    app.kubernetes.io/part-of: pumice
+data:
+  nats.conf: |
+"""
+
+
+def crds() -> dict[str, str]:
+    """Return the text of every file in `k8s/crds/` by its name."""
+    files = {
+        f"{crd.kind.group}_{crd.kind.plural}.yaml": HEADER
+        + yaml.safe_dump(manifest(crd), sort_keys=False, width=100, allow_unicode=True)
+        for crd in CRDS
+    }
+    listing = "".join(f"  - {name}\n" for name in sorted(files))
+    files["kustomization.yaml"] = (
+        f"{HEADER}apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"
+        f"resources:\n{listing}"
+    )
+    return files
+
+
+def write_crds() -> None:
+    """Write `k8s/crds`; remove those that no kind makes any more."""
+    files = crds()
+    CRD_FOLDER.mkdir(parents=True, exist_ok=True)
+    for path in sorted(CRD_FOLDER.glob("*.yaml")):
+        if path.name not in files:
+            path.unlink()
+    for name, text in files.items():
+        (CRD_FOLDER / name).write_text(text, encoding="utf-8")
+
+
+def nats_config() -> str:
+    """Return the text of the ConfigMap."""
+    server = Server(
+        name="$PUMICE_NATS_SERVER_NAME",
+        cluster=CLUSTER,
+        store_dir="/data",
+        certificate=CERTIFICATE,
+        namespaces=NAMESPACES,
+    )
+    return _HEAD + textwrap.indent(render(server, variables(CLUSTER, NAMESPACES)), "    ")
+
+
+def copy_jobs() -> None:
+    """Copy the examples that the demo plays: an installed distribution has no folder `examples`."""
+    for file in (file for act in ACTS for file in act):
+        target = FILES / file
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes((EXAMPLES / file).read_bytes())
+
+
+def main() -> None:
+    """Write everything."""
+    write_crds()
+    NATS_FILE.write_text(nats_config(), encoding="utf-8")
+    copy_jobs()
+
+
+if __name__ == "__main__":
+    main()
