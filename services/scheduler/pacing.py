@@ -2,12 +2,12 @@
 
 Cycles follow every change by milliseconds. Between two pods of a gang that are being created, a job
 "waits" for a moment, and its counters change with every pod that starts; written each time, that is
-a storm of statuses. So a new phase goes out at once, and everything else
-(conditions, counters, sums of queues) when it has been wanted unchanged for `settle_s`, or, if it
-keeps changing, for `PATIENCE` times that. A pod's condition stands longer, `PODS` times: there are
-many, and those of a gang that is on its way are void a moment later. Nothing but a new phase is
-said of a gang whose pods are still being made (`waiting`). What is held back is not adopted, so the
-next cycle wants it again: the last word always goes out.
+a storm of statuses. So a new phase goes out at once, and everything else (conditions, counters,
+sums of queues) when it has been wanted unchanged for `settle_s`, or, if it keeps changing, for
+`PATIENCE` times that. A pod's condition stands longer, `PODS` times: there are many, and those of a
+gang that is on its way are void a moment later. Nothing but a new phase is written for a gang whose
+pods are still being made or bound (`waiting`). What is held back is not adopted, so the next cycle
+wants it again: the last word always goes out.
 """
 
 from collections.abc import Callable, Collection
@@ -54,7 +54,7 @@ class Pacing:
     ) -> Plan:
         """Return the plan with those statuses that are worth a write now.
 
-        `making` are the keys of PodGroups whose pods are still being made.
+        `making` are the keys of PodGroups whose pods are still being made or bound.
         """
         before, self._wishes = self._wishes, {}
 

@@ -2,8 +2,9 @@
 
 A gang whose pods are being created waits for its owner and not for nodes: any condition would be
 out of date a moment later, and there are thousands of such moments while a large load is submitted.
-`IncompleteGangs` tells which gangs are in that state. A gang that has got no pod for a while is in
-it no longer: then its conditions say that pods are missing, which its owner has to mend.
+A gang whose pods are being bound has a new phase as soon as they are: its conditions go with that,
+in one write. `IncompleteGangs` tells which gangs are in either state. A gang that has got no pod,
+and no node, for a while is in it no longer: then its conditions say what is missing.
 
 Subscribers hear of a wait once per cause, when it has stood for a while, and never of one that the
 gang's owner has to end (missing pods, scheduling gates). An alert is about a cluster that is too
@@ -17,7 +18,7 @@ from typing import Final, NamedTuple
 from services.scheduler.engine.jobs.jobs import Jobs
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.plan import Explanation
-from shared.model.status import VALID
+from shared.model.status import VALID, TaskStatus
 
 _AMOUNT: Final = re.compile(r"\d[\w.]*")
 
@@ -43,28 +44,32 @@ def _present(job: Job) -> int:
 class _Incomplete(NamedTuple):
     uid: str
     pods: int
+    binding: int
     since: float
-    """When a pod came last, or when the gang was first seen (Unix seconds)."""
+    """When a pod last came or was bound, or when the gang was first seen (Unix seconds)."""
 
 
 class IncompleteGangs:
-    """Remembers when a gang that is not whole last got a pod, of those that are asked about."""
+    """Remembers when gangs whose pods are being made or bound last got on."""
 
     def __init__(self, patience_s: float) -> None:
         self._patience_s = patience_s
         self._waiting: dict[str, _Incomplete] = {}
 
     def review(self, keys: Iterable[str], jobs: Jobs, *, now: float) -> frozenset[str]:
-        """Return those of `keys` whose pods are still being made; forget all others."""
+        """Return those of `keys` whose pods are being made or bound; forget all others."""
         before, self._waiting = self._waiting, {}
         making = set()
         for key in keys:
             job = jobs.get(key)
-            if job is None or not awaits_owner(job) or _is_kept_out(job):
+            if job is None or _is_kept_out(job):
                 continue
-            pods, waiting = _present(job), before.get(key)
-            if waiting is None or (waiting.uid, waiting.pods) != (job.uid, pods):
-                waiting = _Incomplete(job.uid, pods, now)
+            binding = len(job.by_status[TaskStatus.BINDING])
+            if not binding and not awaits_owner(job):
+                continue
+            seen, waiting = (job.uid, _present(job), binding), before.get(key)
+            if waiting is None or waiting[:3] != seen:
+                waiting = _Incomplete(*seen, since=now)
             self._waiting[key] = waiting
             if now - waiting.since < self._patience_s:
                 making.add(key)

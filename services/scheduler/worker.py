@@ -304,7 +304,7 @@ class Worker:
         )
 
     def _being_made(self, plan: Plan, now: float) -> frozenset[str]:
-        """Return the PodGroups that the plan has a status for while their pods are made."""
+        """Return the PodGroups that the plan has a status for while pods are made or bound."""
         keys = dict.fromkeys(group.key for group in plan.podgroups)
         keys |= dict.fromkeys(self._group_of(pod.uid) for pod in plan.pods)
         return self._incomplete_gangs.review(keys, self._cluster_state.jobs, now=now)

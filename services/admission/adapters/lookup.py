@@ -2,9 +2,10 @@
 
 Not of the bus: admission has to answer when NATS is away, too. One list of queues serves all
 requests of a second; a refusal is never based on it, but on a fresh one (`fresh=True`), so that a
-queue made a moment ago is known; nor is anything about a queue itself. The fields of pods and
-claims are those of the API server's OpenAPI of the core group, which any account may read; an API
-server without it has no fields checked.
+queue made a moment ago is known; nor is anything about a queue itself. Annotations of a namespace
+are at most a second old likewise: a thousand groups made at once ask for them once. The fields of
+pods and claims are those of the API server's OpenAPI of the core group, which any account may read;
+an API server without it has no fields checked.
 """
 
 import asyncio
@@ -23,6 +24,7 @@ from shared.runtime.errors import Gone, PumiceError, Retryable
 from shared.runtime.logs import Logger
 
 _YOUNG_S: Final = 1.0
+_NAMESPACES_MOST: Final = 1000
 
 
 class _Named(msgspec.Struct, frozen=True):
@@ -41,6 +43,8 @@ class Lookup:
         """When the last list was begun that failed."""
         self._failure = ""
         self._listing = asyncio.Lock()
+        self._annotations: dict[str, tuple[float, Mapping[str, str]]] = {}
+        """By namespace, in the order in which they were read: when, and what was found."""
 
     async def queues(self, *, fresh: bool = False) -> Mapping[str, Queue]:
         """Return all queues by name, at most a second old; those of now when `fresh`.
@@ -68,12 +72,24 @@ class Lookup:
         self._listed_at = begun_at
 
     async def annotations(self, namespace: str) -> Mapping[str, str]:
-        """Return the annotations of a namespace, none when it is not there. Raises Retryable."""
+        """Return the annotations of a namespace, at most a second old; none when it is not there.
+
+        Raises Retryable when the API server does not answer.
+        """
+        asked_at = self._clock.monotonic()
+        read_at, found = self._annotations.get(namespace, (float("-inf"), {}))
+        if read_at >= asked_at - _YOUNG_S:
+            return found
         try:
             raw = await self._kube.get(kinds.NAMESPACE, "", namespace)
         except Gone:
             return {}
-        return msgspec.json.decode(raw, type=_Named).metadata.annotations
+        found = msgspec.json.decode(raw, type=_Named).metadata.annotations
+        self._annotations.pop(namespace, None)
+        self._annotations[namespace] = (asked_at, found)
+        if len(self._annotations) > _NAMESPACES_MOST:
+            del self._annotations[next(iter(self._annotations))]
+        return found
 
 
 _PATH: Final = "/openapi/v3/api/v1"

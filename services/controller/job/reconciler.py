@@ -29,6 +29,8 @@ from shared.runtime.workqueue import WorkQueue
 
 COALESCE_S: Final = 0.5
 """A mere change of counts waits that long for the next, which is often the one that matters."""
+STARTING_S: Final = 2.0
+"""It waits so long while a job is Pending: its pods run soon, and the counts go with the phase."""
 COALESCE_PER_JOB_S: Final = 0.01
 COALESCE_MOST_S: Final = 5.0
 """It waits longer for each job in the work queue: pods come before their counts."""
@@ -37,9 +39,10 @@ GLANCE_S: Final = 1e-4
 GLANCE_MOST_S: Final = 0.25
 
 
-def patience_s(backlog: int) -> float:
+def patience_s(backlog: int, *, starting: bool = False) -> float:
     """Return how long counts may wait, in seconds, where `backlog` jobs wait in the work queue."""
-    return min(COALESCE_S + COALESCE_PER_JOB_S * backlog, COALESCE_MOST_S)
+    least_s = STARTING_S if starting else COALESCE_S
+    return min(least_s + COALESCE_PER_JOB_S * backlog, COALESCE_MOST_S)
 
 
 class JobReconciler(Reconciler):
@@ -158,7 +161,7 @@ class JobReconciler(Reconciler):
             self.add(record.key)
         if postponed:
             waited_s = self._clock.monotonic() - record.counts_wait_since
-            left_s = patience_s(self.queue.backlog) - waited_s
+            left_s = self._patience_s(record) - waited_s
             self.add(record.key, max(0.0, left_s))
         if found.reconcile_at is not None:
             self.add(record.key, max(0.0, found.reconcile_at - self._clock.now()))
@@ -187,7 +190,11 @@ class JobReconciler(Reconciler):
             return False
         now = self._clock.monotonic()
         record.counts_wait_since = min(record.counts_wait_since, now)
-        return now - record.counts_wait_since < patience_s(self.queue.backlog)
+        return now - record.counts_wait_since < self._patience_s(record)
+
+    def _patience_s(self, record: JobRecord) -> float:
+        starting = record.job.status.state.phase == JobPhase.PENDING
+        return patience_s(self.queue.backlog, starting=starting)
 
     def _after(self, record: JobRecord, stage: list[effects.Effect]) -> None:
         if any(isinstance(effect, effects.DeletePod) for effect in stage):

@@ -10,8 +10,9 @@ from aiohttp import web
 
 from services.admission.adapters.lookup import Lookup
 from shared.kube.config import connect
-from shared.runtime.clock import SystemClock
+from shared.runtime.clock import Clock, SystemClock
 from shared.runtime.errors import Retryable
+from tests.support.clock import VirtualClock
 from tests.support.scripted_api import Answer, ScriptedApi, json, status
 from tests.unit.admission.asking import queue_named
 
@@ -19,14 +20,16 @@ MANY = 20
 
 
 @asynccontextmanager
-async def looking(directory: Path, *answers: Answer) -> AsyncIterator[tuple[ScriptedApi, Lookup]]:
+async def looking(
+    directory: Path, *answers: Answer, clock: Clock | None = None
+) -> AsyncIterator[tuple[ScriptedApi, Lookup]]:
     """Return an API server that gives these answers, and who asks it."""
     file = directory / "kubeconfig"
     async with ScriptedApi().serving() as api:
         api.then(*answers)
         file.write_text(api.kubeconfig(token="t"))
         async with await connect(str(file), user_agent="test", request_timeout_s=20) as kube:
-            yield api, Lookup(kube, clock=SystemClock())
+            yield api, Lookup(kube, clock=clock or SystemClock())
 
 
 def after(gate: asyncio.Event, answer: Answer) -> Answer:
@@ -84,3 +87,16 @@ async def test_a_failure_is_that_of_its_time_only(tmp_path: Path) -> None:
         with pytest.raises(Retryable):
             await lookup.queues(fresh=True)
         assert list(await lookup.queues(fresh=True)) == ["default"]
+
+
+async def test_annotations_of_a_namespace_are_asked_for_once_a_second(tmp_path: Path) -> None:
+    said = {"scheduling.volcano.sh/queue-name": "gold"}
+    namespace = json({"metadata": {"name": "ns", "annotations": said}})
+    clock = VirtualClock()
+    async with looking(tmp_path, namespace, namespace, clock=clock) as (api, lookup):
+        for _ in range(MANY):
+            assert await lookup.annotations("ns") == said
+        assert len(api.seen) == 1
+        await clock.advance(1.5)
+        assert await lookup.annotations("ns") == said
+        assert len(api.seen) == 2

@@ -96,3 +96,18 @@ def test_a_gang_is_being_made_while_pods_come_and_a_while_longer(phase):
 def test_a_group_that_its_queue_keeps_out_is_not_being_made():
     cluster = world(least=4, pods=0, phase="Pending")
     assert IncompleteGangs(10.0).review(["ns/g"], cluster.cluster_state.jobs, now=0.0) == set()
+
+
+def test_a_gang_whose_pods_are_being_bound_is_under_way_until_it_stands_still():
+    cluster, making = world(least=2, pods=2), IncompleteGangs(10.0)
+    state = cluster.cluster_state
+    group = state.jobs.get("ns/g")
+    assert group is not None
+    state.assume("one", [(task.key, task.uid, "n0") for task in group.tasks.values()])
+    assert making.review(["ns/g"], state.jobs, now=0.0) == {"ns/g"}
+    cluster.pod("g-0", "g", cpu="1", node="n0")
+    assert making.review(["ns/g"], state.jobs, now=9.0) == {"ns/g"}
+    assert making.review(["ns/g"], state.jobs, now=18.0) == {"ns/g"}
+    assert making.review(["ns/g"], state.jobs, now=19.0) == set(), "no pod was bound for 10 s"
+    cluster.pod("g-1", "g", cpu="1", node="n0")
+    assert making.review(["ns/g"], state.jobs, now=20.0) == set(), "all are bound"
