@@ -37,6 +37,8 @@ TICK_S = (0.01, 0.15)
 CALM_S = 60.0
 """How long everything may take to come to its end when nothing goes wrong any more."""
 LOOK_S = 0.5
+CLEAR_S = 5.0
+"""How long the last deletions may take to reach the streams after that."""
 HERE = Path(__file__).parent
 CONFS = {
     **dict.fromkeys(workloads.PREEMPTING, str(HERE / "preempt.yaml")),
@@ -157,6 +159,7 @@ class Simulation:
         healed = asyncio.get_running_loop().time()
         await self._until_calm()
         self._settled_s = asyncio.get_running_loop().time() - healed
+        await self._until_cleared()
         self._check_the_end()
         await self._end()
 
@@ -227,6 +230,13 @@ class Simulation:
         while loop.time() < end and not self.judge.violations:
             if not self._unfinished() and not self.ledger.open():
                 return
+            await asyncio.sleep(LOOK_S)
+
+    async def _until_cleared(self) -> None:
+        """Wait for the deletions that are still on their way to the streams."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + CLEAR_S
+        while loop.time() < end and any(remains.left_for_ever(self.nats, self.cluster)):
             await asyncio.sleep(LOOK_S)
 
     def _check_the_end(self) -> None:
