@@ -10,6 +10,7 @@ priority and fairness); what differs from one is listed here with its reason:
 """
 
 import asyncio
+import os
 import secrets
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -52,6 +53,8 @@ CONTROLLERS: Final = (
     "ttl-after-finished-controller",
 )
 _NO_HEARTBEAT: Final = "87600h"
+_GO: Final = {"GOGC": "200"}
+"""Twice the garbage before a collection; docs/performance.md says what each setting is worth."""
 
 
 Api = Literal["real", "embedded"]
@@ -232,6 +235,7 @@ class ControlPlane:
                 name=name,
                 argv=(str(self._binaries[name]), *flags),
                 log=self.logs / f"{name}.log",
+                environ={key: value for key, value in _GO.items() if key not in os.environ},
             )
         )
 
@@ -273,6 +277,9 @@ class ControlPlane:
             f"--etcd-keyfile={self.pki.etcd_client.key}",
             "--authorization-mode=Node,RBAC",
             "--allow-privileged=true",
+            "--enable-priority-and-fairness=false",  # one user, and one machine that is the limit
+            "--max-requests-inflight=1000",
+            "--max-mutating-requests-inflight=1000",
             "--endpoint-reconciler-type=none",
             "--kubelet-preferred-address-types=InternalDNS",
             f"--kubelet-port={self._kubelet.port}",

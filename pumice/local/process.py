@@ -43,6 +43,8 @@ class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True):
     environ: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Added to this process's own environment."""
     cwd: Path | None = None
+    yields: int = 0
+    """By how much its niceness is above ours: it leaves a busy processor to the others."""
 
 
 class Process:
@@ -86,7 +88,7 @@ class Process:
 
     def _spawn(self, output: int) -> "subprocess.Popen[bytes]":
         guard = (sys.executable, "-I", "-S", str(GUARD), str(os.getpid()))
-        return subprocess.Popen(
+        child = subprocess.Popen(
             (*guard, *self.spec.argv),
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -95,6 +97,11 @@ class Process:
             env={**os.environ, **self.spec.environ},
             start_new_session=True,
         )
+        if self.spec.yields:
+            niceness = os.getpriority(os.PRIO_PROCESS, 0) + self.spec.yields
+            with contextlib.suppress(ProcessLookupError):
+                os.setpriority(os.PRIO_PROCESS, child.pid, niceness)
+        return child
 
     def _relay(self, output: IO[bytes]) -> None:
         with output:

@@ -29,8 +29,6 @@ from shared.runtime.workqueue import WorkQueue
 
 COALESCE_S: Final = 0.5
 """A mere change of counts waits that long for the next, which is often the one that matters."""
-STARTING_S: Final = 2.0
-"""It waits so long while a job is Pending: its pods run soon, and the counts go with the phase."""
 COALESCE_PER_JOB_S: Final = 0.01
 COALESCE_MOST_S: Final = 5.0
 """It waits longer for each job in the work queue: pods come before their counts."""
@@ -40,9 +38,13 @@ GLANCE_MOST_S: Final = 0.25
 
 
 def patience_s(backlog: int, *, starting: bool = False) -> float:
-    """Return how long counts may wait, in seconds, where `backlog` jobs wait in the work queue."""
-    least_s = STARTING_S if starting else COALESCE_S
-    return min(least_s + COALESCE_PER_JOB_S * backlog, COALESCE_MOST_S)
+    """Return how long counts may wait, in seconds, where `backlog` jobs wait in the work queue.
+
+    Those of a job that is Pending wait longest: its pods run soon, and they go with the phase.
+    """
+    if starting:
+        return COALESCE_MOST_S
+    return min(COALESCE_S + COALESCE_PER_JOB_S * backlog, COALESCE_MOST_S)
 
 
 class JobReconciler(Reconciler):

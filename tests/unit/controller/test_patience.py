@@ -12,6 +12,5 @@ def test_counts_wait_the_longer_the_more_jobs_wait_for_their_pods(
     assert patience_s(backlog) == pytest.approx(waits_s)
 
 
-@pytest.mark.parametrize(("backlog", "waits_s"), [(0, 2.0), (100, 3.0), (10_000, 5.0)])
-def test_counts_of_a_job_that_starts_wait_for_its_phase(backlog: int, waits_s: float) -> None:
-    assert patience_s(backlog, starting=True) == pytest.approx(waits_s)
+def test_counts_of_a_job_that_starts_wait_for_its_phase() -> None:
+    assert patience_s(0, starting=True) == pytest.approx(5.0)

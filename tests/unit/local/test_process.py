@@ -1,6 +1,7 @@
 """A program of the local stack is started, watched and never left behind."""
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
@@ -49,6 +50,12 @@ async def test_a_program_that_is_never_ready_is_reported_with_what_it_lacks(star
     process = started("import time; time.sleep(60)")
     with pytest.raises(LocalError, match="not ready after 0 s: it never says so"):
         await process.ready(never, deadline_s=0.1)
+
+
+async def test_a_program_that_yields_has_a_higher_niceness_than_we_have(started):
+    process = started("import time; time.sleep(60)", yields=3)
+    niceness = os.getpriority(os.PRIO_PROCESS, process.pid)
+    assert niceness == min(19, os.getpriority(os.PRIO_PROCESS, 0) + 3)
 
 
 async def test_a_program_that_ignores_the_signal_is_killed_after_its_grace(started, tmp_path):
