@@ -8,12 +8,11 @@ from typing import Final
 from services.scheduler.adapters.conf_file import ConfFile
 from services.scheduler.adapters.dumper import Dumper
 from services.scheduler.adapters.entry_points import PluginFailures, load_plugins
-from services.scheduler.adapters.events import GangEvents
 from services.scheduler.adapters.extender_http import ExtenderHttp
 from services.scheduler.adapters.feed import OutcomeFeed, StateFeed
 from services.scheduler.adapters.inbox import Inbox
 from services.scheduler.adapters.publish import PlanPublisher
-from services.scheduler.adapters.report import Report
+from services.scheduler.adapters.report import GangEvents, Report
 from services.scheduler.adapters.timings import Timings
 from services.scheduler.adapters.usage_source import UsageBoard, UsageSource
 from services.scheduler.cycle import Scheduler

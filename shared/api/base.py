@@ -7,7 +7,7 @@ would otherwise be walked by every full collection.
 
 import re
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -96,3 +96,12 @@ def describe(exc: BaseException) -> str:
     if fault[1:2].islower():
         fault = fault[0].lower() + fault[1:]
     return f"{path}: {fault}" if path else fault
+
+
+def without_nulls(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    """Return JSON data without nulls: Kubernetes reads them as absent."""
+    if isinstance(value, dict):
+        return {k: without_nulls(v) for k, v in value.items() if v is not None}
+    if isinstance(value, list):
+        return [without_nulls(v) for v in value]
+    return value

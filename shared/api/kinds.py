@@ -22,7 +22,7 @@ from shared.api import (
     topology,
     workloads,
 )
-from shared.api.base import View
+from shared.api.base import View, without_nulls
 
 ViewType = type[View]
 
@@ -291,7 +291,7 @@ def decode(kind: Kind, data: bytes | msgspec.Raw) -> Any:  # noqa: ANN401 - the 
         return decoder.decode(data)
     except msgspec.ValidationError:
         untyped = msgspec.json.decode(data)
-        without = _without_nulls(untyped)
+        without = without_nulls(untyped)
         if without == untyped:
             raise
         return decoder.decode(msgspec.json.encode(without))
@@ -302,11 +302,3 @@ def encode(kind: Kind, obj: View) -> bytes:
     head = msgspec.json.encode({"apiVersion": kind.api_version, "kind": kind.kind})
     body = msgspec.json.encode(obj)
     return head if body == b"{}" else head[:-1] + b"," + body[1:]
-
-
-def _without_nulls(value: Any) -> Any:  # noqa: ANN401 - any JSON
-    if isinstance(value, dict):
-        return {k: _without_nulls(v) for k, v in value.items() if v is not None}
-    if isinstance(value, list):
-        return [_without_nulls(v) for v in value]
-    return value

@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeVar, cast
 
 import msgspec
 
-from shared.api.base import View
+from shared.api.base import View, without_nulls
 
 V = TypeVar("V", bound=View)
 
@@ -27,7 +27,7 @@ def lenient(raw: object, view: type[V]) -> V:
 
     Raises msgspec.ValidationError where a value is of another type altogether.
     """
-    plain = msgspec.json.encode(_without_nulls(raw))
+    plain = msgspec.json.encode(without_nulls(raw))
     return cast("V", msgspec.json.decode(plain, type=_twin(view)))
 
 
@@ -84,12 +84,3 @@ def _bare(hint: Any) -> Any:  # noqa: ANN401 - any annotation
     if origin in {typing.Union, types.UnionType}:
         return typing.Union[tuple(dict.fromkeys(inner))]  # noqa: UP007 - made at run time
     return (dict if origin is Mapping else origin)[inner]
-
-
-def _without_nulls(value: object) -> object:
-    """Return JSON data without nulls: Kubernetes reads them as absent."""
-    if isinstance(value, dict):
-        return {k: _without_nulls(v) for k, v in value.items() if v is not None}
-    if isinstance(value, list):
-        return [_without_nulls(v) for v in value]
-    return value

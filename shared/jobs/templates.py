@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from shared.api.base import without_nulls
 from shared.api.batch import Job, TaskSpec, TopologyPolicy
 from shared.api.core import Container, PodSpec, PodTemplateSpec, ResourceRequirements
 from shared.api.nesting import TOO_DEEP, is_too_deep
@@ -52,15 +53,7 @@ class _EditedTemplate(msgspec.Struct):
 
 def read_template(task: TaskSpec) -> PodTemplateSpec:
     """Return what is counted of a task's template; msgspec.ValidationError names a bad field."""
-    return _TEMPLATE.decode(msgspec.json.encode(_without_nulls(msgspec.json.decode(task.template))))
-
-
-def _without_nulls(value: Any) -> Any:  # noqa: ANN401 - any JSON
-    if isinstance(value, dict):
-        return {k: _without_nulls(v) for k, v in value.items() if v is not None}
-    if isinstance(value, list):
-        return [_without_nulls(v) for v in value]
-    return value
+    return _TEMPLATE.decode(msgspec.json.encode(without_nulls(msgspec.json.decode(task.template))))
 
 
 def template_problems(job: Job, *, pod_level: bool = True) -> Problems:
