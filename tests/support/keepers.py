@@ -16,7 +16,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import structlog
 import yaml
 
@@ -48,6 +47,7 @@ from shared.runtime.supervise import Part
 from shared.runtime.workqueue import WorkQueue, WorkQueueMetrics
 from tests.support.api_server import ApiServer
 from tests.support.clock import VirtualClock
+from tests.support.facts import fact
 
 CRDS = Path(__file__).parents[2] / "k8s" / "crds"
 KEPT = (
@@ -239,14 +239,7 @@ class Process:
     def _facts(self) -> Iterable[Fact]:
         for kind in KEPT:
             for item in self.stage.items(kind):
-                meta = item["metadata"]
-                yield Fact(
-                    kind=kind.token,
-                    key="/".join(filter(None, (meta.get("namespace"), meta["name"]))),
-                    uid=meta["uid"],
-                    rv=meta["resourceVersion"],
-                    body=msgspec.Raw(msgspec.json.encode(item)),
-                )
+                yield fact(kind.token, item)
 
     def _wire(self, trusted: Sequence[str]) -> None:
         kube, log, clock = Kube(transport=self), structlog.get_logger(), self.stage.clock

@@ -23,6 +23,7 @@ from shared.contracts.subjects import Subjects
 from shared.runtime.backoff import Backoff
 from shared.runtime.clock import SystemClock
 from shared.runtime.contain import Containment, SetAside
+from tests.support.facts import bind_of, gone
 
 RNG = random.Random(1)
 
@@ -70,7 +71,7 @@ async def led(bus: NatsBus, declared: Streams, subjects: Subjects) -> Term:
 
 def gang(name: str, **annotations: str) -> m.BindGang:
     bind = m.Bind(pod=f"ns/{name}-0", uid=f"{name}-0", node="n1", annotations=annotations)
-    return m.BindGang(id=f"1-1-{name}", cycle=1, job=f"ns/{name}", job_uid=name, binds=(bind,))
+    return bind_of(bind, id=f"1-1-{name}", key=f"ns/{name}")
 
 
 def wish(name: str, text: str = "") -> Wish:
@@ -116,10 +117,10 @@ async def test_what_was_set_aside_of_an_object_ends_with_it(
 ):
     term = await led(bus, declared, subjects)
     await plans.publish(decision(wishes=[wish("large", noise(2_000_000))]), term, "")
-    gone = m.Fact(kind="podgroups", key="ns/large", uid="large", rv="2", op=m.Op.DELETE)
-    plans.folded([msgspec.structs.replace(gone, key="ns/other")])
+    tombstone = gone("podgroups", "ns/large", "large")
+    plans.folded([msgspec.structs.replace(tombstone, key="ns/other")])
     assert len(set_aside) == 1
-    plans.folded([gone])
+    plans.folded([tombstone])
     assert len(set_aside) == 0
 
 

@@ -18,13 +18,13 @@ from shared.contracts.messages import (
     Evict,
     Victim,
 )
+from tests.support.facts import bind_of
 
 BIND = Bind(pod="ns/p", uid="u", node="n")
 
 
 def gang(**bind: Any) -> BindGang:
-    binds = (BIND, structs.replace(BIND, **bind))
-    return BindGang(id="i", cycle=1, job="ns/g", job_uid="g", binds=binds)
+    return bind_of(BIND, structs.replace(BIND, **bind))
 
 
 @pytest.mark.parametrize("annotation", [GPU_INDEX, IDS, "example.com/kubernetes.io", "of-a-plugin"])

@@ -34,6 +34,7 @@ from shared.runtime.faults import Faults
 from shared.runtime.health import Readiness
 from shared.runtime.metrics import Metrics
 from shared.runtime.tasks import TaskGroup
+from tests.support.facts import bind_of
 from tests.support.wait import until
 
 SUBJECTS = Subjects(cluster="local")
@@ -46,8 +47,7 @@ CLOCK, LOG = SystemClock(), structlog.get_logger()
 
 
 def gang(intent: str) -> BindGang:
-    bind = Bind(pod="ns/p", uid="u", node="n")
-    return BindGang(id=intent, cycle=1, job="ns/g", job_uid="g", binds=(bind,))
+    return bind_of(Bind(pod="ns/p", uid="u", node="n"), id=intent)
 
 
 class Delivery:

@@ -23,7 +23,6 @@ from services.binder.intents.steps import (
 )
 from shared.contracts.messages import (
     Bind,
-    BindGang,
     Evict,
     ItemOutcome,
     Preemptor,
@@ -31,6 +30,7 @@ from shared.contracts.messages import (
     Retry,
     Victim,
 )
+from tests.support.facts import bind_of
 
 WANTED = Bind(pod="ns/p", uid="u1", node="n1")
 VICTIM = Victim(pod="ns/v", uid="u2", job="ns/j", node="n2")
@@ -267,9 +267,7 @@ def test_a_nomination_names_the_node_ss11() -> None:
 
 
 def test_an_intent_ends_once_all_its_items_have_in_the_order_of_the_intent() -> None:
-    gang = BindGang(
-        id="i", cycle=1, job="ns/j", job_uid="j", binds=(WANTED, Bind(pod="b", uid="u3", node="n"))
-    )
+    gang = bind_of(WANTED, Bind(pod="b", uid="u3", node="n"), key="ns/j")
     progress = IntentProgress(gang)
     progress.record(1, ended(gang.binds[1], Result.GONE))
     with pytest.raises(AssertionError):

@@ -11,7 +11,9 @@ from services.controller.job import effects
 from services.controller.job.plan import advance
 from shared.api import keys, kinds
 from shared.api.batch import JobEvent
-from shared.contracts.messages import Fact, Op
+from shared.contracts.messages import Fact
+from tests.support import facts
+from tests.support.facts import fact
 from tests.unit.controller.world import UID, job, task
 
 NAME = "train-a-0"
@@ -39,27 +41,15 @@ def pod(uid: str, rv: int, phase: str = "Running", **meta: Any) -> dict[str, Any
     }
 
 
-def put(body: dict[str, Any]) -> Fact:
-    meta = body["metadata"]
-    return Fact(
-        kind="pods",
-        key=f"ns/{NAME}",
-        uid=meta["uid"],
-        rv=meta["resourceVersion"],
-        body=msgspec.Raw(json.dumps(body).encode()),
-    )
-
-
-def whole_job(*, rv: str, phase: str | None = None) -> Fact:
+def whole_job(*, rv: str, phase: str | None = None, **status: Any) -> Fact:
     plain = json.loads(msgspec.json.encode(job(task("a", 2))))
     plain["metadata"]["resourceVersion"] = rv
-    plain["status"] = {"state": {"phase": phase}} if phase else {}
-    body = msgspec.Raw(json.dumps(plain).encode())
-    return Fact(kind="jobs", key="ns/train", uid=UID, rv=rv, body=body)
+    plain["status"] = {"state": {"phase": phase}, **status} if phase else {}
+    return fact("jobs", plain)
 
 
-def gone(uid: str) -> Fact:
-    return Fact(kind="pods", key=f"ns/{NAME}", uid=uid, rv="99", op=Op.DELETE)
+def gone(uid: str, rv: int = 99) -> Fact:
+    return facts.gone("pods", f"ns/{NAME}", uid, rv=str(rv))
 
 
 @pytest.fixture
@@ -81,32 +71,32 @@ def held(replica: Informers) -> dict[str, tuple[str, str]]:
 
 def test_an_older_version_of_the_same_pod_changes_nothing(replica: Informers) -> None:
     replica.written(kinds.POD, json.dumps(pod("u1", 7, "Running")).encode())
-    replica.fold([put(pod("u1", 5, "Pending"))])
+    replica.fold([fact("pods", pod("u1", 5, "Pending"))])
     assert held(replica) == {NAME: ("u1", "Running")}
 
 
 def test_the_echo_of_an_own_write_touches_nothing(replica: Informers) -> None:
     replica.written(kinds.POD, json.dumps(pod("u1", 7, "Running")).encode())
-    assert not replica.fold([put(pod("u1", 7, "Running"))])
-    assert replica.fold([put(pod("u1", 8, "Failed"))])
+    assert not replica.fold([fact("pods", pod("u1", 7, "Running"))])
+    assert replica.fold([fact("pods", pod("u1", 8, "Failed"))])
 
 
 def test_a_pod_that_was_deleted_by_us_does_not_come_back_with_a_late_fact(
     replica: Informers,
 ) -> None:
-    replica.fold([put(pod("u1", 5))])
+    replica.fold([fact("pods", pod("u1", 5))])
     replica.deleted(kinds.POD, f"ns/{NAME}", "u1")
-    replica.fold([put(pod("u1", 6))])
+    replica.fold([fact("pods", pod("u1", 6))])
     assert held(replica) == {}
     replica.written(kinds.POD, json.dumps(pod("u2", 9, "Pending")).encode())
-    replica.fold([put(pod("u1", 7)), gone("u1")])
+    replica.fold([fact("pods", pod("u1", 7)), gone("u1")])
     assert held(replica) == {NAME: ("u2", "Pending")}
     assert (JobEvent.POD_EVICTED, "u1") not in asked(replica)
 
 
 def test_another_uid_under_a_name_is_a_deletion_and_an_addition(replica: Informers) -> None:
-    replica.fold([put(pod("u1", 5))])
-    replica.fold([put(pod("u2", 9, "Pending"))])
+    replica.fold([fact("pods", pod("u1", 5))])
+    replica.fold([fact("pods", pod("u2", 9, "Pending"))])
     assert held(replica) == {NAME: ("u2", "Pending")}
     assert asked(replica) == [
         ("PodRunning", "u1"),
@@ -116,19 +106,25 @@ def test_another_uid_under_a_name_is_a_deletion_and_an_addition(replica: Informe
 
 
 def test_each_failure_and_eviction_is_asked_for_once(replica: Informers) -> None:
-    replica.fold([put(pod("u1", 5)), put(pod("u1", 6, "Failed")), put(pod("u1", 7, "Failed"))])
+    replica.fold(
+        [
+            fact("pods", pod("u1", 5)),
+            fact("pods", pod("u1", 6, "Failed")),
+            fact("pods", pod("u1", 7, "Failed")),
+        ]
+    )
     replica.fold([gone("u1"), gone("u1")])
     assert asked(replica) == [("PodRunning", "u1"), ("PodFailed", "u1"), ("PodEvicted", "u1")]
 
 
 def test_a_pod_that_the_controller_marked_is_not_evicted_when_it_goes(replica: Informers) -> None:
     marked = {"annotations": {**pod("", 0)["metadata"]["annotations"], keys.OUT_OF_SYNC: "true"}}
-    replica.fold([put(pod("u1", 5)), put(pod("u1", 6, **marked)), gone("u1")])
+    replica.fold([fact("pods", pod("u1", 5)), fact("pods", pod("u1", 6, **marked)), gone("u1")])
     assert "PodEvicted" not in [event for event, _ in asked(replica)]
 
 
 def test_what_a_state_that_starts_anew_does_not_name_again_is_gone(replica: Informers) -> None:
-    replica.fold([put(pod("u1", 5))])
+    replica.fold([fact("pods", pod("u1", 5))])
     replica.lost_touch()
     assert held(replica) == {NAME: ("u1", "Running")}, "nothing is dropped before all is known"
     replica.fold([whole_job(rv="3")])
@@ -140,14 +136,14 @@ def test_what_a_state_that_starts_anew_does_not_name_again_is_gone(replica: Info
 
 def test_a_pod_that_arrives_before_its_job_is_there_when_the_job_comes() -> None:
     late = Informers(scheduler_names=["volcano"])
-    late.fold([put(pod("u1", 5))])
+    late.fold([fact("pods", pod("u1", 5))])
     late.written(kinds.JOB, msgspec.json.encode(job(task("a", 2))))
     assert held(late) == {NAME: ("u1", "Running")}
 
 
 def test_nothing_is_asked_for_where_the_replica_does_not_own_the_job() -> None:
     standby = Informers(scheduler_names=["volcano"])
-    standby.fold([whole_job(rv="2", phase="Running"), put(pod("u1", 5, "Failed"))])
+    standby.fold([whole_job(rv="2", phase="Running"), fact("pods", pod("u1", 5, "Failed"))])
     assert asked(standby) == []
     standby.jobs["ns/train"].prime()
     assert asked(standby) == [("PodFailed", "u1")]

@@ -10,7 +10,7 @@ from services.controller.adapters.store import ObjectRef, Store, Touched, identi
 from shared.api import kinds
 from shared.api.kinds import Kind
 from shared.api.meta import ObjectMeta
-from shared.contracts.messages import Fact, Op
+from tests.support.facts import fact
 
 FROM = "volcano.sh/createdByJobTemplate"
 
@@ -33,17 +33,6 @@ def meta(name: str, rv: int = 1, uid: str = "", **more: Any) -> dict[str, Any]:
 
 def decoded(kind: Kind, **metadata: Any) -> Any:
     return kinds.decode(kind, msgspec.json.encode({"metadata": metadata}))
-
-
-def fact(kind: Kind, **metadata: Any) -> Fact:
-    return Fact(
-        kind=kind.token,
-        key=f"{metadata['namespace']}/{metadata['name']}",
-        uid=metadata["uid"],
-        rv=metadata["resourceVersion"],
-        op=Op.PUT,
-        body=msgspec.Raw(msgspec.json.encode({"metadata": metadata})),
-    )
 
 
 def informers() -> Informers:
@@ -122,24 +111,26 @@ def test_only_the_labels_of_a_node_are_news() -> None:
 
 def test_a_change_tells_whose_job_it_is_and_what_was_deleted_stays_so() -> None:
     held = informers()
-    held.fold([fact(kinds.CRONJOB, **meta("c", 1, "cron"))])
+    held.fold([fact(kinds.CRONJOB.token, {"metadata": meta("c", 1, "cron")})])
     cron = ObjectMeta(namespace="ns", uid="cron")
     made = meta("j", 2, ownerReferences=[owner("CronJob", "c", "cron")])
-    touched = held.fold([fact(kinds.JOB, **made)])
+    touched = held.fold([fact(kinds.JOB.token, {"metadata": made})])
     assert touched.of(kinds.CRONJOB) == {"ns/c": False}
     assert names(held.jobs_of(cron)) == ["j"]
 
     assert held.deleted(kinds.JOB, "ns/j", "uid-j").of(kinds.CRONJOB) == {"ns/c": False}
     late = {**made, "resourceVersion": "3"}
-    assert not held.fold([fact(kinds.JOB, **late)])
+    assert not held.fold([fact(kinds.JOB.token, {"metadata": late})])
     assert held.jobs_of(cron) == []
 
 
 def test_what_a_new_stream_does_not_name_is_gone() -> None:
     held = informers()
-    held.fold([fact(kinds.CRONJOB, **meta(name, uid=name)) for name in ("a", "b")])
+    held.fold(
+        [fact(kinds.CRONJOB.token, {"metadata": meta(name, uid=name)}) for name in ("a", "b")]
+    )
     held.lost_touch()
-    held.fold([fact(kinds.CRONJOB, **meta("a", 2, "a"))])
+    held.fold([fact(kinds.CRONJOB.token, {"metadata": meta("a", 2, "a")})])
     assert list(held.complete().refs) == [ObjectRef("cronjobs", "ns/b")]
     assert list(held.crons) == ["ns/a"]
 
@@ -147,7 +138,7 @@ def test_what_a_new_stream_does_not_name_is_gone() -> None:
 def test_who_subscribes_is_told_of_each_change_and_of_nothing_else() -> None:
     held, told = informers(), list[Touched]()
     held.on_change(told.append)
-    cron = fact(kinds.CRONJOB, **meta("c"))
+    cron = fact(kinds.CRONJOB.token, {"metadata": meta("c")})
     held.fold([cron])
     held.fold([cron])
     assert [list(touched.refs) for touched in told] == [[ObjectRef("cronjobs", "ns/c")]]

@@ -1,8 +1,5 @@
 """An error of ours about one job, queue or fact: it is left out, told, and all others go on."""
 
-import json
-
-import msgspec
 import pytest
 
 from pumice.plugins import PERMIT, Hooks
@@ -13,6 +10,7 @@ from services.scheduler.policy.catalog import PLUGINS
 from services.scheduler.worker import Worker
 from shared.api import kinds
 from shared.contracts import messages as m
+from tests.support import facts
 
 ACTIONS = "enqueue, allocate, preempt, reclaim, gangpreempt, gangreclaim, backfill, shuffle"
 SHARED = ("priority", "gang", "conformance", "drf", "predicates", "proportion", "nodeorder")
@@ -130,25 +128,12 @@ def test_a_placement_that_breaks_off_spoils_the_session_and_names_the_job() -> N
 # --- facts ---------------------------------------------------------------------------------------
 
 
-def fact(kind: kinds.Kind, key: str, document: dict, *, rv: str = "1") -> m.Fact:
-    namespace, _, name = key.rpartition("/")
-    meta = {"namespace": namespace, "name": name, "uid": f"uid-{key}"}
-    meta |= document.pop("metadata", {})
-    body = msgspec.Raw(json.dumps({"metadata": meta, **document}).encode())
-    return m.Fact(kind=kind.token, key=key, uid=meta["uid"], rv=rv, body=body)
+def fact(kind: kinds.Kind, key: str, document: dict) -> m.Fact:
+    return facts.fact(kind.token, {"metadata": facts.named(key), **document})
 
 
-def pod(name: str, *, group: str = "", cpu: str = "1", node: str = "") -> m.Fact:
-    asked = [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]
-    return fact(
-        kinds.POD,
-        f"ns/{name}",
-        {
-            "metadata": {"annotations": {"scheduling.k8s.io/group-name": group or name}},
-            "spec": {"schedulerName": "volcano", "containers": asked, "nodeName": node},
-            "status": {"phase": "Running" if node else "Pending"},
-        },
-    )
+def pod(name: str, *, cpu: str = "1", node: str = "") -> m.Fact:
+    return facts.fact("pods", facts.pod(f"ns/{name}", group=name, cpu=cpu, node=node))
 
 
 def base() -> list[m.Fact]:
@@ -192,16 +177,16 @@ def test_a_fact_that_meets_a_bug_while_it_is_read_is_left_out_alone(monkeypatch)
 
 def test_a_fact_that_fails_half_way_is_left_out_when_all_are_read_again(monkeypatch) -> None:
     worker = new_worker()
-    facts = [*base(), pod("bad", node="n1")]
+    stream = [*base(), pod("bad", node="n1")]
     take = worker._cluster_state.jobs.take
     monkeypatch.setattr(
         worker._cluster_state.jobs, "take", lambda task: 1 / 0 if task.name == "bad" else take(task)
     )
-    (trouble,) = worker.fold(facts)
+    (trouble,) = worker.fold(stream)
     assert not worker.is_whole, "its pod counts on a node and in no job"
     worker.forget()
     assert worker.is_whole
-    (again,) = worker.fold(facts)
+    (again,) = worker.fold(stream)
     assert again == trouble, "the same content is not tried again"
     assert worker.is_whole
     assert [task.name for task in worker._cluster_state.tasks()] == ["good"]
@@ -214,7 +199,7 @@ def test_an_object_that_was_left_out_and_goes_is_forgotten(monkeypatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(worker._cluster_state.task_classes, "of", lambda *_: 1 / 0)
         assert len(worker.fold([pod("bad")])) == 1
-    gone = m.Fact(kind="pods", key="ns/bad", uid="uid-ns/bad", rv="2", op=m.Op.DELETE)
+    gone = facts.gone("pods", "ns/bad")
     assert worker.fold([gone]) == []
     assert worker.fold([pod("bad")]) == []
 
@@ -224,8 +209,8 @@ def test_a_job_that_spoilt_a_session_has_no_turn_until_its_podgroup_is_made_anew
 ) -> None:
     worker = new_worker()
     bad = {"spec": {"minMember": 1, "queue": "q"}, "status": {"phase": "Inqueue"}}
-    facts = [*base(), fact(kinds.PODGROUP, "ns/bad", dict(bad)), pod("bad", cpu="2")]
-    worker.fold(facts)
+    stream = [*base(), fact(kinds.PODGROUP, "ns/bad", dict(bad)), pod("bad", cpu="2")]
+    worker.fold(stream)
     ledger = worker._cluster_state.nodes.ledger
     place = ledger.place
 
@@ -239,10 +224,10 @@ def test_a_job_that_spoilt_a_session_has_no_turn_until_its_podgroup_is_made_anew
         worker.decide(configure(), now=0.0, cycle=1, token=1)
     assert not worker.is_whole
     worker.forget()
-    worker.fold(facts)
+    worker.fold(stream)
     decision = worker.decide(configure(), now=0.0, cycle=2, token=1)
     assert set(binds_of(decision.whole)) == {"good"}
-    gone = m.Fact(kind="podgroups", key="ns/bad", uid="uid-ns/bad", rv="2", op=m.Op.DELETE)
+    gone = facts.gone("podgroups", "ns/bad")
     worker.fold([gone, fact(kinds.PODGROUP, "ns/bad", dict(bad))])
     decision = worker.decide(configure(), now=0.0, cycle=3, token=1)
     assert "bad" in binds_of(decision.whole)

@@ -28,6 +28,8 @@ from services.scheduler.dump import (
 from services.scheduler.replay import differences, main, replayed
 from services.scheduler.worker import Worker
 from shared.contracts import messages as m
+from tests.support.facts import fact as fact_of
+from tests.support.facts import gone, named
 
 CONF = """
 actions: "enqueue, allocate, preempt, reclaim, backfill"
@@ -57,14 +59,9 @@ class History:
             self.put("queues", name, {"spec": spec, "status": {"state": "Open"}})
 
     def put(self, kind: str, key: str, body: dict | None, annotations: dict | None = None) -> None:
-        namespace, _, name = key.rpartition("/")
-        meta = {"name": name, "uid": f"uid-{key}", "annotations": annotations or {}}
-        meta["creationTimestamp"] = f"2026-01-01T00:00:{self.random.randrange(60):02}Z"
-        raw = b"null"
-        if body is not None:
-            raw = msgspec.json.encode({"metadata": {**meta, "namespace": namespace}, **body})
-        op = m.Op.DELETE if body is None else m.Op.PUT
-        fact = m.Fact(kind=kind, key=key, uid=meta["uid"], rv="1", op=op, body=msgspec.Raw(raw))
+        created = f"2026-01-01T00:00:{self.random.randrange(60):02}Z"
+        meta = named(key, annotations=annotations or {}, creationTimestamp=created)
+        fact = gone(kind, key) if body is None else fact_of(kind, {"metadata": meta, **body})
         self.facts.append(fact)
         assert self.worker.fold([fact]) == []
 

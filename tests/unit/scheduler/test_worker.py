@@ -1,10 +1,9 @@
 """The worker between the loop and the engine: facts come in as on the bus, decisions go out."""
 
-import msgspec
-
 from services.scheduler.decide import configure
 from services.scheduler.worker import Decision, Worker
 from shared.contracts import messages as m
+from tests.support import facts
 
 CONF = configure()
 
@@ -14,10 +13,7 @@ def worker(settle_s: float = 1.0) -> Worker:
 
 
 def put(to: Worker, kind: str, body: dict) -> None:
-    meta = body["metadata"]
-    key = f"ns/{meta['name']}" if "namespace" in meta else meta["name"]
-    raw = msgspec.Raw(msgspec.json.encode(body))
-    assert to.fold([m.Fact(kind=kind, key=key, uid=meta["uid"], rv="1", body=raw)]) == []
+    assert to.fold([facts.fact(kind, body)]) == []
 
 
 def small_world(to: Worker) -> None:
@@ -34,13 +30,7 @@ def group(to: Worker, name: str, phase: str, **spec) -> None:
 
 
 def pod(to: Worker, name: str, of: str, node: str = "", **more) -> None:
-    meta = {"name": name, "namespace": "ns", "uid": name}
-    meta["creationTimestamp"] = "2026-01-01T00:00:00Z"
-    meta["annotations"] = {"scheduling.k8s.io/group-name": of}
-    container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
-    spec = {"schedulerName": "volcano", "nodeName": node, "containers": [container], **more}
-    status = {"phase": "Running" if node else "Pending"}
-    put(to, "pods", {"metadata": meta, "spec": spec, "status": status})
+    put(to, "pods", facts.pod(f"ns/{name}", uid=name, group=of, node=node, **more))
 
 
 def step(by: Worker, now: float, cycle: int, conf=CONF) -> Decision:
