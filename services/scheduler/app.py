@@ -12,8 +12,7 @@ from services.scheduler.adapters.extender_http import ExtenderHttp
 from services.scheduler.adapters.feed import OutcomeFeed, StateFeed
 from services.scheduler.adapters.inbox import Inbox
 from services.scheduler.adapters.publish import PlanPublisher
-from services.scheduler.adapters.report import GangEvents, Report
-from services.scheduler.adapters.timings import Timings
+from services.scheduler.adapters.report import GangEvents, Report, Timings
 from services.scheduler.adapters.usage_source import UsageBoard, UsageSource
 from services.scheduler.cycle import Scheduler
 from services.scheduler.dump import Options

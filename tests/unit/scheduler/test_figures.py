@@ -4,7 +4,7 @@ import pytest
 
 from pumice.testing import Cluster
 from services.scheduler.adapters.figure_pages import FigurePages
-from services.scheduler.adapters.timings import Timings
+from services.scheduler.adapters.report import Timings
 from services.scheduler.cycle_metrics import EVERY_S, MOST_JOBS, CycleMetrics, Figures, placements
 from services.scheduler.decide import Part, decide
 from shared.api import kinds
