@@ -105,7 +105,7 @@ def standing(load: Load) -> Iterator[bytes]:
         meta = {"name": name, "uid": f"uid-{name}"}
         yield fact("priorityclasses", {"metadata": meta, "value": value})
     for number in range(load.nodes):
-        yield fact("nodes", _node(number))
+        yield fact("nodes", node(number))
     evicts = KINDS[load.kind].evicts
     running = load.nodes * 4 if evicts else load.running
     for number in range(running):
@@ -201,7 +201,7 @@ def _meta(name: str) -> Object:
     }
 
 
-def _node(number: int) -> Object:
+def node(number: int) -> Object:
     labels = {_HOST: f"node-{number}", "zone": f"z{number % 3}", "rack": f"r{number // 20}"}
     meta = {"name": f"node-{number}", "uid": f"uid-node-{number}", "labels": labels}
     return {"metadata": meta, "status": {"allocatable": _NODE}}

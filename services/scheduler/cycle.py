@@ -242,7 +242,12 @@ class Scheduler:
             self._faults.point("scheduler.before-publish")
         await self._publish(decision, term, tenure)
         published = self._clock.monotonic()
-        self._report.cycle(decision.plan, decide_s=decided - begun, publish_s=published - decided)
+        self._report.cycle(
+            decision.plan,
+            decide_s=decided - begun,
+            publish_s=published - decided,
+            parked=decision.parked,
+        )
         self._report.sample(decision, now=now)
 
     async def _publish(self, decision: Decision, term: Term, tenure: str) -> None:

@@ -19,6 +19,7 @@ from services.scheduler.engine.plan import (
 )
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.session.sharding import UNSHARDED, Mode, Sharding
+from services.scheduler.engine.session.waking import wake
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.engine.status.messages import Wording
 from services.scheduler.engine.status.statuses import (
@@ -54,6 +55,8 @@ Stopwatch = Callable[[Part, str], None]
 """Hears of each part as it ends, and of which plugin or action it was; time is its own affair."""
 Look = Callable[[Session], None]
 """Sees the session as actions left it, and changes nothing."""
+Conclusion = Callable[[Session, Plan], None]
+"""Sees the same with what is wanted of objects."""
 
 
 def untimed(_: Part, __: str) -> None:
@@ -62,6 +65,10 @@ def untimed(_: Part, __: str) -> None:
 
 def _unseen(_: Session) -> None:
     """Look at nothing."""
+
+
+def _unread(_: Session, __: Plan) -> None:
+    """Read nothing."""
 
 
 def configure(text: str = DEFAULT_TEXT, *, plugins: Plugins = PLUGINS) -> SchedulerConfig:
@@ -129,14 +136,15 @@ def decide(
     sharding: Sharding = UNSHARDED,
     ended: Stopwatch = untimed,
     look: Look = _unseen,
+    concluded: Conclusion = _unread,
     without: Collection[str] = (),
 ) -> Plan:
     """Return what this cycle wants. The cluster state is the same before and after.
 
     `now` is unix seconds; `seed` turns ties between equal nodes; the same arguments give the same
-    plan, whatever `ended` and `look` do. Jobs of the keys `without` have no turn. A job whose
-    handling raises an error is left out (`engine.session.asides`). Raises `BrokenOff` when the
-    cluster state can no longer be trusted.
+    plan, whatever `ended`, `look` and `concluded` do. Jobs of the keys `without` have no turn. A
+    job whose handling raises an error is left out (`engine.session.asides`). Raises `BrokenOff`
+    when the cluster state can no longer be trusted.
     """
     session = open_session(
         cluster_state,
@@ -152,9 +160,11 @@ def decide(
         names = cluster_state.shards.get(sharding.name, ())
         session.join_shard(names, hard=sharding.mode is Mode.HARD)
     try:
+        wake(session)
         run_actions(session, config, ended=ended)
         plan = conclude(session)
         look(session)
+        concluded(session, plan)
     finally:
         session.close()
     return plan

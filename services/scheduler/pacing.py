@@ -50,11 +50,13 @@ class Pacing:
         now: float,
         shown: PhaseOf,
         making: Collection[str] = (),
+        at_once: Collection[str] = (),
         group_of: GroupOf = _no_group,
     ) -> Plan:
         """Return the plan with those statuses that are worth a write now.
 
-        `making` are the keys of PodGroups whose pods are still being made or bound.
+        `making` are the keys of PodGroups whose pods are still being made or bound, `at_once` those
+        of PodGroups that are looked at so seldom that nothing is held back.
         """
         before, self._wishes = self._wishes, {}
 
@@ -78,12 +80,15 @@ class Pacing:
             podgroups=tuple(
                 group
                 for group in plan.podgroups
-                if moves_on(group) or (group.key not in making and stands(group.uid, group))
+                if moves_on(group)
+                or group.key in at_once
+                or (group.key not in making and stands(group.uid, group))
             ),
             pods=tuple(
                 pod
                 for pod in plan.pods
-                if group_of(pod.uid) not in making and stands(pod.uid, pod.condition, times=PODS)
+                if (group := group_of(pod.uid)) in at_once
+                or (group not in making and stands(pod.uid, pod.condition, times=PODS))
             ),
             queues=tuple(q for q in plan.queues if stands(q.uid, q)),
         )

@@ -89,10 +89,33 @@ class Waits:
     def __init__(self, settle_s: float) -> None:
         self._settle_s = settle_s
         self._waits: dict[str, _Wait] = {}
+        self._parked: dict[str, _Wait] = {}
+        """Waits of jobs that cycles do not look at; they go on."""
 
     def forget(self) -> None:
         """Report everything anew: earlier reports were those of another leader."""
         self._waits = {}
+        self._parked = {}
+
+    def is_reported(self, key: str) -> bool:
+        """Tell whether subscribers know of a job's wait and its cause."""
+        wait = self._waits.get(key) or self._parked.get(key)
+        return wait is not None and wait.cause in wait.reported
+
+    def park(self, key: str) -> None:
+        """Keep a wait although the next cycles do not explain it."""
+        self._parked[key] = self._waits.pop(key)
+
+    def resume(self, keys: Iterable[str]) -> None:
+        """Go on with the waits of jobs that this cycle has looked at again."""
+        for key in keys:
+            wait = self._parked.pop(key, None)
+            if wait is not None:
+                self._waits[key] = wait
+
+    def resume_all(self) -> None:
+        """Go on with all waits: the next cycle looks at every job."""
+        self.resume(list(self._parked))
 
     def lasting(
         self, explanations: Iterable[Explanation], jobs: Jobs, *, now: float

@@ -19,17 +19,23 @@ from services.scheduler.engine.nodes.usage import Usage
 from services.scheduler.engine.plan import Explanation, Plan
 from services.scheduler.engine.session.asides import Aside
 from services.scheduler.engine.session.journal import BrokenOff
+from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.session.sharding import UNSHARDED, Sharding
+from services.scheduler.engine.session.waking import Restful, restful
 from services.scheduler.engine.state.cluster_state import BadFact, ClusterState
 from services.scheduler.engine.state.memory import SchedulerMemory, lay_out, memory_of, restore
 from services.scheduler.left_out import Owners
 from services.scheduler.pacing import PATIENCE, Pacing
 from services.scheduler.policy.actions.enqueue import inqueue_timeout_s
 from services.scheduler.policy.catalog import PLUGINS, Plugins
+from services.scheduler.policy.patience import Patience, patience
 from services.scheduler.reminding import Reminders, Wish, stands
 from services.scheduler.waiting import IncompleteGangs, Waits
 from shared.api.kinds import KINDS, POD, PODGROUP
 from shared.contracts import messages as m
+
+FEW: Final = 20
+"""So many waiting jobs have a turn in every cycle: what is shown of a short queue is always new."""
 
 
 class Trouble(msgspec.Struct, frozen=True):
@@ -65,6 +71,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """Keys of PodGroups that no longer reserve anything, because their pods did not come."""
     asides: Sequence[Aside] = ()
     """Jobs, queues and actions that met an error of ours."""
+    parked: int = 0
+    """Waiting jobs that the cycle did not look at: nothing that they wait for has changed."""
     sample: CycleSample = CycleSample()
     placements: Sequence[PlacedJob] = ()
 
@@ -88,7 +96,9 @@ class Worker:
         sharding: Sharding = UNSHARDED,
         measured: Callable[[], Mapping[str, Usage] | None] = lambda: None,
         ended: Stopwatch = untimed,
+        few: int = FEW,
     ) -> None:
+        self._few = few
         self._plugins = plugins
         self._sharding = sharding
         self._measured = measured
@@ -101,6 +111,8 @@ class Worker:
         self._pacing = Pacing(settle_s)
         self._incomplete_gangs = IncompleteGangs(PATIENCE * settle_s)
         self._waits = Waits(settle_s)
+        self._patience = Patience()
+        self._restful: list[Restful] = []
         self._reservation_timeouts = ReservationTimeouts()
         self._reminders = Reminders()
         self._unpublished: set[str] = set()
@@ -135,6 +147,7 @@ class Worker:
         """Start from nothing: STATE is about to be replayed."""
         self._metrics.disturb()
         self._reminders.forget()
+        self._waits.resume_all()
         self._cluster_state = ClusterState(self._names)
 
     def fold(self, facts: Sequence[m.Fact]) -> list[Trouble]:
@@ -240,6 +253,7 @@ class Worker:
         self._metrics.begin()
         self._reminders.forget()
         self._waits.forget()
+        self._cluster_state.jobs.wake_all()
         self._cluster_state.forget_wanted()
         self._cluster_state.drop_assumptions()
         self._cluster_state.refusals.clear()
@@ -268,13 +282,17 @@ class Worker:
         )
         if config is not self._config:
             self._config = config
+            self._patience = patience(config, self._plugins)
+            self._cluster_state.jobs.wake_all()
             self._metrics.disturb()
         whole = self._plan(config, now=now, cycle=cycle)
+        parked = len(self._cluster_state.jobs.parking)
         due = self._pacing.due(
             whole,
             now=now,
             shown=self._shown_phase,
             making=self._being_made(whole, now),
+            at_once=self._cluster_state.jobs.parking.refreshed,
             group_of=self._group_of,
         )
         plan = self._owners.added(due)
@@ -284,17 +302,38 @@ class Worker:
         wanted = messages.commands(plan, token=token, gang_message=self._gang_message)
         for command in wanted:
             self._assume(command)
+        wishes = self._wishes(plan, now)
+        waits = self._lasting(whole, now)
         return Decision(
             plan=plan,
             whole=whole,
             commands=wanted,
-            wishes=self._wishes(plan, now),
-            waits=self._waits.lasting(whole.explanations, self._cluster_state.jobs, now=now),
+            wishes=wishes,
+            waits=waits,
+            parked=parked,
             expired_reservations=expired_reservations,
             asides=self._metrics.asides,
             sample=self._metrics.sample,
             placements=list(placements(plan, self._cluster_state, now=now)),
         )
+
+    def _lasting(self, whole: Plan, now: float) -> list[Explanation]:
+        """Return the waits to report; park the jobs that nothing is left to say of."""
+        jobs, waits = self._cluster_state.jobs, self._waits
+        waits.resume(jobs.parking.take_left())
+        lasting = waits.lasting(whole.explanations, jobs, now=now)
+        for job, order, demand in self._restful:
+            if waits.is_reported(job.key) and jobs.park(job, order, demand, now=now):
+                waits.park(job.key)
+        self._restful = []
+        return lasting
+
+    def _rest(self, session: Session, plan: Plan) -> None:
+        """Note which jobs may be parked when the session is closed."""
+        self._restful = []
+        if len(plan.explanations) + len(self._cluster_state.jobs.parking) > self._few:
+            gates = self._patience._asdict()
+            self._restful = restful(session, plan, self._waits.is_reported, **gates)
 
     def _wishes(self, plan: Plan, now: float) -> list[Wish]:
         fresh = [Wish(kind=k, wanted=w) for k, w in messages.desires(plan, self._cluster_state)]
@@ -325,6 +364,7 @@ class Worker:
                 sharding=self._sharding,
                 ended=self._ended,
                 look=self._metrics.look,
+                concluded=self._rest,
                 without=self._without,
             )
         except BrokenOff as error:
@@ -373,7 +413,11 @@ class Worker:
     # --- recorded cycles ----------------------------------------------------------------------
 
     def memory(self) -> tuple[SchedulerMemory, dict[str, WaitingGroup]]:
-        """Return everything that the next decision depends on and no fact says."""
+        """Return everything that the next decision depends on and no fact says.
+
+        The next cycle looks at all jobs, as one that replays it will.
+        """
+        self._cluster_state.jobs.wake_all()
         return memory_of(self._cluster_state), self._reservation_timeouts.waiting_groups
 
     def lay_out(self, memory: SchedulerMemory) -> None:

@@ -169,15 +169,16 @@ class Report:
         for age_s in ages_s:
             observe(age_s * 1000)
 
-    def cycle(self, plan: Plan, *, decide_s: float, publish_s: float) -> None:
-        """Note a finished cycle."""
+    def cycle(self, plan: Plan, *, decide_s: float, publish_s: float, parked: int = 0) -> None:
+        """Note a finished cycle that left `parked` waiting jobs as they were without a look."""
+        waiting = len(plan.explanations) + parked
         self._decide.observe(decide_s)
         self._publish.observe(publish_s)
         self._e2e.observe((decide_s + publish_s) * 1000)
-        self._waiting_jobs.set(len(plan.explanations))
+        self._waiting_jobs.set(waiting)
         binds = sum(len(gang.binds) for gang in plan.binds)
         self._attempts.labels("scheduled").inc(binds)
-        self._attempts.labels("unschedulable").inc(len(plan.explanations))
+        self._attempts.labels("unschedulable").inc(waiting)
         if plan.evictions:
             self._victims.set(len(plan.evictions))
         if binds or plan.evictions:
@@ -187,7 +188,7 @@ class Report:
                 gangs=len(plan.binds),
                 binds=binds,
                 evictions=len(plan.evictions),
-                waiting=len(plan.explanations),
+                waiting=waiting,
                 decide_ms=round(decide_s * 1000, 2),
                 publish_ms=round(publish_s * 1000, 2),
             )

@@ -7,6 +7,8 @@ does not visit it. That is what makes an idle cycle cost nothing however many jo
 from collections.abc import Iterable, Iterator, Mapping
 
 from pumice.plugins import Condition, Measure, NodeGroups
+from pumice.plugins.combining import OrderKey
+from services.scheduler.engine.jobs.parking import Demand, Parking
 from services.scheduler.engine.jobs.quotas import read
 from services.scheduler.engine.jobs.records import GroupStatus, Job, Queue, Seen, Stamp
 from services.scheduler.engine.jobs.rollups import Rollup, Rollups, held
@@ -40,6 +42,8 @@ class Jobs:
         self.unmeasured: dict[str, Job] = {}
         """Jobs that changed since the metrics last read them; those that are gone are not kept."""
         self._unsettled: dict[str, Job] = {}
+        self.parking = Parking()
+        """Unsettled jobs that sessions need not visit."""
         self._stray: dict[str, Job] = {}
 
     # --- tasks -------------------------------------------------------------------------------
@@ -145,6 +149,7 @@ class Jobs:
         """Take over a queue. Raises `BadQuantity`."""
         spec, state = obj.spec, obj.status.state
         queue = self.queues.get(name) or Queue()
+        queue.compared = ({}, b"")
         queue.name = name
         queue.uid = obj.metadata.uid
         queue.weight = spec.weight
@@ -208,6 +213,7 @@ class Jobs:
         self._default_priority = max(defaults, default=0)
         for job in self._by_key.values():
             job.priority = self._priority(job.priority_class)
+        self.wake_all()
 
     # --- what sessions ask -------------------------------------------------------------------
 
@@ -248,6 +254,7 @@ class Jobs:
         for key, job in self._stale.items():
             member = self.takes_part(job)
             self._rollups.update(job, member=member)
+            self.parking.leave(key)
             if member and not _is_settled(job):
                 self._unsettled[key] = job
             else:
@@ -266,9 +273,32 @@ class Jobs:
         )
 
     def unsettled(self) -> list[Job]:
-        """Return the jobs that may need something, in order of their keys."""
+        """Return the jobs that may need something and are not parked, in order of their keys."""
         self.refresh()
         return [job for _, job in sorted(self._unsettled.items())]
+
+    def park(self, job: Job, order: OrderKey, demand: Demand, *, now: float) -> bool:
+        """Keep a job out of sessions as long as nothing it waits for changes.
+
+        It has just been looked at, and nothing is left to say of it. Returns whether it stays out:
+        not if it has changed since.
+        """
+        if self._unsettled.get(job.key) is not job or job.key in self._stale:
+            return False
+        del self._unsettled[job.key]
+        self.status_due.pop(job.key, None)
+        self.parking.park(job, order, demand, now)
+        return True
+
+    def wake(self, job: Job) -> None:
+        """Have sessions visit a parked job again."""
+        if self.parking.leave(job.key):
+            self._unsettled[job.key] = job
+
+    def wake_all(self) -> None:
+        """Have sessions visit all jobs again."""
+        for job in (*self.parking.entering.jobs(), *self.parking.placing.jobs()):
+            self.wake(job)
 
     def stray(self) -> list[Job]:
         """Return the jobs that are in no session because their queue is unknown, by key."""
@@ -277,6 +307,7 @@ class Jobs:
 
     def stretch(self, capacity: int) -> None:
         """Make room for more resources."""
+        self.wake_all()
         for job in self._by_key.values():
             job.sums.stretch(capacity)
             if job.min_resources is not None:

@@ -303,6 +303,7 @@ class Queue:
         "affinity",
         "annotations",
         "capability",
+        "compared",
         "created",
         "deserved",
         "deserved_dims",
@@ -341,6 +342,8 @@ class Queue:
     annotations: Mapping[str, str]
     last_allocated: Mapping[str, str]
     """status.allocated as last written or wanted."""
+    compared: tuple[Mapping[str, str], bytes]
+    """`last_allocated` and the amounts that it was found to say."""
     last_pending: int
     """status.pending, likewise."""
     shown_allocated: Mapping[str, str]

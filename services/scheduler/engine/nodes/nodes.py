@@ -19,6 +19,7 @@ from services.scheduler.engine.nodes.attributes import NodeAttributes
 from services.scheduler.engine.nodes.images import NodeImages
 from services.scheduler.engine.nodes.ledger import Ledger
 from services.scheduler.engine.nodes.pod_affinity import PodAffinityIndex
+from services.scheduler.engine.nodes.slots import Slots
 from services.scheduler.engine.nodes.volumes import Volumes
 from services.scheduler.engine.resources.amounts import (
     NODE_MOST,
@@ -100,6 +101,7 @@ class Nodes:
     def __init__(self, dimensions: Dimensions, task_classes: TaskClasses) -> None:
         self._dimensions = dimensions
         self.ledger = Ledger(dimensions.capacity)
+        self.slots = Slots(self.ledger)
         self.attributes = NodeAttributes()
         self.images = NodeImages()
         self._by_name: dict[str, NodeRecord] = {}

@@ -203,6 +203,11 @@ class Candidates:
             result = part if result is None else result + part
         return result
 
+    @property
+    def open(self) -> BoolArray:
+        """The nodes that the objects of nodes alone leave open."""
+        return ~self._refused
+
     def reachable(self) -> BoolArray:
         """Return the nodes that evicting pods could open: no refusal there is for good (A05)."""
         result: BoolArray = self.nodes.ledger.alive[: self._size].copy()

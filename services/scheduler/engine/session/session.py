@@ -23,6 +23,7 @@ import numpy as np
 from pumice import plugins
 from pumice.plugins import BoolArray, IntArray
 from pumice.plugins.points import Points
+from services.scheduler.engine.jobs.parking import Group
 from services.scheduler.engine.jobs.records import Job, Queue
 from services.scheduler.engine.jobs.rollups import Rollup
 from services.scheduler.engine.nodes.tables import NodeTables
@@ -52,6 +53,7 @@ from services.scheduler.engine.session.failures import JobFailures, explanation,
 from services.scheduler.engine.session.journal import Journal
 from services.scheduler.engine.session.network import Network
 from services.scheduler.engine.session.ordering import Orders
+from services.scheduler.engine.session.places import Places
 from services.scheduler.engine.session.sharding import outside
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.engine.tasks.classes import TaskClass
@@ -99,13 +101,14 @@ class Session:
         self._touched: dict[str, Job] = {}
         self.evictions: list[Eviction] = []
         self.nominations: list[Preemptor] = []
-        self._turns: Counter[str] = Counter()
-        self._places: dict[str, int] = {}
+        self._places = Places(cluster_state.jobs.parking, self.hooks)
         self.explanations: dict[str, Explanation] = {}
         self.asides = Asides()
         """Jobs, queues and actions that were left out because of an error."""
         self.jobs: list[Job] = [j for j in cluster_state.jobs.unsettled() if j.key not in without]
         """Jobs that may need something; settled ones count in sums only."""
+        self.lines: dict[str, Group] = {}
+        """Job that came back as the first of its line → the line."""
         self.total: IntArray = self.ledger.total()
 
     # --- pumice.plugins.Cluster --------------------------------------------------------------
@@ -389,13 +392,11 @@ class Session:
 
     def turn(self, job: Job) -> None:
         """Note that it is a job's turn: its place in its queue is where it had the first one."""
-        if job.key not in self._places:
-            self._turns[job.queue] += 1
-            self._places[job.key] = self._turns[job.queue]
+        self._places.turn(job)
 
     def place_in_order(self, job: Job) -> int:
         """Return a job's place among those of its queue in this round, 0 when it had no turn."""
-        return self._places.get(job.key, 0)
+        return self._places.of(job)
 
     def explain(
         self,

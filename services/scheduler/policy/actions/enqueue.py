@@ -11,6 +11,7 @@ from pumice.plugins import Vote
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.plan import Shortage
 from services.scheduler.engine.session.session import Session
+from services.scheduler.engine.session.waking import next_in_line
 from services.scheduler.policy.actions.queues import by_queue
 from services.scheduler.policy.arguments import seconds
 
@@ -36,12 +37,13 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:  # noqa: AR
             continue
         _, job = heapq.heappop(waiting)
         with session.apart("enqueue", job):
-            _admit(session, job)
+            if _admit(session, job) and (following := next_in_line(session, job)) is not None:
+                heapq.heappush(waiting, (hooks.job_order(following), following))
         with session.apart("enqueue", queue):
             heapq.heappush(queues, (hooks.queue_order(queue), queue))
 
 
-def _admit(session: Session, job: Job) -> None:
+def _admit(session: Session, job: Job) -> bool:
     hooks = session.hooks
     session.turn(job)
     opinion = None if job.min_resources is None else hooks.job_enqueueable(job)
@@ -52,6 +54,7 @@ def _admit(session: Session, job: Job) -> None:
             opinion.reason or "not admitted to its queue",
             shortages=[Shortage.of(*short) for short in opinion.short],
         )
-        return
+        return False
     hooks.job_enqueued(job)
     session.rephase(job, "Inqueue")
+    return True

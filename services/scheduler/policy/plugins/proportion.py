@@ -175,9 +175,10 @@ def _open_accounts(cluster: Cluster) -> dict[str, _Account]:
     total = cluster.total
     queues = cluster.queues
     guaranteed = total_of((q.guarantee for q in queues.values()), total)
+    left = exceeded(total, guaranteed)
     accounts = {}
     for name, sums in sharing_by_queue(cluster).items():
-        limit = (exceeded(total, guaranteed) + queues[name].guarantee).astype(np.float64)
+        limit = (left + queues[name].guarantee).astype(np.float64)
         for resource, amount in queues[name].capability.items():
             dim = cluster.resource(resource)
             if dim is not None:

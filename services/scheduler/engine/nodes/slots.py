@@ -1,0 +1,77 @@
+"""How many tasks of a class would find room on the nodes, kept up from fact to fact.
+
+An upper bound that costs little: only amounts and what node objects say for good are counted, and
+each class as if no other were placed. A parked gang stays parked as long as even this is too little
+for it (`session.waking`). Brought up to date between sessions, when nothing is placed by decision.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from pumice.plugins import BoolArray, IntArray
+from services.scheduler.engine.nodes.ledger import Ledger
+from services.scheduler.engine.tasks.classes import TaskClass
+
+_MOST: Final = 1 << 20
+"""Tasks of one class on one node, at most; a best-effort task always finds room."""
+
+
+class _Counted:
+    """The slots of one class."""
+
+    __slots__ = ("generation", "open", "slots", "task_class", "total")
+
+    def __init__(self, task_class: TaskClass, generation: object, open_: BoolArray) -> None:
+        self.task_class = task_class
+        self.generation = generation
+        self.open = open_
+        self.slots: IntArray = np.zeros(len(open_), dtype=np.int64)
+        self.total = 0
+
+
+class Slots:
+    """Slots of the classes that were asked for."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._by_class: dict[int, _Counted] = {}
+
+    def update(self) -> None:
+        """Take in what facts have changed; before anything is placed in a session."""
+        columns = self._ledger.take_retold()
+        if len(columns):
+            for counted in self._by_class.values():
+                self._count(counted, columns[columns < len(counted.slots)])
+
+    def total(
+        self, task_class: TaskClass, generation: object, open_: Callable[[], BoolArray]
+    ) -> int:
+        """Return how many tasks of a class have room at most.
+
+        `open_` gives the nodes that may take such tasks at all; it is asked once per `generation`.
+        """
+        counted = self._by_class.get(task_class.id)
+        if counted is None or counted.generation != generation:
+            counted = _Counted(task_class, generation, open_())
+            self._by_class[task_class.id] = counted
+            self._count(counted, np.arange(len(counted.slots)))
+        return counted.total
+
+    def forget(self) -> None:
+        """Count no more: no gang is parked."""
+        self._by_class.clear()
+        self._ledger.take_retold()
+
+    def _count(self, counted: _Counted, columns: IntArray) -> None:
+        ledger, task_class = self._ledger, counted.task_class
+        slots = np.where(counted.open[columns], _MOST, 0)
+        for dim in task_class.dims:
+            room = ledger.allocatable[dim, columns] - ledger.used[dim, columns]
+            room += ledger.releasing[dim, columns]
+            request = int(task_class.request[dim])
+            most = np.maximum(room, 0) // request if request > 0 else (room >= 0) * _MOST
+            np.minimum(slots, most, out=slots)
+        counted.total += int(slots.sum() - counted.slots[columns].sum())
+        counted.slots[columns] = slots

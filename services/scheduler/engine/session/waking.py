@@ -1,0 +1,210 @@
+"""Which parked jobs a session visits after all, and which jobs may be parked after it.
+
+A parked job has no turn. That changes no decision as long as its turn would end as the last one
+did, with a refusal: a refusal leaves everything as it was. So at the beginning of a session the
+rules are asked about each group of parked jobs, and those that are no longer refused come back.
+Within a session amounts only become scarcer until something is evicted, so that who is refused at
+the beginning is refused when the turn comes. Which configurations keep to that, policy says
+(`policy.patience`).
+
+Of jobs before the gate of a queue only the first of each group comes back; it brings the next one
+when it has entered (`next_in_line`).
+"""
+
+from bisect import insort
+from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
+from typing import NamedTuple
+
+from pumice.plugins import Condition, Vote
+from pumice.plugins.combining import OrderKey
+from services.scheduler.engine.jobs.parking import Demand, Group, Needs, Wants
+from services.scheduler.engine.jobs.records import Job, Queue
+from services.scheduler.engine.plan import Explanation, Plan
+from services.scheduler.engine.session.session import Session
+from services.scheduler.engine.tasks.classes import TaskClass
+from shared.model.status import TaskStatus
+
+_STAGE = "wake"
+_key = attrgetter("key")
+_NO_PLACE = frozenset({"predicate", "quota", "queue"})
+
+
+class Restful(NamedTuple):
+    """A job that may be parked."""
+
+    job: Job
+    order: OrderKey
+    demand: Demand
+
+
+def wake(session: Session) -> None:
+    """Bring back the parked jobs that this session may not refuse; before its first action."""
+    parking = session.cluster_state.jobs.parking
+    if not len(parking):
+        return
+    for job in parking.refresh(session.now):
+        _bring_back(session, job)
+    for group in list(_may_enter(session)):
+        _bring_back(session, group.first, group)
+    for group in list(_may_find_a_place(session)):
+        for _, job in list(group.members):
+            _bring_back(session, job)
+
+
+def next_in_line(session: Session, job: Job) -> Job | None:
+    """Bring back the parked job that comes after one that has entered its queue, if any does."""
+    line = session.lines.get(job.key)
+    if line is None or not line.members:
+        return None
+    following = line.first
+    _bring_back(session, following, line)
+    return following
+
+
+def _bring_back(session: Session, job: Job, line: Group | None = None) -> None:
+    session.cluster_state.jobs.wake(job)
+    insort(session.jobs, job, key=_key)
+    if line is not None:
+        session.lines[job.key] = line
+
+
+def _may_enter(session: Session) -> Iterator[Group]:
+    lot = session.cluster_state.jobs.parking.entering
+    for queue in lot.queues():
+        if not all(_is_kept_out(session, group) for group in lot.least(queue)):
+            # Only if none of the least demands is let in, no larger one is.
+            yield from (g for g in lot.groups(queue) if not _is_kept_out(session, g))
+
+
+def _is_kept_out(session: Session, group: Group) -> bool:
+    job = group.first
+    with session.apart(_STAGE, job):
+        return session.hooks.job_enqueueable(job).vote is Vote.REJECT
+    return False
+
+
+def _may_find_a_place(session: Session) -> Iterator[Group]:
+    lot = session.cluster_state.jobs.parking.placing
+    slots = session.cluster_state.nodes.slots
+    if not len(lot):
+        slots.forget()
+        return
+    slots.update()
+    for name in lot.queues():
+        queue = session.queue(name)
+        for group in lot.groups(name):
+            if queue is None or not _finds_no_place(session, queue, group):
+                yield group
+
+
+def _finds_no_place(session: Session, queue: Queue, group: Group) -> bool:
+    """Tell whether nodes, or the queue's share, are too little for a gang even at best."""
+    needs = group.demand
+    if not isinstance(needs, Needs):
+        return False
+    places = [min(count, _slots(session, task_class)) for task_class, count in needs.classes]
+    if sum(places) < needs.missing:
+        return True
+    with session.apart(_STAGE, group.first):
+        if session.hooks.overused(queue):
+            return True
+        allowed = (
+            session.hooks.allocatable(queue, task_class, most)
+            for most, (task_class, _) in zip(places, needs.classes, strict=True)
+        )
+        return sum(allowed) < needs.missing
+    return False
+
+
+def _slots(session: Session, task_class: TaskClass) -> int:
+    nodes = session.cluster_state.nodes
+    return nodes.slots.total(
+        task_class, nodes.attributes.generation, lambda: session.candidates(task_class).open
+    )
+
+
+def restful(
+    session: Session,
+    plan: Plan,
+    is_reported: Callable[[str], bool],
+    *,
+    entering: bool,
+    placing: bool,
+) -> list[Restful]:
+    """Return the waiting jobs that little is left to report of; the session's actions have run.
+
+    Where conditions would only be worded in another way, that can wait: words name nodes and
+    amounts, and change with every pod that comes or goes.
+
+    `is_reported` tells by the key of a job whether subscribers know of its wait. `entering` and
+    `placing` tell whether jobs may be parked before the gate of their queue, and behind it.
+    """
+    jobs = session.cluster_state.jobs
+    if not (entering or placing):
+        return []
+    news = _news(session, plan)
+    found = []
+    for why in plan.explanations:
+        if why.job in news or not is_reported(why.job):
+            continue
+        job = jobs.get(why.job)
+        if job is None or session.asides.has(job):
+            continue
+        demand = _demand(session, job, why)
+        if demand is not None and (entering if isinstance(demand, Wants) else placing):
+            found.append(Restful(job, session.hooks.job_order(job), demand))
+    return found
+
+
+def _news(session: Session, plan: Plan) -> set[str]:
+    """Return the keys of jobs that have more news than other words for what they show."""
+    jobs, cluster_state = session.cluster_state.jobs, session.cluster_state
+    found = set()
+    for group in plan.podgroups:
+        job = jobs.get(group.key)
+        wanted = (group.phase, (group.running, group.succeeded, group.failed))
+        if job is None or not _means_the_same(job, wanted, group.conditions):
+            found.add(group.key)
+    for pod in plan.pods:
+        task = cluster_state.task(pod.uid)
+        if task is None:
+            continue
+        shown = task.last_condition
+        if shown is None or shown[:-1] != pod.condition[:-1]:
+            found.add(task.job_key)
+    return found
+
+
+def _means_the_same(job: Job, wanted: tuple[object, ...], conditions: Sequence[Condition]) -> bool:
+    shown = job.last_status
+    return shown[:2] == wanted and [c[:-1] for c in shown.conditions] == [
+        c[:-1] for c in conditions
+    ]
+
+
+def _meanings(conditions: Sequence[Condition]) -> list[tuple[str, ...]]:
+    return [condition[:-1] for condition in conditions]
+
+
+def _demand(session: Session, job: Job, why: Explanation) -> Demand | None:
+    """Return what a job waits for, None when that is more than amounts."""
+    if job.division is not None or job.gated or job.reservation_expired:
+        return None
+    if not job.tasks:
+        waits = job.is_pending and why.gate == "enqueue" and job.min_resources is not None
+        return Wants(job.min_resources) if waits and job.min_resources is not None else None
+    pending = job.by_status[TaskStatus.PENDING]
+    if job.is_pending or len(pending) < len(job.tasks) or why.gate not in _NO_PLACE:
+        return None
+    counts: dict[int, int] = {}
+    classes = {}
+    for task in pending.values():
+        if task.held or task.nominated or not task.ours or task.task_class.best_effort:
+            return None
+        classes[task.task_class.id] = task.task_class
+        counts[task.task_class.id] = counts.get(task.task_class.id, 0) + 1
+    missing = session.hooks.job_ready(job)
+    if missing < 1:
+        return None
+    return Needs(missing, tuple((classes[number], counts[number]) for number in sorted(counts)))

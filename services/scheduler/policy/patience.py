@@ -1,0 +1,71 @@
+"""Patience: at which gates jobs may be parked under a configuration (`engine.session.waking`).
+
+A parked job misses its turns. That is right where a refusal rests on amounts that only become
+scarcer in the course of a cycle, and where nothing but amounts decides: no clock, no plugin of
+another distribution, no eviction before the gate.
+"""
+
+from typing import Final, NamedTuple
+
+from services.scheduler.config import PluginOption, SchedulerConfig
+from services.scheduler.policy.catalog import PLUGINS, Plugins
+
+_PATIENT: Final = frozenset(
+    {
+        "priority",
+        "gang",
+        "conformance",
+        "overcommit",
+        "drf",
+        "predicates",
+        "proportion",
+        "capacity",
+        "nodeorder",
+        "binpack",
+        "pdb",
+        "cdp",
+        "resource-strategy-fit",
+    }
+)
+"""Plugins whose refusals rest on amounts; predicates may refuse for any reason."""
+_EVICTING: Final = frozenset({"preempt", "reclaim", "shuffle", "gangpreempt", "gangreclaim"})
+_DEVICES: Final = "capacity.DynamicResourceAllocationEnable"
+
+
+class Patience(NamedTuple):
+    """Whether jobs may be parked."""
+
+    entering: bool = False
+    """Before the gate of their queue."""
+    placing: bool = False
+    """While nodes or the queue's share are too little for them."""
+
+
+def patience(config: SchedulerConfig, plugins: Plugins) -> Patience:
+    """Return where jobs may be parked.
+
+    Jobs with pods are not where an action evicts: its victims change with every pod that comes or
+    goes.
+    """
+    options = [option for tier in config.tiers for option in tier.plugins]
+    if not all(_is_patient(option, plugins) for option in options):
+        return Patience()
+    actions = list(config.actions)
+    first = next((at for at, name in enumerate(actions) if name in _EVICTING), len(actions))
+    gangs = any(
+        option.name == "gang"
+        and option.flags["enableJobReady"]
+        and option.flags["enableJobPipelined"]
+        for option in options
+    )
+    return Patience(
+        entering="enqueue" in actions[:first],
+        placing=gangs and "allocate" in actions and first == len(actions),
+    )
+
+
+def _is_patient(option: PluginOption, plugins: Plugins) -> bool:
+    name = option.name
+    if name not in _PATIENT or plugins[name] is not PLUGINS[name]:
+        return False
+    return not option.arguments.get(_DEVICES) and not option.flags["enableHierarchy"]
