@@ -64,12 +64,18 @@ _RENEWED = (
     "a certificate that is renewed; the tests that do so register under names of their own, which"
     " the role does not allow"
 )
+_LEFT = (
+    "the orderly end of a process that registered under the default name, on an API server that"
+    " stays: the tests of that end register under names of their own"
+)
 _MET = "read again after a write that met another client's: which write does is chance"
 _TAKEN = "read or corrected when the name is taken: by a process that died, or a job before"
 RARE: Mapping[str, Mapping[tuple[str, str, str], str]] = {
     "admission": {
         ("patch", "admissionregistration.k8s.io", "mutatingwebhookconfigurations"): _RENEWED,
         ("patch", "admissionregistration.k8s.io", "validatingwebhookconfigurations"): _RENEWED,
+        ("delete", "admissionregistration.k8s.io", "mutatingwebhookconfigurations"): _LEFT,
+        ("delete", "admissionregistration.k8s.io", "validatingwebhookconfigurations"): _LEFT,
         ("patch", "", "secrets"): _RENEWED,
     },
     "binder": {
