@@ -21,7 +21,7 @@ from services.scheduler.engine import ClusterState, Plan
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.session.session import Session
 from services.scheduler.foreign import Failure, ForeignPlugin
-from services.scheduler.policy.catalog import PLUGINS, Plugins
+from services.scheduler.policy.catalog import PLUGINS, STATES, Plugins
 from shared.api import kinds
 
 NAMESPACE = "ns"
@@ -38,7 +38,7 @@ class Cluster:
 
         Raises `BadConfig`.
         """
-        self.cluster_state = ClusterState(scheduler_names=("volcano",))
+        self.cluster_state = ClusterState(("volcano",), STATES)
         self.failures: list[Failure] = []
         """Failures of the plugins so far."""
         self.plugins: Plugins = {**PLUGINS, **{kind.name: self._guarded(kind) for kind in plugins}}

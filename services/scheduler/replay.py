@@ -81,7 +81,10 @@ def replayed(dump: Dump, plugins: Plugins = PLUGINS) -> Plan:
         plugins=plugins,
         sharding=header.options.sharding,
     )
-    worker.lay_out(header.memory)
+    try:
+        worker.lay_out(header.memory)
+    except msgspec.ValidationError as error:
+        raise BadDump(f"the dump is cut off or damaged in the first line: {error}") from error
     worker.fold(dump.facts)
     worker.restore(header.memory, header.waiting_groups)
     return worker.decide(header.config, now=header.now, cycle=header.cycle, token=0).whole

@@ -15,10 +15,9 @@ from services.scheduler.config import SchedulerConfig
 from services.scheduler.cycle_metrics import CycleMetrics, CycleSample, PlacedJob, placements
 from services.scheduler.decide import Stopwatch, decide, untimed
 from services.scheduler.engine.jobs.reservation_timeouts import ReservationTimeouts, WaitingGroup
-from services.scheduler.engine.nodes.usage import Usage
+from services.scheduler.engine.journal import BrokenOff
 from services.scheduler.engine.plan import Explanation, Plan
 from services.scheduler.engine.session.asides import Aside
-from services.scheduler.engine.session.journal import BrokenOff
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.session.sharding import UNSHARDED, Sharding
 from services.scheduler.engine.session.waking import Restful, restful
@@ -27,8 +26,9 @@ from services.scheduler.engine.state.memory import SchedulerMemory, lay_out, mem
 from services.scheduler.left_out import Owners
 from services.scheduler.pacing import PATIENCE, Pacing
 from services.scheduler.policy.actions.enqueue import inqueue_timeout_s
-from services.scheduler.policy.catalog import PLUGINS, Plugins
+from services.scheduler.policy.catalog import PLUGINS, STATES, Plugins
 from services.scheduler.policy.patience import Patience, patience
+from services.scheduler.policy.states.usage import Usage, UsageTable
 from services.scheduler.reminding import Reminders, Wish, stands
 from services.scheduler.waiting import IncompleteGangs, Waits
 from shared.api.kinds import KINDS, POD, PODGROUP
@@ -116,7 +116,7 @@ class Worker:
         self._reservation_timeouts = ReservationTimeouts()
         self._reminders = Reminders()
         self._unpublished: set[str] = set()
-        self._cluster_state = ClusterState(self._names)
+        self._cluster_state = ClusterState(self._names, STATES)
         self._left_out: dict[tuple[str, str], tuple[bytes, Exception]] = {}
         """Objects that met an error of ours, by kind and key: what content, and the error."""
         self._without: set[str] = set()
@@ -148,7 +148,7 @@ class Worker:
         self._metrics.disturb()
         self._reminders.forget()
         self._waits.resume_all()
-        self._cluster_state = ClusterState(self._names)
+        self._cluster_state = ClusterState(self._names, STATES)
 
     def fold(self, facts: Sequence[m.Fact]) -> list[Trouble]:
         """Fold facts in, in order; return those that cannot be scheduled by.
@@ -156,7 +156,7 @@ class Worker:
         What a source has measured of nodes since the last time comes in as well.
         """
         if (samples := self._measured()) is not None:
-            self._cluster_state.usage.replace(samples)
+            self._cluster_state.store(UsageTable).replace(samples)
         troubles: dict[tuple[str, str], Trouble] = {}
         if facts:
             self._metrics.disturb()

@@ -13,8 +13,8 @@ import msgspec
 
 from services.scheduler.config import FLAG_DEFAULTS, PluginOption, SchedulerConfig, Tier
 from services.scheduler.engine import ClusterState
-from services.scheduler.engine.nodes.usage import Usage
-from services.scheduler.policy.catalog import ACTIONS, PLUGINS
+from services.scheduler.policy.catalog import ACTIONS, PLUGINS, STATES
+from services.scheduler.policy.states.usage import Usage, UsageTable
 from shared.api import kinds
 from shared.api import time as times
 from tests.conformance.custom_plugins import CUSTOM_PLUGINS
@@ -39,7 +39,7 @@ def replica_of(given: dict[str, Any]) -> ClusterState:
     for key, what in _NOT_READ.items():
         if given.get(key):
             raise Unsupported(what)
-    cluster_state = ClusterState(scheduler_names=("volcano",))
+    cluster_state = ClusterState(("volcano",), STATES)
     for kind, objects in (
         (kinds.NODE, given.get("nodes", [])),
         (kinds.POD, [_pod(obj) for obj in given.get("pods", [])]),
@@ -73,7 +73,7 @@ def measure(cluster_state: ClusterState, case: dict[str, Any]) -> None:
         cpu, memory = (
             next(iter(stated.get(key, {}).values()), 0.0) for key in ("cpuUsageAvg", "memUsageAvg")
         )
-        cluster_state.usage.put(node, Usage(cpu, memory, measured))
+        cluster_state.store(UsageTable).put(node, Usage(cpu, memory, measured))
 
 
 def whole(case: dict[str, Any]) -> dict[str, Any]:

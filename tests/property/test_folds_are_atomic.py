@@ -10,17 +10,20 @@ import sys
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from services.scheduler.engine.devices import gpus
 from services.scheduler.engine.jobs import jobs, records
 from services.scheduler.engine.nodes import ledger, nodes, pod_affinity
 from services.scheduler.engine.state import cluster_state
 from services.scheduler.engine.tasks import classes
+from services.scheduler.policy.states import claims, gpus, numa, vgpus, volumes
 from services.scheduler.worker import Worker
 from tests.property.test_hostile_objects import HEALTHY, fact, hostile_facts
 
 FOLDING = {
     module.__file__
-    for module in (gpus, jobs, ledger, nodes, pod_affinity, records, cluster_state, classes)
+    for module in (
+        *(claims, gpus, numa, vgpus, volumes),
+        *(jobs, ledger, nodes, pod_affinity, records, cluster_state, classes),
+    )
 }
 
 

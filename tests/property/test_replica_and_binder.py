@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from pumice.testing import Cluster
 from services.scheduler.engine import ClusterState
+from services.scheduler.policy.catalog import STATES
 from shared.api import kinds
 from shared.contracts.messages import Result
 
@@ -128,7 +129,7 @@ class World(RuleBasedStateMachine):
     @rule()
     def start_anew(self):
         self.scheduler = Cluster()
-        self.scheduler.cluster_state = ClusterState()
+        self.scheduler.cluster_state = ClusterState(states=STATES)
         self.scheduler.queue("default")
         self.tell_the_fixed_facts()
         for name, fact in self.state.items():

@@ -13,6 +13,7 @@ from pumice.local.nats import NatsServer
 from pumice.local.ports import free_port
 from pumice.local.process import Process, ProcessSpec
 from services.scheduler.engine import ClusterState
+from services.scheduler.policy.catalog import STATES
 from shared.bus.nats import NatsBus
 from shared.contracts import codec
 from shared.contracts import messages as m
@@ -26,7 +27,7 @@ from tests.support.wait import until
 
 STREAMS = streams("local")
 SUBJECTS = Subjects(cluster="local")
-KINDS = tuple(sorted(ClusterState().kinds))
+KINDS = tuple(sorted(ClusterState(states=STATES).kinds))
 
 
 class Stage:

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import msgspec
 
 from services.scheduler.config import MetricsOption
-from services.scheduler.engine.nodes.usage import Usage
+from services.scheduler.policy.states.usage import Usage
 from shared.api import time as times
 from shared.model.quantity import BadQuantity, milli
 

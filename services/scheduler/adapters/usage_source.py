@@ -12,7 +12,7 @@ import aiohttp
 
 from services.scheduler.adapters.usage_apis import BadReply, MetricsRequest, UsageApi, api_of
 from services.scheduler.config import MetricsOption
-from services.scheduler.engine.nodes.usage import Usage
+from services.scheduler.policy.states.usage import Usage
 from shared.runtime.clock import Clock
 from shared.runtime.logs import Logger
 from shared.runtime.metrics import Metrics

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from pumice.plugins import Arguments, Plugin
 from services.scheduler.engine.session.session import Session
+from services.scheduler.engine.tasks.policy_state import PolicyState
 from services.scheduler.policy.actions import (
     allocate,
     backfill,
@@ -41,6 +42,14 @@ from services.scheduler.policy.plugins.sla import Sla
 from services.scheduler.policy.plugins.task_topology import TaskTopology
 from services.scheduler.policy.plugins.tdm import Tdm
 from services.scheduler.policy.plugins.usage import Usage
+from services.scheduler.policy.states.budgets import Budgets
+from services.scheduler.policy.states.claims import Devices
+from services.scheduler.policy.states.gpus import Gpus
+from services.scheduler.policy.states.numa import Numa
+from services.scheduler.policy.states.quotas import Quotas
+from services.scheduler.policy.states.usage import UsageTable
+from services.scheduler.policy.states.vgpus import VGpus
+from services.scheduler.policy.states.volumes import Volumes
 
 Action = Callable[[Session, Mapping[str, Any]], None]
 """An action: a session and the action's arguments (K07)."""
@@ -64,6 +73,18 @@ ARGUMENTS: Final[Mapping[str, Callable[[Mapping[str, Any]], object]]] = {
     "gangreclaim": GangOptions.read,
 }
 """Readers of the arguments of actions, tried when a configuration is loaded."""
+
+STATES: Final[tuple[Callable[[], PolicyState], ...]] = (
+    Gpus,
+    VGpus,
+    Numa,
+    Volumes,
+    Devices,
+    Quotas,
+    Budgets,
+    UsageTable,
+)
+"""What plugins keep in a cluster state; the fields of a recorded cycle stand in this order."""
 
 Plugins = Mapping[str, Callable[[Arguments], Plugin]]
 """Constructors of plugins by their names in the configuration file."""

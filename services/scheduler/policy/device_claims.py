@@ -20,9 +20,9 @@ from pumice.plugins import (
     TaskClass,
     Vote,
 )
-from services.scheduler.engine.devices.claims import Devices
 from services.scheduler.engine.nodes.attributes import NodeAttributes
 from services.scheduler.policy.capacity_accounts import Accounts
+from services.scheduler.policy.states.claims import Devices
 from shared.model.status import HOLDS_RESOURCES, TaskStatus
 
 CLAIM_REASONS = (
@@ -76,7 +76,7 @@ class DeviceQuotas:
             job = cluster.job_of(task)
             if job is None or job.queue not in self._lines:
                 continue
-            demand = self._devices.demand(task.task_class.device_claims)
+            demand = self._devices.asked(task.task_class.device_claims)
             if HOLDS_RESOURCES[task.status]:
                 self._add(self._held, job.queue, demand)
             elif task.status is TaskStatus.PENDING and job.phase == "Inqueue":
@@ -96,7 +96,7 @@ class DeviceQuotas:
             return count
         for level in self._lines[queue.name]:
             held = self._held.get(level, Counter())
-            for name, amount in self._devices.demand(task_class.device_claims).items():
+            for name, amount in self._devices.asked(task_class.device_claims).items():
                 limit = self._limits[level].get(name)
                 if limit is not None and amount:
                     count = min(count, max(0, (limit - held[name]) // amount))
@@ -125,7 +125,7 @@ class DeviceQuotas:
         """Return what a job's pending tasks ask for."""
         asked: Counter[str] = Counter()
         for task in job.by_status[TaskStatus.PENDING].values():
-            asked.update(self._devices.demand(task.task_class.device_claims))
+            asked.update(self._devices.asked(task.task_class.device_claims))
         return asked
 
     def enqueued(self, job: Job) -> None:
@@ -135,7 +135,7 @@ class DeviceQuotas:
     def changed(self, job: Job, task_class: TaskClass, count: int) -> None:
         """Count placed tasks in, or out with a negative count."""
         if task_class.device_claims and job.queue in self._lines:
-            self._add(self._held, job.queue, self._devices.demand(task_class.device_claims), count)
+            self._add(self._held, job.queue, self._devices.asked(task_class.device_claims), count)
 
 
 def _limits(queue: Queue) -> dict[str, int]:

@@ -20,7 +20,7 @@ from pumice.plugins import (
     TaskClass,
 )
 from services.scheduler.engine.nodes.attributes import NodeAttributes
-from services.scheduler.engine.nodes.volumes import ZONE_LABELS, Attachment, Volumes
+from services.scheduler.policy.states.volumes import ZONE_LABELS, Attachment, Volumes
 from shared.api import keys
 from shared.api.storage import PersistentVolume, StorageClass
 
@@ -225,7 +225,7 @@ class Storage:
             use = ClaimUse(claim=key, uid=claims[key].metadata.uid)
             if volume is not None:
                 meta = volume.metadata
-                self._volumes.promised[key] = meta.name
+                self._volumes.promise(key, meta.name)
                 use = structs.replace(use, volume=meta.name, volume_uid=meta.uid)
             found.append(use)
         return tuple(found)

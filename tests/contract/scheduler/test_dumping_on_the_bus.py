@@ -57,7 +57,7 @@ async def test_a_cycle_that_was_asked_for_replays_to_the_same_plan(stage: Stage,
         "ns/gone",
     }
     assert "ns/gone-0" not in {fact.key for fact in dump.facts}
-    assert len(dump.header.memory.assumptions) == 3
+    assert len(dump.header.memory["assumptions"]) == 3
     assert {e.job for e in dump.plan.explanations} == {"ns/large", "ns/gone"}
     assert differences(dump.plan, replayed(dump)) == []
 

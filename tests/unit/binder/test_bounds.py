@@ -6,8 +6,8 @@ import pytest
 from msgspec import structs
 
 from services.binder.intents.bounds import MEMBERSHIP, breach, breach_of_wish
-from services.scheduler.engine.tasks.requests import GPU_INDEX
-from services.scheduler.engine.tasks.vgpu_requests import IDS
+from services.scheduler.policy.states.gpus import GPU_INDEX
+from services.scheduler.policy.states.vgpu_requests import IDS
 from shared.contracts.messages import (
     Bind,
     BindGang,

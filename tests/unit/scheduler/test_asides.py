@@ -5,7 +5,7 @@ import pytest
 from pumice.plugins import PERMIT, Hooks
 from pumice.testing import Cluster, binds_of, evictions_of
 from services.scheduler.decide import configure, decide
-from services.scheduler.engine.session.journal import BrokenOff
+from services.scheduler.engine.journal import BrokenOff
 from services.scheduler.policy.catalog import PLUGINS
 from services.scheduler.worker import Worker
 from shared.api import kinds

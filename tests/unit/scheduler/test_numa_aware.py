@@ -5,9 +5,9 @@ import json
 import pytest
 
 from pumice.testing import Cluster, binds_of
-from services.scheduler.engine.devices.cpu_topology import Place, cpu_set, take
 from services.scheduler.engine.state.cluster_state import BadFact
 from services.scheduler.engine.state.memory import lay_out, memory_of, restore
+from services.scheduler.policy.states.cpu_topology import Place, cpu_set, take
 from shared.api import kinds
 from shared.model.quantity import BadQuantity
 

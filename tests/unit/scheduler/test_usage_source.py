@@ -10,7 +10,7 @@ from aiohttp import encode_basic_auth, web
 
 from services.scheduler.adapters.usage_source import UsageBoard, UsageSource
 from services.scheduler.config import MetricsOption
-from services.scheduler.engine.nodes.usage import Usage
+from services.scheduler.policy.states.usage import Usage, UsageTable
 from services.scheduler.worker import Worker
 from shared.runtime.clock import SystemClock
 from shared.runtime.metrics import Metrics
@@ -210,4 +210,4 @@ async def test_what_a_source_says_reaches_the_replica_with_the_next_fold():
     worker.forget()
     worker.fold([])
     assert worker.audit() == []
-    assert worker._cluster_state.usage.samples() == samples
+    assert worker._cluster_state.store(UsageTable).dump() == samples

@@ -4,9 +4,9 @@ import pytest
 
 from pumice.testing import Cluster, binds_of
 from services.scheduler.decide import decide
-from services.scheduler.engine.devices.vgpu_cards import read_shares
 from services.scheduler.engine.state.memory import lay_out, memory_of, restore
 from services.scheduler.messages import commands
+from services.scheduler.policy.states.vgpu_cards import read_shares
 from shared.api import kinds
 
 NUMBER, MEMORY = "volcano.sh/vgpu-number", "volcano.sh/vgpu-memory"

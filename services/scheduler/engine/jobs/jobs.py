@@ -9,11 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pumice.plugins import Condition, Measure, NodeGroups
 from pumice.plugins.combining import OrderKey
 from services.scheduler.engine.jobs.parking import Demand, Parking
-from services.scheduler.engine.jobs.quotas import read
 from services.scheduler.engine.jobs.records import GroupStatus, Job, Queue, Seen, Stamp
 from services.scheduler.engine.jobs.rollups import Rollup, Rollups, held
 from services.scheduler.engine.resources.amounts import MOST, stretched
-from services.scheduler.engine.resources.dimensions import Dimensions
+from services.scheduler.engine.resources.dimensions import Dimensions, as_listed
 from services.scheduler.engine.tasks.task import Task
 from services.scheduler.engine.texts import bounded
 from shared.api import keys
@@ -88,7 +87,7 @@ class Jobs:
         job.min_task_total = sum(spec.min_task_member.values())
         job.min_resources = minimum
         job.beyond = () if minimum is None else self._dimensions.beyond(minimum, MOST)
-        job.min_listed = read(spec.min_resources or {})
+        job.min_listed = as_listed(spec.min_resources or {})
         job.divide(spec)
         job.created = meta.creation_timestamp or ""
         job.annotations = meta.annotations

@@ -11,16 +11,12 @@ from typing import NamedTuple
 import numpy as np
 
 from pumice.plugins import IntArray
-from services.scheduler.engine.devices.gpus import Gpus
-from services.scheduler.engine.devices.numa import Numa
-from services.scheduler.engine.devices.vgpus import VGpus
 from services.scheduler.engine.jobs.records import NOWHERE
 from services.scheduler.engine.nodes.attributes import NodeAttributes
 from services.scheduler.engine.nodes.images import NodeImages
 from services.scheduler.engine.nodes.ledger import Ledger
 from services.scheduler.engine.nodes.pod_affinity import PodAffinityIndex
 from services.scheduler.engine.nodes.slots import Slots
-from services.scheduler.engine.nodes.volumes import Volumes
 from services.scheduler.engine.resources.amounts import (
     NODE_MOST,
     RELEASING_MOST,
@@ -108,10 +104,6 @@ class Nodes:
         self._free: list[int] = []
         self.pod_affinity = PodAffinityIndex(self.column, self.attributes, task_classes.moved)
         """The index for pod affinity; a session counts its own decisions in, too."""
-        self.volumes = Volumes()
-        self.gpus = Gpus(self.column)
-        self.vgpus = VGpus()
-        self.numa = Numa()
         self.port_holders: dict[str, Task] = {}
         """Placed tasks that take ports of their node, by uid; a session adds its own."""
 
@@ -136,8 +128,6 @@ class Nodes:
             unschedulable=node.spec.unschedulable,
         )
         self.images.set(record.column, node.status.images)
-        self.gpus.put(name, node)
-        self.vgpus.put(name, node)
         if fresh:
             for held in record.held.values():
                 self.ledger.hold(record.column, held.task_class, 1, releasing=held.releasing)
@@ -152,7 +142,6 @@ class Nodes:
         self.ledger.clear(record.column)
         self.attributes.unset(record.column)
         self.images.set(record.column, ())
-        self.vgpus.remove(name)
         self._free.append(record.column)
         record.column = NOWHERE
         if not record.held:
@@ -170,8 +159,6 @@ class Nodes:
         )
         record.held[task.uid] = held
         self.meet(task, 1)
-        if held.task_class.host_ports:
-            self.port_holders[task.uid] = task
         self._count(record, held, 1)
 
     def release(self, task: Task) -> None:
@@ -181,7 +168,6 @@ class Nodes:
         if record is None or held is None:
             return
         self.meet(task, -1)
-        self.port_holders.pop(task.uid, None)
         self._count(record, held, -1)
         if record.column == NOWHERE and not record.held:
             del self._by_name[task.node]
@@ -207,14 +193,13 @@ class Nodes:
     def meet(self, task: Task, sign: int) -> None:
         """Count a task on its node in (-1: out) for what it means to other pods."""
         self.pod_affinity.count(task, sign)
-        if task.task_class.claims:
-            self.volumes.count(task, sign)
-        if any(task.task_class.gpus):
-            self.gpus.count(task, sign)
-        if task.task_class.vgpus or task.vcards:
-            self.vgpus.count(task, sign)
-        if task.task_class.exclusive and task.ours:
-            self.numa.count(task, sign)
+        if task.task_class.host_ports:
+            if sign > 0:
+                self.port_holders[task.uid] = task
+            else:
+                self.port_holders.pop(task.uid, None)
+        for state in task.task_class.demands:
+            state.count(task, sign)
 
     # --- questions ---------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from pumice.plugins import IntArray
 from services.scheduler.engine.resources.amounts import MOST
-from shared.model.quantity import format_bytes, format_milli
+from shared.model.quantity import format_bytes, format_milli, milli
 from shared.model.resources import CPU, EPHEMERAL, MEMORY, PODS, Amount, Resource, parse_list
 
 CPU_DIM: Final = 0
@@ -35,6 +35,11 @@ def counted(name: str, amount: Amount) -> int:
     if name != MEMORY and is_in_bytes(name):
         return -(-int(amount) // 1000)
     return int(amount)
+
+
+def as_listed(listed: Mapping[str, str | int | float]) -> dict[str, int]:
+    """Return the thousandths of a resource list, every name kept. Raises `BadQuantity`."""
+    return {name: milli(amount) for name, amount in listed.items()}
 
 
 def quantity(name: str, amount: int) -> str:

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from services.scheduler.engine.jobs.records import Job, Queue
-from services.scheduler.engine.session.journal import BrokenOff
+from services.scheduler.engine.journal import BrokenOff
 
 _MOST_LETTERS = 300
 

@@ -1,4 +1,4 @@
-"""The changes that a session makes, each with its reverse (`session.journal`)."""
+"""The changes that a session makes, each with its reverse (`engine.journal`)."""
 
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import NamedTuple
@@ -8,11 +8,11 @@ from typing_extensions import override
 
 from pumice.plugins import IntArray
 from services.scheduler.engine.jobs.records import Job
+from services.scheduler.engine.journal import Journal
 from services.scheduler.engine.nodes.ledger import Ledger
 from services.scheduler.engine.nodes.nodes import Nodes
 from services.scheduler.engine.placement.hooks import Combined
 from services.scheduler.engine.session.failures import JobFailures, UndonePlacement
-from services.scheduler.engine.session.journal import Journal
 from services.scheduler.engine.tasks.task import Task
 from shared.model.status import TaskStatus
 
@@ -57,9 +57,6 @@ class Placed:
         for task, name in zip(self.tasks, self._names, strict=True):
             task.node = name
             self._session_state.nodes.meet(task, 1)
-        if task_class.host_ports:
-            holders = self._session_state.nodes.port_holders
-            holders.update((task.uid, task) for task in self.tasks)
         self._session_state.ledger.place(
             self._columns, self._counts, task_class, waiting=self.waiting
         )
@@ -81,7 +78,6 @@ class Placed:
         for task in self.tasks:
             self._session_state.nodes.meet(task, -1)
             task.node = ""
-            self._session_state.nodes.port_holders.pop(task.uid, None)
         self.job.move(self.tasks, TaskStatus.PENDING)
 
 
@@ -118,31 +114,6 @@ class Rephased:
         self._job.phase = self._before
 
 
-class _Remembered:
-    """A plugin wrote, or deleted (None), a number in its memory."""
-
-    def __init__(self, memory: MutableMapping[str, float], key: str, value: float | None) -> None:
-        self._memory = memory
-        self._key = key
-        self._before = memory.get(key)
-        self._after = value
-
-    def do(self) -> None:
-        """Write the number."""
-        self._write(self._after)
-
-    def undo(self, *, final: bool) -> None:
-        """Write the number before; what stands at the end of a session stays for the next one."""
-        if not final:
-            self._write(self._before)
-
-    def _write(self, value: float | None) -> None:
-        if value is None:
-            self._memory.pop(self._key, None)
-        else:
-            self._memory[self._key] = value
-
-
 class PluginMemory(MutableMapping[str, float]):
     """The numbers that plugins keep from cycle to cycle; each write is a change of the journal."""
 
@@ -156,11 +127,11 @@ class PluginMemory(MutableMapping[str, float]):
 
     @override
     def __setitem__(self, key: str, value: float) -> None:
-        self._journal.make(_Remembered(self._memory, key, value))
+        self._journal.write(self._memory, key, value)
 
     @override
     def __delitem__(self, key: str) -> None:
-        self._journal.make(_Remembered(self._memory, key, None))
+        self._journal.write(self._memory, key, None)
 
     @override
     def __iter__(self) -> Iterator[str]:

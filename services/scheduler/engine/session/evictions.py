@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from services.scheduler.engine.jobs.records import Job
+from services.scheduler.engine.journal import Change
 from services.scheduler.engine.plan import Eviction
 from services.scheduler.engine.session.changes import Placed, SessionState
-from services.scheduler.engine.session.journal import Change
 from services.scheduler.engine.tasks.task import Task
 from shared.contracts.messages import Preemptor
 from shared.model.status import TaskStatus
@@ -39,7 +39,6 @@ class Evicted:
     def do(self) -> None:
         """Count the task as leaving at job, node and plugins."""
         self._move(TaskStatus.RELEASING, 1)
-        self._session_state.nodes.port_holders.pop(self.task.uid, None)
 
     def undo(self, *, final: bool) -> None:
         """Count it as it was."""
@@ -49,8 +48,6 @@ class Evicted:
     def restore(self, *, silently: bool = False) -> None:
         """Count it as it was, whatever else has changed since."""
         self._move(self._before, -1, silently=silently)
-        if self.task.task_class.host_ports:
-            self._session_state.nodes.port_holders[self.task.uid] = self.task
 
     def _move(self, status: TaskStatus, count: int, *, silently: bool = False) -> None:
         task_class = self.task.task_class

@@ -26,6 +26,7 @@ from pumice.plugins.points import Points
 from services.scheduler.engine.jobs.parking import Group
 from services.scheduler.engine.jobs.records import Job, Queue
 from services.scheduler.engine.jobs.rollups import Rollup
+from services.scheduler.engine.journal import Journal
 from services.scheduler.engine.nodes.tables import NodeTables
 from services.scheduler.engine.own import own
 from services.scheduler.engine.placement.candidates import Candidates, FitErrors
@@ -50,7 +51,6 @@ from services.scheduler.engine.session.changes import (
 )
 from services.scheduler.engine.session.evictions import Evicted, Reprieved, Withdrawn, committed
 from services.scheduler.engine.session.failures import JobFailures, explanation, fit_error
-from services.scheduler.engine.session.journal import Journal
 from services.scheduler.engine.session.network import Network
 from services.scheduler.engine.session.ordering import Orders
 from services.scheduler.engine.session.places import Places
@@ -90,6 +90,8 @@ class Session:
         self.now = now
         self.cycle = cycle
         self.journal = Journal()
+        for state in cluster_state.states:
+            state.begin(self.journal)
         self.ledger = cluster_state.nodes.ledger
         self._session_state = SessionState(cluster_state.nodes, self.hooks, self.failures)
         self.first = seed % max(1, self.ledger.size)
@@ -188,21 +190,7 @@ class Session:
 
     def store(self, kind: type[_S]) -> _S:
         """Return what is kept beside the engine for plugins, by its type."""
-        found = self.network if kind is Network else self._stores[kind]
-        return own(found, kind)
-
-    @cached_property
-    def _stores(self) -> dict[type, object]:
-        cluster_state, nodes = self.cluster_state, self.cluster_state.nodes
-        of_facts = (
-            cluster_state.budgets,
-            cluster_state.quotas,
-            cluster_state.usage,
-            cluster_state.devices,
-        )
-        of_nodes = (nodes.attributes, nodes.images, nodes.pod_affinity, nodes.volumes)
-        of_devices = (nodes.gpus, nodes.vgpus, nodes.numa)
-        return {type(store): store for store in (*of_facts, *of_nodes, *of_devices)}
+        return own(self.network, kind) if kind is Network else self.cluster_state.store(kind)
 
     def tell_apart(self) -> None:
         """Let plugins tell pending tasks apart (`trait`); before the first candidates."""

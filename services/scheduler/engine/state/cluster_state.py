@@ -5,20 +5,18 @@ last fact per object only. Sessions change it in place and put everything back, 
 cycles it states facts and assumptions and nothing else.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import numpy as np
 
 from pumice.plugins import IntArray
-from services.scheduler.engine.devices.claims import Devices
 from services.scheduler.engine.jobs.jobs import Jobs
-from services.scheduler.engine.jobs.quotas import Quotas
 from services.scheduler.engine.jobs.records import GroupStatus
 from services.scheduler.engine.nodes.attributes import StaticCache
 from services.scheduler.engine.nodes.hypernodes import HyperNodes
 from services.scheduler.engine.nodes.nodes import Drift, Nodes
-from services.scheduler.engine.nodes.usage import UsageTable
+from services.scheduler.engine.own import own
 from services.scheduler.engine.plan import Plan
 from services.scheduler.engine.resources.dimensions import Dimensions
 from services.scheduler.engine.state.assumptions import (
@@ -27,10 +25,10 @@ from services.scheduler.engine.state.assumptions import (
     Nominations,
     Purpose,
 )
-from services.scheduler.engine.state.budgets import Budgets
 from services.scheduler.engine.state.refusals import Refusals
 from services.scheduler.engine.tasks.classes import TaskClass, TaskClasses
 from services.scheduler.engine.tasks.from_pod import fill_in, traits_of
+from services.scheduler.engine.tasks.policy_state import Fold, PolicyState
 from services.scheduler.engine.tasks.task import Task
 from shared.api import kinds
 from shared.api.core import Node, Pod
@@ -38,6 +36,8 @@ from shared.api.scheduling import NodeShard
 from shared.contracts.messages import Result
 from shared.model.quantity import BadQuantity
 from shared.model.status import TERMINAL
+
+_S = TypeVar("_S")
 
 
 class BadFact(ValueError):  # noqa: N818 - reads as the fact it states
@@ -47,17 +47,20 @@ class BadFact(ValueError):  # noqa: N818 - reads as the fact it states
 class ClusterState:
     """The model that facts fold into. Everything below is one thread's; the shell sees to that."""
 
-    def __init__(self, scheduler_names: Iterable[str] = ("volcano",)) -> None:
+    def __init__(
+        self,
+        scheduler_names: Iterable[str] = ("volcano",),
+        states: Iterable[Callable[[], PolicyState]] = (),
+    ) -> None:
+        """Begin with no fact, and with a new one of each of policy's states."""
         self._names = frozenset(scheduler_names)
+        self.states = [state() for state in states]
         self.dimensions = Dimensions(self._stretch)
-        self.task_classes = TaskClasses(self.dimensions)
+        self.task_classes = TaskClasses(self.dimensions, self.states)
         self.nodes = Nodes(self.dimensions, self.task_classes)
+        affinity = self.nodes.pod_affinity
         self.jobs = Jobs(self.dimensions)
         self.hypernodes = HyperNodes()
-        self.budgets = Budgets()
-        self.quotas = Quotas()
-        self.usage = UsageTable()
-        self.devices = Devices()
         self.shards: dict[str, tuple[str, ...]] = {}
         """NodeShard → nodes that its scheduler is to have."""
         self.static_cache = StaticCache()
@@ -69,47 +72,29 @@ class ClusterState:
         self.assumptions = Assumptions()
         self.nominations = Nominations()
         self.refusals = Refusals()
-        self._put: Mapping[str, Callable[[str, Any], None]] = {
-            kinds.POD.token: self._put_pod,
-            kinds.NAMESPACE.token: self.nodes.pod_affinity.put_namespace,
-            kinds.PVC.token: self.nodes.volumes.put_claim,
-            kinds.PV.token: self.nodes.volumes.put_volume,
-            kinds.STORAGECLASS.token: self.nodes.volumes.put_class,
-            kinds.CSINODE.token: self.nodes.volumes.put_drivers,
-            kinds.RESOURCECLAIM.token: self.devices.put_claim,
-            kinds.NODE.token: self._put_node,
-            kinds.PODGROUP.token: self.jobs.put_group,
-            kinds.QUEUE.token: self.jobs.put_queue,
-            kinds.PRIORITYCLASS.token: self.jobs.put_priority_class,
-            kinds.RESOURCEQUOTA.token: self.quotas.put,
-            kinds.PDB.token: self.budgets.put,
-            kinds.HYPERNODE.token: self.hypernodes.put,
-            kinds.NUMATOPOLOGY.token: self.nodes.numa.put,
-            kinds.NODESHARD.token: self._put_shard,
+        self._folds: dict[str, list[Fold]] = {
+            kinds.POD.token: [Fold(self._put_pod, self._remove_pod)],
+            kinds.NAMESPACE.token: [Fold(affinity.put_namespace, affinity.remove_namespace)],
+            kinds.NODE.token: [Fold(self._put_node, self._remove_node)],
+            kinds.PODGROUP.token: [Fold(self.jobs.put_group, self.jobs.remove_group)],
+            kinds.QUEUE.token: [Fold(self.jobs.put_queue, self.jobs.remove_queue)],
+            kinds.PRIORITYCLASS.token: [
+                Fold(self.jobs.put_priority_class, self.jobs.remove_priority_class)
+            ],
+            kinds.HYPERNODE.token: [Fold(self.hypernodes.put, self.hypernodes.remove)],
+            kinds.NODESHARD.token: [Fold(self._put_shard, self._remove_shard)],
         }
-        self._remove: Mapping[str, Callable[[str], None]] = {
-            kinds.POD.token: self._remove_pod,
-            kinds.NAMESPACE.token: self.nodes.pod_affinity.remove_namespace,
-            kinds.PVC.token: self.nodes.volumes.remove_claim,
-            kinds.PV.token: self.nodes.volumes.remove_volume,
-            kinds.STORAGECLASS.token: self.nodes.volumes.remove_class,
-            kinds.CSINODE.token: self.nodes.volumes.remove_drivers,
-            kinds.RESOURCECLAIM.token: self.devices.remove_claim,
-            kinds.NODE.token: self._remove_node,
-            kinds.PODGROUP.token: self.jobs.remove_group,
-            kinds.QUEUE.token: self.jobs.remove_queue,
-            kinds.PRIORITYCLASS.token: self.jobs.remove_priority_class,
-            kinds.RESOURCEQUOTA.token: self.quotas.remove,
-            kinds.PDB.token: self.budgets.remove,
-            kinds.HYPERNODE.token: self.hypernodes.remove,
-            kinds.NUMATOPOLOGY.token: self.nodes.numa.remove,
-            kinds.NODESHARD.token: self._remove_shard,
-        }
+        for state in self.states:
+            for kind, fold in state.folds().items():
+                # First, since the engine may count pods anew on a node that it takes over.
+                self._folds.setdefault(kind, []).insert(0, fold)
+        tables = (self.nodes.attributes, self.nodes.images, affinity)
+        self._stores: dict[type, object] = {type(s): s for s in (*self.states, *tables)}
 
     @property
     def kinds(self) -> frozenset[str]:
         """Tokens of the kinds that are folded; facts of others may be spared."""
-        return frozenset(self._put)
+        return frozenset(self._folds)
 
     @property
     def is_whole(self) -> bool:
@@ -129,15 +114,17 @@ class ClusterState:
         view (None for a delete). Facts of kinds that scheduling does not read are ignored. Raises
         `BadFact`, leaving the cluster state as if the object did not exist.
         """
-        if kind not in self._put:
+        folds = self._folds.get(kind)
+        if folds is None:
             return
         if op == "delete":
             self._delete(kind, key, uid)
             return
         try:
-            self._put[kind](key, obj)
+            for fold in folds:
+                fold.put(key, obj)
         except BadQuantity as error:
-            self._remove[kind](key)
+            self._remove(kind, key)
             raise BadFact(f"{kind} {key} (uid {uid}): {error}") from error
 
     def _delete(self, kind: str, key: str, uid: str) -> None:
@@ -148,7 +135,11 @@ class ClusterState:
             job = self.jobs.get(key)
             if job is not None and uid and job.uid not in {uid, ""}:
                 return
-        self._remove[kind](key)
+        self._remove(kind, key)
+
+    def _remove(self, kind: str, key: str) -> None:
+        for fold in self._folds[kind]:
+            fold.remove(key)
 
     def _stretch(self) -> None:
         capacity = self.dimensions.capacity
@@ -198,7 +189,7 @@ class ClusterState:
         before = self._uid_by_key.get(key)
         if before is not None:
             old = self._tasks[before]
-            self._forget(old)
+            self._forget(old, gone=before != task.uid)
             if before == task.uid:
                 task.last_condition = old.last_condition
             else:
@@ -208,7 +199,8 @@ class ClusterState:
             self._tasks[task.uid] = task
             self._uid_by_key[key] = task.uid
             self.nodes.pod_affinity.join(task)
-            self.devices.join(task)
+            for state in task.task_class.demands:
+                state.join(task, pod)
             self._settle(task)
         self._whole = whole
 
@@ -216,12 +208,9 @@ class ClusterState:
         uid = self._uid_by_key.get(key)
         if uid is not None:
             whole, self._whole = self._whole, False
-            self._forget(self._tasks[uid])
+            self._forget(self._tasks[uid], gone=True)
             self._whole = whole
             self.assumptions.drop(uid)
-            self.nodes.gpus.forget(uid)
-            self.nodes.vgpus.forget(uid)
-            self.nodes.numa.forget(uid)
             self.nominations.drop(uid)
 
     def _read(self, key: str, pod: Pod) -> Task:
@@ -260,10 +249,11 @@ class ClusterState:
         if task.job_key:
             self.jobs.drop(task)
 
-    def _forget(self, task: Task) -> None:
+    def _forget(self, task: Task, *, gone: bool) -> None:
         self._unsettle(task)
         self.nodes.pod_affinity.leave(task)
-        self.devices.leave(task)
+        for state in task.task_class.demands:
+            state.leave(task, gone=gone)
         del self._tasks[task.uid]
         del self._uid_by_key[task.key]
 
@@ -359,6 +349,10 @@ class ClusterState:
             self.task_classes.retain([*used, *self.nodes.held_shapes()])
 
     # --- questions ---------------------------------------------------------------------------
+
+    def store(self, kind: type[_S]) -> _S:
+        """Return what is kept for plugins, by its type."""
+        return own(self._stores[kind], kind)
 
     def task(self, uid: str) -> Task | None:
         """Return a task."""

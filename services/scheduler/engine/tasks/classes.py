@@ -5,7 +5,7 @@ class, not once per pod. Owned by the cluster state; plugins see a class through
 """
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -15,24 +15,17 @@ from pumice.plugins import IntArray
 from services.scheduler.engine.resources.amounts import POD_MOST
 from services.scheduler.engine.resources.dimensions import PODS_DIM, Dimensions
 from services.scheduler.engine.tasks.affinity_terms import NO_AFFINITY_TERMS, AffinityTerms
-from services.scheduler.engine.tasks.requests import (
-    GPU_MEMORY,
-    GPU_NUMBER,
-    GpuRequest,
-    claims_of,
-    device_claims,
-    exclusive_cpus,
-)
-from services.scheduler.engine.tasks.vgpu_requests import PERCENT, VGpuRequest, requests_of
+from services.scheduler.engine.tasks.policy_state import PolicyState
+from services.scheduler.engine.tasks.requests import claims_of, device_claims, exclusive_cpus
 from shared.api.core import Pod, PodSpec
 from shared.api.selectors import NodeAffinity, Toleration
 from shared.model.requests import pod_request, resize_is_infeasible, scoring_request
-from shared.model.resources import Resource
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _ENOUGH: Final = 4096
 _NO_LABELS: Final[Mapping[str, str]] = {}
 _NO_TRAITS: Final[Mapping[str, str]] = {}
+_NO_DEMANDS: Final[Mapping[PolicyState, Any]] = {}
 
 
 class TaskClass:
@@ -47,10 +40,10 @@ class TaskClass:
         "content",
         "counted",
         "counted_within",
+        "demands",
         "device_claims",
         "dims",
         "exclusive",
-        "gpus",
         "host_ports",
         "id",
         "images",
@@ -61,7 +54,6 @@ class TaskClass:
         "stem",
         "tolerations",
         "traits",
-        "vgpus",
         "weight",
     )
 
@@ -81,9 +73,7 @@ class TaskClass:
         self.request: IntArray = dimensions.vector(resource, POD_MOST)
         self.beyond: tuple[str, ...] = dimensions.beyond(self.request, POD_MOST)
         """Resources of which it asks for more than any node can have."""
-        # No node offers a part of its cards' memory: `vgpus` looks after it (T07).
-        share = dimensions.find(PERCENT)
-        self.dims: tuple[int, ...] = tuple(d for d in dimensions.present(resource) if d != share)
+        self.dims: tuple[int, ...] = dimensions.present(resource)
         self.best_effort: bool = resource.is_empty()
         cpu, memory = scoring_request(pod)
         self.scoring_request: tuple[int, int] = (
@@ -101,8 +91,8 @@ class TaskClass:
         self.node_selector: Mapping[str, str] = spec.node_selector or _NO_LABELS
         self.node_affinity: NodeAffinity | None = affinity.node_affinity if affinity else None
         self.tolerations: tuple[Toleration, ...] = spec.tolerations
-        self.gpus = GpuRequest(_units(resource, GPU_MEMORY), _units(resource, GPU_NUMBER))
-        self.vgpus: tuple[VGpuRequest, ...] = requests_of(spec)
+        self.demands: Mapping[PolicyState, Any] = _NO_DEMANDS
+        """What its tasks ask of each state of policy that is concerned with them."""
         self.exclusive: tuple[int, ...] = exclusive_cpus(spec)
         """CPUs that each container gets to itself; empty unless the pod is Guaranteed."""
         self.claims: tuple[str, ...] = _claims(pod)
@@ -121,8 +111,10 @@ class TaskClass:
 class TaskClasses:
     """Interns task classes by content."""
 
-    def __init__(self, dimensions: Dimensions) -> None:
+    def __init__(self, dimensions: Dimensions, states: Sequence[PolicyState]) -> None:
         self._dimensions = dimensions
+        self._states = states
+        self._managed = {name for state in states for name in state.managed_resources}
         self._by_content: dict[tuple[bytes, AffinityTerms], TaskClass] = {}
         self._given = 0
         """Numbers given out; none is given twice, whatever is forgotten."""
@@ -134,10 +126,14 @@ class TaskClasses:
 
     def of(self, pod: Pod, affinity_terms: AffinityTerms = NO_AFFINITY_TERMS) -> TaskClass:
         """Return the class of a pod. Raises `BadQuantity` when it states an impossible amount."""
-        content = _ENCODER.encode(_content(pod))
+        asked = [state.demand(pod) for state in self._states]
+        content = _ENCODER.encode((_content(pod), asked))
         found = self._by_content.get((content, affinity_terms))
         if found is None:
+            names = self._dimensions.names
             found = TaskClass(self._next(), pod, self._dimensions, content, affinity_terms)
+            found.dims = tuple(dim for dim in found.dims if names[dim] not in self._managed)
+            found.demands = {s: each for s, each in zip(self._states, asked, strict=True) if each}
             self._by_content[content, affinity_terms] = found
         return found
 
@@ -229,7 +225,6 @@ def _content(pod: Pod) -> tuple[Any, ...]:
         _images(spec),
         _claims(pod),
         device_claims(pod),
-        requests_of(spec),
         exclusive_cpus(spec),
         spec.overhead,
         spec.resources,
@@ -247,11 +242,6 @@ def _resizing(pod: Pod) -> Any:  # noqa: ANN401 - any encodable value serves as 
         if s.resources is not None
     ]
     return (statuses, resize_is_infeasible(pod)) if statuses else None
-
-
-def _units(resource: Resource, name: str) -> int:
-    """Return a whole number of something that is counted in thousandths."""
-    return max(0, min(int(resource.get(name)) // 1000, POD_MOST))
 
 
 def _claims(pod: Pod) -> tuple[str, ...]:

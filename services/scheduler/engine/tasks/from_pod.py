@@ -7,9 +7,7 @@ import math
 from typing import Final
 
 from pumice.plugins import Condition
-from services.scheduler.engine.tasks.requests import GPU_INDEX, card_ids
 from services.scheduler.engine.tasks.task import Task
-from services.scheduler.engine.tasks.vgpu_requests import GROUP, IDS, SPREAD_POLICY, WISHES
 from services.scheduler.engine.texts import bounded
 from shared.api import keys
 from shared.api import time as times
@@ -26,7 +24,6 @@ _AS_WRITTEN: Final = (
     keys.RESOURCE_STRATEGY_TYPE,
     keys.RESOURCE_STRATEGY_WEIGHT,
     keys.NUMA_TOPOLOGY_POLICY,
-    *WISHES,
 )
 
 
@@ -36,10 +33,6 @@ def traits_of(pod: Pod) -> dict[str, str]:
     if not annotations:
         return {}
     traits = {key: annotations[key] for key in _AS_WRITTEN if key in annotations}
-    if annotations.get(SPREAD_POLICY) == "spread":
-        group = annotations.get(keys.GROUP_NAME_VOLCANO) or annotations.get(keys.GROUP_NAME)
-        if group:
-            traits[GROUP] = f"{pod.metadata.namespace}/{group}"
     zone = annotations.get(keys.REVOCABLE_ZONE)
     if zone == "*" or (zone is None and parse_bool(annotations.get(keys.PREEMPTABLE))):
         traits[REVOCABLE] = "*"
@@ -62,8 +55,6 @@ def fill_in(task: Task, key: str, pod: Pod) -> None:
     task.index = _trailing_index(meta.name)
     task.created = meta.creation_timestamp or ""
     task.labels = meta.labels
-    task.cards = card_ids(meta.annotations.get(GPU_INDEX, ""))
-    task.vcards = meta.annotations.get(IDS, "")
     task.gated = bool(spec.scheduling_gates)
     task.held = ""
     task.preemptable = _preemptable(pod)

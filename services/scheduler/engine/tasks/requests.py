@@ -1,34 +1,15 @@
-"""Requests of a pod beside amounts: GPU cards, exclusive CPUs, volume claims, device claims.
+"""Requests of a pod beside amounts that plugins see: exclusive CPUs, volume claims, device claims.
 
-Read once, when its task class is made. The stores of volumes and devices (`nodes.volumes`,
-`engine.devices`) hold what nodes offer and which tasks use it; this module reads pods only.
+What nodes offer of them and which tasks use it is for states of policy to know (`policy_state`).
 """
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from shared.api.core import Container, Pod, PodSpec
 from shared.model.quantity import milli
 
-GPU_INDEX: Final = "volcano.sh/gpu-index"
-GPU_MEMORY: Final = "volcano.sh/gpu-memory"
-GPU_NUMBER: Final = "volcano.sh/gpu-number"
 _CPU: Final = "cpu"
 _MILLI: Final = 1000
-_MOST_DIGITS: Final = 9
-
-
-class GpuRequest(NamedTuple):
-    """GPU cards that a pod asks for; `memory` of one card goes before whole cards."""
-
-    memory: int = 0
-    number: int = 0
-
-
-def card_ids(text: str) -> tuple[int, ...]:
-    """Return the numbers in `0,3`; none when one of them cannot be read."""
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    readable = all(part.isdecimal() and len(part) <= _MOST_DIGITS for part in parts)
-    return tuple(int(part) for part in parts) if readable else ()
 
 
 def claims_of(spec: PodSpec, namespace: str, pod: str) -> tuple[str, ...]:

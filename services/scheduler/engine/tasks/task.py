@@ -14,7 +14,6 @@ class Task:
     """One pod as scheduling sees it."""
 
     __slots__ = (
-        "cards",
         "cools_until",
         "created",
         "deleting",
@@ -47,7 +46,6 @@ class Task:
         "status",
         "task_class",
         "uid",
-        "vcards",
     )
 
     uid: str
@@ -68,10 +66,6 @@ class Task:
     labels: Mapping[str, str]
     ours: bool
     """Whether this scheduler is asked to place it."""
-    cards: tuple[int, ...]
-    """GPU cards that its annotation names (DV1)."""
-    vcards: str
-    """Shares of virtual GPUs, as its annotation says them (DV2)."""
     gated: bool
     held: str
     """Why it is not placed or evicted for now, after the binder failed; else empty."""

@@ -5,6 +5,7 @@ obeyed. `NodeLockEnable` changes nothing: the scheduler writes no nodes.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from math import floor
 
 import numpy as np
@@ -20,12 +21,10 @@ from pumice.plugins import (
     Task,
     TaskClass,
 )
-from services.scheduler.engine.devices import gpus, vgpus
-from services.scheduler.engine.devices.gpus import Gpus
-from services.scheduler.engine.devices.vgpus import VGpus
-from services.scheduler.engine.own import own
-from services.scheduler.engine.tasks.classes import TaskClass as OwnClass
 from services.scheduler.policy.arguments import BadArgument, boolean, integer, text
+from services.scheduler.policy.states import gpus, vgpus
+from services.scheduler.policy.states.gpus import Gpus
+from services.scheduler.policy.states.vgpus import VGpus
 
 _REASONS = (
     Reason("GpuShare no enough gpu memory on node"),
@@ -88,7 +87,7 @@ class DeviceShare:
         cards, names = cluster.store(Gpus), cluster.node_names
 
         def predicate(task_class: TaskClass, rows: NodeRows) -> CodeArray:
-            asked = own(task_class, OwnClass).gpus
+            asked = cards.asked(task_class)
             if not (asked.memory if self._sharing else asked.number):
                 return np.zeros(len(rows), dtype=np.uint8)
             room = cards.room(asked, rows.index, names)
@@ -96,7 +95,7 @@ class DeviceShare:
             return full.astype(np.uint8) * (_NO_MEMORY if self._sharing else _NO_CARDS)
 
         def annotations(task: Task) -> Mapping[str, str]:
-            taken = cards.settle_on(task) if any(own(task.task_class, OwnClass).gpus) else ()
+            taken = cards.settle_on(task)
             return gpus.annotations_of(taken, cluster.now) if taken else {}
 
         hooks.predicate(predicate, reasons=_REASONS)
@@ -106,7 +105,7 @@ class DeviceShare:
 
     def _share_virtual_cards(self, hooks: Hooks, cluster: Cluster) -> None:
         cards = cluster.store(VGpus)
-        cards.begin(now=cluster.now, policy=self._policy, matches=self._matches)
+        cards.choose_by(now=cluster.now, policy=self._policy, matches=self._matches)
         names = cluster.node_names
         registered = cards.registered(names)
 
@@ -114,15 +113,13 @@ class DeviceShare:
             found: list[float | None] = [None] * len(rows)
             there = np.flatnonzero(rows.pick(registered))
             columns, extra = rows.index[there].tolist(), rows.extra[there].tolist()
-            scores = cards.scores(
-                own(task_class, OwnClass), [names[column] for column in columns], extra
-            )
+            scores = cards.scores(task_class, [names[column] for column in columns], extra)
             for row, score in zip(there.tolist(), scores, strict=True):
                 found[row] = score
             return found
 
         def predicate(task_class: TaskClass, rows: NodeRows) -> CodeArray:
-            if not own(task_class, OwnClass).vgpus:
+            if not cards.want(task_class).requests:
                 return np.zeros(len(rows), dtype=np.uint8)
             fits = np.array(
                 [score is not None for score in places(task_class, rows)], dtype=np.bool_
@@ -131,17 +128,17 @@ class DeviceShare:
             return np.where(fits, 0, code).astype(np.uint8)
 
         def score(task_class: TaskClass, rows: NodeRows) -> FloatArray:
-            if not own(task_class, OwnClass).vgpus:
+            if not cards.want(task_class).requests:
                 return np.zeros(len(rows), dtype=np.float64)
             points = [floor((found or 0.0) + 0.5) for found in places(task_class, rows)]
             return np.array(points, dtype=np.float64) * self._weight
 
         def annotations(task: Task) -> Mapping[str, str]:
-            shown = cards.settle_on(task) if own(task.task_class, OwnClass).vgpus else ""
+            shown = cards.settle_on(task) if cards.want(task.task_class).requests else ""
             return vgpus.annotations_of(shown, task.node, cluster.now) if shown else {}
 
         if self._rules:
-            hooks.trait(vgpus.RULES, self._rules_of)
+            hooks.trait(vgpus.RULES, partial(self._rules_of, cards))
         hooks.predicate(predicate, reasons=_VGPU_REASONS)
         if self._policy and self._weight:
             hooks.node_score(score)
@@ -152,8 +149,8 @@ class DeviceShare:
             number for number, rule in enumerate(self._rules) if rule.items() <= labels.items()
         )
 
-    def _rules_of(self, task: Task) -> str:
-        matched = self._matches(task.labels) if own(task.task_class, OwnClass).vgpus else ()
+    def _rules_of(self, cards: VGpus, task: Task) -> str:
+        matched = self._matches(task.labels) if cards.want(task.task_class).requests else ()
         return ",".join(str(number) for number in sorted(matched))
 
 

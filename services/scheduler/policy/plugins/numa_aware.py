@@ -24,9 +24,9 @@ from pumice.plugins import (
     Task,
     TaskClass,
 )
-from services.scheduler.engine.devices.cpu_topology import Cpus, numa_count, per_numa
-from services.scheduler.engine.devices.numa import Numa
 from services.scheduler.policy.arguments import integer
+from services.scheduler.policy.states.cpu_topology import Cpus, numa_count, per_numa
+from services.scheduler.policy.states.numa import Numa
 from shared.api import keys
 
 _REASONS: Final = (
@@ -56,7 +56,6 @@ class NumaAware:
         """Add predicate and score, and tell with the binding what was decided."""
         self._names = cluster.node_names
         self._numa = cluster.store(Numa)
-        self._numa.begin()
         hooks.predicate(self._predicate, reasons=_REASONS)
         hooks.cross_node_score(self._scorer, weight=self._weight)
         hooks.binding(self._decision)

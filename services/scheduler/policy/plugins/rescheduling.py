@@ -11,9 +11,9 @@ from typing import Any, Final
 import numpy as np
 
 from pumice.plugins import Arguments, BoolArray, Cluster, FloatArray, Hooks, IntArray, Task
-from services.scheduler.engine.nodes.usage import UsageTable
 from services.scheduler.engine.resources.dimensions import CPU_DIM, MEMORY_DIM
 from services.scheduler.policy.arguments import BadArgument, number
+from services.scheduler.policy.states.usage import UsageTable
 from shared.model import durations
 
 _STRATEGY: Final = "lowNodeUtilization"

@@ -5,8 +5,8 @@ Only what a quota and the job's minResources both name is compared, as written b
 """
 
 from pumice.plugins import PERMIT, Arguments, Cluster, Hooks, Job, Opinion, Vote
-from services.scheduler.engine.jobs.quotas import Amounts, Quotas
 from services.scheduler.engine.resources.dimensions import is_in_bytes
+from services.scheduler.policy.states.quotas import Amounts, Quotas
 from shared.model.resources import PODS
 
 

@@ -1,6 +1,6 @@
 """usage (PL21): prefer nodes that are little loaded in fact, and spare those that are full of work.
 
-Load is measured outside and put into the cluster state (`engine.nodes.usage`). Pods that were
+Load is measured outside and put into the cluster state (`policy.states.usage`). Pods that were
 placed or started within the last metrics interval are not in the measurements yet: they count with
 an estimate, which is raised where load is high already. Samples older than five minutes are
 ignored.
@@ -24,9 +24,9 @@ from pumice.plugins import (
     Task,
     TaskClass,
 )
-from services.scheduler.engine.nodes.usage import UsageTable
 from services.scheduler.engine.resources.dimensions import CPU_DIM, MEMORY_DIM
 from services.scheduler.policy.arguments import BadArgument, integer, number
+from services.scheduler.policy.states.usage import UsageTable
 from shared.model.quantity import BadQuantity, milli, units
 from shared.model.status import TaskStatus
 

@@ -3,8 +3,12 @@
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from typing_extensions import override
+
+from services.scheduler.engine.resources.dimensions import as_listed
+from services.scheduler.engine.tasks.policy_state import Fold, PolicyState
+from shared.api import kinds
 from shared.api.core import ResourceQuota
-from shared.model.quantity import milli
 
 Amounts = Mapping[str, int]
 """Resource as the quota spells it → thousandths."""
@@ -17,15 +21,20 @@ class Quota(NamedTuple):
     used: Amounts
 
 
-class Quotas:
+class Quotas(PolicyState):
     """All quotas of the cluster."""
 
     def __init__(self) -> None:
         self._by_namespace: dict[str, dict[str, Quota]] = {}
 
+    @override
+    def folds(self) -> Mapping[str, Fold]:
+        """Read ResourceQuotas."""
+        return {kinds.RESOURCEQUOTA.token: Fold(self.put, self.remove)}
+
     def put(self, key: str, obj: ResourceQuota) -> None:
         """Take over a quota. Raises `BadQuantity`."""
-        quota = Quota(read(obj.status.hard), read(obj.status.used))
+        quota = Quota(as_listed(obj.status.hard), as_listed(obj.status.used))
         self._by_namespace.setdefault(key.partition("/")[0], {})[key] = quota
 
     def remove(self, key: str) -> None:
@@ -39,8 +48,3 @@ class Quotas:
     def of(self, namespace: str) -> Iterator[Quota]:
         """Return the quotas of a namespace, by name."""
         return (quota for _, quota in sorted(self._by_namespace.get(namespace, {}).items()))
-
-
-def read(listed: Mapping[str, str | int | float]) -> Amounts:
-    """Return the amounts of a resource list, every name kept. Raises `BadQuantity`."""
-    return {name: milli(quantity) for name, quantity in listed.items()}

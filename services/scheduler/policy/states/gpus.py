@@ -4,27 +4,41 @@ A pod has its cards by the annotation `volcano.sh/gpu-index`. One that is placed
 it yet has the cards that were chosen for it: the first ones that fit, as Volcano chooses.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
+from msgspec import convert
+from typing_extensions import override
 
 from pumice import plugins
 from pumice.plugins import IntArray
-from services.scheduler.engine.resources.amounts import NODE_MOST
-from services.scheduler.engine.tasks.requests import (
-    GPU_INDEX,
-    GPU_MEMORY,
-    GPU_NUMBER,
-    GpuRequest,
-    card_ids,
-)
+from services.scheduler.engine.own import own
+from services.scheduler.engine.resources.amounts import NODE_MOST, POD_MOST
+from services.scheduler.engine.tasks.classes import TaskClass
+from services.scheduler.engine.tasks.policy_state import Fold, PolicyState
 from services.scheduler.engine.tasks.task import Task
-from shared.api.core import Node
+from shared.api import kinds
+from shared.api.core import Node, Pod
 from shared.model.quantity import BadQuantity, units
+from shared.model.requests import pod_request
 
+GPU_INDEX: Final = "volcano.sh/gpu-index"
+GPU_MEMORY: Final = "volcano.sh/gpu-memory"
+GPU_NUMBER: Final = "volcano.sh/gpu-number"
+_MOST_DIGITS: Final = 9
 _MOST_CARDS: Final = 1_024
 _UNHEALTHY: Final = "volcano.sh/gpu-unhealthy-ids"
+
+
+class GpuRequest(NamedTuple):
+    """GPU cards that a pod asks for; `memory` of one card goes before whole cards."""
+
+    memory: int = 0
+    number: int = 0
+
+
+_NO_CARDS: Final = GpuRequest()
 
 
 class _Cards:
@@ -58,16 +72,24 @@ class _Cards:
         return tuple(empty[: asked.number]) if len(empty) >= asked.number else ()
 
 
-class Gpus:
+class Gpus(PolicyState):
     """The cards of all nodes."""
 
-    def __init__(self, column: Callable[[str], int]) -> None:
-        self._column = column
+    name: ClassVar[str] = "cards"
+
+    def __init__(self) -> None:
         self._nodes: dict[str, _Cards] = {}
+        self._shown: dict[str, tuple[int, ...]] = {}
+        """Pod uid → cards that its annotation names."""
         self._chosen: dict[str, tuple[str, tuple[int, ...]]] = {}
         """Pod uid → node and cards that a plan binds it with, until its object says so."""
 
     # --- facts -------------------------------------------------------------------------------
+
+    @override
+    def folds(self) -> Mapping[str, Fold]:
+        """Read nodes."""
+        return {kinds.NODE.token: Fold(self.put, self.remove)}
 
     def put(self, name: str, node: Node) -> None:
         """Take over which cards a node has; amounts that cannot be read mean none."""
@@ -77,22 +99,55 @@ class Gpus:
         except BadQuantity:
             memory = number = 0
         if memory <= 0 or number <= 0:
-            if name in self._nodes:
-                self._nodes[name].memory = {}
+            self.remove(name)
             return
-        unhealthy = card_ids(node.metadata.annotations.get(_UNHEALTHY, ""))
+        unhealthy = _card_ids(node.metadata.annotations.get(_UNHEALTHY, ""))
         cards = self._nodes.setdefault(name, _Cards())
         each = min(memory // number, NODE_MOST)
         cards.memory = {c: each for c in range(min(number, _MOST_CARDS)) if c not in unhealthy}
 
+    def remove(self, name: str) -> None:
+        """Forget the cards of a node; its pods stay known."""
+        if name in self._nodes:
+            self._nodes[name].memory = {}
+
+    @override
+    def demand(self, pod: Pod) -> GpuRequest | None:
+        """Return the cards that a pod asks for."""
+        spec = pod.spec
+        stated = [c.resources.requests for c in (*spec.containers, *spec.init_containers)]
+        named = [each for each in stated if GPU_MEMORY in each or GPU_NUMBER in each]
+        if not named and not spec.overhead:
+            return None
+        resource = pod_request(pod)
+        memory, number = (
+            max(0, min(int(resource.get(name)) // 1000, POD_MOST))
+            for name in (GPU_MEMORY, GPU_NUMBER)
+        )
+        return GpuRequest(memory, number) if memory or number else None
+
+    @override
+    def join(self, task: Task, pod: Pod) -> None:
+        """Note the cards that a pod shows."""
+        if shown := _card_ids(pod.metadata.annotations.get(GPU_INDEX, "")):
+            self._shown[task.uid] = shown
+
+    @override
+    def leave(self, task: Task, *, gone: bool) -> None:
+        """Forget what a pod shows, and what was chosen for it when it is gone."""
+        self._shown.pop(task.uid, None)
+        if gone:
+            self._chosen.pop(task.uid, None)
+
+    @override
     def count(self, task: Task, sign: int) -> None:
         """Count a task in on its node's cards (-1: out)."""
         cards = self._nodes.setdefault(task.node, _Cards())
         if sign < 0:
             cards.pods.pop(task.uid, None)
             return
-        asked = task.task_class.gpus
-        chosen = task.cards
+        asked = self.asked(task.task_class)
+        chosen = self._shown.get(task.uid, ())
         if not chosen:
             node, kept = self._chosen.get(task.uid, ("", ()))
             chosen = kept if node == task.node else cards.choose(asked)
@@ -100,26 +155,32 @@ class Gpus:
             self._chosen.pop(task.uid, None)
         cards.pods[task.uid] = (chosen, asked.memory)
 
-    def forget(self, uid: str) -> None:
-        """Forget a pod that is gone."""
-        self._chosen.pop(uid, None)
+    # --- memory ------------------------------------------------------------------------------
 
-    def choose_again(self, uid: str, node: str, cards: tuple[int, ...]) -> None:
-        """Go by cards that were chosen elsewhere, until the pod's object says so."""
-        self._chosen[uid] = (node, cards)
+    @override
+    def dump(self) -> list[tuple[str, str, tuple[int, ...]]]:
+        """Return pod uid, node and cards of each pod that does not show its cards yet."""
+        return [(uid, node, cards) for uid, (node, cards) in self._chosen.items()]
+
+    @override
+    def restore(self, kept: Any) -> None:
+        """Go by cards that were chosen elsewhere, until the pods' objects say so."""
+        found = convert(kept, list[tuple[str, str, tuple[int, ...]]])
+        self._chosen = {uid: (node, cards) for uid, node, cards in found}
 
     # --- questions ---------------------------------------------------------------------------
 
-    def chosen(self) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
-        """Return pod uid, node and cards of each pod that does not show its cards yet."""
-        return tuple((uid, node, cards) for uid, (node, cards) in self._chosen.items())
+    def asked(self, task_class: plugins.TaskClass) -> GpuRequest:
+        """Return what a task of a class asks for."""
+        found: GpuRequest = own(task_class, TaskClass).demands.get(self, _NO_CARDS)
+        return found
 
     def settle_on(self, task: plugins.Task) -> tuple[int, ...]:
         """Return the cards of a placed task; they stay its own from the bind on."""
         cards = self._nodes.get(task.node)
         chosen = cards.pods.get(task.uid, ((), 0))[0] if cards else ()
         if chosen:
-            self._chosen[task.uid] = (task.node, chosen)
+            self.journal.write(self._chosen, task.uid, (task.node, chosen))
         return chosen
 
     def room(self, asked: GpuRequest, columns: IntArray, names: Sequence[str]) -> IntArray:
@@ -139,6 +200,13 @@ def _room(cards: _Cards, asked: GpuRequest) -> int:
     if asked.memory:
         return sum(left // asked.memory for left in cards.idle().values())
     return len(cards.empty()) // asked.number
+
+
+def _card_ids(text: str) -> tuple[int, ...]:
+    """Return the numbers in `0,3`; none when one of them cannot be read."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    readable = all(part.isdecimal() and len(part) <= _MOST_DIGITS for part in parts)
+    return tuple(int(part) for part in parts) if readable else ()
 
 
 def annotations_of(cards: tuple[int, ...], now_s: float) -> Mapping[str, str]:

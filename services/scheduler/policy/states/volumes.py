@@ -5,11 +5,17 @@ claims, so plain dictionaries serve; what is derived from them is made anew when
 """
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
+
+from msgspec import convert
+from typing_extensions import override
 
 from services.scheduler.engine.tasks.pod_selectors import selector_of
+from services.scheduler.engine.tasks.policy_state import Fold, PolicyState
+from services.scheduler.engine.tasks.requests import claims_of
 from services.scheduler.engine.tasks.task import Task
-from shared.api import keys
+from shared.api import keys, kinds
+from shared.api.core import Pod
 from shared.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from shared.model.quantity import BadQuantity, units
 
@@ -26,8 +32,10 @@ class Attachment(NamedTuple):
     handle: str
 
 
-class Volumes:
+class Volumes(PolicyState):
     """The storage of a cluster."""
+
+    name: ClassVar[str] = "promised"
 
     def __init__(self) -> None:
         self.generation = 0
@@ -43,6 +51,16 @@ class Volumes:
         """Claim → volume that a plan binds it to, until the claim says so."""
 
     # --- facts -------------------------------------------------------------------------------
+
+    @override
+    def folds(self) -> Mapping[str, Fold]:
+        """Read claims, volumes, storage classes and the drivers of nodes."""
+        return {
+            kinds.PVC.token: Fold(self.put_claim, self.remove_claim),
+            kinds.PV.token: Fold(self.put_volume, self.remove_volume),
+            kinds.STORAGECLASS.token: Fold(self.put_class, self.remove_class),
+            kinds.CSINODE.token: Fold(self.put_drivers, self.remove_drivers),
+        }
 
     def put_claim(self, key: str, claim: PersistentVolumeClaim) -> None:
         """Take over a claim."""
@@ -95,6 +113,12 @@ class Volumes:
 
     # --- tasks on nodes ----------------------------------------------------------------------
 
+    @override
+    def demand(self, pod: Pod) -> tuple[str, ...]:
+        """Return the keys of the claims that a pod mounts."""
+        return claims_of(pod.spec, pod.metadata.namespace, pod.metadata.name)
+
+    @override
     def count(self, task: Task, sign: int) -> None:
         """Note that a task's node uses its claims (no more: -1)."""
         for claim in task.task_class.claims:
@@ -106,6 +130,20 @@ class Volumes:
                 if not users:
                     del self.users[claim]
             self.generation += 1
+
+    def promise(self, claim: str, volume: str) -> None:
+        """Bind a claim to a volume with the plan of this session."""
+        self.journal.write(self.promised, claim, volume)
+
+    @override
+    def dump(self) -> dict[str, str]:
+        """Return the volumes that claims are to be bound to."""
+        return dict(self.promised)
+
+    @override
+    def restore(self, kept: Any) -> None:
+        """Take over what claims are to be bound to."""
+        self.promised = convert(kept, dict[str, str])
 
     # --- questions ---------------------------------------------------------------------------
 

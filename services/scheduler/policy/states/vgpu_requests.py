@@ -20,8 +20,6 @@ USE_TYPE: Final = "nvidia.com/use-gputype"
 NO_TYPE: Final = "nvidia.com/nouse-gputype"
 WISHES: Final = (MODE, USE_UUID, NO_UUID, USE_TYPE, NO_TYPE, SPREAD_POLICY)
 """Annotations of pods that tell which cards they want."""
-GROUP: Final = "vgpu-group"
-"""Trait: the PodGroup of a pod that keeps off cards of its own group."""
 _WHOLE: Final = 100
 
 

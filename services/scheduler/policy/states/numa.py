@@ -4,26 +4,34 @@ A Numatopology says which CPUs are free. Pods that were placed and are not in it
 that were chosen for them, until it names them, or changes while they run.
 """
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from msgspec import convert
+from typing_extensions import override
 
 from pumice import plugins
-from services.scheduler.engine.devices.cpu_topology import (
+from services.scheduler.engine.journal import Journal
+from services.scheduler.engine.tasks.policy_state import Fold, PolicyState
+from services.scheduler.engine.tasks.requests import exclusive_cpus
+from services.scheduler.engine.tasks.task import Task
+from services.scheduler.policy.states.cpu_topology import (
     NO_CPUS,
     Cpus,
     Topology,
     assign,
     topology_of,
 )
+from shared.api import kinds
+from shared.api.core import Pod
 from shared.api.nodeinfo import Numatopology
 from shared.model.status import TaskStatus
 
-if TYPE_CHECKING:
-    from services.scheduler.engine.tasks.task import Task
 
-
-class Numa:
+class Numa(PolicyState):
     """The topologies of all nodes."""
+
+    name: ClassVar[str] = "cpus"
 
     def __init__(self) -> None:
         self._topologies: dict[str, Topology] = {}
@@ -35,6 +43,11 @@ class Numa:
         """Class and node → CPUs of one pod after another, whether that is all, free CPUs then."""
 
     # --- facts -------------------------------------------------------------------------------
+
+    @override
+    def folds(self) -> Mapping[str, Fold]:
+        """Read Numatopologies."""
+        return {kinds.NUMATOPOLOGY.token: Fold(self.put, self.remove)}
 
     def put(self, name: str, obj: Numatopology) -> None:
         """Take over a Numatopology, which bears the name of its node. Raises `BadQuantity`."""
@@ -55,8 +68,22 @@ class Numa:
         self._topologies.pop(name, None)
         self._ahead = {}
 
-    def count(self, task: "Task", sign: int) -> None:
-        """Count a task in on its node's CPUs (-1: out)."""
+    @override
+    def demand(self, pod: Pod) -> tuple[int, ...]:
+        """Return how many CPUs each container of a pod gets to itself."""
+        return exclusive_cpus(pod.spec)
+
+    @override
+    def leave(self, task: Task, *, gone: bool) -> None:
+        """Forget the CPUs of a pod that is gone."""
+        if gone:
+            self._kept.pop(task.uid, None)
+
+    @override
+    def count(self, task: Task, sign: int) -> None:
+        """Count a task in on its node's CPUs (-1: out); pods of other schedulers have none here."""
+        if not task.ours:
+            return
         held = self._held.setdefault(task.node, {})
         if sign < 0:
             held.pop(task.uid, None)
@@ -71,28 +98,25 @@ class Numa:
             cpus = assign(topology, self._free(task.node), task.task_class.exclusive) or NO_CPUS
         held[task.uid] = (task, cpus)
 
-    def forget(self, uid: str) -> None:
-        """Forget a pod that is gone."""
-        self._kept.pop(uid, None)
+    # --- memory ------------------------------------------------------------------------------
 
-    def choose_again(self, uid: str, node: str, cpus: Iterable[int]) -> None:
-        """Go by CPUs that were chosen elsewhere, until a Numatopology shows them."""
-        self._kept[uid] = (node, frozenset(cpus))
-
-    def hold(self, task: "Task") -> None:
-        """Count a task in with the CPUs that were chosen elsewhere, if that is its node."""
-        node, cpus = self._kept.get(task.uid, ("", NO_CPUS))
-        if node and node == task.node:
-            self._held.setdefault(node, {})[task.uid] = (task, cpus)
-
-    def chosen(self) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
+    @override
+    def dump(self) -> list[tuple[str, str, list[int]]]:
         """Return pod uid, node and CPUs of each pod that no Numatopology shows yet."""
-        return tuple((uid, node, tuple(sorted(cpus))) for uid, (node, cpus) in self._kept.items())
+        return [(uid, node, sorted(cpus)) for uid, (node, cpus) in self._kept.items()]
+
+    @override
+    def restore(self, kept: Any) -> None:
+        """Go by CPUs that were chosen elsewhere, until a Numatopology shows them."""
+        found = convert(kept, list[tuple[str, str, frozenset[int]]])
+        self._kept = {uid: (node, cpus) for uid, node, cpus in found}
 
     # --- questions ---------------------------------------------------------------------------
 
-    def begin(self) -> None:
-        """Start a session: nothing that was looked ahead in the last one counts."""
+    @override
+    def begin(self, journal: Journal) -> None:
+        """Begin a session: nothing that was looked ahead in the last one counts."""
+        super().begin(journal)
         self._ahead = {}
 
     def topology(self, name: str) -> Topology | None:
@@ -109,7 +133,7 @@ class Numa:
         """Return the CPUs of a placed task; they stay its own from the bind on."""
         cpus = self._held.get(task.node, {}).get(task.uid, (None, NO_CPUS))[1]
         if cpus:
-            self._kept[task.uid] = (task.node, cpus)
+            self.journal.write(self._kept, task.uid, (task.node, cpus))
         return cpus
 
     def offered(self, task_class: plugins.TaskClass, name: str, extra: int) -> Cpus | None:

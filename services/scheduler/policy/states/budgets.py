@@ -3,7 +3,11 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from typing_extensions import override
+
 from services.scheduler.engine.tasks.pod_selectors import Selector, selector_of
+from services.scheduler.engine.tasks.policy_state import Fold, PolicyState
+from shared.api import kinds
 from shared.api.workloads import PodDisruptionBudget
 
 
@@ -22,11 +26,16 @@ class Budget(NamedTuple):
         return selector is not None and bool(selector.requirements) and selector.matches(labels)
 
 
-class Budgets:
+class Budgets(PolicyState):
     """All budgets, by the namespace of the pods that they protect."""
 
     def __init__(self) -> None:
         self._by_namespace: dict[str, dict[str, Budget]] = {}
+
+    @override
+    def folds(self) -> Mapping[str, Fold]:
+        """Read PodDisruptionBudgets."""
+        return {kinds.PDB.token: Fold(self.put, self.remove)}
 
     def put(self, key: str, obj: PodDisruptionBudget) -> None:
         """Take over a budget."""

@@ -7,15 +7,20 @@ import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from services.scheduler.engine.tasks.vgpu_requests import (
+from services.scheduler.policy.states.vgpu_requests import (
+    IDS,
     MODE,
     NO_TYPE,
     NO_UUID,
+    SPREAD_POLICY,
     USE_TYPE,
     USE_UUID,
     WISHES,
     VGpuRequest,
+    requests_of,
 )
+from shared.api import keys
+from shared.api.core import Pod
 
 _MAKER: Final = "NVIDIA"
 _MODE: Final = "hami-core"
@@ -59,13 +64,25 @@ class CardUsage(NamedTuple):
 class Want(NamedTuple):
     """Requests of a pod, and the cards it wants."""
 
-    requests: tuple[VGpuRequest, ...]
-    wishes: Mapping[str, str]
+    requests: tuple[VGpuRequest, ...] = ()
+    wishes: Mapping[str, str] = {}
+    group: str = ""
+    """PodGroup of a pod that keeps off cards of its own group."""
 
     @classmethod
-    def of(cls, requests: tuple[VGpuRequest, ...], traits: Mapping[str, str]) -> "Want":
-        """Return the wishes among the traits of a class."""
-        return cls(requests, {key: traits[key] for key in WISHES if key in traits})
+    def of(cls, pod: Pod) -> "Want | None":
+        """Return what a pod asks for or shows to have. Raises `BadQuantity`."""
+        requests, annotations = requests_of(pod.spec), pod.metadata.annotations
+        if not requests and not annotations.get(IDS):
+            return None
+        group = ""
+        if annotations.get(SPREAD_POLICY) == "spread":
+            group = annotations.get(keys.GROUP_NAME_VOLCANO) or annotations.get(keys.GROUP_NAME, "")
+        return cls(
+            requests,
+            {key: annotations[key] for key in WISHES if key in annotations},
+            f"{pod.metadata.namespace}/{group}" if group else "",
+        )
 
     def takes(self, card: Card) -> bool:
         """Tell whether a card is of a kind that the pod wants."""

@@ -4,19 +4,30 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
+from typing_extensions import override
+
+from services.scheduler.engine.tasks.policy_state import Fold, PolicyState
+from services.scheduler.engine.tasks.requests import device_claims
 from services.scheduler.engine.tasks.task import Task
+from shared.api import kinds
+from shared.api.core import Pod
 from shared.api.resource import DeviceRequest, ResourceClaim
 
 _THOUSANDTHS: Final = 1000
 
 
-class Devices:
+class Devices(PolicyState):
     """The claims of a cluster by key."""
 
     def __init__(self) -> None:
         self.claims: dict[str, ResourceClaim] = {}
         self.users: dict[str, Task] = {}
         """Tasks with claims by uid."""
+
+    @override
+    def folds(self) -> Mapping[str, Fold]:
+        """Read ResourceClaims."""
+        return {kinds.RESOURCECLAIM.token: Fold(self.put_claim, self.remove_claim)}
 
     def put_claim(self, key: str, claim: ResourceClaim) -> None:
         """Take over a claim."""
@@ -26,16 +37,22 @@ class Devices:
         """Forget a claim."""
         self.claims.pop(key, None)
 
-    def join(self, task: Task) -> None:
-        """Note a task; one without claims is not kept."""
-        if task.task_class.device_claims:
-            self.users[task.uid] = task
+    @override
+    def demand(self, pod: Pod) -> tuple[str, ...]:
+        """Return the keys of a pod's claims."""
+        return device_claims(pod)
 
-    def leave(self, task: Task) -> None:
+    @override
+    def join(self, task: Task, pod: Pod) -> None:
+        """Note a task."""
+        self.users[task.uid] = task
+
+    @override
+    def leave(self, task: Task, *, gone: bool) -> None:
         """Forget a task."""
-        self.users.pop(task.uid, None)
+        del self.users[task.uid]
 
-    def demand(self, claims: tuple[str, ...]) -> Mapping[str, int]:
+    def asked(self, claims: tuple[str, ...]) -> Mapping[str, int]:
         """Return device class → devices that these claims ask for, in thousandths.
 
         A claim that is not known yet asks for nothing, and "all" devices count as one: how many

@@ -9,9 +9,11 @@ block. At the end of the session everything is undone, kept or not; what was kep
 then.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
-from typing import Protocol, Self
+from typing import Generic, Protocol, Self, TypeVar
+
+_V = TypeVar("_V")
 
 
 class Change(Protocol):
@@ -40,6 +42,31 @@ class BrokenOff(Exception):  # noqa: N818 - reads as the fact it states
         return cls(f"{type(change).__name__} broke off: {type(error).__name__}: {error}")
 
 
+class _Written(Generic[_V]):
+    """A value that outlives sessions was written, or deleted (None)."""
+
+    def __init__(self, kept: MutableMapping[str, _V], key: str, value: _V | None) -> None:
+        self._kept = kept
+        self._key = key
+        self._before = kept.get(key)
+        self._after = value
+
+    def do(self) -> None:
+        """Write the value."""
+        self._write(self._after)
+
+    def undo(self, *, final: bool) -> None:
+        """Write the value before; what stands at the end of a session stays for the next one."""
+        if not final:
+            self._write(self._before)
+
+    def _write(self, value: _V | None) -> None:
+        if value is None:
+            self._kept.pop(self._key, None)
+        else:
+            self._kept[self._key] = value
+
+
 class Journal:
     """The changes of one session, oldest first."""
 
@@ -53,6 +80,10 @@ class Journal:
         except Exception as error:
             raise BrokenOff.at(change, error) from error
         self._changes.append(change)
+
+    def write(self, kept: MutableMapping[str, _V], key: str, value: _V | None) -> None:
+        """Write, or delete (None), a value that is kept from session to session."""
+        self.make(_Written(kept, key, value))
 
     @property
     def position(self) -> int:

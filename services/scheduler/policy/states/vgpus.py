@@ -6,13 +6,19 @@ chosen is the plugin's to say at the start of a session (`begin`).
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
+from msgspec import convert
+from typing_extensions import override
 
 from pumice import plugins
 from pumice.plugins import IntArray
-from services.scheduler.engine.devices.vgpu_cards import (
+from services.scheduler.engine.own import own
+from services.scheduler.engine.tasks.classes import TaskClass
+from services.scheduler.engine.tasks.policy_state import Fold, PolicyState
+from services.scheduler.engine.tasks.task import Task
+from services.scheduler.policy.states.vgpu_cards import (
     Card,
     CardUsage,
     Share,
@@ -23,18 +29,16 @@ from services.scheduler.engine.devices.vgpu_cards import (
     read_shares,
     show_shares,
 )
-from services.scheduler.engine.tasks.vgpu_requests import GROUP, IDS, NO_UUID, USE_UUID
-from shared.api.core import Node
-
-if TYPE_CHECKING:
-    from services.scheduler.engine.tasks.classes import TaskClass
-    from services.scheduler.engine.tasks.task import Task
+from services.scheduler.policy.states.vgpu_requests import IDS, NO_UUID, PERCENT, USE_UUID
+from shared.api import kinds
+from shared.api.core import Node, Pod
 
 RULES: Final = "vgpu-rules"
 """Trait: numbers of the exclusive rules that a task's labels match."""
 _REGISTER: Final = "volcano.sh/node-vgpu-register"
 _HANDSHAKE: Final = "volcano.sh/node-vgpu-handshake"
 _NONE: Final[frozenset[int]] = frozenset()
+_NO_WANT: Final = Want()
 _TABLE_LIMIT: Final = 200_000
 
 State = tuple[tuple[str, int, int, CardUsage], ...]
@@ -95,11 +99,17 @@ class _NodeCards:
         }
 
 
-class VGpus:
+class VGpus(PolicyState):
     """The virtual GPUs of all nodes."""
+
+    name: ClassVar[str] = "shares"
+    managed_resources: ClassVar[frozenset[str]] = frozenset({PERCENT})
+    """No node offers a part of its cards' memory (T07)."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, _NodeCards] = {}
+        self._shown: dict[str, str] = {}
+        """Pod uid → shares, as its annotation says them."""
         self._chosen: dict[str, tuple[str, Sequence[Sequence[Share]]]] = {}
         """Pod uid → node and shares that a plan binds it with, until its object says so."""
         self._policy = ""
@@ -110,7 +120,7 @@ class VGpus:
         """Demand → (state of the cards, pods before this one) → score. Most nodes have cards in the
         same state as others, so that few are computed."""
 
-    def begin(
+    def choose_by(
         self,
         *,
         now: float,
@@ -124,6 +134,11 @@ class VGpus:
         self._steps = {}
 
     # --- facts -------------------------------------------------------------------------------
+
+    @override
+    def folds(self) -> Mapping[str, Fold]:
+        """Read nodes."""
+        return {kinds.NODE.token: Fold(self.put, self.remove)}
 
     def put(self, name: str, node: Node) -> None:
         """Take over which cards a node has registered."""
@@ -142,45 +157,67 @@ class VGpus:
             self._nodes[name].cards = ()
             self._nodes[name].version += 1
 
-    def count(self, task: "Task", sign: int) -> None:
+    @override
+    def demand(self, pod: Pod) -> Want | None:
+        """Return what a pod asks for; one that only shows shares counts on its cards, too."""
+        return Want.of(pod)
+
+    @override
+    def join(self, task: Task, pod: Pod) -> None:
+        """Note the shares that a pod shows."""
+        if shown := pod.metadata.annotations.get(IDS):
+            self._shown[task.uid] = shown
+
+    @override
+    def leave(self, task: Task, *, gone: bool) -> None:
+        """Forget what a pod shows, and what was chosen for it when it is gone."""
+        self._shown.pop(task.uid, None)
+        if gone:
+            self._chosen.pop(task.uid, None)
+
+    @override
+    def count(self, task: Task, sign: int) -> None:
         """Count a task in on its node's cards (-1: out)."""
         node = self._nodes.setdefault(task.node, _NodeCards())
         node.version += 1
         if sign < 0:
             node.pods.pop(task.uid, None)
             return
-        rules, group = self._matches(task.labels), task.task_class.traits.get(GROUP, "")
-        shares: Sequence[Sequence[Share]] = read_shares(task.vcards)
+        rules, want = self._matches(task.labels), self.want(task.task_class)
+        shares: Sequence[Sequence[Share]] = read_shares(self._shown.get(task.uid, ""))
         if shares:
             self._chosen.pop(task.uid, None)
         else:
             where, kept = self._chosen.get(task.uid, ("", ()))
-            shares = (
-                kept if where == task.node else self._choose(node, task.task_class, rules, group)
-            )
-        node.pods[task.uid] = _Held(shares, rules, group)
-
-    def forget(self, uid: str) -> None:
-        """Forget a pod that is gone."""
-        self._chosen.pop(uid, None)
-
-    def choose_again(self, uid: str, node: str, shown: str) -> None:
-        """Go by shares that were chosen elsewhere, until the pod's object says so."""
-        self._chosen[uid] = (node, read_shares(shown))
-
-    def chosen(self) -> tuple[tuple[str, str, str], ...]:
-        """Return pod uid, node and shares of each pod that does not show its shares yet."""
-        return tuple((uid, node, show_shares(s)) for uid, (node, s) in self._chosen.items())
+            shares = kept if where == task.node else self._choose(node, want, rules)
+        node.pods[task.uid] = _Held(shares, rules, want.group)
 
     def _choose(
-        self, node: _NodeCards, task_class: "TaskClass", rules: frozenset[int], group: str
+        self, node: _NodeCards, want: Want, rules: frozenset[int]
     ) -> Sequence[Sequence[Share]]:
-        want = Want.of(task_class.vgpus, task_class.traits)
-        closed = node.closed_to(rules, group)
+        closed = node.closed_to(rules, want.group)
         found = choose(node.cards, node.usage(), want, closed, self._policy)
         return found.shares if found else ()
 
+    # --- memory ------------------------------------------------------------------------------
+
+    @override
+    def dump(self) -> list[tuple[str, str, str]]:
+        """Return pod uid, node and shares of each pod that does not show its shares yet."""
+        return [(uid, node, show_shares(s)) for uid, (node, s) in self._chosen.items()]
+
+    @override
+    def restore(self, kept: Any) -> None:
+        """Go by shares that were chosen elsewhere, until the pods' objects say so."""
+        found = convert(kept, list[tuple[str, str, str]])
+        self._chosen = {uid: (node, read_shares(shown)) for uid, node, shown in found}
+
     # --- questions ---------------------------------------------------------------------------
+
+    def want(self, task_class: plugins.TaskClass) -> Want:
+        """Return what a task of a class asks for."""
+        found: Want = own(task_class, TaskClass).demands.get(self, _NO_WANT)
+        return found
 
     def settle_on(self, task: plugins.Task) -> str:
         """Return what a placed task has, as its annotation says it; its own from the bind on."""
@@ -188,7 +225,7 @@ class VGpus:
         held = node.pods.get(task.uid) if node else None
         if held is None or not held.shares:
             return ""
-        self._chosen[task.uid] = (task.node, held.shares)
+        self.journal.write(self._chosen, task.uid, (task.node, held.shares))
         return show_shares(held.shares)
 
     def registered(self, names: Sequence[str]) -> IntArray:
@@ -202,16 +239,16 @@ class VGpus:
         return np.array(counts, dtype=np.int64)
 
     def scores(
-        self, task_class: "TaskClass", names: Sequence[str], extra: Sequence[int]
+        self, task_class: plugins.TaskClass, names: Sequence[str], extra: Sequence[int]
     ) -> list[float | None]:
         """Return, per node, the score of one more pod beyond `extra` others; None: no room."""
         nodes = [self._nodes.get(name) for name in names]
-        if _tells_cards_apart(task_class):
+        want = self.want(task_class)
+        if _tells_cards_apart(task_class, want):
             return [
                 None if node is None else self._score(task_class, name, node, more)
                 for node, name, more in zip(nodes, names, extra, strict=True)
             ]
-        want = Want.of(task_class.vgpus, task_class.traits)
         table = self._tables.setdefault((want.requests, *want.wishes.items()), {})
         found: list[float | None] = []
         for node, more in zip(nodes, extra, strict=True):
@@ -226,7 +263,7 @@ class VGpus:
         return found
 
     def _score(
-        self, task_class: "TaskClass", name: str, node: _NodeCards, extra: int
+        self, task_class: plugins.TaskClass, name: str, node: _NodeCards, extra: int
     ) -> float | None:
         version, steps, over = self._steps.get((task_class.id, name), (-1, [], False))
         if version != node.version:
@@ -237,13 +274,11 @@ class VGpus:
         return steps[extra] if extra < len(steps) else None
 
     def _look_ahead(
-        self, node: _NodeCards, task_class: "TaskClass", count: int
+        self, node: _NodeCards, task_class: plugins.TaskClass, count: int
     ) -> tuple[list[float], bool]:
         """Place pods of a class one after another; return their scores, and whether it is full."""
-        rules = _rules(task_class)
-        group = task_class.traits.get(GROUP, "")
-        usage, closed = node.usage(), node.closed_to(rules, group)
-        want = Want.of(task_class.vgpus, task_class.traits)
+        rules, want = _rules(task_class), self.want(task_class)
+        usage, closed = node.usage(), node.closed_to(rules, want.group)
         steps: list[float] = []
         while len(steps) < count:
             found = choose(node.cards, usage, want, closed, self._policy)
@@ -252,17 +287,20 @@ class VGpus:
             steps.append(found.score)
             for share in (share for shares in found.shares for share in shares):
                 usage[share.uuid] = usage[share.uuid].plus(share)
-                if rules or group:
+                if rules or want.group:
                     closed.add(share.uuid)
         return steps, False
 
 
-def _tells_cards_apart(task_class: "TaskClass") -> bool:
+def _tells_cards_apart(task_class: plugins.TaskClass, want: Want) -> bool:
     """Whether it matters to a class which cards these are, or whose pods they have."""
-    return any(task_class.traits.get(trait) for trait in (RULES, GROUP, USE_UUID, NO_UUID))
+    wishes = want.wishes
+    return bool(
+        task_class.traits.get(RULES) or want.group or wishes.get(USE_UUID) or wishes.get(NO_UUID)
+    )
 
 
-def _rules(task_class: "TaskClass") -> frozenset[int]:
+def _rules(task_class: plugins.TaskClass) -> frozenset[int]:
     text = task_class.traits.get(RULES, "")
     return frozenset(int(number) for number in text.split(",")) if text else _NONE
 

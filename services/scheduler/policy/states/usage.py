@@ -5,11 +5,14 @@ plan's inputs from the API server: without samples every rule that reads them ab
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from msgspec import convert
+from typing_extensions import override
 
 from pumice.plugins import FloatArray
+from services.scheduler.engine.tasks.policy_state import PolicyState
 
 
 class Usage(NamedTuple):
@@ -21,8 +24,10 @@ class Usage(NamedTuple):
     """Unix seconds of the sample."""
 
 
-class UsageTable:
+class UsageTable(PolicyState):
     """The latest sample of each node."""
+
+    name: ClassVar[str] = "usage"
 
     def __init__(self) -> None:
         self._by_node: dict[str, Usage] = {}
@@ -39,9 +44,15 @@ class UsageTable:
         """Take over what a source says of all nodes; it knows no others."""
         self._by_node = dict(samples)
 
-    def samples(self) -> dict[str, Usage]:
+    @override
+    def dump(self) -> dict[str, Usage]:
         """Return all samples by node; a copy."""
         return dict(self._by_node)
+
+    @override
+    def restore(self, kept: Any) -> None:
+        """Take over samples."""
+        self._by_node = convert(kept, dict[str, Usage])
 
     def table(self, names: Sequence[str]) -> FloatArray:
         """Return CPU and memory percent and sample times: three rows, a column per name.

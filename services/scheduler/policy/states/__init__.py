@@ -1,0 +1,1 @@
+"""What plugins keep beside the engine: storage, devices, quotas, budgets, measured load."""
