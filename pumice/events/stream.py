@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import datetime as dt
 import secrets
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -81,8 +81,9 @@ class EventStream:
     async def __aenter__(self) -> Self:
         """Connect. Raises NotAllowed or Unreachable."""
         try:
-            async with asyncio.timeout(ANSWER_S + 1):
-                await self._connect()
+            with _heeding_cancellation():
+                async with asyncio.timeout(ANSWER_S + 1):
+                    await self._connect()
         except (nats.errors.Error, OSError, TimeoutError) as exc:
             await self._close()
             cause = self._trouble or str(exc) or "no answer"
@@ -124,9 +125,16 @@ class EventStream:
         )
 
     async def _close(self) -> None:
-        with contextlib.suppress(nats.errors.Error, OSError, TimeoutError):
-            async with asyncio.timeout(CLOSE_S):
-                await self._client.close()
+        try:
+            with _heeding_cancellation():
+                async with asyncio.timeout(CLOSE_S):
+                    await self._client.close()
+        except (nats.errors.Error, OSError, TimeoutError):
+            pass
+        finally:
+            self._drop()
+
+    def _drop(self) -> None:
         # nats-py leaves the socket open when a connect fails or the server takes no more bytes,
         # and offers no public way to drop it.
         writer = getattr(getattr(self._client, "_transport", None), "_io_writer", None)
@@ -160,7 +168,8 @@ class EventStream:
         async def put(msg: Msg) -> None:
             self._arrived.put_nowait(msg)
 
-        await self._client.subscribe(inbox, cb=put)
+        with _heeding_cancellation():
+            await self._client.subscribe(inbox, cb=put)
         config = {
             "name": name,
             "ack_policy": "none",
@@ -190,12 +199,10 @@ class EventStream:
         body: dict[str, Any] = {"batch": BATCH, "no_wait": True}
         if wait:
             body = {"batch": BATCH, "expires": 30 * NANO, "idle_heartbeat": NANO}
+        subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{name}"
         try:
-            await self._client.publish(
-                f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{name}",
-                msgspec.json.encode(body),
-                reply=inbox,
-            )
+            with _heeding_cancellation():
+                await self._client.publish(subject, msgspec.json.encode(body), reply=inbox)
         except (nats.errors.Error, OSError) as exc:
             raise Broken(f"connection lost: {exc}") from exc
 
@@ -229,8 +236,10 @@ class EventStream:
 
     async def _call(self, operation: str, body: object) -> _Answer:
         payload = msgspec.json.encode(body) if body is not None else b""
+        subject = f"$JS.API.{operation}"
         try:
-            answer = await self._client.request(f"$JS.API.{operation}", payload, timeout=ANSWER_S)
+            with _heeding_cancellation():
+                answer = await self._client.request(subject, payload, timeout=ANSWER_S)
         except nats.errors.NoRespondersError as exc:
             raise Unreachable("JetStream is off, or the user may not use it") from exc
         except nats.errors.TimeoutError as exc:
@@ -240,6 +249,23 @@ class EventStream:
         except (nats.errors.Error, OSError) as exc:
             raise Broken(f"connection lost: {exc}") from exc
         return msgspec.json.decode(answer.data, type=_Answer)
+
+
+@contextlib.contextmanager
+def _heeding_cancellation() -> Iterator[None]:
+    """Raise CancelledError at the end if the task was cancelled meanwhile and a library hid it.
+
+    `asyncio.wait_for` of Python 3.11, with which nats-py waits for answers, does when the answer
+    comes at that moment; nats-py itself does while it closes a connection.
+    """
+    task = asyncio.current_task()
+    assert task is not None, "a coroutine runs in a task"
+    before = task.cancelling()
+    try:
+        yield
+    finally:
+        if task.cancelling() > before:
+            raise asyncio.CancelledError
 
 
 def _sequence(msg: Msg) -> int:

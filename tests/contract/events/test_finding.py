@@ -1,14 +1,18 @@
 """Where a subscriber that names no server looks for one, and what it says when it loses it."""
 
 import asyncio
+import contextlib
 import fcntl
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 import pytest
+from nats.aio.msg import Msg
 
 from pumice.directory import LOCK, default_directory
 from pumice.events import ClusterGone, Unreachable, find, subscribe
+from pumice.events.tls import TlsClient
 from pumice.local import state
 from tests.support.wait import until
 
@@ -91,7 +95,32 @@ async def test_a_follower_says_when_the_connection_is_lost_and_when_it_is_back(
         await until(lambda: len(notes.said) == 2, describe="the return is told")
         assert notes.said[1] == (True, f"connected again to {nats_server.url}")
         following.cancel()
-        await asyncio.wait([following])
+        done, _ = await asyncio.wait([following], timeout=10)
+        assert done, "a follower ends when it is cancelled"
+
+
+@pytest.mark.parametrize("operation", ["STREAM.INFO", "CONSUMER.CREATE"])
+async def test_a_follower_ends_when_a_library_hides_that_it_was_cancelled(
+    at_home, monkeypatch, operation
+):
+    """As `asyncio.wait_for` does up to Python 3.11 when the answer comes at the same moment."""
+    request, asked = TlsClient.request, asyncio.Event()
+
+    async def hiding(client: TlsClient, subject: str, *args: Any, **kwargs: Any) -> Msg:
+        answer: Msg = await request(client, subject, *args, **kwargs)
+        if operation in subject:
+            asked.set()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+        return answer
+
+    monkeypatch.setattr(TlsClient, "request", hiding)
+    following = asyncio.create_task(read(subscribe(), []))
+    await asyncio.wait_for(asked.wait(), 10)
+    following.cancel()
+    done, _ = await asyncio.wait([following], timeout=5)
+    assert done
+    assert following.cancelled()
 
 
 async def test_a_follower_ends_when_its_local_cluster_is_gone(publisher, at_home, nats_server):
