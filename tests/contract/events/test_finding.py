@@ -115,10 +115,12 @@ async def test_a_follower_ends_when_a_library_hides_that_it_was_cancelled(
         return answer
 
     monkeypatch.setattr(TlsClient, "request", hiding)
-    following = asyncio.create_task(read(subscribe(), []))
-    await asyncio.wait_for(asked.wait(), 10)
-    following.cancel()
-    done, _ = await asyncio.wait([following], timeout=5)
+    with (at_home / LOCK).open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        following = asyncio.create_task(read(subscribe(), []))
+        await asyncio.wait_for(asked.wait(), 10)
+        following.cancel()
+        done, _ = await asyncio.wait([following], timeout=5)
     assert done
     assert following.cancelled()
 
