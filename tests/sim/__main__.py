@@ -13,7 +13,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from itertools import repeat
 
-from tests.sim.simulation import Report, simulate
+from tests.sim.simulation import Report, play, simulate
 
 
 def main() -> int:
@@ -69,11 +69,6 @@ def many(options: argparse.Namespace) -> int:
         + (f"FAILED {', '.join(str(report.seed) for report in failed)}" if failed else "all well")
     )
     return bool(failed)
-
-
-def play(seed: int, workload: str, nemeses: list[str] | None) -> Report:
-    """Run one seed in a process of its own."""
-    return simulate(seed, workload=workload, nemesis_names=nemeses)
 
 
 def line(report: Report) -> str:

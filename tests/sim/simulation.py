@@ -339,3 +339,8 @@ def make_server(now: Callable[[], float], seed: int) -> ApiServer:
     """Return an API server with our kinds and nothing in it."""
     numbers = count(1)
     return ApiServer(now=now, uids=lambda: f"{seed:08d}-{next(numbers):06d}", crds=definitions())
+
+
+def play(seed: int, workload: str, nemesis_names: Sequence[str] | None) -> Report:
+    """Run one seed in a process of its own, which imports this module and no `__main__`."""
+    return simulate(seed, workload=workload, nemesis_names=nemesis_names)

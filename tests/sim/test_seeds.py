@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.sim import __main__ as main_module
+from tests.sim import simulation
 from tests.sim.nemeses import NEMESES
 from tests.sim.simulation import choose, simulate
 from tests.sim.workloads import WORKLOADS
@@ -21,3 +23,8 @@ def test_two_hundred_seeds_choose_every_workload_and_every_nemesis():
     chosen = [choose(seed) for seed in range(200)]
     assert {workload for workload, _ in chosen} == set(WORKLOADS)
     assert {name for _, names in chosen for name in names} == set(NEMESES)
+
+
+def test_processes_that_import_no_main_module_can_play_a_seed():
+    """Python 3.14 starts them so on Linux, and other systems always have."""
+    assert vars(main_module)["play"].__module__ == simulation.__name__
