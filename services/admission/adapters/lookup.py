@@ -9,8 +9,9 @@ an API server without it has no fields checked.
 """
 
 import asyncio
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
@@ -23,6 +24,8 @@ from shared.runtime.clock import Clock
 from shared.runtime.errors import Gone, PumiceError, Retryable
 from shared.runtime.logs import Logger
 
+T = TypeVar("T")
+
 _YOUNG_S: Final = 1.0
 _NAMESPACES_MOST: Final = 1000
 
@@ -31,65 +34,82 @@ class _Named(msgspec.Struct, frozen=True):
     metadata: ObjectMeta
 
 
+class _Recent(Generic[T]):
+    """One read of the API server, shared by all who ask for it while it is young."""
+
+    def __init__(self, read: Callable[[], Awaitable[T]], *, clock: Clock) -> None:
+        self._read = read
+        self._clock = clock
+        self._found: tuple[float, T] | None = None
+        """When the read was begun that gave this, and what it gave."""
+        self._failed_at = float("-inf")
+        """When the last read was begun that failed."""
+        self._failure = ""
+        self._reading = asyncio.Lock()
+
+    async def get(self, *, fresh: bool = False) -> T:
+        """Return what was read at most a second ago; with `fresh`, what is read from now on.
+
+        Raises Retryable when the API server does not answer. All who wait for one read share its
+        failure, too: asking by turns, the last of many would wait for as many time limits.
+        """
+        asked_at = self._clock.monotonic()
+        oldest = asked_at if fresh else asked_at - _YOUNG_S
+        async with self._reading:
+            if self._found is not None and self._found[0] >= oldest:
+                return self._found[1]
+            if self._failed_at >= asked_at:
+                raise Retryable(self._failure)
+            begun_at = self._clock.monotonic()
+            try:
+                found = await self._read()
+            except Retryable as error:
+                self._failed_at, self._failure = begun_at, str(error)
+                raise
+            self._found = (begun_at, found)
+            return found
+
+
 class Lookup:
     """Reads queues and namespaces."""
 
     def __init__(self, kube: Kube, *, clock: Clock) -> None:
         self._kube = kube
         self._clock = clock
-        self._queues: Mapping[str, Queue] = {}
-        self._listed_at = float("-inf")
-        self._failed_at = float("-inf")
-        """When the last list was begun that failed."""
-        self._failure = ""
-        self._listing = asyncio.Lock()
-        self._annotations: dict[str, tuple[float, Mapping[str, str]]] = {}
-        """By namespace, in the order in which they were read: when, and what was found."""
+        self._queues = _Recent(self._list, clock=clock)
+        self._annotations: dict[str, _Recent[Mapping[str, str]]] = {}
+        """By namespace, in the order in which they were first asked for."""
 
     async def queues(self, *, fresh: bool = False) -> Mapping[str, Queue]:
         """Return all queues by name, at most a second old; those of now when `fresh`.
 
-        Raises Retryable when the API server does not answer. All who wait for one list share its
-        failure, too: asking by turns, the last of many would wait for as many time limits.
+        Raises Retryable when the API server does not answer.
         """
-        asked_at = self._clock.monotonic()
-        async with self._listing:
-            old = asked_at if fresh else asked_at - _YOUNG_S
-            if self._listed_at < old:
-                if self._failed_at >= asked_at:
-                    raise Retryable(self._failure)
-                await self._list()
-            return self._queues
+        return await self._queues.get(fresh=fresh)
 
-    async def _list(self) -> None:
-        begun_at = self._clock.monotonic()
-        try:
-            listing = await self._kube.list(kinds.QUEUE)
-        except Retryable as error:
-            self._failed_at, self._failure = begun_at, str(error)
-            raise
-        self._queues = {queue.metadata.name: queue for queue in listing.items}
-        self._listed_at = begun_at
+    async def _list(self) -> Mapping[str, Queue]:
+        listing = await self._kube.list(kinds.QUEUE)
+        return {queue.metadata.name: queue for queue in listing.items}
 
     async def annotations(self, namespace: str) -> Mapping[str, str]:
         """Return the annotations of a namespace, at most a second old; none when it is not there.
 
         Raises Retryable when the API server does not answer.
         """
-        asked_at = self._clock.monotonic()
-        read_at, found = self._annotations.get(namespace, (float("-inf"), {}))
-        if read_at >= asked_at - _YOUNG_S:
-            return found
+        recent = self._annotations.get(namespace)
+        if recent is None:
+            recent = _Recent(partial(self._annotations_of, namespace), clock=self._clock)
+            self._annotations[namespace] = recent
+            if len(self._annotations) > _NAMESPACES_MOST:
+                del self._annotations[next(iter(self._annotations))]
         try:
-            raw = await self._kube.get(kinds.NAMESPACE, "", namespace)
+            return await recent.get()
         except Gone:
             return {}
-        found = msgspec.json.decode(raw, type=_Named).metadata.annotations
-        self._annotations.pop(namespace, None)
-        self._annotations[namespace] = (asked_at, found)
-        if len(self._annotations) > _NAMESPACES_MOST:
-            del self._annotations[next(iter(self._annotations))]
-        return found
+
+    async def _annotations_of(self, namespace: str) -> Mapping[str, str]:
+        raw = await self._kube.get(kinds.NAMESPACE, "", namespace)
+        return msgspec.json.decode(raw, type=_Named).metadata.annotations
 
 
 _PATH: Final = "/openapi/v3/api/v1"

@@ -100,3 +100,15 @@ async def test_annotations_of_a_namespace_are_asked_for_once_a_second(tmp_path: 
         await clock.advance(1.5)
         assert await lookup.annotations("ns") == said
         assert len(api.seen) == 2
+
+
+async def test_those_who_ask_for_one_namespace_at_once_share_the_answer(tmp_path: Path) -> None:
+    gate = asyncio.Event()
+    namespace = json({"metadata": {"name": "ns", "annotations": {}}})
+    async with looking(tmp_path, after(gate, namespace), namespace) as (api, lookup):
+        async with asyncio.TaskGroup() as tasks:
+            asking = [tasks.create_task(lookup.annotations("ns")) for _ in range(MANY)]
+            await asyncio.sleep(0)
+            gate.set()
+        assert [task.result() for task in asking] == [{}] * MANY
+        assert len(api.seen) == 1
