@@ -1,7 +1,9 @@
 """Jobs that wait are looked at again when what they wait for has changed; work is counted here."""
 
+import numpy as np
 import pytest
 
+from pumice.testing import Cluster
 from services.scheduler.decide import configure
 from services.scheduler.worker import Decision, Worker
 from shared.contracts import messages as m
@@ -151,6 +153,32 @@ def test_gangs_are_looked_at_when_there_is_room_for_one():
     gone = m.Fact(kind="pods", key="ns/old-0", uid="old-0", rv="2", op=m.Op.DELETE)
     cycles.by.fold([gone])
     assert [c.job for c in cycles.run().commands if isinstance(c, m.BindGang)] == ["ns/w000"]
+
+
+def test_room_is_counted_for_the_classes_only_that_are_still_asked_for():
+    cluster = Cluster()
+    cluster.node("n0", cpu="4")
+    cluster.group("g", min_member=1)
+    cluster.pod("g-0", "g", cpu="1")
+    nodes = cluster.cluster_state.nodes
+    (task,) = cluster.cluster_state.jobs.get("ns/g").tasks.values()
+    counted = []
+
+    def session(*, asks: bool) -> None:
+        nodes.slots.update()
+        if asks:
+            assert nodes.slots.total(task.task_class, 0, open_nodes) == 4
+
+    def open_nodes():
+        counted.append(task.task_class.id)
+        return np.ones(1, dtype=bool)
+
+    session(asks=True)
+    session(asks=True)
+    assert len(counted) == 1
+    session(asks=False)
+    session(asks=True)
+    assert len(counted) == 2, "what no job waits for is kept no longer"
 
 
 def test_a_short_queue_has_all_its_turns():

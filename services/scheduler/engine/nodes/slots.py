@@ -37,9 +37,16 @@ class Slots:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._by_class: dict[int, _Counted] = {}
+        self._asked: set[int] = set()
+        """Ids of the classes that were asked for since the last update."""
 
     def update(self) -> None:
-        """Take in what facts have changed; before anything is placed in a session."""
+        """Take in what facts have changed; before anything is placed in a session.
+
+        Classes that were not asked for since the last time are counted no longer.
+        """
+        self._by_class = {k: each for k, each in self._by_class.items() if k in self._asked}
+        self._asked.clear()
         columns = self._ledger.take_retold()
         if len(columns):
             for counted in self._by_class.values():
@@ -50,8 +57,10 @@ class Slots:
     ) -> int:
         """Return how many tasks of a class have room at most.
 
-        `open_` gives the nodes that may take such tasks at all; it is asked once per `generation`.
+        `open_` gives the nodes that may take such tasks at all; it is called once per `generation`
+        as long as the class is asked for in each session.
         """
+        self._asked.add(task_class.id)
         counted = self._by_class.get(task_class.id)
         if counted is None or counted.generation != generation:
             counted = _Counted(task_class, generation, open_())
@@ -62,6 +71,7 @@ class Slots:
     def forget(self) -> None:
         """Count no more: no gang is parked."""
         self._by_class.clear()
+        self._asked.clear()
         self._ledger.take_retold()
 
     def _count(self, counted: _Counted, columns: IntArray) -> None:
