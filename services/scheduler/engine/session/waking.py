@@ -12,6 +12,7 @@ when it has entered (`next_in_line`).
 """
 
 from bisect import insort
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 from typing import NamedTuple
@@ -178,12 +179,11 @@ def _news(session: Session, plan: Plan) -> set[str]:
 
 def _means_the_same(job: Job, wanted: tuple[object, ...], conditions: Sequence[Condition]) -> bool:
     shown = job.last_status
-    return shown[:2] == wanted and [c[:-1] for c in shown.conditions] == [
-        c[:-1] for c in conditions
-    ]
+    return shown[:2] == wanted and _meanings(shown.conditions) == _meanings(conditions)
 
 
 def _meanings(conditions: Sequence[Condition]) -> list[tuple[str, ...]]:
+    """Return conditions without their messages."""
     return [condition[:-1] for condition in conditions]
 
 
@@ -192,18 +192,19 @@ def _demand(session: Session, job: Job, why: Explanation) -> Demand | None:
     if job.division is not None or job.gated or job.reservation_expired:
         return None
     if not job.tasks:
-        waits = job.is_pending and why.gate == "enqueue" and job.min_resources is not None
-        return Wants(job.min_resources) if waits and job.min_resources is not None else None
+        if job.min_resources is None or not job.is_pending or why.gate != "enqueue":
+            return None
+        return Wants(job.min_resources)
     pending = job.by_status[TaskStatus.PENDING]
     if job.is_pending or len(pending) < len(job.tasks) or why.gate not in _NO_PLACE:
         return None
-    counts: dict[int, int] = {}
+    counts: Counter[int] = Counter()
     classes = {}
     for task in pending.values():
         if task.held or task.nominated or not task.ours or task.task_class.best_effort:
             return None
         classes[task.task_class.id] = task.task_class
-        counts[task.task_class.id] = counts.get(task.task_class.id, 0) + 1
+        counts[task.task_class.id] += 1
     missing = session.hooks.job_ready(job)
     if missing < 1:
         return None
