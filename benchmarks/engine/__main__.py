@@ -1,12 +1,11 @@
 """The grid of loads, measured one process each: `python -m benchmarks.engine [--quick]`."""
 
 import argparse
-import multiprocessing
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 
 from benchmarks.engine.clusters import KINDS, Load
-from benchmarks.engine.measure import Timing, measure
+from benchmarks.engine.measure import Timing, alone, measure
 
 NODES = (1_000, 5_000, 20_000)
 PODS = (1_000, 10_000, 50_000)
@@ -57,7 +56,7 @@ def main(argv: list[str] | None = None) -> None:
     print(f"{'1 % ms':>8}{'held':>7}{'peak MiB':>10}")
     for load in loads(quick=given.quick):
         if given.kind in (None, load.kind):
-            print(line(load, _alone(load)), flush=True)
+            print(line(load, alone(partial(measure, load))), flush=True)
 
 
 def line(load: Load, t: Timing) -> str:
@@ -68,12 +67,6 @@ def line(load: Load, t: Timing) -> str:
         f"{1e3 * t.idle:>9.2f}{1e3 * t.changed:>8.1f}{t.held_mib:>7.0f}{t.peak_mib:>10.0f}"
         f"{promised(load, t)}"
     )
-
-
-def _alone(load: Load) -> Timing:
-    """Measure in a fresh process, so that no cell inherits another's memory."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(measure, load).result()
 
 
 if __name__ == "__main__":

@@ -78,9 +78,13 @@ full cluster in the hands of one half of 200 queues, work in the other half."""
 def configuration(load: Load) -> str:
     """Return the scheduler's configuration file for a load."""
     evicts = KINDS[load.kind].evicts
-    actions = ", ".join(filter(None, ["enqueue", "allocate", evicts, "backfill"]))
+    return scheduler_conf(*filter(None, ["enqueue", "allocate", evicts, "backfill"]))
+
+
+def scheduler_conf(*actions: str, shares: str = "proportion") -> str:
+    """Return a configuration file with Volcano's usual tiers; a plugin divides the cluster."""
     return f"""\
-actions: "{actions}"
+actions: "{", ".join(actions)}"
 tiers:
 - plugins:
   - name: priority
@@ -92,7 +96,7 @@ tiers:
   - name: drf
     enablePreemptable: false
   - name: predicates
-  - name: proportion
+  - name: {shares}
   - name: nodeorder
   - name: binpack
 """

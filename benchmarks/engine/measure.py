@@ -5,12 +5,14 @@ figures; only the bus is missing. Times are CPU seconds of the one thread, which
 takes, so that a busy machine does not blur them.
 """
 
+import multiprocessing
 import resource
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -24,6 +26,15 @@ from shared.contracts.messages import BindGang, Command
 
 CHANGED = 0.01
 """Share of the running pods that end before the last cycle."""
+
+
+T = TypeVar("T")
+
+
+def alone(work: Callable[[], T]) -> T:
+    """Return what `work` gives in a fresh process, so that no load inherits another's memory."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(work).result()
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):

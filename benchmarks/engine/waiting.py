@@ -8,18 +8,17 @@ busy machine changes nothing.
 """
 
 import argparse
-import gc
 import heapq
 import math
-import multiprocessing
 import sys
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from typing import Final, NamedTuple
 
 from benchmarks.engine import clusters
 from benchmarks.engine.clusters import BLOCK_MILLI, Object, fact
+from benchmarks.engine.measure import alone
 from services.scheduler.config import DEFAULT_TEXT
 from services.scheduler.cycle import rest_s
 from services.scheduler.decide import configure
@@ -28,6 +27,7 @@ from services.scheduler.worker import FEW, Worker
 from shared.contracts import codec
 from shared.contracts import messages as m
 from shared.contracts.messages import BindGang, ItemOutcome, Outcome, Result
+from shared.runtime.service import collect_rarely
 
 QUEUES: Final = 50
 NODES: Final = 1_000
@@ -42,42 +42,11 @@ SETTLE_S: Final = 60.0
 WARM_S: Final = 100.0
 MEASURED_S: Final = 20.0
 
+_EVICTING: Final = ("enqueue", "allocate", "preempt", "reclaim", "backfill")
 CONFIGURATIONS: Final = {
     "default": DEFAULT_TEXT,
-    "proportion": """\
-actions: "enqueue, allocate, preempt, reclaim, backfill"
-tiers:
-- plugins:
-  - name: priority
-  - name: gang
-    enablePreemptable: false
-  - name: conformance
-- plugins:
-  - name: overcommit
-  - name: drf
-    enablePreemptable: false
-  - name: predicates
-  - name: proportion
-  - name: nodeorder
-  - name: binpack
-""",
-    "capacity": """\
-actions: "enqueue, allocate, preempt, reclaim, backfill"
-tiers:
-- plugins:
-  - name: priority
-  - name: gang
-    enablePreemptable: false
-  - name: conformance
-- plugins:
-  - name: overcommit
-  - name: drf
-    enablePreemptable: false
-  - name: predicates
-  - name: capacity
-  - name: nodeorder
-  - name: binpack
-""",
+    "proportion": clusters.scheduler_conf(*_EVICTING),
+    "capacity": clusters.scheduler_conf(*_EVICTING, shares="capacity"),
     "no gate": """\
 actions: "allocate, backfill"
 tiers:
@@ -335,8 +304,7 @@ def _shown(condition: m.DesiredCondition) -> Object:
 def measured(configuration: str, waiting: int, few: int) -> Row:
     """Measure one load in this process."""
     world = World(waiting, configuration, few)
-    gc.freeze()  # as services do when they start
-    gc.set_threshold(20_000, 50, 100)
+    collect_rarely()
     world.run(SETTLE_S)
     world.start()
     world.run(WARM_S)
@@ -359,12 +327,8 @@ def main(argv: list[str] | None = None) -> None:
     print(f"{'longest':>10}{'ms/job':>10}{'core %':>8}{'p99 ms':>9}")
     for name in given.configuration or CONFIGURATIONS:
         for waiting in given.waiting:
-            print(f"{name:<14}{waiting:>8}{_alone(name, waiting, few).line()}", flush=True)
-
-
-def _alone(configuration: str, waiting: int, few: int) -> Row:
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(measured, configuration, waiting, few).result()
+            row = alone(partial(measured, name, waiting, few))
+            print(f"{name:<14}{waiting:>8}{row.line()}", flush=True)
 
 
 if __name__ == "__main__":

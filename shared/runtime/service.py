@@ -80,7 +80,7 @@ def run(service: str, settings: S, build: Build[S]) -> NoReturn:
     )
     if links := service_links(os.environ):
         log.info("service_links_ignored", variables=" ".join(links))
-    _collect_rarely()
+    collect_rarely()
     code, message = asyncio.run(
         _serve(service=service, instance=instance, settings=settings, build=build, rng=rng, log=log)
     )
@@ -94,7 +94,7 @@ def _end(code: int, message: str = "") -> NoReturn:
     sys.exit(code)
 
 
-def _collect_rarely() -> None:
+def collect_rarely() -> None:
     """Keep the collector of cycles from walking through a replica after every few hundred objects.
 
     What is there by now stays; what comes is mostly freed by its reference count.
