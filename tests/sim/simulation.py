@@ -157,9 +157,9 @@ class Simulation:
         await asyncio.wait(acting)
         self.heal()
         healed = asyncio.get_running_loop().time()
-        await self._until_calm()
+        await self._until(self._is_calm, within_s=CALM_S)
         self._settled_s = asyncio.get_running_loop().time() - healed
-        await self._until_cleared()
+        await self._until(self._is_cleared, within_s=CLEAR_S)
         self._check_the_end()
         await self._end()
 
@@ -224,20 +224,20 @@ class Simulation:
             if self.judge.phase(key) != phase
         ]
 
-    async def _until_calm(self) -> None:
+    async def _until(self, is_so: Callable[[], bool], *, within_s: float) -> None:
+        """Wait until something is so, for `within_s` at most."""
         loop = asyncio.get_running_loop()
-        end = loop.time() + CALM_S
-        while loop.time() < end and not self.judge.violations:
-            if not self._unfinished() and not self.ledger.open():
-                return
+        end = loop.time() + within_s
+        while loop.time() < end and not is_so():
             await asyncio.sleep(LOOK_S)
 
-    async def _until_cleared(self) -> None:
-        """Wait for the deletions that are still on their way to the streams."""
-        loop = asyncio.get_running_loop()
-        end = loop.time() + CLEAR_S
-        while loop.time() < end and any(remains.left_for_ever(self.nats, self.cluster)):
-            await asyncio.sleep(LOOK_S)
+    def _is_calm(self) -> bool:
+        """Tell whether all has come to its end, or there is no need to wait for it any more."""
+        return bool(self.judge.violations) or not (self._unfinished() or self.ledger.open())
+
+    def _is_cleared(self) -> bool:
+        """Tell whether the last deletions have reached the streams."""
+        return not any(remains.left_for_ever(self.nats, self.cluster))
 
     def _check_the_end(self) -> None:
         for text in self._unfinished():
