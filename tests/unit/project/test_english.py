@@ -1,4 +1,4 @@
-"""Pages and code say who does what: no somebody, no nobody; the public package no "What ..."."""
+"""Sentences of pages and code name their subject: a job, a node, a service, a reader."""
 
 import re
 from pathlib import Path
