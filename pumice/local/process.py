@@ -43,7 +43,7 @@ class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True):
     environ: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Added to this process's own environment."""
     cwd: Path | None = None
-    yields: int = 0
+    nice: int = 0
     """By how much its niceness is above ours: it leaves a busy processor to the others."""
 
 
@@ -97,8 +97,8 @@ class Process:
             env={**os.environ, **self.spec.environ},
             start_new_session=True,
         )
-        if self.spec.yields:
-            niceness = os.getpriority(os.PRIO_PROCESS, 0) + self.spec.yields
+        if self.spec.nice:
+            niceness = os.getpriority(os.PRIO_PROCESS, 0) + self.spec.nice
             with contextlib.suppress(ProcessLookupError):
                 os.setpriority(os.PRIO_PROCESS, child.pid, niceness)
         return child

@@ -33,7 +33,7 @@ _STABLE_S: Final = 60.0
 
 _LOOK_S: Final = 3.0
 """Between two looks at a program that may live and not work."""
-_YIELDS: Final = 5
+_NICE: Final = 5
 """Niceness of the services: an API server beside them that gets no time drops its watchers, and
 each of those lists everything again."""
 
@@ -83,7 +83,7 @@ class Service:
                 argv=(*_program(service), *self._common(wiring), *flags, self._listen()),
                 log=wiring.logs / f"{self.name}.log" if wiring.logs else None,
                 environ=given,
-                yields=_YIELDS,
+                nice=_NICE,
             )
         )
 

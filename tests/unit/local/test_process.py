@@ -53,7 +53,7 @@ async def test_a_program_that_is_never_ready_is_reported_with_what_it_lacks(star
 
 
 async def test_a_program_that_yields_has_a_higher_niceness_than_we_have(started):
-    process = started("import time; time.sleep(60)", yields=3)
+    process = started("import time; time.sleep(60)", nice=3)
     niceness = os.getpriority(os.PRIO_PROCESS, process.pid)
     assert niceness == min(19, os.getpriority(os.PRIO_PROCESS, 0) + 3)
 
