@@ -197,11 +197,9 @@ class Cluster:
     def publish(self, plan: Plan) -> None:
         """Do what the shell does after publishing a plan."""
         for number, gang in enumerate(plan.binds):
-            binds = [(bind.pod, bind.uid, bind.node) for bind in gang.binds]
-            self.cluster_state.assume(f"{plan.cycle}-{number}", binds)
+            self.cluster_state.assume(f"{plan.cycle}-{number}", gang.binds)
         for number, eviction in enumerate(plan.evictions):
-            intent = f"{plan.cycle}-e{number}"
-            self.cluster_state.assume_evictions(intent, [(eviction.pod, eviction.uid)])
+            self.cluster_state.assume_evictions(f"{plan.cycle}-e{number}", [eviction])
         for nomination in plan.nominations:
             intent = f"{plan.cycle}-n"
             self.cluster_state.assume_nomination(intent, nomination.uid, nomination.node)

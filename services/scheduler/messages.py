@@ -13,20 +13,17 @@ from itertools import count, groupby
 from typing import TypeVar
 
 import msgspec
-from msgspec import structs
 
 from pumice.plugins import Condition
 from services.scheduler.engine.jobs.records import Seen, Stamp
 from services.scheduler.engine.plan import (
     Eviction,
-    GangBinds,
     Plan,
     PodConditionWanted,
     PodGroupStatusWanted,
     QueueAllocated,
 )
 from services.scheduler.engine.state.cluster_state import ClusterState
-from services.scheduler.engine.texts import NAME_LETTERS
 from shared.api import kinds
 from shared.contracts import messages as m
 from shared.contracts.streams import COMMAND_BYTES
@@ -57,7 +54,7 @@ def commands(
             binds=binds,
         )
         for gang in plan.binds
-        for binds in _pieces(_binds(gang), gang_message)
+        for binds in _pieces(gang.binds, gang_message)
     ]
     nominated = {n.uid: n for n in plan.nominations}
     for (reason, uid), victims in groupby(plan.evictions, key=_cause):
@@ -69,38 +66,13 @@ def commands(
                 preemptor=nominated.get(uid),
                 victims=piece,
             )
-            for piece in _pieces(_victims(victims), gang_message)
+            for piece in _pieces(map(_victim, victims), gang_message)
         ]
     return wanted
 
 
-def _binds(gang: GangBinds) -> Iterator[m.Bind]:
-    for bind in gang.binds:
-        yield m.Bind(
-            pod=bind.pod,
-            uid=bind.uid,
-            node=bind.node,
-            owner_job=_name(bind.owner_job),
-            annotations=dict(bind.annotations),
-            claims=tuple(m.ClaimUse(**structs.asdict(use)) for use in bind.claims),
-        )
-
-
-def _victims(evictions: Iterable[Eviction]) -> Iterator[m.Victim]:
-    for victim in evictions:
-        yield m.Victim(
-            pod=victim.pod,
-            uid=victim.uid,
-            job=_name(victim.job),
-            owner_job=_name(victim.owner_job),
-            queue=_name(victim.queue),
-            node=victim.node,
-        )
-
-
-def _name(text: str) -> str:
-    """Return a name for subscribers, or "" for what no object can be called (any owner's name)."""
-    return text if len(text) <= NAME_LETTERS else ""
+def _victim(eviction: Eviction) -> m.Victim:
+    return m.Victim(**{name: getattr(eviction, name) for name in m.Victim.__struct_fields__})
 
 
 def _pieces(items: Iterable[_Item], most: int) -> Iterator[tuple[_Item, ...]]:

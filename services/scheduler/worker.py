@@ -267,9 +267,9 @@ class Worker:
         self._note_refusals(outcome)
         for item in outcome.items:
             if item.result is m.Result.BOUND and item.node:
-                self._cluster_state.assume(outcome.intent, [(item.pod, item.uid, item.node)])
+                self._cluster_state.assume(outcome.intent, [item])
             elif item.result is m.Result.EVICTED:
-                self._cluster_state.assume_evictions(outcome.intent, [(item.pod, item.uid)])
+                self._cluster_state.assume_evictions(outcome.intent, [item])
             else:
                 self._cluster_state.outcome(outcome.intent, [(item.uid, item.result)])
 
@@ -381,11 +381,9 @@ class Worker:
     def _assume(self, command: m.Command) -> None:
         self._metrics.disturb()
         if isinstance(command, m.BindGang):
-            self._cluster_state.assume(command.id, [(b.pod, b.uid, b.node) for b in command.binds])
+            self._cluster_state.assume(command.id, command.binds)
         else:
-            self._cluster_state.assume_evictions(
-                command.id, [(v.pod, v.uid) for v in command.victims]
-            )
+            self._cluster_state.assume_evictions(command.id, command.victims)
             if command.preemptor is not None:
                 taker = command.preemptor
                 self._cluster_state.assume_nomination(command.id, taker.uid, taker.node)

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 from msgspec import field
 
-from shared.api.base import View, doc
+from shared.api.base import NAME_MAX, View, doc
 
 _JOB_GROUP: Final = "batch.volcano.sh/"
 
@@ -60,8 +60,14 @@ class ObjectMeta(View, frozen=True, kw_only=True):
 
     @property
     def owner_job(self) -> str:
-        """Return the key of the Job (batch.volcano.sh) that manages this object, or ""."""
+        """Return the key of the Job (batch.volcano.sh) that manages this object, or "".
+
+        The API server stores any name of an owner; one that no object can have is left out, since
+        it would not fit into a message.
+        """
         owner = self.controller
         if owner is None or owner.kind != "Job" or not owner.api_version.startswith(_JOB_GROUP):
+            return ""
+        if len(owner.name) > NAME_MAX:
             return ""
         return f"{self.namespace}/{owner.name}"

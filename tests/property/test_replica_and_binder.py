@@ -72,45 +72,45 @@ class World(RuleBasedStateMachine):
         plan = self.scheduler.decide(seed=seed)
         for number, gang in enumerate(plan.binds):
             intent = f"{id(self.scheduler)}-{plan.cycle}-{number}"
-            binds = [(bind.pod, bind.uid, bind.node) for bind in gang.binds]
-            self.command[intent] = binds
-            self.scheduler.cluster_state.assume(intent, binds)
+            self.command[intent] = gang.binds
+            self.scheduler.cluster_state.assume(intent, gang.binds)
         self.scheduler.cluster_state.adopt(plan)
 
     @rule()
     @precondition(lambda self: self.command)
     def carry_out(self):
         intent = next(iter(self.command))
-        for key, uid, node in self.command[intent]:
-            name = key.partition("/")[2]
+        for bind in self.command[intent]:
+            uid, node = bind.uid, bind.node
+            name = bind.pod.partition("/")[2]
             held, at = self.truth.get(name, ("", ""))
             if held != uid:
-                result = "gone"
+                result = Result.GONE
             elif at:
-                result = "bound" if at == node else "conflict"
+                result = Result.BOUND if at == node else Result.CONFLICT
             else:
-                result = "bound"
+                result = Result.BOUND
                 assert uid not in self.bound, "bound twice"
                 self.bound[uid] = node
                 self.truth[name] = (uid, node)
                 self.changes.append((name, self.truth[name]))
-            self.outcomes.append((intent, key, uid, node, result))
-            self.outcome_stream.append((intent, key, uid, node, result))
+            self.outcomes.append((intent, bind, result))
+            self.outcome_stream.append((intent, bind, result))
         del self.command[intent]
 
     @rule(intent_fails=st.booleans())
     @precondition(lambda self: self.command)
     def give_up(self, intent_fails):
         intent = next(reversed(self.command))
-        for key, uid, node in self.command.pop(intent):
-            self.outcomes.append((intent, key, uid, node, "failed"))
-            self.outcome_stream.append((intent, key, uid, node, "failed"))
+        for bind in self.command.pop(intent):
+            self.outcomes.append((intent, bind, Result.FAILED))
+            self.outcome_stream.append((intent, bind, Result.FAILED))
 
     @rule()
     @precondition(lambda self: self.outcomes)
     def hear_the_outcomes(self):
-        for intent, _, uid, _, result in self.outcomes:
-            self.scheduler.cluster_state.outcome(intent, [(uid, Result(result))])
+        for intent, bind, result in self.outcomes:
+            self.scheduler.cluster_state.outcome(intent, [(bind.uid, result)])
         self.outcomes.clear()
 
     @rule(data=st.data())
@@ -136,9 +136,9 @@ class World(RuleBasedStateMachine):
             self.fold(name, fact)
         for intent, binds in self.command.items():
             self.scheduler.cluster_state.assume(intent, binds)
-        for intent, key, uid, node, result in self.outcome_stream:
-            if result == "bound" and uid not in self.gone():
-                self.scheduler.cluster_state.assume(intent, [(key, uid, node)])
+        for intent, bind, result in self.outcome_stream:
+            if result is Result.BOUND and bind.uid not in self.gone():
+                self.scheduler.cluster_state.assume(intent, [bind])
         self.outcomes.clear()
 
     def gone(self):

@@ -20,6 +20,7 @@ from pumice.local.apiserver.answers import (
 from pumice.local.apiserver.catalogue import UNSERVED, Catalogue, Resource, unserved
 from pumice.local.fakekubelet import no_program
 from shared.api.nesting import is_too_deep
+from shared.model.numbers import parse_bool
 
 _RELEASED: Final = ("v1", "v1beta1", "v2")
 LEVELS_MAX: Final = 250
@@ -41,7 +42,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     def flag(self, name: str) -> bool:
         """Return a boolean query parameter, as Go reads it."""
-        return self.request.query.get(name, "") in ("1", "true", "True", "t", "T", "TRUE")
+        return bool(parse_bool(self.request.query.get(name)))
 
     def number(self, name: str) -> int | None:
         """Return a whole number among the query parameters. Raises Failure (400)."""

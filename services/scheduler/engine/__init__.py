@@ -12,15 +12,15 @@ What the scheduler's shell uses
     `BadFact` for an object that cannot be read; it then counts as absent.
 >>> plan = decide(cluster_state, config, now=…, seed=…, cycle=…)   # services.scheduler.decide
     One cycle. The cluster state is the same before and after. No facts may be applied meanwhile.
->>> cluster_state.assume(intent, [(pod key, uid, node), …])
->>> cluster_state.assume_evictions(intent, [(pod key, uid), …])
+>>> cluster_state.assume(intent, binds)
+>>> cluster_state.assume_evictions(intent, victims)
     After publishing an intent under its id, one call per intent.
 >>> cluster_state.adopt(plan)
     After publishing the plan's statuses (podgroups, pods, queues): they are gone by, and not wanted
     again, until the objects show them. Not adopting means that the next plan wants them again.
 >>> cluster_state.outcome(intent, [(uid, result), …])
-    `result` is the value of `shared.contracts.messages.Result`. Only conflict, gone, failed and
-    spared end an assumption; facts end the others.
+    `result` is a `shared.contracts.messages.Result`. Only CONFLICT, GONE, FAILED and SPARED end an
+    assumption; facts end the others.
 >>> cluster_state.audit()
     Repairs node usage from the pods and returns the drifts, which should be none.
 
@@ -35,7 +35,6 @@ from services.scheduler.engine.plan import (
     Explanation,
     GangBinds,
     Plan,
-    PlannedBind,
     PodConditionWanted,
     PodGroupStatusWanted,
     QueueAllocated,
@@ -52,7 +51,6 @@ __all__ = [
     "Explanation",
     "GangBinds",
     "Plan",
-    "PlannedBind",
     "PodConditionWanted",
     "PodGroupStatusWanted",
     "QueueAllocated",

@@ -1,25 +1,15 @@
-"""The plan: what one cycle wants of the world, as values. The shell publishes it."""
+"""The plan: what one cycle wants of the world, as values. The shell publishes it.
+
+Binds and victims are the values that travel. Wanted statuses are not the messages `Desired…`: two
+of them are equal when they mean the same, whatever version of the object was seen meanwhile.
+"""
 
 from collections.abc import Mapping
 
 from msgspec import Struct
 
-from pumice.plugins import ClaimUse, Condition
-from shared.contracts.messages import Preemptor
-
-
-class PlannedBind(Struct, frozen=True, kw_only=True):
-    """One pod and its node."""
-
-    pod: str
-    uid: str
-    node: str
-    owner_job: str = ""
-    """Key of the Job that made the pod; empty if none did."""
-    annotations: Mapping[str, str] = {}
-    """Annotations that the binding adds to the pod (CA06)."""
-    claims: tuple[ClaimUse, ...] = ()
-    """Claims that have to get their volumes first."""
+from pumice.plugins import Condition
+from shared.contracts.messages import Bind, Preemptor, Victim
 
 
 class GangBinds(Struct, frozen=True, kw_only=True):
@@ -31,19 +21,12 @@ class GangBinds(Struct, frozen=True, kw_only=True):
     queue: str
     owner_job: str = ""
     """Key of the Job that made the PodGroup; empty if none did."""
-    binds: tuple[PlannedBind, ...]
+    binds: tuple[Bind, ...]
 
 
-class Eviction(Struct, frozen=True, kw_only=True):
-    """One pod that has to go, and the taker of its room."""
+class Eviction(Victim, frozen=True, kw_only=True):
+    """One pod that has to go, why, and the pod that it makes room for."""
 
-    pod: str
-    uid: str
-    node: str
-    job: str
-    owner_job: str = ""
-    """Key of the Job that made the pod; empty if none did."""
-    queue: str = ""
     reason: str
     """The action that wants it."""
     preemptor: str = ""

@@ -7,7 +7,7 @@ import pytest
 from pumice.testing import Cluster
 from services.scheduler.engine import BadFact
 from shared.api import kinds
-from shared.contracts.messages import Result
+from shared.contracts.messages import Bind, Result, Victim
 from shared.model.status import TaskStatus
 
 
@@ -121,7 +121,7 @@ def test_the_fact_that_shows_the_bind_ends_the_assumption_wherever_it_was_bound(
 
 def test_assumptions_may_come_before_the_pods_they_are_about():
     world = Cluster().node("n1", cpu="4")
-    world.cluster_state.assume("7-1", [("ns/g-0", "uid-ns/g-0", "n1")])
+    world.cluster_state.assume("7-1", [Bind(pod="ns/g-0", uid="uid-ns/g-0", node="n1")])
     assert used_cpu(world, "n1") == 0
     world.gang("g", tasks=1, cpu="3")
     assert used_cpu(world, "n1") == 3000
@@ -130,7 +130,7 @@ def test_assumptions_may_come_before_the_pods_they_are_about():
 
 def test_a_victim_is_leaving_until_it_is_gone():
     world = Cluster().node("n1").pod("a", "g", cpu="1", node="n1")
-    world.cluster_state.assume_evictions("1-0", [("ns/a", "uid-ns/a")])
+    world.cluster_state.assume_evictions("1-0", [Victim(pod="ns/a", uid="uid-ns/a")])
     world.pod("a", "g", cpu="1", node="n1")
     assert world.job("g").by_status[TaskStatus.RELEASING]
     world.cluster_state.outcome("1-0", [("uid-ns/a", Result.SPARED)])

@@ -3,9 +3,10 @@
 import msgspec
 import pytest
 
+from pumice.testing import Cluster
 from services.binder.intents.steps import MESSAGE_MAX
 from services.scheduler import messages
-from services.scheduler.engine.plan import Eviction, GangBinds, Plan, PlannedBind
+from services.scheduler.engine.plan import Eviction, GangBinds, Plan
 from shared.contracts import messages as m
 from shared.contracts.messages import Preemptor
 from shared.contracts.streams import COMMAND_BYTES
@@ -23,7 +24,7 @@ def raw(message: msgspec.Struct) -> int:
 
 def gang(pods: int, **fields: object) -> GangBinds:
     binds = tuple(
-        PlannedBind(**{"pod": f"{LONG[:63]}/{LONG}", "uid": f"uid-{i:032}", "node": LONG, **fields})
+        m.Bind(**{"pod": f"{LONG[:63]}/{LONG}", "uid": f"uid-{i:032}", "node": LONG, **fields})
         for i in range(pods)
     )
     return GangBinds(job=f"ns/{LONG}", job_uid="u", queue=LONG, binds=binds)
@@ -107,9 +108,23 @@ def test_evictions_are_split_by_count_and_each_part_nominates_the_preemptor() ->
     }
 
 
-def test_an_owner_with_a_name_that_no_object_can_have_does_not_travel() -> None:
-    (command,) = commands(Plan(cycle=1, binds=(gang(1, owner_job="ns/" + "x" * 900_000),)))
-    assert items(command)[0].owner_job == ""
+@pytest.mark.parametrize(("letters", "travels"), [(253, True), (254, False)])
+def test_an_owner_with_a_name_that_no_object_can_have_does_not_travel(
+    letters: int,
+    travels: bool,
+) -> None:
+    name = "x" * letters
+    owner = {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "name": name,
+        "uid": "j",
+        "controller": True,
+    }
+    world = Cluster().node("n1").queue("default").group("g")
+    world.pod("g-0", "g", cpu="1", metadata={"ownerReferences": [owner]})
+    (command,) = commands(world.decide())
+    assert items(command)[0].owner_job == (f"ns/{name}" if travels else "")
 
 
 def test_a_pod_that_is_too_large_by_itself_travels_by_itself() -> None:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from pumice.testing import Cluster
 from services.scheduler.engine.plan import Explanation, Plan
 from services.scheduler.waiting import IncompleteGangs, Waits, cause_of
+from shared.contracts.messages import Bind
 
 
 def world(*, least: int, pods: int, phase: str = "Inqueue", node: str = "4") -> Cluster:
@@ -103,7 +104,8 @@ def test_a_gang_whose_pods_are_being_bound_is_under_way_until_it_stands_still():
     state = cluster.cluster_state
     group = state.jobs.get("ns/g")
     assert group is not None
-    state.assume("one", [(task.key, task.uid, "n0") for task in group.tasks.values()])
+    binds = [Bind(pod=task.key, uid=task.uid, node="n0") for task in group.tasks.values()]
+    state.assume("one", binds)
     assert making.review(["ns/g"], state.jobs, now=0.0) == {"ns/g"}
     cluster.pod("g-0", "g", cpu="1", node="n0")
     assert making.review(["ns/g"], state.jobs, now=9.0) == {"ns/g"}

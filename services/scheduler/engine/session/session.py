@@ -19,6 +19,7 @@ from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
+from msgspec.structs import asdict
 
 from pumice import plugins
 from pumice.plugins import BoolArray, IntArray
@@ -37,7 +38,6 @@ from services.scheduler.engine.plan import (
     Eviction,
     Explanation,
     GangBinds,
-    PlannedBind,
     Shortage,
 )
 from services.scheduler.engine.session.asides import Apart, Asides
@@ -58,7 +58,7 @@ from services.scheduler.engine.session.sharding import outside
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.engine.tasks.classes import TaskClass
 from services.scheduler.engine.tasks.task import Task
-from shared.contracts.messages import Preemptor
+from shared.contracts.messages import Bind, ClaimUse, Preemptor
 from shared.model.status import TaskStatus
 
 _S = TypeVar("_S")
@@ -99,7 +99,7 @@ class Session:
         self._parts: tuple[BoolArray, ...] = ()
         self._candidates: dict[int, Candidates] = {}
         self._failures: dict[str, JobFailures] = {}
-        self._binds: dict[str, tuple[Job, list[PlannedBind]]] = {}
+        self._binds: dict[str, tuple[Job, list[Bind]]] = {}
         self._touched: dict[str, Job] = {}
         self.evictions: list[Eviction] = []
         self.nominations: list[Preemptor] = []
@@ -315,17 +315,20 @@ class Session:
         _, binds = self._binds.setdefault(job.key, (job, []))
         annotated = self.hooks.binding
         binds += [
-            PlannedBind(
+            Bind(
                 pod=task.key,
                 uid=task.uid,
                 node=task.node,
                 owner_job=task.owner_job,
                 annotations=annotated(task),
-                claims=self.hooks.claims(task) if task.task_class.claims else (),
+                claims=self._claims(task) if task.task_class.claims else (),
             )
             for task in tasks
         ]
         self._touched[job.key] = job
+
+    def _claims(self, task: Task) -> tuple[ClaimUse, ...]:
+        return tuple(ClaimUse(**asdict(use)) for use in self.hooks.claims(task))
 
     def evict(self, task: Task, *, reason: str, taker: Task | None = None) -> Evicted:
         """Tell a task of a job to go; it stays Releasing for the rest of the session (T08)."""

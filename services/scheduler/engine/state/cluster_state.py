@@ -33,7 +33,7 @@ from services.scheduler.engine.tasks.task import Task
 from shared.api import kinds
 from shared.api.core import Node, Pod
 from shared.api.scheduling import NodeShard
-from shared.contracts.messages import Result
+from shared.contracts.messages import Bind, ItemOutcome, Result, Victim
 from shared.model.quantity import BadQuantity
 from shared.model.status import TERMINAL
 
@@ -259,17 +259,20 @@ class ClusterState:
 
     # --- assumptions -------------------------------------------------------------------------
 
-    def assume(self, intent: str, binds: Iterable[tuple[str, str, str]]) -> None:
-        """Count these pods on their nodes: (pod key, uid, node), published as `intent`."""
-        for key, uid, node in binds:
+    def assume(self, intent: str, binds: Iterable[Bind | ItemOutcome]) -> None:
+        """Count these pods on their nodes, as published under the id `intent`."""
+        for bind in binds:
             self.add_assumption(
-                uid, Assumption(intent=intent, purpose=Purpose.BIND, pod=key, node=node)
+                bind.uid,
+                Assumption(intent=intent, purpose=Purpose.BIND, pod=bind.pod, node=bind.node),
             )
 
-    def assume_evictions(self, intent: str, victims: Iterable[tuple[str, str]]) -> None:
-        """Count these pods as leaving: (pod key, uid), published as `intent`."""
-        for key, uid in victims:
-            self.add_assumption(uid, Assumption(intent=intent, purpose=Purpose.EVICT, pod=key))
+    def assume_evictions(self, intent: str, victims: Iterable[Victim | ItemOutcome]) -> None:
+        """Count these pods as leaving, as published under the id `intent`."""
+        for victim in victims:
+            self.add_assumption(
+                victim.uid, Assumption(intent=intent, purpose=Purpose.EVICT, pod=victim.pod)
+            )
 
     def assume_nomination(self, intent: str, uid: str, node: str) -> None:
         """Go by a node that an intent clears for a pod, until the pod's status says so."""

@@ -21,6 +21,7 @@ from services.scheduler.policy.states.vgpu_requests import (
 )
 from shared.api import keys
 from shared.api.core import Pod
+from shared.model.numbers import parse_bool
 
 _MAKER: Final = "NVIDIA"
 _MODE: Final = "hami-core"
@@ -189,7 +190,7 @@ def cards_of(text: str) -> tuple[Card, ...]:
         uuid, slots, memory, kind, healthy = (field.strip() for field in fields[:_FIELDS])
         if not (_is_number(slots) and _is_number(memory)):
             return ()
-        if healthy.lower() in {"true", "t", "1"}:
+        if parse_bool(healthy.lower()):
             cards.append(Card(uuid, int(slots), int(memory), kind))
     return tuple(cards)
 
