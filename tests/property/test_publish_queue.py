@@ -2,7 +2,13 @@
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
 
 from services.cache.fold.objects import Held, Published, digest, held
 from services.cache.fold.publish_queue import Publication, PublishQueue
@@ -15,8 +21,6 @@ NAMES = st.sampled_from(["a", "b", "c"])
 class CacheMachine(RuleBasedStateMachine):
     """An API server, watch events that may lag, a stream, and leaders that come and go."""
 
-    taken = Bundle("taken")
-
     def __init__(self) -> None:
         super().__init__()
         self.version = 0
@@ -26,6 +30,9 @@ class CacheMachine(RuleBasedStateMachine):
         self.newest: dict[str, int] = {}
         self.queue = PublishQueue(["pods"])
         self.on_their_way: list[Publication] = []
+        self.leads = False
+        self.listed_in_term = False
+        """Whether the kind was listed in the term that is under way."""
 
     def next_version(self) -> int:
         self.version += 1
@@ -51,6 +58,13 @@ class CacheMachine(RuleBasedStateMachine):
         if gone is not None:
             self.events.append(("delete", f"ns/{name}", gone.uid, self.next_version(), None))
 
+    @precondition(lambda self: self.on_their_way)
+    @rule(listed=st.booleans())
+    def an_object_goes_while_its_fact_is_on_its_way(self, listed: bool) -> None:
+        self.somebody_deletes(self.on_their_way[-1].slot[1].removeprefix("ns/"))
+        if listed:
+            self.the_kind_is_listed_anew()
+
     @rule(count=st.integers(1, 5))
     def events_arrive(self, count: int) -> None:
         for kind, key, uid, version, shown in self.events[:count]:
@@ -65,6 +79,7 @@ class CacheMachine(RuleBasedStateMachine):
     def the_kind_is_listed_anew(self) -> None:
         self.events.clear()
         self.queue.listed("pods", dict(self.world), (), str(self.version))
+        self.listed_in_term = self.leads
 
     @rule(count=st.integers(1, 3))
     def facts_are_sent(self, count: int) -> None:
@@ -95,6 +110,10 @@ class CacheMachine(RuleBasedStateMachine):
             body = bytes(fact.body)
             self.stream[key] = Published(uid=fact.uid, rv=fact.rv, digest=digest(body, fact.rv))
 
+    @initialize()
+    def the_first_leader_begins(self) -> None:
+        self.a_leader_begins(forgets=True)
+
     @rule(forgets=st.booleans())
     def a_leader_begins(self, forgets: bool) -> None:
         """The one before may have been killed (forgets) or this one stood by."""
@@ -105,17 +124,31 @@ class CacheMachine(RuleBasedStateMachine):
             self.queue = PublishQueue(["pods"])
             self.events.clear()
         self.queue.begin([(("pods", key), said) for key, said in self.stream.items()])
+        self.leads, self.listed_in_term = True, False
         if forgets:
-            self.queue.listed("pods", dict(self.world), (), str(self.version))
+            self.the_kind_is_listed_anew()
 
     @invariant()
     def one_fact_per_object_is_on_its_way(self) -> None:
         slots = [publication.slot for publication in self.on_their_way]
         assert len(slots) == len(set(slots))
 
+    @rule()
+    def a_term_comes_to_rest(self) -> None:
+        """A term that has listed the kind needs no second list to tell all of the first."""
+        if self.listed_in_term:
+            self.events_arrive(len(self.events))
+            self.all_is_published()
+
     def teardown(self) -> None:
+        self.a_term_comes_to_rest()
         self.a_leader_begins(forgets=False)
         self.the_kind_is_listed_anew()
+        self.all_is_published()
+
+    def all_is_published(self) -> None:
+        while self.on_their_way:
+            self.a_fact_arrives(stored=True, answered=True)
         while (publication := self.queue.next()) is not None:
             self.store(publication)
             self.queue.confirmed(publication)

@@ -108,7 +108,8 @@ class PublishQueue:
                 self._has_ended(was.uid, was.done)
         state.seen = version
         state.is_listed = True
-        for key in state.published:
+        on_their_way = (key for of, key in self._on_their_way if of == kind)
+        for key in (*state.published, *on_their_way):
             if key not in state.held and key not in unreadable:
                 state.gone[key] = version
         self._touch_all(kind, state)

@@ -146,6 +146,16 @@ def test_a_deletion_behind_a_fact_on_its_way_is_a_tombstone() -> None:
     assert world.publishes() == ["delete ns/a@2"]
 
 
+def test_an_object_that_a_list_lacks_while_its_fact_is_on_its_way_gets_its_tombstone() -> None:
+    """As after the bus lost its data: a leader says again what it remembers, then lists anew."""
+    world = World()
+    world.lists(pod("a", 10))
+    on_their_way = world.takes()
+    world.lists(version=20)
+    world.confirms(on_their_way)
+    assert world.publishes() == ["delete ns/a@20"]
+
+
 def test_the_deletion_of_a_namesake_that_came_before_is_ignored() -> None:
     world = World()
     world.puts(pod("a", 8, uid="new"))
