@@ -14,7 +14,6 @@ import yaml
 from msgspec import Struct, field
 
 from shared.model import durations
-from shared.model.numbers import parse_bool
 
 FLAG_DEFAULTS: Final[Mapping[str, bool]] = {
     "enableJobOrder": True,
@@ -232,15 +231,14 @@ def _metrics(value: object) -> MetricsOption:
     address = texts.get("address", "")
     if kind and not address.startswith(("http://", "https://")):
         raise BadConfig(f"metrics.address: {address!r} is no http:// or https:// address")
-    said = texts.get("tls.insecureSkipVerify", "false")
-    insecure = parse_bool(said.lower())
-    if insecure is None:
-        raise BadConfig(f"metrics.tls.insecureSkipVerify: {said!r} is neither true nor false")
+    insecure = texts.get("tls.insecureSkipVerify", "false").lower()
+    if insecure not in {"true", "false"}:
+        raise BadConfig(f"metrics.tls.insecureSkipVerify: {insecure!r} is neither true nor false")
     return MetricsOption(
         type=kind,
         address=address.rstrip("/"),
         interval_s=_interval_s(texts.get("interval", "30s")),
-        insecure=insecure,
+        insecure=insecure == "true",
         index=texts.get("elasticsearch.index") or "metricbeat-*",
         username=texts.get("elasticsearch.username", ""),
         password=texts.get("elasticsearch.password", ""),
