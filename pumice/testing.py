@@ -20,7 +20,7 @@ from services.scheduler.decide import configure, decide, open_session
 from services.scheduler.engine import ClusterState, Plan
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.session.session import Session
-from services.scheduler.foreign import Failure, ForeignPlugin
+from services.scheduler.foreign import ForeignPlugin, PluginFailure
 from services.scheduler.policy.catalog import PLUGINS, STATES, Plugins
 from shared.api import kinds
 
@@ -39,7 +39,7 @@ class Cluster:
         Raises `BadConfig`.
         """
         self.cluster_state = ClusterState(("volcano",), STATES)
-        self.failures: list[Failure] = []
+        self.failures: list[PluginFailure] = []
         """Failures of the plugins so far."""
         self.plugins: Plugins = {**PLUGINS, **{kind.name: self._guarded(kind) for kind in plugins}}
         text = () if conf is None else (conf,)

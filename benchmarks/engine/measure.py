@@ -103,7 +103,7 @@ class Bench:
         decided = time.process_time()
         for command in decision.commands:
             codec.encode(command)
-        for wish in decision.wishes:
+        for wish in decision.statuses:
             codec.encode(wish.wanted)
         if decision.asides:
             raise ValueError(f"the cycle left something out: {decision.asides[0].reason}")

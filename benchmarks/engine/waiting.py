@@ -271,14 +271,14 @@ class World:
         decision = self._worker.decide(self._config, now=self._now, cycle=self._cycle, token=1)
         for command in decision.commands:
             codec.encode(command)
-        for wish in decision.wishes:
+        for wish in decision.statuses:
             codec.encode(wish.wanted)
         if not decision.says_nothing:
             self._worker.adopt(decision.plan)
         took = time.process_time() - begun
         if troubles or decision.asides:
             raise ValueError(f"left out: {troubles[:1]} {decision.asides[:1]}")
-        self._carry_out(decision.commands, [wish.wanted for wish in decision.wishes])
+        self._carry_out(decision.commands, [wish.wanted for wish in decision.statuses])
         return took
 
     def _carry_out(self, commands: Sequence[m.Command], wishes: Sequence[m.Desired]) -> None:

@@ -16,8 +16,8 @@ from pumice.events import EventsError, PositionGone, Received, Server
 from pumice.events.client import Connection, subscribe_at
 from pumice.events.webhook import (
     Mark,
+    MarkFile,
     Mode,
-    Place,
     Webhook,
     check_writable,
     headers_in,
@@ -39,17 +39,17 @@ async def forward(
     folder = default_directory(environ).parent / "webhooks"
     path = args.state or place_of(args.webhook, folder)
     check_writable(path)
-    place = Place(path)
+    file = MarkFile(path)
     webhook = Webhook(
         args.webhook,
         mode=Mode(args.mode),
         headers=headers_in(args.header_file) if args.header_file else {},
         report=_tell,
     )
-    mark = place.read()
+    mark = file.read()
     if mark is None:
         mark = Mark(since=time.time() - (args.since or 0.0))  # noqa: TID251 - asked for by "ago"
-        place.write(mark)
+        file.write(mark)
     while True:
         events = subscribe_at(
             where,
@@ -60,7 +60,7 @@ async def forward(
         )
         try:
             async with aclosing(events) as stream:
-                await webhook.deliver(stream, place=place, wanted=wanted)
+                await webhook.deliver(stream, file=file, wanted=wanted)
         except PositionGone as exc:
             _tell(f"{exc}; going on with that")
             mark = Mark(sequence=max(0, exc.oldest - 1))

@@ -28,7 +28,7 @@ from pumice.local.errors import unwrapped
 from pumice.local.names import SERVICES
 from pumice.local.nats import NatsServer
 from pumice.local.process import Process
-from pumice.local.services import Keeper, Kept, Service, Wiring, all_ready
+from pumice.local.services import Service, Supervised, Supervisor, Wiring, all_ready
 from shared.kube.sources import KubeconfigSource
 from shared.runtime.clock import SystemClock
 from shared.runtime.common import CommonSettings
@@ -76,7 +76,7 @@ async def _serve(
     data: Path,
 ) -> None:
     async with AsyncExitStack() as stack:
-        kept: list[Kept] = []
+        supervised: list[Supervised] = []
         nats, url = None, args.nats
         if not url:
             nats = NatsServer(
@@ -89,7 +89,9 @@ async def _serve(
             stack.callback(state.forget, data)
             for line in events_lines(_state(nats, (), phase="ready"), data):
                 _say(line)
-            kept.append(Kept(process=nats.process, start=nats.start, must_end=nats.must_end))
+            supervised.append(
+                Supervised(process=nats.process, start=nats.start, must_end=nats.must_end)
+            )
         else:
             given = [f"--nats={url}", f"--cluster={args.cluster}"]
             declaring = Declaring(
@@ -123,11 +125,11 @@ async def _serve(
         await all_ready(services, report=_say, patient=True)
         leave_word(phase="ready")
         _say("everything is ready; Ctrl-C stops it")
-        kept += [
-            Kept(process=service.process, start=partial(start_again, service))
+        supervised += [
+            Supervised(process=service.process, start=partial(start_again, service))
             for service in services
         ]
-        await Keeper(kept, report=_say).run()
+        await Supervisor(supervised, report=_say).run()
 
 
 async def _stop_all(processes: list[Process]) -> None:

@@ -59,7 +59,7 @@ class Received(msgspec.Struct, frozen=True):
     """When the stream was made: sequences begin again when it is made anew."""
 
 
-class _Place(msgspec.Struct):
+class _Position(msgspec.Struct):
     """The next sequence to deliver, and the stream that it belongs to."""
 
     created: str
@@ -116,7 +116,7 @@ async def subscribe_at(
     on_connection: Connection = _silent,
 ) -> AsyncGenerator[Received, None]:
     """Yield events as `subscribe` does; `where` is asked for the server before each connection."""
-    place: _Place | None = None
+    place: _Position | None = None
     server: Server | None = None
     is_lost = False
     while True:
@@ -131,7 +131,7 @@ async def subscribe_at(
                 if place is None:
                     first = _begin(position, start, follow=follow)
                     base = _base(position, start, follow=follow)
-                    place = _Place(created=position.created, next_seq=base)
+                    place = _Position(created=position.created, next_seq=base)
                 else:
                     first = _resume(position, place)
                 async with aclosing(stream.messages(filters, first)) as batches:
@@ -210,13 +210,13 @@ def _begin(position: Position, start: Start | Since | None, *, follow: bool) -> 
             return {"deliver_policy": "new" if follow else "all"}
 
 
-def _resume(position: Position, place: _Place) -> dict[str, Any]:
+def _resume(position: Position, place: _Position) -> dict[str, Any]:
     """Return where to go on. Raises PositionGone when events were lost while away."""
     _check_resume(position, place)
     return {"deliver_policy": "by_start_sequence", "opt_start_seq": max(place.next_seq, 1)}
 
 
-def _check_resume(position: Position, place: _Place) -> None:
+def _check_resume(position: Position, place: _Position) -> None:
     """Raise PositionGone when events were lost while the connection was away."""
     if position.created != place.created:
         raise _gone(position, "the stream was made anew; what came before")

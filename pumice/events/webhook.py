@@ -25,7 +25,7 @@ FIRST_S: Final = 0.2
 MOST_S: Final = 60.0
 _STRUCTURED: Final = "application/cloudevents+json"
 _REPORT_EVERY: Final = 500
-"""Events that are passed over between two writes of the place."""
+"""Events that are passed over between two writes of the mark."""
 
 
 class Mode(enum.StrEnum):
@@ -64,7 +64,7 @@ class _Wire(msgspec.Struct, frozen=True):
     datacontenttype: str = "application/json"
 
 
-class Place:
+class MarkFile:
     """The file that keeps a mark."""
 
     def __init__(self, path: Path) -> None:
@@ -109,7 +109,7 @@ class Webhook:
         self,
         events: AsyncGenerator[Received, None],
         *,
-        place: Place,
+        file: MarkFile,
         wanted: Callable[[Received], bool],
     ) -> None:
         """Deliver the selected ones of `events`, in order, until the iteration ends."""
@@ -121,7 +121,7 @@ class Webhook:
                     await self._until_taken(session, received)
                 passed = 0 if is_sent else passed + 1
                 if is_sent or passed % _REPORT_EVERY == 0:
-                    place.write(Mark(sequence=received.sequence, stream=received.stream))
+                    file.write(Mark(sequence=received.sequence, stream=received.stream))
 
     async def _until_taken(self, session: aiohttp.ClientSession, received: Received) -> None:
         headers, body = request(received, self._mode)

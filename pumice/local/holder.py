@@ -64,7 +64,7 @@ async def _serve(directory: Path) -> None:
 
     async with stack:
         state.write(directory, _seen(stack))
-        await stack.keeper(report=report).run()
+        await stack.supervisor(report=report).run()
 
 
 def _seen(stack: LocalStack) -> State:

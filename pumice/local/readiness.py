@@ -21,7 +21,7 @@ _FAMILIES: Final = {
     "desired": ("partition of wanted statuses", "partitions of wanted statuses"),
 }
 """First part of a gate's name → its name in singular and plural."""
-_UNTOLD: Final = frozenset({"", "not started"})
+_NO_REASON: Final = frozenset({"", "not started"})
 _LONGEST: Final = 160
 
 
@@ -75,7 +75,7 @@ def words(body: bytes) -> str:
 
 def _about(family: str, gates: list[_Shut]) -> str:
     """Return `25 lists outstanding`, or the name of a gate, with the reason that most give."""
-    reasons = Counter(reason for gate in gates if (reason := gate.reason) not in _UNTOLD)
+    reasons = Counter(reason for gate in gates if (reason := gate.reason) not in _NO_REASON)
     names = _FAMILIES.get(family)
     what = family
     if names is not None:

@@ -173,8 +173,8 @@ def _list(missing: Mapping[str, str]) -> str:
     return "; ".join(f"{name}: {text}" for name, text in missing.items())
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """A program that the keeper starts again when it dies."""
+class Supervised(msgspec.Struct, frozen=True, kw_only=True):
+    """A program that the supervisor starts again when it dies."""
 
     process: Process
     start: Callable[[], Awaitable[None]]
@@ -185,11 +185,13 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     It reports why."""
 
 
-class Keeper:
+class Supervisor:
     """Starts programs again when they die: after a growing, jittered delay, and says so."""
 
-    def __init__(self, kept: Iterable[Kept], *, report: Report, look_s: float = _LOOK_S) -> None:
-        self._kept = list(kept)
+    def __init__(
+        self, supervised: Iterable[Supervised], *, report: Report, look_s: float = _LOOK_S
+    ) -> None:
+        self._supervised = list(supervised)
         self._report = report
         self._look_s = look_s
         self._rng = random.Random()  # noqa: S311 - jitter
@@ -197,21 +199,21 @@ class Keeper:
     async def run(self) -> None:
         """Look after the programs until cancelled."""
         async with TaskGroup() as tasks:
-            for entry in self._kept:
-                tasks.create_task(self._keep(entry), name=f"keep-{entry.process.name}")
+            for entry in self._supervised:
+                tasks.create_task(self._supervise(entry), name=f"keep-{entry.process.name}")
                 if entry.must_end is not None:
                     tasks.create_task(
                         self._look(entry.process, entry.must_end), name=f"look-{entry.process.name}"
                     )
 
     async def _look(self, process: Process, must_end: Callable[[Report], Awaitable[bool]]) -> None:
-        """End a program that is to be started again; `_keep` sees its end as it sees any."""
+        """End a program that is to be started again; `_supervise` sees its end as it sees any."""
         while True:
             await asyncio.sleep(self._look_s)
             if process.pid and await must_end(self._report):
                 await process.stop()
 
-    async def _keep(self, entry: Kept) -> None:
+    async def _supervise(self, entry: Supervised) -> None:
         backoff = Backoff(first_s=0.2, cap_s=10.0, rng=self._rng)
         while True:
             begin = time.monotonic()

@@ -3,7 +3,7 @@
 The demo, `pumice up` (through `holder`) and the restart tests use it as an async context manager:
 
     async with LocalStack(StackOptions(plane=Options(directory=d)), await ensure(print)) as stack:
-        ...  # stack.plane.kubeconfig, stack.services["cache"].process.kill(), stack.keeper().run()
+        ...  # stack.plane.kubeconfig, stack.services["cache"], stack.supervisor().run()
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ from pumice.local.control_plane import Options
 from pumice.local.embedded import plane_of
 from pumice.local.fleet import Fleet, NodeShape
 from pumice.local.names import SERVICES
-from pumice.local.services import READY_S, Keeper, Kept, Service, Wiring, all_ready
+from pumice.local.services import READY_S, Service, Supervised, Supervisor, Wiring, all_ready
 from shared.runtime.tasks import TaskGroup
 
 _STOP_S: Final = 12.0
@@ -118,19 +118,19 @@ class LocalStack:
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    def keeper(self, *, report: Callable[[str], None] | None = None) -> Keeper:
-        """Return the `Keeper` that restarts programs which die; run it while the stack is up."""
+    def supervisor(self, *, report: Callable[[str], None] | None = None) -> Supervisor:
+        """Return what restarts programs that die; run it while the stack is up."""
 
-        def kept(name: str) -> Kept:
-            return Kept(
+        def supervised(name: str) -> Supervised:
+            return Supervised(
                 process=self.plane.processes[name],
                 start=lambda: self.plane.start_program(name),
                 must_end=self.plane.nats.must_end if name == "nats-server" else None,
             )
 
-        parts = [kept(name) for name in self.plane.processes]
-        own = [Kept(process=s.process, start=s.start) for s in self.services.values()]
-        return Keeper([*parts, *own], report=report or self._report)
+        parts = [supervised(name) for name in self.plane.processes]
+        own = [Supervised(process=s.process, start=s.start) for s in self.services.values()]
+        return Supervisor([*parts, *own], report=report or self._report)
 
     def deaths(self) -> list[str]:
         """Return one line per program that has ended and not been started again."""

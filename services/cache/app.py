@@ -11,7 +11,7 @@ from typing import Final
 
 from services.cache.adapters.claims import Claim, Claims
 from services.cache.adapters.publisher import StatePublisher
-from services.cache.adapters.standing import Standing
+from services.cache.adapters.state_gate import StateGate
 from services.cache.adapters.watcher import Watcher
 from services.cache.fold.publish_queue import PublishQueue
 from services.cache.kinds import rows
@@ -122,7 +122,7 @@ class _Wiring:
                 self._on_bus.leases,
             ),
             announcer,
-            Standing(
+            StateGate(
                 self._bus,
                 stream=self._streams.state.name,
                 subjects=self._subjects,

@@ -13,7 +13,7 @@ from services.scheduler.adapters.feed import OutcomeFeed, StateFeed
 from services.scheduler.adapters.inbox import Inbox
 from services.scheduler.adapters.publish import PlanPublisher
 from services.scheduler.adapters.report import GangEvents, Report, Timings
-from services.scheduler.adapters.usage_source import UsageBoard, UsageSource
+from services.scheduler.adapters.usage_source import UsageSource, UsageStore
 from services.scheduler.cycle import Scheduler
 from services.scheduler.dump import Options
 from services.scheduler.engine.session.sharding import Mode, Sharding
@@ -68,7 +68,7 @@ class _Wiring:
             "extender": partial(Extender, post=self._extender),
             **load_plugins(PLUGINS, note=failures),
         }
-        self._usage = UsageBoard()
+        self._usage = UsageStore()
         self._inbox = Inbox()
         self._tenure = Tenure(
             SCHEDULING,

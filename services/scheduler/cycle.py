@@ -153,18 +153,18 @@ class Scheduler:
         asked of binders is read again in any case.
         """
         name = self._settings.scheduler_name[0]
-        with self._contain.about("cycles", name, stage="cycle") as about:
+        with self._contain.isolate("cycles", name, stage="cycle") as isolated:
             await work()
-        if about.error is None and self._worker.is_whole:
+        if isolated.error is None and self._worker.is_whole:
             return ""
         self._recovered_epoch = NEVER
         if not self._worker.is_whole or not self._deciding:
             self._log.warning("state_read_again", reason="the replica is not whole")
             self._state.again()
-        if about.error is None:
+        if isolated.error is None:
             return "the replica is filled anew"
         self._report.skipped()
-        return f"the last cycle failed: {describe(about.error)}"
+        return f"the last cycle failed: {describe(isolated.error)}"
 
     async def _step(self, term: Term) -> None:
         """Fold, and decide if what is known is the whole world."""

@@ -120,7 +120,7 @@ def open_session(
 def run_actions(session: Session, config: SchedulerConfig, *, ended: Stopwatch = untimed) -> None:
     """Run the configured actions in order (SS01)."""
     for action in config.actions:
-        with session.apart(action):
+        with session.isolate(action):
             ACTIONS[action](session, config.arguments.get(action, {}))
         ended(Part.ACTION, action)
 
@@ -177,19 +177,19 @@ def conclude(session: Session) -> Plan:
     reasons: list[Explanation] = []
     pods: list[PodConditionWanted] = []
     for job in session.visited():
-        with session.apart(_STATUS, job):
+        with session.isolate(_STATUS, job):
             wanted = group_status(session, wording, job)
             reason = explanation_of(session, wording, job)
             pods += pod_conditions(session, wording, job)
             groups += [wanted] if wanted else []
             reasons += [reason] if reason else []
-    with session.apart(_STATUS):
+    with session.isolate(_STATUS):
         for stray, wanted in stray_group_statuses(session):
             reasons.append(stray)
             groups += [wanted] if wanted else []
         pods += stray_pod_conditions(session)
     queues: list[QueueAllocated] = []
-    with session.apart(_STATUS):
+    with session.isolate(_STATUS):
         queues += queue_statuses(session)
     if session.asides.found:
         groups = with_asides(session, groups)

@@ -18,7 +18,7 @@ from services.scheduler.policy.arguments import BadArgument
 _C = TypeVar("_C")
 
 
-class Failure(NamedTuple):
+class PluginFailure(NamedTuple):
     """One thing that a foreign plugin did wrong."""
 
     plugin: str
@@ -38,7 +38,7 @@ class ForeignPlugin:
         *,
         name: str,
         origin: str,
-        note: Callable[[Failure], None],
+        note: Callable[[PluginFailure], None],
     ) -> None:
         self._kind = kind
         self.name = name
@@ -61,7 +61,7 @@ class ForeignPlugin:
         )
 
     def _failed(self, point: str, error: Exception) -> None:
-        self._note(Failure(self.name, self.origin, point, described(error)))
+        self._note(PluginFailure(self.name, self.origin, point, described(error)))
 
 
 class _Guarded:

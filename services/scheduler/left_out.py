@@ -15,7 +15,7 @@ _MOST = 1_000
 """Most conditions of one cycle."""
 
 
-class Owners:
+class LeftOutConditions:
     """Conditions that wait for the next plan."""
 
     def __init__(self) -> None:

@@ -30,7 +30,7 @@ def _no_group(_: str) -> str:
     return ""
 
 
-class _Wish(NamedTuple):
+class _Wanted(NamedTuple):
     what: object
     same_since: float
     any_since: float
@@ -41,7 +41,7 @@ class Pacing:
 
     def __init__(self, settle_s: float) -> None:
         self._settle_s = settle_s
-        self._wishes: dict[str, _Wish] = {}
+        self._wanted: dict[str, _Wanted] = {}
 
     def due(
         self,
@@ -58,18 +58,18 @@ class Pacing:
         `making` are the keys of PodGroups whose pods are still being made or bound, `at_once` those
         of PodGroups that are looked at so seldom that nothing is held back.
         """
-        before, self._wishes = self._wishes, {}
+        before, self._wanted = self._wanted, {}
 
         def stands(uid: str, what: object, *, times: int = 1) -> bool:
             settle_s = self._settle_s * times
-            wish = before.get(uid)
-            if wish is None:
-                wish = _Wish(what, now, now)
-            elif wish.what != what:
-                wish = _Wish(what, now, wish.any_since)
-            if now - wish.same_since >= settle_s or now - wish.any_since >= PATIENCE * settle_s:
+            wanted = before.get(uid)
+            if wanted is None:
+                wanted = _Wanted(what, now, now)
+            elif wanted.what != what:
+                wanted = _Wanted(what, now, wanted.any_since)
+            if now - wanted.same_since >= settle_s or now - wanted.any_since >= PATIENCE * settle_s:
                 return True
-            self._wishes[uid] = wish
+            self._wanted[uid] = wanted
             return False
 
         def moves_on(group: PodGroupStatusWanted) -> bool:

@@ -1,10 +1,10 @@
 """Publishes wanted statuses again that their objects do not show yet; the worker's, and pure.
 
-A wish stays on the bus for a short time only, so that the stream holds what is on its way and not
-what has been; it needs no removal. A wish that is lost (a binder away for long, a bus
-that lost its streams) must not be lost for ever, so the scheduler looks at it again: after
-`FIRST_S`, then at intervals that double up to `LONGEST_S`. Each wish lives on the bus twice as long
-as it takes until it would be wished again, so that there is always one as long as one is needed.
+A status stays on the bus for a short time only, so that the stream holds what is on its way and not
+what has been; it needs no removal. A status that is lost (a binder away for long, a bus that lost
+its streams) must not be lost for ever, so the scheduler looks at it again: after `FIRST_S`, then at
+intervals that double up to `LONGEST_S`. Each status lives on the bus twice as long as it takes
+until it would be published again, so that there is always one as long as one is needed.
 """
 
 import heapq
@@ -21,7 +21,7 @@ FIRST_S: Final = 60
 LONGEST_S: Final = 3600
 
 
-class Wish(Struct, frozen=True, kw_only=True):
+class DesiredStatus(Struct, frozen=True, kw_only=True):
     """One wanted status on its way to the bus."""
 
     kind: str
@@ -32,13 +32,13 @@ class Wish(Struct, frozen=True, kw_only=True):
 
 
 class _Sent(Struct, frozen=True, kw_only=True):
-    wish: Wish
+    status: DesiredStatus
     due: float
     interval_s: int
 
 
 class Reminders:
-    """Remembers the wishes that were published and that nothing has been seen of."""
+    """Remembers the statuses that were published and that nothing has been seen of."""
 
     def __init__(self) -> None:
         self._sent: dict[str, _Sent] = {}
@@ -47,28 +47,28 @@ class Reminders:
     def __len__(self) -> int:
         return len(self._sent)
 
-    def sent(self, wishes: Iterable[Wish], *, now: float) -> None:
-        """Remember wishes that are about to be published; the last one about an object counts."""
-        for wish in wishes:
-            self._remember(wish, now=now, interval_s=FIRST_S)
+    def sent(self, statuses: Iterable[DesiredStatus], *, now: float) -> None:
+        """Remember statuses that are about to be published; the last one about an object counts."""
+        for status in statuses:
+            self._remember(status, now=now, interval_s=FIRST_S)
 
-    def due(self, *, now: float, stands: Callable[[Wish], bool]) -> list[Wish]:
-        """Return the wishes to publish again; those that no longer stand are forgotten."""
+    def due(self, *, now: float, stands: Callable[[DesiredStatus], bool]) -> list[DesiredStatus]:
+        """Return the statuses to publish again; those that no longer stand are forgotten."""
         again = []
         while self._due and self._due[0][0] <= now:
             at, uid = heapq.heappop(self._due)
             sent = self._sent.get(uid)
             if sent is None or sent.due != at:
-                continue  # wished anew since
-            if not stands(sent.wish):
+                continue  # published anew since
+            if not stands(sent.status):
                 del self._sent[uid]
                 continue
             interval_s = min(2 * sent.interval_s, LONGEST_S)
             # Without a version: whatever is in the way, the binder has to look.
-            wanted = replace(sent.wish.wanted, rv="")
-            wish = replace(sent.wish, wanted=wanted, ttl_s=2 * interval_s)
-            self._remember(wish, now=now, interval_s=interval_s)
-            again.append(wish)
+            wanted = replace(sent.status.wanted, rv="")
+            status = replace(sent.status, wanted=wanted, ttl_s=2 * interval_s)
+            self._remember(status, now=now, interval_s=interval_s)
+            again.append(status)
         return again
 
     def forget(self) -> None:
@@ -76,15 +76,15 @@ class Reminders:
         self._sent.clear()
         self._due.clear()
 
-    def _remember(self, wish: Wish, *, now: float, interval_s: int) -> None:
-        sent = _Sent(wish=wish, due=now + interval_s, interval_s=interval_s)
-        self._sent[wish.wanted.uid] = sent
-        heapq.heappush(self._due, (sent.due, wish.wanted.uid))
+    def _remember(self, status: DesiredStatus, *, now: float, interval_s: int) -> None:
+        sent = _Sent(status=status, due=now + interval_s, interval_s=interval_s)
+        self._sent[status.wanted.uid] = sent
+        heapq.heappush(self._due, (sent.due, status.wanted.uid))
 
 
-def stands(wish: Wish, cluster_state: ClusterState) -> bool:
-    """Tell whether a wish is still the scheduler's, and its object does not show it."""
-    wanted = wish.wanted
+def stands(status: DesiredStatus, cluster_state: ClusterState) -> bool:
+    """Tell whether a status is still the scheduler's, and its object does not show it."""
+    wanted = status.wanted
     if isinstance(wanted, m.DesiredPodGroup):
         job = cluster_state.jobs.get(wanted.key)
         return job is not None and job.uid == wanted.uid and job.decided is not None

@@ -14,7 +14,7 @@ import msgspec
 from services.scheduler.adapters.entry_points import load_plugins
 from services.scheduler.dump import BadDump, Dump, read
 from services.scheduler.engine.plan import Plan
-from services.scheduler.foreign import Failure
+from services.scheduler.foreign import PluginFailure
 from services.scheduler.policy.arguments import BadArgument
 from services.scheduler.policy.catalog import ACTIONS, PLUGINS, Plugins
 from services.scheduler.showing import show
@@ -57,7 +57,7 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def _note(failure: Failure) -> None:
+def _note(failure: PluginFailure) -> None:
     sys.stderr.write(f"plugin {failure.plugin} failed in {failure.point}: {failure.error}\n")
 
 

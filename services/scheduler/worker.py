@@ -20,16 +20,16 @@ from services.scheduler.engine.plan import Explanation, Plan
 from services.scheduler.engine.session.asides import Aside
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.session.sharding import UNSHARDED, Sharding
-from services.scheduler.engine.session.waking import Restful, restful
+from services.scheduler.engine.session.waking import Parkable, parkable
 from services.scheduler.engine.state.cluster_state import BadFact, ClusterState
 from services.scheduler.engine.state.memory import SchedulerMemory, lay_out, memory_of, restore
-from services.scheduler.left_out import Owners
+from services.scheduler.left_out import LeftOutConditions
 from services.scheduler.pacing import PATIENCE, Pacing
 from services.scheduler.policy.actions.enqueue import inqueue_timeout_s
 from services.scheduler.policy.catalog import PLUGINS, STATES, Plugins
 from services.scheduler.policy.patience import Patience, patience
 from services.scheduler.policy.states.usage import Usage, UsageTable
-from services.scheduler.reminding import Reminders, Wish, stands
+from services.scheduler.reminding import DesiredStatus, Reminders, stands
 from services.scheduler.waiting import IncompleteGangs, Waits
 from shared.api.kinds import KINDS, POD, PODGROUP
 from shared.contracts import messages as m
@@ -63,7 +63,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     whole: Plan
     """Everything that was decided, statuses that are held back included."""
     commands: list[m.Command]
-    wishes: list[Wish]
+    statuses: list[DesiredStatus]
     """Statuses to publish: those of the plan, and earlier ones that nothing has come of."""
     waits: Sequence[Explanation] = ()
     """Waits that have lasted and that no event has reported yet."""
@@ -79,7 +79,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def says_nothing(self) -> bool:
         """Return whether there is nothing to publish."""
-        return self.plan.is_empty and not self.wishes
+        return self.plan.is_empty and not self.statuses
 
 
 class Worker:
@@ -112,7 +112,7 @@ class Worker:
         self._incomplete_gangs = IncompleteGangs(PATIENCE * settle_s)
         self._waits = Waits(settle_s)
         self._patience = Patience()
-        self._restful: list[Restful] = []
+        self._parkable: list[Parkable] = []
         self._reservation_timeouts = ReservationTimeouts()
         self._reminders = Reminders()
         self._unpublished: set[str] = set()
@@ -122,7 +122,7 @@ class Worker:
         self._without: set[str] = set()
         """Jobs whose handling broke a session off. Each time costs a whole cycle and all facts read
         again, so that they are skipped until their PodGroup is gone."""
-        self._owners = Owners()
+        self._left_out_conditions = LeftOutConditions()
         self._decoders: Final[dict[str, msgspec.json.Decoder[Any]]] = {
             kind: msgspec.json.Decoder(KINDS[kind].type)
             for kind in sorted(self._cluster_state.kinds)
@@ -166,7 +166,7 @@ class Worker:
             if (trouble := self._try_to_fold(fact)) is not None:
                 troubles[fact.kind, fact.key] = trouble
         for trouble in troubles.values():
-            self._owners.tell(trouble.kind, trouble.key, trouble.uid, trouble.reason)
+            self._left_out_conditions.tell(trouble.kind, trouble.key, trouble.uid, trouble.reason)
         return list(troubles.values())
 
     def _try_to_fold(self, fact: m.Fact) -> Trouble | None:
@@ -295,20 +295,20 @@ class Worker:
             at_once=self._cluster_state.jobs.parking.refreshed,
             group_of=self._group_of,
         )
-        plan = self._owners.added(due)
+        plan = self._left_out_conditions.added(due)
         self._unpublished = {group.key for group in whole.podgroups} - {
             g.key for g in plan.podgroups
         }
         wanted = messages.commands(plan, token=token, gang_message=self._gang_message)
         for command in wanted:
             self._assume(command)
-        wishes = self._wishes(plan, now)
+        statuses = self._statuses(plan, now)
         waits = self._lasting(whole, now)
         return Decision(
             plan=plan,
             whole=whole,
             commands=wanted,
-            wishes=wishes,
+            statuses=statuses,
             waits=waits,
             parked=parked,
             expired_reservations=expired_reservations,
@@ -322,24 +322,26 @@ class Worker:
         jobs, waits = self._cluster_state.jobs, self._waits
         waits.resume(jobs.parking.take_left())
         lasting = waits.lasting(whole.explanations, jobs, now=now)
-        for job, order, demand in self._restful:
+        for job, order, demand in self._parkable:
             if waits.is_reported(job.key) and jobs.park(job, order, demand, now=now):
                 waits.park(job.key)
-        self._restful = []
+        self._parkable = []
         return lasting
 
     def _rest(self, session: Session, plan: Plan) -> None:
         """Note which jobs may be parked when the session is closed."""
-        self._restful = []
+        self._parkable = []
         if len(plan.explanations) + len(self._cluster_state.jobs.parking) > self._few:
             gates = self._patience._asdict()
-            self._restful = restful(session, plan, self._waits.is_reported, **gates)
+            self._parkable = parkable(session, plan, self._waits.is_reported, **gates)
 
-    def _wishes(self, plan: Plan, now: float) -> list[Wish]:
-        fresh = [Wish(kind=k, wanted=w) for k, w in messages.desires(plan, self._cluster_state)]
+    def _statuses(self, plan: Plan, now: float) -> list[DesiredStatus]:
+        fresh = [
+            DesiredStatus(kind=k, wanted=w) for k, w in messages.desires(plan, self._cluster_state)
+        ]
         self._reminders.sent(fresh, now=now)
         return fresh + self._reminders.due(
-            now=now, stands=lambda wish: stands(wish, self._cluster_state)
+            now=now, stands=lambda status: stands(status, self._cluster_state)
         )
 
     def _being_made(self, plan: Plan, now: float) -> frozenset[str]:

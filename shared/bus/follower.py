@@ -49,7 +49,7 @@ FORGOTTEN_S: Final = 2 * EXPIRES_S
 """After this long without a reader the server removes the consumer."""
 
 
-class _Place(msgspec.Struct, kw_only=True):
+class _Position(msgspec.Struct, kw_only=True):
     """How far the reader has come, in which stream."""
 
     created: str
@@ -83,7 +83,7 @@ class Follower:
         self._inboxes = inboxes
         self._clock = clock
         self._log = log
-        self._place: _Place | None = None
+        self._place: _Position | None = None
         self._started = Started(last_seq=0, first_seq=0, created="", resumed=False)
 
     async def items(self) -> AsyncGenerator[FollowItem, None]:
@@ -123,7 +123,7 @@ class Follower:
         info = (await self._api.stream(self._stream)).info
         now = self._clock.monotonic()
         if place is None:
-            self._place = _Place(
+            self._place = _Position(
                 created=info.created, sequence=self._base(info.last_seq), seen_at=now
             )
         elif reason := self._broken(place, created=info.created, last=info.last_seq, now=now):
@@ -148,7 +148,7 @@ class Follower:
             case _:
                 return 0
 
-    def _broken(self, place: _Place, *, created: str, last: int, now: float) -> str:
+    def _broken(self, place: _Position, *, created: str, last: int, now: float) -> str:
         if created != place.created:
             return f"stream was made anew (created {created}, before {place.created})"
         if last < place.sequence:
@@ -157,7 +157,7 @@ class Follower:
             return f"away for {now - place.seen_at:.0f} s"
         return ""
 
-    def _config(self, place: _Place | None) -> dict[str, Any]:
+    def _config(self, place: _Position | None) -> dict[str, Any]:
         config: dict[str, Any] = {
             "ack_policy": "none",
             "filter_subjects": self._subjects,

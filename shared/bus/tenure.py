@@ -24,7 +24,7 @@ from shared.runtime.health import Gate
 from shared.runtime.logs import Logger
 
 MARK: Final = "Pumice-Tenure"
-"""Header of intents and wishes: the tenure that they were decided in; none: any will do."""
+"""Header of intents and desired statuses: the tenure of their decision; none: any will do."""
 
 _UNHEARD: Final = "the cache has not said yet who may write"
 _WORK: Final[ContextVar[str]] = ContextVar("tenure", default="")

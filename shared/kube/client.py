@@ -14,7 +14,7 @@ from urllib.parse import quote
 import msgspec
 
 from shared.api.kinds import POD, Kind
-from shared.kube.decode import KindDecoder, Malformed, Page, headed
+from shared.kube.decode import KindDecoder, Malformed, Page, partial_object
 from shared.kube.errors import Expired, WriteConflict
 from shared.kube.wire import (
     JSON_PATCH,
@@ -288,7 +288,7 @@ class Kube:
         """Patch the version that a GET shows to be of `uid`; again if it changes in between."""
         attempts = _RESTARTS
         while True:
-            found = headed(await self.get(kind, namespace, name)).metadata
+            found = partial_object(await self.get(kind, namespace, name)).metadata
             if found.uid != uid:
                 raise Gone(f"{kind.kind} {namespace}/{name} is another by now: {found.uid}")
             attempts -= 1

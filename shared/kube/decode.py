@@ -95,24 +95,24 @@ class _RawEvent(msgspec.Struct, frozen=True):
     object: None
 
 
-class Headed(msgspec.Struct, frozen=True):
-    """Any object, of which only the metadata are read."""
+class PartialObject(msgspec.Struct, frozen=True, gc=False):
+    """Any object, of which only the metadata are read or kept."""
 
     metadata: ObjectMeta = ObjectMeta()
 
 
 _raw_page: Final = msgspec.json.Decoder(_RawPage)
 _raw_event: Final = msgspec.json.Decoder(_RawEvent)
-_headed: Final = msgspec.json.Decoder(Headed)
+_partial: Final = msgspec.json.Decoder(PartialObject)
 _status: Final = msgspec.json.Decoder(Status)
 _IDENTITY: Final = ("name", "namespace", "uid", "resourceVersion")
 _OPS: Final = {op.value: op for op in ChangeOp}
 
 
-def headed(body: bytes) -> Headed:
+def partial_object(body: bytes) -> PartialObject:
     """Return the metadata of an answer. Raises Unreachable when it is no object."""
     try:
-        return _headed.decode(body)
+        return _partial.decode(body)
     except ValueError as exc:
         raise Unreachable(f"the answer is no object: {exc}") from exc
 
@@ -176,7 +176,7 @@ class KindDecoder:
             obj, rest = taken_out(line, b"object")
             event = _raw_event.decode(rest)
             if event.type == "BOOKMARK":
-                meta = _headed.decode(obj).metadata
+                meta = _partial.decode(obj).metadata
                 return Bookmark(
                     resource_version=meta.resource_version,
                     initial_end=meta.annotations.get(INITIAL_EVENTS_END) == "true",
@@ -204,7 +204,7 @@ class KindDecoder:
 def legible(raw: bytes) -> ObjectMeta:
     """Return what can be read of the metadata of an object that cannot be read."""
     with suppress(ValueError, RecursionError):
-        return _headed.decode(raw).metadata
+        return _partial.decode(raw).metadata
     alone = taken_out(raw, b"metadata")[0] or b"{}"
     with suppress(ValueError, RecursionError):
         return msgspec.json.decode(alone, type=ObjectMeta)

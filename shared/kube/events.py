@@ -114,7 +114,7 @@ class EventWriter:
             note, times = self._waiting.pop(name)
             result = "failed"
             try:
-                with self._contain.about(EVENT.token, f"{note.place}/{name}", stage="tell"):
+                with self._contain.isolate(EVENT.token, f"{note.place}/{name}", stage="tell"):
                     result = await self.write(name, note, times)
             except AlreadyExists:
                 result = "known"

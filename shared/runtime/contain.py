@@ -1,7 +1,7 @@
 """Keeps what fails about one object with that object (ADR 14).
 
-Each place where a service handles one object of many runs inside `about`. An error that is none of
-`Retryable`, `Conflict` and `Rejected` ends that handling and nothing else: the key is set aside
+Each place where a service handles one object of many runs inside `isolate`. An error that is none
+of `Retryable`, `Conflict` and `Rejected` ends that handling and nothing else: the key is set aside
 with its reason, logged once (with a traceback where it is new), counted, and told to those that
 write Kubernetes Events. The key is taken back when the same stage handles it well, or when the
 object is gone. The caller decides when it is tried again: when the object changes, or after a long
@@ -171,9 +171,9 @@ class Containment:
         """Have `tell` called for each key that is set aside for a new reason."""
         self._tell.append(tell)
 
-    def about(self, kind: str, key: str, *, stage: str, uid: str = "") -> "About":
+    def isolate(self, kind: str, key: str, *, stage: str, uid: str = "") -> "Isolation":
         """Return a context in which one key is handled: an unexpected error sets the key aside."""
-        return About(self, kind, key, stage, uid)
+        return Isolation(self, kind, key, stage, uid)
 
     def failed(
         self, kind: str, key: str, *, stage: str, error: BaseException | str, uid: str = ""
@@ -245,7 +245,7 @@ class Containment:
         self._set_aside.clear(stage=stage)
 
 
-class About:
+class Isolation:
     """The handling of one key; `error` says afterwards what it failed with, if it did."""
 
     __slots__ = ("_containment", "_key", "_kind", "_stage", "_uid", "error")

@@ -37,15 +37,19 @@ class WorkQueueMetrics:
 
     def __init__(self, metrics: Metrics) -> None:
         labels = ("mailbox",)
-        self.waiting = metrics.gauge("pumice_mailbox_waiting", "Keys that wait for a look", labels)
+        self.waiting = metrics.gauge(
+            "pumice_mailbox_waiting", "Keys that wait to be handled", labels
+        )
         self.overflows = metrics.counter(
-            "pumice_mailbox_overflows", "Pokes that met a full mailbox", labels
+            "pumice_mailbox_overflows", "Keys that were refused by a full work queue", labels
         )
         self.retries = metrics.counter(
-            "pumice_mailbox_retries", "Looks that failed and will be repeated", labels
+            "pumice_mailbox_retries", "Keys whose handling failed and will be repeated", labels
         )
         self.failures = metrics.counter(
-            "pumice_mailbox_failures", "Looks that failed with an unexpected exception", labels
+            "pumice_mailbox_failures",
+            "Keys whose handling failed with an unexpected exception",
+            labels,
         )
 
 
@@ -177,7 +181,7 @@ class WorkQueue(Generic[K]):
     async def _handle(self, handler: Callable[[K], Awaitable[None]], key: K) -> None:
         kind, stage = self._kind, self._stage
         try:
-            with self._contain.about(kind, str(key), stage=stage) as about:
+            with self._contain.isolate(kind, str(key), stage=stage) as isolated:
                 await handler(key)
         except Retryable as error:
             self._log.info("look_postponed", mailbox=self._name, key=str(key), reason=str(error))
@@ -187,7 +191,7 @@ class WorkQueue(Generic[K]):
             self._contain.failed(kind, str(key), stage=stage, error=error)
             failed = True
         else:
-            failed = about.error is not None
+            failed = isolated.error is not None
         if failed:
             self._metrics.failures.labels(self._name).inc()
             self._retry(key, None)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import NamedTuple
 
-from pumice.local.services import Keeper, Kept
+from pumice.local.services import Supervised, Supervisor
 from shared.runtime.tasks import TaskGroup
 from tests.attack.arena import LEADS, Arena, pause
 from tests.attack.hostile import hostile_objects
@@ -131,12 +131,14 @@ async def nats_disk_full(arena: Arena) -> None:
     nats = arena.plane.nats
     pid, limit, endless = nats.process.pid, resource.RLIMIT_FSIZE, resource.RLIM_INFINITY
     said: list[str] = []
-    kept = Kept(process=nats.process, start=nats.start, must_end=nats.must_end)
+    supervised = Supervised(process=nats.process, start=nats.start, must_end=nats.must_end)
     resource.prlimit(pid, limit, (1, endless))
     await pause(4)
     resource.prlimit(pid, limit, (endless, endless))
     async with TaskGroup() as tasks:
-        keeping = tasks.create_task(Keeper([kept], report=said.append).run(), name="keeper")
+        keeping = tasks.create_task(
+            Supervisor([supervised], report=said.append).run(), name="supervisor"
+        )
         await until(
             lambda: any("is back" in line for line in said),
             deadline_s=30,

@@ -176,7 +176,7 @@ class Histories:
         return parking, visiting
 
     def show(self, at: int, decision: Decision) -> None:
-        for wish in decision.wishes:
+        for wish in decision.statuses:
             name = wish.wanted.key.partition("/")[2]
             if isinstance(wish.wanted, m.DesiredPodGroup) and name in self.groups:
                 status = {"phase": wish.wanted.phase, "running": wish.wanted.running}

@@ -15,7 +15,7 @@ from pumice.local.apiserver.answers import Failure, Object, Request, Response, w
 from pumice.local.apiserver.catalogue import Catalogue, builtin
 from pumice.local.apiserver.journal import Journal
 from pumice.local.apiserver.kubelets import Kubelets
-from pumice.local.apiserver.owners import Owners
+from pumice.local.apiserver.owners import GarbageCollector
 from pumice.local.apiserver.store import DELETED, Change, Entry, Store
 from pumice.local.apiserver.target import Target
 from pumice.local.apiserver.watching import BOOKMARK_EVERY_S, Watch
@@ -52,7 +52,7 @@ class ApiServer:
         self.world = World(now=now, uids=uids, store=store, catalogue=Catalogue(builtin()))
         self._watches: dict[str, list[Watch]] = {}
         self._definitions = _Definitions(self.world)
-        self._owners = Owners(self.world)
+        self._owners = GarbageCollector(self.world)
         self._kubelets = Kubelets(self.world)
         store.listeners.append(self._spread)
         for name in _NAMESPACES:

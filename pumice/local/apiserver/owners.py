@@ -16,18 +16,18 @@ from pumice.local.apiserver.store import DELETED, Change
 from pumice.local.apiserver.world import BUDGETS, NAMESPACES, PODS, World, decode, key
 
 _KUBERNETES: Final = "kubernetes"
-Place = tuple[str, str]
+ObjectKey = tuple[str, str]
 """Kind and key of an object."""
 
 
-class Owners:
+class GarbageCollector:
     """The index of owner references, and the queue of changes to handle."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._live: set[str] = set()
-        self._dependents: dict[str, set[Place]] = {}
-        self._references: dict[Place, tuple[str, ...]] = {}
+        self._dependents: dict[str, set[ObjectKey]] = {}
+        self._references: dict[ObjectKey, tuple[str, ...]] = {}
         self._due: deque[tuple[str, Any]] = deque()
         world.store.listeners.append(self._note)
 
@@ -53,39 +53,39 @@ class Owners:
         """Take in an object that a journal brought back."""
         self._index((resource_id, key(obj)), obj)
 
-    def _index(self, place: Place, obj: Object) -> None:
+    def _index(self, ref: ObjectKey, obj: Object) -> None:
         meta = obj["metadata"]
         self._live.add(meta["uid"])
         owners = tuple(o["uid"] for o in meta.get("ownerReferences") or ())
-        before = self._references.get(place, ())
+        before = self._references.get(ref, ())
         if owners == before:
             return
         for uid in before:
             if uid not in owners:
-                self._dependents.get(uid, set()).discard(place)
+                self._dependents.get(uid, set()).discard(ref)
         for uid in owners:
-            self._dependents.setdefault(uid, set()).add(place)
+            self._dependents.setdefault(uid, set()).add(ref)
         if owners:
-            self._references[place] = owners
-            self._due.append(("check", place))
+            self._references[ref] = owners
+            self._due.append(("check", ref))
         else:
-            self._references.pop(place, None)
+            self._references.pop(ref, None)
 
     def _note(self, change: Change, obj: Object) -> None:
-        place = (change.resource, change.key)
+        ref = (change.resource, change.key)
         meta = obj["metadata"]
         if change.resource == PODS and self._world.store.collection(BUDGETS).entries:
             self._due.append(("budgets", meta["namespace"]))
         if change.resource == BUDGETS and change.op != DELETED:
             self._due.append(("budgets", meta["namespace"]))
         if change.op == DELETED:
-            self._forget(place, obj)
+            self._forget(ref, obj)
             return
-        self._index(place, obj)
+        self._index(ref, obj)
         if change.resource == NAMESPACES:
             self._note_namespace(obj)
         elif "deletionTimestamp" in meta and {FOREGROUND, ORPHAN} & set(meta.get("finalizers", ())):
-            self._due.append(("deleting", place))
+            self._due.append(("deleting", ref))
 
     def _note_namespace(self, obj: Object) -> None:
         meta = obj["metadata"]
@@ -94,14 +94,14 @@ class Owners:
             return
         self._world.add("serviceaccounts.", meta["name"], "default")
 
-    def _forget(self, place: Place, obj: Object) -> None:
+    def _forget(self, ref: ObjectKey, obj: Object) -> None:
         meta = obj["metadata"]
         uid = meta["uid"]
         self._live.discard(uid)
-        for owner in self._references.pop(place, ()):
-            self._dependents.get(owner, set()).discard(place)
+        for owner in self._references.pop(ref, ()):
+            self._dependents.get(owner, set()).discard(ref)
             if owner in self._live:
-                self._due.append(("deleting", self._place_of(owner, obj)))
+                self._due.append(("deleting", self._ref_of(owner, obj)))
         if self._dependents.get(uid):
             self._due.append(("gone", uid))
         else:
@@ -112,7 +112,7 @@ class Owners:
             if found is not None and "deletionTimestamp" in found["metadata"]:
                 self._due.append(("namespace", namespace))
 
-    def _place_of(self, owner: str, obj: Object) -> Place | None:
+    def _ref_of(self, owner: str, obj: Object) -> ObjectKey | None:
         for reference in obj["metadata"].get("ownerReferences") or ():
             if reference["uid"] == owner:
                 resource = self._world.catalogue.of_kind(reference["apiVersion"], reference["kind"])
@@ -121,20 +121,20 @@ class Owners:
                     return (resource.id, f"{space}/{reference['name']}")
         return None
 
-    def _find(self, place: Place | None) -> Object | None:
-        if place is None:
+    def _find(self, ref: ObjectKey | None) -> Object | None:
+        if ref is None:
             return None
-        entry = self._world.store.get(*place)
+        entry = self._world.store.get(*ref)
         return None if entry is None else decode(entry.body)
 
     def _collect(self, uid: str) -> None:
         """Look at everything that an object which is no more has owned."""
-        for place in sorted(self._dependents.get(uid, ())):
-            self._check(place)
+        for ref in sorted(self._dependents.get(uid, ())):
+            self._check(ref)
 
-    def _check(self, place: Place) -> None:
+    def _check(self, ref: ObjectKey) -> None:
         """Delete an object all of whose owners are gone; drop references to those that are."""
-        obj = self._find(place)
+        obj = self._find(ref)
         if obj is None:
             return
         references = obj["metadata"].get("ownerReferences") or []
@@ -143,9 +143,9 @@ class Owners:
             return
         if alive:
             obj["metadata"]["ownerReferences"] = alive
-            self._world.write(place[0], obj)
+            self._world.write(ref[0], obj)
         else:
-            self._delete(place, obj)
+            self._delete(ref, obj)
 
     def _is_absent(self, reference: Object) -> bool:
         """Tell whether an owner is known not to exist; False for kinds that are not served here."""
@@ -154,39 +154,39 @@ class Owners:
         kind = self._world.catalogue.of_kind(reference["apiVersion"], reference["kind"])
         return kind is not None
 
-    def _delete(self, place: Place, obj: Object) -> None:
+    def _delete(self, ref: ObjectKey, obj: Object) -> None:
         meta = obj["metadata"]
         if "deletionTimestamp" in meta:
             return
         grace = 0
-        if place[0] == PODS and (obj.get("spec") or {}).get("nodeName"):
+        if ref[0] == PODS and (obj.get("spec") or {}).get("nodeName"):
             ended = (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed")
             grace = 0 if ended else obj["spec"].get("terminationGracePeriodSeconds", 30)
         if not grace and not meta.get("finalizers"):
-            self._world.remove(place[0], obj)
+            self._world.remove(ref[0], obj)
             return
         meta["deletionTimestamp"] = self._world.timestamp(grace)
         meta["deletionGracePeriodSeconds"] = grace
         if "generation" in meta:
             meta["generation"] += 1
-        self._world.write(place[0], obj)
+        self._world.write(ref[0], obj)
 
-    def _propagate(self, place: Place | None) -> None:
+    def _propagate(self, ref: ObjectKey | None) -> None:
         """Go on with a foreground or orphaning deletion."""
-        obj = self._find(place)
-        if place is None or obj is None or "deletionTimestamp" not in obj["metadata"]:
+        obj = self._find(ref)
+        if ref is None or obj is None or "deletionTimestamp" not in obj["metadata"]:
             return
         meta = obj["metadata"]
         finalizers = meta.get("finalizers") or []
         if ORPHAN in finalizers:
             self._orphan(meta["uid"])
-            self._finish(place, ORPHAN)
+            self._finish(ref, ORPHAN)
         elif FOREGROUND in finalizers and not self._still_blocking(meta["uid"]):
-            self._finish(place, FOREGROUND)
+            self._finish(ref, FOREGROUND)
 
     def _orphan(self, uid: str) -> None:
-        for place in sorted(self._dependents.get(uid, ())):
-            obj = self._find(place)
+        for ref in sorted(self._dependents.get(uid, ())):
+            obj = self._find(ref)
             if obj is None:
                 continue
             left = [r for r in obj["metadata"]["ownerReferences"] if r["uid"] != uid]
@@ -194,31 +194,31 @@ class Owners:
                 obj["metadata"]["ownerReferences"] = left
             else:
                 del obj["metadata"]["ownerReferences"]
-            self._world.write(place[0], obj)
+            self._world.write(ref[0], obj)
 
     def _still_blocking(self, uid: str) -> bool:
         blocking = False
-        for place in sorted(self._dependents.get(uid, ())):
-            obj = self._find(place)
+        for ref in sorted(self._dependents.get(uid, ())):
+            obj = self._find(ref)
             if obj is None:
                 continue
             own = next(r for r in obj["metadata"]["ownerReferences"] if r["uid"] == uid)
-            self._delete(place, obj)
+            self._delete(ref, obj)
             if own.get("blockOwnerDeletion"):
-                blocking |= self._world.store.get(*place) is not None
+                blocking |= self._world.store.get(*ref) is not None
         return blocking
 
-    def _finish(self, place: Place, finalizer: str) -> None:
-        obj = self._find(place)
+    def _finish(self, ref: ObjectKey, finalizer: str) -> None:
+        obj = self._find(ref)
         if obj is None:
             return
         left = [f for f in obj["metadata"].get("finalizers") or () if f != finalizer]
         if left:
             obj["metadata"]["finalizers"] = left
-            self._world.write(place[0], obj)
+            self._world.write(ref[0], obj)
         else:
             obj["metadata"].pop("finalizers", None)
-            self._world.remove(place[0], obj)
+            self._world.remove(ref[0], obj)
 
     def _end_namespace(self, name: str) -> None:
         """Delete the objects of a namespace, and the namespace once it is empty."""

@@ -190,14 +190,14 @@ class WebhookServer:
             return web.Response(status=_BAD_REQUEST, text=str(error)), "malformed"
         answered = b""
         try:
-            with self._contain.about(hook.resource, _key(asked), stage="review") as about:
+            with self._contain.isolate(hook.resource, _key(asked), stage="review") as isolated:
                 verdict = await self.review(hook, asked)
                 answered = answer(uid, verdict)
         except PumiceError as error:
             self._log.warning("review_failed", hook=hook.path, reason=str(error))
             return web.Response(status=_FAILED, text=f"cannot judge now: {error}"), "failed"
-        if about.error is not None:
-            text = f"cannot be judged: {describe(about.error)}"
+        if isolated.error is not None:
+            text = f"cannot be judged: {describe(isolated.error)}"
             return web.Response(status=_FAILED, text=text), "failed"
         if not verdict.allowed:
             self._log.info(

@@ -120,9 +120,9 @@ class Commands:
         key = f"{self._partition}/{delivery.message.sequence}"
         try:
             async with self._holder.held(group, delivery):
-                with self._contain.about("intent", key, stage=_STAGE) as about:
+                with self._contain.isolate("intent", key, stage=_STAGE) as isolated:
                     await self._handle(delivery, epoch)
-                if about.error is not None:
+                if isolated.error is not None:
                     await self._leave(delivery, NEWER_DELAY_S)
         except Rejected as error:
             self._contain.failed("intent", key, stage=_STAGE, error=str(error))

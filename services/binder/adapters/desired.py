@@ -1,15 +1,15 @@
 """DESIRED: one shared durable consumer per partition; each wanted status until the world has it.
 
-The newest wish stands, however late an older one is handled, by another binder even: a write holds
-for one version of its object only, so of two writes that race the second is refused. Who is refused
-reads the object, and then asks whether its wish is still the last one of its subject: if not, it
-goes on with that one, or lets go. So a wish costs one request to the API server and none to the
-server of the bus, unless another writer was in the way. Nothing is given up: trouble means a later
-redelivery.
+The newest status stands, however late an older one is handled, even by another binder: a write
+holds for one version of its object only, so of two writes that race the second is refused. A binder
+that is refused reads the object, and then asks whether its status is still the last one of its
+subject: if not, it goes on with that one, or lets go. So a status costs one request to the API
+server and none to the server of the bus, unless another writer was in the way. Nothing is given up:
+trouble means a later redelivery.
 
-A wish that is void is acknowledged and no more: one about a pod that is known to be bound or gone,
-or whose object is, and one from before another installation was in charge of the cluster. It leaves
-the stream by its own time to live.
+A status that is void is acknowledged and no more: one about a pod that is known to be bound or
+gone, or whose object is, and one from before another installation was in charge of the cluster. It
+leaves the stream by its own time to live.
 """
 
 import asyncio
@@ -126,13 +126,13 @@ class DesiredStatuses:
             if wanted is None:
                 return
             kind = KIND_OF[type(wanted)].token
-            with self._contain.about(kind, wanted.key, stage=_STAGE, uid=wanted.uid) as about:
+            with self._contain.isolate(kind, wanted.key, stage=_STAGE, uid=wanted.uid) as isolated:
                 message = await self._apply(message, wanted)
-            if about.error is not None:
+            if isolated.error is not None:
                 if await self._statuses.is_gone(wanted):
                     self._contain.gone(kind, wanted.key)
                     break
-                await self._later(delivery, str(about.error), None)
+                await self._later(delivery, str(isolated.error), None)
                 return
         await delivery.ack()
 

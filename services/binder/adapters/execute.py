@@ -116,9 +116,9 @@ class Executor:
 
     async def _fenced(self, item: Bind | Victim, work: Awaitable[ItemOutcome]) -> ItemOutcome:
         """Return how one pod ended; an error of ours is its failure and not its gang's."""
-        with self._contain.about(POD.token, item.pod, stage="execute", uid=item.uid) as about:
+        with self._contain.isolate(POD.token, item.pod, stage="execute", uid=item.uid) as isolated:
             return await work
-        return _failed(item, describe(about.error or Exception()))
+        return _failed(item, describe(isolated.error or Exception()))
 
     def _close(self, intent: BindGang | Evict, progress: IntentProgress) -> Outcome:
         outcome = progress.outcome(instance=self._instance, now=self._clock.now())
@@ -131,7 +131,7 @@ class Executor:
         async def one(index: int, item: Bind) -> None:
             ended = await self._fenced(item, self._bind(item))
             if ended.result is Result.BOUND:
-                with self._contain.about(POD.token, item.pod, stage="tell"):
+                with self._contain.isolate(POD.token, item.pod, stage="tell"):
                     for listener in self._listeners:
                         listener.bound(gang, item)
             progress.record(index, ended)
@@ -171,7 +171,7 @@ class Executor:
         async def one(index: int, victim: Victim) -> None:
             ended = await self._fenced(victim, self._evict(intent, victim))
             if ended.result is Result.EVICTED:
-                with self._contain.about(POD.token, victim.pod, stage="tell"):
+                with self._contain.isolate(POD.token, victim.pod, stage="tell"):
                     for listener in self._listeners:
                         listener.evicted(intent, victim)
             progress.record(index, ended)

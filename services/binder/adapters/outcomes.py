@@ -28,7 +28,7 @@ from shared.runtime.logs import Logger
 _REMEMBERED: Final = 200_000
 """Intents whose end is remembered; an hour of OUTCOME at 50 intents/s."""
 _PODS_REMEMBERED: Final = 100_000
-"""Pods whose end is remembered: those of which a wish may still be on its way."""
+"""Pods whose end is remembered: those of which a desired status may still be on its way."""
 _FEW: Final = 100
 _ENDED: Final = frozenset({Result.BOUND, Result.EVICTED, Result.CONFLICT, Result.GONE})
 

@@ -25,7 +25,7 @@ from shared.runtime.contain import REASON, Containment
 from shared.runtime.errors import Gone
 from shared.runtime.logs import Logger
 
-_TOLD_OF: Final = {kind.token: kind for kind in (POD, PODGROUP, QUEUE)}
+_KINDS: Final = {kind.token: kind for kind in (POD, PODGROUP, QUEUE)}
 _KNOWN_MAX: Final = 4096
 _YIELD_S: Final = 0.02
 _YIELDS: Final = 500
@@ -96,8 +96,8 @@ class Recorder(EventWriter):
 
     def left_out(self, token: str, key: str, uid: str, message: str) -> None:
         """Tell that an object was set aside: takes the news of a `Containment`."""
-        if token in _TOLD_OF:
-            self._tell(_TOLD_OF[token], key, uid, REASON, message, warning=True)
+        if token in _KINDS:
+            self._tell(_KINDS[token], key, uid, REASON, message, warning=True)
 
     def _tell(
         self, kind: Kind, key: str, uid: str, reason: str, message: str, *, warning: bool = False

@@ -1,7 +1,7 @@
 """Brings one object's status to what is wanted, with one request where nothing is in the way.
 
-A wish names the version of the object that it was decided on, and the patch carries it: the API
-server itself tells whether the object is still so. Only when it is not, or when a wish names no
+A message names the version of the object that it was decided on, and the patch carries it: the API
+server itself tells whether the object is still so. Only when it is not, or when a message names no
 version, is the object read and compared, from the API server and not from STATE: a copy that lags
 would make "nothing to do" wrong for good. So a write never covers up what came in
 between.
@@ -33,7 +33,7 @@ from shared.contracts.messages import (
 )
 from shared.contracts.subjects import split_key
 from shared.kube.client import Kube
-from shared.kube.decode import headed
+from shared.kube.decode import partial_object
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Gone
 
@@ -76,7 +76,7 @@ class Statuses:
         self._clock = clock
 
     def decided(self, wanted: Desired) -> Change:
-        """Return what to write if the object is still the one that the wish was decided on."""
+        """Return what to write if the object is still the one that was decided on."""
         status, news = as_decided(wanted, now=format_seconds(self._clock.now()))
         return Change(wanted=wanted, status=status, rv=wanted.rv, news=news)
 
@@ -93,11 +93,11 @@ class Statuses:
         return compare(wanted, present, now=format_seconds(self._clock.now()))
 
     async def is_gone(self, wanted: Desired) -> bool:
-        """Tell whether the object of a wish is no more; nothing else of it is read."""
+        """Tell whether the object of a desired status is no more; nothing else of it is read."""
         kind = KIND_OF[type(wanted)]
         namespace, name = split_key(wanted.key)
         try:
-            found = headed(await self._kube.get(kind, namespace, name))
+            found = partial_object(await self._kube.get(kind, namespace, name))
         except Gone:
             return True
         return found.metadata.uid != wanted.uid
@@ -138,7 +138,7 @@ def compare(wanted: Desired, present: PodGroup | Pod | Queue, *, now: str) -> Ch
         patch = pod_patch(wanted, present, now=now)
         news = changed_conditions(wanted.conditions, present.status.conditions)
     else:
-        assert isinstance(wanted, DesiredQueue), "every kind of wish is handled"
+        assert isinstance(wanted, DesiredQueue), "every kind of message is handled"
         assert isinstance(present, Queue), "objects are read with the view of their kind"
         patch = queue_patch(wanted, present)
     if not patch:

@@ -14,7 +14,7 @@ from services.binder.adapters.throttle import Throttle
 from services.binder.intents import bind as bind_steps
 from services.binder.intents import volumes as steps
 from services.binder.intents.steps import Ladder, ReplyKind, ended
-from services.binder.intents.volumes import Ask, Hopeless, Pending, Ready, Step
+from services.binder.intents.volumes import Ask, Pending, Ready, Step, Unbindable
 from shared.api.kinds import POD, PV, PVC, decode
 from shared.contracts.messages import Bind, BindGang, ClaimUse, ItemOutcome, Result, Retry
 from shared.contracts.subjects import split_key
@@ -61,10 +61,12 @@ class Volumes:
 
         async def one(index: int, item: Bind) -> None:
             ended: ItemOutcome | None = None
-            with self._contain.about(POD.token, item.pod, stage="volumes", uid=item.uid) as about:
+            with self._contain.isolate(
+                POD.token, item.pod, stage="volumes", uid=item.uid
+            ) as isolated:
                 ended = await self._ready(item)
-            if about.error is not None:
-                ended = _failed(item, describe(about.error))
+            if isolated.error is not None:
+                ended = _failed(item, describe(isolated.error))
             if ended is not None:
                 failed[index] = ended
 
@@ -82,7 +84,7 @@ class Volumes:
             waiting = []
             for use in item.claims:
                 step = await self._advance(item, use, asked)
-                if isinstance(step, Hopeless):
+                if isinstance(step, Unbindable):
                     return _failed(item, step.message)
                 if not isinstance(step, Ready):
                     waiting.append(use.claim)
@@ -113,7 +115,7 @@ class Volumes:
                 await self._ask(lambda: self._kube.patch(PVC, namespace, name, patch, uid=use.uid))
                 step = Pending()
         except _Refused as error:
-            return Hopeless(f"claim {use.claim}: {error}")
+            return Unbindable(f"claim {use.claim}: {error}")
         except (Retryable, Conflict):
             return Pending()
         asked.add(use.claim)
@@ -147,7 +149,7 @@ class Volumes:
         reply = await self._cluster.get(item.pod)
         if reply.kind is ReplyKind.GONE:
             return ended(item, Result.GONE, message=reply.message)
-        return bind_steps.judge(item, reply.seen) if reply.seen else None
+        return bind_steps.outcome_of(item, reply.seen) if reply.seen else None
 
 
 def _failed(item: Bind, message: str) -> ItemOutcome:

@@ -33,7 +33,7 @@ def after_get(wanted: Bind, reply: Reply, *, attempt: int, ladder: Ladder) -> It
         return ended(wanted, Result.FAILED, retry=Retry.NEVER, message=reply.message)
     if reply.seen is None:
         return Wait(ladder.wait_s(attempt, reply.retry_after_s))
-    result = judge(wanted, reply.seen)
+    result = outcome_of(wanted, reply.seen)
     if result is None and ladder.ends(attempt):
         return ended(
             wanted,
@@ -44,8 +44,8 @@ def after_get(wanted: Bind, reply: Reply, *, attempt: int, ladder: Ladder) -> It
     return result or Wait(ladder.wait_s(attempt, None))
 
 
-def judge(wanted: Bind, seen: Seen) -> ItemOutcome | None:
-    """Return how the wish ended given the pod as it is; None: it can still be bound."""
+def outcome_of(wanted: Bind, seen: Seen) -> ItemOutcome | None:
+    """Return how the bind ended given the pod as it is; None: it can still be bound."""
     if seen.uid != wanted.uid:
         return ended(wanted, Result.GONE, message=f"the name belongs to uid {seen.uid}")
     if seen.node == wanted.node:

@@ -1,4 +1,4 @@
-"""What an intent, or a wish, may say at all: seen in the message itself, without any request.
+"""Bounds of an intent or a desired status: seen in the message itself, without any request.
 
 A scheduler that works keeps these bounds by itself. They are for one that does not, or for another
 program that publishes with its rights. What only a read of the pod can show is judged where the pod

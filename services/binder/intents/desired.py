@@ -4,7 +4,7 @@ Statuses are written on a change of meaning only: times and transition ids do no
 wanted is whole: a PodGroup condition that is not wanted any more is removed, since scheduling is
 their only author. A pod's conditions have other authors too; only the wanted types are touched.
 
-A wish that names the version of the object that it was decided on is written as it stands
+A message that names the version of the object that it was decided on is written as it stands
 (`as_decided`): the API server refuses it when the object is another by now, and only then is the
 object read and compared (`podgroup_patch`, `pod_patch`, `queue_patch`).
 """

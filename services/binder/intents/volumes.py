@@ -33,38 +33,38 @@ class Pending(msgspec.Struct, frozen=True):
     """It was asked for; others are at work."""
 
 
-class Hopeless(msgspec.Struct, frozen=True):
+class Unbindable(msgspec.Struct, frozen=True):
     """The bind fails; `message` says why. The scheduler may decide otherwise."""
 
     message: str
 
 
-Step = Ready | Ask | Pending | Hopeless
+Step = Ready | Ask | Pending | Unbindable
 
 
 def claim_step(use: ClaimUse, node: str, claim: PersistentVolumeClaim, *, asked: bool) -> Step:
     """Return what a claim needs, given how it is; `asked`: this bind has named its node already."""
     meta = claim.metadata
     if meta.uid != use.uid:
-        return Hopeless(f"claim {use.claim} is another one now")
+        return Unbindable(f"claim {use.claim} is another one now")
     if meta.deletion_timestamp is not None:
-        return Hopeless(f"claim {use.claim} is being deleted")
+        return Unbindable(f"claim {use.claim} is being deleted")
     if claim.status.phase == "Lost":
-        return Hopeless(f"claim {use.claim} has lost its volume")
+        return Unbindable(f"claim {use.claim} has lost its volume")
     if claim.spec.volume_name:
         if use.volume and claim.spec.volume_name != use.volume:
-            return Hopeless(f"claim {use.claim} has got volume {claim.spec.volume_name}")
+            return Unbindable(f"claim {use.claim} has got volume {claim.spec.volume_name}")
         done = claim.status.phase == "Bound" and _BIND_COMPLETED in meta.annotations
         return Ready() if done else Pending()
     selected = meta.annotations.get(SELECTED_NODE, "")
     if selected not in {"", node}:
-        return Hopeless(f"the volume of claim {use.claim} is being made for node {selected}")
+        return Unbindable(f"the volume of claim {use.claim} is being made for node {selected}")
     if use.volume:
         return Pending() if asked else Ask()
     if selected:
         return Pending()
     if asked:
-        return Hopeless(f"no volume for claim {use.claim} could be made for node {node}")
+        return Unbindable(f"no volume for claim {use.claim} could be made for node {node}")
     return Ask()
 
 
@@ -77,15 +77,15 @@ def may_reserve(use: ClaimUse, volume: PersistentVolume) -> Step:
     """Return whether a volume can be reserved for a claim, or is so already."""
     holder = volume.spec.claim_ref
     if volume.metadata.uid != use.volume_uid:
-        return Hopeless(f"volume {use.volume} is another one now")
+        return Unbindable(f"volume {use.volume} is another one now")
     if volume.metadata.deletion_timestamp is not None:
-        return Hopeless(f"volume {use.volume} is being deleted")
+        return Unbindable(f"volume {use.volume} is being deleted")
     if holder is None:
         return Ask()
     mine = f"{holder.namespace}/{holder.name}" == use.claim and holder.uid in {"", use.uid}
     if mine and holder.uid:
         return Pending()
-    return Ask() if mine else Hopeless(f"volume {use.volume} is another claim's")
+    return Ask() if mine else Unbindable(f"volume {use.volume} is another claim's")
 
 
 def reserve(use: ClaimUse) -> dict[str, Any]:

@@ -194,7 +194,7 @@ class StatePublisher:
             started = self._clock.monotonic()
             kind, key = publication.slot
             try:
-                with self._contain.about(kind, key, stage=_SUBMIT) as about:
+                with self._contain.isolate(kind, key, stage=_SUBMIT) as isolated:
                     publication, answer = await self._submit(publication, token)
             except Retryable as exc:
                 self._lost(publication, exc)
@@ -203,7 +203,7 @@ class StatePublisher:
             except Rejected as exc:
                 self._park(publication, exc)
                 continue
-            if about.error is not None:
+            if isolated.error is not None:
                 self._queue.parked(publication)
                 continue
             await answers.put((publication, answer, started))

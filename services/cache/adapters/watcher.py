@@ -114,11 +114,11 @@ class Watcher:
         shown: dict[str, Held] = {}
         unreadable = {odd.metadata.key for odd in item.malformed}
         for index, view in enumerate(item.items):
-            with self._contain.about(self.kind, view.metadata.key, stage=_STAGE) as about:
+            with self._contain.isolate(self.kind, view.metadata.key, stage=_STAGE) as isolated:
                 if self._row.keep(view):
                     key, what = held(view)
                     shown[key] = what
-            if about.error is not None:
+            if isolated.error is not None:
                 unreadable.add(view.metadata.key)
             if index % _CHUNK == _CHUNK - 1:
                 await asyncio.sleep(0)
@@ -133,7 +133,7 @@ class Watcher:
         if op is ChangeOp.DELETED:
             self._deleted(metadata)
             return
-        with self._contain.about(self.kind, metadata.key, stage=_STAGE, uid=metadata.uid):
+        with self._contain.isolate(self.kind, metadata.key, stage=_STAGE, uid=metadata.uid):
             if self._row.keep(view):
                 self._queue.put(self.kind, *held(view))
             else:

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from services.controller.adapters.recorder import Recorder
 from services.controller.adapters.records import Beside, JobRecord
-from services.controller.adapters.writer import Headed, Writer, apply
+from services.controller.adapters.writer import Writer, apply
 from services.controller.job import effects
 from services.controller.job.podtemplate import owner_references
 from shared.api import kinds
@@ -31,6 +31,7 @@ from shared.api.kinds import Kind
 from shared.api.meta import ObjectMeta
 from shared.jobplugins.interface import Companion
 from shared.jobplugins.ssh import KeyPair, with_keys
+from shared.kube.decode import partial_object
 from shared.kube.errors import AlreadyExists
 from shared.runtime.errors import Gone, Rejected, Retryable
 
@@ -222,7 +223,7 @@ def _meta(record: JobRecord, companion: Companion, uid: str) -> ObjectMeta:
 
 
 def _read_meta(answer: bytes) -> ObjectMeta:
-    return msgspec.json.decode(answer, type=Headed).metadata
+    return partial_object(answer).metadata
 
 
 def _holds(found: object, wanted: object) -> bool:

@@ -9,13 +9,11 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, Final
 
-import msgspec
-
 from services.controller.adapters.companions import Companions, must_be_ours
 from services.controller.adapters.line import Rank
 from services.controller.adapters.recorder import Recorder
 from services.controller.adapters.records import JobRecord
-from services.controller.adapters.writer import Headed, Writer, apply
+from services.controller.adapters.writer import Writer, apply
 from services.controller.job import effects
 from services.controller.job.facts import pod_view
 from services.controller.job.status import INVALID_SPEC
@@ -27,6 +25,7 @@ from shared.api.meta import ObjectMeta
 from shared.api.patch import Json
 from shared.contracts.subjects import split_key
 from shared.jobplugins.foreign import PluginFailed
+from shared.kube.decode import partial_object
 from shared.kube.errors import AlreadyExists
 from shared.runtime.errors import Gone, Rejected, Retryable
 from shared.runtime.faults import Faults
@@ -41,7 +40,7 @@ Named = (
 """Effects on one object of the job's namespace, by name and uid."""
 CREATORS: Final = 32
 """Pods of one task that are being made at once."""
-TOLD: Final = 3
+ERRORS_SHOWN: Final = 3
 """Refusals that one event quotes; the rest, often of the same words, is counted."""
 TOO_LARGE: Final = (
     "spec.tasks: the job is larger than a message may be (1 MiB compressed): put scripts and data "
@@ -85,8 +84,9 @@ class Executor:
         """Say which pods could not be made or deleted: one event for all of a stage (J34)."""
         for reason, doing in (("FailedCreate", "creating"), ("FailedDelete", "deleting")):
             if errors := sorted(record.refused.pop(reason, ())):
-                more = f" and {len(errors) - TOLD} more" if len(errors) > TOLD else ""
-                message = f"Error {doing} pods: {'; '.join(errors[:TOLD])}{more}"
+                rest = len(errors) - ERRORS_SHOWN
+                more = f" and {rest} more" if rest > 0 else ""
+                message = f"Error {doing} pods: {'; '.join(errors[:ERRORS_SHOWN])}{more}"
                 self._recorder.tell(record.job, reason, message, warning=True)
 
     def _jobs(
@@ -224,7 +224,7 @@ class Executor:
         except AlreadyExists as error:
             name = body["metadata"]["name"]
             answer = await self._writer.get(kinds.PODGROUP, namespace, name)
-            meta = msgspec.json.decode(answer, type=Headed).metadata
+            meta = partial_object(answer).metadata
             if meta.deletion_timestamp is not None:
                 raise Retryable(f"PodGroup {name} is still being deleted") from error
             must_be_ours(record, kinds.PODGROUP, meta)

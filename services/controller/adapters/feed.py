@@ -87,9 +87,9 @@ class Feed:
                 self._unsynced(reason)
 
     def _fold(self, fact: Fact) -> None:
-        with self._contain.about(fact.kind, fact.key, stage=_STAGE, uid=fact.uid) as about:
+        with self._contain.isolate(fact.kind, fact.key, stage=_STAGE, uid=fact.uid) as isolated:
             self._informers.fold([fact])
-        if about.error is not None:
+        if isolated.error is not None:
             self._metrics.unreadable.labels(fact.kind).inc()
         elif fact.op is Op.DELETE:
             self._contain.gone(fact.kind, fact.key)

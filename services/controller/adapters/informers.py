@@ -19,7 +19,6 @@ import msgspec
 from services.controller.adapters.records import JobRecord
 from services.controller.adapters.store import (
     Change,
-    Held,
     Identity,
     ObjectRef,
     Touched,
@@ -46,6 +45,7 @@ from shared.api.scheduling import PodGroup, Queue
 from shared.api.storage import PersistentVolumeClaim
 from shared.api.workloads import Workload
 from shared.contracts.messages import Fact, Op
+from shared.kube.decode import PartialObject
 
 _URGENT: Final = frozenset(
     {JobEvent.POD_FAILED, JobEvent.POD_EVICTED, JobEvent.TASK_COMPLETED, JobEvent.TASK_FAILED}
@@ -334,7 +334,7 @@ class Informers(Stores):
             self._waiting_for.setdefault(f"{namespace}/{name}", {})[job.metadata.key] = None
         return missing
 
-    def _claim_changed(self, change: Change[Held], touched: Touched) -> None:
+    def _claim_changed(self, change: Change[PartialObject], touched: Touched) -> None:
         if change.after is not None:
             for job in self._waiting_for.pop(change.key, ()):
                 touched.add(kinds.JOB, job)
@@ -370,7 +370,7 @@ def _nothing_changed(change: Change[Any], touched: Touched) -> None:
     """Touch nothing: the jobs of a PriorityClass are not reconciled when its value changes."""
 
 
-def _node_changed(change: Change[Held], touched: Touched) -> None:
+def _node_changed(change: Change[PartialObject], touched: Touched) -> None:
     """Touch a node whose labels changed: HyperNodes depend on nothing else of it."""
     before, after = change.before, change.after
     if before is None or after is None or before.metadata.labels != after.metadata.labels:

@@ -137,7 +137,7 @@ class ControllerEvents:
         entry = f"{phase}-{status.retry_count}-{state.last_transition_time}"
         self._announcer.announce(event, f"{job.metadata.uid}/{entry}")
 
-    def perhaps_untold(self, job: Job, *, now: float) -> None:
+    def announce_if_fresh(self, job: Job, *, now: float) -> None:
         """Announce the present phase of a job that came from another process, if it is fresh."""
         since = time.read(job.status.state.last_transition_time)
         if since is None or now - since > _RECENT_S:

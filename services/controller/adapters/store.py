@@ -52,12 +52,6 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
     rv: int
 
 
-class Held(msgspec.Struct, frozen=True, gc=False):
-    """An object of which the store keeps the metadata alone."""
-
-    metadata: ObjectMeta
-
-
 def identity_of(found: Any) -> Identity:  # noqa: ANN401 - any view with metadata
     """Return the identity of an object that has metadata."""
     meta: ObjectMeta = found.metadata

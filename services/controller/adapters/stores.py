@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from services.controller.adapters.records import JobRecord
-from services.controller.adapters.store import Held, ObjectRef, Store
+from services.controller.adapters.store import ObjectRef, Store
 from services.controller.job.facts import PodView, pod_view
 from services.controller.podgroup.groups import GroupFacts, group_name, is_bare
 from shared.api import keys, kinds
@@ -19,6 +19,7 @@ from shared.api.meta import ObjectMeta
 from shared.api.scheduling import PodGroup, PriorityClass, Queue
 from shared.api.topology import HyperNode
 from shared.api.workloads import Workload
+from shared.kube.decode import PartialObject
 
 _OWNERS: Final = {(kind.api_version, kind.kind): kind for kind in (kinds.CRONJOB, kinds.JOBFLOW)}
 _TAKERS: Final = (kinds.JOB, kinds.QUEUE)
@@ -116,9 +117,9 @@ def _given(command: Command) -> tuple[int, str]:
     return int(command.metadata.resource_version or 0), command.metadata.key
 
 
-def held_metadata(meta: ObjectMeta) -> Held:
+def held_metadata(meta: ObjectMeta) -> PartialObject:
     """Return what is held of an object of which nothing but names and labels is read."""
-    return Held(
+    return PartialObject(
         metadata=ObjectMeta(
             name=meta.name,
             namespace=meta.namespace,
@@ -146,9 +147,9 @@ class Stores:
         self.flows: Store[JobFlow] = Store()
         self.templates: Store[JobTemplate] = Store()
         self.hypernodes: Store[HyperNode] = Store()
-        self.nodes: Store[Held] = Store()
+        self.nodes: Store[PartialObject] = Store()
         self.commands: Store[Command] = Store({"taker": lambda command: (taker_of(command),)})
-        self.claims: Store[Held] = Store()
+        self.claims: Store[PartialObject] = Store()
         self.priorities: Store[PriorityClass] = Store()
         self.pods: Store[HeldPod] = Store(
             {

@@ -8,8 +8,6 @@ dropped from them, and one that was written by others meanwhile is read again.
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from services.controller.adapters.informers import Informers
 from services.controller.adapters.line import FIRST, Line, Rank
 from services.controller.metrics import ControllerMetrics
@@ -19,17 +17,12 @@ from shared.api.kinds import Kind
 from shared.api.meta import ObjectMeta
 from shared.api.patch import merge_patch
 from shared.kube.client import Kube, Propagation
+from shared.kube.decode import partial_object
 from shared.kube.errors import Refusal
 from shared.runtime.errors import Conflict, Gone, PumiceError, Rejected, Retryable
 from shared.runtime.tasks import TaskGroup
 
 _NAMESPACE_ENDS: Final = "NamespaceTerminating"
-
-
-class Headed(msgspec.Struct, frozen=True):
-    """An answer of which nothing but the metadata is read."""
-
-    metadata: ObjectMeta = ObjectMeta()
 
 
 class Writer:
@@ -136,7 +129,7 @@ class Writer:
         except Gone:
             self._fold_gone(kind, meta)
             return
-        left = msgspec.json.decode(answer, type=Headed).metadata if lingers else ObjectMeta()
+        left = partial_object(answer).metadata if lingers else ObjectMeta()
         lives_on = left.deletion_timestamp is not None and (
             left.finalizers or left.deletion_grace_period_seconds
         )

@@ -77,7 +77,7 @@ class HyperNodeReconciler(SingletonReconciler):
         await apply(writes, width=_WRITERS)
 
     async def _write(self, one: HyperNode, status: HyperNodeStatus) -> None:
-        with self._contain.about(kinds.HYPERNODE.token, one.metadata.name, stage=_STAGE):
+        with self._contain.isolate(kinds.HYPERNODE.token, one.metadata.name, stage=_STAGE):
             await self._writer.patch_status(kinds.HYPERNODE, one.metadata, one.status, status)
 
     def _labels(self) -> dict[str, dict[str, str]]:

@@ -91,7 +91,7 @@ class JobReconciler(Reconciler):
         with self._metrics.reconciles.time():
             if not record.primed:
                 record.prime()
-                self._events.perhaps_untold(record.job, now=self._clock.now())
+                self._events.announce_if_fresh(record.job, now=self._clock.now())
             await self._pass(record)
 
     async def _drop_strays(self, key: str) -> None:

@@ -153,7 +153,7 @@ class QueueReconciler(SingletonReconciler):
         queue = self._informers.queues.get(name)
         if queue is None:
             return
-        with self._contain.about(kinds.QUEUE.token, name, stage=_STAGE):
+        with self._contain.isolate(kinds.QUEUE.token, name, stage=_STAGE):
             try:
                 await self._sync(queue, groups)
             except Rejected as error:
@@ -175,7 +175,7 @@ class QueueReconciler(SingletonReconciler):
     # Orders
 
     async def _obey(self, command: Command) -> None:
-        with self._contain.about(kinds.COMMAND.token, command.metadata.key, stage=_STAGE):
+        with self._contain.isolate(kinds.COMMAND.token, command.metadata.key, stage=_STAGE):
             await self._carry_out(command)
 
     async def _carry_out(self, command: Command) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection
 from typing import Final
 
-from services.scheduler.foreign import Failure, ForeignPlugin
+from services.scheduler.foreign import ForeignPlugin, PluginFailure
 from shared.entry_points import BadPlugin, load
 from shared.runtime.errors import Rejected
 from shared.runtime.logs import Logger
@@ -14,7 +14,7 @@ _REMEMBERED: Final = 1000
 
 
 def load_plugins(
-    taken: Collection[str], *, note: Callable[[Failure], None]
+    taken: Collection[str], *, note: Callable[[PluginFailure], None]
 ) -> dict[str, ForeignPlugin]:
     """Return the plugins by name. Raises Rejected with distribution and entry point.
 
@@ -40,14 +40,14 @@ class PluginFailures:
 
     def __init__(self, *, metrics: Metrics, log: Logger) -> None:
         self._log = log
-        self._seen: set[Failure] = set()
+        self._seen: set[PluginFailure] = set()
         self._count = metrics.counter(
             "pumice_scheduler_plugin_failures",
             "Calls of plugins of other distributions that failed",
             ["plugin", "point"],
         )
 
-    def __call__(self, failure: Failure) -> None:
+    def __call__(self, failure: PluginFailure) -> None:
         """Take a failure."""
         self._count.labels(failure.plugin, failure.point).inc()
         if failure in self._seen:

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from services.scheduler.messages import key_of
-from services.scheduler.reminding import Wish
+from services.scheduler.reminding import DesiredStatus
 from services.scheduler.worker import Decision, Refused
 from shared.api.kinds import POD, PODGROUP
 from shared.bus.errors import WrongSequence
@@ -106,7 +106,9 @@ class PlanPublisher:
         fence = term.token(self._streams.command.name)
         decided = marks(tenure)
         sent = [(c, await self._send(c, fence, decided)) for c in decision.commands]
-        wanted = [(wish, await self._send_status(wish, decided)) for wish in decision.wishes]
+        wanted = [
+            (status, await self._send_status(status, decided)) for status in decision.statuses
+        ]
         refused: list[Refused] = []
         usurped: WrongSequence | None = None
         for command, answer in sent:
@@ -135,12 +137,12 @@ class PlanPublisher:
         except PumiceError as error:
             return error
 
-    async def _send_status(self, wish: Wish, decided: Mapping[str, str]) -> _Sent:
-        key = wish.wanted.key
-        subject = self._subjects.desired(partition_of(key, self._partitions), wish.kind, key)
+    async def _send_status(self, status: DesiredStatus, decided: Mapping[str, str]) -> _Sent:
+        key = status.wanted.key
+        subject = self._subjects.desired(partition_of(key, self._partitions), status.kind, key)
         try:
             return await self._desired.submit(
-                subject, codec.encode(wish.wanted), ttl_s=wish.ttl_s, marks=decided
+                subject, codec.encode(status.wanted), ttl_s=status.ttl_s, marks=decided
             )
         except PumiceError as error:
             return error
@@ -153,18 +155,18 @@ class PlanPublisher:
         self._set_aside(kind, key, uid, error)
         return Refused(command, why=bounded(str(error)))
 
-    async def _all_stored(self, sent: Sequence[tuple[Wish, _Sent]]) -> bool:
+    async def _all_stored(self, sent: Sequence[tuple[DesiredStatus, _Sent]]) -> bool:
         stored = True
-        for wish, answer in sent:
+        for status, answer in sent:
             try:
                 await _answer(answer)
             except Rejected as error:
-                self._set_aside(wish.kind, wish.wanted.key, wish.wanted.uid, error)
+                self._set_aside(status.kind, status.wanted.key, status.wanted.uid, error)
             except PumiceError as error:
                 stored = False
                 self._log.warning("status_not_stored", reason=str(error))
             else:
-                self._handled(wish.kind, wish.wanted.key)
+                self._handled(status.kind, status.wanted.key)
         return stored
 
     def _set_aside(self, kind: str, key: str, uid: str, error: Rejected) -> None:

@@ -22,7 +22,7 @@ _IDLE_S: Final = 1.0
 """How often to look for a change of the configured source."""
 
 
-class UsageBoard:
+class UsageStore:
     """Holds the latest samples; written by the loop, read by the worker's thread."""
 
     def __init__(self) -> None:
@@ -45,14 +45,14 @@ class UsageSource:
     def __init__(
         self,
         option: Callable[[], MetricsOption],
-        board: UsageBoard,
+        store: UsageStore,
         *,
         clock: Clock,
         metrics: Metrics,
         log: Logger,
     ) -> None:
         self._option = option
-        self._board = board
+        self._store = store
         self._clock = clock
         self._log = log
         self._reason = ""
@@ -73,8 +73,8 @@ class UsageSource:
             api = api_of(option)
             if api is not None:
                 await self._poll(option, api)
-            elif self._board.latest():
-                self._board.put({})
+            elif self._store.latest():
+                self._store.put({})
             await self._rest(option)
 
     async def _rest(self, option: MetricsOption) -> None:
@@ -93,7 +93,7 @@ class UsageSource:
         if self._reason:
             self._log.info("usage_source_recovered", source=option.type, address=option.address)
         self._reason = ""
-        self._board.put(samples)
+        self._store.put(samples)
         self._nodes.set(len(samples))
         self._answered_at.set(now)
 

@@ -125,7 +125,7 @@ class Storage:
 
     def _binding(self, task_class: TaskClass) -> CodeArray:
         codes = np.zeros(self._size, dtype=np.uint8)
-        for code in self._hopeless(task_class):
+        for code in self._codes_for_all_nodes(task_class):
             codes[:] = code
             return codes
         for _, volume in self._bound(task_class):
@@ -134,7 +134,7 @@ class Storage:
         codes[~self._bindable(task_class) & (codes == 0)] = _NONE_TO_BIND
         return codes
 
-    def _hopeless(self, task_class: TaskClass) -> Iterator[int]:
+    def _codes_for_all_nodes(self, task_class: TaskClass) -> Iterator[int]:
         """Yield what no node can help with."""
         for key in task_class.claims:
             claim = self._volumes.claims.get(key)

@@ -10,7 +10,7 @@ import structlog
 from services.binder.adapters.outcomes import Outcomes
 from services.scheduler.adapters.publish import PlanPublisher
 from services.scheduler.engine.plan import Plan
-from services.scheduler.reminding import Wish
+from services.scheduler.reminding import DesiredStatus
 from services.scheduler.worker import Decision
 from shared.bus.errors import TooLarge
 from shared.bus.leader import Term
@@ -74,15 +74,15 @@ def gang(name: str, **annotations: str) -> m.BindGang:
     return bind_of(bind, id=f"1-1-{name}", key=f"ns/{name}")
 
 
-def wish(name: str, text: str = "") -> Wish:
+def desired(name: str, text: str = "") -> DesiredStatus:
     condition = m.DesiredCondition(type="Unschedulable", status="True", message=text)
     wanted = m.DesiredPodGroup(key=f"ns/{name}", uid=name, phase="Inqueue", conditions=(condition,))
-    return Wish(kind="podgroups", wanted=wanted)
+    return DesiredStatus(kind="podgroups", wanted=wanted)
 
 
-def decision(*commands: m.Command, wishes: list[Wish] | None = None) -> Decision:
+def decision(*commands: m.Command, statuses: list[DesiredStatus] | None = None) -> Decision:
     plan = Plan(cycle=1)
-    return Decision(plan=plan, whole=plan, commands=list(commands), wishes=wishes or [])
+    return Decision(plan=plan, whole=plan, commands=list(commands), statuses=statuses or [])
 
 
 async def test_an_intent_that_is_too_large_is_refused_by_itself(
@@ -102,12 +102,12 @@ async def test_a_status_that_is_too_large_is_left_out_until_another_is_wanted(
     bus, declared, subjects, plans, set_aside
 ):
     term = await led(bus, declared, subjects)
-    wishes = [wish("a"), wish("large", noise(2_000_000)), wish("b")]
-    sent = await plans.publish(decision(wishes=wishes), term, "")
+    statuses = [desired("a"), desired("large", noise(2_000_000)), desired("b")]
+    sent = await plans.publish(decision(statuses=statuses), term, "")
     assert sent.statuses, "or all three are wanted anew in each cycle"
     assert (await bus.info(declared.desired.name)).messages == 2
     assert set_aside.get("podgroups", "ns/large") is not None
-    await plans.publish(decision(wishes=[wish("large")]), term, "")
+    await plans.publish(decision(statuses=[desired("large")]), term, "")
     assert (await bus.info(declared.desired.name)).messages == 3
     assert len(set_aside) == 0
 
@@ -116,7 +116,7 @@ async def test_what_was_set_aside_of_an_object_ends_with_it(
     bus, declared, subjects, plans, set_aside
 ):
     term = await led(bus, declared, subjects)
-    await plans.publish(decision(wishes=[wish("large", noise(2_000_000))]), term, "")
+    await plans.publish(decision(statuses=[desired("large", noise(2_000_000))]), term, "")
     tombstone = gone("podgroups", "ns/large", "large")
     plans.folded([msgspec.structs.replace(tombstone, key="ns/other")])
     assert len(set_aside) == 1

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 import structlog
 
-from pumice.local.services import Keeper, Kept
+from pumice.local.services import Supervised, Supervisor
 from shared.bus.errors import NoAnswer
 from shared.bus.members import Members, Storing
 from shared.bus.port import CaughtUp, FromSequence, Reset, Started
@@ -107,10 +107,10 @@ async def test_a_local_server_whose_disk_was_full_is_started_again_by_itself(
     await publisher.publish(subjects.outcome(0), b"before")
     nats = server.nats
     first = nats.process.pid
-    kept = Kept(process=nats.process, start=nats.start, must_end=nats.must_end)
+    supervised = Supervised(process=nats.process, start=nats.start, must_end=nats.must_end)
     async with TaskGroup() as group:
-        keeper = Keeper([kept], report=said.append, look_s=0.5)
-        keeping = group.create_task(keeper.run(), name="keeper")
+        supervisor = Supervisor([supervised], report=said.append, look_s=0.5)
+        keeping = group.create_task(supervisor.run(), name="supervisor")
         with full_disk(server), pytest.raises(NoAnswer):
             await publisher.publish(subjects.outcome(0), b"while it is full")
         await until(lambda: nats.process.pid not in (0, first), deadline_s=20, describe=str(said))

@@ -8,10 +8,10 @@ import pytest
 from services.binder.intents.volumes import (
     SELECTED_NODE,
     Ask,
-    Hopeless,
     Pending,
     Ready,
     Step,
+    Unbindable,
     claim_step,
     may_reserve,
     reserve,
@@ -90,7 +90,7 @@ def test_a_claim_that_can_have_its_volume_is_helped_on_its_way(use, seen, asked,
 )
 def test_a_claim_that_cannot_have_its_volume_here_fails_the_bind(use, seen, asked, message: str):
     step = claim_step(use, "n", seen, asked=asked)
-    assert isinstance(step, Hopeless)
+    assert isinstance(step, Unbindable)
     assert message in step.message
 
 
@@ -103,13 +103,13 @@ def test_a_claim_that_cannot_have_its_volume_here_fails_the_bind(use, seen, aske
             volume(holder={"namespace": "ns", "name": "c", "uid": "u"}), Pending, id="reserved"
         ),
         pytest.param(
-            volume(holder={"namespace": "ns", "name": "c", "uid": "old"}), Hopeless, id="of-old"
+            volume(holder={"namespace": "ns", "name": "c", "uid": "old"}), Unbindable, id="of-old"
         ),
         pytest.param(
-            volume(holder={"namespace": "ns", "name": "d", "uid": "d"}), Hopeless, id="anothers"
+            volume(holder={"namespace": "ns", "name": "d", "uid": "d"}), Unbindable, id="anothers"
         ),
-        pytest.param(volume(uid="other"), Hopeless, id="another-volume"),
-        pytest.param(volume(deletionTimestamp="2026-01-01T00:00:00Z"), Hopeless, id="going"),
+        pytest.param(volume(uid="other"), Unbindable, id="another-volume"),
+        pytest.param(volume(deletionTimestamp="2026-01-01T00:00:00Z"), Unbindable, id="going"),
     ],
 )
 def test_a_volume_is_reserved_for_nobody_but_its_claim(seen, step: type):

@@ -1,7 +1,7 @@
 """A job's whole course on the embedded API server: its process dies, or its writes are refused.
 
 All that the controller does to a job is its own code here, down to the requests; scheduler and
-kubelet are two lines each (`tests.support.keepers` has the stage).
+kubelet are two lines each (`tests.support.reconcilers` has the stage).
 """
 
 import json
@@ -13,7 +13,7 @@ import pytest
 from pumice.local.apiserver.answers import Request as CoreRequest
 from pumice.local.apiserver.answers import Response
 from shared.api import kinds
-from tests.support.keepers import NAMESPACE, Died, Process, Stage
+from tests.support.reconcilers import NAMESPACE, Died, Process, Stage
 
 pytestmark = pytest.mark.laws
 

@@ -1,12 +1,12 @@
 """Jobs of flows and CronJobs are made once, whenever a process dies and however late news comes.
 
-The keepers are the controller's own, on the embedded API server (`tests.support.keepers`).
+The keepers are the controller's own, on the embedded API server (`tests.support.reconcilers`).
 """
 
 import pytest
 
 from shared.api import kinds, time
-from tests.support.keepers import Died, Process, Stage, job_spec
+from tests.support.reconcilers import Died, Process, Stage, job_spec
 
 pytestmark = pytest.mark.laws
 

@@ -23,7 +23,7 @@ class Kept:
         self.contain.on_news(lambda *news: self.told.append(news))
 
     def fail(self, key: str, error: BaseException) -> None:
-        with self.contain.about("jobs", key, stage="look", uid="u"):
+        with self.contain.isolate("jobs", key, stage="look", uid="u"):
             raise error
 
 
@@ -42,12 +42,12 @@ def test_an_error_about_one_key_ends_there_and_is_told_once() -> None:
 
 def test_who_asks_is_told_how_it_ended() -> None:
     kept = Kept()
-    with kept.contain.about("jobs", "ns/a", stage="look") as about:
+    with kept.contain.isolate("jobs", "ns/a", stage="look") as isolated:
         raise RecursionError("too deep")
-    assert isinstance(about.error, RecursionError)
-    with kept.contain.about("jobs", "ns/a", stage="look") as about:
+    assert isinstance(isolated.error, RecursionError)
+    with kept.contain.isolate("jobs", "ns/a", stage="look") as isolated:
         pass
-    assert about.error is None
+    assert isolated.error is None
 
 
 PASSING = [Retryable("busy"), asyncio.CancelledError(), KeyboardInterrupt()]

@@ -13,7 +13,7 @@ from pumice.testing import Cluster, binds_of, evictions_of
 from services.scheduler.adapters.entry_points import PluginFailures, load_plugins
 from services.scheduler.config import BadConfig
 from services.scheduler.decide import configure, decide
-from services.scheduler.foreign import Failure, ForeignPlugin
+from services.scheduler.foreign import ForeignPlugin, PluginFailure
 from services.scheduler.policy.catalog import PLUGINS
 from shared.api import kinds
 from shared.runtime.errors import Rejected
@@ -136,7 +136,7 @@ class Made:
 
 def run(world: Cluster, contribute):
     """Decide with a foreign plugin; return the plan and what was noted of it."""
-    noted: list[Failure] = []
+    noted: list[PluginFailure] = []
     plugin = ForeignPlugin(
         lambda _: Made(contribute), name="made", origin="acme 1.0", note=noted.append
     )
@@ -161,7 +161,7 @@ def test_a_plugin_that_cannot_contribute_is_left_out_of_the_cycle():
     plan, noted = run(two_jobs(), contribute)
     assert len(binds_of(plan)) == 3
     assert noted == [
-        Failure("made", "acme 1.0", "contribute", "ZeroDivisionError: division by zero")
+        PluginFailure("made", "acme 1.0", "contribute", "ZeroDivisionError: division by zero")
     ]
 
 
@@ -258,7 +258,7 @@ def test_victims_are_out_of_those_that_were_offered(fair):
     world.gang("low", tasks=1, min_member=0, node="n1", priority=1)
     world.gang("high", tasks=1, priority=9)
     stranger = world.cluster_state.task("uid-ns/high-0")
-    noted: list[Failure] = []
+    noted: list[PluginFailure] = []
     plugin = ForeignPlugin(
         lambda _: Made(
             lambda h, _: h.preemptable(lambda _, offered: offered if fair else [stranger])
@@ -281,7 +281,7 @@ def test_an_answer_that_failed_is_not_kept_between_cycles():
     def judge(_, rows):
         return boom() if broken else np.zeros(len(rows), np.uint8)
 
-    noted: list[Failure] = []
+    noted: list[PluginFailure] = []
     plugin = ForeignPlugin(
         lambda _: Made(lambda hooks, _: hooks.predicate(judge, reasons=[], static=True)),
         name="made",
@@ -310,7 +310,7 @@ def test_failures_are_counted_and_each_kind_is_logged_once():
     with structlog.testing.capture_logs() as said:
         note = PluginFailures(metrics=metrics, log=structlog.get_logger())
         for _ in range(3):
-            note(Failure("made", "acme 1.0", "node_score", "ValueError: no"))
+            note(PluginFailure("made", "acme 1.0", "node_score", "ValueError: no"))
     line = 'pumice_scheduler_plugin_failures_total{plugin="made",point="node_score"} 3.0'
     assert line in metrics.render().decode()
     assert [(entry["event"], entry["origin"]) for entry in said] == [("plugin_failed", "acme 1.0")]

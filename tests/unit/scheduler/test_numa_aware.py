@@ -7,7 +7,7 @@ import pytest
 from pumice.testing import Cluster, binds_of
 from services.scheduler.engine.state.cluster_state import BadFact
 from services.scheduler.engine.state.memory import lay_out, memory_of, restore
-from services.scheduler.policy.states.cpu_topology import Place, cpu_set, take
+from services.scheduler.policy.states.cpu_topology import CpuLocation, cpu_set, take
 from shared.api import kinds
 from shared.model.quantity import BadQuantity
 
@@ -19,10 +19,10 @@ tiers:
 """
 
 
-def cpus(sockets: int, cores: int, threads: int = 1) -> dict[int, Place]:
+def cpus(sockets: int, cores: int, threads: int = 1) -> dict[int, CpuLocation]:
     """Return CPUs as Linux numbers them: first all cores, then their second threads."""
     return {
-        thread * sockets * cores + socket * cores + core: Place(socket, socket, core)
+        thread * sockets * cores + socket * cores + core: CpuLocation(socket, socket, core)
         for thread in range(threads)
         for socket in range(sockets)
         for core in range(cores)

@@ -3,14 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.scheduler.reminding import FIRST_S, LONGEST_S, Reminders, Wish
+from services.scheduler.reminding import FIRST_S, LONGEST_S, DesiredStatus, Reminders
 from shared.contracts import messages as m
 from tests.unit.scheduler.test_worker import group, put, small_world, step, worker
 
 
-def wish(uid: str = "u", phase: str = "Inqueue") -> Wish:
+def wish(uid: str = "u", phase: str = "Inqueue") -> DesiredStatus:
     wanted = m.DesiredPodGroup(key=f"ns/{uid}", uid=uid, phase=phase, rv="5")
-    return Wish(kind="podgroups", wanted=wanted)
+    return DesiredStatus(kind="podgroups", wanted=wanted)
 
 
 @given(st.floats(0.1, 50.0))
@@ -50,10 +50,10 @@ def test_a_scheduler_wishes_again_what_was_lost_and_not_what_is_shown():
     small_world(under)
     group(under, "lost", "Pending")
     group(under, "shown", "Pending")
-    first = {wish.wanted.key for wish in step(under, 0.0, 1).wishes}
+    first = {wish.wanted.key for wish in step(under, 0.0, 1).statuses}
     assert {"ns/lost", "ns/shown"} <= first
     group(under, "shown", "Inqueue")
-    again = {wish.wanted.key: wish.wanted.rv for wish in step(under, 61.0, 2).wishes}
+    again = {wish.wanted.key: wish.wanted.rv for wish in step(under, 61.0, 2).statuses}
     assert again.get("ns/lost") == ""
     assert "ns/shown" not in again
 
@@ -62,10 +62,10 @@ def test_a_new_term_goes_by_what_objects_show():
     under = worker()
     small_world(under)
     group(under, "g", "Pending")
-    assert [w.wanted.key for w in step(under, 0.0, 1).wishes if w.kind == "podgroups"] == ["ns/g"]
-    assert step(under, 0.1, 2).wishes == []
+    assert [w.wanted.key for w in step(under, 0.0, 1).statuses if w.kind == "podgroups"] == ["ns/g"]
+    assert step(under, 0.1, 2).statuses == []
     under.recover([], [])
-    assert [w.wanted.key for w in step(under, 0.2, 3).wishes if w.kind == "podgroups"] == ["ns/g"]
+    assert [w.wanted.key for w in step(under, 0.2, 3).statuses if w.kind == "podgroups"] == ["ns/g"]
 
 
 def test_a_wish_names_the_version_that_was_decided_on_and_what_stays():
@@ -83,7 +83,7 @@ def test_a_wish_names_the_version_that_was_decided_on_and_what_stays():
     status = {"phase": "Pending", "conditions": [shown]}
     spec = {"minMember": 1, "queue": "default"}
     put(under, "podgroups", {"metadata": meta, "spec": spec, "status": status})
-    (wanted,) = [w.wanted for w in step(under, 0.0, 1).wishes if w.kind == "podgroups"]
+    (wanted,) = [w.wanted for w in step(under, 0.0, 1).statuses if w.kind == "podgroups"]
     assert isinstance(wanted, m.DesiredPodGroup)
     assert (wanted.phase, wanted.rv) == ("Inqueue", "41")
     (kept,) = wanted.conditions

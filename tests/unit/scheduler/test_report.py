@@ -24,7 +24,7 @@ def reporting(metrics: Metrics) -> Report:
 
 def decision(plan: Plan, sample: CycleSample, *placements: PlacedJob) -> Decision:
     return Decision(
-        plan=plan, whole=plan, commands=[], wishes=[], sample=sample, placements=placements
+        plan=plan, whole=plan, commands=[], statuses=[], sample=sample, placements=placements
     )
 
 

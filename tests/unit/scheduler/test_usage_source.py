@@ -8,7 +8,7 @@ import pytest
 import structlog
 from aiohttp import encode_basic_auth, web
 
-from services.scheduler.adapters.usage_source import UsageBoard, UsageSource
+from services.scheduler.adapters.usage_source import UsageSource, UsageStore
 from services.scheduler.config import MetricsOption
 from services.scheduler.policy.states.usage import Usage, UsageTable
 from services.scheduler.worker import Worker
@@ -53,11 +53,11 @@ class Polled:
 
     def __init__(self, **option) -> None:
         self.option = MetricsOption(**option)
-        self.board = UsageBoard()
+        self.store = UsageStore()
         self.metrics = Metrics()
         self.source = UsageSource(
             lambda: self.option,
-            self.board,
+            self.store,
             clock=SystemClock(),
             metrics=self.metrics,
             log=structlog.get_logger(),
@@ -136,7 +136,7 @@ async def test_a_source_tells_the_load_of_nodes(reply, option, expected):
         Server(reply).serving() as server,
         polling(Polled(address=server.address, **option)) as polled,
     ):
-        samples = await until(polled.board.latest, describe=lambda: f"{server.asked}")
+        samples = await until(polled.store.latest, describe=lambda: f"{server.asked}")
     assert {node: (s.cpu_percent, s.memory_percent) for node, s in samples.items()} == expected
     assert polled.shown("pumice_scheduler_usage_nodes") == len(expected)
 
@@ -169,11 +169,11 @@ async def test_a_source_that_fails_is_told_once_counted_and_its_last_word_stays(
         async with Server(prometheus).serving() as server:
             option = {"type": "prometheus", "address": server.address, "interval_s": 0.05}
             async with polling(Polled(**option)) as polled:
-                before = await until(polled.board.latest)
+                before = await until(polled.store.latest)
                 server.reply = reply
                 failures = "pumice_scheduler_usage_failures_total"
                 await until(lambda: polled.shown(failures) >= 2)
-                assert (polled.board.latest() or {}).keys() == before.keys()
+                assert (polled.store.latest() or {}).keys() == before.keys()
                 server.reply = prometheus
                 await until(lambda: [e for e in said if e["event"] == "usage_source_recovered"])
     (failed,) = [entry for entry in said if entry["event"] == "usage_source_failed"]
@@ -192,9 +192,9 @@ async def test_nobody_listening_is_a_failure_like_any_other():
 async def test_the_configuration_may_name_another_source_or_none_at_any_time():
     async with Server(prometheus).serving() as server, polling(Polled()) as polled:
         polled.option = MetricsOption(type="prometheus", address=server.address, interval_s=600)
-        assert await until(polled.board.latest)
+        assert await until(polled.store.latest)
         polled.option = MetricsOption()
-        assert await until(lambda: polled.board.latest() == {})
+        assert await until(lambda: polled.store.latest() == {})
 
 
 async def test_what_a_source_says_reaches_the_replica_with_the_next_fold():

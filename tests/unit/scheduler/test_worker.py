@@ -44,7 +44,7 @@ def step(by: Worker, now: float, cycle: int, conf=CONF) -> Decision:
 def groups_of(decision: Decision) -> dict[str, m.DesiredPodGroup]:
     return {
         wish.wanted.key: wish.wanted
-        for wish in decision.wishes
+        for wish in decision.statuses
         if isinstance(wish.wanted, m.DesiredPodGroup)
     }
 
@@ -54,7 +54,7 @@ def test_a_counter_that_was_held_back_goes_out_although_another_group_was_told_o
     small_world(under)
     group(under, "settled", "Running")
     pod(under, "settled-0", "settled", "n1")
-    assert step(under, 0.0, 1).wishes == []
+    assert step(under, 0.0, 1).statuses == []
     group(under, "new", "Pending")
     assert set(groups_of(step(under, 0.1, 2))) == {"ns/new"}
     assert groups_of(step(under, 5.0, 3))["ns/settled"].running == 1

@@ -70,7 +70,7 @@ class Group:
 _GroupName = tuple[str, object]
 
 
-class _Spot(NamedTuple):
+class _ParkedJob(NamedTuple):
     """Where a job is parked."""
 
     group: Group
@@ -78,11 +78,11 @@ class _Spot(NamedTuple):
     since: float
 
 
-class Lot:
+class ParkingLot:
     """The parked jobs before one gate: entering a queue, or finding nodes."""
 
     def __init__(self) -> None:
-        self._spots: dict[str, _Spot] = {}
+        self._spots: dict[str, _ParkedJob] = {}
         """By the key of the job, longest parked first."""
         self._groups: dict[str, dict[_GroupName, Group]] = {}
         """Queue → its groups."""
@@ -143,7 +143,7 @@ class Lot:
             self._least.pop(job.queue, None)
         insort(group.members, (order, job), key=_order)
         insort(self._orders.setdefault(job.queue, []), order)
-        self._spots[job.key] = _Spot(group, order, now)
+        self._spots[job.key] = _ParkedJob(group, order, now)
 
     def leave(self, key: str) -> None:
         """Let a job out."""
@@ -164,9 +164,9 @@ class Parking:
     """All parked jobs."""
 
     def __init__(self) -> None:
-        self.entering = Lot()
+        self.entering = ParkingLot()
         """Jobs without pods that their queue does not let in."""
-        self.placing = Lot()
+        self.placing = ParkingLot()
         """Jobs in their queue whose pods find no place."""
         self._left: list[str] = []
         self._refreshed_at = 0.0
@@ -181,14 +181,14 @@ class Parking:
 
     def park(self, job: Job, order: OrderKey, demand: Demand, now: float) -> None:
         """Take a job in that is not here."""
-        lot = self.entering if isinstance(demand, Wants) else self.placing
-        lot.park(job, order, demand, now)
+        parked = self.entering if isinstance(demand, Wants) else self.placing
+        parked.park(job, order, demand, now)
 
     def leave(self, key: str) -> bool:
         """Let a job out, if it is here; return whether it was."""
-        for lot in (self.entering, self.placing):
-            if key in lot:
-                lot.leave(key)
+        for parked in (self.entering, self.placing):
+            if key in parked:
+                parked.leave(key)
                 self._left.append(key)
                 return True
         return False

@@ -33,7 +33,7 @@ from shared.model.resources import CPU, MEMORY
 from shared.model.status import TERMINAL, TaskStatus
 
 
-class Held(NamedTuple):
+class CountedPod(NamedTuple):
     """A pod as it was counted on its node."""
 
     task_class: TaskClass
@@ -48,14 +48,14 @@ class NodeRecord:
 
     def __init__(self) -> None:
         self.column = NOWHERE
-        self.held: dict[str, Held] = {}
+        self.held: dict[str, CountedPod] = {}
         self.weight = 0
         """Sum of the weights of the pods that it holds."""
-        self.exact: Holdings | None = None
+        self.exact: NodeRequests | None = None
         """Exact sums of their requests, while these may be more than a column can show."""
 
 
-class Holdings:
+class NodeRequests:
     """Requests of the pods of one node: exact sums, and bounded ones as the ledger shows them."""
 
     def __init__(self, capacity: int) -> None:
@@ -154,7 +154,7 @@ class Nodes:
         if not task.node or TERMINAL[task.status]:
             return
         record = self._by_name.setdefault(task.node, NodeRecord())
-        held = Held(
+        held = CountedPod(
             task.task_class.asked or task.task_class, task.status == TaskStatus.RELEASING, task
         )
         record.held[task.uid] = held
@@ -172,7 +172,7 @@ class Nodes:
         if record.column == NOWHERE and not record.held:
             del self._by_name[task.node]
 
-    def _count(self, record: NodeRecord, held: Held, sign: int) -> None:
+    def _count(self, record: NodeRecord, held: CountedPod, sign: int) -> None:
         """Count a pod in or out, exactly even where amounts add up beyond what a column shows."""
         record.weight += sign * held.task_class.weight
         if record.exact is None and record.weight <= RELEASING_MOST:
@@ -180,7 +180,7 @@ class Nodes:
                 self.ledger.hold(record.column, held.task_class, sign, releasing=held.releasing)
             return
         if record.exact is None:
-            record.exact = Holdings(self._dimensions.capacity)
+            record.exact = NodeRequests(self._dimensions.capacity)
             for each in record.held.values():
                 record.exact.hold(each.task_class, 1, releasing=each.releasing)
         else:
@@ -237,7 +237,7 @@ class Nodes:
             at = record.column
             if at == NOWHERE:
                 continue
-            derived = Holdings(capacity)
+            derived = NodeRequests(capacity)
             for held in record.held.values():
                 derived.hold(held.task_class, 1, releasing=held.releasing)
             used[:, at], releasing[:, at], scoring[:, at] = derived.shown()

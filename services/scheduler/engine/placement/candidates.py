@@ -87,19 +87,21 @@ class Candidates:
             raw = raw.astype(np.int64, copy=False)
             if self._size and raw.min() != raw.max():  # the same everywhere decides nothing
                 self._ranks.append((rank, raw))
-        self._wide: list[tuple[CrossNodePredicate, CrossNodeVerdict]] = [
-            (wide, verdict)
-            for wide in hooks.cross_node_predicate
-            if (verdict := wide.fn(task_class)) is not None
+        self._cross_node_verdicts: list[tuple[CrossNodePredicate, CrossNodeVerdict]] = [
+            (entry, verdict)
+            for entry in hooks.cross_node_predicate
+            if (verdict := entry.fn(task_class)) is not None
         ]
-        self._wide_scores: list[tuple[float, CrossNodeScore]] = [
-            (wide.weight, score)
-            for wide in hooks.cross_node_score
-            if (score := wide.fn(task_class)) is not None
+        self._cross_node_scores: list[tuple[float, CrossNodeScore]] = [
+            (entry.weight, score)
+            for entry in hooks.cross_node_score
+            if (score := entry.fn(task_class)) is not None
         ]
-        self.stepwise = bool(self._wide_scores) or any(not v.steady for _, v in self._wide)
+        self.stepwise = bool(self._cross_node_scores) or any(
+            not v.steady for _, v in self._cross_node_verdicts
+        )
         """Whether placing a task changes more than the node that it is placed on."""
-        self.one_by_one = any(verdict.one_by_one for _, verdict in self._wide)
+        self.one_by_one = any(verdict.one_by_one for _, verdict in self._cross_node_verdicts)
         """Whether only a placement itself shows where the next task may go."""
         self.own_idle, self.own_future, self.score = self._evaluate(rows)
         """Nodes that admit the class by themselves; `idle` and `future` heed cross-node rules."""
@@ -125,14 +127,14 @@ class Candidates:
 
     def _widen(self) -> None:
         self.idle, self.future = self.own_idle, self.own_future
-        if self._wide:
+        if self._cross_node_verdicts:
             within = self.open_within()
             self.idle, self.future = self.idle & within, self.future & within
 
     def open_within(self) -> BoolArray:
         """Return the nodes that what happens on other nodes leaves open."""
         result = np.ones(self._size, dtype=np.bool_)
-        for _, verdict in self._wide:
+        for _, verdict in self._cross_node_verdicts:
             result &= verdict.codes() == 0
         return result
 
@@ -198,7 +200,7 @@ class Candidates:
                 scaled = _MAX_NODE_SCORE - scaled
             part = rank.weight * scaled
             result = part if result is None else result + part
-        for weight, score in self._wide_scores if mask.any() else ():
+        for weight, score in self._cross_node_scores if mask.any() else ():
             part = weight * score(mask)
             result = part if result is None else result + part
         return result
@@ -215,7 +217,7 @@ class Candidates:
         verdicts: list[tuple[Predicate | CrossNodePredicate, CodeArray]] = [
             *self._verdicts,
             *((p, p.fn(self.task_class, rows)) for p in self._dynamic if not _all_resolvable(p)),
-            *((p, verdict.codes()) for p, verdict in self._wide),
+            *((p, verdict.codes()) for p, verdict in self._cross_node_verdicts),
         ]
         for predicate, codes in verdicts:
             if not _all_resolvable(predicate):
@@ -226,7 +228,7 @@ class Candidates:
     def admits(self, column: int) -> bool:
         """Tell whether no predicate refuses a node; whether there is room is not asked."""
         row = Rows(self.nodes, self.task_class, np.array([column], dtype=np.int64))
-        within = all(not verdict.codes()[column] for _, verdict in self._wide)
+        within = all(not verdict.codes()[column] for _, verdict in self._cross_node_verdicts)
         return not self._refused[column] and within and bool(self.admitted(row)[0])
 
     def best_first(self, mask: BoolArray, first: int) -> list[int]:
@@ -263,9 +265,9 @@ class Candidates:
                     shortages.append(self._shortage(name, dim, room))
                     open_rows &= ~short
         dynamic = [(p, p.fn(self.task_class, rows)) for p in self._dynamic]
-        wide = [(p, verdict.codes()) for p, verdict in self._wide]
+        entry = [(p, verdict.codes()) for p, verdict in self._cross_node_verdicts]
         verdicts: list[tuple[Predicate | CrossNodePredicate, CodeArray]]
-        verdicts = [*self._verdicts, *dynamic, *wide]
+        verdicts = [*self._verdicts, *dynamic, *entry]
         for predicate, codes in verdicts:
             counts = np.bincount(codes[open_rows], minlength=len(predicate.reasons) + 1)
             for number, reason in enumerate(predicate.reasons, start=1):

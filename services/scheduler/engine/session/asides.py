@@ -1,6 +1,6 @@
 """Jobs, queues and actions that a session left out because their handling raised an error.
 
-Actions handle each job or queue inside `Session.apart`: an exception ends the handling of that
+Actions handle each job or queue inside `Session.isolate`: an exception ends the handling of that
 one, and all others go on. Open trials are undone as the exception passes, decisions before it
 stand, and the job has no further turn in this session. A change that broke off half-way
 (`BrokenOff`) ends the session: neither its plan nor the cluster state can be trusted then.
@@ -54,7 +54,7 @@ class Asides:
         return self.found.get(("podgroups", job.key))
 
 
-class Apart:
+class StageIsolation:
     """The handling of one job, queue or action: an exception is noted and goes no further."""
 
     __slots__ = ("_asides", "_stage", "_subject", "failed")

@@ -40,7 +40,7 @@ from services.scheduler.engine.plan import (
     GangBinds,
     Shortage,
 )
-from services.scheduler.engine.session.asides import Apart, Asides
+from services.scheduler.engine.session.asides import Asides, StageIsolation
 from services.scheduler.engine.session.changes import (
     Placed,
     PluginMemory,
@@ -196,7 +196,7 @@ class Session:
         """Let plugins tell pending tasks apart (`trait`); before the first candidates."""
         if self.hooks.of(Points.trait):
             for job in self.jobs:
-                with self.apart("tell apart", job):
+                with self.isolate("tell apart", job):
                     for task in job.by_status[TaskStatus.PENDING].values():
                         traits = {**task.task_class.traits, **self.hooks.trait(task)}
                         if traits != task.task_class.traits:
@@ -270,9 +270,9 @@ class Session:
 
     # --- errors ------------------------------------------------------------------------------
 
-    def apart(self, stage: str, subject: Job | Queue | None = None) -> Apart:
+    def isolate(self, stage: str, subject: Job | Queue | None = None) -> StageIsolation:
         """Handle one job or queue (None: a whole action); an exception ends its turn alone."""
-        return Apart(self.asides, stage, subject)
+        return StageIsolation(self.asides, stage, subject)
 
     # --- placing -----------------------------------------------------------------------------
 

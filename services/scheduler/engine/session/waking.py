@@ -31,7 +31,7 @@ _key = attrgetter("key")
 _NO_PLACE = frozenset({"predicate", "quota", "queue"})
 
 
-class Restful(NamedTuple):
+class Parkable(NamedTuple):
     """A job that may be parked."""
 
     job: Job
@@ -80,7 +80,7 @@ def _may_enter(session: Session) -> Iterator[Group]:
 
 def _is_kept_out(session: Session, group: Group) -> bool:
     job = group.first
-    with session.apart(_STAGE, job):
+    with session.isolate(_STAGE, job):
         return session.hooks.job_enqueueable(job).vote is Vote.REJECT
     return False
 
@@ -107,7 +107,7 @@ def _finds_no_place(session: Session, queue: Queue, group: Group) -> bool:
     places = [min(count, _slots(session, task_class)) for task_class, count in needs.classes]
     if sum(places) < needs.missing:
         return True
-    with session.apart(_STAGE, group.first):
+    with session.isolate(_STAGE, group.first):
         if session.hooks.overused(queue):
             return True
         allowed = (
@@ -125,14 +125,14 @@ def _slots(session: Session, task_class: TaskClass) -> int:
     )
 
 
-def restful(
+def parkable(
     session: Session,
     plan: Plan,
     is_reported: Callable[[str], bool],
     *,
     entering: bool,
     placing: bool,
-) -> list[Restful]:
+) -> list[Parkable]:
     """Return the waiting jobs that little is left to report of; the session's actions have run.
 
     Where conditions would only be worded in another way, that can wait: words name nodes and
@@ -154,7 +154,7 @@ def restful(
             continue
         demand = _demand(session, job, why)
         if demand is not None and (entering if isinstance(demand, Wants) else placing):
-            found.append(Restful(job, session.hooks.job_order(job), demand))
+            found.append(Parkable(job, session.hooks.job_order(job), demand))
     return found
 
 

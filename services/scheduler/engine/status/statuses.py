@@ -278,7 +278,7 @@ def queue_statuses(session: Session) -> Iterator[QueueAllocated]:
             np.minimum(totals[holder] + amounts, MOST, out=totals[holder])
     for name, queue in sorted(queues.items()):
         count = waiting[name] + parked.count(name)
-        with session.apart("judge", queue):
+        with session.isolate("judge", queue):
             if count != queue.last_pending or not _same(session, queue, totals[name]):
                 yield QueueAllocated(
                     name=name,

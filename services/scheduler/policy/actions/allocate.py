@@ -29,14 +29,14 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:  # noqa: AR
     while queues:
         _, queue = heapq.heappop(queues)
         waiting = jobs[queue.name]
-        with session.apart("allocate", queue):
+        with session.isolate("allocate", queue):
             if session.hooks.overused(queue):
                 _explain_overused(session, queue, waiting)
                 continue
             if not waiting:
                 continue
             _, job = heapq.heappop(waiting)
-            with session.apart("allocate", job):
+            with session.isolate("allocate", job):
                 session.turn(job)
                 worklist = worklists[job.key]
                 turn = JobAttempt if job.division is None else GroupedJobAttempt
@@ -60,7 +60,7 @@ def _worklists(session: Session) -> dict[str, Worklist]:
             if enqueues:
                 continue
             session.rephase(job, "Inqueue")
-        with session.apart("allocate", job):
+        with session.isolate("allocate", job):
             worklist = _worklist(session, job)
             if worklist:
                 worklists[job.key] = worklist

@@ -26,7 +26,7 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:  # noqa: AR
             if task.task_class.best_effort:
                 session.withdraw(job, task)
     for job in _in_order(session):
-        with session.apart("backfill", job):
+        with session.isolate("backfill", job):
             for run in _runs(sorted(_wanting(job), key=session.hooks.task_order)):
                 left = _place(session, job, run)
                 if left:
@@ -53,7 +53,7 @@ def _in_order(session: Session) -> Iterator[Job]:
     wanting = []
     for job in session.jobs:
         if job.pending_best_effort and not job.is_pending and _wanting(job):
-            with session.apart("backfill", job):
+            with session.isolate("backfill", job):
                 if session.hooks.job_valid(job) is None:
                     wanting.append(job)
     queues, jobs = by_queue(session, wanting)

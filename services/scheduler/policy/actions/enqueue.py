@@ -36,10 +36,10 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:  # noqa: AR
         if not waiting:
             continue
         _, job = heapq.heappop(waiting)
-        with session.apart("enqueue", job):
+        with session.isolate("enqueue", job):
             if _admit(session, job) and (following := next_in_line(session, job)) is not None:
                 heapq.heappush(waiting, (hooks.job_order(following), following))
-        with session.apart("enqueue", queue):
+        with session.isolate("enqueue", queue):
             heapq.heappush(queues, (hooks.queue_order(queue), queue))
 
 

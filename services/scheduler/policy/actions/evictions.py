@@ -42,7 +42,7 @@ def starving_jobs(session: Session) -> list[Job]:
     starving = []
     for job in session.jobs:
         if not job.is_pending and not session.asides.has(job):
-            with session.apart("starving", job):
+            with session.isolate("starving", job):
                 if hooks.job_valid(job) is None and hooks.job_starving(job):
                     starving.append(job)
     return starving

@@ -75,10 +75,10 @@ class Round(NamedTuple):
     kind: EvictionKind
     reason: str
     options: GangOptions
-    standing: "Standing"
+    preemptable: "PreemptableTasks"
 
 
-class Standing:
+class PreemptableTasks:
     """Jobs with running tasks, by job; looked up anew when the ledger has changed."""
 
     def __init__(self, session: Session, statuses: Sequence[TaskStatus]) -> None:
@@ -175,7 +175,7 @@ class GangEviction:
         column = session.cluster_state.nodes.column
         found = [
             bundle
-            for job, tasks in self._round.standing.jobs()
+            for job, tasks in self._round.preemptable.jobs()
             if job is not self._job and self._from(job)
             for bundle in bundles(job, [t for t in tasks if column(t.node) in below])
         ]

@@ -14,8 +14,8 @@ from services.scheduler.policy.actions.evictions import starving_jobs, turns
 from services.scheduler.policy.actions.gang_evictions import (
     GangEviction,
     GangOptions,
+    PreemptableTasks,
     Round,
-    Standing,
     by_worth,
     ranks,
 )
@@ -33,7 +33,7 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:
         EvictionKind.GANG_PREEMPT,
         "gangpreempt",
         GangOptions.read(arguments),
-        Standing(session, (TaskStatus.BOUND, TaskStatus.RUNNING)),
+        PreemptableTasks(session, (TaskStatus.BOUND, TaskStatus.RUNNING)),
     )
     orders = Orders(session)
     for queue, theirs in turns(session, orders, starving_jobs(session)):
@@ -49,5 +49,5 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:
                 places = ranks(keys, reverse=True)
                 return sorted(found, key=lambda b: (b.whole, places[b.job.key], *by_worth(b, need)))
 
-            with session.apart("gangpreempt", job):
+            with session.isolate("gangpreempt", job):
                 GangEviction(round_, queue, job, from_=below, ranked=ranked).run()

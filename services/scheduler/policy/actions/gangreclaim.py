@@ -15,8 +15,8 @@ from services.scheduler.policy.actions.evictions import starving_jobs, turns
 from services.scheduler.policy.actions.gang_evictions import (
     GangEviction,
     GangOptions,
+    PreemptableTasks,
     Round,
-    Standing,
     by_worth,
     ranks,
 )
@@ -31,7 +31,7 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:
         EvictionKind.GANG_RECLAIM,
         "gangreclaim",
         GangOptions.read(arguments),
-        Standing(session, (TaskStatus.RUNNING,)),
+        PreemptableTasks(session, (TaskStatus.RUNNING,)),
     )
     orders = Orders(session)
     for queue, theirs in turns(session, orders, starving_jobs(session)):
@@ -40,7 +40,7 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:
         jobs = orders.jobs(theirs)
         while jobs:
             job = jobs.pop()
-            with session.apart("gangreclaim", job):
+            with session.isolate("gangreclaim", job):
                 _reclaim(round_, queue, job)
 
 

@@ -51,10 +51,10 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:
         jobs = orders.jobs(theirs)
         while jobs:
             job = jobs.pop()
-            with session.apart(_REASON, job):
+            with session.isolate(_REASON, job):
                 _Preemptor(session, orders, queue, job, options).from_other_jobs(unschedulable)
         for job in theirs:
-            with session.apart(_REASON, job):
+            with session.isolate(_REASON, job):
                 _Preemptor(session, orders, queue, job, options).from_own_tasks()
 
 

@@ -18,14 +18,14 @@ def by_queue(session: Session, jobs: Iterable[Job]) -> tuple[QueueHeap, dict[str
     """
     heaps: dict[str, JobHeap] = {}
     for job in jobs:
-        with session.apart("order", job):
+        with session.isolate("order", job):
             heaps.setdefault(job.queue, []).append((session.hooks.job_order(job), job))
     queues: QueueHeap = []
     for name, heap in heaps.items():
         heapq.heapify(heap)
         queue = session.queue(name)
         if queue is not None:
-            with session.apart("order", queue):
+            with session.isolate("order", queue):
                 queues.append((session.hooks.queue_order(queue), queue))
     heapq.heapify(queues)
     return queues, heaps

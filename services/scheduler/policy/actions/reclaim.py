@@ -47,7 +47,7 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:
         jobs = orders.jobs(theirs)
         while jobs:
             job = jobs.pop()
-            with session.apart(_REASON, job):
+            with session.isolate(_REASON, job):
                 _Reclaimer(session, orders, queue, job, spare=spare).run(unschedulable)
 
 

@@ -22,7 +22,7 @@ _MOST_NUMA_NODES: Final = 12
 _CPU: Final = "cpu"
 
 
-class Place(NamedTuple):
+class CpuLocation(NamedTuple):
     """NUMA node, socket and core of a CPU; core numbers are unique within a socket only."""
 
     numa: int
@@ -35,7 +35,7 @@ class Topology(NamedTuple):
 
     cpu_policy: str
     policy: str
-    places: Mapping[int, Place]
+    places: Mapping[int, CpuLocation]
     free: Cpus
     """CPUs that no container has to itself, without those reserved for the system."""
     holders: frozenset[str]
@@ -70,7 +70,7 @@ def topology_of(obj: Numatopology) -> Topology:
     """Return what a Numatopology says. Raises `BadQuantity` for lists that cannot be read."""
     spec = obj.spec
     places = {
-        _number(cpu): Place(info.numa, info.socket, info.core)
+        _number(cpu): CpuLocation(info.numa, info.socket, info.core)
         for cpu, info in spec.cpu_detail.items()
     }
     numa_nodes = {place.numa for place in places.values()}
@@ -154,7 +154,7 @@ def _hints(topology: Topology, free: Cpus, count: int) -> list[Hint]:
     ]
 
 
-def take(places: Mapping[int, Place], available: Cpus, count: int) -> Cpus | None:
+def take(places: Mapping[int, CpuLocation], available: Cpus, count: int) -> Cpus | None:
     """Return so many CPUs, close to each other: sockets, then cores, then threads of used cores.
 
     None when there are not so many.
@@ -170,18 +170,18 @@ def take(places: Mapping[int, Place], available: Cpus, count: int) -> Cpus | Non
     return frozenset(taken) | frozenset(rest[: count - len(taken)])
 
 
-def _socket_of(place: Place) -> tuple[int, ...]:
+def _socket_of(place: CpuLocation) -> tuple[int, ...]:
     return (place.socket,)
 
 
-def _core_of(place: Place) -> tuple[int, ...]:
+def _core_of(place: CpuLocation) -> tuple[int, ...]:
     return place.socket, place.core
 
 
-_Group = Callable[[Place], tuple[int, ...]]
+_Group = Callable[[CpuLocation], tuple[int, ...]]
 
 
-def _whole(places: Mapping[int, Place], available: Cpus, group: _Group) -> list[set[int]]:
+def _whole(places: Mapping[int, CpuLocation], available: Cpus, group: _Group) -> list[set[int]]:
     """Return sockets or cores of which every CPU is available; on the fullest socket first."""
     everything: dict[tuple[int, ...], set[int]] = {}
     for cpu, place in places.items():
@@ -193,7 +193,7 @@ def _whole(places: Mapping[int, Place], available: Cpus, group: _Group) -> list[
 
 
 def _nearest(
-    places: Mapping[int, Place], free: Cpus, taken: set[int]
+    places: Mapping[int, CpuLocation], free: Cpus, taken: set[int]
 ) -> Callable[[int], tuple[int, ...]]:
     """Return the order of single CPUs: by what was taken beside, then where least is left."""
     beside = Counter(places[cpu].socket for cpu in taken)

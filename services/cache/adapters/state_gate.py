@@ -16,7 +16,7 @@ _SILENT_S: Final = 5.0
 """A marker that stays the same for so long says that there is no leader."""
 
 
-class Standing:
+class StateGate:
     """Keeps the gate `state` (a part of the service)."""
 
     name: Final = "standing"
