@@ -18,8 +18,7 @@ from typing import Final, TextIO
 
 import msgspec
 
-from pumice.cli.places import data_directory
-from pumice.directory import default_directory
+from pumice.cli.connection import add_connection, server_of
 from pumice.events import (
     CATALOGUE,
     ClusterGone,
@@ -31,10 +30,8 @@ from pumice.events import (
     Since,
     Start,
     Unknown,
-    find,
 )
 from pumice.events.client import subscribe_at
-from pumice.events.server import local
 
 _UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
@@ -71,26 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str] = 
     parser.add_argument("--job", default="", metavar="NS/NAME", help="only what concerns this Job")
     parser.add_argument("--queue", default="", help="only jobs, gangs and pods of this queue")
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
-    parser.add_argument(
-        "--nats",
-        default=environ.get("PUMICE_NATS", ""),
-        metavar="URL",
-        help="NATS server (default: the local cluster's)",
-    )
-    parser.add_argument("--cluster", default=environ.get("PUMICE_CLUSTER", ""))
-    parser.add_argument("--nats-user", default=environ.get("PUMICE_NATS_USER", ""))
-    parser.add_argument(
-        "--nats-password-file",
-        default=environ.get("PUMICE_NATS_PASSWORD_FILE", ""),
-        help="file with the password; else the environment's PUMICE_NATS_PASSWORD",
-    )
-    parser.add_argument(
-        "--nats-ca",
-        default=environ.get("PUMICE_NATS_CA", ""),
-        metavar="FILE",
-        help="authority of the server's certificate; turns TLS on",
-    )
-    data_directory(parser)
+    add_connection(parser, environ)
     _add_forwarding(parser)
     parser.epilog = EPILOG
 
@@ -120,7 +98,7 @@ async def run(
 ) -> int:
     """Print events; return the exit code (1 with one line on stderr when it cannot go on)."""
     try:
-        await _serve(args, lambda: _server(args, environ), environ=environ, out=out)
+        await _serve(args, lambda: server_of(args, environ), environ=environ, out=out)
     except BrokenPipeError:  # `pumice events | head -1`: the reader has what it wanted
         _drop(out)
         return _BROKEN_PIPE
@@ -267,20 +245,6 @@ def _shown(value: object) -> str:
         return "; ".join(f"{count} x {reason}" for reason, count in value.items())
     text = str(value)
     return f'"{text}"' if " " in text else text
-
-
-def _server(args: argparse.Namespace, environ: Mapping[str, str]) -> Server:
-    """Return the server that was named, or found (`pumice.events.find`)."""
-    if args.data_dir != default_directory():
-        return local(args.data_dir, cluster=args.cluster or "local")
-    named = {
-        "PUMICE_NATS": args.nats,
-        "PUMICE_CLUSTER": args.cluster,
-        "PUMICE_NATS_USER": args.nats_user,
-        "PUMICE_NATS_PASSWORD_FILE": args.nats_password_file,
-        "PUMICE_NATS_CA": args.nats_ca,
-    }
-    return find({**environ, **{name: word for name, word in named.items() if word}})
 
 
 def _duration(text: str) -> float:

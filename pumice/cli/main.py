@@ -49,6 +49,11 @@ COMMANDS: Final = {
     "events": Entry(
         module="pumice.cli.events", help="print scheduling events, as they come", extra="webhook"
     ),
+    "trace": Entry(
+        module="pumice.cli.trace",
+        help="print one job's life as a tree, with durations and reasons",
+        extra="services",
+    ),
     "demo": Entry(module="pumice.cli.demo", help="a cluster for a minute, and gangs on it"),
     "parts": Entry(module="pumice.cli.parts", help="find or build the programs that `up` needs"),
 }

@@ -115,7 +115,7 @@ async def _serve(
 
         def leave_word(*, phase: Literal["starting", "ready"]) -> None:
             if nats is not None:
-                state.write(data, _state(nats, services, phase=phase))
+                state.write(data, _state(nats, services, phase=phase, kubeconfig=kubeconfig))
 
         async def start_again(service: Service) -> None:
             await service.start()
@@ -167,13 +167,18 @@ def _data_directory(given: Path | None) -> Iterator[Path]:
 
 
 def _state(
-    nats: NatsServer, services: Iterable[Service], *, phase: Literal["starting", "ready"]
+    nats: NatsServer,
+    services: Iterable[Service],
+    *,
+    phase: Literal["starting", "ready"],
+    kubeconfig: Path | None = None,
 ) -> state.State:
-    """Return what `pumice status` and `pumice events` read in the data directory."""
+    """Return what `status`, `events` and `trace` read in the data directory."""
     return state.State(
         phase=phase,
         pid=os.getpid(),
         nats=nats.url,
+        kubeconfig=str(kubeconfig or ""),
         programs=tuple(
             state.Program(
                 name=service.name,

@@ -17,6 +17,7 @@ RUN_BY: Final[dict[tuple[str, str], str]] = {
     ("from-volcano.md", "What to check"): FROM_VOLCANO,
     ("from-volcano.md", "Back"): FROM_VOLCANO,
     ("observing.md", "Why does my job wait?"): LOCAL,
+    ("observing.md", "One job's life"): LOCAL,
     ("simulation.md", "Simulation"): LOCAL,
     ("deployment.md", "Kubernetes"): ON_KUBERNETES,
     ("deployment.md", "Uninstall"): ON_KUBERNETES,

@@ -96,6 +96,20 @@ async def test_each_line_that_tells_why_a_job_waits_tells_it(
     assert "gate=predicate" in said["pumice events --type gang.unschedulable"]
 
 
+@pytest.mark.timeout(180)
+async def test_the_line_that_prints_a_jobs_life_prints_it(
+    shell: Shell, home: Path, cluster: None
+) -> None:
+    (line,) = lines("observing.md", "One job's life")
+    applied = shell("kubectl apply -f examples/gang.yaml")
+    assert applied.returncode == 0, applied.stderr
+    await until(lambda: "phase Completed" in shell(line).stdout, deadline_s=60)
+    printed = shell(line)
+    assert (printed.returncode, printed.stderr) == (0, "")
+    assert "placed: 3 pods on " in printed.stdout
+    assert printed.stdout.count("is bound: node-") == 3
+
+
 @pytest.mark.timeout(200)
 def test_the_demo_of_readme_runs(shell: Shell) -> None:
     assert "make demo" in lines("README.md", "Two commands")

@@ -124,7 +124,7 @@ def test_a_webhook_needs_aiohttp_alone(site: Path) -> None:
     assert loaded & HEAVY == {"aiohttp"}
 
 
-@pytest.mark.parametrize("command", ["down", "events", "parts", "status"])
+@pytest.mark.parametrize("command", ["down", "events", "parts", "status", "trace"])
 def test_commands_that_look_at_a_cluster_need_no_services(command: str, site: Path) -> None:
     code = f"""
 from pumice.cli.main import main

@@ -1,0 +1,145 @@
+"""Reads a job's objects from the API server: the Job, its PodGroup, its pods.
+
+Pods are read with types of this module: when a container that has ended had begun is of no interest
+to any service, and so it is in none of their views.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from pumice.trace.tree import Objects, PodLife
+from shared.api import keys
+from shared.api.batch import Job
+from shared.api.kinds import JOB, POD, PODGROUP, decode
+from shared.api.scheduling import PodGroup, PodGroupCondition, PodGroupConditionType
+from shared.api.time import read
+from shared.kube.client import PAGE_LIMIT, Kube
+from shared.runtime.errors import Gone
+
+
+class _Owner(msgspec.Struct, frozen=True):
+    uid: str = ""
+
+
+class _Meta(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    creation_timestamp: str | None = None
+    owner_references: tuple[_Owner, ...] = ()
+
+
+class _Times(msgspec.Struct, frozen=True, rename="camel"):
+    started_at: str | None = None
+    finished_at: str | None = None
+
+
+class _State(msgspec.Struct, frozen=True):
+    running: _Times | None = None
+    terminated: _Times | None = None
+
+
+class _Container(msgspec.Struct, frozen=True):
+    state: _State = _State()
+
+
+class _Status(msgspec.Struct, frozen=True, rename="camel"):
+    phase: str = ""
+    container_statuses: tuple[_Container, ...] = ()
+
+
+class Pod(msgspec.Struct, frozen=True):
+    """The times of a pod."""
+
+    metadata: _Meta = _Meta()
+    status: _Status = _Status()
+
+
+class _Position(msgspec.Struct, frozen=True, rename={"token": "continue"}):
+    token: str = ""
+
+
+class _Pods(msgspec.Struct, frozen=True):
+    items: tuple[Pod, ...] = ()
+    metadata: _Position = _Position()
+
+
+async def objects_of(kube: Kube, namespace: str, name: str) -> Objects:
+    """Return what the API server has of a job; empty when it has none. Raises PumiceError."""
+    try:
+        job: Job = decode(JOB, await kube.get(JOB, namespace, name))
+    except Gone:
+        return Objects()
+    group = await _group(kube, job)
+    return fold(job, group, await _pods(kube, namespace, name))
+
+
+async def _group(kube: Kube, job: Job) -> PodGroup | None:
+    meta = job.metadata
+    try:
+        body = await kube.get(PODGROUP, meta.namespace, f"{meta.name}-{meta.uid}")
+    except Gone:
+        return None
+    group: PodGroup = decode(PODGROUP, body)
+    return group
+
+
+async def _pods(kube: Kube, namespace: str, name: str) -> list[Pod]:
+    query = [("labelSelector", f"{keys.JOB_NAME}={name}"), ("limit", str(PAGE_LIMIT))]
+    found: list[Pod] = []
+    token = ""
+    while True:
+        more = [("continue", token)] if token else []
+        body = await kube.request("GET", POD.path(namespace), query=[*query, *more])
+        page = msgspec.json.decode(body, type=_Pods)
+        found += page.items
+        token = page.metadata.token
+        if not token:
+            return found
+
+
+def fold(job: Job, group: PodGroup | None, pods: Sequence[Pod]) -> Objects:
+    """Return the times that a job's objects tell; pods of a namesake are left out. Pure."""
+    state = job.status.state
+    wait = _wait(group)
+    return Objects(
+        uid=job.metadata.uid,
+        posted_s=read(job.metadata.creation_timestamp),
+        queue=job.spec.queue,
+        phase=state.phase.value if state.phase else "",
+        phase_s=read(state.last_transition_time),
+        group_made_s=read(group.metadata.creation_timestamp) if group else None,
+        waits_since_s=read(wait.last_transition_time) if wait else None,
+        why=(wait.message or wait.reason) if wait else "",
+        pods=tuple(_pod(pod) for pod in pods if _is_of(pod, job)),
+    )
+
+
+def _is_of(pod: Pod, job: Job) -> bool:
+    return any(owner.uid == job.metadata.uid for owner in pod.metadata.owner_references)
+
+
+def _wait(group: PodGroup | None) -> PodGroupCondition | None:
+    """Return the condition that says why a group waits, unless it was scheduled since."""
+    conditions = (
+        [each for each in group.status.conditions if each.status == "True"] if group else []
+    )
+    last = max(conditions, key=lambda each: each.last_transition_time or "", default=None)
+    return last if last and last.type == PodGroupConditionType.UNSCHEDULABLE else None
+
+
+def _pod(pod: Pod) -> PodLife:
+    meta = pod.metadata
+    states = [container.state for container in pod.status.container_statuses]
+    times = [state.running or state.terminated or _Times() for state in states]
+    begun = [at for at in (read(each.started_at) for each in times) if at is not None]
+    ended = [at for at in (read(each.finished_at) for each in times) if at is not None]
+    return PodLife(
+        key=f"{meta.namespace}/{meta.name}",
+        uid=meta.uid,
+        made_s=read(meta.creation_timestamp),
+        running_s=min(begun, default=None),
+        ended_s=max(ended) if ended and len(ended) == len(states) else None,
+        phase=pod.status.phase,
+    )
