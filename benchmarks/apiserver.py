@@ -1,4 +1,4 @@
-"""What the embedded API server holds and carries: memory at size, and writes per second over HTTPS.
+"""Capacity of the embedded API server: memory at size, and writes per second over HTTPS.
 
 `python -m benchmarks.apiserver [nodes] [pods]` starts it as a process of its own, fills it, and
 writes pods' statuses through keep-alive connections while three watchers read along. Memory is the

@@ -1,4 +1,4 @@
-"""Who wrote what, from the API server's audit log: the count that no client can gild.
+"""Writes per client and object, from the API server's audit log: no client can gild them.
 
 Each service has a User-Agent of its own (`pumice-controller`, …); the log has one line per request.
 """

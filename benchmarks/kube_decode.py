@@ -1,4 +1,4 @@
-"""What it costs to read pods: our views, plain JSON, and kubernetes-asyncio's models.
+"""Cost of reading pods: our views, plain JSON, and kubernetes-asyncio's models.
 
 Run it alone on an idle machine: `python benchmarks/kube_decode.py [pods]`. No server is needed.
 The figures are quoted in docs/adr/0003-kubernetes-client.md.

@@ -1,1 +1,1 @@
-"""What the services have in common; internal."""
+"""Code that several services share; internal."""

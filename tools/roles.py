@@ -49,7 +49,7 @@ class Right(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What one service asked for."""
+    """Requests of one service."""
 
     service: str
     right: Right

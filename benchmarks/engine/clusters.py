@@ -17,7 +17,7 @@ GANG = 100
 QUEUES = 200
 """Queues of the reclaim loads; the first half holds everything, the second half waits."""
 BLOCK_MILLI = 8_000
-"""What a pod of the eviction loads asks; four of them fill a node."""
+"""Request of a pod of the eviction loads; four of them fill a node."""
 _NODE = {"cpu": "32", "memory": "128Gi", "pods": "256"}
 _CREATED = "2026-01-01T00:00:00Z"
 _HOST = "kubernetes.io/hostname"
@@ -42,7 +42,7 @@ class Arrival(NamedTuple):
     cpu_milli: Callable[[int], int]
     """Request of the n-th pod."""
     company: Callable[[int], Object]
-    """What the n-th pod's spec says of others of its gang, by number of the gang."""
+    """Affinity to others of its gang in the n-th pod's spec, by number of the gang."""
     evicts: str = ""
     """Which action makes the room, if one has to."""
 

@@ -49,7 +49,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     bound: int
     evicted: int
     held_mib: float
-    """What the replica and the process hold before the work arrives."""
+    """Memory of the cluster state and of the process before the work arrives."""
     peak_mib: float
 
     @property
@@ -59,7 +59,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cycle(NamedTuple):
-    """What a cycle wants done, and CPU seconds."""
+    """A cycle's decisions, and CPU seconds."""
 
     commands: list[Command]
     decide_s: float

@@ -1,4 +1,4 @@
-"""What admission counts and measures."""
+"""Metrics of admission."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What can be set about the binder."""
+"""Settings of the binder."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""What the cache counts: objects held, facts on their way to the stream, watches that broke."""
+"""Metrics of the cache: objects held, facts on their way to the stream, watches that broke."""
 
 from shared.runtime.metrics import Metrics
 

@@ -171,7 +171,7 @@ CONTROLLERS: Final = (
 )  # fmt: skip
 
 SHARED_RIGHTS: Final = _rights(kinds.EVENT, "create")
-"""What every controller needs: it tells of what it does."""
+"""Rights that every controller needs: it writes Kubernetes Events."""
 
 BUILT: Final = tuple(row.name for row in CONTROLLERS)
 ABSENT: Final = ("sharding-controller", "colocation-config-controller")

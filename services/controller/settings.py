@@ -1,4 +1,4 @@
-"""What can be set about the controller; flags bear Volcano's names (M04)."""
+"""Settings of the controller; flags bear Volcano's names (M04)."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""What can be set about the declarer."""
+"""Settings of the declarer."""
 
 from typing import Annotated, Literal
 

@@ -1,1 +1,1 @@
-"""Chooses who runs where; never talks to the API server."""
+"""Decides which pod runs on which node; never talks to the API server."""

@@ -1,4 +1,4 @@
-"""What all views have in common: the base class, and the wire types that Kubernetes gives no class.
+"""The base class of all views, and the wire types that Kubernetes gives no class.
 
 Every module of `shared.api` builds on this one. Views are frozen and outside the garbage
 collector's sight (`gc=False`): a decoded object cannot contain itself, and a heap of 100,000 pods

@@ -1,4 +1,4 @@
-"""What the bus raises: each class says by its base what a caller should do.
+"""Errors of the bus: the base of each class says what a caller should do.
 
 The texts name the subject or stream and repeat the server's own words, since they end up in logs
 and readiness reasons.

@@ -1,4 +1,4 @@
-"""Who is alive: each process announces itself every second with what it can read.
+"""Live processes: each announces itself every second with the versions that it reads.
 
 Announcements carry a time to live, so that a dead process disappears by itself; a process that
 ends in order says so. Used for the version rule (a writer produces version N once every live

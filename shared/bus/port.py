@@ -1,4 +1,4 @@
-"""What the rest of Pumice sees of the bus: values and protocols, without any of NATS.
+"""The bus as the rest of Pumice sees it: values and protocols, without any of NATS.
 
 Services depend on these names only; `shared.bus.nats` is the adapter. The values are frozen and
 hold plain bytes: the meaning of a payload is the business of `shared.contracts`.

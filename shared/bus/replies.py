@@ -37,7 +37,7 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
     payload: bytes
     headers: dict[str, str] | None
     parts: "list[Reply]" = []
-    """What came before, when the answer to a `many` question has several messages."""
+    """Earlier messages, when the answer to a `many` question has several."""
 
 
 class Question(msgspec.Struct, kw_only=True, eq=False):

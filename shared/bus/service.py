@@ -1,4 +1,4 @@
-"""What every service has on the bus, made in one place: a composition root shows what is its own.
+"""Parts that every service has on the bus, made in one place: composition roots show the rest.
 
 `bus_of` makes the bus from the settings; `BusParts` makes the parts that services have alike, all
 of one cluster and under one name. It lives only while a service is put together.

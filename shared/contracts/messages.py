@@ -1,4 +1,4 @@
-"""What the services say to each other.
+"""Messages between the services.
 
 Facts are in the past tense of the world (`Fact`: an object is so), commands in the imperative
 (`BindGang`, `Evict`), desires name what scheduling wants (`DesiredPodGroup`, …) and outcomes tell

@@ -1,4 +1,4 @@
-"""Who may publish and subscribe what on NATS: one user per service, least rights.
+"""Rights to publish and subscribe on NATS: one user per service, least rights.
 
 The local stack, compose and k8s make their server configuration from this table
 (`pumice.deploy.nats_config`), and the NATS server of the tests refuses by it. JetStream's own

@@ -19,7 +19,7 @@ from shared.jobplugins.interface import Companion, JobPlugin, PodBody
 
 GROUP: Final = "pumice.jobplugins"
 MADE: Final[Mapping[str, Kind]] = {kind.kind: kind for kind in (kinds.CONFIGMAP, kinds.SERVICE)}
-"""What a plugin may ask for, by kind: what the controller has rights to keep."""
+"""Companions that a plugin may ask for, by kind: those that the controller has rights to keep."""
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""What a job plugin is: edits of the pods that a job makes, and objects that live beside them.
+"""The interface of a job plugin: edits of a job's pods, and objects that live beside them.
 
 A plugin sees the job with its defaults filled in and edits plain dictionaries in the form of the
 API, so that any field of any Kubernetes version can be set. `edit_task` runs once per task,

@@ -16,7 +16,7 @@ from shared.jobplugins.interface import JobPlugin, PodBody, add
 
 CONFIG: Final = "TF_CONFIG"
 ROLES: Final = ("ps", "worker", "chief", "evaluator")
-"""What TensorFlow knows, in the order of Volcano's JSON; each is a flag that names its task."""
+"""TensorFlow's roles in the order of Volcano's JSON; each is a flag that names its task."""
 
 
 class TensorFlow(JobPlugin):

@@ -1,4 +1,4 @@
-"""What is wrong with an object, by field; and the forms that names must have."""
+"""Problems of an object, by field; and the forms that names must have."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence

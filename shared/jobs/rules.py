@@ -1,4 +1,4 @@
-"""What a Job must be for it to run (W20 to W26), applied by admission and by the controller alike.
+"""Rules for a Job that can run (W20 to W26), applied by admission and by the controller alike.
 
 All functions are pure and name each fault by its field. Where Volcano has words for a fault, they
 are part of ours.

@@ -1,4 +1,4 @@
-"""What a pod template must be for a job's pods to come to life (W22, W25).
+"""Rules for a pod template from which pods can be made (W22, W25).
 
 The API server judges each pod when it is made, but then the job is there already and can only fail.
 So the faults that people make are found before: forms, names, images, amounts, mounts. What is not

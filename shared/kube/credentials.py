@@ -1,4 +1,4 @@
-"""Who we are at the API server, asked anew for each request.
+"""Credentials at the API server, asked for anew with each request.
 
 `Credentials` holds how to connect and a TLS context, and keeps both true while tokens and
 certificates rotate, without a new session: the Authorization header is computed per request, and

@@ -27,7 +27,7 @@ INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 
 
 class ChangeOp(enum.Enum):
-    """What happened to an object; ADDED may also be news of an old one."""
+    """Kind of change of an object; ADDED may also be news of an old one."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"

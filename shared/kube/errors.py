@@ -1,4 +1,4 @@
-"""What the API server's refusals become: one of the runtime's error kinds, with its own words.
+"""The API server's refusals as one of the runtime's error kinds, with its own words.
 
 Callers above catch the kinds of `shared.runtime.errors`; who needs the detail (the reason, the
 fields that were refused) finds it in `refusal`. No code above this package sees aiohttp.

@@ -1,4 +1,4 @@
-"""What a `Kube` needs of the way to its API server: requests, answers, answers that do not end.
+"""The way of a `Kube` to its API server: requests, answers, answers that do not end.
 
 `transport` goes over HTTP. A program with an API server in the same process (the simulation) brings
 a transport of its own; credentials, proxies and connections are the transport's business.

@@ -1,4 +1,4 @@
-"""What a pod asks for (T04): containers, init containers, sidecars, overhead, pod level, resize.
+"""Requests of a pod (T04): containers, init containers, sidecars, overhead, pod level, resize.
 
 Pure functions of a pod view. `scoring_request` is the second figure that Kubernetes' scorers use:
 containers that ask for no CPU or memory count with a small default there, so that best-effort pods
@@ -13,7 +13,7 @@ from shared.model.resources import CPU, MEMORY, PODS, Resource, parse_list
 
 DEFAULT_CPU_MILLI: Final = 100
 DEFAULT_MEMORY_BYTES: Final = 200 * 1024 * 1024
-"""What a scorer takes for a container that names no request."""
+"""Amounts that scorers assume for a container that names no request."""
 
 Listed = Mapping[str, str | int | float]
 _NOTHING: Final = Resource()

@@ -21,10 +21,10 @@ READY: Final = (
     TaskStatus.ALLOCATED,
     TaskStatus.SUCCEEDED,
 )
-"""What a gang counts towards its minimum (T02); failed tasks do not."""
+"""Statuses that a gang counts towards its minimum (T02); failed tasks do not."""
 
 VALID: Final = (*READY, TaskStatus.PIPELINED, TaskStatus.PENDING)
-"""What may still become part of a gang: the tasks of `valid` in T02."""
+"""Statuses that may still become part of a gang: the tasks of `valid` in T02."""
 
 SCHEDULED: Final = (
     TaskStatus.RUNNING,
@@ -32,7 +32,7 @@ SCHEDULED: Final = (
     TaskStatus.FAILED,
     TaskStatus.SUCCEEDED,
 )
-"""What the phase of a PodGroup counts (SS04); a binding task is not there yet."""
+"""Statuses that the phase of a PodGroup counts (SS04); a binding task is not there yet."""
 
 PREEMPTABLE: Final = _lookup(TaskStatus.BOUND, TaskStatus.RUNNING)
 """Indexed by status: may be a victim (T02)."""

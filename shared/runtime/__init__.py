@@ -1,4 +1,4 @@
-"""What every service needs to run: settings, supervision, logs, health, time and faults.
+"""The frame of a service: settings, supervision, logs, health, time and faults.
 
 Used by the shells (`app.py`, adapters, `shared.bus`, `shared.kube`); pure code never imports it.
 """

@@ -41,7 +41,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     """`namespace/name` or `name`."""
     stage: str
-    """What failed, as a closed word: `fold`, `judge`, `write`, ...; a label of metrics."""
+    """The step that failed, as a closed word: `fold`, `judge`, `write`, ...; a label of metrics."""
     reason: str
     """One line for a person."""
     since: float
@@ -146,7 +146,7 @@ REASON: Final = "SetAside"
 """Reason of the Kubernetes Event on an object that was set aside."""
 
 _PASSING: Final = (Retryable, Conflict, Rejected)
-"""What the handling of an object says to its caller, who knows what to do about it."""
+"""Errors that the handling of an object raises to its caller, who knows what to do about them."""
 
 Tell = Callable[[str, str, str, str], None]
 """Takes the token of a kind, a key, the uid if it is known, and one line for a person."""

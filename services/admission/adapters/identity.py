@@ -1,4 +1,4 @@
-"""What we show to the API server: the certificate of the listening socket, changed while it runs.
+"""The certificate of the listening socket, which is changed while the service runs.
 
 The TLS library reads certificates from files only. They are written to a private directory for the
 moment of loading and removed at once, so that no key stays on a disk.

@@ -1,4 +1,4 @@
-"""What rules have to know of the cluster, asked of the API server itself.
+"""Queues and namespaces that rules ask for, read from the API server itself.
 
 Not of the bus: admission has to answer when NATS is away, too. One list of queues serves all
 requests of a second; a refusal is never based on it, but on a fresh one (`fresh=True`), so that a

@@ -1,4 +1,4 @@
-"""What a rule is given and what it answers; values only.
+"""Input and answer of a rule; values only.
 
 A rule is a function of one request, of the facts about the cluster that its hook asks for, and of
 the terms that settings give. It never waits and never looks anything up.
@@ -45,7 +45,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     queues: Mapping[str, Queue] = msgspec.field(default_factory=dict)
     schemas: Schemas = msgspec.field(default_factory=dict)
-    """What the API server knows of pods and claims; empty when it did not say."""
+    """Forms of pods and claims as the API server knows them; empty when it did not say."""
     namespace_annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     def children(self, name: str) -> list[Queue]:

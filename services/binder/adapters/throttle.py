@@ -1,4 +1,4 @@
-"""Who may send a request now: so many in all (the pace), so many per node.
+"""Bounds of the requests under way: so many in all (the pace), so many per node.
 
 First come, first served in all; those that wait for a busy node do not hold up the others, since
 they queue at their node first.

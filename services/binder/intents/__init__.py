@@ -1,4 +1,4 @@
-"""What to do next, given what is wanted and what the API server answered. Pure.
+"""The next step of an intent, given the command and the API server's answer. Pure.
 
 `steps` holds what all intents share, `bind` and `evict` the steps of the two, `volumes` those of a
 claim, `bounds` what an intent may say at all, `desired` the difference between a wanted and a

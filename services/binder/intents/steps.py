@@ -1,4 +1,4 @@
-"""What the steps of all intents share.
+"""Values and rules that the steps of all intents share.
 
 What the API server answered, in the five kinds that matter (`Reply`); when to try again and when to
 stop (`Ladder`); how the items of an intent have ended (`ended`, `IntentProgress`).

@@ -1,4 +1,4 @@
-"""What the controller remembers of one job between two reconciliations.
+"""The controller's memory of one job between two reconciliations.
 
 Mutable state beside the stores: what cannot be read from the objects themselves.
 A record is changed by the informers (facts, own writes) and by the reconciler of its job, all on

@@ -140,7 +140,7 @@ class Stores:
 
     def __init__(self) -> None:
         self.jobs: dict[str, JobRecord] = {}
-        """What is remembered of each job, by key; the job itself is in `job_objects`, too."""
+        """Memory of each job, by key; the job itself is in `job_objects`, too."""
         self.queues: Store[Queue] = Store()
         self.groups: Store[PodGroup] = Store({"queue": lambda group: (group.spec.queue,)})
         self.crons: Store[CronJob] = Store()

@@ -1,4 +1,4 @@
-"""What the sync of a CronJob asks of the API server, and the answers.
+"""Requests of the sync of a CronJob to the API server, and the answers.
 
 A sync needs answers in its middle (is this job still there? was that name taken?), so it is a
 generator: it yields one of these asks and is sent the answer. The reconciler does the I/O; a test

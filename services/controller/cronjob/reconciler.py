@@ -24,7 +24,7 @@ from shared.runtime.workqueue import WorkQueue
 _CHECK_S: Final = 300.0
 """A pass at least so often: the work queue counts seconds, and the wall clock may be set."""
 _ASK_AGAIN_S: Final = 30.0
-"""What was refused is asked for again so much later: thousands may be due in one minute."""
+"""Delay before a refused request is sent again: thousands may be due in one minute."""
 UNPARSEABLE: Final = "UnParseableCronJobSchedule"
 
 

@@ -1,4 +1,4 @@
-"""What a pass over a job wants done, as values; `adapters` carry them out.
+"""Effects of a pass over a job, as values; `adapters` carry them out.
 
 A pass is a list of stages: the effects of one stage may run side by side, the next stage starts
 when all of them are done. Each effect can be repeated without harm, because a pass that fails

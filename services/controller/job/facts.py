@@ -1,4 +1,4 @@
-"""What the job controller knows about one job when it decides: values only, made by the informers.
+"""The job controller's knowledge of one job when it decides: values only, made by the informers.
 
 Counts of pods are made afresh, never by deltas (J26). `PodView` is the small part of a pod that a
 job's life depends on, taken once per fact, so that a pass over a job of thousands of pods touches
@@ -58,7 +58,7 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     job: Job
     """With its defaults filled in (`defaults`)."""
     problems: tuple[str, ...] = ()
-    """What `validate` found in its spec."""
+    """Problems that `validate` found in its spec."""
     pods: Mapping[str, PodView]
     """By name; only pods whose controller is this job (by uid)."""
     group: PodGroup | None = None
@@ -68,7 +68,7 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     commands: tuple[Command, ...] = ()
     """Commands for this job, oldest first."""
     group_wanted: GroupWanted | None = None
-    """What its PodGroup should say; None for a job with problems."""
+    """Spec that its PodGroup should have; None for a job with problems."""
     completed: CompletedIndexes = NONE_COMPLETED
     """Their pods are there or gone."""
     claims_missing: tuple[str, ...] = ()

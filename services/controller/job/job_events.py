@@ -1,4 +1,4 @@
-"""What is said of a job's life in Kubernetes Events, and why a phase was entered (J34).
+"""Kubernetes Events about a job's life, and the reasons for its phases (J34).
 
 An event begins with Volcano's words, which scripts look for (`Start to execute action RestartJob`);
 what follows is ours and says from where to where, and why. `occasion` tells apart what is said

@@ -40,7 +40,7 @@ class Retain(enum.Enum):
     FINISHED = "finished"
     """Succeeded and Failed pods stay for a look at their logs (J16, J21)."""
     SUCCEEDED = "succeeded"
-    """What has succeeded stays so: the job goes on where it stopped (J19)."""
+    """Succeeded pods stay: the job goes on where it stopped (J19)."""
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,7 +155,7 @@ _ON_ACTION: Final[Mapping[Action | None, Move]] = {
     Action.COMPLETE_JOB: _kill(JobPhase.COMPLETING),
     Action.TERMINATE_JOB: _kill(JobPhase.TERMINATING),
 }
-"""What an action does to a job that is alive (J16, J17)."""
+"""Effect of an action on a job that is alive (J16, J17)."""
 
 _RESUMED: Final = Move(do=Do.KILL, retain=Retain.SUCCEEDED, enters=JobPhase.RESTARTING, retry=True)
 _STILL_KILLING: Final = Move(do=Do.KILL, then=_ENOUGH_TRIES)

@@ -87,7 +87,7 @@ _REACH: Final[Mapping[Action, Target]] = {
     Action.RESTART_POD: Target.POD,
     Action.RESTART_PARTITION: Target.PARTITION,
 }
-"""What an action is about, where that is not the whole job."""
+"""Target of an action that is not about the whole job."""
 
 
 class Delayed(msgspec.Struct, frozen=True, kw_only=True):

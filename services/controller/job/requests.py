@@ -51,7 +51,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PodSums:
-    """What the pods of a job add up to per task, for the rules that ask about all pods of a task.
+    """Sums of a job's pods per task, for the rules that ask about all pods of a task.
 
     A job may have 150,000 pods, and each changes several times: walking them at each change would
     stop the process. Only requests rest on these sums; a status counts afresh (J26).

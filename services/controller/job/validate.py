@@ -1,4 +1,4 @@
-"""What is wrong with a Job, as the controller says it on the job itself.
+"""Problems of a Job, as the controller writes them on the job itself.
 
 The rules are admission's (`shared.jobs.rules`): they are applied again here, because there may be
 no webhook, or it was away. A job with problems is held in Pending with the first of them in its

@@ -1,4 +1,4 @@
-"""What a flow needs: jobs to make, jobs to delete, its status, and what there is to tell.
+"""The needs of a flow: jobs to make, jobs to delete, its status, and its events.
 
 A job is made once: when all its targets have Completed, and not again after it has ended. A job
 that was deleted before its end is made again. A flow that failed starts no more jobs; those that

@@ -37,7 +37,7 @@ class JobFlowReconciler(KindReconciler):
         self._waiting_for: dict[str, dict[str, None]] = {}
         """Key of a template that is not there → keys of the flows that name it."""
         self._last_notes: dict[str, tuple[Note, ...]] = {}
-        """What was told of a flow at its last pass: it is not told with each change of a job."""
+        """Events of a flow's last pass: they are not repeated with each change of a job."""
         self._first_at: dict[str, float] = {}
         """Key of a flow without a status → monotonic time at which it gets its first one."""
 

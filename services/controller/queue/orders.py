@@ -1,4 +1,4 @@
-"""What an order to a queue changes, in that queue and in those below it (Q02, Q04, Q05).
+"""Changes that an order to a queue makes, in that queue and in those below it (Q02, Q04, Q05).
 
 Closing a queue closes the open queues below it too and marks them as closed by their parent;
 opening it opens exactly the marked ones. The changes come in an order that survives a crash

@@ -84,7 +84,7 @@ STATES: Final[tuple[Callable[[], PolicyState], ...]] = (
     Budgets,
     UsageTable,
 )
-"""What plugins keep in a cluster state; the fields of a recorded cycle stand in this order."""
+"""States of plugins beside a cluster state; a recorded cycle holds their fields in this order."""
 
 Plugins = Mapping[str, Callable[[Arguments], Plugin]]
 """Constructors of plugins by their names in the configuration file."""

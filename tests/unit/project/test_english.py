@@ -7,11 +7,11 @@ import pytest
 
 from tests.unit.project.test_tidy import ROOT, tracked
 
-PLACES = (
-    *("*.md", "Makefile", "Dockerfile", "docker-compose.yml", "k8s", "examples", "docs"),
-    *("pumice/*.py", "services", "shared", "tools", "benchmarks"),
+CODE = ("pumice/*.py", "services", "shared", "tools", "benchmarks", "examples")
+PLACES = ("*.md", "Makefile", "Dockerfile", "docker-compose.yml", "k8s", "docs", *CODE)
+VAGUE = re.compile(
+    r"\b(?:some|no|any|every)body\b|\b(?:some|any|every)one\b|\bwhoever\b|\bwhom\b", re.IGNORECASE
 )
-VAGUE = re.compile(r"\b(?:some|no|any|every)body\b|\bwhoever\b|\bwhom\b", re.IGNORECASE)
 RIDDLE = re.compile(r'"""(?:What|Who|Whom|Whose)\b|\bSee the module\b')
 
 
@@ -30,10 +30,11 @@ def test_sentences_have_subjects_that_exist(place: str) -> None:
     assert found == []
 
 
-def test_a_docstring_of_the_public_package_says_what_the_thing_is() -> None:
+@pytest.mark.parametrize("place", CODE)
+def test_a_docstring_begins_with_the_thing_that_it_describes(place: str) -> None:
     found = [
         f"{file.relative_to(ROOT)}: {riddle}"
-        for file in prose("pumice/*.py")
+        for file in prose(place)
         for riddle in RIDDLE.findall(file.read_text("utf-8"))
     ]
     assert found == []
@@ -42,3 +43,10 @@ def test_a_docstring_of_the_public_package_says_what_the_thing_is() -> None:
 @pytest.mark.parametrize("line", ["Nobody reads it.", "told by whoever asks", "for everybody"])
 def test_the_search_finds_such_sentences(line: str) -> None:
     assert VAGUE.search(line)
+
+
+@pytest.mark.parametrize(
+    "text", ['"""What it counts."""', '"""Who may write."""', "    See the module."]
+)
+def test_the_search_finds_such_docstrings(text: str) -> None:
+    assert RIDDLE.search(text)

@@ -27,7 +27,7 @@ SchedulerMemory = Mapping[str, Any]
 
 
 class _OfEngine(Struct, frozen=True, kw_only=True):
-    """What the engine goes by."""
+    """The engine's own memory."""
 
     resources: tuple[str, ...] = ()
     """Resources in the order of amounts arrays."""

@@ -92,7 +92,7 @@ class TaskClass:
         self.node_affinity: NodeAffinity | None = affinity.node_affinity if affinity else None
         self.tolerations: tuple[Toleration, ...] = spec.tolerations
         self.demands: Mapping[PolicyState, Any] = _NO_DEMANDS
-        """What its tasks ask of each state of policy that is concerned with them."""
+        """Demands of its tasks on each state of policy that is concerned with them."""
         self.exclusive: tuple[int, ...] = exclusive_cpus(spec)
         """CPUs that each container gets to itself; empty unless the pod is Guaranteed."""
         self.claims: tuple[str, ...] = _claims(pod)

@@ -27,7 +27,7 @@ class Fold(NamedTuple):
 
 
 class PolicyState:
-    """What the engine tells; a state answers to what concerns it."""
+    """Calls of the engine; a state implements those that concern it."""
 
     name: ClassVar[str] = ""
     """Key of what it remembers in a recorded cycle; empty where facts say everything."""

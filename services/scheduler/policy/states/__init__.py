@@ -1,1 +1,1 @@
-"""What plugins keep beside the engine: storage, devices, quotas, budgets, measured load."""
+"""States of plugins beside the engine: storage, devices, quotas, budgets, measured load."""
