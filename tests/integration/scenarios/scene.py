@@ -168,10 +168,10 @@ class Scene:
         self._cluster.append(("priorityclasses", full))
         return full
 
-    async def node(self, name: str, *, cpu: str, **labels: str) -> str:
+    async def node(self, name: str, *, cpu: str, pods: str = "110", **labels: str) -> str:
         """Add a node that only tasks of `at_home` use; return its name."""
         full = f"{self.namespace}-{name}"
-        body = world.node(full, cpu=cpu, memory="64Gi")
+        body = world.node(full, cpu=cpu, memory="64Gi", pods=pods)
         body["metadata"]["labels"] |= {"home": self.namespace, **labels}
         taint = {"key": "home", "value": self.namespace, "effect": "NoSchedule"}
         body["spec"] = {"taints": [taint]}

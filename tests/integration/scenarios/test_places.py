@@ -1,5 +1,7 @@
 """Who gets a place, when, and what a job that waits is told: gangs, queues, priorities."""
 
+from typing import Any
+
 import pytest
 
 from tests.integration.scenarios.playing import Playing, Scenario, Scenarios
@@ -107,6 +109,63 @@ async def the_equally_important_job_makes_no_room(scene: Scene) -> None:
     await scene.submit("late", scene.at_home("a", 1))
     await scene.condition("late", "Unschedulable")
     assert uids(await scene.pods(2, phase="Running")) == before
+
+
+def asking_for_nothing(scene: Scene, name: str, **extra: Any) -> Object:
+    """Return a task of one pod that states no amounts."""
+    made = scene.at_home(name, 1, **extra)
+    made["template"]["spec"]["containers"][0]["resources"] = {}
+    return made
+
+
+async def not_scheduled(scene: Scene, pod: str, text: str = "") -> Object:
+    """Wait until a pod says that it is not scheduled; return the pod."""
+
+    async def told() -> Object | None:
+        found = await scene.api.get("pods", scene.namespace, pod)
+        says = any(
+            c["type"] == "PodScheduled" and c["status"] == "False" and text in c["message"]
+            for c in found["status"].get("conditions", [])
+        )
+        return found if says else None
+
+    return await scene.wait(told, f"{pod} is not scheduled: {text}")
+
+
+@scenarios
+async def a_place_is_free_when_the_pod_that_had_it_is_gone_and_not_before(scene: Scene) -> None:
+    low, high = await scene.priority("low", 10), await scene.priority("high", 1000)
+    await scene.node("n", cpu="4", pods="1")
+    modest = asking_for_nothing(
+        scene, "a", minAvailable=0, annotations={"volcano.sh/preemptable": "true"}
+    )
+    modest["template"]["metadata"]["finalizers"] = ["example.com/slow"]
+    await scene.submit("modest", modest, min_available=0, priorityClassName=low)
+    before = await scene.pods(1, phase="Running")
+    await scene.submit("grand", asking_for_nothing(scene, "a"), priorityClassName=high)
+    await scene.pods(0, task="a", phase="Running")
+    waiting = await not_scheduled(scene, "grand-a-0")
+    assert "nodeName" not in waiting["spec"]
+    leaving = await scene.api.get("pods", scene.namespace, "modest-a-0")
+    assert leaving["metadata"]["uid"] == before["modest-a-0"]["metadata"]["uid"]
+    gone = {"metadata": {"finalizers": None}}
+    await scene.api.patch("pods", scene.namespace, "modest-a-0", gone)
+    await scene.phase("grand", "Running")
+
+
+@scenarios
+async def a_pod_that_asks_for_nothing_waits_at_a_node_that_is_over_its_memory(scene: Scene) -> None:
+    node = await scene.node("n", cpu="4")
+    large = scene.at_home("large", 1)["template"]
+    large["spec"] |= {"nodeName": node, "schedulerName": "of-another"}
+    large["spec"]["containers"][0]["resources"]["requests"]["memory"] = "128Gi"
+    large["metadata"]["name"] = "large"
+    await scene.api.create("pods", large, scene.namespace)
+    await scene.submit("j", asking_for_nothing(scene, "a"))
+    waiting = await not_scheduled(scene, "j-a-0", "too little memory")
+    assert "nodeName" not in waiting["spec"]
+    await scene.evict("large")
+    await scene.phase("j", "Running")
 
 
 @scenarios

@@ -42,6 +42,8 @@ class JobFailures:
         self.roles: set[str] = set()
         """Roles with a failed task; asked for membership, never iterated towards an outcome."""
         self.undone_placements: dict[str, UndonePlacement] = {}
+        self.no_room: dict[str, str] = {}
+        """Why tasks are allocated and not bound, by uid."""
 
     def first(self, job: Job) -> tuple[Task, FitErrors] | None:
         """Return the first failed task of a job in its default order."""

@@ -54,6 +54,7 @@ from services.scheduler.engine.session.failures import JobFailures, explanation,
 from services.scheduler.engine.session.network import Network
 from services.scheduler.engine.session.ordering import Orders
 from services.scheduler.engine.session.places import Places
+from services.scheduler.engine.session.room import Room
 from services.scheduler.engine.session.sharding import outside
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.engine.tasks.classes import TaskClass
@@ -100,6 +101,7 @@ class Session:
         self._candidates: dict[int, Candidates] = {}
         self._failures: dict[str, JobFailures] = {}
         self._binds: dict[str, tuple[Job, list[Bind]]] = {}
+        self._room = Room(cluster_state.nodes, cluster_state.dimensions, self.journal)
         self._touched: dict[str, Job] = {}
         self.evictions: list[Eviction] = []
         self.nominations: list[Preemptor] = []
@@ -304,6 +306,7 @@ class Session:
         self._bind(job, list(job.by_status[TaskStatus.ALLOCATED].values()))
 
     def _bind(self, job: Job, tasks: list[Task]) -> None:
+        tasks = self._with_room(job, tasks)
         if not tasks:
             return
         for run in equal_runs(tasks):
@@ -329,6 +332,13 @@ class Session:
 
     def _claims(self, task: Task) -> tuple[ClaimUse, ...]:
         return tuple(ClaimUse(**asdict(use)) for use in self.hooks.claims(task))
+
+    def _with_room(self, job: Job, tasks: list[Task]) -> list[Task]:
+        """Return the tasks that their nodes can hold by now; the others stay allocated (CA05)."""
+        if lacking := self._room.take(tasks):
+            self.failures(job).no_room.update(lacking)
+            self.explain(job, "predicate", next(iter(lacking.values())))
+        return [task for task in tasks if task.uid not in lacking]
 
     def evict(self, task: Task, *, reason: str, taker: Task | None = None) -> Evicted:
         """Tell a task of a job to go; it stays Releasing for the rest of the session (T08)."""

@@ -211,6 +211,8 @@ def _pod_reason(
     if task.held and task.status is TaskStatus.PENDING:
         return "Unschedulable", task.held
     failures = session.failures(job)
+    if (no_room := failures.no_room.get(task.uid)) is not None:
+        return "Schedulable", no_room
     attempt = failures.undone_placements.get(task.uid)
     status = attempt.status if attempt else task.status
     node = attempt.node if attempt else task.node
@@ -332,7 +334,8 @@ def _quantities(session: Session, amounts: IntArray) -> dict[str, str]:
 
 def explanation_of(session: Session, wording: Wording, job: Job) -> Explanation | None:
     """Return why a job is not wholly placed, with a gate even when no action named one."""
-    if job.is_ready and not job.by_status[TaskStatus.PENDING]:
+    unplaced = job.by_status[TaskStatus.PENDING] or session.failures(job).no_room
+    if job.is_ready and not unplaced:
         return None
     if job.key not in session.explanations:
         invalid = session.hooks.job_valid(job)
