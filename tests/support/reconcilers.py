@@ -305,7 +305,7 @@ class _Silence(ControllerEvents):
     def phase(self, job: Job, *, was: str, status: JobStatus) -> None:
         """Say nothing of a job."""
 
-    def perhaps_untold(self, job: Job, *, now: float) -> None:
+    def announce_if_fresh(self, job: Job, *, now: float) -> None:
         """Say nothing of a job."""
 
 
