@@ -13,7 +13,7 @@ _given: Final[set[int]] = set()
 def free_port() -> int:
     """Return a port that was free just now; the kernel hands them out in no fixed order.
 
-    None is given twice by one process: who got it the first time may not listen there yet.
+    None is given twice by one process: its first taker may not listen there yet.
     """
     while True:
         with socket.socket() as probe:

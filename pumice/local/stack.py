@@ -70,7 +70,7 @@ class LocalStack:
     async def start(self) -> None:
         """Start everything and wait until it is ready.
 
-        Raises LocalError that names who is not and why, after stopping what had been started.
+        Raises LocalError that names those that are not and why, after stopping the others.
         """
         async with AsyncExitStack() as on_failure:
             on_failure.push_async_callback(self.stop)

@@ -12,7 +12,7 @@ _INDENT = "  "
 
 
 def show(dump: Dump, plan: Plan, unlike: Sequence[str]) -> str:
-    """Return what a replay says: the cycle, the plan, who waits and why, and whether it is same."""
+    """Return the output of a replay: cycle, plan, waiting jobs, and how the plan compares."""
     lines = [_title(dump), *_decisions(plan), *_waiting(plan.explanations), _verdict(unlike)]
     return "\n".join(lines) + "\n"
 

@@ -157,7 +157,7 @@ class Leadership:
 
 
 def _instance(mark: Message | None) -> str:
-    """Return who wrote a leader's mark, "" when that cannot be read."""
+    """Return the writer of a leader's mark, "" when that cannot be read."""
     try:
         return codec.decode_leader(mark.payload).instance if mark else ""
     except ContractError:

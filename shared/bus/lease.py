@@ -105,7 +105,7 @@ class Lease:
     async def acquire(self) -> str:
         """Return once this process holds the lease; waits for ever, over all interruptions.
 
-        Returns who held it before, "" when it was free.
+        Returns its holder before, "" when it was free.
         """
         while True:
             looked_at = self._clock.monotonic()

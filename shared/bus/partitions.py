@@ -100,7 +100,7 @@ class Partitions:
     def _free(
         self, held: Mapping[int, Message | None], silent: set[str]
     ) -> dict[int, Message | None]:
-        """Return what is free of the leases of others, and count those as dead who lost one."""
+        """Return what is free of the leases of others, and count holders that lost one as dead."""
         free: dict[int, Message | None] = {}
         for partition, message in held.items():
             lease = self._leases[partition]

@@ -308,7 +308,7 @@ class Pulling(Protocol):
 
 
 class Lasting(Protocol):
-    """Stays a little longer than those who have something to say at the end."""
+    """Stays connected until the parts that end with a message have sent it."""
 
     def last_words(self) -> AbstractContextManager[None]:
         """Keep the connection open while in the block, also when the process is ending.

@@ -1,9 +1,9 @@
 """Whether this installation may act in the cluster, as the services that write learn of it.
 
 The cache's leader holds Leases in the cluster that others respect, and says so in each marker
-(`messages.Hold`). Who reads the markers keeps a `Tenure`. A hold is relied on for the time that the
-marker gives it, by the reader's own clock, and no longer: by then no other installation can have
-taken it. So a service that hears nothing more stops by itself.
+(`messages.Hold`). A service that reads the markers keeps a `Tenure`. A hold is relied on for the
+time that the marker gives it, by the reader's own clock, and no longer: by then no
+other installation can have taken it. So a service that hears nothing more stops by itself.
 
 What is decided travels with the name of the tenure that it was decided in (`MARK`), so that what
 was decided before another installation had its turn is not carried out after it.
@@ -95,7 +95,7 @@ class Tenure:
         self._show()
 
     async def settled(self) -> None:
-        """Return once it is known who may act: this installation, or another."""
+        """Return once it is known which installation may act."""
         while not (self.held or self.lost):
             self._heard.clear()
             await self._heard.wait()
@@ -120,7 +120,7 @@ class Tenure:
     def refusal(self, mark: str) -> str:
         """Return why what was decided in the tenure `mark` must not be done, "" if it may.
 
-        To be asked once it is known who may act (`settled`).
+        To be asked once it is known which installation may act (`settled`).
         """
         if self.lost:
             return self.why_not()

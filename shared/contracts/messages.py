@@ -69,9 +69,9 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 SCHEDULING: Final = "scheduling"
-"""Key among the holds: who decides and binds."""
+"""Key among the holds: the right to decide and bind."""
 CONTROL: Final = "control"
-"""Likewise: who makes and keeps what jobs, queues and PodGroups need."""
+"""Likewise: the right to make and keep what jobs, queues and PodGroups need."""
 
 
 class Marker(msgspec.Struct, frozen=True, kw_only=True):

@@ -64,7 +64,7 @@ class ConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
     durable: str
     filter_subject: str
     ack_wait_s: float = 1.5
-    """How long a delivery stays with a silent reader: who lives says so three times as often, so
+    """How long a delivery stays with a silent reader: a live one reports three times as often, so
     that the work of one that was killed goes to another within this time."""
     max_deliver: int = 10
     max_ack_pending: int = 256

@@ -1,7 +1,7 @@
 """The API server's refusals as one of the runtime's error kinds, with its own words.
 
-Callers above catch the kinds of `shared.runtime.errors`; who needs the detail (the reason, the
-fields that were refused) finds it in `refusal`. No code above this package sees aiohttp.
+Callers above catch the kinds of `shared.runtime.errors`; callers that need the detail (the
+reason, the fields that were refused) find it in `refusal`. No code above this package sees aiohttp.
 """
 
 import re

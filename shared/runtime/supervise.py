@@ -1,8 +1,8 @@
 """Runs the parts of a service together: they live and end as one.
 
 The first part that fails stops the service, and so does one that ends early: a service with a
-dead part that goes on is worse than one that restarts. `stop` (a signal) cancels all parts; who
-is not done after `grace_s` is named, and the process ends regardless.
+dead part that goes on is worse than one that restarts. `stop` (a signal) cancels all parts; a
+part that is not done after `grace_s` is named, and the process ends regardless.
 
 Whether a part was told to end is known here and is not asked of its task: `Task.cancelling` counts
 every cancellation that was not taken back, also those that no supervisor asked for.

@@ -35,7 +35,7 @@ class _Named(msgspec.Struct, frozen=True):
 
 
 class _Recent(Generic[T]):
-    """One read of the API server, shared by all who ask for it while it is young."""
+    """One read of the API server, shared by all reviews that ask for it while it is young."""
 
     def __init__(self, read: Callable[[], Awaitable[T]], *, clock: Clock) -> None:
         self._read = read

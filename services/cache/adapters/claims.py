@@ -57,7 +57,7 @@ _lease = msgspec.json.Decoder(_Lease)
 
 
 class Claim:
-    """One Lease: who has it, and for how much longer it is ours."""
+    """One Lease: its holder, and for how much longer it is ours."""
 
     def __init__(
         self,

@@ -55,7 +55,7 @@ class Election:
         self._seen_at = 0.0
 
     def rival(self, found: Record | None, *, now: float) -> str:
-        """Take note of a record, None when there is none; return who else holds it, "" if free.
+        """Take note of a record, None when there is none; return its other holder, "" if free.
 
         `now` is seconds of a clock that never goes back.
         """

@@ -12,8 +12,9 @@ Volcano's form:
               - nodeLabel: example.com/leaf
               - nodeLabel: kubernetes.io/hostname
 
-Who may write this ConfigMap makes the controller read a Secret and send it somewhere. So the Secret
-is one of the ConfigMap's own namespace, and only hosts that a flag names are asked (`Bounds`).
+A user who may write this ConfigMap makes the controller read a Secret and send it somewhere. So
+the Secret is one of the ConfigMap's own namespace, and only hosts that a flag names are asked
+(`Bounds`).
 """
 
 import re

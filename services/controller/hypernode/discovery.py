@@ -5,7 +5,7 @@ level has tier 1 and names its nodes, those above name the HyperNodes below them
 label that it stands for, and the key of it as the name of its tier, by which jobs may ask for it.
 
 ⚠ A name ends in five letters as in Volcano, but they follow from the labels instead of being
-random: who discovers the same network again, after a restart too, finds the same names.
+random: another discovery of the same network, after a restart too, finds the same names.
 """
 
 import hashlib

@@ -135,8 +135,8 @@ class Tree:
     def compare(self, left: Path, right: Path) -> float:
         """Return a negative number when the left queue is served first, a positive one when last.
 
-        From the root down, the first level at which the two differ decides: who can still take goes
-        before who is saturated, then the smaller share for its weight.
+        From the root down, the first level at which the two differ decides: a queue that can
+        still take goes before a saturated one, then the smaller share for its weight.
         """
         self._refresh()
         one: Branch | None = self._root

@@ -12,7 +12,10 @@ PLACES = ("*.md", "Makefile", "Dockerfile", "docker-compose.yml", "k8s", "docs",
 VAGUE = re.compile(
     r"\b(?:some|no|any|every)body\b|\b(?:some|any|every)one\b|\bwhoever\b|\bwhom\b", re.IGNORECASE
 )
-RIDDLE = re.compile(r'"""(?:What|Who|Whom|Whose)\b|\bSee the module\b')
+RIDDLE = re.compile(
+    r'"""(?:What|Who|Whom|Whose)\b|\bSee the module\b|"""Return who\b|(?<=[.:;] )[Ww]ho\b[^?\n]*$',
+    re.MULTILINE,
+)
 
 
 def prose(place: str) -> list[Path]:
@@ -46,7 +49,13 @@ def test_the_search_finds_such_sentences(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ['"""What it counts."""', '"""Who may write."""', "    See the module."]
+    "text",
+    [
+        '"""What it counts."""',
+        '"""Return who may write."""',
+        "    See the module.",
+        "So: who asks learns it.",
+    ],
 )
 def test_the_search_finds_such_docstrings(text: str) -> None:
     assert RIDDLE.search(text)

@@ -43,9 +43,9 @@ def step(by: Worker, now: float, cycle: int, conf=CONF) -> Decision:
 
 def groups_of(decision: Decision) -> dict[str, m.DesiredPodGroup]:
     return {
-        wish.wanted.key: wish.wanted
-        for wish in decision.statuses
-        if isinstance(wish.wanted, m.DesiredPodGroup)
+        status.wanted.key: status.wanted
+        for status in decision.statuses
+        if isinstance(status.wanted, m.DesiredPodGroup)
     }
 
 

@@ -1,8 +1,8 @@
 """Orders that are asked anew at every comparison, because evictions change them (SS09).
 
 Evictions change the shares of jobs and queues that are still waiting for their turn. Upstream
-compares when things move within its heaps, never all of them again; so do these heaps, because who
-comes next after a change depends on it. Keys are kept per state of the ledger.
+compares when things move within its heaps, never all of them again; so do these heaps, because the
+next one after a change depends on it. Keys are kept per state of the ledger.
 """
 
 from collections.abc import Callable, Iterable
@@ -75,7 +75,7 @@ class Orders:
         return LiveHeap(lambda a, b: self._job_key(a) < self._job_key(b), jobs)
 
     def victims(self, victims: Iterable[_V], taker: plugins.Task) -> LiveHeap[_V]:
-        """Return a heap of victims, who goes first on top.
+        """Return a heap of victims, the first to go on top.
 
         Victims of different queues go by VictimQueueOrder, then against the order of queues; those
         of one queue against the order of jobs, as far as plugins tell jobs apart, then of tasks.

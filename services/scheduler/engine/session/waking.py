@@ -3,9 +3,9 @@
 A parked job has no turn. That changes no decision as long as its turn would end as the last one
 did, with a refusal: a refusal leaves everything as it was. So at the beginning of a session the
 rules are asked about each group of parked jobs, and those that are no longer refused come back.
-Within a session amounts only become scarcer until something is evicted, so that who is refused at
-the beginning is refused when the turn comes. Which configurations keep to that, policy says
-(`policy.patience`).
+Within a session amounts only become scarcer until something is evicted, so that a job that is
+refused at the beginning is refused when its turn comes. Which configurations keep to that, policy
+says (`policy.patience`).
 
 Of jobs before the gate of a queue only the first of each group comes back; it brings the next one
 when it has entered (`next_in_line`).

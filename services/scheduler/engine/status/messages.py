@@ -75,7 +75,7 @@ class Wording:
         return f"{needs}, {quantity(name, short.largest_free)} free"
 
     def _limit(self, name: str, queue: str) -> tuple[str, int] | None:
-        """Return who can have how much of a resource at most: the queue or the cluster."""
+        """Return the queue or the cluster, and how much of a resource it can have at most."""
         session = self._session
         if name not in session.resources:
             return None

@@ -157,7 +157,7 @@ class TaskClasses:
     def on_node(self, task_class: TaskClass, largest: IntArray) -> TaskClass:
         """Return the class by which a pod that is on a node counts in its job and queue.
 
-        Who creates a pod may name its node, and any amounts. It counts with what the largest node
+        The author of a pod may name its node, and any amounts. It counts with what the largest node
         has at most, so that a queue bears no more than one pod that a node can hold (ADR 14).
         """
         if task_class.counted_within is not largest:

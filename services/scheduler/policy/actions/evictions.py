@@ -97,7 +97,7 @@ def room_after(
 
 
 def clearable(session: Session, task_class: TaskClass) -> BoolArray:
-    """Return the nodes that would have room for a task of a class with all who run there gone.
+    """Return the nodes that would have room for a task of a class with all their pods gone.
 
     The other nodes need no search for victims: even all of them gone would not be enough
     (`room_after` is never more than this).
@@ -180,7 +180,7 @@ def reprieve(
 ) -> list[Evicted]:
     """Let victims stay, most important first, as long as the taker fits all the same.
 
-    `evicted` is in the order in which they went; returns those who had to go again.
+    `evicted` is in the order in which they went; returns those that had to go again.
     """
     gone = []
     for change in reversed(evicted):

@@ -169,7 +169,7 @@ class GangEviction:
     # --- victims ------------------------------------------------------------------------------
 
     def _bundles(self, columns: IntArray, need: IntArray) -> list[Bundle]:
-        """Return the bundles of victims below a HyperNode, who goes first in front (SS06)."""
+        """Return the bundles of victims below a HyperNode, the first to go in front (SS06)."""
         session = self._session
         below = set(columns.tolist())
         column = session.cluster_state.nodes.column

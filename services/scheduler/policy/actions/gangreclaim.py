@@ -61,7 +61,7 @@ def _reclaim(round_: Round, queue: Queue, job: Job) -> None:
 
 
 def _queue_ranks(session: Session, names: set[str], home: Queue) -> dict[str, int]:
-    """Return who gives first: by VictimQueueOrder, then against the order of queues."""
+    """Return the queues that give first: by VictimQueueOrder, then against the order of queues."""
     queues = [queue for name in sorted(names) if (queue := session.queue(name)) is not None]
     last = ranks({queue.name: session.hooks.queue_order(queue) for queue in queues}, reverse=True)
     order = session.hooks.victim_queue_order

@@ -40,7 +40,7 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:
     options = Options.read(arguments)
     orders = Orders(session)
     unschedulable = UnschedulableCache(session)
-    # ⚠ Jobs that state a topology are left out: who is cleared for them would not be near each
+    # ⚠ Jobs that state a topology are left out: nodes cleared for them would not be near each
     # other (A05).
     starving = [
         job

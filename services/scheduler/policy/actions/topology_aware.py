@@ -53,7 +53,7 @@ class Options(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """A node and who has to leave it, most important first."""
+    """A node and the pods that have to leave it, most important first."""
 
     column: int
     victims: Sequence[Task]

@@ -14,7 +14,7 @@ from shared.api import keys
 
 
 class Hierarchy:
-    """The order of queues, and who may be reclaimed from."""
+    """The order of queues, and which tasks may be reclaimed."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

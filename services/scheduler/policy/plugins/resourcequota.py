@@ -19,7 +19,7 @@ class ResourceQuota:
         """Take no arguments."""
 
     def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
-        """Add the check, and the reservation of those who entered in this cycle."""
+        """Add the check, and the reservation of jobs that entered in this cycle."""
         quotas = cluster.store(Quotas)
         entered: dict[str, dict[str, int]] = {}
 

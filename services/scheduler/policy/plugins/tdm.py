@@ -102,7 +102,7 @@ class Tdm:
         return column >= 0 and not self._codes[column]
 
     def _overdue(self, _: Sequence[Task]) -> list[Task]:
-        """Return who has to leave nodes of zones that are closed now, once per period."""
+        """Return tasks that have to leave nodes of zones that are closed now, once per period."""
         last = self._cluster.memory.get(self.name)
         if last is not None and last + self._period_s > self._cluster.now:
             return []
