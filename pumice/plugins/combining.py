@@ -5,18 +5,15 @@ line says the rule; the table of docs/plugins.md repeats it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
 
-from pumice.plugins.interface import NodeRows, PlacementTarget, Queue, Task, TaskClass
+from pumice.plugins.contributions import Trait, VictimRule
+from pumice.plugins.interface import PlacementTarget, Queue, Task, TaskClass
 from pumice.plugins.values import (
     ClaimUse,
-    CodeArray,
-    CrossNodeScore,
-    CrossNodeVerdict,
     FloatArray,
     IntArray,
     Opinion,
-    Reason,
     Vote,
 )
 
@@ -58,97 +55,6 @@ class Tiers(Generic[_C]):
 
 Each = Iterable
 """The contributions of all plugins, in the order of tiers."""
-
-
-# --- contributions that are more than a function ---------------------------------------------
-
-
-class Predicate(NamedTuple):
-    """A registered predicate."""
-
-    fn: Callable[[TaskClass, NodeRows], CodeArray]
-    reasons: tuple[Reason, ...]
-    static: bool
-    identity: str = ""
-    """Key under which its answers are cached, in later cycles too; unique per predicate."""
-
-
-class Rank(NamedTuple):
-    """A registered ranking that is normalised over the candidates."""
-
-    fn: Callable[[TaskClass, NodeRows], IntArray]
-    weight: float
-    reverse: bool
-    identity: str = ""
-    """As for predicates."""
-
-
-class CrossNodePredicate(NamedTuple):
-    """A registered predicate whose answer for one node depends on others."""
-
-    fn: Callable[[TaskClass], CrossNodeVerdict | None]
-    reasons: tuple[Reason, ...]
-
-
-class CrossNodeScorer(NamedTuple):
-    """A registered score over all candidates."""
-
-    fn: Callable[[TaskClass], CrossNodeScore | None]
-    weight: float
-
-
-class Trait(NamedTuple):
-    """A registered fact about tasks that their pods do not state."""
-
-    name: str
-    fn: Callable[[Task], str]
-
-
-def predicate(
-    fn: Callable[[TaskClass, NodeRows], CodeArray],
-    *,
-    reasons: Sequence[Reason],
-    static: bool = False,
-) -> Predicate:
-    """Give each row 0 (fits) or n: the n-th reason, from 1.
-
-    `static` promises that the answer depends on the node's object alone (labels, taints), so that
-    it is computed once per class and node version.
-    """
-    return Predicate(fn, tuple(reasons), static)
-
-
-def rank(
-    fn: Callable[[TaskClass, NodeRows], IntArray], *, weight: float, reverse: bool = False
-) -> Rank:
-    """Give each row a raw number ≥ 0 that depends on the node's object alone.
-
-    The engine scales it to 0…100 over the candidates (reversed when less is better), as Kubernetes
-    normalises, and multiplies by `weight`.
-    """
-    return Rank(fn, weight, reverse)
-
-
-def cross_node_predicate(
-    fn: Callable[[TaskClass], CrossNodeVerdict | None], *, reasons: Sequence[Reason]
-) -> CrossNodePredicate:
-    """Refuse nodes because of pods on other nodes (topology domains)."""
-    return CrossNodePredicate(fn, tuple(reasons))
-
-
-def cross_node_score(
-    fn: Callable[[TaskClass], CrossNodeScore | None], *, weight: float
-) -> CrossNodeScorer:
-    """Score nodes by pods on other nodes; None where it does not concern the class."""
-    return CrossNodeScorer(fn, weight)
-
-
-def trait(name: str, fn: Callable[[Task], str]) -> Trait:
-    """Tell pending tasks apart by more than their pods."""
-    return Trait(name, fn)
-
-
-# --- rules -----------------------------------------------------------------------------------
 
 
 def each(contributions: Tiers[_C]) -> Each[_C]:
@@ -320,6 +226,13 @@ def agreed_victims(
         return []
 
     return victims
+
+
+def agreed_reclaim(rules: Tiers[VictimRule]) -> Victims[Task]:
+    """Intersect the lists of a tier; the first tier that agrees on some decides."""
+    fns: Tiers[Callable[[Task, Sequence[Task]], Sequence[Task] | None]] = Tiers()
+    fns.tiers = [[rule.fn for rule in tier] for tier in rules.tiers]
+    return agreed_victims(fns)
 
 
 class Unwanted(Protocol):

@@ -12,7 +12,14 @@ from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 
-from pumice.plugins.combining import CrossNodePredicate, CrossNodeScorer, Predicate, Rank, Trait
+from pumice.plugins.contributions import (
+    CrossNodePredicate,
+    CrossNodeScorer,
+    Predicate,
+    Rank,
+    Trait,
+    VictimRule,
+)
 from pumice.plugins.interface import Task
 from pumice.plugins.values import (
     ClaimUse,
@@ -192,6 +199,14 @@ def guarded_cross_node_score(guard: Guard, point: str, given: CrossNodeScorer) -
 def guarded_trait(guard: Guard, point: str, given: Trait) -> Trait:
     """Guard a trait; a failure tells nothing."""
     return given._replace(fn=guard.around(point, given.fn, text, lambda _: ""))
+
+
+def guarded_victim_rule(guard: Guard, point: str, given: VictimRule) -> VictimRule:
+    """Guard a choice of victims; a failure names no task, one of `among` leaves no job out."""
+    fn = guard.around(point, given.fn, victims, lambda *_: [])
+    if given.among is None:
+        return given._replace(fn=fn)
+    return VictimRule(fn, guard.around(point, given.among, flag, lambda _: True))
 
 
 # --- checks of answers: each function returns the answer with its exact type -------------------

@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
-from pumice.plugins import combining, guarding
+from pumice.plugins import combining, contributions, guarding
 from pumice.plugins.combining import (
     Each,
     Key,
@@ -202,12 +202,13 @@ class Points:
         guarded=answering(guarding.victims, ()),
         failing="no task",
     )
-    reclaimable: Plain[_Chooses[Task], Victims[Task]] = Plain(
+    reclaimable = Point(
         "Reclaimable",
         "enableReclaimable",
-        _WHO_MAY_GO + "; all are of other queues",
-        together=combining.agreed_victims,
-        guarded=answering(guarding.victims, ()),
+        _WHO_MAY_GO + "; all are of other queues (`among`: of which jobs at all)",
+        takes=contributions.victim_rule,
+        together=combining.agreed_reclaim,
+        guarded=guarding.guarded_victim_rule,
         failing="no task",
     )
     evictable: Plain[_Chooses[EvictionContext], Victims[EvictionContext]] = Plain(
@@ -243,7 +244,7 @@ class Points:
         "Predicate",
         "enablePredicate",
         "a code per row: 0 fits, n is the n-th of `reasons`",
-        takes=combining.predicate,
+        takes=contributions.predicate,
         together=combining.each,
         guarded=guarding.guarded_predicate,
         failing="refuses the rows",
@@ -252,7 +253,7 @@ class Points:
         "Predicate",
         "enablePredicate",
         "a `CrossNodeVerdict` for a class, None if it is none of yours",
-        takes=combining.cross_node_predicate,
+        takes=contributions.cross_node_predicate,
         together=combining.each,
         guarded=guarding.guarded_cross_node_predicate,
         failing="refuses all nodes",
@@ -272,7 +273,7 @@ class Points:
         "NodeOrder",
         "enableNodeOrder",
         "a raw number per row, scaled to 0…100 over the candidates",
-        takes=combining.rank,
+        takes=contributions.rank,
         together=combining.each,
         guarded=guarding.guarded_rank,
         failing="all alike, until a node changes",
@@ -281,7 +282,7 @@ class Points:
         "BatchNodeOrder",
         "enableNodeOrder",
         "a `CrossNodeScore` for a class: scores per node, given the candidates; None without one",
-        takes=combining.cross_node_score,
+        takes=contributions.cross_node_score,
         together=combining.each,
         guarded=guarding.guarded_cross_node_score,
         failing="0",
@@ -358,7 +359,7 @@ class Points:
         "",
         "",
         "a text that tells pending tasks apart: a class has one value of each trait",
-        takes=combining.trait,
+        takes=contributions.trait,
         together=combining.all_traits,
         guarded=guarding.guarded_trait,
         failing="nothing",

@@ -34,6 +34,7 @@ from services.scheduler.engine.status.statuses import (
 from services.scheduler.foreign import ForeignPlugin
 from services.scheduler.policy.arguments import BadArgument
 from services.scheduler.policy.catalog import ACTIONS, ARGUMENTS, PLUGINS, Plugins
+from services.scheduler.policy.patience import judges_alike
 
 _STATUS: Final = "judge"
 
@@ -104,7 +105,13 @@ def open_session(
     """Return a session with all plugins' contributions. The caller closes it."""
     ended(Part.BEGUN, "")
     session = Session(
-        cluster_state, now=now, seed=seed, cycle=cycle, actions=config.actions, without=without
+        cluster_state,
+        now=now,
+        seed=seed,
+        cycle=cycle,
+        actions=config.actions,
+        without=without,
+        alike=judges_alike(config, plugins),
     )
     for number, tier in enumerate(config.tiers):
         for option in tier.plugins:

@@ -1,14 +1,25 @@
 """Laws of evictions on small random clusters: preempt and reclaim."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
+from unittest.mock import patch
 
+import msgspec
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pumice.plugins import BoolArray
 from pumice.testing import Cluster
 from services.scheduler.decide import run_actions
 from services.scheduler.engine import Plan
+from services.scheduler.engine.jobs.records import Job
+from services.scheduler.engine.session.session import Session
+from services.scheduler.engine.tasks.task import Task
+from services.scheduler.policy.actions import preempt
+from services.scheduler.policy.actions.alike import FailedAttempts
+from services.scheduler.policy.actions.evictions import Reclaimable
 from services.scheduler.policy.reservations import sharing as measure
 from shared.api import kinds
 from shared.model.status import TaskStatus
@@ -26,6 +37,12 @@ PIPELINES = (
 )
 CPUS = {"n0": 6, "n1": 4}
 EVICTORS = ("preempt", "reclaim", "gangpreempt", "gangreclaim")
+
+CAPACITY = """
+tiers:
+- plugins: [{name: priority}, {name: conformance}]
+- plugins: [{name: gang, enableReclaimable: false}, {name: predicates}, {name: capacity}]
+"""
 
 names = st.sampled_from
 just = st.just
@@ -96,7 +113,9 @@ def build(
     for name in EVICTORS:
         arguments = f"enableTopologyAwarePreemption: {aware}, " if name == "preempt" else ""
         conf += f"- {{name: {name}, arguments: {{{arguments}spareVictims: {spare}}}}}\n"
-    world = Cluster(conf, queue=False).queue("a", weight=1).queue("b", weight=3)
+    world = Cluster(conf, queue=False)
+    for name, weight, deserved in (("a", 1, 3), ("b", 3, 7)):
+        world.queue(name, weight=weight, deserved={"cpu": str(deserved)})
     for name, cpu in CPUS.items():
         world.node(name, cpu=str(cpu))
     for name, value in (("low", 1), ("high", 100)):
@@ -111,7 +130,8 @@ def build(
             priorityClassName=job["priority"],
         )
         for index, (cpu, node) in enumerate(job["running"]):
-            world.pod(f"{group}-{index}", group, cpu=str(cpu), node=node)
+            deleting = index >= job.get("stay", index + 1)
+            world.pod(f"{group}-{index}", group, cpu=str(cpu), node=node, deleting=deleting)
         for index, (cpu, priority) in enumerate(job["pending"], start=10):
             asked = str(cpu) if cpu else ""
             world.pod(f"{group}-{index}", group, cpu=asked, priority=priority)
@@ -303,3 +323,51 @@ def _replace(world: Cluster, before: str, *, node: str, uid: str) -> None:
 def test_cycles_come_to_rest_though_every_victim_comes_back(world: Cluster):
     """No ping-pong: nobody takes back what was taken from it, however often it asks."""
     assert live(world, cycles=15) >= 3
+
+
+@st.composite
+def crowds(draw: st.DrawFn) -> Cluster:
+    """Draw full nodes on which several equal jobs want room."""
+    many = [
+        job
+        for taker in draw(takers)
+        for job in [{**taker, "min_member": draw(st.integers(1, 4))}] * draw(st.integers(1, 3))
+    ]
+    room = draw(names([1, 3, 5]))
+    residents = [job for job in draw(full_nodes(room)) if job["running"]]
+    for job in residents:
+        job["stay"] = draw(names([0, 1, 9, 9]))  # the other pods are being deleted
+    return build(
+        draw(names(PIPELINES)),
+        residents + many,
+        spare=draw(st.booleans()),
+        plugins=draw(names([PLUGINS, CAPACITY])),
+    )
+
+
+@met_in(at_least=60)
+@settings(max_examples=200, deadline=None)
+@given(crowds())
+def test_what_spares_a_search_changes_nothing_that_is_decided_or_said(world: Cluster):
+    """Equal jobs fail alike, and nodes without a victim by the word of plugins have none."""
+    spared = []
+    stands_for = FailedAttempts.stands_for
+
+    def counted(failed: FailedAttempts, job: Job, tasks: Sequence[Task]) -> bool:
+        stands = stands_for(failed, job, tasks)
+        spared.extend([job] if stands else [])
+        return stands
+
+    def everywhere(session: Session, *_: object) -> BoolArray:
+        return np.ones(session.ledger.size, dtype=np.bool_)
+
+    with patch.object(FailedAttempts, "stands_for", counted):
+        short = world.decide()
+    with (
+        patch.object(FailedAttempts, "stands_for", lambda *_: False),
+        patch.object(preempt, "hosts", everywhere),
+        patch.object(Reclaimable, "nodes", lambda its, _: everywhere(its._session)),
+    ):
+        long = world.decide()
+    meet(spared, short.evictions)
+    assert short == msgspec.structs.replace(long, cycle=short.cycle)

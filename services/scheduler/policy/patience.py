@@ -47,9 +47,9 @@ def patience(config: SchedulerConfig, plugins: Plugins) -> Patience:
     Jobs with pods are not where an action evicts: its victims change with every pod that comes or
     goes.
     """
-    options = [option for tier in config.tiers for option in tier.plugins]
-    if not all(_is_patient(option, plugins) for option in options):
+    if not judges_alike(config, plugins):
         return Patience()
+    options = [option for tier in config.tiers for option in tier.plugins]
     actions = list(config.actions)
     first = next((at for at, name in enumerate(actions) if name in _EVICTING), len(actions))
     gangs = any(
@@ -62,6 +62,14 @@ def patience(config: SchedulerConfig, plugins: Plugins) -> Patience:
         entering="enqueue" in actions[:first],
         placing=gangs and "allocate" in actions and first == len(actions),
     )
+
+
+def judges_alike(config: SchedulerConfig, plugins: Plugins) -> bool:
+    """Tell whether all plugins go by amounts, priorities and counts, and so by nothing else.
+
+    Two jobs of a queue that have the same of these get the same answers then.
+    """
+    return all(_is_patient(option, plugins) for tier in config.tiers for option in tier.plugins)
 
 
 def _is_patient(option: PluginOption, plugins: Plugins) -> bool:

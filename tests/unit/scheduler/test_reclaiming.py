@@ -80,7 +80,7 @@ def test_a_gang_is_not_cut_below_its_minimum():
     try:
         taker = next(iter(cluster.job("p").tasks.values()))
         candidates = list(cluster.job("r").tasks.values())
-        proposed = session.hooks.of(Points.reclaimable).tiers[0][0](taker, candidates)
+        proposed = session.hooks.of(Points.reclaimable).tiers[0][0].fn(taker, candidates)
     finally:
         session.close()
     assert proposed == []

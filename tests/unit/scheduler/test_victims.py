@@ -70,7 +70,7 @@ def test_a_queue_that_holds_more_than_it_deserves_gives_until_it_does_not_pl05()
     session = world.session()
     try:
         taker = next(iter(world.job("y").tasks.values()))
-        fn = session.hooks.of(Points.reclaimable).tiers[1][0]
+        fn = session.hooks.of(Points.reclaimable).tiers[1][0].fn
         victims = fn(taker, list(world.job("x").tasks.values()))
     finally:
         session.close()

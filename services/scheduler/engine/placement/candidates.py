@@ -19,7 +19,7 @@ from pumice.plugins import (
     FloatArray,
     IntArray,
 )
-from pumice.plugins.combining import CrossNodePredicate, Predicate, Rank
+from pumice.plugins.contributions import CrossNodePredicate, Predicate, Rank
 from services.scheduler.engine.nodes.attributes import StaticCache
 from services.scheduler.engine.nodes.nodes import Nodes
 from services.scheduler.engine.placement.hooks import Combined

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from typing_extensions import override
 
 from pumice.plugins import Hooks
-from pumice.plugins.combining import Predicate, Rank, Tiers
+from pumice.plugins.combining import Tiers
+from pumice.plugins.contributions import Predicate, Rank
 from pumice.plugins.point import Point
 from pumice.plugins.points import POINTS, Points
 

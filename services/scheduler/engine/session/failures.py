@@ -1,7 +1,7 @@
 """Failures of a job in one session: for rules, and for the messages to users (T11)."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from services.scheduler.engine.jobs.records import Job
@@ -52,6 +52,15 @@ class JobFailures:
             return None
         task = min(failed, key=Task.order)
         return task, self.by_task[task.uid]
+
+    def take_over(self, other: "JobFailures", pairs: Iterable[tuple[Task, Task]]) -> None:
+        """Note for the second task of each pair what is noted in `other` for the first."""
+        for theirs, mine in pairs:
+            if theirs.uid in other.by_task:
+                self.by_task[mine.uid] = other.by_task[theirs.uid]
+                self.roles.add(mine.role)
+            if theirs.uid in other.undone_placements:
+                self.undone_placements[mine.uid] = other.undone_placements[theirs.uid]
 
     def standing(self, task: Task) -> TaskStatus:
         """Return a task's status, or where it stood in the last trial."""

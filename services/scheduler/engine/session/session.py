@@ -78,9 +78,12 @@ class Session:
         cycle: int = 0,
         actions: Sequence[str] = (),
         without: Collection[str] = (),
+        alike: bool = False,
     ) -> None:
         """Begin a round; jobs of the keys `without` have no turn in it."""
         self.cluster_state = cluster_state
+        self.alike = alike
+        """Whether plugins answer alike for jobs of a queue that are equal in what they ask for."""
         self.actions = actions
         """Names of the actions of this round; some ask what others will do."""
         self.hooks = Combined()
@@ -105,7 +108,8 @@ class Session:
         self._touched: dict[str, Job] = {}
         self.evictions: list[Eviction] = []
         self.nominations: list[Preemptor] = []
-        self._places = Places(cluster_state.jobs.parking, self.hooks)
+        self.places = Places(cluster_state.jobs.parking, self.hooks)
+        """Where jobs stand in the lines of their queues, by their turns in this round."""
         self.explanations: dict[str, Explanation] = {}
         self.asides = Asides()
         """Jobs, queues and actions that were left out because of an error."""
@@ -390,14 +394,6 @@ class Session:
             failures.by_task[task.uid] = failure
             failures.roles.add(task.role)
         return failure
-
-    def turn(self, job: Job) -> None:
-        """Note that it is a job's turn: its place in its queue is where it had the first one."""
-        self._places.turn(job)
-
-    def place_in_order(self, job: Job) -> int:
-        """Return a job's place among those of its queue in this round, 0 when it had no turn."""
-        return self._places.of(job)
 
     def explain(
         self,

@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import Struct
 
 from pumice.plugins import BoolArray, CodeArray, NodeRows, Reason, TaskClass
-from pumice.plugins.combining import Predicate
+from pumice.plugins.contributions import Predicate
 
 
 class Mode(enum.StrEnum):

@@ -133,7 +133,7 @@ def _with_details(
     explanation = session.explanations.get(job.key)
     if explanation is None:
         return raised
-    details = wording.details(explanation, session.place_in_order(job))
+    details = wording.details(explanation, session.places.of(job))
     return [
         condition._replace(message=condition.message + details)
         if condition.type == "Unschedulable" and condition.status == "True"
@@ -349,7 +349,7 @@ def explanation_of(session: Session, wording: Wording, job: Job) -> Explanation 
     message = shortened(explanation.message)
     if job.reservation_expired:
         message += f"; {_LAPSED}"
-    place = session.place_in_order(job)
+    place = session.places.of(job)
     details = shortened(wording.details(explanation, place))
     reasons = explanation.reasons
     if len(reasons) > _REASONS_MOST:

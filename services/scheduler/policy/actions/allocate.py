@@ -13,6 +13,7 @@ from typing import Any
 
 from services.scheduler.engine.jobs.records import Job, Queue
 from services.scheduler.engine.session.session import Session
+from services.scheduler.policy.actions.alike import FailedAttempts
 from services.scheduler.policy.actions.grouped import GroupedJobAttempt, waits_for_network
 from services.scheduler.policy.actions.job_attempt import JobAttempt, Worklist
 from services.scheduler.policy.actions.queues import JobHeap, by_queue
@@ -25,6 +26,7 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:  # noqa: AR
     `predicateErrorCacheEnable` (K07) changes no decision: equal tasks are looked at once anyway.
     """
     worklists = _worklists(session)
+    failed = FailedAttempts(session)
     queues, jobs = by_queue(session, (job for job in session.jobs if job.key in worklists))
     while queues:
         _, queue = heapq.heappop(queues)
@@ -37,17 +39,30 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:  # noqa: AR
                 continue
             _, job = heapq.heappop(waiting)
             with session.isolate("allocate", job):
-                session.turn(job)
+                session.places.turn(job)
                 worklist = worklists[job.key]
-                turn = JobAttempt if job.division is None else GroupedJobAttempt
-                if turn(session, queue, job, worklist).run() and worklist:
+                if _attempt(session, queue, job, worklist, failed) and worklist:
                     heapq.heappush(waiting, (session.hooks.job_order(job), job))
             heapq.heappush(queues, (session.hooks.queue_order(queue), queue))
 
 
+def _attempt(
+    session: Session, queue: Queue, job: Job, worklist: Worklist, failed: FailedAttempts
+) -> bool:
+    """Place tasks of a job, unless an equal one just failed; return whether it was committed."""
+    tasks = tuple(worklist)
+    if failed.stands_for(job, tasks):
+        return False
+    turn = JobAttempt if job.division is None else GroupedJobAttempt
+    if turn(session, queue, job, worklist).run():
+        return True
+    failed.learn(job, tasks)
+    return False
+
+
 def _explain_overused(session: Session, queue: Queue, waiting: JobHeap) -> None:
     for _, job in sorted(waiting, key=lambda entry: entry[0]):
-        session.turn(job)
+        session.places.turn(job)
         session.explain(job, "queue", f"queue {queue.name} has used up what it deserves")
 
 

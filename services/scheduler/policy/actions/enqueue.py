@@ -45,7 +45,7 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:  # noqa: AR
 
 def _admit(session: Session, job: Job) -> bool:
     hooks = session.hooks
-    session.turn(job)
+    session.places.turn(job)
     opinion = None if job.min_resources is None else hooks.job_enqueueable(job)
     if opinion is not None and opinion.vote is Vote.REJECT:
         session.explain(

@@ -1,39 +1,19 @@
 """Shared by preempt and reclaim: starving jobs, candidates for eviction, and what fits then."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from pumice.plugins import BoolArray, IntArray
+from pumice.plugins.points import Points
 from services.scheduler.engine.jobs.records import NOWHERE, Job, Queue
 from services.scheduler.engine.session.evictions import Evicted
 from services.scheduler.engine.session.ordering import Orders
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.tasks.classes import TaskClass
 from services.scheduler.engine.tasks.task import Task
+from services.scheduler.policy.actions.alike import FailedAttempts, TaskSignature
 from shared.model.status import READY, TaskStatus
-
-
-class TaskSignature(NamedTuple):
-    """The properties of a task that decide whether nodes can be cleared for it.
-
-    As long as nothing changes, tasks of one job with equal signatures fail alike, so that one try
-    stands for all.
-    """
-
-    task_class: int
-    priority: int
-    pod_priority: int
-    preempts: bool
-    nominated: str
-
-    @classmethod
-    def of(cls, task: Task) -> "TaskSignature":
-        """Return what tells a task from others."""
-        return cls(
-            task.task_class.id, task.priority, task.pod_priority, task.preempts, task.nominated
-        )
 
 
 def starving_jobs(session: Session) -> list[Job]:
@@ -110,57 +90,105 @@ def clearable(session: Session, task_class: TaskClass) -> BoolArray:
     return mask
 
 
-def within_own(session: Session, job: Job, task_class: TaskClass) -> BoolArray:
-    """Return the nodes where a task finds room, or tasks of its own job that might go."""
-    mask = np.ones(session.ledger.size, dtype=np.bool_)
-    for dim in task_class.dims:
-        mask &= session.ledger.future_idle(dim) >= task_class.request[dim]
-    for status in (TaskStatus.BOUND, TaskStatus.RUNNING):
-        for task in job.by_status[status].values():
-            column = session.cluster_state.nodes.column(task.node)
-            if column != NOWHERE:
-                mask[column] = True
+def hosts(session: Session, jobs: Iterable[Job], *statuses: TaskStatus) -> BoolArray:
+    """Return the nodes with tasks of some jobs in one of these statuses."""
+    nodes = session.cluster_state.nodes
+    mask = np.zeros(session.ledger.size, dtype=np.bool_)
+    for job in jobs:
+        for status in statuses:
+            for task in job.by_status[status].values():
+                column = nodes.column(task.node)
+                if column != NOWHERE:
+                    mask[column] = True
     return mask
 
 
-class UnschedulableCache:
-    """Task signatures that no node can be cleared for in this version of the ledger.
-
-    Other jobs skip the search over all nodes. Kept for jobs without a running task only, because a
-    job never takes from itself: its own running tasks could be victims for another job. The names
-    are all that plugins decide by about a preemptor (PL02 to PL16).
-    """
+class Reclaimable:
+    """The nodes with tasks that other queues might give up, by what plugins say of whole jobs."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._version = -1
-        self._known: set[tuple[Hashable, ...]] = set()
+        self._known: dict[str, BoolArray] = {}
 
-    def _names(self, job: Job, task: Task) -> tuple[Hashable, ...] | None:
-        if job.by_status[TaskStatus.RUNNING] or job.by_status[TaskStatus.BOUND]:
-            return None
+    def nodes(self, queue: str) -> BoolArray:
+        """Return the nodes on which a queue might find victims in this state of the ledger."""
         if self._version != self._session.ledger.version:
             self._version = self._session.ledger.version
             self._known.clear()
-        held = job.claimed.tobytes()
+        found = self._known.get(queue)
+        if found is None:
+            found = self._known[queue] = self._find(queue)
+        return found
+
+    def _find(self, queue: str) -> BoolArray:
+        session = self._session
+        giving = [
+            job
+            for name, other in session.queues.items()
+            if other.reclaimable and name != queue
+            for job in session.jobs_of(name)
+            if job.by_status[TaskStatus.RUNNING]
+        ]
+        found = np.zeros(session.ledger.size, dtype=np.bool_)
+        for tier in session.hooks.of(Points.reclaimable).tiers:
+            # A tier names victims only where each of its plugins names some.
+            bounds = [rule.among for rule in tier if rule.among is not None]
+            if not bounds:
+                found |= self._hosts(giving if tier else ())
+                continue
+            masks = [self._hosts(filter(among, giving)) for among in bounds]
+            found |= np.logical_and.reduce(masks)
+        return found
+
+    def _hosts(self, jobs: Iterable[Job]) -> BoolArray:
+        return hosts(self._session, jobs, TaskStatus.RUNNING)
+
+
+def has_room(session: Session, task_class: TaskClass) -> BoolArray:
+    """Return the nodes with room for a task of a class without any victim (`room_after`)."""
+    mask = np.ones(session.ledger.size, dtype=np.bool_)
+    for dim in task_class.dims:
+        mask &= session.ledger.future_idle(dim) >= task_class.request[dim]
+    return mask
+
+
+class UnschedulableCache:
+    """Task signatures that no node can be cleared for, and jobs whose attempt came to nothing.
+
+    Other jobs skip the search over all nodes whenever that state of the ledger is back, as it is
+    after an attempt that was undone. Kept for jobs without a running task only, because a job never
+    takes from itself: its own running tasks could be victims for another job. The names are all
+    that plugins decide by about a preemptor (PL02 to PL16).
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.failed = FailedAttempts(session)
+        self._known: set[tuple[Hashable, ...]] = set()
+
+    def _of_task(self, job: Job, task: Task) -> tuple[Hashable, ...] | None:
+        if job.by_status[TaskStatus.RUNNING] or job.by_status[TaskStatus.BOUND]:
+            return None
         return (
+            self._session.ledger.version,
             job.queue,
             job.namespace,
             job.priority,
-            held,
+            job.claimed.tobytes(),
             task.preemptable,
             *TaskSignature.of(task),
         )
 
     def learn(self, job: Job, task: Task) -> None:
         """Note that no node could be cleared for a task of a job as things are."""
-        names = self._names(job, task)
+        names = self._of_task(job, task)
         if names is not None:
             self._known.add(names)
 
     def knows(self, job: Job, task: Task) -> bool:
         """Tell whether it was shown already that no node can be cleared for such a task."""
-        return self._names(job, task) in self._known
+        return self._of_task(job, task) in self._known
 
 
 def fits_waiting(session: Session, queue: Queue, task: Task, column: int) -> bool:
@@ -234,10 +262,13 @@ def take_for(
     where no plugin asks for that. A task like one that just failed is not tried again until another
     one found a place.
     """
+    tasks = wanting(session, job)
+    if unschedulable.failed.stands_for(job, tasks):
+        return
     position = session.journal.position
     failed: set[TaskSignature] = set()
     with session.trial() as keep:
-        for task in wanting(session, job):
+        for task in tasks:
             if not session.hooks.job_starving(job):
                 break
             signature = TaskSignature.of(task)
@@ -251,3 +282,5 @@ def take_for(
         if session.hooks.job_pipelined(job) and (not whole or is_whole(job)):
             keep()
             session.commit_evictions(position)
+            return
+    unschedulable.failed.learn(job, tasks)

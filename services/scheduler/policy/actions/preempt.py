@@ -6,8 +6,9 @@ Victims are Releasing from then on, and the preemptor waits on their node (Pipel
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
+from pumice.plugins import BoolArray
 from services.scheduler.engine.jobs.records import Job, Queue
 from services.scheduler.engine.session.ordering import Orders
 from services.scheduler.engine.session.session import Session
@@ -16,6 +17,8 @@ from services.scheduler.policy.actions.evictions import (
     UnschedulableCache,
     clearable,
     fits_waiting,
+    has_room,
+    hosts,
     may_ask,
     reprieve,
     residents,
@@ -24,12 +27,12 @@ from services.scheduler.policy.actions.evictions import (
     take_for,
     turns,
     wanting,
-    within_own,
 )
 from services.scheduler.policy.actions.topology_aware import Options, Search
-from shared.model.status import PREEMPTABLE
+from shared.model.status import PREEMPTABLE, TaskStatus
 
 _REASON = "preempt"
+_MAY_GO: Final = tuple(status for status in TaskStatus if PREEMPTABLE[status])
 
 
 def execute(session: Session, arguments: Mapping[str, Any]) -> None:
@@ -48,22 +51,37 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:
         if job.division is None or not job.division.states_topology()
     ]
     for queue, theirs in turns(session, orders, starving):
+        # A superset throughout the turn: tasks may stop to be victims in it, and none starts to.
+        inhabited = hosts(session, session.jobs_of(queue.name), *_MAY_GO)
+        preemptors = {
+            job.key: _Preemptor(session, orders, queue, job, options=options, inhabited=inhabited)
+            for job in theirs
+        }
         jobs = orders.jobs(theirs)
         while jobs:
             job = jobs.pop()
             with session.isolate(_REASON, job):
-                _Preemptor(session, orders, queue, job, options).from_other_jobs(unschedulable)
+                preemptors[job.key].from_other_jobs(unschedulable)
         for job in theirs:
             with session.isolate(_REASON, job):
-                _Preemptor(session, orders, queue, job, options).from_own_tasks()
+                preemptors[job.key].from_own_tasks()
 
 
 class _Preemptor:
     """One starving job."""
 
     def __init__(
-        self, session: Session, orders: Orders, queue: Queue, job: Job, options: Options
+        self,
+        session: Session,
+        orders: Orders,
+        queue: Queue,
+        job: Job,
+        *,
+        options: Options,
+        inhabited: BoolArray,
     ) -> None:
+        """`inhabited` are the nodes with tasks of its queue that might go."""
+        self._inhabited = inhabited
         self._session = session
         self._orders = orders
         self._queue = queue
@@ -113,8 +131,9 @@ class _Preemptor:
         reachable = candidates.reachable()
         if not self._options.enabled:
             reachable &= clearable(session, task.task_class)
-        if concerns == self._is_own and not self._options.enabled:
-            reachable &= within_own(session, self._job, task.task_class)
+            is_own = concerns == self._is_own
+            with_victims = hosts(session, [self._job], *_MAY_GO) if is_own else self._inhabited
+            reachable &= with_victims | has_room(session, task.task_class)
         return any(
             self._preempt_on(task, candidates.best_first(mask, session.first), may_go)
             for mask in session.by_shard(reachable)

@@ -16,8 +16,10 @@ from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.tasks.classes import TaskClass
 from services.scheduler.engine.tasks.task import Task
 from services.scheduler.policy.actions.evictions import (
+    Reclaimable,
     UnschedulableCache,
     clearable,
+    has_room,
     reprieve,
     residents,
     room_after,
@@ -41,6 +43,7 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:
     spare = spares(arguments)
     orders = Orders(session)
     unschedulable = UnschedulableCache(session)
+    reclaimable = Reclaimable(session)
     for queue, theirs in turns(session, orders, starving_jobs(session)):
         if session.hooks.overused(queue):
             continue
@@ -48,7 +51,7 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:
         while jobs:
             job = jobs.pop()
             with session.isolate(_REASON, job):
-                _Reclaimer(session, orders, queue, job, spare=spare).run(unschedulable)
+                _Reclaimer(session, orders, queue, job, reclaimable, spare=spare).run(unschedulable)
 
 
 def spares(arguments: Mapping[str, Any]) -> bool:
@@ -60,9 +63,17 @@ class _Reclaimer:
     """One starving job."""
 
     def __init__(
-        self, session: Session, orders: Orders, queue: Queue, job: Job, *, spare: bool
+        self,
+        session: Session,
+        orders: Orders,
+        queue: Queue,
+        job: Job,
+        reclaimable: Reclaimable,
+        *,
+        spare: bool,
     ) -> None:
         self._spare = spare
+        self._reclaimable = reclaimable
         self._session = session
         self._orders = orders
         self._queue = queue
@@ -79,6 +90,8 @@ class _Reclaimer:
             return False
         reachable = session.candidates(task.task_class).reachable()
         reachable &= clearable(session, task.task_class)
+        # ⚠ A node that has room needs no victim, as long as there are candidates (`_clear`).
+        reachable &= self._reclaimable.nodes(self._queue.name) | has_room(session, task.task_class)
         size, first = len(reachable), session.first
         return any(
             self._clear(task, column)

@@ -45,6 +45,7 @@ from services.scheduler.policy.device_claims import DeviceQuotas
 from services.scheduler.policy.reservations import leaving, sharing_by_queue, without_gated
 from services.scheduler.policy.shares import exceeding_of, room_for, shortfalls
 from shared.model.resources import EPSILON
+from shared.model.status import TaskStatus
 
 _NOT_READY = Opinion(Vote.REJECT, "the hierarchy of queues is not sound")
 _RELEASING = "countReleasing"
@@ -67,6 +68,8 @@ class Capacity:
         self._devices: DeviceQuotas | None = None
         self._levels = max(0, integer(arguments, "ancestorReclaimLevel", 0))
         self._accounts: Accounts = {}
+        self._deserving: dict[tuple[str, int], bool] = {}
+        """Queue and class of task → whether the queue deserves any of what the task holds."""
         self._ready = True
         self._hierarchy = False
 
@@ -83,7 +86,7 @@ class Capacity:
                 hooks.victim_queue_order(self._far_first)
         hooks.allocatable(self._allocatable)
         hooks.preemptive(self._preemptive)
-        hooks.reclaimable(self._reclaimable)
+        hooks.reclaimable(self._reclaimable, among=self._has_too_much)
         hooks.evictable(self._evictable)
         hooks.job_enqueueable(self._enqueueable)
         hooks.job_enqueued(self._enqueued)
@@ -229,6 +232,27 @@ class Capacity:
             return False
         levels = self._levels if self._hierarchy else 0
         return any(_within_deserved(level, request) for level in (account, *account.near(levels)))
+
+    def _has_too_much(self, job: Job) -> bool:
+        """Tell whether the queue of a job exceeds what it deserves, or deserves none of it."""
+        account = self._accounts.get(job.queue)
+        if account is None:
+            return False
+        exceeds = account.named & (account.allocated > account.deserved)
+        exceeds[PODS_DIM] = False
+        if exceeds.any():
+            return True
+        return any(
+            not self._deserves_some(account, task.task_class)
+            for task in job.by_status[TaskStatus.RUNNING].values()
+        )
+
+    def _deserves_some(self, account: Account, task_class: TaskClass) -> bool:
+        known = self._deserving.get((account.name, task_class.id))
+        if known is None:
+            known = _names_some(task_class.request, account.deserved)
+            self._deserving[account.name, task_class.id] = known
+        return known
 
     def _reclaimable(self, taker: Task, candidates: Sequence[Task]) -> list[Task]:
         own = self._cluster.job_of(taker)

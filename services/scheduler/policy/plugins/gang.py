@@ -38,12 +38,16 @@ class Gang:
         hooks.job_pipelined(_pipelined)
         hooks.job_starving(_starving)
         hooks.preemptable(from_surplus)
-        hooks.reclaimable(from_surplus)
+        hooks.reclaimable(from_surplus, among=_has_surplus)
         hooks.evictable(_anyone)
         hooks.sub_job_order(lambda sub: not sub.missing)
         hooks.sub_job_ready(lambda sub: sub.missing)
         hooks.sub_job_pipelined(_sub_pipelined)
         hooks.conditions(lambda job: _condition(job, cluster))
+
+
+def _has_surplus(job: Job) -> bool:
+    return job.ready_count > job.min_available
 
 
 def _invalidity(job: Job) -> Invalid | None:

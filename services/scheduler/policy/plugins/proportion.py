@@ -76,7 +76,7 @@ class Proportion:
         hooks.overused(self._overused)
         hooks.allocatable(self._allocatable)
         hooks.preemptive(self._preemptive)
-        hooks.reclaimable(self._beyond_deserved)
+        hooks.reclaimable(self._beyond_deserved, among=self._has_too_much)
         hooks.job_enqueueable(self._enqueueable)
         hooks.job_enqueued(self._enqueued)
         hooks.changed(self._changed)
@@ -128,6 +128,10 @@ class Proportion:
             return False
         request = total_of((t.task_class.request for t in tasks), account.allocated)
         return not exceeding_of(account.allocated + request, account.deserved, request)
+
+    def _has_too_much(self, job: Job) -> bool:
+        account = self._accounts.get(job.queue)
+        return account is not None and not fits(account.allocated, account.deserved)
 
     def _beyond_deserved(self, _: Task, candidates: Sequence[Task]) -> list[Task]:
         left: dict[str, IntArray] = {}

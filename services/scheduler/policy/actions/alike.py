@@ -1,0 +1,106 @@
+"""Equal jobs fail alike: a long queue of them costs one attempt, not one each.
+
+An attempt that came to nothing has left everything as it was, and the ledger says so: it has the
+version again that it had before. A job that asks for the same then needs no attempt of its own. It
+takes over how far the other one came, for its messages.
+"""
+
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
+
+from msgspec import structs
+
+from services.scheduler.engine.jobs.records import Job
+from services.scheduler.engine.plan import Explanation
+from services.scheduler.engine.session.session import Session
+from services.scheduler.engine.tasks.task import Task
+from shared.model.status import TaskStatus
+
+
+class TaskSignature(NamedTuple):
+    """The properties of a task that decide whether nodes can be cleared for it.
+
+    As long as nothing changes, tasks of one job with equal signatures fail alike, so that one try
+    stands for all.
+    """
+
+    task_class: int
+    priority: int
+    pod_priority: int
+    preempts: bool
+    nominated: str
+
+    @classmethod
+    def of(cls, task: Task) -> "TaskSignature":
+        """Return what tells a task from others."""
+        return cls(
+            task.task_class.id, task.priority, task.pod_priority, task.preempts, task.nominated
+        )
+
+
+class _Attempt(NamedTuple):
+    """An attempt that came to nothing."""
+
+    job: Job
+    tasks: Sequence[Task]
+    is_explained: bool
+    """Whether it was explained by what nodes lack, which is the same for the other job."""
+
+
+class FailedAttempts:
+    """Attempts of one action that came to nothing, by the state of the ledger and the signature.
+
+    Kept where plugins answer alike for equal jobs (`Session.alike`), and for jobs none of whose
+    pods has a node, waits for one or is held back.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._known: dict[Hashable, _Attempt] = {}
+
+    def stands_for(self, job: Job, tasks: Sequence[Task]) -> bool:
+        """Tell whether an attempt for these tasks would fail; if so, note its failures."""
+        signature = self._signature(job, tasks)
+        attempt = None if signature is None else self._known.get(signature)
+        if attempt is None:
+            return False
+        session = self._session
+        pairs = zip(attempt.tasks, tasks, strict=True)
+        session.failures(job).take_over(session.failures(attempt.job), pairs)
+        if attempt.is_explained:
+            self._explain(job, session.explanations[attempt.job.key])
+        return True
+
+    def _explain(self, job: Job, why: Explanation) -> None:
+        """Give a job the explanation of another; the first one that it has stands."""
+        mine = structs.replace(
+            why, job=job.key, job_uid=job.uid, queue=job.queue, owner_job=job.owner_job
+        )
+        self._session.explanations.setdefault(job.key, mine)
+
+    def learn(self, job: Job, tasks: Sequence[Task]) -> None:
+        """Note that an attempt for these tasks came to nothing; it has been undone."""
+        signature = self._signature(job, tasks)
+        if signature is None or self._session.failures(job).over_quota:
+            return
+        why = self._session.explanations.get(job.key)
+        is_explained = why is not None and why.gate == "predicate"
+        self._known[signature] = _Attempt(job, tuple(tasks), is_explained)
+
+    def _signature(self, job: Job, tasks: Sequence[Task]) -> Hashable | None:
+        if not self._session.alike or job.division is not None:
+            return None
+        if not len(tasks) == len(job.by_status[TaskStatus.PENDING]) == len(job.tasks):
+            return None
+        if any(task.gated or task.held for task in tasks):
+            return None
+        return (
+            self._session.ledger.version,
+            job.queue,
+            job.namespace,
+            job.priority,
+            job.min_available,
+            job.min_task_total,
+            tuple(sorted(job.min_task_member.items())),
+            tuple((task.role, task.preemptable, TaskSignature.of(task)) for task in tasks),
+        )
