@@ -85,6 +85,7 @@ async def build(settings: AdmissionSettings, context: Context) -> Sequence[Part]
         ),
         clock=context.clock,
         metrics=metrics,
+        spans=context.spans,
         log=context.log,
     )
     await server.start(settings.bind_address, settings.port)

@@ -193,6 +193,7 @@ class _Wiring:
                 metrics=self._metrics,
                 gate=context.readiness.gate(f"commands-{partition}"),
                 instance=context.instance,
+                spans=context.spans,
                 log=context.log,
             )
             for partition, puller in pullers.items()

@@ -184,6 +184,7 @@ class _Wiring:
             seal=self._seal,
             contain=self._contain,
             metrics=self._metrics,
+            spans=context.spans,
             log=context.log,
         )
 

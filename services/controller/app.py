@@ -170,6 +170,7 @@ class _Wiring:
             clock=context.clock,
             faults=context.faults,
             metrics=self._metrics,
+            spans=context.spans,
             log=context.log,
         )
 

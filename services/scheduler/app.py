@@ -185,7 +185,7 @@ class _Wiring:
         )
         report = Report(
             metrics=context.metrics,
-            events=GangEvents(self._announcer),
+            events=GangEvents(self._announcer, context.spans),
             gate=context.readiness.gate("scheduler"),
             log=context.log,
         )

@@ -240,7 +240,7 @@ class Scheduler:
             self._log.warning("reservation_returned", group=group, reason="its pods did not come")
         if decision.commands:
             self._faults.point("scheduler.before-publish")
-        await self._publish(decision, term, tenure)
+        await self._publish(decision, term, tenure, begun=now)
         published = self._clock.monotonic()
         self._report.cycle(
             decision.plan,
@@ -250,9 +250,9 @@ class Scheduler:
         )
         self._report.sample(decision, now=now)
 
-    async def _publish(self, decision: Decision, term: Term, tenure: str) -> None:
+    async def _publish(self, decision: Decision, term: Term, tenure: str, *, begun: float) -> None:
         if decision.says_nothing:
-            self._report.events(decision, term=term.number)
+            self._report.events(decision, term=term.number, begun=begun)
             return
         published = await self._publisher.publish(decision, term, tenure)
         if published.refused:
@@ -262,7 +262,7 @@ class Scheduler:
             raise published.usurped
         if published.statuses:
             await self._in_thread(lambda: self._worker.adopt(decision.plan))
-        self._report.events(decision, term=term.number)
+        self._report.events(decision, term=term.number, begun=begun)
 
     async def _fold(self) -> None:
         gathered = self._inbox.take()

@@ -30,6 +30,7 @@ from shared.runtime.health import HealthServer, Readiness
 from shared.runtime.links import service_links
 from shared.runtime.logs import Logger, configure, stderr
 from shared.runtime.metrics import Metrics
+from shared.runtime.spans import NO_SPANS, Spans, are_asked_for
 from shared.runtime.supervise import Part, PartFailed, supervise
 from shared.runtime.workqueue import WorkQueueMetrics
 
@@ -56,6 +57,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     work_queues: WorkQueueMetrics
     set_aside: SetAside
     faults: Faults
+    spans: Spans
 
 
 Build = Callable[[S, Context], Awaitable[Sequence[Part]]]
@@ -116,11 +118,13 @@ async def _serve(
     metrics = Metrics()
     set_aside = SetAside()
     metrics.registry.register(set_aside)
+    clock = SystemClock()
+    spans, sending = _spans(service, instance, settings.cluster, clock=clock, log=log)
     try:
         context = Context(
             service=service,
             instance=instance,
-            clock=SystemClock(),
+            clock=clock,
             rng=rng,
             log=log,
             readiness=Readiness(),
@@ -128,6 +132,7 @@ async def _serve(
             work_queues=WorkQueueMetrics(metrics),
             set_aside=set_aside,
             faults=Faults(settings.fault, settings.fault_dir),
+            spans=spans,
         )
         servers = await _listen(settings, context)
     except Rejected as error:
@@ -145,7 +150,12 @@ async def _serve(
     try:
         await supervise(
             start,
-            first=[*servers, _Announcer(context, servers[0]), _LastResort(settings.grace)],
+            first=[
+                *servers,
+                *sending,
+                _Announcer(context, servers[0]),
+                _LastResort(settings.grace),
+            ],
             stop=stop,
             clock=context.clock,
             grace_s=settings.grace,
@@ -155,6 +165,22 @@ async def _serve(
         return _explain(failure, log)
     log.info("service_stopped")
     return 0, ""
+
+
+def _spans(
+    service: str, instance: str, cluster: str, *, clock: Clock, log: Logger
+) -> tuple[Spans, list[Part]]:
+    """Return where spans go, and the parts that send them: none without a collector."""
+    if not are_asked_for(os.environ):
+        return NO_SPANS, []
+    try:
+        from shared.runtime.otlp import OtlpSpans
+    except ModuleNotFoundError as error:
+        reason = f"{error.name} is not installed: pip install 'pumice[telemetry]'"
+        log.warning("spans_not_sent", reason=reason)
+        return NO_SPANS, []
+    spans = OtlpSpans(service=service, instance=instance, cluster=cluster, clock=clock, log=log)
+    return spans, [spans]
 
 
 async def _listen(settings: CommonSettings, context: Context) -> list[HealthServer]:

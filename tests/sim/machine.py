@@ -28,6 +28,7 @@ from shared.runtime.faults import POINTS
 from shared.runtime.health import Readiness
 from shared.runtime.metrics import Metrics
 from shared.runtime.service import Context
+from shared.runtime.spans import NO_SPANS
 from shared.runtime.supervise import Part, PartFailed, supervise
 from shared.runtime.values import Secret
 from shared.runtime.workqueue import WorkQueueMetrics
@@ -118,6 +119,7 @@ class Machine:
             work_queues=WorkQueueMetrics(metrics),
             set_aside=self.set_aside,
             faults=self.faults,
+            spans=NO_SPANS,
         )
         self.transport = CoreTransport(
             sim.server,

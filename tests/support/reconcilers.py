@@ -43,6 +43,7 @@ from shared.runtime.contain import Containment, SetAside
 from shared.runtime.errors import Retryable
 from shared.runtime.faults import Faults
 from shared.runtime.metrics import Metrics
+from shared.runtime.spans import NO_SPANS
 from shared.runtime.supervise import Part
 from shared.runtime.workqueue import WorkQueue, WorkQueueMetrics
 from tests.support.api_server import ApiServer
@@ -266,6 +267,7 @@ class Process:
             clock=clock,
             faults=Faults("", ""),
             metrics=metrics,
+            spans=NO_SPANS,
             log=log,
         )
         self.controllers: dict[str, Reconciler] = {}

@@ -22,12 +22,14 @@ from services.admission.metrics import AdmissionMetrics
 from services.admission.rules.catalogue import Hook
 from services.admission.rules.fields import Schemas
 from services.admission.rules.review import AdmissionRequest, Facts, Terms, Verdict
+from shared.api.kinds import JOB
 from shared.contracts.subjects import key_of
 from shared.runtime.clock import Clock
 from shared.runtime.contain import Containment, describe
 from shared.runtime.errors import PumiceError, Rejected
 from shared.runtime.health import Gate
 from shared.runtime.logs import Logger
+from shared.runtime.spans import Spans, cause_of_job
 
 BODY_MAX: Final = 3 * 1024 * 1024
 """As Volcano's (W02); the API server's own bound on an object is the same."""
@@ -68,6 +70,7 @@ class WebhookServer:
         contain: Containment,
         clock: Clock,
         metrics: AdmissionMetrics,
+        spans: Spans,
         log: Logger,
     ) -> None:
         self._lookup = lookup
@@ -77,6 +80,7 @@ class WebhookServer:
         self._contain = contain
         self._clock = clock
         self._metrics = metrics
+        self._spans = spans
         self._log = log
         self._large = Bytes(LARGE_MOST)
         self._judged = asyncio.Semaphore(_JUDGED_MOST)
@@ -191,8 +195,12 @@ class WebhookServer:
         answered = b""
         try:
             with self._contain.isolate(hook.resource, _key(asked), stage="review") as isolated:
+                begun = self._clock.now()
                 verdict = await self.review(hook, asked)
                 answered = answer(uid, verdict)
+                if self._spans.is_on and (cause := _cause(hook, asked)):
+                    path, allowed = hook.path, verdict.allowed
+                    self._spans.add(cause, "review", begun=begun, hook=path, allowed=allowed)
         except PumiceError as error:
             self._log.warning("review_failed", hook=hook.path, reason=str(error))
             return web.Response(status=_FAILED, text=f"cannot judge now: {error}"), "failed"
@@ -232,6 +240,15 @@ def _key(asked: AdmissionRequest) -> str:
     meta = asked.object.get("metadata")
     begins = meta.get("generateName") if isinstance(meta, dict) else ""
     return key_of(asked.namespace, asked.name or f"{begins or ''}*")
+
+
+def _cause(hook: Hook, asked: AdmissionRequest) -> str:
+    """Return the cause of a Job that is being made, once the API server has given it its uid."""
+    meta = asked.object.get("metadata")
+    uid = meta.get("uid") if isinstance(meta, dict) else ""
+    if hook.resource != JOB.token or asked.operation != "CREATE" or not isinstance(uid, str):
+        return ""
+    return cause_of_job(key_of(asked.namespace, asked.name), uid) if uid else ""
 
 
 def _malformed(code: int, text: str) -> web.Response:

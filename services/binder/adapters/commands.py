@@ -39,6 +39,7 @@ from shared.runtime.errors import Rejected, Retryable
 from shared.runtime.faults import Faults
 from shared.runtime.health import Gate
 from shared.runtime.logs import Logger
+from shared.runtime.spans import Spans
 from shared.runtime.tasks import TaskGroup
 
 _STAGE: Final = "execute"
@@ -80,6 +81,7 @@ class Commands:
         metrics: BinderMetrics,
         gate: Gate,
         instance: str,
+        spans: Spans,
         log: Logger,
     ) -> None:
         self.name = f"commands-{partition}"
@@ -99,6 +101,7 @@ class Commands:
         self._metrics = metrics
         self._gate = gate
         self._instance = instance
+        self._spans = spans
         self._log = log.bind(partition=partition)
         self._epoch = 0
 
@@ -184,6 +187,9 @@ class Commands:
         results: dict[str, int] = {}
         for item in outcome.items:
             results[item.result.value] = results.get(item.result.value, 0) + 1
+        if self._spans.is_on:
+            for cause in _causes(intent):
+                self._spans.add(cause, kind, begun=delivery.message.time, **results)
         self._log.info(
             "intent_ended",
             kind=kind,
@@ -238,6 +244,13 @@ class Commands:
                 await delivery.ack()
         except Retryable as error:
             self._log.info("answer_lost", reason=str(error))
+
+
+def _causes(intent: BindGang | Evict) -> set[str]:
+    """Return the keys of the PodGroups whose pods an intent is about."""
+    if isinstance(intent, BindGang):
+        return {intent.job}
+    return {victim.job for victim in intent.victims if victim.job}
 
 
 def is_identity(text: str) -> bool:

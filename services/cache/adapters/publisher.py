@@ -13,7 +13,7 @@ from contextlib import aclosing
 from typing import Final, Protocol
 
 from services.cache.adapters.claims import Claims
-from services.cache.fold.objects import Published, digest, done_of
+from services.cache.fold.objects import Published, cause_of, digest, done_of
 from services.cache.fold.publish_queue import Publication, PublishQueue, Slot
 from services.cache.metrics import CacheMetrics
 from shared.api.kinds import POD
@@ -31,6 +31,7 @@ from shared.runtime.contain import Containment
 from shared.runtime.errors import Rejected, Retryable
 from shared.runtime.faults import Faults
 from shared.runtime.logs import Logger
+from shared.runtime.spans import Spans
 from shared.runtime.tasks import TaskGroup, sleep_or_event
 
 _STAGE: Final = "publish"
@@ -68,6 +69,7 @@ class StatePublisher:
         contain: Containment,
         seal: Seal,
         metrics: CacheMetrics,
+        spans: Spans,
         log: Logger,
     ) -> None:
         self._bus = bus
@@ -84,6 +86,7 @@ class StatePublisher:
         self._contain = contain
         self._seal = seal
         self._metrics = metrics
+        self._spans = spans
         self._log = log.bind(stream=stream)
         self._work = asyncio.Event()
         self._news = asyncio.Event()
@@ -253,7 +256,11 @@ class StatePublisher:
             if op is not Op.OVERSIZED:
                 self._contain.handled(kind, publication.slot[1], stage=_STAGE)
             self._metrics.published.labels(kind, op.value).inc()
-            self._metrics.latency.observe(self._clock.monotonic() - started)
+            took_s = self._clock.monotonic() - started
+            self._metrics.latency.observe(took_s)
+            if self._spans.is_on and (cause := cause_of(publication.fact)):
+                begun = self._clock.now() - took_s
+                self._spans.add(cause, f"publish {kind}", begun=begun, key=publication.slot[1])
             self.changed()
 
     def _park(self, publication: Publication, exc: Rejected) -> None:

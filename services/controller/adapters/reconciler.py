@@ -28,6 +28,7 @@ from shared.runtime.contain import Containment
 from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
 from shared.runtime.faults import Faults
 from shared.runtime.logs import Logger
+from shared.runtime.spans import Spans
 from shared.runtime.workqueue import WorkQueue
 
 
@@ -49,6 +50,7 @@ class Manager(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock
     faults: Faults
     metrics: ControllerMetrics
+    spans: Spans
     log: Logger
 
 

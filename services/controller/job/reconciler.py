@@ -5,6 +5,7 @@ refuses for good counts towards `--max-requeue-num`, after which the job is term
 server that is away does not count, however long it takes.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from typing import Final
@@ -17,7 +18,7 @@ from services.controller.adapters.records import JobRecord
 from services.controller.adapters.store import Touched
 from services.controller.job import effects
 from services.controller.job.group import why_pending
-from services.controller.job.phases import ALIVE
+from services.controller.job.phases import ALIVE, FINISHED
 from services.controller.job.plan import Pass, advance
 from services.controller.job.requests import Request, pod_name
 from shared.api import kinds, time
@@ -25,6 +26,7 @@ from shared.api.batch import Action, JobEvent, JobPhase
 from shared.contracts.subjects import split_key
 from shared.jobplugins.foreign import PluginFailed
 from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
+from shared.runtime.spans import cause_of_job
 from shared.runtime.workqueue import WorkQueue
 
 COALESCE_S: Final = 0.5
@@ -55,6 +57,7 @@ class JobReconciler(Reconciler):
     def __init__(self, manager: Manager, queue: WorkQueue[str], *, workers: int) -> None:
         super().__init__(manager, queue, workers=workers)
         self._events = manager.events
+        self._spans = manager.spans
         self._faults = manager.faults
         self._max_refusals = manager.settings.max_requeue_num
         self._executor = Executor(manager.writer, recorder=manager.recorder, faults=manager.faults)
@@ -183,9 +186,23 @@ class JobReconciler(Reconciler):
                     postponed = True
                 else:
                     kept.append(effect)
+            begun = self._clock.now()
             await self._executor.stage(record, kept)
+            if kept and self._spans.is_on:
+                self._trace(record, kept, begun)
             self._after(record, kept)
         return postponed
+
+    def _trace(self, record: JobRecord, stage: list[effects.Effect], begun: float) -> None:
+        """Take a span of a stage; the one that ends the job is followed by the job's own."""
+        cause = cause_of_job(record.key, record.uid)
+        name = ", ".join(sorted({_words(type(effect).__name__) for effect in stage}))
+        self._spans.add(cause, name, begun=begun, job=record.key, effects=len(stage))
+        ended = [e.status for e in stage if isinstance(e, effects.WriteStatus)]
+        phase = ended[-1].state.phase if ended else None
+        made = time.read(record.job.metadata.creation_timestamp)
+        if phase is not None and phase in FINISHED and made is not None:
+            self._spans.add_root(cause, "job", begun=made, job=record.key, phase=phase.value)
 
     def _may_wait(self, record: JobRecord, effect: effects.Effect) -> bool:
         if not isinstance(effect, effects.WriteStatus) or effect.urgent:
@@ -260,3 +277,8 @@ class JobReconciler(Reconciler):
                 )
             ]
         )
+
+
+def _words(name: str) -> str:
+    """Return the name of an effect as words: `create pods`."""
+    return re.sub(r"(?<!^)(?=[A-Z])", " ", name).lower()

@@ -17,6 +17,7 @@ from shared.bus.announcer import Announcer
 from shared.runtime.health import Gate
 from shared.runtime.logs import Logger
 from shared.runtime.metrics import Metrics, steps
+from shared.runtime.spans import Spans
 
 _CYCLE_MS: Final = steps(1, 5000, 20)
 _TASK_MS: Final = steps(50, 60_000, 30)
@@ -29,18 +30,24 @@ _TRANSACTIONS: Final = ("preempt", "reclaim", "gangpreempt", "gangreclaim")
 
 
 class GangEvents:
-    """Turns parts of a plan into events; ids are made of uid and cycle."""
+    """Turns parts of a plan into events and spans; ids are made of uid and cycle."""
 
-    def __init__(self, announcer: Announcer) -> None:
+    def __init__(self, announcer: Announcer, spans: Spans) -> None:
         self._announcer = announcer
+        self._spans = spans
 
-    def admitted(self, group: PodGroupStatusWanted, *, term: int, cycle: int) -> None:
-        """Announce that a gang has entered its queue."""
+    def admitted(self, group: PodGroupStatusWanted, *, term: int, cycle: int, begun: float) -> None:
+        """Announce that a gang has entered its queue, by a cycle that began at `begun`."""
+        if self._spans.is_on:
+            self._spans.add(group.key, "admit gang", begun=begun, cycle=cycle, queue=group.queue)
         event = GangAdmitted(gang=group.key, uid=group.uid, queue=group.queue, job=group.owner_job)
         self._announcer.announce(event, f"admitted/{group.uid}/{term}-{cycle}")
 
-    def placed(self, gang: GangBinds, *, term: int, cycle: int) -> None:
+    def placed(self, gang: GangBinds, *, term: int, cycle: int, begun: float) -> None:
         """Announce that a gang was given nodes."""
+        if self._spans.is_on:
+            pods = len(gang.binds)
+            self._spans.add(gang.job, "place gang", begun=begun, cycle=cycle, pods=pods)
         event = GangPlaced(
             gang=gang.job,
             uid=gang.job_uid,
@@ -51,8 +58,12 @@ class GangEvents:
         )
         self._announcer.announce(event, f"placed/{gang.job_uid}/{term}-{cycle}")
 
-    def unschedulable(self, why: Explanation, *, term: int, cycle: int) -> None:
+    def unschedulable(self, why: Explanation, *, term: int, cycle: int, begun: float) -> None:
         """Announce why a job waits."""
+        if self._spans.is_on:
+            self._spans.add(
+                why.job, "gang waits", begun=begun, cycle=cycle, gate=why.gate, reason=why.message
+            )
         event = GangUnschedulable(
             gang=why.job,
             uid=why.job_uid,
@@ -193,17 +204,17 @@ class Report:
                 publish_ms=round(publish_s * 1000, 2),
             )
 
-    def events(self, decision: Decision, *, term: int) -> None:
-        """Hand over what subscribers may wait for."""
+    def events(self, decision: Decision, *, term: int, begun: float) -> None:
+        """Hand over what subscribers may wait for of a cycle that began at `begun`."""
         plan = decision.plan
         cycle = plan.cycle
         for group in plan.podgroups:
             if group.phase == "Inqueue" and group.was != "Inqueue":
-                self._events.admitted(group, term=term, cycle=cycle)
+                self._events.admitted(group, term=term, cycle=cycle, begun=begun)
         for gang in plan.binds:
-            self._events.placed(gang, term=term, cycle=cycle)
+            self._events.placed(gang, term=term, cycle=cycle, begun=begun)
         for wait in decision.waits:
-            self._events.unschedulable(wait, term=term, cycle=cycle)
+            self._events.unschedulable(wait, term=term, cycle=cycle, begun=begun)
 
 
 class Timings:

@@ -24,6 +24,7 @@ from shared.runtime.clock import SystemClock
 from shared.runtime.contain import Containment, SetAside
 from shared.runtime.health import Readiness
 from shared.runtime.metrics import Metrics
+from shared.runtime.spans import NO_SPANS
 from tests.support.certificates import Authority
 from tests.support.scripted_api import ScriptedApi, status
 from tests.support.scripted_api import json as said
@@ -92,6 +93,7 @@ async def webhooks(tmp_path) -> AsyncIterator[Webhooks]:
                 contain=Containment(SetAside(), clock=clock, log=structlog.get_logger()),
                 clock=clock,
                 metrics=AdmissionMetrics(Metrics()),
+                spans=NO_SPANS,
                 log=structlog.get_logger(),
             )
             port = await server.start("127.0.0.1", 0)

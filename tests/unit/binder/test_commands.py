@@ -33,6 +33,7 @@ from shared.runtime.contain import Containment, SetAside
 from shared.runtime.faults import Faults
 from shared.runtime.health import Readiness
 from shared.runtime.metrics import Metrics
+from shared.runtime.spans import NO_SPANS
 from shared.runtime.tasks import TaskGroup
 from tests.support.facts import bind_of
 from tests.support.wait import until
@@ -122,6 +123,7 @@ def commands(deliveries: list[Delivery], server: Server, set_aside: SetAside) ->
         clock=CLOCK,
         faults=Faults("", ""),
         metrics=BinderMetrics(Metrics()),
+        spans=NO_SPANS,
         gate=Readiness().gate("commands"),
         instance="b",
         log=LOG,

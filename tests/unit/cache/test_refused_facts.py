@@ -21,6 +21,7 @@ from shared.runtime.contain import Containment, SetAside
 from shared.runtime.errors import Rejected
 from shared.runtime.faults import Faults
 from shared.runtime.metrics import Metrics
+from shared.runtime.spans import NO_SPANS
 from shared.runtime.tasks import TaskGroup
 from tests.support.wait import until
 
@@ -81,6 +82,7 @@ async def test_a_fact_that_is_refused_in_any_form_lets_the_others_pass() -> None
         contain=Containment(set_aside, clock=SystemClock(), log=LOG),
         seal=Seal(""),
         metrics=CacheMetrics(Metrics()),
+        spans=NO_SPANS,
         log=LOG,
     )
     token = Token(stream="STATE", subject=SUBJECTS.leader("state"), sequence=0)

@@ -16,7 +16,10 @@ import pytest
 from tests.unit.project.test_dependencies import PUMICE, name_of
 from tools import wheel_check
 
-HEAVY = {"aiohttp", "cryptography", "kubernetes_asyncio", "numpy", "services", "shared"}
+HEAVY = {
+    *("aiohttp", "cryptography", "kubernetes_asyncio", "numpy", "opentelemetry"),
+    *("services", "shared"),
+}
 PROGRAM = """
 import importlib.machinery
 import sys
