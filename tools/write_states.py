@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from services.controller.job.phases import TABLE as JOB_TABLE
-from services.controller.job.phases import Do, Move, Retain, Target
+from services.controller.job.phases import Do, KillScope, Move, Retain
 from services.controller.jobflow.status import NEXT as FLOW_TABLE
 from services.controller.queue.phases import TABLE as QUEUE_TABLE
 from services.controller.queue.phases import NextState
@@ -66,11 +66,11 @@ def _jobs() -> Iterator[str]:
 def _done(move: Move, action: Action | None) -> str:
     if move.do is Do.SYNC:
         return "make what the spec asks for" if action is None else "count"
-    if move.target is Target.JOB:
+    if move.target is KillScope.JOB:
         return "delete pods and PodGroup; version + 1"
     return (
         f"delete the {move.target.value}'s pods"
-        if move.target is not Target.POD
+        if move.target is not KillScope.POD
         else ("delete the pod")
     )
 
@@ -78,7 +78,7 @@ def _done(move: Move, action: Action | None) -> str:
 def _stay(move: Move) -> str:
     if move.do is Do.SYNC:
         return "all wanted"
-    if move.target is not Target.JOB:
+    if move.target is not KillScope.JOB:
         return "all others"
     stays = {Retain.FINISHED: "succeeded and failed", Retain.SUCCEEDED: "succeeded"}
     return stays.get(move.retain, "none")

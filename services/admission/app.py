@@ -10,7 +10,7 @@ from services.admission.adapters.authorities import Authorities, InMemory, InSec
 from services.admission.adapters.certification import Certification, Given, Made, Origin
 from services.admission.adapters.connections import Limits
 from services.admission.adapters.files import ClientAuthority, Configuration
-from services.admission.adapters.identity import Identity
+from services.admission.adapters.identity import ServingCertificate
 from services.admission.adapters.lookup import Lookup, OpenApi
 from services.admission.adapters.registration import Address, Registration
 from services.admission.adapters.server import WebhookServer
@@ -38,7 +38,7 @@ async def build(settings: AdmissionSettings, context: Context) -> Sequence[Part]
     load_job_plugins()
     kube = await kube_of(settings, context)
     metrics = AdmissionMetrics(context.metrics)
-    identity = Identity(metrics.expiry)
+    identity = ServingCertificate(metrics.expiry)
     clients = ClientAuthority(
         settings.client_ca_file, identity, clock=context.clock, log=context.log
     )

@@ -13,7 +13,7 @@ from services.binder.adapters.outcomes import Finished, Outcomes
 from services.binder.adapters.recorder import PodEvents, Recorder
 from services.binder.adapters.statuses import Statuses
 from services.binder.adapters.throttle import Throttle
-from services.binder.adapters.volumes import Volumes
+from services.binder.adapters.volumes import VolumeBinder
 from services.binder.adapters.watch import ApiServerProbe, Backlogs, Markers
 from services.binder.intents.pace import Pace, PaceLimits
 from services.binder.intents.steps import Ladder
@@ -222,7 +222,7 @@ class _Wiring:
             metrics=self._metrics,
             instance=context.instance,
             ladder=Ladder(attempts=self._settings.attempts),
-            volumes=Volumes(
+            volumes=VolumeBinder(
                 self._writing,
                 cluster,
                 throttle=self._throttle,

@@ -48,7 +48,7 @@ class Trouble(msgspec.Struct, frozen=True):
     """The error itself where it is one of ours."""
 
 
-class Refused(NamedTuple):
+class UnstoredIntent(NamedTuple):
     """An intent that was not stored; `why` is empty if the same may be stored later."""
 
     command: m.Command
@@ -390,7 +390,7 @@ class Worker:
                 taker = command.preemptor
                 self._cluster_state.assume_nomination(command.id, taker.uid, taker.node)
 
-    def withdraw(self, refused: Sequence[Refused]) -> None:
+    def withdraw(self, refused: Sequence[UnstoredIntent]) -> None:
         """Undo the assumptions of intents that the server refused to store.
 
         Pods of one that can never be stored are held back as if their binds had been refused.

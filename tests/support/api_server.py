@@ -10,15 +10,15 @@ from typing import Any
 import msgspec
 
 from pumice.local.apiserver import core
-from pumice.local.apiserver.admission import Call, Reply
+from pumice.local.apiserver.admission import AdmissionResponse, Call
 from pumice.local.apiserver.answers import Failure, Object, Request, Response
 from pumice.local.apiserver.watching import Watch
 from pumice.local.apiserver.world import CRDS
 
 
-def unreachable(call: Call) -> Reply:
+def unreachable(call: Call) -> AdmissionResponse:
     """Answer for webhooks where none can be reached."""
-    return Reply(error=f"no webhook can be reached from here: {call.webhook}")
+    return AdmissionResponse(error=f"no webhook can be reached from here: {call.webhook}")
 
 
 class ApiServer(core.ApiServer):
@@ -28,7 +28,7 @@ class ApiServer(core.ApiServer):
         self,
         *,
         crds: Iterable[Object] = (),
-        webhooks: Callable[[Call], Reply] = unreachable,
+        webhooks: Callable[[Call], AdmissionResponse] = unreachable,
         **options: Any,
     ) -> None:
         super().__init__(**options)

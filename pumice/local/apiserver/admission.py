@@ -1,7 +1,8 @@
 """Admission webhooks: selects those for a write, makes their requests and applies their answers.
 
-The core has no sockets: a write is a generator that yields each `Call` and is sent its `Reply`. Its
-driver makes the call: `http` over HTTPS, the simulation by calling a function.
+The core has no sockets: a write is a generator that yields each `Call` and is sent its
+`AdmissionResponse`. Its driver makes the call: `http` over HTTPS, the simulation by calling a
+function.
 """
 
 import base64
@@ -35,14 +36,14 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes
 
 
-class Reply(msgspec.Struct, frozen=True, kw_only=True):
+class AdmissionResponse(msgspec.Struct, frozen=True, kw_only=True):
     """The answer of a webhook: the AdmissionReview, or the error in its place."""
 
     body: bytes = b""
     error: str = ""
 
 
-Steps = Generator[Call, Reply, Object]
+Steps = Generator[Call, AdmissionResponse, Object]
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,7 +126,7 @@ def _covers(rule: Mapping[str, Any], attempt: Attempt) -> bool:
 
 def _ask(
     world: World, hook: Object, attempt: Attempt, obj: Object | None
-) -> Generator[Call, Reply, Object]:
+) -> Generator[Call, AdmissionResponse, Object]:
     uid = world.uid()
     reply = yield _call(hook, _review(uid, attempt, obj))
     response: Object = {}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator
 from typing import Final
 
 from pumice.local.apiserver import deleting, discovery, pods, reading, target, writing
-from pumice.local.apiserver.admission import Call, Reply
+from pumice.local.apiserver.admission import AdmissionResponse, Call
 from pumice.local.apiserver.answers import Failure, Object, Request, Response, wrong_method
 from pumice.local.apiserver.catalogue import Catalogue, builtin
 from pumice.local.apiserver.journal import Journal
@@ -33,7 +33,7 @@ _ACCEPTED: Final = (
     ("NamesAccepted", "NoConflicts", "no conflicts found"),
     ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
 )
-Steps = Generator[Call, Reply, Response | Watch]
+Steps = Generator[Call, AdmissionResponse, Response | Watch]
 
 
 class ApiServer:

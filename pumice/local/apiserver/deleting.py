@@ -4,7 +4,7 @@ from collections.abc import Generator
 from typing import Any
 
 from pumice.local.apiserver import admission, kindrules, metadata
-from pumice.local.apiserver.admission import Attempt, Call, Reply
+from pumice.local.apiserver.admission import AdmissionResponse, Attempt, Call
 from pumice.local.apiserver.answers import Object, answer, bad_request, success
 from pumice.local.apiserver.catalogue import Resource
 from pumice.local.apiserver.reading import accepts
@@ -38,7 +38,7 @@ def options(target: Target) -> Object:
 
 def delete_object(
     world: World, target: Target, obj: Object, asked: Object
-) -> Generator[Call, Reply, Object]:
+) -> Generator[Call, AdmissionResponse, Object]:
     """Delete an object as far as its finalizers and its grace let; returns the answer."""
     resource, meta = target.resource, obj["metadata"]
     name: str = meta["name"]

@@ -17,7 +17,7 @@ import aiohttp
 from aiohttp import web
 from typing_extensions import override
 
-from pumice.local.apiserver.admission import Call, Reply
+from pumice.local.apiserver.admission import AdmissionResponse, Call
 from pumice.local.apiserver.answers import Failure, Request, Response
 from pumice.local.apiserver.core import ApiServer
 from pumice.local.apiserver.journal import Journal
@@ -116,10 +116,12 @@ class Shell:
             outcome: Response | Watch = done.value
             return outcome
 
-    async def _ask(self, call: Call) -> Reply:
+    async def _ask(self, call: Call) -> AdmissionResponse:
         """Call one webhook."""
         if not call.url:
-            return Reply(error=f"service {call.service}: there is no cluster network here")
+            return AdmissionResponse(
+                error=f"service {call.service}: there is no cluster network here"
+            )
         assert self._webhooks is not None
         trusted = ssl.create_default_context(cadata=call.ca.decode() or None)
         trusted.verify_flags &= ~ssl.VERIFY_X509_STRICT  # Go is not as strict as Python 3.13
@@ -130,12 +132,12 @@ class Shell:
             ):
                 body = await answer.read()
                 if not answer.ok:
-                    return Reply(error=f"an error on the server ({answer.status})")
-                return Reply(body=body)
+                    return AdmissionResponse(error=f"an error on the server ({answer.status})")
+                return AdmissionResponse(body=body)
         except TimeoutError:
-            return Reply(error=f'Post "{call.url}": context deadline exceeded')
+            return AdmissionResponse(error=f'Post "{call.url}": context deadline exceeded')
         except (aiohttp.ClientError, OSError) as exc:
-            return Reply(error=f'Post "{call.url}": {exc}')
+            return AdmissionResponse(error=f'Post "{call.url}": {exc}')
 
     async def _stream(self, request: web.BaseRequest, watch: Watch) -> web.StreamResponse:
         changed = asyncio.Event()

@@ -9,7 +9,7 @@ import copy
 from collections.abc import Generator
 
 from pumice.local.apiserver import admission, applying, kindrules, metadata, patching, tables
-from pumice.local.apiserver.admission import Attempt, Call, Reply
+from pumice.local.apiserver.admission import AdmissionResponse, Attempt, Call
 from pumice.local.apiserver.answers import (
     Failure,
     Object,
@@ -27,7 +27,7 @@ from pumice.local.apiserver.world import NAMESPACES, World, decode, key, key_of
 CREATED = 201
 USER = "pumice-admin"
 APPLY = "application/apply-patch+yaml"
-Answering = Generator[Call, Reply, Response]
+Answering = Generator[Call, AdmissionResponse, Response]
 
 
 def answered(world: World, target: Target, obj: Object | bytes, status: int = 200) -> Response:
@@ -209,7 +209,7 @@ def _apply(world: World, target: Target, body: object) -> Answering:
 
 def change(
     world: World, target: Target, obj: Object, old: Object, *, is_patch: bool
-) -> Generator[Call, Reply, Object]:
+) -> Generator[Call, AdmissionResponse, Object]:
     """Write a changed object; returns it as it is then. Raises Failure."""
     resource = target.resource
     warn(target, world.form(resource).tidy(obj))

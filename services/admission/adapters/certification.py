@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from services.admission.adapters.authorities import Authorities
-from services.admission.adapters.identity import Identity
+from services.admission.adapters.identity import ServingCertificate
 from services.admission.certificates import Certificate, is_bundle, issue, read
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Conflict, PumiceError, Rejected, Retryable
@@ -126,7 +126,7 @@ class Certification:
     def __init__(
         self,
         origin: Origin,
-        identity: Identity,
+        identity: ServingCertificate,
         *,
         register: Register | None,
         unregister: Unregister | None,

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from services.admission.adapters.identity import Identity
+from services.admission.adapters.identity import ServingCertificate
 from services.admission.rules.groups import BadConfiguration, read_configuration
 from services.admission.rules.review import Terms
 from shared.runtime.clock import Clock
@@ -91,7 +91,9 @@ class ClientAuthority:
 
     name: Final = "client-ca"
 
-    def __init__(self, path: str, identity: Identity, *, clock: Clock, log: Logger) -> None:
+    def __init__(
+        self, path: str, identity: ServingCertificate, *, clock: Clock, log: Logger
+    ) -> None:
         """Read the file for the first time. Raises Rejected when it cannot be used."""
         self._path = Path(path) if path else None
         self._identity = identity

@@ -14,7 +14,7 @@ from services.admission.certificates import Certificate
 from shared.runtime.errors import Rejected
 
 
-class Identity:
+class ServingCertificate:
     """The TLS side of the webhooks' socket."""
 
     def __init__(self, expiry: Gauge) -> None:

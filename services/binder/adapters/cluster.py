@@ -1,4 +1,4 @@
-"""The requests of intents, with every refusal turned into a `Reply` that the steps can judge.
+"""The requests of intents, with every refusal turned into a `ApiResponse` that the steps can judge.
 
 Each request waits for its slot, is timed, and tells the pace how the API server is doing.
 """
@@ -9,7 +9,7 @@ from typing import Any
 
 from services.binder.adapters.throttle import Throttle
 from services.binder.intents import evict
-from services.binder.intents.steps import Reply, ReplyKind, Seen
+from services.binder.intents.steps import ApiResponse, ResponseKind, Seen
 from services.binder.metrics import BinderMetrics
 from shared.api import keys
 from shared.api.core import Pod
@@ -39,7 +39,7 @@ class Cluster:
         self._clock = clock
         self._metrics = metrics
 
-    async def bind(self, wanted: Bind) -> Reply:
+    async def bind(self, wanted: Bind) -> ApiResponse:
         """Post the binding with the pod's uid and the annotations to merge (CA06)."""
         namespace, name = split_key(wanted.pod)
 
@@ -55,12 +55,12 @@ class Cluster:
 
         return await self._ask("bind", post, node=wanted.node)
 
-    async def get(self, pod: str) -> Reply:
+    async def get(self, pod: str) -> ApiResponse:
         """Get the pod."""
         namespace, name = split_key(pod)
         return await self._ask("look", lambda: self._kube.get(POD, namespace, name))
 
-    async def nominate(self, preemptor: Preemptor) -> Reply:
+    async def nominate(self, preemptor: Preemptor) -> ApiResponse:
         """Nominate the pod to its node, if it is one of our scheduler names at that moment.
 
         One request with one scheduler name; each further name may take one more.
@@ -71,16 +71,16 @@ class Cluster:
             operations = evict.nomination(preemptor, scheduler)
             return await self._kube.operate(POD, namespace, name, operations, subresource="status")
 
-        reply = Reply(kind=ReplyKind.REFUSED, message="there is no scheduler name")
+        reply = ApiResponse(kind=ResponseKind.REFUSED, message="there is no scheduler name")
         for scheduler in self._scheduler_names:
             reply = await self._ask("nominate", partial(patch, scheduler))
-            if reply.kind is not ReplyKind.REFUSED:
+            if reply.kind is not ResponseKind.REFUSED:
                 break
         return reply
 
     async def patch_status(
         self, verb: str, pod: str, uid: str, patch: dict[str, Any], *, rv: str = ""
-    ) -> Reply:
+    ) -> ApiResponse:
         """Patch a pod's status, at version `rv` if it is given; lists merge by key."""
         namespace, name = split_key(pod)
         return await self._ask(
@@ -97,7 +97,7 @@ class Cluster:
             ),
         )
 
-    async def delete(self, pod: str, uid: str, *, rv: str) -> Reply:
+    async def delete(self, pod: str, uid: str, *, rv: str) -> ApiResponse:
         """Delete the pod at version `rv` with its own grace period (D03)."""
         namespace, name = split_key(pod)
 
@@ -109,12 +109,12 @@ class Cluster:
 
     async def _ask(
         self, verb: str, request: Callable[[], Awaitable[bytes]], *, node: str = ""
-    ) -> Reply:
+    ) -> ApiResponse:
         async with self._throttle.slot(node):
             start = self._clock.monotonic()
             reply = await _reply(request, self._scheduler_names)
             end = self._clock.monotonic()
-        overloaded = reply.kind is ReplyKind.BUSY
+        overloaded = reply.kind is ResponseKind.BUSY
         self._throttle.pace.answered(latency_s=end - start, overloaded=overloaded, now_s=end)
         self._metrics.request_seconds.labels(verb).observe(end - start)
         if overloaded:
@@ -124,18 +124,20 @@ class Cluster:
 
 async def _reply(
     request: Callable[[], Awaitable[bytes]], scheduler_names: Collection[str]
-) -> Reply:
+) -> ApiResponse:
     try:
         body = await request()
     except Gone as error:
-        return Reply(kind=ReplyKind.GONE, message=str(error))
+        return ApiResponse(kind=ResponseKind.GONE, message=str(error))
     except Conflict as error:
-        return Reply(kind=ReplyKind.CONFLICT, message=str(error))
+        return ApiResponse(kind=ResponseKind.CONFLICT, message=str(error))
     except Rejected as error:
-        return Reply(kind=ReplyKind.REFUSED, message=str(error))
+        return ApiResponse(kind=ResponseKind.REFUSED, message=str(error))
     except Retryable as error:
-        return Reply(kind=ReplyKind.BUSY, message=str(error), retry_after_s=error.retry_after_s)
-    return Reply(kind=ReplyKind.DONE, seen=seen(body, scheduler_names) if body else None)
+        return ApiResponse(
+            kind=ResponseKind.BUSY, message=str(error), retry_after_s=error.retry_after_s
+        )
+    return ApiResponse(kind=ResponseKind.DONE, seen=seen(body, scheduler_names) if body else None)
 
 
 def seen(body: bytes, scheduler_names: Collection[str]) -> Seen:

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 
 from services.binder.adapters.commands import NEWER_DELAY_S
 from services.binder.adapters.hold import Holder
-from services.binder.adapters.statuses import KIND_OF, Change, Nothing, Statuses
+from services.binder.adapters.statuses import KIND_OF, Nothing, Statuses, StatusPatch
 from services.binder.intents.bounds import breach_of_wish
 from services.binder.metrics import BinderMetrics
 from shared.bus.port import Delivery, Message, Puller, Reset, Started
@@ -146,7 +146,7 @@ class DesiredStatuses:
             if wanted.rv and await self._write_as_decided(kind, wanted):
                 return None
             change = await self._statuses.compare(wanted)
-            if isinstance(change, Change):
+            if isinstance(change, StatusPatch):
                 last = await self._bus.last(self._stream, message.subject)
                 if last is None or last.sequence != message.sequence:
                     self._metrics.statuses.labels(kind, "superseded").inc()
@@ -172,7 +172,7 @@ class DesiredStatuses:
             return False
         return True
 
-    async def _write(self, kind: str, change: Change) -> None:
+    async def _write(self, kind: str, change: StatusPatch) -> None:
         await self._statuses.write(change)
         wanted = change.wanted
         self._metrics.statuses.labels(kind, "written").inc()

@@ -4,11 +4,11 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import Final, Protocol
 
 from services.binder.adapters.cluster import Cluster
-from services.binder.adapters.volumes import Volumes
+from services.binder.adapters.volumes import VolumeBinder
 from services.binder.intents import bind as bind_steps
 from services.binder.intents import evict as evict_steps
-from services.binder.intents.evict import Delete, Mark, Verdict
-from services.binder.intents.steps import Get, IntentProgress, Ladder, Reply, Wait, ended
+from services.binder.intents.evict import Delete, Mark, Nomination
+from services.binder.intents.steps import ApiResponse, Get, IntentProgress, Ladder, Wait, ended
 from services.binder.metrics import BinderMetrics
 from shared.api.kinds import POD
 from shared.api.time import format_seconds
@@ -59,7 +59,7 @@ class Executor:
         metrics: BinderMetrics,
         instance: str,
         ladder: Ladder,
-        volumes: Volumes,
+        volumes: VolumeBinder,
     ) -> None:
         self._cluster = cluster
         self._listeners = tuple(listeners)
@@ -177,13 +177,13 @@ class Executor:
             progress.record(index, ended)
 
         checked_s = float("-inf")
-        verdict = Verdict.PROCEED
+        verdict = Nomination.PROCEED
         for first in range(0, len(intent.victims), _VICTIMS_AT_ONCE):
             chunk = range(first, min(first + _VICTIMS_AT_ONCE, len(intent.victims)))
             if intent.preemptor and self._clock.monotonic() - checked_s > _RECHECK_S:
                 verdict = await self._nominate(intent.preemptor)
                 checked_s = self._clock.monotonic()
-            if verdict is not Verdict.PROCEED:
+            if verdict is not Nomination.PROCEED:
                 for index in chunk:
                     progress.record(index, _unharmed(intent.victims[index], verdict))
                 continue
@@ -192,12 +192,12 @@ class Executor:
                     victim = intent.victims[index]
                     group.create_task(one(index, victim), name=f"evict {victim.pod}")
 
-    async def _nominate(self, preemptor: Preemptor) -> Verdict:
+    async def _nominate(self, preemptor: Preemptor) -> Nomination:
         attempt = 0
         while True:
             attempt += 1
             reply = await self._cluster.nominate(preemptor)
-            step: Verdict | Get | Wait = evict_steps.after_nomination(
+            step: Nomination | Get | Wait = evict_steps.after_nomination(
                 reply, attempt=attempt, ladder=self._ladder
             )
             if isinstance(step, Get):
@@ -205,7 +205,7 @@ class Executor:
                 step = evict_steps.after_preemptor_get(
                     preemptor, reply, attempt=attempt, ladder=self._ladder
                 )
-            if isinstance(step, Verdict):
+            if isinstance(step, Nomination):
                 return step
             await self._clock.sleep(step.seconds)
 
@@ -237,7 +237,7 @@ class Executor:
                 tried = True
         return step
 
-    async def _mark(self, intent: Evict, victim: Victim, rv: str) -> Reply:
+    async def _mark(self, intent: Evict, victim: Victim, rv: str) -> ApiResponse:
         marks = evict_steps.marks(intent.reason, now=format_seconds(self._clock.now()))
         return await self._cluster.patch_status("mark", victim.pod, victim.uid, marks, rv=rv)
 
@@ -258,8 +258,8 @@ def _failed(item: Bind | Victim, message: str) -> ItemOutcome:
     )
 
 
-def _unharmed(victim: Victim, verdict: Verdict) -> ItemOutcome:
-    if verdict is Verdict.SPARE:
+def _unharmed(victim: Victim, verdict: Nomination) -> ItemOutcome:
+    if verdict is Nomination.SPARE:
         message = "its preemptor needs no room any more"
         return ended(victim, Result.SPARED, message=message)
     message = "the preemptor cannot be nominated"

@@ -52,7 +52,7 @@ class Nothing(enum.Enum):
     """The object is gone, or (a pod) beyond the point where the status means anything."""
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class StatusPatch(msgspec.Struct, frozen=True, kw_only=True):
     """The write of a status; holds only for the version `rv` of the object."""
 
     wanted: Desired
@@ -75,12 +75,12 @@ class Statuses:
         self._recorder = recorder
         self._clock = clock
 
-    def decided(self, wanted: Desired) -> Change:
+    def decided(self, wanted: Desired) -> StatusPatch:
         """Return what to write if the object is still the one that was decided on."""
         status, news = as_decided(wanted, now=format_seconds(self._clock.now()))
-        return Change(wanted=wanted, status=status, rv=wanted.rv, news=news)
+        return StatusPatch(wanted=wanted, status=status, rv=wanted.rv, news=news)
 
-    async def compare(self, wanted: Desired) -> Change | Nothing:
+    async def compare(self, wanted: Desired) -> StatusPatch | Nothing:
         """Read the object and return what to write to make its status what is wanted."""
         kind = KIND_OF[type(wanted)]
         namespace, name = split_key(wanted.key)
@@ -102,7 +102,7 @@ class Statuses:
             return True
         return found.metadata.uid != wanted.uid
 
-    async def write(self, change: Change) -> None:
+    async def write(self, change: StatusPatch) -> None:
         """Write a change. Raises Conflict when the object has changed, Gone when it is gone.
 
         A PodGroup has no status subresource (C03 ⚠): its patch goes to the object itself.
@@ -126,7 +126,7 @@ class Statuses:
                 self._recorder.podgroup_condition(wanted.key, wanted.uid, condition)
 
 
-def compare(wanted: Desired, present: PodGroup | Pod | Queue, *, now: str) -> Change | Nothing:
+def compare(wanted: Desired, present: PodGroup | Pod | Queue, *, now: str) -> StatusPatch | Nothing:
     """Return the difference between a wanted status and an object of the wanted uid."""
     news: list[DesiredCondition] = []
     if isinstance(wanted, DesiredPodGroup) and isinstance(present, PodGroup):
@@ -143,4 +143,4 @@ def compare(wanted: Desired, present: PodGroup | Pod | Queue, *, now: str) -> Ch
         patch = queue_patch(wanted, present)
     if not patch:
         return Nothing.EQUAL
-    return Change(wanted=wanted, status=patch, rv=present.metadata.resource_version, news=news)
+    return StatusPatch(wanted=wanted, status=patch, rv=present.metadata.resource_version, news=news)

@@ -13,7 +13,7 @@ from services.binder.adapters.cluster import Cluster
 from services.binder.adapters.throttle import Throttle
 from services.binder.intents import bind as bind_steps
 from services.binder.intents import volumes as steps
-from services.binder.intents.steps import Ladder, ReplyKind, ended
+from services.binder.intents.steps import Ladder, ResponseKind, ended
 from services.binder.intents.volumes import Ask, Pending, Ready, Step, Unbindable
 from shared.api.kinds import POD, PV, PVC, decode
 from shared.contracts.messages import Bind, BindGang, ClaimUse, ItemOutcome, Result, Retry
@@ -35,7 +35,7 @@ class _Refused(Exception):  # noqa: N818 - reads as the fact it states
     """The API server will not do it, now or ever."""
 
 
-class Volumes:
+class VolumeBinder:
     """Makes the volumes of binds ready."""
 
     def __init__(
@@ -147,7 +147,7 @@ class Volumes:
 
     async def _pod_is_gone(self, item: Bind) -> ItemOutcome | None:
         reply = await self._cluster.get(item.pod)
-        if reply.kind is ReplyKind.GONE:
+        if reply.kind is ResponseKind.GONE:
             return ended(item, Result.GONE, message=reply.message)
         return bind_steps.outcome_of(item, reply.seen) if reply.seen else None
 

@@ -6,30 +6,32 @@ an intent only ends as failed after a read that shows the pod unbound. While the
 answer at all, the intent waits.
 """
 
-from services.binder.intents.steps import Get, Ladder, Reply, ReplyKind, Seen, Wait, ended
+from services.binder.intents.steps import ApiResponse, Get, Ladder, ResponseKind, Seen, Wait, ended
 from shared.contracts.messages import Bind, ItemOutcome, Result, Retry
 
 
 def after_post(
-    wanted: Bind, reply: Reply, *, attempt: int, ladder: Ladder
+    wanted: Bind, reply: ApiResponse, *, attempt: int, ladder: Ladder
 ) -> ItemOutcome | Get | Wait:
     """Return what follows the answer to the `attempt`-th post (from 1)."""
-    if reply.kind is ReplyKind.DONE:
+    if reply.kind is ResponseKind.DONE:
         return ended(wanted, Result.BOUND, node=wanted.node)
-    if reply.kind is ReplyKind.GONE:
+    if reply.kind is ResponseKind.GONE:
         return ended(wanted, Result.GONE, message=reply.message)
-    if reply.kind is ReplyKind.REFUSED:
+    if reply.kind is ResponseKind.REFUSED:
         return ended(wanted, Result.FAILED, retry=Retry.NEVER, message=reply.message)
-    if reply.kind is ReplyKind.CONFLICT or ladder.ends(attempt):
+    if reply.kind is ResponseKind.CONFLICT or ladder.ends(attempt):
         return Get()
     return Wait(ladder.wait_s(attempt, reply.retry_after_s))
 
 
-def after_get(wanted: Bind, reply: Reply, *, attempt: int, ladder: Ladder) -> ItemOutcome | Wait:
+def after_get(
+    wanted: Bind, reply: ApiResponse, *, attempt: int, ladder: Ladder
+) -> ItemOutcome | Wait:
     """Return what follows a read; after `Wait` comes the next post."""
-    if reply.kind is ReplyKind.GONE:
+    if reply.kind is ResponseKind.GONE:
         return ended(wanted, Result.GONE, message=reply.message)
-    if reply.kind is ReplyKind.REFUSED:
+    if reply.kind is ResponseKind.REFUSED:
         return ended(wanted, Result.FAILED, retry=Retry.NEVER, message=reply.message)
     if reply.seen is None:
         return Wait(ladder.wait_s(attempt, reply.retry_after_s))

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from services.binder.intents.steps import Get, Ladder, Reply, ReplyKind, Seen, Wait, ended
+from services.binder.intents.steps import ApiResponse, Get, Ladder, ResponseKind, Seen, Wait, ended
 from shared.contracts.messages import ItemOutcome, Preemptor, Result, Retry, Victim
 
 DISRUPTION_TARGET = "DisruptionTarget"
@@ -26,7 +26,7 @@ PREEMPTION_REASON = "PreemptionByScheduler"
 EVICT_REASON = "Evict"
 
 
-class Verdict(enum.Enum):
+class Nomination(enum.Enum):
     """Consequence of a nomination for the victims."""
 
     PROCEED = "proceed"
@@ -58,36 +58,38 @@ def nomination(preemptor: Preemptor, scheduler: str) -> list[dict[str, Any]]:
     ]
 
 
-def after_nomination(reply: Reply, *, attempt: int, ladder: Ladder) -> Verdict | Get | Wait:
+def after_nomination(
+    reply: ApiResponse, *, attempt: int, ladder: Ladder
+) -> Nomination | Get | Wait:
     """Return what the answer to the nomination means.
 
     A preemptor that is bound or being deleted needs no room: its victims are spared, as if it were
     gone. The API server refuses to nominate a bound pod, one of another uid and one of another
     scheduler, so a refusal needs a read of the pod. No room is made for a pod of no gang.
     """
-    if reply.kind is ReplyKind.GONE:
-        return Verdict.SPARE
-    if reply.kind is ReplyKind.REFUSED:
+    if reply.kind is ResponseKind.GONE:
+        return Nomination.SPARE
+    if reply.kind is ResponseKind.REFUSED:
         return Get()
-    if reply.kind is not ReplyKind.DONE:
+    if reply.kind is not ResponseKind.DONE:
         return Wait(ladder.wait_s(attempt, reply.retry_after_s))
     if _needs_no_room(reply.seen):
-        return Verdict.SPARE
-    return Verdict.FAIL if reply.seen is not None and reply.seen.foreign else Verdict.PROCEED
+        return Nomination.SPARE
+    return Nomination.FAIL if reply.seen is not None and reply.seen.foreign else Nomination.PROCEED
 
 
 def after_preemptor_get(
-    preemptor: Preemptor, reply: Reply, *, attempt: int, ladder: Ladder
-) -> Verdict | Wait:
+    preemptor: Preemptor, reply: ApiResponse, *, attempt: int, ladder: Ladder
+) -> Nomination | Wait:
     """Return the fields of a preemptor that cannot be nominated."""
-    if reply.kind is ReplyKind.GONE:
-        return Verdict.SPARE
-    if reply.kind is ReplyKind.REFUSED:
-        return Verdict.FAIL
+    if reply.kind is ResponseKind.GONE:
+        return Nomination.SPARE
+    if reply.kind is ResponseKind.REFUSED:
+        return Nomination.FAIL
     if reply.seen is None:
         return Wait(ladder.wait_s(attempt, reply.retry_after_s))
     other = reply.seen.uid != preemptor.uid
-    return Verdict.SPARE if other or _needs_no_room(reply.seen) else Verdict.FAIL
+    return Nomination.SPARE if other or _needs_no_room(reply.seen) else Nomination.FAIL
 
 
 def _needs_no_room(seen: Seen | None) -> bool:
@@ -120,41 +122,41 @@ def marks(reason: str, *, now: str) -> dict[str, Any]:
 
 
 def after_marks(
-    victim: Victim, reply: Reply, *, rv: str, attempt: int, tried: bool, ladder: Ladder
+    victim: Victim, reply: ApiResponse, *, rv: str, attempt: int, tried: bool, ladder: Ladder
 ) -> ItemOutcome | Delete | Wait | Get:
     """Return what follows the patch of the conditions at version `rv`.
 
     They are a courtesy: if the API server refuses them, the pod is deleted all the same. `tried`:
     a delete was sent before, whose answer did not come.
     """
-    if reply.kind is ReplyKind.REFUSED:
+    if reply.kind is ResponseKind.REFUSED:
         return Delete(rv)
-    if reply.kind is ReplyKind.DONE and reply.seen is not None:
+    if reply.kind is ResponseKind.DONE and reply.seen is not None:
         return _over(victim, reply.seen) or Delete(reply.seen.rv)
     return _not_done(victim, reply, attempt=attempt, tried=tried, ladder=ladder)
 
 
 def after_delete(
-    victim: Victim, reply: Reply, *, attempt: int, tried: bool, ladder: Ladder
+    victim: Victim, reply: ApiResponse, *, attempt: int, tried: bool, ladder: Ladder
 ) -> ItemOutcome | Wait | Get:
     """Return what follows a delete; `tried`: an earlier one was sent, whose answer did not come."""
-    if reply.kind is ReplyKind.DONE:
+    if reply.kind is ResponseKind.DONE:
         return ended(victim, Result.EVICTED)
-    if reply.kind is ReplyKind.REFUSED:
+    if reply.kind is ResponseKind.REFUSED:
         return ended(victim, Result.FAILED, retry=Retry.NEVER, message=reply.message)
     return _not_done(victim, reply, attempt=attempt, tried=tried, ladder=ladder)
 
 
 def after_get(
-    victim: Victim, reply: Reply, *, attempt: int, tried: bool = False, ladder: Ladder
+    victim: Victim, reply: ApiResponse, *, attempt: int, tried: bool = False, ladder: Ladder
 ) -> ItemOutcome | Mark | Wait:
     """Return what follows a read; while the API server does not answer, wait.
 
     A victim that still runs after the last attempt has failed.
     """
-    if reply.kind is ReplyKind.REFUSED:
+    if reply.kind is ResponseKind.REFUSED:
         return ended(victim, Result.FAILED, retry=Retry.NEVER, message=reply.message)
-    if reply.kind is ReplyKind.GONE:
+    if reply.kind is ResponseKind.GONE:
         return _gone(victim, reply.message, tried=tried)
     if reply.seen is None:
         return Wait(ladder.wait_s(attempt, reply.retry_after_s))
@@ -185,10 +187,10 @@ def _gone(victim: Victim, message: str, *, tried: bool) -> ItemOutcome:
 
 
 def _not_done(
-    victim: Victim, reply: Reply, *, attempt: int, tried: bool, ladder: Ladder
+    victim: Victim, reply: ApiResponse, *, attempt: int, tried: bool, ladder: Ladder
 ) -> ItemOutcome | Wait | Get:
-    if reply.kind is ReplyKind.GONE:
+    if reply.kind is ResponseKind.GONE:
         return _gone(victim, reply.message, tried=tried)
-    if reply.kind is ReplyKind.CONFLICT or ladder.ends(attempt):
+    if reply.kind is ResponseKind.CONFLICT or ladder.ends(attempt):
         return Get()
     return Wait(ladder.wait_s(attempt, reply.retry_after_s))

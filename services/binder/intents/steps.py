@@ -1,7 +1,7 @@
 """Values and rules that the steps of all intents share.
 
-What the API server answered, in the five kinds that matter (`Reply`); when to try again and when to
-stop (`Ladder`); how the items of an intent have ended (`ended`, `IntentProgress`).
+What the API server answered, in the five kinds that matter (`ApiResponse`); when to try again and
+when to stop (`Ladder`); how the items of an intent have ended (`ended`, `IntentProgress`).
 """
 
 import enum
@@ -22,7 +22,7 @@ from shared.contracts.messages import (
 )
 
 
-class ReplyKind(enum.Enum):
+class ResponseKind(enum.Enum):
     """Kind of an answer."""
 
     DONE = "done"
@@ -53,10 +53,10 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
         return self.phase in {"Succeeded", "Failed"}
 
 
-class Reply(msgspec.Struct, frozen=True, kw_only=True):
+class ApiResponse(msgspec.Struct, frozen=True, kw_only=True):
     """One answer; `seen` is the pod if the answer shows one (get, patch)."""
 
-    kind: ReplyKind
+    kind: ResponseKind
     message: str = ""
     retry_after_s: float | None = None
     seen: Seen | None = None

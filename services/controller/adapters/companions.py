@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from services.controller.adapters.recorder import Recorder
-from services.controller.adapters.records import Beside, JobRecord
+from services.controller.adapters.records import JobRecord, KnownCompanion
 from services.controller.adapters.writer import Writer, apply
 from services.controller.job import effects
 from services.controller.job.podtemplate import owner_references
@@ -187,7 +187,7 @@ class Companions:
         return await self._writer.get(companion.kind, namespace, companion.name)
 
     def _remember(self, record: JobRecord, companion: Companion, uid: str) -> None:
-        record.beside[_place(companion)] = Beside(uid=uid, digest=digest(companion))
+        record.beside[_place(companion)] = KnownCompanion(uid=uid, digest=digest(companion))
 
 
 def digest(companion: Companion) -> int:

@@ -23,7 +23,7 @@ from shared.api.scheduling import PodGroup
 from shared.jobs.defaults import defaulted
 
 
-class Beside(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class KnownCompanion(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An object beside the pods that this process has made or seen."""
 
     uid: str
@@ -46,7 +46,7 @@ class JobRecord:
         """Whether requests are kept up to date: only where this replica owns the job."""
         self.applied = 0
         """Digest of the plugins' objects that this process wrote last."""
-        self.beside: dict[tuple[str, str], Beside] = {}
+        self.beside: dict[tuple[str, str], KnownCompanion] = {}
         """(token of the kind, name) → what is known to be there beside the pods."""
         self.in_the_way: Counter[str] = Counter()
         """Name of a sealed object → how often another one of that name was met."""

@@ -73,24 +73,24 @@ class SecretRef(_Wire, frozen=True, kw_only=True):
     namespace: str = ""
 
 
-class Credentials(_Wire, frozen=True, kw_only=True):
+class SourceCredentials(_Wire, frozen=True, kw_only=True):
     """How a source lets us in."""
 
     secret_ref: SecretRef
 
 
-class Source(_Wire, frozen=True, kw_only=True):
+class TopologySource(_Wire, frozen=True, kw_only=True):
     """One source of topology."""
 
     source: str
     enabled: bool = False
     interval: str = "1h"
-    credentials: Credentials | None = None
+    credentials: SourceCredentials | None = None
     config: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class _File(_Wire, frozen=True, kw_only=True):
-    network_topology_discovery: tuple[Source, ...] = ()
+    network_topology_discovery: tuple[TopologySource, ...] = ()
 
 
 class UfmSource(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,7 +142,7 @@ def parse(text: str, bounds: Bounds) -> Discovery:
     enabled = [
         (n, one) for n, one in enumerate(file.network_topology_discovery) if _checked(n, one)
     ]
-    by_name: dict[str, tuple[int, Source]] = {}
+    by_name: dict[str, tuple[int, TopologySource]] = {}
     for number, one in enabled:
         if one.source in by_name:
             raise BadConfigError(
@@ -155,7 +155,7 @@ def parse(text: str, bounds: Bounds) -> Discovery:
     )
 
 
-def _checked(number: int, one: Source) -> bool:
+def _checked(number: int, one: TopologySource) -> bool:
     """Return whether a source is enabled; BadConfigError when it is none."""
     path = f"networkTopologyDiscovery[{number}]"
     if one.source not in SOURCES:
@@ -170,7 +170,7 @@ def _checked(number: int, one: Source) -> bool:
     return one.enabled
 
 
-def _types(number: int, one: Source) -> dict[str, tuple[str, ...]]:
+def _types(number: int, one: TopologySource) -> dict[str, tuple[str, ...]]:
     path = f"networkTopologyDiscovery[{number}].config"
     try:
         config = msgspec.convert(one.config, LabelConfig)
@@ -187,7 +187,7 @@ def _types(number: int, one: Source) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _ufm(number: int, one: Source, bounds: Bounds) -> UfmSource:
+def _ufm(number: int, one: TopologySource, bounds: Bounds) -> UfmSource:
     path = f"networkTopologyDiscovery[{number}]"
     try:
         config = msgspec.convert(one.config, UfmConfig)

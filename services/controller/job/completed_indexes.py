@@ -14,7 +14,7 @@ A pod counts as succeeded if it was so before its deletion was asked for.
 from collections.abc import Iterable, Iterator, Mapping
 
 from services.controller.job.facts import NONE_COMPLETED, CompletedIndexes, PodView
-from services.controller.job.phases import Move, Retain, Target
+from services.controller.job.phases import KillScope, Move, Retain
 from services.controller.job.requests import Request
 from shared.api.batch import Job, TaskSpec
 from shared.api.core import PodPhase
@@ -92,7 +92,7 @@ def after_kill(
     A job that is resumed takes up what succeeded before it was stopped: pods of that time are of an
     older version and count no longer by themselves.
     """
-    if move.target is Target.JOB:
+    if move.target is KillScope.JOB:
         match move.retain:
             case Retain.NONE:
                 return NONE_COMPLETED
@@ -118,14 +118,14 @@ def _with_succeeded(completed: CompletedIndexes, pods: Iterable[PodView]) -> Com
     return known
 
 
-def _is_meant(task: TaskSpec, index: int, target: Target, request: Request, job: Job) -> bool:
+def _is_meant(task: TaskSpec, index: int, target: KillScope, request: Request, job: Job) -> bool:
     policy = task.partition_policy
     name = f"{job.metadata.name}-{task.name}-{index}"
     partition = str(index // policy.partition_size) if policy is not None else ""
     return (
-        target is Target.TASK
-        or (target is Target.POD and name == request.pod)
-        or (target is Target.PARTITION and partition == request.partition)
+        target is KillScope.TASK
+        or (target is KillScope.POD and name == request.pod)
+        or (target is KillScope.PARTITION and partition == request.partition)
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from services.controller.job import completed_indexes
 from services.controller.job.facts import CompletedIndexes, PodView
-from services.controller.job.phases import ALIVE, Do, Move, Retain, Target
+from services.controller.job.phases import ALIVE, Do, KillScope, Move, Retain
 from services.controller.job.requests import Request
 from shared.api.batch import Job, JobPhase
 from shared.api.core import PodPhase
@@ -22,7 +22,7 @@ def of_move(
     job: Job, pods: Iterable[PodView], move: Move, request: Request | None
 ) -> tuple[PodView, ...]:
     """Return the pods that carrying out `move` deletes, in order of name."""
-    if move.target is Target.JOB:
+    if move.target is KillScope.JOB:
         retain = Retain.FINISHED if _is_last_try(job) else move.retain
         return _sorted(p for p in pods if not (p.deleting or _kept(p, retain)))
     assert request is not None, "a kill of a part is about some pod"
@@ -42,16 +42,16 @@ def _kept(pod: PodView, retain: Retain) -> bool:
 
 def meets_no_pod(pods: Iterable[PodView], move: Move, request: Request) -> bool:
     """Whether a move is about a partition that has no pod, or a task has none: it does nothing."""
-    about = move.do is Do.KILL and move.target is Target.PARTITION
-    return about and not any(_is_meant(pod, Target.PARTITION, request) for pod in pods)
+    about = move.do is Do.KILL and move.target is KillScope.PARTITION
+    return about and not any(_is_meant(pod, KillScope.PARTITION, request) for pod in pods)
 
 
-def _is_meant(pod: PodView, target: Target, request: Request) -> bool:
-    if target is Target.POD:
+def _is_meant(pod: PodView, target: KillScope, request: Request) -> bool:
+    if target is KillScope.POD:
         return pod.name == request.pod
     if pod.task != request.task:
         return False
-    return target is Target.TASK or (pod.partition != "" and pod.partition == request.partition)
+    return target is KillScope.TASK or (pod.partition != "" and pod.partition == request.partition)
 
 
 def still(job: Job, pods: Mapping[str, PodView]) -> tuple[PodView, ...]:

@@ -24,7 +24,7 @@ class Do(enum.Enum):
     KILL = "kill"
 
 
-class Target(enum.Enum):
+class KillScope(enum.Enum):
     """Which pods a kill is about."""
 
     JOB = "job"
@@ -55,7 +55,7 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
     """One row of the table."""
 
     do: Do
-    target: Target = Target.JOB
+    target: KillScope = KillScope.JOB
     retain: Retain = Retain.NONE
     enters: JobPhase | None = None
     retry: bool = False
@@ -142,15 +142,15 @@ def _kill(enters: JobPhase) -> Move:
     return Move(do=Do.KILL, retain=Retain.FINISHED, enters=enters)
 
 
-def _again(target: Target) -> Move:
+def _again(target: KillScope) -> Move:
     return Move(do=Do.KILL, target=target, enters=JobPhase.RESTARTING, retry=True)
 
 
 _ON_ACTION: Final[Mapping[Action | None, Move]] = {
-    Action.RESTART_JOB: _again(Target.JOB),
-    Action.RESTART_TASK: _again(Target.TASK),
-    Action.RESTART_POD: _again(Target.POD),
-    Action.RESTART_PARTITION: _again(Target.PARTITION),
+    Action.RESTART_JOB: _again(KillScope.JOB),
+    Action.RESTART_TASK: _again(KillScope.TASK),
+    Action.RESTART_POD: _again(KillScope.POD),
+    Action.RESTART_PARTITION: _again(KillScope.PARTITION),
     Action.ABORT_JOB: _kill(JobPhase.ABORTING),
     Action.COMPLETE_JOB: _kill(JobPhase.COMPLETING),
     Action.TERMINATE_JOB: _kill(JobPhase.TERMINATING),
@@ -171,9 +171,11 @@ TABLE: Final[Mapping[JobPhase, Mapping[Action | None, Move]]] = {
     JobPhase.RUNNING: {**_ON_ACTION, None: Move(do=Do.SYNC, then=_ENDED_OR_SHORT)},
     JobPhase.RESTARTING: {
         Action.SYNC_JOB: Move(do=Do.SYNC, then=_ENOUGH_TRIES),
-        Action.RESTART_TASK: msgspec.structs.replace(_STILL_KILLING, target=Target.TASK),
-        Action.RESTART_POD: msgspec.structs.replace(_STILL_KILLING, target=Target.POD),
-        Action.RESTART_PARTITION: msgspec.structs.replace(_STILL_KILLING, target=Target.PARTITION),
+        Action.RESTART_TASK: msgspec.structs.replace(_STILL_KILLING, target=KillScope.TASK),
+        Action.RESTART_POD: msgspec.structs.replace(_STILL_KILLING, target=KillScope.POD),
+        Action.RESTART_PARTITION: msgspec.structs.replace(
+            _STILL_KILLING, target=KillScope.PARTITION
+        ),
         None: _STILL_KILLING,
     },
     JobPhase.ABORTING: {

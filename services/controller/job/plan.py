@@ -29,7 +29,7 @@ from services.controller.job.facts import (
     PodView,
     count,
 )
-from services.controller.job.phases import ALIVE, OVER, Do, Move, Target, move_for
+from services.controller.job.phases import ALIVE, OVER, Do, KillScope, Move, move_for
 from services.controller.job.policies import INTERNAL_ACTIONS, Delayed, after_action, arrivals
 from services.controller.job.requests import Request
 from services.controller.job.validate import queue_problem
@@ -88,7 +88,7 @@ def execute(
     after = status.with_counts(job.status, counts)
     resources = completed_indexes.with_marks(job.status.controlled_resources, job, completed, None)
     after = msgspec.structs.replace(after, controlled_resources=resources)
-    if move.do is Do.KILL and move.target is Target.JOB:
+    if move.do is Do.KILL and move.target is KillScope.JOB:
         after = msgspec.structs.replace(after, version=after.version + 1)
     if move.enters is not None:
         after = msgspec.structs.replace(after, retry_count=after.retry_count + move.retry)
@@ -262,7 +262,7 @@ def _entering(
     before the phase is written, the one that the request is about after it. Whatever is missing
     after a crash, either that pod still asks for it or the marks say it.
     """
-    whole = step.move.target is Target.JOB
+    whole = step.move.target is KillScope.JOB
     others = () if whole else tuple(p for p in step.doomed if p.name != request.pod)
     marks = tuple(_mark(p) for p in others if not p.out_of_sync)
     first: list[effects.Effect] = []

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from services.controller.job.phases import Target
+from services.controller.job.phases import KillScope
 from services.controller.job.requests import Request
 from shared.api import time
 from shared.api.batch import Action, Job, JobEvent, LifecyclePolicy
@@ -82,12 +82,12 @@ def _matches(policy: LifecyclePolicy, request: Request) -> bool:
     return policy.exit_code is not None and policy.exit_code == request.exit_code != 0
 
 
-_REACH: Final[Mapping[Action, Target]] = {
-    Action.RESTART_TASK: Target.TASK,
-    Action.RESTART_POD: Target.POD,
-    Action.RESTART_PARTITION: Target.PARTITION,
+_REACH: Final[Mapping[Action, KillScope]] = {
+    Action.RESTART_TASK: KillScope.TASK,
+    Action.RESTART_POD: KillScope.POD,
+    Action.RESTART_PARTITION: KillScope.PARTITION,
 }
-"""Target of an action that is not about the whole job."""
+"""KillScope of an action that is not about the whole job."""
 
 
 class Delayed(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,15 +154,15 @@ def after_action(
     return tuple(d for d in left if _place(d.request, d.action) != place)
 
 
-def _place(request: Request, action: Action) -> tuple[Target, str, str]:
+def _place(request: Request, action: Action) -> tuple[KillScope, str, str]:
     """Return what an action that a request leads to is about."""
-    reach = _REACH.get(action, Target.JOB)
+    reach = _REACH.get(action, KillScope.JOB)
     match reach:
-        case Target.JOB:
+        case KillScope.JOB:
             return reach, "", ""
-        case Target.TASK:
+        case KillScope.TASK:
             return reach, request.task, ""
-        case Target.POD:
+        case KillScope.POD:
             return reach, request.pod, ""
-        case Target.PARTITION:
+        case KillScope.PARTITION:
             return reach, request.task, request.partition

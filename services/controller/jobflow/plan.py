@@ -20,7 +20,7 @@ NOTES_MAX: Final = 20
 """Notes of one sort that are told of a flow."""
 
 
-class Note(msgspec.Struct, frozen=True, kw_only=True):
+class FlowEvent(msgspec.Struct, frozen=True, kw_only=True):
     """Something to tell about a flow; all of them are warnings."""
 
     reason: str
@@ -33,7 +33,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     status: JobFlowStatus
     delete: tuple[Job, ...] = ()
     create: tuple[Job, ...] = ()
-    notes: tuple[Note, ...] = ()
+    notes: tuple[FlowEvent, ...] = ()
 
 
 def plan(flow: JobFlow, jobs: Sequence[Job], templates: Mapping[str, JobTemplate]) -> Plan:
@@ -42,7 +42,7 @@ def plan(flow: JobFlow, jobs: Sequence[Job], templates: Mapping[str, JobTemplate
     if status.state.phase in {FlowPhase.SUCCEED, FlowPhase.FAILED, FlowPhase.TERMINATING}:
         return Plan(status=status, delete=_done_with(flow, status, jobs))
     if faults := tuple(flow_problems(flow)):
-        notes = tuple(Note(reason="InvalidJobFlow", message=text) for text in texts(faults))
+        notes = tuple(FlowEvent(reason="InvalidJobFlow", message=text) for text in texts(faults))
         return Plan(status=status, notes=notes)
     create, notes = _missing(flow, status, jobs, templates)
     return Plan(status=status, create=create, notes=(*_some(notes), *_some(_unread(flow))))
@@ -65,7 +65,7 @@ def _missing(
     status: JobFlowStatus,
     jobs: Sequence[Job],
     templates: Mapping[str, JobTemplate],
-) -> tuple[tuple[Job, ...], tuple[Note, ...]]:
+) -> tuple[tuple[Job, ...], tuple[FlowEvent, ...]]:
     present = {job.metadata.name for job in jobs}
     ended = ended_jobs(status)
     create, notes = [], []
@@ -76,7 +76,7 @@ def _missing(
         template = templates.get(entry.name)
         if template is None:
             notes.append(
-                Note(
+                FlowEvent(
                     reason="JobTemplateMissing",
                     message=f"There is no JobTemplate {entry.name} in namespace "
                     f"{flow.metadata.namespace}: job {name} waits for it",
@@ -87,12 +87,12 @@ def _missing(
     return tuple(create), tuple(notes)
 
 
-def _some(notes: Sequence[Note]) -> tuple[Note, ...]:
+def _some(notes: Sequence[FlowEvent]) -> tuple[FlowEvent, ...]:
     """Return the first notes, and how many more there are: a flow may have thousands of entries."""
     left = len(notes) - NOTES_MAX
     if left <= 0:
         return tuple(notes)
-    more = Note(reason=notes[0].reason, message=f"and {left} more")
+    more = FlowEvent(reason=notes[0].reason, message=f"and {left} more")
     return (*notes[:NOTES_MAX], more)
 
 
@@ -104,7 +104,7 @@ def _targets(entry: Flow) -> tuple[str, ...]:
     return entry.depends_on.targets if entry.depends_on is not None else ()
 
 
-def _unread(flow: JobFlow) -> list[Note]:
+def _unread(flow: JobFlow) -> list[FlowEvent]:
     """Return the fields of a flow that have no effect, here as in Volcano (F02)."""
     notes = []
     for number, entry in enumerate(flow.spec.flows):
@@ -115,7 +115,7 @@ def _unread(flow: JobFlow) -> list[Note]:
         if entry.depends_on is not None and entry.depends_on.probe is not None:
             unread.append(f"{path}.dependsOn.probe")
         notes += [
-            Note(reason="FieldNotRead", message=f"{field} has no effect, as in Volcano")
+            FlowEvent(reason="FieldNotRead", message=f"{field} has no effect, as in Volcano")
             for field in unread
         ]
     return notes

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from services.controller.adapters.reconciler import KindReconciler, Manager
 from services.controller.adapters.store import Touched
-from services.controller.jobflow.plan import Note, plan
+from services.controller.jobflow.plan import FlowEvent, plan
 from shared.api import kinds
 from shared.api.batch import Job
 from shared.api.flow import FlowPhase, JobFlow, JobFlowStatus, JobTemplate
@@ -36,7 +36,7 @@ class JobFlowReconciler(KindReconciler):
         self._faults = manager.faults
         self._waiting_for: dict[str, dict[str, None]] = {}
         """Key of a template that is not there → keys of the flows that name it."""
-        self._last_notes: dict[str, tuple[Note, ...]] = {}
+        self._last_notes: dict[str, tuple[FlowEvent, ...]] = {}
         """Events of a flow's last pass: they are not repeated with each change of a job."""
         self._first_at: dict[str, float] = {}
         """Key of a flow without a status → monotonic time at which it gets its first one."""

@@ -62,7 +62,7 @@ class SetMark(msgspec.Struct, frozen=True, kw_only=True):
 Change = SetState | SetMark
 
 
-class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+class RejectedOrder(msgspec.Struct, frozen=True, kw_only=True):
     """An order that is not carried out, and why."""
 
     why: str
@@ -82,20 +82,24 @@ def action_of(command: Command) -> QueueAction:
 
 def carry_out(
     action: QueueAction, name: str, queues: Mapping[str, Queue], groups: Mapping[str, int]
-) -> tuple[Change, ...] | Refusal:
+) -> tuple[Change, ...] | RejectedOrder:
     """Return the changes that an order to queue `name` asks for, in order (Q04).
 
     `groups` has the number of PodGroups by queue.
     """
     if action is QueueAction.CLOSE:
         if name == ROOT_QUEUE:
-            return Refusal(why=f"queue {ROOT_QUEUE} is the parent of all and cannot be closed")
+            return RejectedOrder(
+                why=f"queue {ROOT_QUEUE} is the parent of all and cannot be closed"
+            )
         return tuple(_closing(name, queues, groups))
     if action is QueueAction.OPEN:
         parent = queues.get(queues[name].spec.parent)
         if parent is not None and parent.status.state in SHUT:
             state = parent.status.state
-            return Refusal(why=f"parent queue {parent.metadata.name} is {state}: open it first")
+            return RejectedOrder(
+                why=f"parent queue {parent.metadata.name} is {state}: open it first"
+            )
         return tuple(_opening(name, queues))
     return ()
 

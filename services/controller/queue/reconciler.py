@@ -19,7 +19,7 @@ from services.controller.metrics import QueueCounts
 from services.controller.queue.orders import (
     Change,
     Json,
-    Refusal,
+    RejectedOrder,
     SetMark,
     SetState,
     action_of,
@@ -192,7 +192,7 @@ class QueueReconciler(SingletonReconciler):
         groups = self._informers.groups_per_queue()
         changes = carry_out(action, name, self._informers.queues, groups)
         occasion = command.metadata.uid
-        if isinstance(changes, Refusal):
+        if isinstance(changes, RejectedOrder):
             self._tell_failure(queue, action, changes.why, occasion=occasion)
         else:
             try:

@@ -13,7 +13,7 @@ import msgspec
 
 from services.scheduler.messages import key_of
 from services.scheduler.reminding import DesiredStatus
-from services.scheduler.worker import Decision, Refused
+from services.scheduler.worker import Decision, UnstoredIntent
 from shared.api.kinds import POD, PODGROUP
 from shared.bus.errors import WrongSequence
 from shared.bus.leader import Term
@@ -33,10 +33,10 @@ _Sent = Awaitable[Ack] | PumiceError
 """The answer to a message, or why it was not sent."""
 
 
-class Published(msgspec.Struct, frozen=True, kw_only=True):
+class PublishResult(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of publishing a decision."""
 
-    refused: list[Refused]
+    refused: list[UnstoredIntent]
     """Intents that the server did not store."""
     statuses: bool
     """Whether all wanted statuses were stored, or are such that they never can be."""
@@ -101,7 +101,7 @@ class PlanPublisher:
             self._unsent.discard((kind, key))
             self._contain.gone(kind, key)
 
-    async def publish(self, decision: Decision, term: Term, tenure: str) -> Published:
+    async def publish(self, decision: Decision, term: Term, tenure: str) -> PublishResult:
         """Publish everything at once, as decided in `tenure`, and wait for all answers."""
         fence = term.token(self._streams.command.name)
         decided = marks(tenure)
@@ -109,20 +109,20 @@ class PlanPublisher:
         wanted = [
             (status, await self._send_status(status, decided)) for status in decision.statuses
         ]
-        refused: list[Refused] = []
+        refused: list[UnstoredIntent] = []
         usurped: WrongSequence | None = None
         for command, answer in sent:
             try:
                 await _answer(answer)
             except WrongSequence as error:
-                refused.append(Refused(command))
+                refused.append(UnstoredIntent(command))
                 usurped = error
             except PumiceError as error:
                 refused.append(self._refused(command, error))
             else:
                 self._handled(*_about(command)[:2])
         stored = await self._all_stored(wanted)
-        return Published(refused=refused, statuses=stored, usurped=usurped)
+        return PublishResult(refused=refused, statuses=stored, usurped=usurped)
 
     async def _send(self, command: Command, fence: Token, decided: Mapping[str, str]) -> _Sent:
         partition = partition_of(key_of(command), self._partitions)
@@ -147,13 +147,13 @@ class PlanPublisher:
         except PumiceError as error:
             return error
 
-    def _refused(self, command: Command, error: PumiceError) -> Refused:
+    def _refused(self, command: Command, error: PumiceError) -> UnstoredIntent:
         self._log.error("intent_refused", intent=command.id, reason=str(error))
         if not isinstance(error, Rejected):
-            return Refused(command)
+            return UnstoredIntent(command)
         kind, key, uid = _about(command)
         self._set_aside(kind, key, uid, error)
-        return Refused(command, why=bounded(str(error)))
+        return UnstoredIntent(command, why=bounded(str(error)))
 
     async def _all_stored(self, sent: Sequence[tuple[DesiredStatus, _Sent]]) -> bool:
         stored = True

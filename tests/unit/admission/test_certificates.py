@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from services.admission.adapters.authorities import InMemory
 from services.admission.adapters.certification import Certification, Given, Made
-from services.admission.adapters.identity import Identity
+from services.admission.adapters.identity import ServingCertificate
 from services.admission.certificates import (
     Certificate,
     issue,
@@ -105,7 +105,7 @@ class Stage:
         self.server = Server()
         self.readiness = Readiness()
         self.log = Log()
-        self.identity = Identity(Metrics().gauge("expiry", "of the test"))
+        self.identity = ServingCertificate(Metrics().gauge("expiry", "of the test"))
         self.part = Certification(
             origin_of(self.clock),
             self.identity,

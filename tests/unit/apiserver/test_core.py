@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pumice.local.apiserver.admission import Call, Reply
+from pumice.local.apiserver.admission import AdmissionResponse, Call
 from pumice.local.apiserver.answers import Request, Response, expired
 from pumice.local.apiserver.journal import Journal
 from pumice.local.apiserver.watching import Watch
@@ -24,7 +24,9 @@ HOOKS = "/apis/admissionregistration.k8s.io/v1/"
 class World:
     """A core on a clock that the test sets."""
 
-    def __init__(self, webhooks: Callable[[Call], Reply] = unreachable, keep: int = 100) -> None:
+    def __init__(
+        self, webhooks: Callable[[Call], AdmissionResponse] = unreachable, keep: int = 100
+    ) -> None:
         self.now = 1_800_000_000.0
         uids = itertools.count()
         self.core = ApiServer(
@@ -169,10 +171,10 @@ def hook(kind: str, policy: str = "Fail", **more: object) -> dict[str, object]:
     return {"kind": kind, "metadata": {"name": "h"}, "webhooks": [one]}
 
 
-def replying(**response: object) -> Callable[[Call], Reply]:
-    def reply(call: Call) -> Reply:
+def replying(**response: object) -> Callable[[Call], AdmissionResponse]:
+    def reply(call: Call) -> AdmissionResponse:
         uid = json.loads(call.body)["request"]["uid"]
-        return Reply(body=json.dumps({"response": {"uid": uid, **response}}).encode())
+        return AdmissionResponse(body=json.dumps({"response": {"uid": uid, **response}}).encode())
 
     return reply
 

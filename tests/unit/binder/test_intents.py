@@ -9,14 +9,14 @@ from services.binder.adapters.cluster import seen
 from services.binder.adapters.commands import salvage
 from services.binder.intents import bind as bind_steps
 from services.binder.intents import evict as evict_steps
-from services.binder.intents.evict import Delete, Mark, Verdict
+from services.binder.intents.evict import Delete, Mark, Nomination
 from services.binder.intents.pace import Pace, PaceLimits
 from services.binder.intents.steps import (
+    ApiResponse,
     Get,
     IntentProgress,
     Ladder,
-    Reply,
-    ReplyKind,
+    ResponseKind,
     Seen,
     Wait,
     ended,
@@ -37,11 +37,11 @@ VICTIM = Victim(pod="ns/v", uid="u2", job="ns/j", node="n2")
 LADDER = Ladder(first_s=1, factor=2, cap_s=5, attempts=3)
 
 
-def said(answer: str, **kwargs) -> Reply:
-    return Reply(kind=ReplyKind(answer), **kwargs)
+def said(answer: str, **kwargs) -> ApiResponse:
+    return ApiResponse(kind=ResponseKind(answer), **kwargs)
 
 
-def shown(**kwargs) -> Reply:
+def shown(**kwargs) -> ApiResponse:
     return said("done", seen=Seen(**{"uid": "u1", "rv": "7", **kwargs}))
 
 
@@ -52,7 +52,7 @@ def shown(**kwargs) -> Reply:
         (said("gone"), 1, Result.GONE, None),
         (said("refused"), 1, Result.FAILED, Retry.NEVER),
     ],
-    ids=lambda value: value.kind.value if isinstance(value, Reply) else None,
+    ids=lambda value: value.kind.value if isinstance(value, ApiResponse) else None,
 )
 def test_a_clear_answer_to_a_bind_ends_it(reply, attempt, result, retry) -> None:
     outcome = bind_steps.after_post(WANTED, reply, attempt=attempt, ladder=LADDER)
@@ -111,17 +111,17 @@ def test_an_unbound_pod_is_posted_again_before_the_last_attempt() -> None:
     assert isinstance(bind_steps.after_get(WANTED, shown(), attempt=1, ladder=LADDER), Wait)
 
 
-def after_marks(reply: Reply, **kwargs):
+def after_marks(reply: ApiResponse, **kwargs):
     arguments = {"rv": "7", "attempt": 1, "tried": False, "ladder": LADDER, **kwargs}
     return evict_steps.after_marks(VICTIM, reply, **arguments)
 
 
-def after_delete(reply: Reply, **kwargs):
+def after_delete(reply: ApiResponse, **kwargs):
     arguments = {"attempt": 1, "tried": False, "ladder": LADDER, **kwargs}
     return evict_steps.after_delete(VICTIM, reply, **arguments)
 
 
-def after_get(reply: Reply, **kwargs):
+def after_get(reply: ApiResponse, **kwargs):
     return evict_steps.after_get(VICTIM, reply, **{"attempt": 1, "ladder": LADDER, **kwargs})
 
 
@@ -226,12 +226,12 @@ def test_the_conditions_of_an_eviction_are_those_of_d03() -> None:
 @pytest.mark.parametrize(
     ("reply", "verdict"),
     [
-        (said("done", seen=Seen(uid="p")), Verdict.PROCEED),
-        (said("gone"), Verdict.SPARE),
-        (said("done", seen=Seen(uid="p", deleting=True)), Verdict.SPARE),
-        (said("done", seen=Seen(uid="p", node="n5")), Verdict.SPARE),
+        (said("done", seen=Seen(uid="p")), Nomination.PROCEED),
+        (said("gone"), Nomination.SPARE),
+        (said("done", seen=Seen(uid="p", deleting=True)), Nomination.SPARE),
+        (said("done", seen=Seen(uid="p", node="n5")), Nomination.SPARE),
         (said("refused"), Get()),
-        (said("done", seen=Seen(uid="p", foreign="it has no annotation")), Verdict.FAIL),
+        (said("done", seen=Seen(uid="p", foreign="it has no annotation")), Nomination.FAIL),
     ],
     ids=["needs room", "gone", "deleting", "bound", "refused", "of no gang"],
 )
@@ -242,10 +242,10 @@ def test_victims_are_spared_unless_the_preemptor_still_needs_their_room(reply, v
 @pytest.mark.parametrize(
     ("reply", "verdict"),
     [
-        (said("done", seen=Seen(uid="p", node="n5")), Verdict.SPARE),
-        (said("done", seen=Seen(uid="other")), Verdict.SPARE),
-        (said("gone"), Verdict.SPARE),
-        (said("done", seen=Seen(uid="p")), Verdict.FAIL),
+        (said("done", seen=Seen(uid="p", node="n5")), Nomination.SPARE),
+        (said("done", seen=Seen(uid="other")), Nomination.SPARE),
+        (said("gone"), Nomination.SPARE),
+        (said("done", seen=Seen(uid="p")), Nomination.FAIL),
         (said("busy"), Wait(1)),
     ],
     ids=["bound", "namesake", "gone", "waiting", "no answer"],

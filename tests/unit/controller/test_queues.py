@@ -8,7 +8,7 @@ import pytest
 
 from services.controller.queue.orders import (
     Change,
-    Refusal,
+    RejectedOrder,
     SetMark,
     SetState,
     action_of,
@@ -206,7 +206,7 @@ def test_an_order_that_cannot_be_is_refused_with_the_reason_q04(
     action: str, name: str, before: list[Queue], why: str
 ) -> None:
     found = carry_out(QueueAction(action), name, world(*before), {})
-    assert isinstance(found, Refusal)
+    assert isinstance(found, RejectedOrder)
     assert why in found.why
 
 
@@ -298,13 +298,13 @@ def test_a_chain_of_three_thousand_queues_is_closed_and_opened_q04() -> None:
         queue(name, parent=above) for name, above in zip(names, ["root", *names[:-1]], strict=True)
     ]
     closed = carry_out(QueueAction.CLOSE, "q0", world(*chain), {})
-    assert not isinstance(closed, Refusal)
+    assert not isinstance(closed, RejectedOrder)
     assert [c.queue for c in closed if isinstance(c, SetState)] == names
     shut = [
         queue(name, CLOSED, parent=above, marked=True)
         for name, above in zip(names, ["root", *names[:-1]], strict=True)
     ]
     opened = carry_out(QueueAction.OPEN, "q0", world(*shut), {})
-    assert not isinstance(opened, Refusal)
+    assert not isinstance(opened, RejectedOrder)
     assert [c.queue for c in opened if isinstance(c, SetState)] == names
     assert [c.queue for c in opened if isinstance(c, SetMark)] == names[::-1]

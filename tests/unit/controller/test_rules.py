@@ -7,7 +7,7 @@ import pytest
 from services.controller.adapters.informers import Informers
 from services.controller.adapters.records import JobRecord
 from services.controller.job import effects
-from services.controller.job.phases import ALIVE, FINISHED, TABLE, Do, Target, move_for
+from services.controller.job.phases import ALIVE, FINISHED, TABLE, Do, KillScope, move_for
 from services.controller.job.plan import advance
 from services.controller.job.podtemplate import PodForge
 from services.controller.metrics import QueueCounts
@@ -52,9 +52,9 @@ def test_only_a_job_that_is_alive_makes_pods() -> None:
 
 def test_a_restart_of_a_part_leaves_the_rest_alone_j16() -> None:
     targets = {
-        Action.RESTART_TASK: Target.TASK,
-        Action.RESTART_POD: Target.POD,
-        Action.RESTART_PARTITION: Target.PARTITION,
+        Action.RESTART_TASK: KillScope.TASK,
+        Action.RESTART_POD: KillScope.POD,
+        Action.RESTART_PARTITION: KillScope.PARTITION,
     }
     for phase in (*ALIVE, JobPhase.RESTARTING):
         for action, target in targets.items():

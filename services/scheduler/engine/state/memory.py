@@ -14,7 +14,7 @@ from pumice.plugins import Condition
 from services.scheduler.engine.jobs.records import GroupStatus
 from services.scheduler.engine.state.assumptions import Assumption
 from services.scheduler.engine.state.cluster_state import ClusterState
-from services.scheduler.engine.state.refusals import Refusal
+from services.scheduler.engine.state.refusals import PodBackoff
 from shared.api.core import Node
 from shared.model.status import TaskStatus
 
@@ -47,7 +47,7 @@ class _OfEngine(Struct, frozen=True, kw_only=True):
     """Queue → status.pending, likewise."""
     unjudged: tuple[str, ...] = ()
     """PodGroups that changed since their status was last computed."""
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[PodBackoff, ...] = ()
     """Binds and evictions that could not be carried out."""
     memory: Mapping[str, float] = field(default_factory=dict)
     """When plugins last did what they do from time to time."""

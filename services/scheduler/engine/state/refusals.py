@@ -25,7 +25,7 @@ _DOUBLED: Final = 16
 """Beyond so many doublings the longest interval holds in any case."""
 
 
-class Refusal(Struct, frozen=True, kw_only=True):
+class PodBackoff(Struct, frozen=True, kw_only=True):
     """How often one pod was refused in a row, and until when it is held back."""
 
     uid: str
@@ -55,18 +55,18 @@ class Refusals:
     """The refusals of one cluster state, by uid of the pod."""
 
     def __init__(self) -> None:
-        self._by_uid: dict[str, Refusal] = {}
+        self._by_uid: dict[str, PodBackoff] = {}
         self._seen: dict[str, object] = {}
         """Uid → properties of pod and PodGroup at the refusal; a change of them ends it."""
 
     def __len__(self) -> int:
         return len(self._by_uid)
 
-    def items(self) -> tuple[Refusal, ...]:
+    def items(self) -> tuple[PodBackoff, ...]:
         """Return all, oldest first."""
         return tuple(self._by_uid.values())
 
-    def restore(self, refusals: Iterable[Refusal]) -> None:
+    def restore(self, refusals: Iterable[PodBackoff]) -> None:
         """Take over what another cluster state remembered."""
         self._by_uid.update((refusal.uid, refusal) for refusal in refusals)
 
@@ -79,7 +79,7 @@ class Refusals:
             return
         same = before is not None and before.is_bind is is_bind
         times = before.times + 1 if before is not None and same else 1
-        self._by_uid[uid] = Refusal(
+        self._by_uid[uid] = PodBackoff(
             uid=uid, intent=intent, why=why, is_bind=is_bind, by=by, times=times
         )
 
@@ -119,7 +119,7 @@ class Refusals:
             task.held = refusal.text if waits else ""
 
 
-def _is_settled(task: Task, refusal: Refusal) -> bool:
+def _is_settled(task: Task, refusal: PodBackoff) -> bool:
     """Tell whether what was refused is no longer wanted."""
     return task.deleting or (refusal.is_bind and bool(task.fact_node))
 
