@@ -143,13 +143,17 @@ bench-jobs: go ## many jobs: how fast they are made, and how many writes their l
 bench-takeover: $(READY) ## two of each: how soon work goes on after a kill -9, and leases lost under load
 	$(PY) -m benchmarks.takeover --kills 20 --gangs 50 --size 100
 
+# The pages and the records of `make bench`; git ignores the folder.
+BENCH_OUT ?= build/bench
+STACK = $(PY) -m benchmarks.stack --report $(BENCH_OUT) $(if $(AGAINST),--against $(AGAINST))
+
 .PHONY: bench
-bench: go ## all benchmarks
+bench: go ## all benchmarks; pages in build/bench, compared with an earlier run by AGAINST=folder
 	$(PY) -m benchmarks.kube_decode
 	$(PY) -m benchmarks.engine
-	$(PY) -m benchmarks.stack --nodes 1000 --jobs 50 --replicas 100
-	$(PY) -m benchmarks.stack --nodes 1000 --jobs 300 --replicas 10
-	$(PY) -m benchmarks.stack --nodes 5000 --jobs 20 --replicas 100
+	$(STACK) --nodes 1000 --jobs 50 --replicas 100
+	$(STACK) --nodes 1000 --jobs 300 --replicas 10
+	$(STACK) --nodes 5000 --jobs 20 --replicas 100
 	$(MAKE) bench-jobs
 
 .PHONY: compose-check
@@ -160,7 +164,7 @@ compose-check: go ## bring up docker-compose.yml for real and run the demo job o
 lock: $(READY) ## resolve requirements/*.txt anew (maintainers)
 	$(PY) -m pip install --quiet --disable-pip-version-check uv
 	$(UV_COMPILE) $(OWN) --upgrade --all-extras pyproject.toml requirements/build.in -o requirements/dev.txt
-	$(UV_COMPILE) $(OWN) -c requirements/dev.txt --extra services pyproject.toml requirements/build.in \
+	$(UV_COMPILE) $(OWN) -c requirements/dev.txt --extra services --extra telemetry pyproject.toml requirements/build.in \
 		-o requirements/base.txt
 	$(UV_COMPILE) --upgrade requirements/go.in -o requirements/go.txt
 

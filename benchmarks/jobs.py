@@ -23,7 +23,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from benchmarks.jobs_audit import AuditLog, Write, beyond_the_needed, events
-from benchmarks.stack import CRDS, NAMESPACE, cpu_s, many
+from benchmarks.report.observe import cpu_s
+from benchmarks.stack import CRDS, NAMESPACE, many
 from pumice.local import parts
 from pumice.local.control_plane import ControlPlane, Options
 from pumice.local.fleet import NodeShape

@@ -6,6 +6,9 @@ floor: our services are stopped, KWOK runs), clears up, starts the services and 
 the same number of pods. Printed per run: both times until the last pod is bound, their ratio, and
 the CPU seconds per process meanwhile; last the median ratio. Times of different runs are not
 comparable, ratios are.
+
+`--report FOLDER` stores the last run there as JSON and draws it as one HTML page; `--against FILE`
+(or a folder of such files) compares it with a stored one.
 """
 
 import argparse
@@ -17,6 +20,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
+
+from benchmarks.report.files import store
+from benchmarks.report.observe import Load, cpu_s, observe
 from pumice.local import parts
 from pumice.local.control_plane import ControlPlane, Options
 from pumice.local.fleet import NodeShape
@@ -27,7 +34,6 @@ from tests.support.fleet import SERVICES, Fleet, fleet
 CRDS = Path(__file__).parents[1] / "k8s" / "crds"
 CLIENTS = 32
 NAMESPACE = "default"
-TICKS = 100
 
 
 async def many(work: Callable[[int], Awaitable[object]], numbers: Iterable[int]) -> None:
@@ -64,30 +70,6 @@ async def floor(api: Api, pods: int, nodes: list[str]) -> float:
     return time.monotonic() - begun
 
 
-async def gangs(api: Api, jobs: int, replicas: int) -> float:
-    """Return the seconds from the first job's creation to the last pod's binding."""
-    version = (await api.get("pods", NAMESPACE))["metadata"]["resourceVersion"]
-    bound: set[str] = set()
-
-    async def watch() -> None:
-        async for event in api.watch("pods", NAMESPACE, version):
-            pod = event["object"]
-            if event["type"] != "BOOKMARK" and pod["spec"].get("nodeName"):
-                bound.add(pod["metadata"]["name"])
-                if len(bound) == jobs * replicas:
-                    return
-
-    async def submit(i: int) -> None:
-        await api.create("jobs", world.job(f"gang-{i}", world.task("w", replicas)), NAMESPACE)
-
-    async with asyncio.timeout(600), asyncio.TaskGroup() as tasks:
-        watching = tasks.create_task(watch(), name="watch")
-        begun = time.monotonic()
-        await many(submit, range(jobs))
-        await watching
-    return time.monotonic() - begun
-
-
 async def clear(api: Api) -> None:
     """Remove jobs and pods and wait until they are gone."""
     for plural in ("jobs", "podgroups", "pods"):
@@ -100,15 +82,6 @@ async def clear(api: Api) -> None:
         await many(remove, range(len(names)))
     while await api.items("pods", NAMESPACE):  # noqa: ASYNC110 - nothing signals it
         await asyncio.sleep(0.2)
-
-
-def cpu_s(pids: dict[str, int]) -> dict[str, float]:
-    """Return the CPU seconds that each process has used so far (Linux)."""
-    used = {}
-    for name, pid in pids.items():
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        used[name] = (int(fields[11]) + int(fields[12])) / TICKS
-    return used
 
 
 @asynccontextmanager
@@ -137,8 +110,10 @@ async def run(options: argparse.Namespace) -> None:
                 async with services(plane, directory) as (_, pids):
                     pids |= {n: p.pid for n, p in plane.processes.items()}
                     before = cpu_s(pids)
-                    whole = await gangs(api, options.jobs, options.replicas)
+                    watched = await observe(api, Load.of(options), pids, many=many)
                     after = cpu_s(pids)
+                record = msgspec.structs.replace(watched, floor_s=alone)
+                whole = max(record.seen_s["bound"].values())
                 await clear(api)
                 ratios.append(whole / alone)
                 cpu = ", ".join(f"{name} {after[name] - before[name]:.1f}" for name in sorted(pids))
@@ -152,6 +127,9 @@ async def run(options: argparse.Namespace) -> None:
                 f"{options.nodes} nodes, {options.jobs} gangs of {options.replicas}: "
                 f"median ratio {statistics.median(ratios):.2f} of {options.runs} runs"
             )
+            if options.report:
+                for line in store(record, options.report, options.against):
+                    print(line)
 
 
 def main() -> None:
@@ -161,6 +139,8 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=50)
     parser.add_argument("--replicas", type=int, default=100)
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--report", type=Path, help="folder for the last run's JSON and page")
+    parser.add_argument("--against", type=Path, help="a stored run, or a folder of them")
     asyncio.run(run(parser.parse_args()))
 
 

@@ -110,6 +110,14 @@ class Api:
                 raise ApiError(answer.status, text)
             return json.loads(text)
 
+    async def text(self, url: str) -> str:
+        """Get a page that is no JSON, such as `/metrics`. Raises ApiError."""
+        async with self._session.get(url) as answer:
+            text = await answer.text()
+            if answer.status >= 300:
+                raise ApiError(answer.status, text)
+            return text
+
     async def send(self, method: str, url: str, body: bytes = b"") -> int:
         """Send bytes as they are and read nothing but the status of the answer."""
         headers = {"Content-Type": "application/json"}

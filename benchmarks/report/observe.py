@@ -1,0 +1,148 @@
+"""Watches a load on a cluster while it runs, and makes its record.
+
+One watch of pods tells when each was first seen created, bound and running; processes are read from
+/proc twice a second (Linux); requests are the API server's own counters.
+"""
+
+import argparse
+import asyncio
+import re
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from benchmarks.report.record import STAGES, Record, Sample, difference
+from tests.support import world
+from tests.support.api import Api
+
+NAMESPACE: Final = "default"
+_EVERY_S: Final = 0.5
+_DEADLINE_S: Final = 900
+_TICKS: Final = 100
+_MIB: Final = 2**20
+_PAGE: Final = 4096
+_COUNTER: Final = re.compile(r"^apiserver_request_total\{(.*)\} (\S+)$", re.MULTILINE)
+_LABEL: Final = re.compile(r'(\w+)="([^"]*)"')
+
+Many = Callable[[Callable[[int], Awaitable[object]], Iterable[int]], Awaitable[None]]
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """Gangs of one size on a number of nodes."""
+
+    nodes: int
+    jobs: int
+    replicas: int
+
+    @classmethod
+    def of(cls, options: argparse.Namespace) -> "Load":
+        """Return the load that a command line asks for."""
+        return cls(nodes=options.nodes, jobs=options.jobs, replicas=options.replicas)
+
+    def __str__(self) -> str:
+        return f"{self.nodes} nodes, {self.jobs} gangs of {self.replicas}"
+
+
+class _Pods:
+    """The moments at which each pod of a load was first seen at each stage."""
+
+    def __init__(self, load: Load) -> None:
+        self._wanted = load.jobs * load.replicas
+        self.begun = time.monotonic()
+        self.seen: dict[str, dict[str, float]] = {stage: {} for stage in STAGES}
+        self.job_of: dict[str, str] = {}
+
+    def take(self, pod: dict) -> bool:
+        """Take a state of a pod; tell whether all of them run."""
+        name = pod["metadata"]["name"]
+        now = time.monotonic() - self.begun
+        self.job_of[name] = pod["metadata"]["labels"]["volcano.sh/job-name"]
+        self.seen["created"].setdefault(name, now)
+        if pod["spec"].get("nodeName"):
+            self.seen["bound"].setdefault(name, now)
+        if pod.get("status", {}).get("phase") == "Running":
+            self.seen["running"].setdefault(name, now)
+        return len(self.seen["running"]) == self._wanted
+
+    async def follow(self, api: Api, version: str) -> None:
+        """Take every state of every pod until all of them run; a watch that ends is begun anew."""
+        while True:
+            async for event in api.watch("pods", NAMESPACE, version):
+                if event["type"] in {"ADDED", "MODIFIED"} and self.take(event["object"]):
+                    return
+            listed = await api.get("pods", NAMESPACE)
+            version = listed["metadata"]["resourceVersion"]
+            if any([self.take(pod) for pod in listed["items"]]):  # noqa: C419 - take all of them
+                return
+
+
+async def observe(api: Api, load: Load, pids: Mapping[str, int], *, many: Many) -> Record:
+    """Submit a load and watch it until every pod runs."""
+    version = (await api.get("pods", NAMESPACE))["metadata"]["resourceVersion"]
+    before = await requests(api)
+    pods = _Pods(load)
+    posted: dict[str, float] = {}
+    samples: dict[str, list[Sample]] = {name: [] for name in pids}
+
+    async def submit(number: int) -> None:
+        name = f"gang-{number}"
+        posted[name] = time.monotonic() - pods.begun
+        await api.create("jobs", world.job(name, world.task("w", load.replicas)), NAMESPACE)
+
+    async with asyncio.timeout(_DEADLINE_S), asyncio.TaskGroup() as tasks:
+        following = tasks.create_task(pods.follow(api, version), name="follow")
+        sampling = tasks.create_task(_sample(pids, samples, pods.begun), name="sample")
+        await many(submit, range(load.jobs))
+        await following
+        sampling.cancel()
+    _take_samples(pids, samples, pods.begun)
+    return Record(
+        load=str(load),
+        pods=load.jobs * load.replicas,
+        submitted_s=posted,
+        seen_s=pods.seen,
+        job_of=pods.job_of,
+        processes=samples,
+        requests=difference(before, await requests(api)),
+    )
+
+
+async def requests(api: Api) -> dict[str, float]:
+    """Return the API server's counters of requests by verb and resource; watches are left out."""
+    found: dict[str, float] = {}
+    for labels, value in _COUNTER.findall(await api.text("/metrics")):
+        label = dict(_LABEL.findall(labels))
+        if label["verb"] == "WATCH":
+            continue
+        what = "/".join(part for part in (label["resource"], label["subresource"]) if part)
+        kind = f"{label['verb']} {what}".rstrip()
+        found[kind] = found.get(kind, 0.0) + float(value)
+    return found
+
+
+async def _sample(pids: Mapping[str, int], samples: dict[str, list[Sample]], begun: float) -> None:
+    while True:
+        _take_samples(pids, samples, begun)
+        await asyncio.sleep(_EVERY_S)
+
+
+def _take_samples(pids: Mapping[str, int], samples: dict[str, list[Sample]], begun: float) -> None:
+    for name, pid in pids.items():
+        with suppress(OSError):  # it has ended
+            used = cpu_s({name: pid})[name]
+            pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
+            at = time.monotonic() - begun
+            samples[name].append(Sample(at, used, pages * _PAGE / _MIB))
+
+
+def cpu_s(pids: Mapping[str, int]) -> dict[str, float]:
+    """Return the CPU seconds that each process has used so far (Linux)."""
+    used = {}
+    for name, pid in pids.items():
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        used[name] = (int(fields[11]) + int(fields[12])) / _TICKS
+    return used
