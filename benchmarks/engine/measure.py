@@ -7,6 +7,7 @@ takes, so that a busy machine does not blur them.
 
 import multiprocessing
 import resource
+import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -103,8 +104,8 @@ class Bench:
         decided = time.process_time()
         for command in decision.commands:
             codec.encode(command)
-        for wish in decision.statuses:
-            codec.encode(wish.wanted)
+        for status in decision.statuses:
+            codec.encode(status.wanted)
         if decision.asides:
             raise ValueError(f"the cycle left something out: {decision.asides[0].reason}")
         encoded = time.process_time()
@@ -129,7 +130,8 @@ def measure(load: Load) -> Timing:
     folded = time.process_time() - start
     placing = bench.cycle()
     bench.settle()
-    idle_s = bench.cycle().total_s
+    # One cycle of them may hold a full collection of garbage, which is as long as fifty cycles.
+    idle_s = statistics.median(bench.cycle().total_s for _ in range(3))
     return Timing(
         fold=folded,
         decide=placing.decide_s,

@@ -37,7 +37,7 @@ EVERY_S: Final = 0.2
 """A small job comes so often."""
 RUNS_S: Final = 1.0
 HOP_S: Final = 0.01
-"""From a wish or a command to what it has changed, and from one change to the next."""
+"""From a desired status or a command to what it has changed, and from one change to the next."""
 SETTLE_S: Final = 60.0
 WARM_S: Final = 100.0
 MEASURED_S: Final = 20.0
@@ -160,32 +160,32 @@ class World:
         self._make_group(name, 1, "100m")
         self._later(EVERY_S, self._submit)
 
-    def _show(self, wish: m.Desired) -> None:
+    def _show(self, desired: m.Desired) -> None:
         kind = {
             m.DesiredPodGroup: "podgroups",
             m.DesiredPod: "pods",
             m.DesiredQueue: "queues",
-        }[type(wish)]
-        name = wish.key.rpartition("/")[2]
+        }[type(desired)]
+        name = desired.key.rpartition("/")[2]
         document = self._objects.get((kind, name))
         if document is None:
             return
         status = dict(document["status"])
-        if isinstance(wish, m.DesiredQueue):
-            status |= {"allocated": wish.allocated, "pending": wish.pending}
+        if isinstance(desired, m.DesiredQueue):
+            status |= {"allocated": desired.allocated, "pending": desired.pending}
         else:
-            status["conditions"] = [_shown(condition) for condition in wish.conditions]
-        if isinstance(wish, m.DesiredPodGroup):
+            status["conditions"] = [_shown(condition) for condition in desired.conditions]
+        if isinstance(desired, m.DesiredPodGroup):
             status |= {
-                "phase": wish.phase,
-                "running": wish.running,
-                "succeeded": wish.succeeded,
-                "failed": wish.failed,
+                "phase": desired.phase,
+                "running": desired.running,
+                "succeeded": desired.succeeded,
+                "failed": desired.failed,
             }
         self._put(kind, {**document, "status": status})
         if (
             kind == "podgroups"
-            and wish.phase == "Inqueue"
+            and desired.phase == "Inqueue"
             and ("pods", f"{name}-0") not in self._objects
         ):
             self._later(HOP_S, lambda: self._make_pods(name))
@@ -271,25 +271,25 @@ class World:
         decision = self._worker.decide(self._config, now=self._now, cycle=self._cycle, token=1)
         for command in decision.commands:
             codec.encode(command)
-        for wish in decision.statuses:
-            codec.encode(wish.wanted)
+        for desired in decision.statuses:
+            codec.encode(desired.wanted)
         if not decision.says_nothing:
             self._worker.adopt(decision.plan)
         took = time.process_time() - begun
         if troubles or decision.asides:
             raise ValueError(f"left out: {troubles[:1]} {decision.asides[:1]}")
-        self._carry_out(decision.commands, [wish.wanted for wish in decision.statuses])
+        self._carry_out(decision.commands, [desired.wanted for desired in decision.statuses])
         return took
 
-    def _carry_out(self, commands: Sequence[m.Command], wishes: Sequence[m.Desired]) -> None:
+    def _carry_out(self, commands: Sequence[m.Command], statuses: Sequence[m.Desired]) -> None:
         for command in commands:
             assert isinstance(command, BindGang), "no pod was to be evicted"
             name = command.job.rpartition("/")[2]
             assert name.startswith("small"), f"{name} was to wait"
             self.latencies_s.append(self._now - self._posted.pop(name))
             self._later(HOP_S, lambda command=command: self._bind(command))
-        for wish in wishes:
-            self._later(HOP_S, lambda wish=wish: self._show(wish))
+        for desired in statuses:
+            self._later(HOP_S, lambda desired=desired: self._show(desired))
 
 
 def _shown(condition: m.DesiredCondition) -> Object:
