@@ -6,6 +6,7 @@ from msgspec import Meta
 
 from services.admission.rules.paths import PATHS
 from shared.runtime.common import ApiBurst, ApiQps, ApiTimeout, KlogSettings, inert
+from shared.runtime.features import DESCRIPTION
 from shared.runtime.values import Seconds
 
 _OPTIONAL = "/podgroups/validate"
@@ -108,6 +109,4 @@ class AdmissionSettings(KlogSettings, frozen=True, kw_only=True):
     graceful_shutdown_time: Annotated[Seconds, inert("--grace says how long an end may take")] = (
         Seconds(30.0)
     )
-    feature_gates: Annotated[
-        str, inert("what is built is on; docs/compatibility.md says what is not")
-    ] = ""
+    feature_gates: Annotated[str, Meta(description=DESCRIPTION)] = ""

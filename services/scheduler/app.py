@@ -30,6 +30,7 @@ from shared.contracts.subjects import Subjects
 from shared.runtime.backoff import Backoff
 from shared.runtime.common import idle_flags
 from shared.runtime.contain import Containment
+from shared.runtime.features import QUEUE_ADMISSION, is_on
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part
 
@@ -116,6 +117,7 @@ class _Wiring:
             settle_s=settings.status_settle,
             plugins=self._plugins,
             sharding=self._sharding,
+            queue_gates=is_on(settings.feature_gates, QUEUE_ADMISSION),
             measured=self._usage.latest,
             ended=Timings(self._context.metrics, monotonic=self._context.clock.monotonic),
         )
@@ -162,6 +164,7 @@ class _Wiring:
                 scheduler_names=settings.scheduler_name,
                 seed=settings.seed,
                 sharding=self._sharding,
+                queue_gates=is_on(settings.feature_gates, QUEUE_ADMISSION),
             ),
             instance=context.instance,
             directory=settings.cache_dump_dir if settings.cache_dumper else "",

@@ -12,6 +12,7 @@ from services.scheduler.config import DEFAULT_TEXT, BadConfig, SchedulerConfig, 
 from services.scheduler.engine.placement.hooks import Registrar
 from services.scheduler.engine.plan import (
     Explanation,
+    GateLifted,
     Plan,
     PodConditionWanted,
     PodGroupStatusWanted,
@@ -35,6 +36,7 @@ from services.scheduler.foreign import ForeignPlugin
 from services.scheduler.policy.arguments import BadArgument
 from services.scheduler.policy.catalog import ACTIONS, ARGUMENTS, PLUGINS, Plugins
 from services.scheduler.policy.patience import judges_alike
+from services.scheduler.policy.states.queue_gates import QueueGates
 
 _STATUS: Final = "judge"
 
@@ -208,5 +210,9 @@ def conclude(session: Session) -> Plan:
         podgroups=tuple(groups),
         pods=tuple(pods),
         queues=tuple(queues),
+        lifted=tuple(
+            GateLifted(key=task.key, uid=uid)
+            for uid, task in session.store(QueueGates).lifted.items()
+        ),
         explanations=tuple(reasons),
     )

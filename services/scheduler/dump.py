@@ -49,6 +49,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     scheduler_names: tuple[str, ...]
     seed: int
     sharding: Sharding = UNSHARDED
+    queue_gates: bool = False
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from pumice.plugins import Condition
 from services.scheduler.engine.jobs.records import Seen, Stamp
 from services.scheduler.engine.plan import (
     Eviction,
+    GateLifted,
     Plan,
     PodConditionWanted,
     PodGroupStatusWanted,
@@ -114,6 +115,9 @@ def desires(plan: Plan, cluster_state: ClusterState) -> list[tuple[str, m.Desire
     ]
     wanted += [(kinds.POD.token, _of_pod(pod, cluster_state, plan.cycle)) for pod in plan.pods]
     wanted += [
+        (kinds.POD.token, _of_gate(lifted, cluster_state, plan.cycle)) for lifted in plan.lifted
+    ]
+    wanted += [
         (kinds.QUEUE.token, _of_queue(queue, cluster_state, plan.cycle)) for queue in plan.queues
     ]
     return wanted
@@ -148,6 +152,12 @@ def _of_pod(pod: PodConditionWanted, cluster_state: ClusterState, cycle: int) ->
         cycle=cycle,
         rv=task.rv if task is not None else "",
     )
+
+
+def _of_gate(lifted: GateLifted, cluster_state: ClusterState, cycle: int) -> m.DesiredUngated:
+    task = cluster_state.task(lifted.uid)
+    rv = task.rv if task is not None else ""
+    return m.DesiredUngated(key=lifted.key, uid=lifted.uid, cycle=cycle, rv=rv)
 
 
 def _of_queue(queue: QueueAllocated, cluster_state: ClusterState, cycle: int) -> m.DesiredQueue:

@@ -88,6 +88,9 @@ def stands(status: DesiredStatus, cluster_state: ClusterState) -> bool:
     if isinstance(wanted, m.DesiredPodGroup):
         job = cluster_state.jobs.get(wanted.key)
         return job is not None and job.uid == wanted.uid and job.decided is not None
+    if isinstance(wanted, m.DesiredUngated):
+        task = cluster_state.task(wanted.uid)
+        return task is not None and task.lifting
     if isinstance(wanted, m.DesiredPod):
         task = cluster_state.task(wanted.uid)
         return task is not None and not task.fact_node and task.last_condition != task.shown

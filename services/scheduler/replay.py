@@ -80,6 +80,7 @@ def replayed(dump: Dump, plugins: Plugins = PLUGINS) -> Plan:
         settle_s=0.0,
         plugins=plugins,
         sharding=header.options.sharding,
+        queue_gates=header.options.queue_gates,
     )
     try:
         worker.lay_out(header.memory)

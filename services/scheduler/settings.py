@@ -6,6 +6,7 @@ from msgspec import Meta
 
 from shared.contracts.streams import PARTITIONS
 from shared.runtime.common import InheritedSettings, inert
+from shared.runtime.features import DESCRIPTION
 from shared.runtime.values import Seconds
 
 _TMP = "/tmp"  # noqa: S108 - Volcano's default; files get names of their own and mode 0600
@@ -17,6 +18,8 @@ class SchedulerSettings(InheritedSettings, frozen=True, kw_only=True):
     scheduler_name: Annotated[
         tuple[str, ...], Meta(description="spec.schedulerName values that are served")
     ] = ("volcano",)
+    feature_gates: Annotated[str, Meta(description=DESCRIPTION)] = ""
+    gate_removal_worker_num: Annotated[int, inert("the binder lifts gates as it binds")] = 5
     scheduler_conf: Annotated[
         str,
         Meta(description="configuration file of Volcano's form; reread at once when replaced"),

@@ -26,7 +26,7 @@ from services.scheduler.engine.state.memory import SchedulerMemory, lay_out, mem
 from services.scheduler.left_out import LeftOutConditions
 from services.scheduler.pacing import PATIENCE, Pacing
 from services.scheduler.policy.actions.enqueue import inqueue_timeout_s
-from services.scheduler.policy.catalog import PLUGINS, STATES, Plugins
+from services.scheduler.policy.catalog import PLUGINS, Plugins, states
 from services.scheduler.policy.patience import Patience, patience
 from services.scheduler.policy.states.usage import Usage, UsageTable
 from services.scheduler.reminding import DesiredStatus, Reminders, stands
@@ -97,7 +97,9 @@ class Worker:
         measured: Callable[[], Mapping[str, Usage] | None] = lambda: None,
         ended: Stopwatch = untimed,
         few: int = FEW,
+        queue_gates: bool = False,
     ) -> None:
+        self._states = states(queue_gates=queue_gates)
         self._few = few
         self._plugins = plugins
         self._sharding = sharding
@@ -116,7 +118,7 @@ class Worker:
         self._reservation_timeouts = ReservationTimeouts()
         self._reminders = Reminders()
         self._unpublished: set[str] = set()
-        self._cluster_state = ClusterState(self._names, STATES)
+        self._cluster_state = ClusterState(self._names, self._states)
         self._left_out: dict[tuple[str, str], tuple[bytes, Exception]] = {}
         """Objects that met an error of ours, by kind and key: what content, and the error."""
         self._without: set[str] = set()
@@ -148,7 +150,7 @@ class Worker:
         self._metrics.disturb()
         self._reminders.forget()
         self._waits.resume_all()
-        self._cluster_state = ClusterState(self._names, STATES)
+        self._cluster_state = ClusterState(self._names, self._states)
 
     def fold(self, facts: Sequence[m.Fact]) -> list[Trouble]:
         """Fold facts in, in order; return those that cannot be scheduled by.

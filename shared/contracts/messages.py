@@ -244,6 +244,22 @@ class DesiredPod(
     rv: Version = ""
 
 
+class DesiredUngated(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    tag="ungated",
+    forbid_unknown_fields=True,
+):
+    """A pod that its queue has admitted: the gate of its queue is lifted (CA14)."""
+
+    v: int = CURRENT
+    key: Key
+    uid: Uid
+    cycle: int = 0
+    rv: Version = ""
+
+
 class DesiredQueue(
     msgspec.Struct,
     frozen=True,
@@ -265,7 +281,7 @@ class DesiredQueue(
     """Resources that the queue shows and that its jobs hold no more."""
 
 
-Desired = DesiredPodGroup | DesiredPod | DesiredQueue
+Desired = DesiredPodGroup | DesiredPod | DesiredUngated | DesiredQueue
 
 
 class Result(enum.Enum):

@@ -144,7 +144,7 @@ def conditions(hook: Hook, terms: Terms) -> Sequence[tuple[str, str]] | None:
         case "/pods/validate":
             return [("has-a-budget", _any_annotation(pods.BUDGETS)), _ours(terms)]
         case "/pods/mutate":
-            return _in_a_group(terms)
+            return _to_be_changed(terms)
         case "/podgroups/mutate":
             queue = f"has(object.spec.queue) && object.spec.queue == '{DEFAULT_QUEUE}'"
             return [("in-the-default-queue", queue)]
@@ -168,8 +168,18 @@ def _ours(terms: Terms) -> tuple[str, str]:
     return "ours", f"has(object.spec.schedulerName) && object.spec.schedulerName in [{names}]"
 
 
-def _in_a_group(terms: Terms) -> Sequence[tuple[str, str]] | None:
-    """Return the condition that some resource group has the pod; None without groups."""
+def _to_be_changed(terms: Terms) -> Sequence[tuple[str, str]] | None:
+    """Return the condition that a resource group has the pod, or that it asks for a gate."""
+    tests = _in_a_group(terms)
+    name = "in-a-resource-group"
+    if terms.queue_gates:
+        tests.append(f"({_any_annotation([keys.QUEUE_GATE])})")
+        name = "in-a-resource-group-or-gated"
+    return [(name, " || ".join(tests))] if tests else None
+
+
+def _in_a_group(terms: Terms) -> list[str]:
+    """Return the tests of which one holds for a pod that some resource group has."""
     tests: list[str] = []
     marks: list[str] = []
     for group in terms.resource_groups:
@@ -182,7 +192,7 @@ def _in_a_group(terms: Terms) -> Sequence[tuple[str, str]] | None:
             marks.append(keys.RESOURCE_GROUP)
     if marks:
         tests.append(f"({_any_annotation(sorted(set(marks)))})")
-    return [("in-a-resource-group", " || ".join(tests))] if tests else None
+    return tests
 
 
 def _text(value: str) -> str:

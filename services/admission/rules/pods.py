@@ -1,4 +1,4 @@
-"""Pods: resource groups (W30), and budgets in annotations that can be read (W32)."""
+"""Pods: resource groups (W30), gates of queues (W31), budgets in annotations (W32)."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -32,6 +32,12 @@ Affinity = dict[str, Any]
 Toleration = dict[str, Any]
 
 
+class _Gate(View, frozen=True, kw_only=True):
+    """A scheduling gate."""
+
+    name: str = ""
+
+
 class _Spec(View, frozen=True, kw_only=True):
     """The part of a pod's spec that rules read."""
 
@@ -39,6 +45,7 @@ class _Spec(View, frozen=True, kw_only=True):
     node_selector: Mapping[str, str] = msgspec.field(default_factory=dict)
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] = ()
+    scheduling_gates: tuple[_Gate, ...] | None = None
 
 
 class _Pod(View, frozen=True, kw_only=True):
@@ -49,7 +56,7 @@ class _Pod(View, frozen=True, kw_only=True):
 
 
 def mutate(request: AdmissionRequest, facts: Facts, terms: Terms) -> Verdict:
-    """Give a pod what the first resource group that it belongs to says (W30)."""
+    """Give a pod its gate (W31), and what the first resource group that has it says (W30)."""
     del facts
     pod = read(request, _Pod, _CREATE)
     if isinstance(pod, Verdict):
@@ -57,10 +64,23 @@ def mutate(request: AdmissionRequest, facts: Facts, terms: Terms) -> Verdict:
     if not isinstance(request.object.get("spec"), dict):
         return ALLOWED
     namespace = pod.metadata.namespace or request.namespace
+    patch = list(_gate(pod)) if terms.queue_gates else []
     for group in terms.resource_groups:
         if group.has(namespace, pod.metadata.annotations):
-            return mutated(_patch(pod.spec, group))
-    return ALLOWED
+            patch += _patch(pod.spec, group)
+            break
+    return mutated(patch) if patch else ALLOWED
+
+
+def _gate(pod: _Pod) -> Iterator[Json]:
+    """Add the gate of its queue to a pod that asks for it, once."""
+    gates, wanted = pod.spec.scheduling_gates, {"name": keys.QUEUE_GATE}
+    if pod.metadata.annotations.get(keys.QUEUE_GATE) != "true":
+        return
+    if gates is None:
+        yield {"op": "add", "path": "/spec/schedulingGates", "value": [wanted]}
+    elif all(gate.name != keys.QUEUE_GATE for gate in gates):
+        yield {"op": "add", "path": "/spec/schedulingGates/-", "value": wanted}
 
 
 def _patch(spec: _Spec, group: ResourceGroup) -> Iterator[Json]:

@@ -70,6 +70,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     protect_root: bool = True
     """Whether the resources of the root queue may not be changed."""
     resource_groups: Sequence[ResourceGroup] = ()
+    queue_gates: bool = False
+    """Whether pods that ask for the gate of their queue get it (W31)."""
     refuse_unknown_fields: bool = False
     """Whether a field of a template that Kubernetes does not know is a fault, not a warning."""
 

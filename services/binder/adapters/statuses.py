@@ -16,6 +16,7 @@ from services.binder.adapters.recorder import Recorder
 from services.binder.intents.desired import (
     as_decided,
     changed_conditions,
+    gate_patch,
     pod_patch,
     podgroup_patch,
     queue_patch,
@@ -30,6 +31,7 @@ from shared.contracts.messages import (
     DesiredPod,
     DesiredPodGroup,
     DesiredQueue,
+    DesiredUngated,
 )
 from shared.contracts.subjects import split_key
 from shared.kube.client import Kube
@@ -40,6 +42,7 @@ from shared.runtime.errors import Gone
 KIND_OF: Final[dict[type, Kind]] = {
     DesiredPodGroup: PODGROUP,
     DesiredPod: POD,
+    DesiredUngated: POD,
     DesiredQueue: QUEUE,
 }
 
@@ -109,14 +112,15 @@ class Statuses:
         """
         wanted = change.wanted
         namespace, name = split_key(wanted.key)
+        of_spec = isinstance(wanted, DesiredUngated)
         await self._kube.patch(
             change.kind,
             namespace,
             name,
-            {"status": change.status},
+            {"spec" if of_spec else "status": change.status},
             uid=wanted.uid,
             resource_version=change.rv,
-            subresource="" if change.kind is PODGROUP else "status",
+            subresource="" if of_spec or change.kind is PODGROUP else "status",
             patch_type="strategic" if change.kind is POD else "merge",
         )
         for condition in change.news:
@@ -132,6 +136,8 @@ def compare(wanted: Desired, present: PodGroup | Pod | Queue, *, now: str) -> St
     if isinstance(wanted, DesiredPodGroup) and isinstance(present, PodGroup):
         patch = podgroup_patch(wanted, present, now=now)
         news = changed_conditions(wanted.conditions, present.status.conditions)
+    elif isinstance(wanted, DesiredUngated) and isinstance(present, Pod):
+        patch = gate_patch(present)
     elif isinstance(wanted, DesiredPod) and isinstance(present, Pod):
         if present.spec.node_name:
             return Nothing.OVER

@@ -12,6 +12,7 @@ object read and compared (`podgroup_patch`, `pod_patch`, `queue_patch`).
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from shared.api import keys
 from shared.api.core import Pod, PodCondition
 from shared.api.scheduling import PodGroup, PodGroupCondition, Queue
 from shared.contracts.messages import (
@@ -20,12 +21,14 @@ from shared.contracts.messages import (
     DesiredPod,
     DesiredPodGroup,
     DesiredQueue,
+    DesiredUngated,
 )
 
 _COUNTS: Final = ("running", "succeeded", "failed")
 
 Patch = dict[str, Any]
-"""The `status` part of a merge patch; empty: nothing to write."""
+"""The `status` part of a merge patch (of an admitted pod the `spec`); empty: nothing to write."""
+_UNGATED: Final[Patch] = {"schedulingGates": [{"name": keys.QUEUE_GATE, "$patch": "delete"}]}
 
 
 def as_decided(wanted: Desired, *, now: str) -> tuple[Patch, list[DesiredCondition]]:
@@ -40,6 +43,8 @@ def as_decided(wanted: Desired, *, now: str) -> tuple[Patch, list[DesiredConditi
     if isinstance(wanted, DesiredPod):
         conditions = [_pod_condition(condition, None, now) for condition in wanted.conditions]
         return {"conditions": conditions}, list(wanted.conditions)
+    if isinstance(wanted, DesiredUngated):
+        return dict(_UNGATED), []
     patch = {
         "phase": wanted.phase,
         **{name: getattr(wanted, name) or None for name in _COUNTS},
@@ -113,6 +118,12 @@ def pod_patch(wanted: DesiredPod, present: Pod, *, now: str) -> Patch:
         for condition in changed_conditions(wanted.conditions, present.status.conditions)
     ]
     return {"conditions": conditions} if conditions else {}
+
+
+def gate_patch(present: Pod) -> Patch:
+    """Return what to write into a pod's spec to lift the gate of its queue (CA14)."""
+    gates = [gate.name for gate in present.spec.scheduling_gates]
+    return dict(_UNGATED) if keys.QUEUE_GATE in gates else {}
 
 
 def _pod_condition(

@@ -59,6 +59,13 @@ class PodConditionWanted(Struct, frozen=True, kw_only=True):
     condition: Condition
 
 
+class GateLifted(Struct, frozen=True, kw_only=True):
+    """A pod that its queue has admitted: the queue's gate is to be lifted (CA14)."""
+
+    key: str
+    uid: str
+
+
 class QueueAllocated(Struct, frozen=True, kw_only=True):
     """Wanted status of a queue: what its jobs hold (SS03), and how many wait to enter it."""
 
@@ -117,9 +124,11 @@ class Plan(Struct, frozen=True, kw_only=True):
     podgroups: tuple[PodGroupStatusWanted, ...] = ()
     pods: tuple[PodConditionWanted, ...] = ()
     queues: tuple[QueueAllocated, ...] = ()
+    lifted: tuple[GateLifted, ...] = ()
     explanations: tuple[Explanation, ...] = ()
 
     @property
     def is_empty(self) -> bool:
         """Tell whether nothing has to be published."""
-        return not (self.binds or self.evictions or self.podgroups or self.pods or self.queues)
+        statuses = self.podgroups or self.pods or self.queues
+        return not (self.binds or self.evictions or statuses or self.lifted)

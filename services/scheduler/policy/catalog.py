@@ -1,6 +1,7 @@
 """The catalogue: every action and plugin by its Volcano name; a list to read, no registry."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from pumice.plugins import Arguments, Plugin
@@ -46,6 +47,7 @@ from services.scheduler.policy.states.budgets import Budgets
 from services.scheduler.policy.states.claims import Devices
 from services.scheduler.policy.states.gpus import Gpus
 from services.scheduler.policy.states.numa import Numa
+from services.scheduler.policy.states.queue_gates import QueueGates
 from services.scheduler.policy.states.quotas import Quotas
 from services.scheduler.policy.states.usage import UsageTable
 from services.scheduler.policy.states.vgpus import VGpus
@@ -83,8 +85,17 @@ STATES: Final[tuple[Callable[[], PolicyState], ...]] = (
     Quotas,
     Budgets,
     UsageTable,
+    QueueGates,
 )
 """States of plugins beside a cluster state; a recorded cycle holds their fields in this order."""
+
+
+def states(*, queue_gates: bool) -> tuple[Callable[[], PolicyState], ...]:
+    """Return the states, with gates of queues lifted or not."""
+    if not queue_gates:
+        return STATES
+    return (*(state for state in STATES if state is not QueueGates), partial(QueueGates, on=True))
+
 
 Plugins = Mapping[str, Callable[[Arguments], Plugin]]
 """Constructors of plugins by their names in the configuration file."""

@@ -145,7 +145,8 @@ async def door(
 ) -> AsyncIterator[Door]:
     """Admission at work for all tests of a file."""
     async with opened(plane, tmp_path_factory.mktemp("door")) as made:
-        await made.start(enabled_admission=_all_paths())
+        gates = "SchedulingGatesQueueAdmission=true"
+        await made.start(enabled_admission=_all_paths(), feature_gates=gates)
         yield made
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from pumice.local import admin
 from pumice.local.control_plane import ControlPlane
+from shared.api import keys
 from tests.integration.admission.conftest import Door
 from tests.support import world
 from tests.support.api import Api, ApiError, path
@@ -225,6 +226,22 @@ async def test_pods_come_by_only_with_something_to_read_w32(
     assert await door.calls("/pods/validate") == before
     assert await door.said("pods", pod("r", annotations={LEAST: "50%"}), space) == ""
     assert await door.calls("/pods/validate") == before + 1
+
+
+async def test_a_pod_that_asks_for_it_gets_the_gate_of_its_queue_w31(
+    door: Door, api: Api, plane: ControlPlane, space: str
+) -> None:
+    await accounts_ready(plane, space)
+    asks = {keys.QUEUE_GATE: "true"}
+    other = {"name": "example.com/wait"}
+    made = [
+        await api.create("pods", pod("plain", annotations=asks), space),
+        await api.create("pods", pod("more", annotations=asks, schedulingGates=[other]), space),
+        await api.create("pods", pod("none"), space),
+    ]
+    ours = {"name": keys.QUEUE_GATE}
+    gates = [pod["spec"].get("schedulingGates") for pod in made]
+    assert gates == [[ours], [other, ours], None]
 
 
 @pytest.mark.parametrize(

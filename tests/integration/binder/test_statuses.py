@@ -3,7 +3,14 @@
 import msgspec
 import pytest
 
-from shared.contracts.messages import DesiredCondition, DesiredPod, DesiredPodGroup, DesiredQueue
+from shared.api import keys
+from shared.contracts.messages import (
+    DesiredCondition,
+    DesiredPod,
+    DesiredPodGroup,
+    DesiredQueue,
+    DesiredUngated,
+)
 from shared.contracts.streams import desired_consumer
 from tests.integration.binder.conftest import NODES, key
 from tests.support import world
@@ -155,6 +162,23 @@ async def test_a_pod_is_told_why_it_waits_d02(desk) -> None:
     found = (await status(desk, "pods", "p-0"))["conditions"]
     (condition,) = [c for c in found if c["type"] == "PodScheduled"]
     assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
+
+
+async def test_a_pod_that_its_queue_has_admitted_loses_the_gate_of_the_queue_alone_ca14(
+    desk,
+) -> None:
+    await desk.binder()
+    gates = [{"name": "example.com/wait"}, {"name": keys.QUEUE_GATE}]
+    pod = await desk.pod("gated", schedulingGates=gates)
+    for version in ("1", ""):  # one that is no more, and none: both have the binder look
+        wish = DesiredUngated(key=key(pod), uid=pod["metadata"]["uid"], rv=version)
+        await desk.wish(wish, "pod")
+
+        async def lifted() -> bool:
+            found = await desk.api.get("pods", desk.namespace, "gated")
+            return found["spec"].get("schedulingGates") == gates[:1]
+
+        await until(lifted, describe="the gate of the queue is lifted")
 
 
 async def test_a_bound_pod_is_not_told_why_it_waited(desk) -> None:

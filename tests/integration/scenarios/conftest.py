@@ -47,6 +47,8 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
         conf = directory / "scheduler.yaml"
         conf.write_text(CONFIGURATION)
         words = ("--kubeconfig", str(plane.kubeconfig), "--scheduler-conf", str(conf))
+        gates = "SchedulingGatesQueueAdmission=true"
+        words += (f"--scheduler.feature-gates={gates}", f"--admission.feature-gates={gates}")
         words += ("--controller.queue-commands-from=*", *run_flags(plane.kubeconfig))
         async with (
             connect(plane.kubeconfig) as api,

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from shared.api import keys
 from tests.integration.scenarios.playing import Playing, Scenario, Scenarios
 from tests.integration.scenarios.scene import Object, Scene, ending, task, uids
 
@@ -339,6 +340,22 @@ async def a_drained_node_gets_nothing_more(scene: Scene) -> None:
     n1 = await scene.node("n1", cpu="4")
     pods = await scene.running("j", scene.at_home("a", 3))
     assert {pod["spec"]["nodeName"] for pod in pods.values()} == {n1}
+
+
+@scenarios
+async def a_pod_waits_behind_a_gate_until_its_queue_has_admitted_it(scene: Scene) -> None:
+    await scene.node("n", cpu="8")
+    narrow = await scene.queue("narrow", capability={"cpu": "2"})
+    a = scene.at_home("a", 3, minAvailable=1, annotations={keys.QUEUE_GATE: "true"})
+    a["template"]["spec"]["schedulingGates"] = [{"name": keys.QUEUE_GATE}]
+    await scene.submit("j", a, min_available=1, queue=narrow)
+    await scene.phase("j", "Running", running=2, pending=1)
+    pods = (await scene.pods(3)).values()
+    gated = [pod for pod in pods if pod["spec"].get("schedulingGates")]
+    assert [pod["spec"].get("nodeName") for pod in gated] == [None]
+    first = min(name for name in await scene.pods(2, phase="Running"))
+    await scene.end(first)
+    await scene.phase("j", "Running", running=2, succeeded=1)
 
 
 @scenarios

@@ -94,6 +94,11 @@ def test_only_pods_that_may_belong_to_a_group_are_sent_w30() -> None:
     assert '"volcano.sh/resource-group" in object.metadata.annotations' in text
 
 
+def test_only_pods_that_ask_for_a_gate_are_sent_where_gates_are_given_w31() -> None:
+    ((_, text),) = conditions(HOOKS["/pods/mutate"], Terms(queue_gates=True))
+    assert '"scheduling.volcano.sh/queue-allocation-gate" in object.metadata.annotations' in text
+
+
 def test_hooks_that_change_and_hooks_that_judge_are_registered_apart_w01() -> None:
     assert {hook.mutates for hook in HOOKS.values() if hook.path.endswith("mutate")} == {True}
     assert (MUTATING_WEBHOOKS.namespaced, VALIDATING_WEBHOOKS.namespaced) == (False, False)

@@ -8,6 +8,7 @@ from services.admission.rules.groups import (
     Selects,
     read_configuration,
 )
+from shared.api import keys
 from tests.support.world import pod
 from tests.unit.admission.asking import Json, ask, paths
 
@@ -84,6 +85,36 @@ def test_a_file_that_cannot_be_read_is_refused_with_the_field_w30(text: str, sai
     with pytest.raises(BadConfiguration) as refusal:
         read_configuration(text)
     assert said in str(refusal.value)
+
+
+GATE = {"name": keys.QUEUE_GATE}
+
+
+@pytest.mark.parametrize(
+    ("gates", "operation"),
+    [
+        (None, {"op": "add", "path": "/spec/schedulingGates", "value": [GATE]}),
+        ([{"name": "a"}], {"op": "add", "path": "/spec/schedulingGates/-", "value": GATE}),
+    ],
+)
+def test_a_pod_that_asks_for_the_gate_of_its_queue_gets_it_w31(gates, operation) -> None:
+    verdict = ask("/pods/mutate", asking("true", gates), queue_gates=True)
+    assert list(verdict.patch) == [operation]
+
+
+@pytest.mark.parametrize(
+    ("stated", "on"),
+    [("true", False), ("yes", True), ("true", True)],
+    ids=["the feature is off", "another value", "it has the gate"],
+)
+def test_any_other_pod_gets_no_gate_w31(stated: str, on: bool) -> None:
+    gates = [GATE] if (stated, on) == ("true", True) else None
+    assert not ask("/pods/mutate", asking(stated, gates), queue_gates=on).patch
+
+
+def asking(value: str, gates: list[Json] | None) -> Json:
+    spec = {} if gates is None else {"schedulingGates": gates}
+    return {"metadata": {"annotations": {keys.QUEUE_GATE: value}}, "spec": spec}
 
 
 @pytest.mark.parametrize("value", ["1", "25%", "99%"])

@@ -6,11 +6,13 @@ import pytest
 from services.binder.intents.desired import (
     as_decided,
     changed_conditions,
+    gate_patch,
     pod_patch,
     podgroup_patch,
     queue_patch,
 )
-from shared.api.core import Pod, PodCondition, PodSpec, PodStatus
+from shared.api import keys
+from shared.api.core import Pod, PodCondition, PodSchedulingGate, PodSpec, PodStatus
 from shared.api.meta import ObjectMeta
 from shared.api.scheduling import (
     PodGroup,
@@ -20,7 +22,13 @@ from shared.api.scheduling import (
     Queue,
     QueueStatus,
 )
-from shared.contracts.messages import DesiredCondition, DesiredPod, DesiredPodGroup, DesiredQueue
+from shared.contracts.messages import (
+    DesiredCondition,
+    DesiredPod,
+    DesiredPodGroup,
+    DesiredQueue,
+    DesiredUngated,
+)
 
 NOW, BEFORE = "2026-02-02T00:00:00Z", "2026-01-01T00:00:00Z"
 UNSCHEDULABLE = DesiredCondition(
@@ -168,3 +176,11 @@ def test_why_a_pod_waits_is_news_and_keeps_the_time_since_when_it_does() -> None
     patch, news = as_decided(DesiredPod(key="ns/p", uid="u", conditions=(waits,)), now=NOW)
     assert [c["lastTransitionTime"] for c in patch["conditions"]] == [BEFORE]
     assert news == [waits]
+
+
+def test_the_gate_of_a_queue_is_lifted_and_no_other_one_ca14() -> None:
+    gates = (PodSchedulingGate(name="a"), PodSchedulingGate(name=keys.QUEUE_GATE))
+    lifted = {"schedulingGates": [{"name": keys.QUEUE_GATE, "$patch": "delete"}]}
+    assert gate_patch(Pod(spec=PodSpec(scheduling_gates=gates))) == lifted
+    assert gate_patch(Pod(spec=PodSpec(scheduling_gates=gates[:1]))) == {}
+    assert as_decided(DesiredUngated(key="ns/p", uid="u"), now=NOW) == (lifted, [])

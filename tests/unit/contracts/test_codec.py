@@ -103,6 +103,11 @@ GOLDEN = {
             b'"conditions":[{"type":"PodScheduled","status":"False"}],"cycle":0,"rv":""}'
         ),
     ),
+    "desired ungated pod": (
+        m.DesiredUngated(key="ns/p", uid="u1", cycle=3, rv="8"),
+        codec.decode_desired,
+        b'{"type":"ungated","v":1,"key":"ns/p","uid":"u1","cycle":3,"rv":"8"}',
+    ),
     "desired queue": (
         m.DesiredQueue(
             key="default",

@@ -192,6 +192,7 @@ class ClusterState:
             self._forget(old, gone=before != task.uid)
             if before == task.uid:
                 task.last_condition = old.last_condition
+                task.lifting = old.lifting and task.gated
             else:
                 self.assumptions.drop(before)
                 self.nominations.drop(before)
@@ -331,6 +332,9 @@ class ClusterState:
             task = self._tasks.get(wanted.uid)
             if task is not None:
                 task.last_condition = wanted.condition
+        for lifted in plan.lifted:
+            if lifted.uid in self._tasks:
+                self._tasks[lifted.uid].lifting = True
         for allocated in plan.queues:
             queue = self.jobs.queues.get(allocated.name)
             if queue is not None and queue.uid == allocated.uid:
@@ -343,6 +347,7 @@ class ClusterState:
         self.jobs.forget_wanted()
         for task in self._tasks.values():
             task.last_condition = task.shown
+            task.lifting = False
 
     def tidy(self) -> None:
         """Forget classes and queries of pods that are gone; between sessions, seldom anything."""

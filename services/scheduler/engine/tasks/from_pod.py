@@ -55,7 +55,10 @@ def fill_in(task: Task, key: str, pod: Pod) -> None:
     task.index = _trailing_index(meta.name)
     task.created = meta.creation_timestamp or ""
     task.labels = meta.labels
-    task.gated = bool(spec.scheduling_gates)
+    gates = [gate.name for gate in spec.scheduling_gates]
+    task.gated = bool(gates)
+    task.queue_gated = gates == [keys.QUEUE_GATE]
+    task.lifting = False
     task.held = ""
     task.preemptable = _preemptable(pod)
     _describe_eviction(task, pod)

@@ -27,6 +27,7 @@ class Task:
         "key",
         "labels",
         "last_condition",
+        "lifting",
         "name",
         "namespace",
         "node",
@@ -38,6 +39,7 @@ class Task:
         "preempts",
         "priority",
         "priority_class",
+        "queue_gated",
         "role",
         "rv",
         "shown",
@@ -67,6 +69,10 @@ class Task:
     ours: bool
     """Whether this scheduler is asked to place it."""
     gated: bool
+    queue_gated: bool
+    """Whether the gate of its queue is the only one that is left."""
+    lifting: bool
+    """Whether that gate is to be lifted, and the object still shows it."""
     held: str
     """Why it is not placed or evicted for now, after the binder failed; else empty."""
     preemptable: bool

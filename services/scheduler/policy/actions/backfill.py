@@ -12,7 +12,9 @@ from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.placement.target import PlacementTarget
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.tasks.task import Task
+from services.scheduler.policy.actions.gates import admit
 from services.scheduler.policy.actions.queues import by_queue
+from services.scheduler.policy.states.queue_gates import QueueGates
 from shared.model.status import TaskStatus
 
 
@@ -21,6 +23,7 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:  # noqa: AR
 
     Those that wait on a node for an eviction are looked at anew (A04).
     """
+    _admit(session)
     for job in session.jobs:
         for task in list(job.by_status[TaskStatus.PIPELINED].values()):
             if task.task_class.best_effort:
@@ -32,6 +35,20 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:  # noqa: AR
                 if left:
                     failure = session.fail(job, left)
                     session.explain(job, "predicate", failure.text(), failure)
+
+
+def _admit(session: Session) -> None:
+    """Have the gates of tasks lifted that wait for their queue alone; upstream forgets them."""
+    gates = session.store(QueueGates)
+    for job in session.jobs:
+        queue = session.queue(job.queue)
+        if not job.gated or job.is_pending or queue is None:
+            continue
+        with session.isolate("backfill", job):
+            if session.hooks.job_valid(job) is None:
+                for task in job.by_status[TaskStatus.PENDING].values():
+                    if task.task_class.best_effort and gates.may_lift(task):
+                        admit(session, queue, job, [task])
 
 
 def _place(session: Session, job: Job, run: list[Task]) -> list[Task]:

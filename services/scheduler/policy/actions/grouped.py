@@ -22,6 +22,7 @@ from services.scheduler.engine.session.failures import need_continue
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.tasks.task import Task
 from services.scheduler.policy.actions import subgroups
+from services.scheduler.policy.actions.gates import admit
 from services.scheduler.policy.actions.job_attempt import JobAttempt, Worklist
 
 
@@ -111,7 +112,9 @@ class GroupedJobAttempt:
         for task in self._tasks:
             if task.held:
                 self._session.explain(self._job, "binder", f"pod {task.name}: {task.held}")
-            elif not task.gated:
+            elif task.gated:
+                admit(self._session, self._queue, self._job, [task])
+            else:
                 work.setdefault(self._division.sub_of(task).id, deque()).append(task)
         return work
 

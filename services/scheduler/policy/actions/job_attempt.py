@@ -11,6 +11,7 @@ from services.scheduler.engine.plan import Shortage
 from services.scheduler.engine.session.failures import OverQuota, need_continue
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.tasks.task import Task
+from services.scheduler.policy.actions.gates import admit
 
 Worklist = deque[Task]
 
@@ -106,13 +107,12 @@ class JobAttempt:
         while tasks:
             run = self._next_run()
             head = run[0]
+            if head.gated:
+                self._wait_at_gates(self._equals())
+                continue
             allowed = session.hooks.allocatable(self._queue, head.task_class, len(run))
             if allowed == 0:
                 self._refuse_share(self._equals())
-                continue
-            if head.gated:
-                session.explain(job, "gang", f"pod {head.name} has scheduling gates")
-                self._skip(self._equals())
                 continue
             if head.held:
                 session.explain(job, "binder", f"pod {head.name}: {head.held}")
@@ -130,6 +130,13 @@ class JobAttempt:
                 continue
             if self._goal.missing() == 0:
                 break
+
+    def _wait_at_gates(self, tasks: list[Task]) -> None:
+        """Have gated tasks admitted that wait for their queue alone, as far as it has room."""
+        refused = admit(self._session, self._queue, self._job, tasks)
+        self._skip(tasks[: len(tasks) - refused])
+        if refused:
+            self._refuse_share(tasks[-refused:])
 
     def _refuse_share(self, tasks: list[Task]) -> None:
         """Note of equal tasks that the queue may not have more, and look at none of them again."""
@@ -166,6 +173,8 @@ class JobAttempt:
                 and task.role == head.role
                 and task.nominated == head.nominated
                 and task.gated == head.gated
+                and task.queue_gated == head.queue_gated
+                and task.lifting == head.lifting
                 and task.held == head.held
             ),
             self._tasks,

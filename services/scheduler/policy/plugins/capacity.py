@@ -30,8 +30,10 @@ from pumice.plugins import (
     TaskClass,
     Vote,
 )
+from services.scheduler.engine.own import own
 from services.scheduler.engine.resources.amounts import total_of
 from services.scheduler.engine.resources.dimensions import PODS_DIM
+from services.scheduler.engine.tasks.classes import TaskClass as OwnClass
 from services.scheduler.policy.arguments import boolean, integer
 from services.scheduler.policy.capacity_accounts import (
     Account,
@@ -44,6 +46,7 @@ from services.scheduler.policy.capacity_accounts import (
 from services.scheduler.policy.device_claims import DeviceQuotas
 from services.scheduler.policy.reservations import leaving, sharing_by_queue, without_gated
 from services.scheduler.policy.shares import exceeding_of, room_for, shortfalls
+from services.scheduler.policy.states.queue_gates import QueueGates
 from shared.model.resources import EPSILON
 from shared.model.status import TaskStatus
 
@@ -76,6 +79,10 @@ class Capacity:
     def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
         """Add the sharing rules."""
         self._cluster = cluster
+        self._gates = cluster.store(QueueGates)
+        for task in self._gates.reserving():
+            if (job := cluster.job_of(task)) is not None:
+                self._gates.reserve(job.queue, task.task_class.request)
         self._hierarchy = hooks.enabled("enableHierarchy")
         self._open()
         if self._counts_devices:
@@ -97,6 +104,8 @@ class Capacity:
     def _left(self, queue: Queue) -> FloatArray:
         levels = self._accounts[queue.name].line() if self._ready else ()
         room = [level.limit - level.allocated for level in levels]
+        if room:
+            room[0] = room[0] - self._gates.total(queue.name)
         return np.minimum.reduce(room) if room else np.zeros(len(self._cluster.total))
 
     def _open(self) -> None:
@@ -178,10 +187,12 @@ class Capacity:
         account = self._accounts[queue.name]
         if account.children:
             return 0
+        reserved = self._gates.reserved(queue.name, own(task_class, OwnClass), count)
         for level in account.line():
             count = room_for(
-                level.limit, level.allocated + level.leaving, task_class.request, count
+                level.limit, level.allocated + level.leaving + reserved, task_class.request, count
             )
+            reserved = 0  # of its own queue, as upstream, and not of those above
         return self._devices.allowed(queue, task_class, count) if self._devices else count
 
     def _enqueueable(self, job: Job) -> Opinion:
@@ -218,6 +229,8 @@ class Capacity:
         account = self._accounts.get(job.queue)
         if account is not None:
             account.hold(count * task_class.request)
+            if self._gates.reserves(own(task_class, OwnClass)):
+                self._gates.reserve(job.queue, -count * task_class.request)
             if self._devices is not None:
                 self._devices.changed(job, task_class, count)
 

@@ -1,0 +1,102 @@
+"""Pods that wait behind a gate until their queue has admitted them (CA14, PL06).
+
+A pod asks for it by an annotation, admission adds the gate (W31), and allocate has it lifted when
+the queue's share leaves room for the pod. From then on the pod reserves that room, until it holds
+it: only who may have the room calls for nodes. All of it is off without the feature gate
+`SchedulingGatesQueueAdmission`.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from typing_extensions import override
+
+from pumice.plugins import IntArray
+from services.scheduler.engine.journal import Journal
+from services.scheduler.engine.own import own
+from services.scheduler.engine.tasks.classes import TaskClass
+from services.scheduler.engine.tasks.policy_state import PolicyState
+from services.scheduler.engine.tasks.task import Task
+from shared.api import keys
+from shared.api.core import Pod
+from shared.model.status import TaskStatus
+
+_ASKS: Final = "true"
+_OPEN: Final = "open"
+_GATED: Final = "gated"
+
+
+class QueueGates(PolicyState):
+    """The pods that ask for such a gate."""
+
+    def __init__(self, *, on: bool = False) -> None:
+        self._on = on
+        self._tasks: dict[str, Task] = {}
+        self._reserved: dict[str, IntArray] = {}
+        """Queue → amounts that its admitted pods are still to hold, in this session."""
+        self.lifted: dict[str, Task] = {}
+        """Tasks whose gates are to be lifted, as this session decided, by uid."""
+
+    @override
+    def demand(self, pod: Pod) -> str | None:
+        """Return whether a pod that asks for a gate has any."""
+        if not self._on or pod.metadata.annotations.get(keys.QUEUE_GATE) != _ASKS:
+            return None
+        return _GATED if pod.spec.scheduling_gates else _OPEN
+
+    @override
+    def join(self, task: Task, pod: Pod) -> None:
+        """Take up a task."""
+        self._tasks[task.uid] = task
+
+    @override
+    def leave(self, task: Task, *, gone: bool) -> None:
+        """Let go of a task."""
+        self._tasks.pop(task.uid, None)
+
+    @override
+    def begin(self, journal: Journal) -> None:
+        """Begin a session."""
+        super().begin(journal)
+        self._reserved = {}
+        self.lifted = {}
+
+    # --- gates -------------------------------------------------------------------------------
+
+    def may_lift(self, task: Task) -> bool:
+        """Tell whether a task waits for its queue alone, and its gate is not being lifted."""
+        return task.queue_gated and not task.lifting and self in task.task_class.demands
+
+    def lift(self, queue: str, tasks: Sequence[Task]) -> None:
+        """Have the gates of tasks of one class lifted; they reserve their queue's room."""
+        self.lifted.update((task.uid, task) for task in tasks)
+        if tasks:
+            self.reserve(queue, len(tasks) * tasks[0].task_class.request)
+
+    # --- reservations ------------------------------------------------------------------------
+
+    def reserving(self) -> Iterator[Task]:
+        """Return the tasks that are admitted and wait for nodes, when a session begins."""
+        for task in self._tasks.values():
+            if task.status is TaskStatus.PENDING and (task.lifting or not task.gated):
+                yield task
+
+    def reserve(self, queue: str, amounts: IntArray) -> None:
+        """Reserve amounts of a queue's share; negative ones are held by now."""
+        before = self._reserved.get(queue)
+        self._reserved[queue] = amounts if before is None else before + amounts
+
+    def total(self, queue: str) -> IntArray | int:
+        """Return what a queue has reserved for all of its admitted pods."""
+        return self._reserved.get(queue, 0)
+
+    def reserved(self, queue: str, task_class: TaskClass, count: int) -> IntArray | int:
+        """Return what a queue has reserved for others than `count` tasks of a class."""
+        found = self._reserved.get(queue)
+        if found is None or not self.reserves(task_class):
+            return 0 if found is None else found
+        return found - count * task_class.request
+
+    def reserves(self, task_class: TaskClass) -> bool:
+        """Tell whether tasks of a class have reserved what they ask for."""
+        return own(task_class, TaskClass).demands.get(self) == _OPEN
