@@ -30,6 +30,7 @@ from shared.contracts.subjects import Subjects
 from shared.runtime.backoff import Backoff
 from shared.runtime.common import idle_flags
 from shared.runtime.contain import Containment
+from shared.runtime.errors import Rejected
 from shared.runtime.features import QUEUE_ADMISSION, is_on
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part
@@ -49,10 +50,28 @@ def compose(settings: SchedulerSettings, context: Context, *, bus: NatsBus) -> S
     return _Wiring(settings, context, bus).parts()
 
 
+def node_labels(selectors: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Return the labels of `--node-selector`, each `name:value`. Raises `Rejected`."""
+    found = []
+    for text in selectors:
+        name, _, value = (part.strip() for part in text.partition(":"))
+        if not (name and value):
+            raise Rejected(
+                f"--node-selector: {text!r} is not of the form name:value", field="node-selector"
+            )
+        found.append((name, value))
+    return tuple(found)
+
+
 class _Wiring:
     """Makes the parts; lives only during `build`."""
 
     def __init__(self, settings: SchedulerSettings, context: Context, bus: NatsBus) -> None:
+        if settings.csi_storage:
+            raise Rejected(
+                "--csi-storage: the capacity that CSI drivers publish is not heeded; leave it out",
+                field="csi-storage",
+            )
         self._settings = settings
         self._context = context
         self._bus = bus
@@ -118,6 +137,7 @@ class _Wiring:
             plugins=self._plugins,
             sharding=self._sharding,
             queue_gates=is_on(settings.feature_gates, QUEUE_ADMISSION),
+            node_labels=node_labels(settings.node_selector),
             measured=self._usage.latest,
             ended=Timings(self._context.metrics, monotonic=self._context.clock.monotonic),
         )
@@ -165,6 +185,7 @@ class _Wiring:
                 seed=settings.seed,
                 sharding=self._sharding,
                 queue_gates=is_on(settings.feature_gates, QUEUE_ADMISSION),
+                node_labels=node_labels(settings.node_selector),
             ),
             instance=context.instance,
             directory=settings.cache_dump_dir if settings.cache_dumper else "",

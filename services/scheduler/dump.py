@@ -50,6 +50,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     sharding: Sharding = UNSHARDED
     queue_gates: bool = False
+    node_labels: tuple[tuple[str, str], ...] = ()
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):

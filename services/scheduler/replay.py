@@ -81,6 +81,7 @@ def replayed(dump: Dump, plugins: Plugins = PLUGINS) -> Plan:
         plugins=plugins,
         sharding=header.options.sharding,
         queue_gates=header.options.queue_gates,
+        node_labels=header.options.node_labels,
     )
     try:
         worker.lay_out(header.memory)

@@ -50,6 +50,16 @@ class SchedulerSettings(InheritedSettings, frozen=True, kw_only=True):
     gang_message: Annotated[
         int, Meta(description="most binds in one message; a larger gang is split", ge=1)
     ] = 500
+    node_selector: Annotated[
+        tuple[str, ...],
+        Meta(description="labels name:value; only nodes with one of them are worked with"),
+    ] = ()
+    ignored_provisioners: Annotated[
+        tuple[str, ...], inert("volumes are no part of what a pod asks for; limits are per node")
+    ] = ()
+    csi_storage: Annotated[
+        bool, Meta(description="heed the capacity that CSI drivers publish: only false is there")
+    ] = False
     scheduler_sharding_mode: Annotated[
         Literal["none", "hard", "soft"],
         Meta(description="whether this scheduler keeps to the nodes of a NodeShard"),

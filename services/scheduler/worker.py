@@ -98,7 +98,9 @@ class Worker:
         ended: Stopwatch = untimed,
         few: int = FEW,
         queue_gates: bool = False,
+        node_labels: Sequence[tuple[str, str]] = (),
     ) -> None:
+        self._node_labels = node_labels
         self._states = states(queue_gates=queue_gates)
         self._few = few
         self._plugins = plugins
@@ -118,7 +120,7 @@ class Worker:
         self._reservation_timeouts = ReservationTimeouts()
         self._reminders = Reminders()
         self._unpublished: set[str] = set()
-        self._cluster_state = ClusterState(self._names, self._states)
+        self._cluster_state = ClusterState(self._names, self._states, self._node_labels)
         self._left_out: dict[tuple[str, str], tuple[bytes, Exception]] = {}
         """Objects that met an error of ours, by kind and key: what content, and the error."""
         self._without: set[str] = set()
@@ -150,7 +152,7 @@ class Worker:
         self._metrics.disturb()
         self._reminders.forget()
         self._waits.resume_all()
-        self._cluster_state = ClusterState(self._names, self._states)
+        self._cluster_state = ClusterState(self._names, self._states, self._node_labels)
 
     def fold(self, facts: Sequence[m.Fact]) -> list[Trouble]:
         """Fold facts in, in order; return those that cannot be scheduled by.

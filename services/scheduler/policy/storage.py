@@ -1,4 +1,4 @@
-"""Volume checks (PL07: VolumeZone, NodeVolumeLimits, VolumeBinding), for all nodes at once.
+"""Volume checks (VolumeZone, NodeVolumeLimits, VolumeBinding, VolumeRestrictions), on all nodes.
 
 What a claim's own state forbids holds for every node; the rest are masks over nodes. Capacity that
 a driver publishes (CSIStorageCapacity) is not looked at.
@@ -43,6 +43,12 @@ BINDING_REASONS = (
 )
 _UNKNOWN, _UNBOUND, _LOST, _ELSEWHERE, _NONE_TO_BIND = range(1, 6)
 ZONE_REASONS = (Reason("node(s) had no available volume zone", resolvable=False),)
+_IN_USE = (
+    "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
+)
+RESTRICTION_REASONS = (Reason(_IN_USE), Reason(_IN_USE, resolvable=False))
+_USED_HERE, _USED_ELSEWHERE = 1, 2
+_ONE_POD = "ReadWriteOncePod"
 LIMIT_REASONS = (Reason("node(s) exceed max volume count"),)
 
 
@@ -107,6 +113,28 @@ class Storage:
                 more = {a.handle for a in wanted if a.driver == driver} - there
                 if more and len(there) + len(more) > limits[driver]:
                     codes[column] = 1
+        return codes
+
+    # --- VolumeRestrictions ------------------------------------------------------------------
+
+    def restrictions(self, task_class: TaskClass) -> CrossNodeVerdict | None:
+        """Return how to judge nodes by claims that one pod at most may use."""
+        claims = self._volumes.claims
+        alone = [
+            key
+            for key in task_class.claims
+            if key in claims and _ONE_POD in claims[key].spec.access_modes
+        ]
+        return CrossNodeVerdict(lambda: self._in_use(alone), one_by_one=True) if alone else None
+
+    def _in_use(self, claims: list[str]) -> CodeArray:
+        """Refuse all nodes while a pod has one of these claims; its own may be cleared of it."""
+        codes = np.zeros(self._size, dtype=np.uint8)
+        for key in claims:
+            for node in self._volumes.users.get(key, {}).values():
+                codes[codes == 0] = _USED_ELSEWHERE
+                if (column := self._nodes.column(node)) >= 0:
+                    codes[column] = _USED_HERE
         return codes
 
     # --- VolumeBinding -----------------------------------------------------------------------

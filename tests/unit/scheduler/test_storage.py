@@ -224,3 +224,32 @@ def test_a_volume_that_was_promised_stays_promised_until_the_claim_shows_it():
     assert uses_of(world.step()) == {"h-0": [("ns/a", "v1")]}
     claim(world, "b").group("i").pod("i-0", "i", cpu="1", **mounting("b"))
     assert uses_of(world.step()) == {}
+
+
+def alone(world: Cluster, name: str) -> Cluster:
+    spec = {"storageClassName": "fast", "volumeName": "v", "accessModes": ["ReadWriteOncePod"]}
+    head = {"name": name, "namespace": "ns", "uid": f"uid-{name}"}
+    return volume(world, "v").put(kinds.PVC, {"metadata": head, "spec": spec})
+
+
+def test_a_claim_for_one_pod_is_used_by_one_pod_at_a_time_on_all_nodes_pl07():
+    world = alone(world_of("a", "b"), "data").gang("g", tasks=2, min_member=1, **mounting("data"))
+    first = world.step()
+    assert len(binds_of(first)) == 1
+    ((pod, node),) = binds_of(first).items()
+    world.pod(pod, "g", cpu="1", node=node, **mounting("data"))
+    waits = world.step()
+    assert binds_of(waits) == {}
+    assert reasons(waits) == {
+        "node has pod using PersistentVolumeClaim with the same name "
+        "and ReadWriteOncePod access mode": 2
+    }
+    world.delete(kinds.POD, f"ns/{pod}")
+    assert len(binds_of(world.step())) == 1
+
+
+def test_a_claim_for_one_pod_concerns_no_pod_of_another_claim_pl07():
+    world = alone(world_of("a"), "data").pod("other", node="n0", scheduler="x", **mounting("data"))
+    claim(world, "free", volume="w")
+    volume(world, "w").gang("g", tasks=1, **mounting("free"))
+    assert binds_of(world.step()) == {"g-0": "n0"}

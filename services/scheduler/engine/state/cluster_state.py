@@ -51,9 +51,14 @@ class ClusterState:
         self,
         scheduler_names: Iterable[str] = ("volcano",),
         states: Iterable[Callable[[], PolicyState]] = (),
+        node_labels: Iterable[tuple[str, str]] = (),
     ) -> None:
-        """Begin with no fact, and with a new one of each of policy's states."""
+        """Begin with no fact, and with a new one of each of policy's states.
+
+        Of `node_labels`, if there are any, a node has to have one to take part (K11).
+        """
         self._names = frozenset(scheduler_names)
+        self._node_labels = frozenset(node_labels)
         self.states = [state() for state in states]
         self.dimensions = Dimensions(self._stretch)
         self.task_classes = TaskClasses(self.dimensions, self.states)
@@ -152,7 +157,10 @@ class ClusterState:
 
     def _put_node(self, name: str, node: Node) -> None:
         before = self.nodes.ledger.largest
-        self.nodes.put(name, node)
+        if not self._node_labels or self._node_labels & set(node.metadata.labels.items()):
+            self.nodes.put(name, node)
+        else:
+            self.nodes.remove(name)
         self._recount(before)
 
     def _remove_node(self, name: str) -> None:

@@ -24,6 +24,7 @@ from services.scheduler.policy.spreading import Spreading
 from services.scheduler.policy.storage import (
     BINDING_REASONS,
     LIMIT_REASONS,
+    RESTRICTION_REASONS,
     ZONE_REASONS,
     Storage,
 )
@@ -78,6 +79,7 @@ class Predicates:
         if self._spread:
             spreading = Spreading(pod_affinity, attributes)
             hooks.cross_node_predicate(spreading.hard_constraints, reasons=SPREADING_REASONS)
+        hooks.cross_node_predicate(storage.restrictions, reasons=RESTRICTION_REASONS)
         if self._binding:
             hooks.cross_node_predicate(storage.binding, reasons=BINDING_REASONS)
             hooks.claims(storage.settle_on)
