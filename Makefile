@@ -155,6 +155,7 @@ bench: go ## all benchmarks; pages in build/bench, compared with an earlier run 
 	$(STACK) --nodes 1000 --jobs 300 --replicas 10
 	$(STACK) --nodes 5000 --jobs 20 --replicas 100
 	$(MAKE) bench-jobs
+	$(PY) -m benchmarks.bus
 
 .PHONY: compose-check
 compose-check: go ## bring up docker-compose.yml for real and run the demo job on it (needs dockerd)

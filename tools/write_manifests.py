@@ -1,8 +1,9 @@
 """Writes manifests that are made from code (`make crds`).
 
 `k8s/crds` from the typed models, one file per kind and no others; `k8s/base/nats/config.yaml`, the
-NATS server's ConfigMap; and the demo's own copies of the examples that it plays. The texts come
-from functions of their own: tests compare the checked-in files with what they return.
+NATS server's ConfigMap, and the one beside it for three servers; and the demo's own copies of the
+examples that it plays. The texts come from functions of their own: tests compare the checked-in
+files with what they return.
 """
 
 import textwrap
@@ -12,7 +13,16 @@ from typing import Final
 import yaml
 
 from pumice.demo.cast import ACTS, FILES
-from pumice.deploy.nats_config import Server, render, variables
+from pumice.deploy import nats_secrets
+from pumice.deploy.nats_config import (
+    GIB,
+    ROUTE_PORT,
+    Routes,
+    Server,
+    render,
+    render_routes,
+    variables,
+)
 from shared.api.crdgen import manifest
 from shared.api.crds import CRDS
 
@@ -23,6 +33,9 @@ CRD_FOLDER: Final = _ROOT / "k8s" / "crds"
 HEADER: Final = "# Made by `make crds` from the types in shared/api: change those, not this file.\n"
 
 NATS_FILE: Final = _ROOT / "k8s" / "base" / "nats" / "config.yaml"
+ROUTES_FILE: Final = _ROOT / "k8s" / "overlays" / "nats-of-three" / "routes.yaml"
+SERVERS: Final = 3
+"""NATS servers of that overlay."""
 CLUSTER: Final = "main"
 """PUMICE_CLUSTER in k8s/base/settings.yaml."""
 
@@ -32,6 +45,12 @@ CERTIFICATE: Final = "/etc/nats-tls"
 NAMESPACES: Final[tuple[str, ...]] = ()
 """Namespaces whose events have subscribers of their own; the declarer's `--event-namespaces`."""
 
+NAMESPACE: Final = "pumice-system"
+STORE: Final = "/data"
+"""Where it mounts the server's volume."""
+STORE_OF_THREE: Final = 12 * GIB
+"""STATE is in a file on three servers, so that files take more room."""
+_SOURCE: Final = "shared/contracts/permissions.py"
 _HEAD: Final = """\
 # Made by `make crds` from shared/contracts/permissions.py: change that, not this file.
 apiVersion: v1
@@ -78,11 +97,30 @@ def nats_config() -> str:
     server = Server(
         name="$PUMICE_NATS_SERVER_NAME",
         cluster=CLUSTER,
-        store_dir="/data",
+        store_dir=STORE,
         certificate=CERTIFICATE,
         namespaces=NAMESPACES,
     )
     return _HEAD + textwrap.indent(render(server, variables(CLUSTER, NAMESPACES)), "    ")
+
+
+def nats_of_three() -> str:
+    """Return the text of the ConfigMap that makes three servers of one."""
+    routes = Routes(
+        name="pumice",
+        listen=f"0.0.0.0:{ROUTE_PORT}",
+        peers=tuple(
+            f"{nats_secrets.server_address(number, NAMESPACE)}:{ROUTE_PORT}"
+            for number in range(SERVERS)
+        ),
+        certificate=CERTIFICATE,
+    )
+    server = Server(
+        name="", cluster=CLUSTER, store_dir=STORE, file_bytes=STORE_OF_THREE, routes=routes
+    )
+    head = _HEAD.replace("name: pumice-nats\n", "name: pumice-nats-of-three\n", 1)
+    head = head.replace("nats.conf", "nats-of-three.conf").replace(_SOURCE, "pumice/deploy")
+    return head + textwrap.indent(render_routes(server, beside="nats.conf"), "    ")
 
 
 def copy_jobs() -> None:
@@ -97,6 +135,7 @@ def main() -> None:
     """Write everything."""
     write_crds()
     NATS_FILE.write_text(nats_config(), encoding="utf-8")
+    ROUTES_FILE.write_text(nats_of_three(), encoding="utf-8")
     copy_jobs()
 
 

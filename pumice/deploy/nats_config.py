@@ -19,9 +19,23 @@ from shared.contracts.permissions import permissions
 GIB: Final = 1024**3
 CLIENT_PORT: Final = 4222
 MONITOR_PORT: Final = 8222
+ROUTE_PORT: Final = 6222
 
 _FILES: Final = {"cert": "crt", "key": "key"}
 _VARIABLE: Final = re.compile(r'"(\$PUMICE_[A-Z0-9_]+)"')
+
+
+class Routes(msgspec.Struct, frozen=True, kw_only=True):
+    """How several servers make one cluster, in which each stream has copies on more than one."""
+
+    name: str
+    """Name of the cluster of servers."""
+    listen: str
+    """Address for the other servers."""
+    peers: tuple[str, ...]
+    """`host:port` of each server; a server's own may be among them."""
+    certificate: str = ""
+    """Directory of `tls.crt`, `tls.key` and `ca.crt`, by which the servers know each other."""
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +57,8 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: int = 3 * GIB
     """Must hold STATE, which reserves its bound of 2 GiB when it is created."""
     file_bytes: int = 8 * GIB
+    routes: Routes | None = None
+    """The servers of which it is one; None: it is alone."""
 
 
 def password_variable(user: str) -> str:
@@ -71,15 +87,53 @@ def render(server: Server, passwords: Mapping[str, str]) -> str:
         "server_name": server.name,
         **_listening(server),
         **_encrypting(server),
-        "jetstream": {
-            "store_dir": server.store_dir,
-            "max_memory_store": server.memory_bytes,
-            "max_file_store": server.file_bytes,
-        },
+        "jetstream": _storing(server),
+        **_routing(server.routes),
         "accounts": accounts(server.cluster, passwords, server.namespaces),
     }
     # NATS takes JSON; only a variable must stand without quotes to be one.
     return _VARIABLE.sub(r"\1", json.dumps(document, indent=2)) + "\n"
+
+
+def render_routes(server: Server, *, beside: str) -> str:
+    """Return the text of a configuration file that makes one of several servers of `beside`.
+
+    What stands here takes the place of what the included file says.
+    """
+    changed = {"jetstream": _storing(server), **_routing(server.routes)}
+    sections = (f"{key}: {json.dumps(value, indent=2)}\n" for key, value in changed.items())
+    return f"include ./{beside}\n{''.join(sections)}"
+
+
+def _routing(routes: Routes | None) -> dict[str, object]:
+    """Return the section `cluster`. Clients are not told of the other servers' addresses.
+
+    They come by the name that the server's certificate is for.
+    """
+    if routes is None:
+        return {}
+    scheme = "tls" if routes.certificate else "nats-route"
+    section: dict[str, object] = {
+        "name": routes.name,
+        "listen": routes.listen,
+        "no_advertise": True,
+        "routes": [f"{scheme}://{peer}" for peer in routes.peers],
+    }
+    if routes.certificate:
+        section["tls"] = {
+            **_files(routes.certificate),
+            "ca_file": f"{routes.certificate}/ca.crt",
+            "verify": True,
+        }
+    return {"cluster": section}
+
+
+def _storing(server: Server) -> dict[str, object]:
+    return {
+        "store_dir": server.store_dir,
+        "max_memory_store": server.memory_bytes,
+        "max_file_store": server.file_bytes,
+    }
 
 
 def _listening(server: Server) -> dict[str, object]:
@@ -92,5 +146,8 @@ def _listening(server: Server) -> dict[str, object]:
 def _encrypting(server: Server) -> dict[str, object]:
     if not server.certificate:
         return {}
-    files = {f"{word}_file": f"{server.certificate}/tls.{end}" for word, end in _FILES.items()}
-    return {"tls": files}
+    return {"tls": _files(server.certificate)}
+
+
+def _files(directory: str) -> dict[str, object]:
+    return {f"{word}_file": f"{directory}/tls.{end}" for word, end in _FILES.items()}

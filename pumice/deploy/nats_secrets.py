@@ -25,6 +25,8 @@ STATE_KEY: Final = "pumice-state-key"
 TLS: Final = "pumice-nats-tls"
 SERVICE: Final = "pumice-nats"
 """Name of the NATS server's Service."""
+PEERS: Final = "pumice-nats-peers"
+"""Name of the Service by which several NATS servers find each other."""
 _PART_OF: Final = {"app.kubernetes.io/part-of": "pumice"}
 
 
@@ -61,10 +63,18 @@ def certificate(namespace: str) -> dict[str, Any]:
 
 
 def server_names(namespace: str) -> tuple[str, ...]:
-    """Return the names by which clients call the server; the last ones through a port-forward."""
-    qualified = f"{SERVICE}.{namespace}"
-    names = (SERVICE, qualified, f"{qualified}.svc", f"{qualified}.svc.cluster.local")
-    return (*names, "localhost", "127.0.0.1")
+    """Return the names by which clients and other servers call a server.
+
+    The last ones are for a port-forward.
+    """
+    within = (namespace, f"{namespace}.svc", f"{namespace}.svc.cluster.local")
+    names = (f"{name}.{end}" for name in (SERVICE, f"*.{PEERS}") for end in within)
+    return (SERVICE, *names, "localhost", "127.0.0.1")
+
+
+def server_address(number: int, namespace: str) -> str:
+    """Return the name by which the other servers call one of several."""
+    return f"{SERVICE}-{number}.{PEERS}.{namespace}.svc"
 
 
 def _secret(

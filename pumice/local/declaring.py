@@ -16,7 +16,14 @@ from pumice.local.errors import LocalError
 from shared.bus.declarer import Declarer
 from shared.bus.nats import from_settings
 from shared.contracts.permissions import DECLARER
-from shared.contracts.streams import all_streams, durable_consumers, events_of, streams
+from shared.contracts.streams import (
+    Storage,
+    all_streams,
+    copied,
+    durable_consumers,
+    events_of,
+    streams,
+)
 from shared.runtime.clock import SystemClock
 from shared.runtime.common import CommonSettings
 from shared.runtime.errors import PumiceError
@@ -29,7 +36,17 @@ DECLARED_S: Final = 20.0
 class Declaring:
     """Runs a declarer beside whatever else the process does."""
 
-    def __init__(self, settings: CommonSettings, *, namespaces: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        settings: CommonSettings,
+        *,
+        namespaces: tuple[str, ...] = (),
+        replicas: int = 1,
+        state_storage: Storage = Storage.MEMORY,
+    ) -> None:
+        """`replicas` is how many servers hold a copy of each stream."""
+        self._replicas = replicas
+        self._state_storage = state_storage
         self._settings = settings
         self._namespaces = namespaces
         self._task: asyncio.Task[None] | None = None
@@ -86,9 +103,11 @@ class Declaring:
             log=_silent(),
             on_status=lambda **_: None,
         )
+        declared = streams(cluster, state_storage=self._state_storage)
+        specs = (*all_streams(declared), *(events_of(cluster, n) for n in self._namespaces))
         declarer = Declarer(
             bus,
-            (*all_streams(streams(cluster)), *(events_of(cluster, n) for n in self._namespaces)),
+            copied(specs, self._replicas),
             durable_consumers(cluster),
             clock=clock,
             gate=readiness.gate("streams"),

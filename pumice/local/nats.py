@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from pumice.deploy.nats_accounts import ADMIN
-from pumice.deploy.nats_config import Server, render
+from pumice.deploy.nats_config import Routes, Server, render
 from pumice.local.declaring import Declaring
 from pumice.local.files import write_private
 from pumice.local.ports import LOOPBACK, claim, free_port
@@ -47,15 +47,21 @@ class NatsServer:
         cluster: str = "local",
         declares: bool = True,
         namespaces: tuple[str, ...] = (),
+        name: str = "pumice-local",
+        routes: Routes | None = None,
     ) -> None:
         """With `declares` the streams are there after a start, and kept in being until the end.
 
-        `namespaces` have users for subscribers of their own.
+        `namespaces` have users for subscribers of their own. With `routes` it is one of several
+        servers, each with a name of its own.
         """
+        self.name = name
+        self._routes = routes
         self.cluster = cluster
         self.directory = directory
         self.port = claim(port, owner="nats-server", flag="--nats-port")
-        self._monitor = free_port()
+        self.monitor = free_port()
+        """Port of the server's monitoring."""
         self._looks = 0
         """Looks in a row that found streams which cannot be written."""
         self.passwords = _passwords(directory / "users.json", cluster, namespaces)
@@ -144,7 +150,7 @@ class NatsServer:
         """Return the fault that `/healthz` reports; "" also when no answer comes in time."""
         try:
             async with asyncio.timeout(_HEALTH_S):
-                reader, writer = await asyncio.open_connection(LOOPBACK, self._monitor)
+                reader, writer = await asyncio.open_connection(LOOPBACK, self.monitor)
                 try:
                     writer.write(b"GET /healthz HTTP/1.0\r\n\r\n")
                     answer = await reader.read()
@@ -166,11 +172,12 @@ class NatsServer:
 
     def _configuration(self) -> str:
         server = Server(
-            name="pumice-local",
+            name=self.name,
+            routes=self._routes,
             cluster=self.cluster,
             namespaces=self._namespaces,
             listen=f"{LOOPBACK}:{self.port}",
-            monitor=f"{LOOPBACK}:{self._monitor}",
+            monitor=f"{LOOPBACK}:{self.monitor}",
             store_dir=str(self.directory / "jetstream"),
             memory_bytes=MEMORY_MAX,
             file_bytes=FILE_MAX,

@@ -10,6 +10,7 @@ from shared.bus.service import bus_of
 from shared.contracts.streams import (
     Storage,
     all_streams,
+    copied,
     durable_consumers,
     events_of,
     streams,
@@ -32,12 +33,15 @@ def compose(settings: DeclarerSettings, context: Context, *, bus: NatsBus) -> Se
         state_storage=Storage(settings.state_storage),
         state_bytes=settings.state_bytes,
     )
+    specs = (
+        *all_streams(declared),
+        *(events_of(settings.cluster, name) for name in settings.event_namespaces),
+    )
+    replicas = settings.stream_replicas
+    of_state = {declared.state.name: settings.state_replicas or replicas}
     declarer = Declarer(
         bus,
-        (
-            *all_streams(declared),
-            *(events_of(settings.cluster, name) for name in settings.event_namespaces),
-        ),
+        copied(specs, replicas, exceptions=of_state),
         durable_consumers(settings.cluster),
         clock=context.clock,
         gate=context.readiness.gate("streams"),

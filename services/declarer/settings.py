@@ -22,3 +22,19 @@ class DeclarerSettings(CommonSettings, frozen=True, kw_only=True):
         tuple[str, ...],
         Meta(description="namespaces whose events have subscribers of their own"),
     ] = ()
+    stream_replicas: Annotated[
+        int,
+        Meta(
+            description="servers that hold a copy of each stream: 3 on a NATS cluster of three",
+            ge=1,
+            le=5,
+        ),
+    ] = 1
+    state_replicas: Annotated[
+        int,
+        Meta(
+            description="servers that hold a copy of STATE; 0: as many as of the other streams",
+            ge=0,
+            le=5,
+        ),
+    ] = 0

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from shared.bus.errors import StreamFull, StreamMissing, WrongSequence
+from shared.bus.errors import SequenceInFlight, StreamFull, StreamMissing, WrongSequence
 from shared.bus.port import Message, StreamInfo
 from shared.bus.replies import Replies, Reply
 from shared.runtime.errors import PumiceError, Rejected, Retryable
@@ -18,7 +18,8 @@ from shared.runtime.errors import PumiceError, Rejected, Retryable
 API_S: Final = 2.0
 """Time for one answer of the API."""
 
-WRONG_LAST_SEQUENCE: Final = frozenset({10071, 10164})
+WRONG_LAST_SEQUENCE: Final = 10071
+SEQUENCE_IN_FLIGHT: Final = 10164
 STORE_FAILED: Final = 10077
 STREAM_NOT_FOUND: Final = 10059
 CONSUMER_NOT_FOUND: Final = 10014
@@ -54,6 +55,11 @@ class StreamAnswer(msgspec.Struct, frozen=True):
     created: str
     state: _State
     config: dict[str, Any]
+
+    @property
+    def replicas(self) -> int:
+        """Return how many servers are to hold a copy."""
+        return int(self.config.get("num_replicas", 1))
 
     @property
     def info(self) -> StreamInfo:
@@ -99,8 +105,10 @@ _T = TypeVar("_T")
 def failure(error: ApiError, *, about: str) -> PumiceError:
     """Return the exception for a refusal: by err_code where we know it, else by the HTTP code."""
     text = f"{about}: {error.description}"
-    if error.err_code in WRONG_LAST_SEQUENCE:
+    if error.err_code == WRONG_LAST_SEQUENCE:
         return WrongSequence(text)
+    if error.err_code == SEQUENCE_IN_FLIGHT:
+        return SequenceInFlight(text)
     if error.err_code == STORE_FAILED and "maximum" in error.description:
         return StreamFull(text)
     if error.err_code in (STREAM_NOT_FOUND, CONSUMER_NOT_FOUND):

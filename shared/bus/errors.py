@@ -15,6 +15,13 @@ class WrongSequence(Conflict):
     """
 
 
+class SequenceInFlight(WrongSequence):
+    """The server did not compare: an earlier publish on the same condition is still being copied.
+
+    A stream with copies on several servers takes one such publish after the other (`lanes`).
+    """
+
+
 class StreamFull(Retryable):
     """The stream has reached its declared limit and discards what is new."""
 

@@ -22,6 +22,7 @@ from shared.bus.client import Dial
 from shared.bus.connection import Connection, Credentials, Options, Session, StatusHook
 from shared.bus.errors import NoAnswer, StreamMissing
 from shared.bus.follower import Follower
+from shared.bus.lanes import Lane
 from shared.bus.port import (
     LAST_PER_SUBJECT,
     FollowItem,
@@ -129,6 +130,7 @@ class NatsBus:
         self._id = f"{rng.randrange(16**12):012x}"
         self._count = 0
         self._inbox = f"{options.inbox}.{self._id}"
+        self._lanes: dict[str, Lane] = {}
         self._replies = Replies(inbox=self._inbox, clock=clock)
         self._api = Api(self._replies)
         self._declared = DeclaredStreams(self._api, clock=clock, log=self._log)
@@ -217,7 +219,8 @@ class NatsBus:
 
     def publisher(self, stream: str) -> NatsPublisher:
         """See `port.Publishing`."""
-        return NatsPublisher(stream, self._replies, on_missing=self._declared.check_soon)
+        lane = self._lanes.setdefault(stream, Lane(self._clock))
+        return NatsPublisher(stream, self._replies, lane=lane, on_missing=self._declared.check_soon)
 
     def follow(
         self, stream: str, subjects: Sequence[str], *, start: Start = LAST_PER_SUBJECT

@@ -4,17 +4,20 @@ Many messages may be in flight (`Replies.room` bounds them by count and bytes ov
 connection); each has its own future. See `port.Publisher` for what is raised when.
 """
 
+import asyncio
 from asyncio import Future
 from collections.abc import Awaitable, Callable, Generator, Mapping
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
 from shared.bus.api import ApiError, failure
-from shared.bus.errors import StreamMissing
+from shared.bus.errors import SequenceInFlight, StreamMissing, TooLarge
+from shared.bus.lanes import Lane
 from shared.bus.port import Ack, Message, Token
 from shared.bus.replies import Replies, Reply
-from shared.runtime.errors import Retryable
+from shared.runtime.errors import PumiceError, Retryable
 
 ONCE_S: Final = 2.0
 """Time for the answer to a message that is sent once."""
@@ -54,12 +57,14 @@ class NatsPublisher:
         stream: str,
         replies: Replies,
         *,
+        lane: Lane,
         on_missing: Callable[[], None],
         once_s: float = ONCE_S,
         repeated_s: float = REPEATED_S,
     ) -> None:
         self._stream = stream
         self._replies = replies
+        self._lane = lane
         self._on_missing = on_missing
         self._once_s = once_s
         self._repeated_s = repeated_s
@@ -107,6 +112,30 @@ class NatsPublisher:
         if rollup:
             headers[_ROLLUP] = "sub"
         repeatable = msg_id is not None and expect_last is None
+        send = partial(self._send, subject, payload, headers, repeatable=repeatable)
+        if fence is None or not self._lane.single:
+            return await send()
+        return await self._in_lane(send)
+
+    async def _in_lane(self, send: Callable[[], Awaitable["_Pending"]]) -> Awaitable[Ack]:
+        """Send in the order of the lane; what became of it is told when it is awaited."""
+        settled: Future[Ack] = asyncio.get_running_loop().create_future()
+
+        async def answered() -> Ack:
+            return await (await send())
+
+        try:
+            settled.set_result(await self._lane.one(answered))
+        except TooLarge:
+            raise
+        except PumiceError as error:
+            settled.set_exception(error)
+            settled.exception()  # a caller may leave it alone
+        return settled
+
+    async def _send(
+        self, subject: str, payload: bytes, headers: dict[str, str], *, repeatable: bool
+    ) -> "_Pending":
         room = self._replies.room
         await room.take(len(payload))
         try:
@@ -135,7 +164,9 @@ class NatsPublisher:
         except ValueError as exc:
             raise Retryable(f"{subject}: the answer to a publish cannot be read: {exc}") from exc
         if ack.error is not None:
-            raise failure(ack.error, about=f"publish to {subject} on {self._stream}")
+            error = failure(ack.error, about=f"publish to {subject} on {self._stream}")
+            self._lane.single |= isinstance(error, SequenceInFlight)
+            raise error
         return Ack(sequence=ack.seq, duplicate=ack.duplicate)
 
 

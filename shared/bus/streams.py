@@ -59,7 +59,7 @@ def config_of(spec: StreamSpec) -> dict[str, Any]:
         "allow_msg_ttl": spec.allow_msg_ttl,
         "allow_rollup_hdrs": spec.allow_rollup,
         "allow_direct": True,
-        "num_replicas": 1,
+        "num_replicas": spec.replicas,
     }
     if spec.republish:
         source, destination = spec.republish
@@ -79,7 +79,7 @@ def consumer_config_of(spec: ConsumerSpec) -> dict[str, Any]:
         "max_deliver": -1,
         "max_ack_pending": spec.max_ack_pending,
         "filter_subjects": [spec.filter_subject],
-        "num_replicas": 1,
+        "num_replicas": 0,  # as many as its stream has: a work queue takes no other number
     }
 
 
@@ -137,8 +137,8 @@ async def ensure(api: Api, spec: StreamSpec) -> bool:
 
 async def _update(api: Api, spec: StreamSpec, wanted: dict[str, Any], found: StreamAnswer) -> bool:
     differing = [key for key, value in wanted.items() if found.config.get(key, False) != value]
-    if "num_replicas" in differing:
-        differing.remove("num_replicas")  # an operator may replicate on a cluster of servers
+    if found.replicas >= spec.replicas and "num_replicas" in differing:
+        differing.remove("num_replicas")  # an operator may keep more copies
     if not differing:
         return False
     for key in FIXED:

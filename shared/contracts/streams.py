@@ -5,6 +5,7 @@ never deleted and made anew: its `created` time is the epoch that readers compar
 """
 
 import enum
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -55,6 +56,8 @@ class StreamSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Whether publishers are told; not where a stream copies what they said to another."""
     allow_rollup: bool = False
     """Whether a message may take the place of all earlier ones of its subject (leaders' marks)."""
+    replicas: int = 1
+    """Servers that hold a copy; more than one needs as many servers."""
 
 
 class ConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -184,6 +187,19 @@ def events_of(cluster: str, namespace: str) -> StreamSpec:
         max_age_s=events.max_age_s,
         max_bytes=64 * MIB,
         acknowledges=False,
+    )
+
+
+def copied(
+    specs: Iterable[StreamSpec], replicas: int, *, exceptions: Mapping[str, int] | None = None
+) -> tuple[StreamSpec, ...]:
+    """Return declarations with a copy of each stream on `replicas` servers.
+
+    `exceptions` are other numbers, by the names of their streams.
+    """
+    other = exceptions or {}
+    return tuple(
+        msgspec.structs.replace(spec, replicas=other.get(spec.name, replicas)) for spec in specs
     )
 
 

@@ -10,10 +10,11 @@ from pumice.local.nats import NatsServer
 from shared.bus.connection import Credentials, Options
 from shared.bus.nats import NatsBus, running
 from shared.runtime.clock import SystemClock
+from tests.support.nats_cluster import NatsCluster
 
 
 @asynccontextmanager
-async def admin_bus(server: NatsServer, user: str = ADMIN) -> AsyncIterator[NatsBus]:
+async def admin_bus(server: NatsServer | NatsCluster, user: str = ADMIN) -> AsyncIterator[NatsBus]:
     """Open a bus to `server` as the administrator, or as another user of it."""
     password = server.environ(user)["PUMICE_NATS_PASSWORD"]
     options = Options(

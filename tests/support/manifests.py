@@ -1,7 +1,8 @@
-"""Reads what a kustomization builds, for those that are a plain list of resources, and applies it.
+"""Reads what a kustomization builds, and applies it.
 
-`k8s/base` is kept that plain so that what the tests apply is what `kubectl apply -k` applies; a
-member that this cannot read fails the test instead of being passed over.
+`k8s/base` is kept a plain list of resources so that what the tests apply is what `kubectl apply -k`
+applies; overlays add patches and images. A member that this cannot read fails the test instead of
+being passed over, and `tests/integration/deploy/test_overlays.py` compares all with kubectl.
 """
 
 import copy
@@ -12,10 +13,13 @@ from pathlib import Path
 
 import yaml
 
+from pumice.local.apiserver.patching import json_patch
 from tests.support.api import Api
 
 ROOT = Path(__file__).parents[2]
 BASE = ROOT / "k8s" / "base"
+OVERLAYS = ROOT / "k8s" / "overlays"
+WORKLOADS = ("Deployment", "StatefulSet")
 
 
 def build(folder: Path) -> list[dict]:
@@ -28,17 +32,60 @@ def build(folder: Path) -> list[dict]:
 
 @cache
 def _built(folder: Path) -> list[dict]:
+    return _resources(folder, _read(folder, {"resources"}))
+
+
+def _read(folder: Path, understood: set[str]) -> dict:
     kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
-    beyond = kustomization.keys() - {"apiVersion", "kind", "resources"}
-    assert not beyond, f"{folder}: kustomize would do more than put files together: {beyond}"
+    beyond = kustomization.keys() - {"apiVersion", "kind"} - understood
+    assert not beyond, f"{folder}: kustomize would do more: {beyond}"
+    return kustomization
+
+
+def _resources(folder: Path, kustomization: dict) -> list[dict]:
     objects = []
     for resource in kustomization["resources"]:
         path = folder / resource
         if path.is_dir():
-            objects += build(path)
+            objects += overlay(path) if path.parent == OVERLAYS else build(path)
         else:
             objects += [found for found in yaml.safe_load_all(path.read_text()) if found]
     return objects
+
+
+def overlay(folder: Path) -> list[dict]:
+    """Return the objects of an overlay: those it lists, patched, with its images."""
+    kustomization = _read(folder, {"resources", "patches", "components"})
+    objects = _resources(folder, kustomization)
+    for patch in kustomization.get("patches", []):
+        objects = _patched(objects, patch)
+    for component in kustomization.get("components", []):
+        images = _read(folder / component, {"images"})["images"]
+        for container in _containers(objects):
+            container["image"] = _renamed(container["image"], images)
+    return objects
+
+
+def _patched(objects: list[dict], patch: dict) -> list[dict]:
+    operations, target = yaml.safe_load(patch["patch"]), patch["target"]
+    at = objects.index(named(objects, target["kind"], target["name"]))
+    if isinstance(operations, list):
+        return [*objects[:at], json_patch(objects[at], operations), *objects[at + 1 :]]
+    assert operations["$patch"] == "delete", "no other patch is read here"
+    return [*objects[:at], *objects[at + 1 :]]
+
+
+def _containers(objects: list[dict]) -> list[dict]:
+    pods = [o["spec"]["template"]["spec"] for o in objects if o["kind"] in WORKLOADS]
+    return [container for pod in pods for container in pod["containers"]]
+
+
+def _renamed(image: str, images: list[dict]) -> str:
+    for entry in images:
+        if image.rpartition(":")[0] == entry["name"]:
+            end = f"@{entry['digest']}" if "digest" in entry else f":{entry['newTag']}"
+            return entry["newName"] + end
+    return image
 
 
 def named(objects: list[dict], kind: str, name: str) -> dict:

@@ -1,8 +1,8 @@
-"""A nats-server run with the very configuration, passwords and certificate of k8s/base."""
+"""nats-servers run with the very configuration, passwords and certificate of k8s."""
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -15,12 +15,15 @@ from pumice.local.parts import nats_server_binary
 from pumice.local.ports import free_port
 from pumice.local.process import Process, ProcessSpec
 from shared.contracts.permissions import inbox_prefix
-from tests.support.manifests import BASE, build, named
+from tests.support.manifests import BASE, OVERLAYS, build, named, overlay
 from tools import write_manifests
 
 
 class Server:
     """A nats-server with the configuration of the ConfigMap and the passwords of fresh Secrets."""
+
+    config = "nats.conf"
+    """File that the server starts with."""
 
     def __init__(self, directory: Path) -> None:
         self.port = free_port()
@@ -39,15 +42,14 @@ class Server:
             for s in secrets
             if "username" in s["stringData"]
         }
-        config = directory / "nats.conf"
-        config.write_text(text)
+        (directory / "nats.conf").write_text(text)
         variables = {nats_config.password_variable(u): p for u, p in self.passwords.items()}
         self.process = Process(
             ProcessSpec(
                 name="nats-server",
-                argv=(str(nats_server_binary()), "-c", str(config)),
+                argv=(str(nats_server_binary()), "-c", str(directory / self.config)),
                 log=directory / "nats.log",
-                environ={**variables, "PUMICE_NATS_SERVER_NAME": "pumice-nats-0"},
+                environ={**variables, "PUMICE_NATS_SERVER_NAME": f"pumice-nats-{directory.name}"},
             )
         )
 
@@ -92,3 +94,28 @@ class Server:
             return ""
 
         await self.process.ready(probe, deadline_s=10)
+
+
+class OneOfThree(Server):
+    """A server with the configuration of the overlay, which finds the others at `ports`."""
+
+    config = "nats-of-three.conf"
+
+    def __init__(self, directory: Path, number: int, ports: Sequence[int]) -> None:
+        directory.mkdir()
+        super().__init__(directory)
+        objects = overlay(OVERLAYS / "nats-of-three")
+        text = named(objects, "ConfigMap", "pumice-nats-of-three")["data"][self.config]
+        text = text.replace("0.0.0.0:6222", f"127.0.0.1:{ports[number]}")
+        for peer, port in enumerate(ports):
+            text = text.replace(
+                f"{nats_secrets.server_address(peer, 'pumice-system')}:6222", f"localhost:{port}"
+            )
+        text = text.replace('"/data"', f'"{directory}/data"')
+        text = text.replace(f'"{write_manifests.CERTIFICATE}/', f'"{directory}/')
+        (directory / self.config).write_text(text)
+
+    def same_certificate(self, other: Server) -> None:
+        """Take over another server's certificate, as pods of one StatefulSet share a Secret."""
+        for name in ("ca.crt", "tls.crt", "tls.key"):
+            (self.directory / name).write_text((other.directory / name).read_text())

@@ -20,6 +20,7 @@ RUN_BY: Final[dict[tuple[str, str], str]] = {
     ("observing.md", "One job's life"): LOCAL,
     ("simulation.md", "Simulation"): LOCAL,
     ("deployment.md", "Kubernetes"): ON_KUBERNETES,
+    ("deployment.md", "Three NATS servers"): ON_KUBERNETES,
     ("deployment.md", "Uninstall"): ON_KUBERNETES,
     ("deployment.md", "Compose: the development stack"): "make compose-check",
 }

@@ -25,6 +25,7 @@ from tests.support import roles
 from tests.support.accounts import Accounts
 from tests.support.api import Api, connect
 from tests.support.kubectl import kubectl
+from tests.support.nats_cluster import NatsCluster
 
 CRDS = Path(__file__).parents[2] / "k8s" / "crds"
 ALREADY_EXISTS = 409
@@ -32,16 +33,22 @@ ALREADY_EXISTS = 409
 
 @asynccontextmanager
 async def real_plane(
-    directory: Path, *, audit_log: bool = False, apiserver_flags: tuple[str, ...] = ()
+    directory: Path,
+    *,
+    audit_log: bool = False,
+    apiserver_flags: tuple[str, ...] = (),
+    nats: NatsCluster | None = None,
 ) -> AsyncIterator[ControlPlane]:
     """etcd, kube-apiserver, its controllers, KWOK and NATS, with our CRDs and roles; no nodes yet.
 
-    `audit_log` is for a test that reads the log itself.
+    `audit_log` is for a test that reads the log itself. `nats` takes the place of the one server.
     """
     flags = apiserver_flags if audit_log else (*apiserver_flags, *roles.audit_flags(directory))
     options = Options(directory=directory, audit_log=audit_log, apiserver_flags=flags)
     plane = ControlPlane(options, parts.require())
     roles.make_accounts(plane)
+    if nats is not None:
+        plane.nats = nats  # type: ignore[assignment]  # it has all that a plane asks for
     async with plane:
         await plane.apply_crds(CRDS)
         await roles.apply_roles(plane)

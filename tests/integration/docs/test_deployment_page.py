@@ -1,4 +1,4 @@
-"""The lines of deployment.md that install and uninstall Pumice, on a real API server.
+"""The lines of deployment.md that install, change and uninstall Pumice, on a real API server.
 
 The line that waits for pods that run takes kubelets and the image, and is left out.
 """
@@ -38,6 +38,7 @@ async def test_pumice_is_installed_and_uninstalled_by_the_lines_of_the_page(
     programs: Path, tmp_path: Path
 ) -> None:
     install, uninstall = scripts_under("Kubernetes"), scripts_under("Uninstall")
+    (to_three,) = scripts_under("Three NATS servers")
     assert len(install) >= 2
     assert len(uninstall) == 1
     async with ControlPlane(Options(directory=tmp_path / "plane"), parts.require()) as plane:
@@ -64,6 +65,10 @@ async def test_pumice_is_installed_and_uninstalled_by_the_lines_of_the_page(
         for script in install:
             run(script)
         assert "clusterrole.rbac.authorization.k8s.io/pumice-cache" in run(left)
+        run(to_three)
+        replicas = "-o jsonpath={.spec.replicas},{.spec.serviceName}"
+        servers = run(f"kubectl -n pumice-system get statefulset pumice-nats {replicas}")
+        assert servers == "3,pumice-nats-peers"
         for script in uninstall:
             run(script)
         assert not run(left)

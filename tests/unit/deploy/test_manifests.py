@@ -5,7 +5,6 @@ import json
 import re
 import shlex
 import textwrap
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -418,17 +417,6 @@ def test_a_pod_meets_each_policy_and_service_that_is_made_for_it() -> None:
         "pumice-nats-from-services": {"pumice-nats"},
         "pumice-metrics-from-cluster": services,
     }
-
-
-@pytest.mark.parametrize(
-    "overlay", sorted((ROOT / "k8s" / "overlays").iterdir()), ids=lambda p: p.name
-)
-def test_an_overlays_patches_find_what_they_patch(overlay: Path) -> None:
-    kustomization = yaml.safe_load((overlay / "kustomization.yaml").read_text())
-    assert kustomization["resources"] == ["../../base"]
-    assert kustomization.get("patches") or kustomization.get("components") == ["../../images"]
-    for patch in kustomization.get("patches", []):
-        named(OBJECTS, patch["target"]["kind"], patch["target"]["name"])
 
 
 def test_the_webhook_runs_a_command_line_that_there_is_with_the_secret_where_it_is_looked_for():

@@ -1,0 +1,70 @@
+"""What the overlays of k8s/ promise, as far as it can be read off the files."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pumice.deploy import nats_secrets
+from services.declarer.settings import DeclarerSettings
+from shared.contracts.streams import all_streams, streams
+from shared.model.quantity import units
+from shared.runtime.settings import load
+from tests.support.manifests import BASE, OVERLAYS, build, named, overlay
+from tools import write_manifests
+
+
+@pytest.mark.parametrize("folder", sorted(OVERLAYS.iterdir()), ids=lambda p: p.name)
+def test_an_overlays_patches_find_what_they_patch(folder: Path) -> None:
+    kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    assert kustomization["resources"][0] == "../../base"
+    assert kustomization.get("patches") or kustomization.get("components") == ["../../images"]
+    for patch in kustomization.get("patches", []):
+        named(build(BASE), patch["target"]["kind"], patch["target"]["name"])
+
+
+OF_THREE = overlay(OVERLAYS / "nats-of-three")
+
+
+def test_three_nats_servers_find_each_other_by_names_that_their_certificate_has() -> None:
+    assert write_manifests.ROUTES_FILE.read_text() == write_manifests.nats_of_three()
+    servers = named(OF_THREE, "StatefulSet", "pumice-nats")
+    peers = named(OF_THREE, "Service", servers["spec"]["serviceName"])
+    assert servers["spec"]["replicas"] == write_manifests.SERVERS
+    assert peers["spec"]["clusterIP"] == "None"
+    assert peers["spec"]["publishNotReadyAddresses"], "none is ready before it has found another"
+    text = named(OF_THREE, "ConfigMap", "pumice-nats-of-three")["data"]["nats-of-three.conf"]
+    name, namespace = peers["metadata"]["name"], peers["metadata"]["namespace"]
+    for number in range(write_manifests.SERVERS):
+        assert f'"tls://pumice-nats-{number}.{name}.{namespace}.svc:6222"' in text
+    assert f"*.{name}.{namespace}.svc" in nats_secrets.server_names(namespace)
+    pod = servers["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert {"name": "routes", "containerPort": 6222} in container["ports"]
+    (volume,) = (v for v in pod["volumes"] if v["name"] == "certificate")
+    keys = {item["key"] for item in volume["secret"]["items"]}
+    assert all(f'"{write_manifests.CERTIFICATE}/{key}"' in text for key in keys)
+    assert keys == {"tls.crt", "tls.key", "ca.crt"}
+
+
+def test_three_nats_servers_stand_on_three_nodes_and_go_one_at_a_time() -> None:
+    servers = named(OF_THREE, "StatefulSet", "pumice-nats")
+    labels = servers["spec"]["selector"]
+    (rule,) = servers["spec"]["template"]["spec"]["affinity"]["podAntiAffinity"][
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ]
+    assert rule == {"topologyKey": "kubernetes.io/hostname", "labelSelector": labels}
+    budget = named(OF_THREE, "PodDisruptionBudget", "pumice-nats")["spec"]
+    assert budget == {"maxUnavailable": 1, "selector": labels}
+    assert servers["spec"]["podManagementPolicy"] == "Parallel"
+
+
+def test_streams_of_three_nats_servers_have_three_copies_on_disks_that_hold_them() -> None:
+    given = named(OF_THREE, "ConfigMap", "pumice-settings")["data"]
+    settings = load(DeclarerSettings, service="declarer", argv=[], environ=given)
+    assert settings.stream_replicas == write_manifests.SERVERS
+    assert settings.state_storage == "file", "a copy in memory ends with its server"
+    bound = sum(spec.max_bytes for spec in all_streams(streams(write_manifests.CLUSTER)))
+    (claim,) = named(OF_THREE, "StatefulSet", "pumice-nats")["spec"]["volumeClaimTemplates"]
+    volume = units(claim["spec"]["resources"]["requests"]["storage"])
+    assert 2 * bound <= write_manifests.STORE_OF_THREE <= volume / 1.5
