@@ -53,7 +53,7 @@ class ApiError(RuntimeError):
         super().__init__(f"{status}: {text[:600]}")
         self.status = status
         self.message = _message(text)
-        """What the server said, as a user reads it."""
+        """The server's words, as a user reads them."""
 
 
 @contextmanager

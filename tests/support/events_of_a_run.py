@@ -76,7 +76,7 @@ async def play(plane: ControlPlane, directory: Path, look: Look = _no_look) -> l
 
 
 class Seen:
-    """What subscribers can read so far."""
+    """Events that subscribers can read so far."""
 
     def __init__(self, url: str, password: str) -> None:
         self.url = url

@@ -1,7 +1,7 @@
 """Hostile objects of every kind, made from the API server's own OpenAPI with hypothesis.
 
 An object begins as a sound one of its kind. Then some fields, chosen along the schema, get values
-that the schema allows and that nobody would write: numbers at the edges of their type and beyond
+that the schema allows and that no user would write: numbers at the edges of their type and beyond
 ours, amounts with absurd exponents, texts of every odd form, rings, depth, crowds. What a schema
 leaves open (pod templates) gets anything that is JSON. The server decides what it takes.
 """

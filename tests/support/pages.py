@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 _BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 _PROGRAMS = ("make", "pumice", "kubectl", "docker", "python", ".venv/bin/python", "comm", "nats")
-"""What a line of a block without a language begins with if it is a command."""
+"""Beginnings of commands among the lines of a block without a language."""
 
 
 class Block(NamedTuple):

@@ -1,4 +1,4 @@
-"""Who runs which command line of README and docs: a test on a machine of its kind, or a target.
+"""Runners of the command lines of README and docs: a test on a machine of its kind, or a target.
 
 A test that is named here takes the lines from the page itself, so that what it runs is what stands
 there. `make` targets that need docker, hours, or a data set are their own check.

@@ -49,7 +49,7 @@ class PlainTask:
 
     @property
     def scoring(self) -> dict[str, int]:
-        """What nodeorder counts: 100m and 200MiB for what is not stated."""
+        """Requests as nodeorder counts them: 100m and 200MiB for what is not stated."""
         return {"cpu": self.cpu or 100, "memory": self.memory or 200 * 2**20}
 
     @property

@@ -64,7 +64,7 @@ class Died(BaseException):
 
 
 class Stage:
-    """See the module."""
+    """Make an API server without objects, and all controllers on it."""
 
     def __init__(self, start: str = "2025-03-11T10:00:30Z") -> None:
         numbers = itertools.count(1)
@@ -93,7 +93,7 @@ class Stage:
     def handle(self, request: CoreRequest) -> Response:
         """Carry out a request at once, with all that follows of it."""
         answer = self.core.handle(request)
-        assert isinstance(answer, Response), "nobody watches here"
+        assert isinstance(answer, Response), "there are no watches here"
         is_job = request.path == kinds.JOB.path(NAMESPACE)
         if request.method == "POST" and is_job and answer.status < 300:
             self.made.append(json.loads(answer.body)["metadata"]["name"])
@@ -148,7 +148,7 @@ def job_spec(**more: Any) -> dict[str, Any]:
 
 
 class Process:
-    """See the module; with `dies_at` N it dies at its N-th write."""
+    """Start a process; with `dies_at` N it dies at its N-th write."""
 
     def __init__(
         self, stage: Stage, *, dies_at: int = 0, trusted: Sequence[str] = (NAMESPACE,)
@@ -157,7 +157,7 @@ class Process:
         self.stage = stage
         self.informers = Informers(scheduler_names=["volcano"])
         self.refused: set[str] = set()
-        """Requests that somebody's webhook refuses, such as `PATCH queues/a/status`."""
+        """Requests that another webhook refuses, such as `PATCH queues/a/status`."""
         self.denied = 0
         """How often it did."""
         self.set_aside = SetAside()
@@ -226,7 +226,7 @@ class Process:
         return answer.body
 
     async def open(self, request: Request) -> Stream:
-        """Refuse: nobody watches here."""
+        """Refuse: there are no watches here."""
         raise AssertionError(request.doing)
 
     async def close(self) -> None:
@@ -296,10 +296,10 @@ class Process:
 
 
 class _Silence(ControllerEvents):
-    """Nobody subscribes to events here."""
+    """Recorder without subscribers."""
 
     def __init__(self) -> None:
-        """Announce to nobody."""
+        """Make a recorder that announces nothing."""
 
     def queue(self, queue: Queue, *, was: QueueState | None, state: QueueState) -> None:
         """Say nothing of a queue."""

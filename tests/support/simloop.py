@@ -18,7 +18,7 @@ from typing import Any, Final
 
 RESOLUTION_S: Final = 1e-9
 STEP_S: Final = 1e-6
-"""Virtual time that one step of a task takes: who looks at the clock again and again sees it move,
+"""Virtual time that one step of a task takes: a task that polls the clock sees it move,
 as on a real machine."""
 MOST_STEPS: Final = 5_000_000
 """A simulation that needs more goes round in circles."""
@@ -43,7 +43,7 @@ class SimTask(asyncio.Task):
 
 
 class SimLoop(asyncio.BaseEventLoop):
-    """See the module. `think_s` gives how long a piece of work for an executor takes."""
+    """Make a loop; `think_s` gives how long a piece of work for an executor takes."""
 
     def __init__(self, seed: int, *, think_s: Callable[[], float] = lambda: 0.0) -> None:
         self._virtual_s = 0.0
@@ -55,7 +55,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self._made = 0
         self.set_task_factory(_make_task)
         self.complaints: list[str] = []
-        """What asyncio would have logged, such as failures that nobody has asked for."""
+        """Lines that asyncio would have logged, such as failures that no task has asked for."""
         self.set_exception_handler(lambda _, context: self.complaints.append(context["message"]))
         self.steps = 0
         """Steps of tasks that have run."""
@@ -77,7 +77,7 @@ class SimLoop(asyncio.BaseEventLoop):
         future = self.create_future()
         try:
             result = func(*args)
-        except Exception as error:  # noqa: BLE001 - it belongs to whoever awaits the work
+        except Exception as error:  # noqa: BLE001 - it belongs to the awaiter of the work
             self.call_later(self._think_s(), _fail, future, error)
         else:
             self.call_later(self._think_s(), _resolve, future, result)
@@ -112,7 +112,7 @@ class SimLoop(asyncio.BaseEventLoop):
         assert not event_list, "there is no I/O in a simulation"
 
     def _write_to_self(self) -> None:
-        """Nobody has to be woken: there is one thread."""
+        """No thread has to be woken: there is one only."""
 
 
 class _Jump:

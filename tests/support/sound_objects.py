@@ -45,7 +45,7 @@ class Sound(NamedTuple):
     version: str
     kind: str
     content: Json
-    """What the object has besides its metadata."""
+    """Fields of the object besides its metadata."""
     cluster: bool = False
     """Whether only an administrator writes such objects."""
     subresource: bool = False

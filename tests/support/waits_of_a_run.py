@@ -1,4 +1,4 @@
-"""A run of healthy gangs, and of some that cannot be placed: who is told that they wait.
+"""A run of healthy gangs, and of some that cannot be placed: which events tell that they wait.
 
 An alert on `gang.unschedulable` is worth having if healthy gangs never fire it, and each that
 cannot run fires it once.

@@ -2,7 +2,7 @@
 
 Synchronous: `server` brings the requests and sends what is returned. Only what the adapter
 (`shared.bus.api`, `shared.bus.feed`) or a test asks for is here; any other request is answered
-as a server without that operation would, by nobody.
+as a server without that operation would: by no answer.
 """
 
 import base64

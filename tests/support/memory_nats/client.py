@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Callback = Callable[[], Awaitable[None]]
 MAX_PAYLOAD: Final = 1024 * 1024
 REFUSAL: Final = "-ERR"
-"""What a frame is addressed to that says in its subject what the server refuses."""
+"""Subject of a frame that names what the server refuses."""
 
 
 class Version(NamedTuple):
@@ -139,7 +139,7 @@ class MemoryClient:
             self._line.down.release()
 
     def sever(self, *, lost: bool) -> None:
-        """Die with the process: nothing is sent or taken any more, and nobody is told here.
+        """Die with the process: nothing is sent or taken any more, and no callback is called.
 
         What was sent before arrives still, unless it is `lost`.
         """

@@ -1,4 +1,4 @@
-"""One consumer of a stream: what it has given to whom, and what it has to give again.
+"""One consumer of a stream: its deliveries by reader, and those that it has to repeat.
 
 Readers ask for batches; the consumer answers with messages as long as there are some, and with
 nats-server's status words (404 nothing there, 408 the request is too old, 100 still alive)
@@ -19,7 +19,7 @@ from tests.support.memory_nats.subjects import Filter
 NEVER: Final = float("inf")
 
 Deliver = Callable[[str, str, bytes, str, dict[str, str] | None], bool]
-"""`deliver(inbox, subject, payload, reply, headers)`: false when nobody listens there any more."""
+"""`deliver(inbox, subject, payload, reply, headers)`: false when it has no listener any more."""
 
 
 class Request(msgspec.Struct, kw_only=True, eq=False):
@@ -35,7 +35,7 @@ class Request(msgspec.Struct, kw_only=True, eq=False):
     deliver: Deliver
 
     def say(self, status: str, description: str) -> bool:
-        """Send a status word; tell whether anybody listens."""
+        """Send a status word; tell whether there is a listener."""
         headers = {"Status": status, "Description": description}
         return self.deliver(self.inbox, self.inbox, b"", "", headers)
 
@@ -54,7 +54,7 @@ class _Given(msgspec.Struct):
 
 
 class Consumer:
-    """See the module. `config` has the server's names and nanoseconds."""
+    """Make the consumer; `config` has the server's names and nanoseconds."""
 
     def __init__(self, stream: MemoryStream, name: str, config: dict[str, Any]) -> None:
         self.stream: Final = stream
@@ -69,7 +69,7 @@ class Consumer:
 
     @property
     def durable(self) -> bool:
-        """Tell whether it stays when nobody reads."""
+        """Tell whether it stays without a reader."""
         return "durable_name" in self.config
 
     @property
@@ -89,7 +89,7 @@ class Consumer:
 
     @property
     def idle(self) -> bool:
-        """Tell whether nobody has asked for anything."""
+        """Tell whether no reader waits for messages."""
         return not self._waiting
 
     @property
@@ -101,7 +101,7 @@ class Consumer:
         return min(times, default=NEVER)
 
     def pending(self) -> int:
-        """Return how many messages were not delivered to anybody yet."""
+        """Return how many messages were not delivered yet."""
         chosen = sum(self.stream.get(sequence) is not None for sequence in self._chosen)
         return chosen + sum(
             self.filter.takes(stored.subject) for stored in self.stream.messages(self._next)
@@ -150,7 +150,7 @@ class Consumer:
             given.due = min(given.due, now + self._ack_wait_s)
 
     def end(self) -> None:
-        """Tell everybody who asked that the consumer is gone."""
+        """Tell all readers that wait that the consumer is gone."""
         for request in self._waiting:
             request.say("409", "Consumer Deleted")
         self._waiting.clear()

@@ -32,7 +32,7 @@ class Weather(Protocol):
         ...
 
     def loses(self, subject: str, /) -> bool:
-        """Tell whether a message to the server that nobody awaits an answer to is lost.
+        """Tell whether a message to the server that needs no answer is lost.
 
         Asked for acknowledgements of deliveries only: one that is lost stands for a reader that
         broke off right before it could send it.

@@ -46,7 +46,7 @@ class Line:
         reply: str = "",
         headers: dict[str, str] | None = None,
     ) -> bool:
-        """Send a message to whoever subscribed to `inbox` on this connection, if anybody did."""
+        """Send a message to the subscription to `inbox` on this connection, if there is one."""
         wanted = inbox if inbox in self.subscriptions else f"{inbox.rpartition('.')[0]}.*"
         if not self._open or wanted not in self.subscriptions:
             return False
@@ -81,7 +81,7 @@ class Line:
 
 
 class MemoryNats:
-    """See the module. `wall` gives Unix seconds for the stamps of messages.
+    """Start without streams. `wall` gives Unix seconds for the stamps of messages.
 
     A user in `permissions` may publish what is listed there; a stranger may publish everything.
     """
@@ -100,7 +100,7 @@ class MemoryNats:
         self.weather: Weather = weather or Calm()
         self.jetstream: Final = JetStream()
         self.stored: Callable[[str, Stored], None] = lambda _stream, _message: None
-        """Told of each message that a stream has stored, for whoever checks from outside."""
+        """Told of each message that a stream has stored, for checks from outside."""
         self.lines: dict[Line, None] = {}
         self.up = True
         self.thawed = asyncio.Event()

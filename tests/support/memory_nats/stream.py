@@ -43,7 +43,7 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """What the server says instead of storing, in its own codes."""
+    """The server's refusals to store, in its own codes."""
 
     code: int
     err_code: int

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.project.test_tidy import ROOT, tracked
 
-CODE = ("pumice/*.py", "services", "shared", "tools", "benchmarks", "examples")
+CODE = ("pumice/*.py", "services", "shared", "tools", "benchmarks", "examples", "tests/support")
 PLACES = ("*.md", "Makefile", "Dockerfile", "docker-compose.yml", "k8s", "docs", *CODE)
 VAGUE = re.compile(
     r"\b(?:some|no|any|every)body\b|\b(?:some|any|every)one\b|\bwhoever\b|\bwhom\b", re.IGNORECASE
