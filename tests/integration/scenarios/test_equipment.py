@@ -277,6 +277,60 @@ async def a_volume_without_a_name_gets_a_claim(scene: Scene) -> None:
     assert "/data" in mounts(pod)
 
 
+async def claim_for_one_pod(scene: Scene, name: str) -> str:
+    """Make a claim with the access mode ReadWriteOncePod and its volume; return its path."""
+    modes, size = ["ReadWriteOncePod"], {"storage": "1Gi"}
+    volume = {
+        "metadata": {"name": f"{scene.namespace}-{name}"},
+        "spec": {
+            "accessModes": modes,
+            "capacity": size,
+            "csi": {"driver": "example.com", "volumeHandle": scene.namespace},
+            "claimRef": {"namespace": scene.namespace, "name": name},
+        },
+    }
+    await scene.api.request("POST", "/api/v1/persistentvolumes", volume)
+    claim = {
+        "metadata": {"name": name},
+        "spec": {
+            "accessModes": modes,
+            "resources": {"requests": size},
+            "storageClassName": "",
+            "volumeName": f"{scene.namespace}-{name}",
+        },
+    }
+    path = f"/api/v1/namespaces/{scene.namespace}/persistentvolumeclaims"
+    await scene.api.request("POST", path, claim)
+    return f"{path}/{name}"
+
+
+@scenarios
+async def a_claim_for_one_pod_is_used_by_one_pod_at_a_time(scene: Scene) -> None:
+    path = await claim_for_one_pod(scene, "data")
+
+    async def bound() -> bool:
+        return (await scene.api.request("GET", path))["status"].get("phase") == "Bound"
+
+    await scene.wait(bound, "the claim has its volume")
+    volumes = [{"mountPath": "/data", "volumeClaimName": "data"}]
+    await scene.submit("j", task("a", 2, minAvailable=1), min_available=1, volumes=volumes)
+    await scene.phase("j", "Running", running=1, pending=1)
+    (first,) = await scene.pods(1, phase="Running")
+
+    async def told() -> bool:
+        waiting = (await scene.pods(1, phase="Pending")).values()
+        return any(
+            "ReadWriteOncePod" in condition.get("message", "")
+            for pod in waiting
+            for condition in pod["status"].get("conditions", [])
+        )
+
+    await scene.wait(told, "the other pod says what it waits for")
+    await scene.end(first)
+    await scene.phase("j", "Running", running=1, succeeded=1)
+    await scene.api.request("DELETE", f"/api/v1/persistentvolumes/{scene.namespace}-data")
+
+
 @scenarios
 async def a_missing_claim_holds_the_job_until_it_is_there(scene: Scene) -> None:
     volumes = [{"mountPath": "/data", "volumeClaimName": "later"}]
