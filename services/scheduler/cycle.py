@@ -100,6 +100,8 @@ class Scheduler:
         self._log = log
         self._cycle = 0
         self._recovered_epoch = NEVER
+        self._cycle_s = 0.0
+        """How long the last round took that decided; reading STATE for the first time is none."""
         self._following = asyncio.Event()
         self._following.set()
         self._busy = asyncio.Lock()
@@ -169,6 +171,8 @@ class Scheduler:
     async def _step(self, term: Term) -> None:
         """Fold, and decide if what is known is the whole world."""
         self._deciding = False
+        self._cycle_s = 0.0
+        begun = self._clock.monotonic()
         await self._fold()
         if not self._worker.is_whole:
             return
@@ -178,8 +182,10 @@ class Scheduler:
             return
         if self._state.epoch != self._recovered_epoch:
             await self._recover()
+            begun = self._clock.monotonic()
         if self._state.synced.is_set() and self._state.epoch == self._recovered_epoch:
             await self._run_cycle(term)
+            self._cycle_s = self._clock.monotonic() - begun
 
     def _had_a_successor(self) -> bool:
         """Read STATE again after another installation had its turn; return whether it did.
@@ -197,7 +203,7 @@ class Scheduler:
         """Wait for a change, then gather more for a moment, the longer the last cycle took."""
         ended = self._clock.monotonic()
         if await sleep_or_event(self._clock, self._settings.schedule_period, self._inbox.changed):
-            next_start = max(started + self._settings.min_period, ended + rest_s(ended - started))
+            next_start = max(started + self._settings.min_period, ended + rest_s(self._cycle_s))
             left = next_start - self._clock.monotonic()
             await self._clock.sleep(max(self._settings.debounce, left))
 

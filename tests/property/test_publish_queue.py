@@ -114,18 +114,26 @@ class CacheMachine(RuleBasedStateMachine):
     def the_first_leader_begins(self) -> None:
         self.a_leader_begins(forgets=True)
 
-    @rule(forgets=st.booleans())
-    def a_leader_begins(self, forgets: bool) -> None:
-        """The one before may have been killed (forgets) or this one stood by."""
+    @rule(forgets=st.booleans(), listed_early=st.booleans())
+    def a_leader_begins(self, forgets: bool, listed_early: bool = False) -> None:
+        """The one before may have been killed (forgets) or this one stood by.
+
+        The kind may be listed before the stream is read back, and changes may follow the list.
+        """
         for publication in self.on_their_way:
             self.store(publication)
         self.on_their_way.clear()
         if forgets:
             self.queue = PublishQueue(["pods"])
             self.events.clear()
-        self.queue.begin([(("pods", key), said) for key, said in self.stream.items()])
+        self.queue.end()
         self.leads, self.listed_in_term = True, False
-        if forgets:
+        if listed_early:
+            self.the_kind_is_listed_anew()
+            self.somebody_deletes("a")
+            self.events_arrive(1)
+        self.queue.begin([(("pods", key), said) for key, said in self.stream.items()])
+        if forgets and not listed_early:
             self.the_kind_is_listed_anew()
 
     @invariant()

@@ -122,10 +122,11 @@ class StatePublisher:
         self, token: Token, answers: "asyncio.Queue[_Answer]", term: int
     ) -> None:
         try:
+            self._queue.end()
+            self._relist()  # while the stream is read back: both take seconds for many objects
             published = await self._read_back(token.sequence)
             self._log.info("stream_read_back", facts=len(published), term=term)
             self._queue.begin(published.items())
-            self._relist()
             self._work.set()
             async with TaskGroup() as group:
                 group.create_task(self._publish(token, answers), name="state-publish")

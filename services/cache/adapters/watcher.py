@@ -92,6 +92,8 @@ class Watcher:
         )
         async with aclosing(watch.items()) as items:
             async for item in items:
+                if self._again.is_set():
+                    return  # from a list that began before a new one was asked for
                 await self._take(item)
 
     async def _take(self, item: Item) -> None:
@@ -122,6 +124,8 @@ class Watcher:
                 unreadable.add(view.metadata.key)
             if index % _CHUNK == _CHUNK - 1:
                 await asyncio.sleep(0)
+        if self._again.is_set():
+            return
         for odd in item.malformed:
             self._malformed(odd)
         self._contain.keep_only(self.kind, unreadable, stage=_STAGE)

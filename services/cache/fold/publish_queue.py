@@ -63,6 +63,8 @@ class _KindState:
         """Keys in line or on their way."""
         self.is_listed = False
         """Whether it was listed, in this term if there is one."""
+        self.unreadable: frozenset[str] = frozenset()
+        """Keys of objects in the last list that could not be read."""
         self.seen = ""
         """Version up to which changes have been taken in."""
         self.covered = ""
@@ -108,10 +110,8 @@ class PublishQueue:
                 self._has_ended(was.uid, was.done)
         state.seen = version
         state.is_listed = True
-        on_their_way = (key for of, key in self._on_their_way if of == kind)
-        for key in (*state.published, *on_their_way):
-            if key not in state.held and key not in unreadable:
-                state.gone[key] = version
+        state.unreadable = frozenset(unreadable)
+        self._find_gone(kind, state)
         self._touch_all(kind, state)
 
     def put(self, kind: str, key: str, held: Held) -> None:
@@ -145,17 +145,24 @@ class PublishQueue:
         self._kinds[kind].seen = version
 
     def begin(self, published: Iterable[tuple[Slot, Published]]) -> None:
-        """Start to publish, given what the stream says at this moment."""
-        self.end()
+        """Start to publish, given what the stream says at this moment.
+
+        Lists since the last `end` count as made in this term.
+        """
         self._leads = True
         for (kind, key), what in published:
             if kind in self._kinds:
                 self._kinds[kind].published[key] = what
         for kind, state in self._kinds.items():
+            if state.is_listed:
+                self._find_gone(kind, state)
             self._touch_all(kind, state)
 
     def end(self) -> None:
-        """Stop publishing; another leader writes the stream from now on."""
+        """Stop publishing, and forget which kinds are listed: another leader may write from now on.
+
+        A new term begins with this as well, before its lists.
+        """
         self._leads = False
         self._line.clear()
         self._on_their_way.clear()
@@ -221,6 +228,13 @@ class PublishQueue:
             if not state.open:
                 state.covered = state.seen
         return {k: state.covered for k, state in sorted(self._kinds.items()) if state.covered}
+
+    def _find_gone(self, kind: str, state: _KindState) -> None:
+        """Note what the stream holds, or is about to, and the API server does not."""
+        on_their_way = (key for of, key in self._on_their_way if of == kind)
+        for key in (*state.published, *on_their_way):
+            if key not in state.held and key not in state.unreadable:
+                state.gone[key] = state.seen
 
     def _newer(self, before: Held | None, shown: Held) -> Held:
         if before is None or not older(shown.rv, before.rv):

@@ -27,7 +27,11 @@ class World:
         if leads:
             self.begin()
 
-    def begin(self) -> None:
+    def begin(self, *shown: tuple[str, Held], version: int = 0) -> None:
+        """Begin a term; with a version the kind is listed before the stream is read back."""
+        self.queue.end()
+        if version:
+            self.lists(*shown, version=version)
         self.queue.begin([(("pods", key), said) for key, said in self.stream.items()])
 
     def lists(self, *pods: tuple[str, Held], version: int = 100, unreadable: tuple = ()) -> None:
@@ -216,6 +220,38 @@ def test_a_new_leader_whose_memory_lags_neither_takes_back_nor_deletes() -> None
         pod("bound", 20, node="n1"), pod("again", 22, uid="new"), pod("unknown", 21), version=30
     )
     assert world.publishes() == []
+
+
+def test_a_list_that_comes_before_the_stream_is_read_back_counts_for_the_term() -> None:
+    world = World()
+    world.lists(pod("a", 10), pod("b", 11))
+    world.publishes()
+    world.begin(pod("b", 11), version=20)
+    world.deletes("b", 21)
+    assert world.publishes() == ["delete ns/a@20", "delete ns/b@21"]
+    assert world.queue.complete() == ("pods",)
+
+
+def test_what_goes_between_the_list_and_the_reading_back_is_said_to_be_gone() -> None:
+    world = World()
+    world.lists(pod("a", 10))
+    world.publishes()
+    world.queue.end()
+    world.lists(pod("a", 10), version=20)
+    world.deletes("a", 25)
+    world.queue.begin([(("pods", key), said) for key, said in world.stream.items()])
+    assert world.publishes() == ["delete ns/a@25"]
+
+
+def test_what_the_leader_before_said_after_our_list_stays() -> None:
+    world = World()
+    world.lists(pod("a", 10))
+    world.publishes()
+    world.queue.end()
+    world.lists(version=20)
+    world.stream["ns/b"] = Published(uid="uid-b", rv="22")
+    world.queue.begin([(("pods", key), said) for key, said in world.stream.items()])
+    assert world.publishes() == ["delete ns/a@20"]
 
 
 def test_a_standby_publishes_nothing_and_gathers_nothing() -> None:

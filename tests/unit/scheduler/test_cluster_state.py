@@ -119,6 +119,14 @@ def test_the_fact_that_shows_the_bind_ends_the_assumption_wherever_it_was_bound(
     assert world.cluster_state.assumed == 0
 
 
+def test_nothing_is_assumed_of_a_pod_that_is_seen_bound() -> None:
+    """As after a restart, when outcomes of pods that run for long are read again."""
+    world = Cluster().node("n1", cpu="4").node("n2", cpu="4").pod("a", "g", cpu="3", node="n2")
+    world.cluster_state.assume("1-0", [Bind(pod="ns/a", uid="uid-ns/a", node="n1")])
+    assert (used_cpu(world, "n1"), used_cpu(world, "n2")) == (0, 3000)
+    assert world.cluster_state.assumed == 0
+
+
 def test_assumptions_may_come_before_the_pods_they_are_about():
     world = Cluster().node("n1", cpu="4")
     world.cluster_state.assume("7-1", [Bind(pod="ns/g-0", uid="uid-ns/g-0", node="n1")])

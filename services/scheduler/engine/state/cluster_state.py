@@ -269,8 +269,14 @@ class ClusterState:
     # --- assumptions -------------------------------------------------------------------------
 
     def assume(self, intent: str, binds: Iterable[Bind | ItemOutcome]) -> None:
-        """Count these pods on their nodes, as published under the id `intent`."""
+        """Count these pods on their nodes, as published under the id `intent`.
+
+        The object's word stands of pods that are seen bound: after a restart those are nearly all.
+        """
         for bind in binds:
+            task = self._tasks.get(bind.uid)
+            if task is not None and task.fact_node:
+                continue
             self.add_assumption(
                 bind.uid,
                 Assumption(intent=intent, purpose=Purpose.BIND, pod=bind.pod, node=bind.node),
