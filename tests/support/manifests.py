@@ -45,7 +45,7 @@ def _read(folder: Path, understood: set[str]) -> dict:
 def _resources(folder: Path, kustomization: dict) -> list[dict]:
     objects = []
     for resource in kustomization["resources"]:
-        path = folder / resource
+        path = (folder / resource).resolve()
         if path.is_dir():
             objects += overlay(path) if path.parent == OVERLAYS else build(path)
         else:
@@ -55,24 +55,30 @@ def _resources(folder: Path, kustomization: dict) -> list[dict]:
 
 def overlay(folder: Path) -> list[dict]:
     """Return the objects of an overlay: those it lists, patched, with its images."""
-    kustomization = _read(folder, {"resources", "patches", "components"})
+    kustomization = _read(folder, {"resources", "patches", "images", "components"})
     objects = _resources(folder, kustomization)
     for patch in kustomization.get("patches", []):
         objects = _patched(objects, patch)
+    images = list(kustomization.get("images", []))
     for component in kustomization.get("components", []):
-        images = _read(folder / component, {"images"})["images"]
-        for container in _containers(objects):
-            container["image"] = _renamed(container["image"], images)
+        images += _read(folder / component, {"images"})["images"]
+    for container in _containers(objects):
+        container["image"] = _renamed(container["image"], images)
     return objects
+
+
+def meant(target: dict, o: dict) -> bool:
+    """Tell whether the target of a patch means an object."""
+    names = (o["metadata"]["name"], None)
+    return o["kind"] == target["kind"] and target.get("name") in names
 
 
 def _patched(objects: list[dict], patch: dict) -> list[dict]:
     operations, target = yaml.safe_load(patch["patch"]), patch["target"]
-    at = objects.index(named(objects, target["kind"], target["name"]))
     if isinstance(operations, list):
-        return [*objects[:at], json_patch(objects[at], operations), *objects[at + 1 :]]
+        return [json_patch(o, operations) if meant(target, o) else o for o in objects]
     assert operations["$patch"] == "delete", "no other patch is read here"
-    return [*objects[:at], *objects[at + 1 :]]
+    return [o for o in objects if not meant(target, o)]
 
 
 def _containers(objects: list[dict]) -> list[dict]:
@@ -83,7 +89,7 @@ def _containers(objects: list[dict]) -> list[dict]:
 def _renamed(image: str, images: list[dict]) -> str:
     for entry in images:
         if image.rpartition(":")[0] == entry["name"]:
-            end = f"@{entry['digest']}" if "digest" in entry else f":{entry['newTag']}"
+            end = f"@{entry['digest']}" if "digest" in entry else f":{image.rpartition(':')[2]}"
             return entry["newName"] + end
     return image
 

@@ -10,17 +10,61 @@ from services.declarer.settings import DeclarerSettings
 from shared.contracts.streams import all_streams, streams
 from shared.model.quantity import units
 from shared.runtime.settings import load
-from tests.support.manifests import BASE, OVERLAYS, build, named, overlay
+from tests.support.manifests import (
+    BASE,
+    OVERLAYS,
+    WORKLOADS,
+    build,
+    meant,
+    named,
+    overlay,
+)
 from tools import write_manifests
 
 
 @pytest.mark.parametrize("folder", sorted(OVERLAYS.iterdir()), ids=lambda p: p.name)
 def test_an_overlays_patches_find_what_they_patch(folder: Path) -> None:
     kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
-    assert kustomization["resources"][0] == "../../base"
+    listed = kustomization["resources"][0]
+    below = build(BASE) if listed == "../../base" else overlay(folder / listed)
     assert kustomization.get("patches") or kustomization.get("components") == ["../../images"]
     for patch in kustomization.get("patches", []):
-        named(build(BASE), patch["target"]["kind"], patch["target"]["name"])
+        assert [o for o in below if meant(patch["target"], o)], patch["target"]
+
+
+def test_for_development_there_is_one_pod_of_each_service_and_no_volume() -> None:
+    objects = overlay(OVERLAYS / "dev")
+    workloads = [o for o in objects if o["kind"] in WORKLOADS]
+    assert {o["spec"]["replicas"] for o in workloads} == {1}
+    assert not [o for o in objects if o["kind"] == "PodDisruptionBudget"]
+    servers = named(objects, "StatefulSet", "pumice-nats")["spec"]
+    assert "volumeClaimTemplates" not in servers
+    (data,) = (v for v in servers["template"]["spec"]["volumes"] if v["name"] == "data")
+    assert "emptyDir" in data
+    settings = named(objects, "ConfigMap", "pumice-settings")["data"]
+    assert (
+        load(DeclarerSettings, service="declarer", argv=[], environ=settings).log_level == "debug"
+    )
+
+
+def test_no_two_pods_of_one_service_are_on_one_node_where_nodes_may_be_lost() -> None:
+    objects = overlay(OVERLAYS / "ha")
+    for o in (o for o in objects if o["kind"] == "Deployment"):
+        (spread,) = o["spec"]["template"]["spec"]["topologySpreadConstraints"]
+        assert (spread["maxSkew"], spread["whenUnsatisfiable"]) == (1, "DoNotSchedule")
+        budget = named(objects, "PodDisruptionBudget", o["metadata"]["name"])["spec"]
+        assert o["spec"]["replicas"] > budget["minAvailable"]
+        assert spread["matchLabelKeys"] == ["pod-template-hash"]
+    assert named(objects, "StatefulSet", "pumice-nats")["spec"]["replicas"] == 3
+
+
+def test_every_image_comes_from_the_registry_with_its_credentials() -> None:
+    for o in (o for o in overlay(OVERLAYS / "registry") if o["kind"] in WORKLOADS):
+        pod = o["spec"]["template"]["spec"]
+        assert pod["imagePullSecrets"] == [{"name": "pumice-registry"}]
+        for container in pod["containers"]:
+            assert container["image"].startswith("registry.example.com/")
+            assert ":" in container["image"], "the version stays that of the base"
 
 
 OF_THREE = overlay(OVERLAYS / "nats-of-three")
