@@ -24,12 +24,12 @@ from pathlib import Path
 
 from benchmarks.jobs_audit import AuditLog, Write, beyond_the_needed, events
 from benchmarks.report.observe import cpu_s
-from benchmarks.stack import CRDS, NAMESPACE, many
+from benchmarks.stack import CRDS, NAMESPACE, clear, many
 from pumice.local import parts
 from pumice.local.control_plane import ControlPlane, Options
 from pumice.local.fleet import NodeShape
 from tests.support import world
-from tests.support.api import Api, ApiError, connect, gone_is_fine
+from tests.support.api import Api, ApiError, connect
 from tests.support.fleet import SERVICES, Service, fleet, resident_mib
 
 RUN_S = "1"
@@ -226,20 +226,6 @@ class SameWrites:
     async def _write(self, request: Awaitable[object]) -> None:
         await request
         self.done += 1
-
-
-async def clear(api: Api) -> None:
-    """Remove jobs, PodGroups and pods and wait until they are gone; others may be faster."""
-    for plural in ("jobs", "podgroups", "pods"):
-        names = [item["metadata"]["name"] for item in await api.items(plural, NAMESPACE)]
-
-        async def remove(i: int, plural: str = plural, names: list[str] = names) -> None:
-            with gone_is_fine():
-                await api.delete(plural, NAMESPACE, names[i], 0 if plural == "pods" else None)
-
-        await many(remove, range(len(names)))
-    while await api.items("pods", NAMESPACE):  # noqa: ASYNC110 - nothing signals it
-        await asyncio.sleep(0.2)
 
 
 class Cost:

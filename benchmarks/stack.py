@@ -28,7 +28,7 @@ from pumice.local import parts
 from pumice.local.control_plane import ControlPlane, Options
 from pumice.local.fleet import NodeShape
 from tests.support import world
-from tests.support.api import Api, connect
+from tests.support.api import Api, connect, gone_is_fine
 from tests.support.fleet import SERVICES, Fleet, fleet
 
 CRDS = Path(__file__).parents[1] / "k8s" / "crds"
@@ -71,13 +71,13 @@ async def floor(api: Api, pods: int, nodes: list[str]) -> float:
 
 
 async def clear(api: Api) -> None:
-    """Remove jobs and pods and wait until they are gone."""
+    """Remove jobs, PodGroups and pods and wait until they are gone; others may be faster."""
     for plural in ("jobs", "podgroups", "pods"):
         names = [item["metadata"]["name"] for item in await api.items(plural, NAMESPACE)]
 
         async def remove(i: int, plural: str = plural, names: list[str] = names) -> None:
-            grace = 0 if plural == "pods" else None
-            await api.delete(plural, NAMESPACE, names[i], grace)
+            with gone_is_fine():
+                await api.delete(plural, NAMESPACE, names[i], 0 if plural == "pods" else None)
 
         await many(remove, range(len(names)))
     while await api.items("pods", NAMESPACE):  # noqa: ASYNC110 - nothing signals it
