@@ -63,6 +63,7 @@ def _terms(case: Case) -> Terms:
         max_queue_depth=config.get("maxQueueDepth", 5),
         check_allocated_pods=config.get("enableQueueAllocatedPodsCheck", False),
         protect_root=config.get("enableRootQueueProtection", True),
+        queue_gates=bool(config.get("queueGates")),
         resource_groups=[_group(stated) for stated in config.get("resourceGroups") or ()],
     )
 
