@@ -61,7 +61,7 @@ class Declaring:
         self._task = asyncio.create_task(self._run(Readiness()), name="declarer")
         self._task.add_done_callback(ended)
 
-    async def start(self) -> None:
+    async def start(self, *, deadline_s: float = DECLARED_S) -> None:
         """Begin anew, and return once everything is declared. Raises LocalError."""
         await self.stop()
         readiness = Readiness()
@@ -69,11 +69,11 @@ class Declaring:
         self._task = asyncio.create_task(self._run(readiness), name="declarer")
         ready = asyncio.create_task(readiness.wait(), name="declared")
         try:
-            async with asyncio.timeout(DECLARED_S):
+            async with asyncio.timeout(deadline_s):
                 await asyncio.wait((self._task, ready), return_when=asyncio.FIRST_COMPLETED)
         except TimeoutError as exc:
             await self.stop()
-            text = f"the streams were not declared within {DECLARED_S:.0f} s: {gate.reason}"
+            text = f"the streams were not declared within {deadline_s:.0f} s: {gate.reason}"
             raise LocalError(text) from exc
         except asyncio.CancelledError:
             await self.stop()

@@ -19,6 +19,8 @@ from shared.runtime.values import Secret
 from tests.support.wait import until
 
 SERVERS = 3
+DECLARED_S = 60.0
+"""Each stream and consumer chooses a leader: that takes its time where processors are busy."""
 
 
 class NatsCluster:
@@ -73,7 +75,7 @@ class NatsCluster:
                 tasks.create_task(server.start(), name=server.name)
         await self.healthy()
         if self._declares:
-            await self.declaring.start()
+            await self.declaring.start(deadline_s=DECLARED_S)
 
     async def stop(self) -> None:
         """Stop all servers."""
