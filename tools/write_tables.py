@@ -65,6 +65,7 @@ class Metric(NamedTuple):
     name: str
     kind: str
     says: str
+    labels: tuple[str, ...]
 
 
 def with_metrics(page: str) -> str:
@@ -90,7 +91,18 @@ def _made_by(call: ast.Call) -> Iterator[Metric]:
     name, says = (_text(argument) for argument in call.args[:2])
     if maker in _MAKERS and name.startswith(("pumice_", "volcano_")):
         total = "_total" if _MAKERS[maker] == "counter" else ""  # as the library names them
-        yield Metric(f"{name}{total}", _MAKERS[maker], plain(says))
+        yield Metric(f"{name}{total}", _MAKERS[maker], plain(says), _labels(call))
+
+
+def _labels(call: ast.Call) -> tuple[str, ...]:
+    """Return the labels of a metric; those that a variable holds are not seen."""
+    given = [*call.args[2:3], *(word.value for word in call.keywords if word.arg == "labels")]
+    return tuple(
+        _text(label)
+        for labels in given
+        if isinstance(labels, ast.List | ast.Tuple)
+        for label in labels.elts
+    )
 
 
 def _text(node: ast.expr) -> str:

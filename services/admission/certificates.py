@@ -18,7 +18,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _SKEW: Final = dt.timedelta(hours=1)
 """Certificates begin in the past: the API server's clock may be behind ours."""
-_RENEW_AFTER: Final = 2 / 3
+RENEW_AFTER: Final = 2 / 3
 _AUTHORITY_LIVES: Final = 10
 """An authority lives as long as so many of the certificates that it signs."""
 
@@ -76,7 +76,7 @@ def read(cert: str, key: str) -> Certificate:
     begin = (parsed.not_valid_before_utc + _SKEW).timestamp()
     end = parsed.not_valid_after_utc.timestamp()
     return Certificate(
-        cert=cert, key=key, renew_at=begin + (end - begin) * _RENEW_AFTER, expires_at=end
+        cert=cert, key=key, renew_at=begin + (end - begin) * RENEW_AFTER, expires_at=end
     )
 
 
@@ -117,7 +117,7 @@ def _made(
     return Certificate(
         cert=cert.public_bytes(serialization.Encoding.PEM).decode(),
         key=text.decode(),
-        renew_at=now + life_s * _RENEW_AFTER,
+        renew_at=now + life_s * RENEW_AFTER,
         expires_at=cert.not_valid_after_utc.timestamp(),
     )
 

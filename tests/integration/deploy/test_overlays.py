@@ -33,8 +33,10 @@ def test_kubectl_builds_what_the_tests_read(programs: Path, folder: Path) -> Non
     assert sorted_by_name(kustomized(programs, folder)) == sorted_by_name(overlay(folder))
 
 
-def test_kubectl_builds_the_base_that_the_tests_read(programs: Path) -> None:
-    assert sorted_by_name(kustomized(programs, BASE)) == sorted_by_name(build(BASE))
+@pytest.mark.parametrize("name", ["base", "event-webhook", "monitoring"])
+def test_kubectl_builds_of_a_plain_list_what_the_tests_read(programs: Path, name: str) -> None:
+    folder = BASE.with_name(name)
+    assert sorted_by_name(kustomized(programs, folder)) == sorted_by_name(build(folder))
 
 
 @each_overlay
