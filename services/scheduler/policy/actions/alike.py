@@ -60,7 +60,7 @@ class FailedAttempts:
 
     def stands_for(self, job: Job, tasks: Sequence[Task]) -> bool:
         """Tell whether an attempt for these tasks would fail; if so, note its failures."""
-        signature = self._signature(job, tasks)
+        signature = self._signature(job, tasks) if self._known else None
         attempt = None if signature is None else self._known.get(signature)
         if attempt is None:
             return False
