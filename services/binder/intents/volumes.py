@@ -1,4 +1,4 @@
-"""VolumeBinder before a bind: what to ask of a claim, and when it is ready (CA11).
+"""Volumes before a bind: what to ask of a claim, and when it is ready (CA11).
 
 A claim of a class with `WaitForFirstConsumer` waits for its pod's node. The binder says which: it
 reserves the volume that the scheduler chose (`spec.claimRef`), or names the node
