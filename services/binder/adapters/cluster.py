@@ -1,4 +1,4 @@
-"""The requests of intents, with every refusal turned into an `ApiResponse` that the steps can judge.
+"""The requests of intents; every refusal becomes an `ApiResponse` that the steps can judge.
 
 Each request waits for its slot, is timed, and tells the pace how the API server is doing.
 """
