@@ -82,6 +82,10 @@ test-integration: go ## the tests on a real nats-server and a real API server
 kubectl-check: go ## what README and docs do with kubectl, line by line (builds kubectl; needs Go)
 	@$(PY) -m tools.suite kubectl
 
+.PHONY: helm-check
+helm-check: go ## the Helm chart beside k8s/base, and installed on a real API server (builds helm; needs Go)
+	@$(PY) -m tools.suite helm
+
 .PHONY: test-restart
 test-restart: go ## faults and restarts on the real stack
 	@$(PY) -m tools.suite restart
@@ -119,8 +123,9 @@ format: $(READY) ## let ruff format the code and sort the imports
 	$(BIN)/ruff format .
 
 .PHONY: crds
-crds: $(READY) ## write what is made: k8s/crds, jobs of the demo, NATS users, pages under docs
+crds: $(READY) ## write what is made: k8s/crds, the chart, jobs of the demo, NATS users, pages under docs
 	$(PY) -m tools.write_manifests
+	$(PY) -m tools.write_chart
 	$(PY) -m tools.write_flags
 	$(PY) -m tools.write_states
 	$(PY) -m tools.write_tables

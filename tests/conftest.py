@@ -70,5 +70,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(mark)
         if folder in ON_REAL_SERVERS and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(ON_REAL_SERVERS_S))
-        if "programs" in getattr(item, "fixturenames", ()):
-            item.add_marker("kubectl")
+        fixtures = getattr(item, "fixturenames", ())
+        if "programs" in fixtures:
+            item.add_marker("helm" if "charting" in fixtures else "kubectl")

@@ -2,7 +2,7 @@
 
 `python -m tools.suite [lint fast laws contract integration restart]`; without names all of these,
 in this order, with the parts of the local cluster being built beside the first ones if missing;
-the stage `kubectl` runs only when it is named.
+the stages `kubectl` and `helm` run only when they are named.
 Every stage runs even when an earlier one failed. Up to three tests that fail against real servers
 are run once more, alone, to tell a test that a busy machine has starved from one that fails. The
 last line names those, and each of them is a fault to be mended: with STRICT=true or CI=true in the
@@ -38,7 +38,7 @@ STAGES = {
     ],
     "fast": [[*PYTEST, "-n", "2", "-m", "not nats and not kube and not laws", *SERVERLESS]],
     "laws": [[*PYTEST, "-n", "2", "-m", "laws", "tests"]],
-    "contract": [[*PYTEST, "-n", "2", "-m", "nats and not kubectl", "tests"]],
+    "contract": [[*PYTEST, "-n", "2", "-m", "nats and not kubectl and not helm", "tests"]],
     "integration": [
         [
             *PYTEST,
@@ -47,20 +47,21 @@ STAGES = {
             "--dist",
             "loadfile",
             "-m",
-            "kube and not restart and not kubectl",
+            "kube and not restart and not kubectl and not helm",
             "tests",
         ]
     ],
     "restart": [[*PYTEST, "-m", "restart", "tests"]],
     "kubectl": [[*PYTEST, "-n", "2", "-m", "kubectl", "tests"]],
+    "helm": [[*PYTEST, "-m", "helm", "tests"]],
 }
 """Tests on a real API server wait for it much of the time: three at once fill two cores. A folder
 that has a control plane of its own goes to one worker (`tests/conftest.py`)."""
-NEEDS_PARTS = {"integration", "restart", "kubectl"}
-APART = {"kubectl"}
+NEEDS_PARTS = {"integration", "restart", "kubectl", "helm"}
+APART = {"kubectl", "helm"}
 """Stages that need more than Python and what the suite builds: a Go that is new enough, say."""
 COUNTS = re.compile(r"\d+ (?:passed|failed|errors?|skipped|xfailed)")
-REAL_SERVERS = {"contract", "integration", "restart", "kubectl"}
+REAL_SERVERS = {"contract", "integration", "restart", "kubectl", "helm"}
 AUDITED = {"integration", "restart"}
 """Stages whose API servers write down what the services ask for (tests/support/roles.py)."""
 AUDIT_DIRECTORY = "PUMICE_AUDIT_DIRECTORY"

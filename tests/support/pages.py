@@ -8,7 +8,17 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[2]
 _BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
-_PROGRAMS = ("make", "pumice", "kubectl", "docker", "python", ".venv/bin/python", "comm", "nats")
+_PROGRAMS = (
+    "make",
+    "pumice",
+    "kubectl",
+    "helm",
+    "docker",
+    "python",
+    ".venv/bin/python",
+    "comm",
+    "nats",
+)
 """Beginnings of commands among the lines of a block without a language."""
 
 

@@ -22,6 +22,7 @@ RUN_BY: Final[dict[tuple[str, str], str]] = {
     ("deployment.md", "Kubernetes"): ON_KUBERNETES,
     ("deployment.md", "Three NATS servers"): ON_KUBERNETES,
     ("deployment.md", "Uninstall"): ON_KUBERNETES,
+    ("deployment.md", "Helm"): "tests/integration/deploy/test_chart_with_helm.py",
     ("deployment.md", "Compose: the development stack"): "make compose-check",
 }
 """Page and heading of a block → the test that runs its lines, or the target that does."""
@@ -35,6 +36,7 @@ ALONE: Final[dict[str, str]] = {
     "make laws": "make laws",
     "make lint": "make lint",
     "make kubectl-check": "make kubectl-check",
+    "make helm-check": "make helm-check",
     "make attack": "make attack",
     ".venv/bin/python -m tests.attack": "make attack",
     "make bench": "make bench",

@@ -24,7 +24,7 @@ from shared.kube.config import connect as connect_kube
 from tests.support import roles
 from tests.support.accounts import Accounts
 from tests.support.api import Api, connect
-from tests.support.kubectl import kubectl
+from tests.support.goprograms import helm, kubectl
 from tests.support.nats_cluster import NatsCluster
 
 CRDS = Path(__file__).parents[2] / "k8s" / "crds"
@@ -78,6 +78,16 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bin")
     (folder / "kubectl").symlink_to(kubectl())
     return folder
+
+
+@pytest.fixture(scope="session")
+def charting(programs: Path) -> Path:
+    """The same folder with helm in it, which is built the first time, too.
+
+    A test that takes it is marked `helm`.
+    """
+    (programs / "helm").symlink_to(helm())
+    return programs
 
 
 @asynccontextmanager

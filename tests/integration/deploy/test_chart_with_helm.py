@@ -1,0 +1,208 @@
+"""What helm makes of k8s/chart is k8s/base, changed by the values (`make helm-check`)."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pumice.local import parts
+from pumice.local.control_plane import ControlPlane, Options
+from services.admission.settings import AdmissionSettings
+from services.cache.settings import CacheSettings
+from services.controller.settings import ControllerSettings
+from services.scheduler.settings import SchedulerSettings
+from shared.runtime.settings import load
+from tests.support import pages
+from tests.support.manifests import BASE, WORKLOADS, named
+
+CHART = "k8s/chart"
+PAGE = pages.ROOT / "docs" / "deployment.md"
+CONFIGURATION = "actions: allocate\ntiers:\n- plugins:\n  - name: gang"
+OTHERS = {
+    "basic": {
+        "image_registry": "registry.example.com",
+        "image_tag_version": "0.2.0",
+        "nats_image_digest": "sha256:" + "1" * 64,
+        "image_pull_policy": "Always",
+        "image_pull_secret": "pumice-registry",
+    },
+    "secrets": {"nats_tls": "tls-of-ours", "nats_cache": "cache-of-ours", "state_key": "key"},
+    "custom": {
+        "metrics_enable": False,
+        "scheduler_replicas": 1,
+        "cache_replicas": 3,
+        "log_level": "debug",
+        "scheduler_resources": {"requests": {"cpu": 2}},
+        "default_ns": {"disk": "fast"},
+        "cache_ns": {"disk": "slow"},
+        "default_tolerations": [{"key": "batch", "operator": "Exists"}],
+        "nats_affinity": {"nodeAffinity": {}},
+        "scheduler_config_override": CONFIGURATION,
+        "scheduler_feature_gates": "SchedulingGatesQueueAdmission=true",
+        "admission_feature_gates": "SchedulingGatesQueueAdmission=true",
+        "scheduler_schedule_period": "2s",
+        "scheduler_name": "batch,volcano",
+        "leader_elect_enable": False,
+        "enabled_admissions": "/jobs/mutate,/jobs/validate",
+        "controller_kube_api_qps": 300,
+        "controller_kube_api_burst": 3000000,
+        "controller_worker_threads": 7,
+        "nats_storage": "50Gi",
+        "nats_storage_class": "fast",
+    },
+}
+
+
+def run_in(folder: Path, words: list[str], **environ: str) -> str:
+    """Run a program of a folder, or a shell that finds it there; returns its output."""
+    done = subprocess.run(
+        words,
+        cwd=pages.ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+        env={
+            **os.environ,
+            "PATH": f"{folder}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+            **environ,
+        },
+    )
+    assert done.returncode == 0, (words, done.stdout, done.stderr)
+    return done.stdout
+
+
+def objects(text: str) -> list[dict]:
+    """Return the objects of a stream in an order of their own."""
+    found = [o for o in yaml.safe_load_all(text) if o]
+    return sorted(found, key=lambda o: (o["kind"], o["metadata"]["name"]))
+
+
+def rendered(folder: Path, values: dict, tmp_path: Path, *flags: str) -> list[dict]:
+    """Return what `helm template` makes of values."""
+    file = tmp_path / "values.yaml"
+    file.write_text(yaml.safe_dump(values))
+    words = ["helm", "template", "pumice", CHART, "-n", "pumice-system", "-f", str(file), *flags]
+    return objects(run_in(folder, words))
+
+
+def pod(found: list[dict], name: str) -> dict:
+    """Return the pod of the one workload of that name."""
+    (workload,) = (
+        o for o in found if o["kind"] in WORKLOADS and o["metadata"]["name"] == f"pumice-{name}"
+    )
+    return workload["spec"]["template"]["spec"]
+
+
+def test_helm_finds_no_fault_in_the_chart(charting: Path) -> None:
+    said = run_in(charting, ["helm", "lint", "--strict", CHART])
+    assert "0 chart(s) failed" in said
+
+
+def test_without_values_the_chart_is_the_base(charting: Path, tmp_path: Path) -> None:
+    base = objects(run_in(charting, ["kubectl", "kustomize", str(BASE)]))
+    apart = [o for o in base if o["kind"] != "Namespace"]
+    assert len(apart) == len(base) - 1
+    assert rendered(charting, {}, tmp_path, "--include-crds") == apart
+
+
+def test_another_namespace_is_everywhere(charting: Path) -> None:
+    text = run_in(charting, ["helm", "template", "pumice", CHART, "-n", "batch"])
+    for o in objects(text):
+        assert o["metadata"].get("namespace", "batch") == "batch"
+        assert "pumice-system" not in yaml.safe_dump(o), o["metadata"]["name"]
+
+
+def test_images_places_and_secrets_are_those_of_the_values(charting: Path, tmp_path: Path) -> None:
+    found = rendered(charting, OTHERS, tmp_path)
+    for name in ("admission", "binder", "cache", "controller", "declarer", "scheduler", "nats"):
+        spec = pod(found, name)
+        assert spec["imagePullSecrets"] == [{"name": "pumice-registry"}]
+        assert spec["nodeSelector"] == {"disk": "slow" if name == "cache" else "fast"}
+        assert spec["tolerations"] == [{"key": "batch", "operator": "Exists"}]
+        assert ("affinity" in spec) == (name == "nats")
+        (container,) = spec["containers"]
+        assert container["imagePullPolicy"] == "Always"
+        of_nats = "docker.io/library/nats@sha256:" + "1" * 64
+        wanted = of_nats if name == "nats" else "registry.example.com/pumice:0.2.0"
+        assert container["image"] == wanted
+    text = yaml.safe_dump_all(found)
+    assert "pumice-nats-tls" not in text
+    assert "pumice-nats-cache" not in text
+    assert "pumice-state-key" not in text
+    assert text.count("key: password\n") == 6
+    assert {"name": "tls-of-ours"}.items() <= (
+        pod(found, "cache")["volumes"][1]["projected"]["sources"][1]["secret"].items()
+    )
+
+
+def test_sizes_and_switches_are_those_of_the_values(charting: Path, tmp_path: Path) -> None:
+    found = rendered(charting, OTHERS, tmp_path)
+    names = {(o["kind"], o["metadata"]["name"]) for o in found}
+    assert ("Service", "pumice-metrics") not in names
+    assert ("NetworkPolicy", "pumice-metrics-from-cluster") not in names
+    assert ("PodDisruptionBudget", "pumice-scheduler") not in names, "it would hold up a drain"
+    assert ("PodDisruptionBudget", "pumice-cache") in names
+    replicas = {o["metadata"]["name"]: o["spec"]["replicas"] for o in found if "Dep" in o["kind"]}
+    assert (replicas["pumice-scheduler"], replicas["pumice-cache"]) == (1, 3)
+    resources = pod(found, "scheduler")["containers"][0]["resources"]
+    assert resources["requests"] == {"cpu": 2, "memory": "256Mi"}
+    (claim,) = named(found, "StatefulSet", "pumice-nats")["spec"]["volumeClaimTemplates"]
+    assert claim["spec"]["resources"]["requests"]["storage"] == "50Gi"
+    assert claim["spec"]["storageClassName"] == "fast"
+    configuration = named(found, "ConfigMap", "pumice-scheduler-configmap")["data"]
+    assert configuration["volcano-scheduler.conf"].strip() == CONFIGURATION
+    without = rendered(charting, {"custom": {"admission_enable": False}}, tmp_path)
+    assert not [o for o in without if "admission" in o["metadata"]["name"]]
+
+
+def test_the_services_take_the_flags_that_values_give(charting: Path, tmp_path: Path) -> None:
+    found = rendered(charting, OTHERS, tmp_path)
+    environ = named(found, "ConfigMap", "pumice-settings")["data"]
+
+    def settings(cls: type[Any], service: str) -> Any:
+        args = pod(found, service)["containers"][0]["args"]
+        given = [arg for arg in args if "-file=" not in arg]
+        return load(cls, service=service, argv=given, environ=environ)
+
+    scheduler = settings(SchedulerSettings, "scheduler")
+    assert scheduler.feature_gates == "SchedulingGatesQueueAdmission=true"
+    assert float(scheduler.schedule_period) == 2.0
+    assert scheduler.log_level == "debug"
+    assert settings(CacheSettings, "cache").leader_elect is False
+    admission = settings(AdmissionSettings, "admission")
+    assert admission.enabled_admission == ("/jobs/mutate", "/jobs/validate")
+    controller = settings(ControllerSettings, "controller")
+    assert (controller.kube_api_qps, controller.kube_api_burst) == (300.0, 3000000)
+    assert controller.worker_threads == 7
+    for taken in (scheduler, admission, controller):
+        assert taken.scheduler_name == ("batch", "volcano")
+
+
+@pytest.mark.timeout(300)
+async def test_helm_installs_changes_and_uninstalls_by_the_lines_of_the_page(
+    charting: Path, tmp_path: Path
+) -> None:
+    scripts = [b.text for b in pages.blocks(PAGE) if b.heading == "Helm"]
+    assert len(scripts) == 3
+    async with ControlPlane(Options(directory=tmp_path / "plane"), parts.require()) as plane:
+
+        def run(script: str) -> str:
+            words = ["bash", "-e", "-o", "pipefail", "-c", script]
+            return run_in(charting, words, KUBECONFIG=str(plane.kubeconfig), HOME=str(tmp_path))
+
+        install, change, uninstall = scripts
+        run(install)
+        names = run("kubectl get deployment,statefulset -n pumice-system -o name").split()
+        assert len(names) == 7
+        run(change)
+        where = "-o jsonpath={.spec.replicas}"
+        assert run(f"kubectl -n pumice-system get deployment pumice-scheduler {where}") == "3"
+        run(uninstall)
+        assert not run("kubectl get deployment,statefulset,service -n pumice-system -o name")
+        assert not run("kubectl get clusterrole -o name | grep pumice || true")
+        run("kubectl get queues.scheduling.volcano.sh")

@@ -1,0 +1,64 @@
+"""Programs of others for tests that do what a person does at a terminal, built once per user.
+
+Each comes from a pinned Go module beside this file and is kept in the cache: what is on the
+machine's PATH may be of any age, and serves only where there is no Go.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from pumice.local.errors import LocalError
+from pumice.local.golang import find_go
+from pumice.local.parts import parts_dir
+from pumice.local.versions import versions
+
+HERE = Path(__file__).parent
+STAMP = f"k8s.io/component-base/version.gitVersion=v{versions().parts['kubernetes']}"
+
+
+def kubectl() -> Path:
+    """Return kubectl of the pinned release (its build takes about a minute)."""
+    return _built("kubectl", ".", f"-s -w -X {STAMP}", parts_dir("kubernetes").name)
+
+
+def helm() -> Path:
+    """Return helm of the pinned release (its build takes three minutes, and 86 MB stay)."""
+    pins = (HERE / "helm_module" / "go.mod").read_bytes()
+    stamp = f"helm-{hashlib.sha256(pins).hexdigest()[:12]}"
+    return _built("helm", "helm.sh/helm/v4/cmd/helm", "-s -w", stamp)
+
+
+def _built(name: str, package: str, ldflags: str, release: str) -> Path:
+    """Return a program, after building it from the module `<name>_module` if it is not there."""
+    folder = parts_dir("kubernetes").with_name(f"tests-{release}")
+    program = folder / name
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not program.exists():
+            go = _go()
+            if go is None:
+                return Path(shutil.which(name) or program)
+            draft = folder / f"{name}.{os.getpid()}"
+            subprocess.run(
+                [
+                    *(go, "build", "-mod=readonly", "-buildvcs=false", "-trimpath"),
+                    *("-ldflags", ldflags, "-o", draft, package),
+                ],
+                cwd=HERE / f"{name}_module",
+                env={**os.environ, "GOTOOLCHAIN": "local", "GOWORK": "off"},
+                check=True,
+            )
+            draft.rename(program)
+    return program
+
+
+def _go() -> Path | None:
+    try:
+        return find_go().path
+    except LocalError:
+        return None

@@ -1,0 +1,85 @@
+"""The Helm chart is made of k8s/base; `make helm-check` shows what helm makes of it."""
+
+import re
+
+import pytest
+import yaml
+
+from services.admission.settings import AdmissionSettings
+from services.binder.settings import BinderSettings
+from services.cache.settings import CacheSettings
+from services.controller.settings import ControllerSettings
+from services.scheduler.settings import SchedulerSettings
+from shared.runtime.settings import fields_of
+from tests.support.manifests import BASE, WORKLOADS, build, named
+from tools import write_chart
+
+MADE = write_chart.files()
+VALUES = yaml.safe_load(MADE["values.yaml"])
+SETTINGS = {
+    "admission": AdmissionSettings,
+    "binder": BinderSettings,
+    "cache": CacheSettings,
+    "controller": ControllerSettings,
+    "scheduler": SchedulerSettings,
+}
+
+
+def test_the_chart_is_what_the_base_makes_it() -> None:
+    there = {
+        path.relative_to(write_chart.CHART).as_posix(): path.read_text()
+        for path in write_chart.CHART.rglob("*")
+        if path.is_file()
+    }
+    assert there == MADE, "run `make crds` and commit the result"
+
+
+def test_every_value_that_a_template_asks_for_has_a_default() -> None:
+    templates = "".join(text for name, text in MADE.items() if name.startswith("templates/"))
+    asked = set(re.findall(r"\.Values\.(\w+)\.(\w+)", templates))
+    assert len(asked) > 30
+    assert not [(part, name) for part, name in asked if name not in VALUES[part]]
+
+
+def test_every_default_is_asked_for_by_a_template() -> None:
+    templates = "".join(text for name, text in MADE.items() if name.startswith("templates/"))
+    by_service = {"_ns", "_tolerations", "_affinity"}
+    names = [name for part in VALUES.values() for name in part]
+    ends = [name for name in names if any(name.endswith(end) for end in by_service)]
+    assert not [name for name in names if name not in templates and name not in ends]
+    assert len(ends) == 3 * (len(write_chart.SERVICES) + 2), "each service, NATS, and the default"
+
+
+def test_the_default_values_are_those_of_the_base() -> None:
+    base = build(BASE)
+    for service in (*write_chart.SERVICES, "nats"):
+        (workload,) = (
+            o
+            for o in base
+            if o["kind"] in WORKLOADS and o["metadata"]["name"] == f"pumice-{service}"
+        )
+        (container,) = workload["spec"]["template"]["spec"]["containers"]
+        assert VALUES["custom"][f"{service}_resources"] == container["resources"]
+    image = named(base, "Deployment", "pumice-cache")["spec"]["template"]["spec"]["containers"][0]
+    basic = VALUES["basic"]
+    assert image["image"] == f"{basic['image_name']}:{basic['image_tag_version']}"
+
+
+@pytest.mark.parametrize("service", SETTINGS)
+def test_a_flag_that_the_chart_gives_is_one_of_the_service(service: str) -> None:
+    flags = {field.name.replace("_", "-") for field in fields_of(SETTINGS[service])}
+    assert write_chart.FLAGS[service]
+    assert write_chart.FLAGS[service].keys() <= flags
+
+
+def test_a_place_that_is_not_in_the_base_ends_the_run() -> None:
+    with pytest.raises(write_chart.AbsentError, match="is there 0 times"):
+        write_chart.template("settings.yaml", "data: {}")
+
+
+def test_only_the_namespace_and_the_crds_are_left_to_helm() -> None:
+    listed = yaml.safe_load((BASE / "kustomization.yaml").read_text())["resources"]
+    assert set(listed) - write_chart.templates().keys() == {"../crds", "namespace.yaml"}
+    for name, text in write_chart.templates().items():
+        code = [line for line in text.splitlines() if not line.startswith("#")]
+        assert "pumice-system" not in "\n".join(code), name
