@@ -86,6 +86,10 @@ kubectl-check: go ## what README and docs do with kubectl, line by line (builds 
 helm-check: go ## the Helm chart beside k8s/base, and installed on a real API server (builds helm; needs Go)
 	@$(PY) -m tools.suite helm
 
+.PHONY: monitors-check
+monitors-check: go ## promtool tries each alert of k8s/monitoring (builds promtool; needs Go)
+	@$(PY) -m tools.monitors_check
+
 .PHONY: test-restart
 test-restart: go ## faults and restarts on the real stack
 	@$(PY) -m tools.suite restart

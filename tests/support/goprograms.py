@@ -22,17 +22,33 @@ STAMP = f"k8s.io/component-base/version.gitVersion=v{versions().parts['kubernete
 
 def kubectl() -> Path:
     """Return kubectl of the pinned release (its build takes about a minute)."""
-    return _built("kubectl", ".", f"-s -w -X {STAMP}", parts_dir("kubernetes").name)
+    flags = ("-trimpath", "-ldflags", f"-s -w -X {STAMP}")
+    return _built("kubectl", ".", *flags, release=parts_dir("kubernetes").name)
 
 
 def helm() -> Path:
     """Return helm of the pinned release (its build takes three minutes, and 86 MB stay)."""
-    pins = (HERE / "helm_module" / "go.mod").read_bytes()
-    stamp = f"helm-{hashlib.sha256(pins).hexdigest()[:12]}"
-    return _built("helm", "helm.sh/helm/v4/cmd/helm", "-s -w", stamp)
+    flags = ("-trimpath", "-ldflags", "-s -w")
+    return _built("helm", "helm.sh/helm/v4/cmd/helm", *flags, release=_pinned("helm"))
 
 
-def _built(name: str, package: str, ldflags: str, release: str) -> Path:
+def promtool() -> Path:
+    """Return promtool of the pinned release, without the libraries of clouds that it could ask.
+
+    Its build takes two minutes of CPU.
+    """
+    package = "github.com/prometheus/prometheus/cmd/promtool"
+    flags = ("-tags", "remove_all_sd", "-ldflags", "-s -w")
+    return _built("promtool", package, *flags, release=_pinned("promtool"))
+
+
+def _pinned(name: str) -> str:
+    """Return a name for the release that a module pins."""
+    pins = (HERE / f"{name}_module" / "go.mod").read_bytes()
+    return f"{name}-{hashlib.sha256(pins).hexdigest()[:12]}"
+
+
+def _built(name: str, package: str, *flags: str, release: str) -> Path:
     """Return a program, after building it from the module `<name>_module` if it is not there."""
     folder = parts_dir("kubernetes").with_name(f"tests-{release}")
     program = folder / name
@@ -45,10 +61,7 @@ def _built(name: str, package: str, ldflags: str, release: str) -> Path:
                 return Path(shutil.which(name) or program)
             draft = folder / f"{name}.{os.getpid()}"
             subprocess.run(
-                [
-                    *(go, "build", "-mod=readonly", "-buildvcs=false", "-trimpath"),
-                    *("-ldflags", ldflags, "-o", draft, package),
-                ],
+                [go, "build", "-mod=readonly", "-buildvcs=false", *flags, "-o", draft, package],
                 cwd=HERE / f"{name}_module",
                 env={**os.environ, "GOTOOLCHAIN": "local", "GOWORK": "off"},
                 check=True,

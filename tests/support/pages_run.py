@@ -37,6 +37,7 @@ ALONE: Final[dict[str, str]] = {
     "make lint": "make lint",
     "make kubectl-check": "make kubectl-check",
     "make helm-check": "make helm-check",
+    "make monitors-check": "make monitors-check",
     "make attack": "make attack",
     ".venv/bin/python -m tests.attack": "make attack",
     "make bench": "make bench",

@@ -9,6 +9,7 @@ import yaml
 from services.admission.certificates import RENEW_AFTER
 from services.admission.settings import AdmissionSettings
 from shared.runtime.settings import load
+from tests.support.alert_histories import HISTORIES
 from tests.support.manifests import BASE, ROOT, build, named
 from tools.write_tables import METRICS_PAGE, Metric, metrics
 
@@ -199,3 +200,21 @@ def test_every_file_of_the_folder_is_part_of_the_build() -> None:
     listed = yaml.safe_load((MONITORING / "kustomization.yaml").read_text())["resources"]
     files = {path.name for path in MONITORING.iterdir()}
     assert files == {*listed, "kustomization.yaml"}
+
+
+@each_alert
+def test_each_alert_has_a_history_in_which_it_fires_and_one_in_which_it_does_not(
+    alert: dict,
+) -> None:
+    """`make monitors-check` has promtool try them."""
+    histories = [history for history in HISTORIES if history.alert == alert["alert"]]
+    assert {bool(history.fires) for history in histories} == {True, False}
+
+
+def test_the_histories_show_what_services_can_show() -> None:
+    """Otherwise promtool would only confirm a slip of the rules."""
+    shown = [each for history in HISTORIES for key in history.series for each in selectors(key)]
+    assert len(shown) == sum(len(history.series) for history in HISTORIES)
+    for series in shown:
+        own = set(series.labels) - OF_A_TARGET
+        assert series.name == "up" or own <= set(SERIES[series.name].labels), series
