@@ -7,9 +7,10 @@ takes the first node where enough can be had: which it is, is not weighed.
 puts the queue back once per job, but its turn has served them all by then).
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
+from pumice.plugins import BoolArray
 from services.scheduler.engine.jobs.records import Job, Queue
 from services.scheduler.engine.session.ordering import Orders
 from services.scheduler.engine.session.session import Session
@@ -31,6 +32,8 @@ from services.scheduler.policy.arguments import boolean
 from shared.model.status import TaskStatus
 
 _REASON = "reclaim"
+_IN_VAIN: Final = 32
+"""Nodes that are searched before plugins are asked where victims are at all."""
 
 
 def execute(session: Session, arguments: Mapping[str, Any]) -> None:
@@ -90,15 +93,27 @@ class _Reclaimer:
             return False
         reachable = session.candidates(task.task_class).reachable()
         reachable &= clearable(session, task.task_class)
-        # ⚠ A node that has room needs no victim, as long as there are candidates (`_clear`).
-        reachable &= self._reclaimable.nodes(self._queue.name) | has_room(session, task.task_class)
-        size, first = len(reachable), session.first
         return any(
             self._clear(task, column)
-            for mask in self._session.by_shard(reachable)
-            for column in ((first + turn) % size for turn in range(size))
-            if mask[column]
+            for mask in session.by_shard(reachable)
+            for column in self._columns(task.task_class, mask)
         )
+
+    def _columns(self, task_class: TaskClass, mask: BoolArray) -> Iterator[int]:
+        """Yield the nodes of a mask in turn; once many did not do, only those that might.
+
+        To find out which might takes as long as some searches, and mostly one of the first does.
+        """
+        size, first, tried = len(mask), self._session.first, 0
+        for column in ((first + turn) % size for turn in range(size)):
+            if tried == _IN_VAIN:
+                tried += 1
+                # ⚠ Where there is room, candidates suffice, and no victim is needed (`_clear`).
+                has_victims = self._reclaimable.nodes(self._queue.name)
+                mask = mask & (has_victims | has_room(self._session, task_class))
+            if mask[column]:
+                tried += 1
+                yield column
 
     def _may_go(self, other: Task) -> bool:
         if other.status is not TaskStatus.RUNNING or not other.preemptable:
