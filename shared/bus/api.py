@@ -20,6 +20,8 @@ API_S: Final = 2.0
 
 WRONG_LAST_SEQUENCE: Final = 10071
 SEQUENCE_IN_FLIGHT: Final = 10164
+ID_IN_FLIGHT: Final = 10158
+"""The same message is on its way to the copies of a stream: it may be stored yet."""
 STORE_FAILED: Final = 10077
 STREAM_NOT_FOUND: Final = 10059
 CONSUMER_NOT_FOUND: Final = 10014
@@ -115,7 +117,7 @@ def failure(error: ApiError, *, about: str) -> PumiceError:
         return StreamMissing(text)
     if error.err_code == BAD_UPDATE:
         return Rejected(text)
-    if error.code >= SERVER_ERROR:
+    if error.code >= SERVER_ERROR or error.err_code == ID_IN_FLIGHT:
         return Retryable(text)
     return Rejected(text)
 

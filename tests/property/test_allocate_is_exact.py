@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pumice.testing import Cluster
@@ -166,6 +166,22 @@ def vectorised(
         session.close()
 
 
+def _node(pods: int) -> dict[str, Any]:
+    plain = {"disk": "", "tainted": False, "cordoned": False}
+    return {"cpu": 1, "memory": 2, "pods": pods, **plain}
+
+
+def _task(cpu: int) -> dict[str, Any]:
+    plain = {"role": "", "port": 0, "disk": "", "tolerates": False, "node": ""}
+    return {"cpu": cpu, "memory": 0, **plain}
+
+
+# The last pod asks for nothing, and the one node with room for pods is beyond its CPUs.
+@example(
+    [_node(2), _node(4), _node(2)],
+    [{"queue": "a", "priority": 1, "minimum": 0, "tasks": [*[_task(500)] * 4, _task(0)]}],
+    [(500, "n1"), (1000, "n1")],
+)
 @given(nodes, jobs, leaving)
 @settings(max_examples=250, deadline=None)
 def test_gangs_go_where_placing_them_one_by_one_in_plain_numbers_sends_them(

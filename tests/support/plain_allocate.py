@@ -160,9 +160,20 @@ class Plain:
         return len(job.tasks) > 1 and job.minimum != len(job.tasks)
 
     def _bind(self, job: PlainJob) -> None:
-        for task in job.tasks:
-            if task.status == "Allocated":
+        """Bind what is allocated, each pod where its node has room beside all that is bound."""
+        for task in sorted(job.tasks, key=lambda task: task.index):
+            if task.status == "Allocated" and self._holds(task):
                 task.status = "Binding"
+
+    def _holds(self, task: PlainTask) -> bool:
+        """Tell whether a node holds a task beside all but those that are allocated, not bound."""
+        node = next(node for node in self.nodes if node.name == task.node)
+        others = [t for job in self.jobs for t in job.tasks if t.node == task.node]
+        loose = [t for t in others if t.status == "Allocated"]
+        return all(
+            node.have[name] - node.used[name] + sum(t.request[name] for t in loose) >= amount
+            for name, amount in task.request.items()
+        )
 
     # --- backfill ------------------------------------------------------------------------------
 
