@@ -236,6 +236,7 @@ class Replies:
         question = self._questions.pop(token, None)
         if question is not None and not question.answer.done():
             question.answer.set_exception(error)
+            question.answer.exception()  # marked as retrieved: the asker may have ended
 
 
 def _refuse_what_never_fits(
