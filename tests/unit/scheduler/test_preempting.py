@@ -3,6 +3,7 @@
 import pytest
 
 from pumice.testing import Cluster, binds_of, evictions_of
+from services.scheduler.decide import run_actions
 from shared.api import kinds
 from shared.contracts.messages import Result
 from shared.model.status import TaskStatus
@@ -63,6 +64,27 @@ def test_a_gang_that_cannot_be_whole_evicts_nobody_and_leaves_no_trace_ss10():
     assert all((a == b).all() for a, b in zip(before, after, strict=True))
     assert len(cluster.job("low").by_status[TaskStatus.RUNNING]) == 4
     assert ledger.at_rest
+
+
+def test_a_job_like_one_that_has_failed_is_tried_again_once_another_has_made_room():
+    """`c` is as `a`: what holds for both ends with the eviction between them."""
+    in_turn = CONF.replace("{name: priority}", "{name: priority, enableJobOrder: false}")
+    alone = in_turn.replace("enqueue, allocate, preempt, backfill", "preempt")
+    cluster = world(alone).node("n1", cpu="4")
+    cluster.group("victim", min_member=0, phase="Running", priorityClassName="low")
+    cluster.pod("victim-0", "victim", cpu="4", node="n1")
+    for name, rank in (("a", "low"), ("between", "high"), ("c", "low")):
+        cluster.group(name, phase="Inqueue", min_member=1, priorityClassName=rank)
+        cluster.pod(f"{name}-0", name, cpu="2")
+    session = cluster.session()
+    try:
+        assert session.alike
+        run_actions(session, cluster.config)
+        standing = {t.name: t.status for t in cluster.cluster_state.tasks()}
+    finally:
+        session.close()
+    assert standing["a-0"] is TaskStatus.PENDING
+    assert standing["between-0"] is standing["c-0"] is TaskStatus.PIPELINED
 
 
 def test_nobody_is_taken_from_an_equal():
