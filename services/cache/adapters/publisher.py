@@ -127,7 +127,7 @@ class StatePublisher:
             published = await self._read_back(token.sequence)
             self._log.info("stream_read_back", facts=len(published), term=term)
             self._queue.begin(published.items())
-            self._work.set()
+            self.changed()  # ⚠ the lists may have come before, and nothing changes after them
             async with TaskGroup() as group:
                 group.create_task(self._publish(token, answers), name="state-publish")
                 group.create_task(self._collect(answers), name="state-answers")
