@@ -68,7 +68,8 @@ async def test_a_stream_of_one_copy_is_given_two_more_and_keeps_what_it_has(
     try:
         async with admin_bus(servers) as bus:
             await bus.ensure_streams([spec])
-            await bus.publisher(spec.name).publish(subjects.outcome(0), b"kept")
+            # Each server hears of a stream on another one a moment after it was made.
+            await stubborn(bus.publisher(spec.name), subjects.outcome(0), b"kept", "kept")
             await bus.ensure_streams(copied([spec], SERVERS))
             await until(lambda: whole(bus, spec.name), describe="three copies")
             assert (await bus.last(spec.name, subjects.outcome(0))).payload == b"kept"
