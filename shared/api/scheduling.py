@@ -30,6 +30,11 @@ DEFAULT_QUEUE = "default"
 ROOT_QUEUE = "root"
 
 
+def podgroup_of(job: str, uid: str) -> str:
+    """Return the name of the PodGroup that is made for a job (J27); for a job's key, its key."""
+    return f"{job}-{uid}"
+
+
 class TopologyMode(enum.StrEnum):
     """Whether a network topology constraint must hold or is a wish."""
 

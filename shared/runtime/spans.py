@@ -54,11 +54,6 @@ def are_asked_for(environ: Mapping[str, str]) -> bool:
     return not off and any(environ.get(name) for name in ENDPOINTS)
 
 
-def cause_of_job(key: str, uid: str) -> str:
-    """Return the cause of all that is done for a Job: the key of its PodGroup (J23)."""
-    return f"{key}-{uid}"
-
-
 def trace_id(cluster: str, cause: str) -> int:
     """Return the id of a cause's trace: 128 bits, never 0, the same in each service."""
     return int.from_bytes(_digest(cluster, cause)[:16], "big") or 1

@@ -23,13 +23,14 @@ from services.admission.rules.catalogue import Hook
 from services.admission.rules.fields import Schemas
 from services.admission.rules.review import AdmissionRequest, Facts, Terms, Verdict
 from shared.api.kinds import JOB
+from shared.api.scheduling import podgroup_of
 from shared.contracts.subjects import key_of
 from shared.runtime.clock import Clock
 from shared.runtime.contain import Containment, describe
 from shared.runtime.errors import PumiceError, Rejected
 from shared.runtime.health import Gate
 from shared.runtime.logs import Logger
-from shared.runtime.spans import Spans, cause_of_job
+from shared.runtime.spans import Spans
 
 BODY_MAX: Final = 3 * 1024 * 1024
 """As Volcano's (W02); the API server's own bound on an object is the same."""
@@ -248,7 +249,7 @@ def _cause(hook: Hook, asked: AdmissionRequest) -> str:
     uid = meta.get("uid") if isinstance(meta, dict) else ""
     if hook.resource != JOB.token or asked.operation != "CREATE" or not isinstance(uid, str):
         return ""
-    return cause_of_job(key_of(asked.namespace, asked.name), uid) if uid else ""
+    return podgroup_of(key_of(asked.namespace, asked.name), uid) if uid else ""
 
 
 def _malformed(code: int, text: str) -> web.Response:

@@ -13,6 +13,7 @@ from shared.api import keys
 from shared.api.core import Pod, PodPhase, PodStatus
 from shared.api.kinds import JOB, POD, PODGROUP
 from shared.api.meta import ObjectMeta
+from shared.api.scheduling import podgroup_of
 from shared.contracts.messages import Fact, Op
 
 _encoder: Final = msgspec.json.Encoder()
@@ -89,26 +90,15 @@ def remains(done: bytes) -> bytes:
     return _encoder.encode(Pod(metadata=kept, status=PodStatus(phase=PodPhase.SUCCEEDED)))
 
 
-class _Marks(msgspec.Struct, frozen=True):
-    annotations: dict[str, str] = {}
-
-
-class _Marked(msgspec.Struct, frozen=True):
-    metadata: _Marks = _Marks()
-
-
-_marked: Final = msgspec.json.Decoder(_Marked)
-
-
 def cause_of(fact: Fact) -> str:
-    """Return the key of the PodGroup that a fact is told for the sake of, "" if there is none."""
+    """Return the key of the PodGroup that a fact concerns, "" if there is none."""
     if fact.kind == PODGROUP.token:
         return fact.key
     if fact.kind == JOB.token:
-        return f"{fact.key}-{fact.uid}"
+        return podgroup_of(fact.key, fact.uid)
     if fact.kind != POD.token or fact.op is not Op.PUT:
         return ""
-    group = _marked.decode(fact.body).metadata.annotations.get(keys.GROUP_NAME, "")
+    group = _pods.decode(fact.body).metadata.annotations.get(keys.GROUP_NAME, "")
     return f"{fact.key.rpartition('/')[0]}/{group}" if group else ""
 
 

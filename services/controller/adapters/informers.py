@@ -41,7 +41,7 @@ from shared.api import kinds
 from shared.api.batch import Command, Job, JobEvent
 from shared.api.core import Node, Pod, PodPhase
 from shared.api.kinds import Kind
-from shared.api.scheduling import PodGroup, Queue
+from shared.api.scheduling import PodGroup, Queue, podgroup_of
 from shared.api.storage import PersistentVolumeClaim
 from shared.api.workloads import Workload
 from shared.contracts.messages import Fact, Op
@@ -315,7 +315,7 @@ class Informers(Stores):
 
         The latter only if it is the job's: a user may have a group of that name, too.
         """
-        found = self.groups.get(f"{record.key}-{record.uid}")
+        found = self.groups.get(podgroup_of(record.key, record.uid))
         if found is not None:
             return found
         old = self.groups.get(record.key)

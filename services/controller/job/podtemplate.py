@@ -14,6 +14,7 @@ import msgspec
 
 from shared.api import keys, kinds
 from shared.api.batch import Job, TaskSpec
+from shared.api.scheduling import podgroup_of
 from shared.jobplugins.catalogue import plugins_of
 from shared.jobplugins.interface import Companion, JobPlugin, add
 
@@ -68,7 +69,7 @@ def _partition(index: int, size: int) -> str:
 
 def group_name(job: Job) -> str:
     """Return the name of the PodGroup that is made for a job (J27)."""
-    return f"{job.metadata.name}-{job.metadata.uid}"
+    return podgroup_of(job.metadata.name, job.metadata.uid)
 
 
 def owner_references(job: Job) -> list[dict[str, Any]]:

@@ -23,10 +23,10 @@ from services.controller.job.plan import Pass, advance
 from services.controller.job.requests import Request, pod_name
 from shared.api import kinds, time
 from shared.api.batch import Action, JobEvent, JobPhase
+from shared.api.scheduling import podgroup_of
 from shared.contracts.subjects import split_key
 from shared.jobplugins.foreign import PluginFailed
 from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
-from shared.runtime.spans import cause_of_job
 from shared.runtime.workqueue import WorkQueue
 
 COALESCE_S: Final = 0.5
@@ -195,7 +195,7 @@ class JobReconciler(Reconciler):
 
     def _trace(self, record: JobRecord, stage: list[effects.Effect], begun: float) -> None:
         """Take a span of a stage; the one that ends the job is followed by the job's own."""
-        cause = cause_of_job(record.key, record.uid)
+        cause = podgroup_of(record.key, record.uid)
         name = ", ".join(sorted({_words(type(effect).__name__) for effect in stage}))
         self._spans.add(cause, name, begun=begun, job=record.key, effects=len(stage))
         ended = [e.status for e in stage if isinstance(e, effects.WriteStatus)]

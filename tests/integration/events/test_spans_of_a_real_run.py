@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from pumice.local.fleet import NodeShape
-from shared.runtime.spans import cause_of_job, root_id, trace_id
+from shared.api.scheduling import podgroup_of
+from shared.runtime.spans import root_id, trace_id
 from tests.support.api import connect
 from tests.support.collector import Collector
 from tests.support.pumice_run import pumice_run
@@ -33,7 +34,7 @@ async def test_the_spans_of_all_services_join_into_one_trace_of_a_job(
             made = await api.create(
                 "jobs", job("train", task("work", 3, annotations=short)), "default"
             )
-            cause = cause_of_job("default/train", made["metadata"]["uid"])
+            cause = podgroup_of("default/train", made["metadata"]["uid"])
             trace, root = trace_id("local", cause), root_id("local", cause)
 
             await until(

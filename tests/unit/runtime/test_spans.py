@@ -5,9 +5,10 @@ import sys
 
 import pytest
 
+from shared.api.scheduling import podgroup_of
 from shared.runtime.clock import SystemClock
 from shared.runtime.service import _spans
-from shared.runtime.spans import NO_SPANS, are_asked_for, cause_of_job, root_id, trace_id
+from shared.runtime.spans import NO_SPANS, are_asked_for, root_id, trace_id
 from tests.support.collector import Collector
 
 CAUSE = "ns/train-u1"
@@ -42,7 +43,7 @@ def test_ids_follow_from_cluster_and_cause_alone():
     assert 0 < root_id("local", CAUSE) < 2**64
     others = [("other", CAUSE), ("local", "ns/train-u2")]
     assert trace_id("local", CAUSE) not in {trace_id(*other) for other in others}
-    assert cause_of_job("ns/train", "u1") == CAUSE
+    assert podgroup_of("ns/train", "u1") == CAUSE
 
 
 class Log:
