@@ -21,7 +21,7 @@ from pumice.events.client import subscribe_at
 from pumice.local import state
 from pumice.local.errors import LocalError
 from pumice.trace.text import as_json, as_text
-from pumice.trace.tree import Objects, trace
+from pumice.trace.tree import NOTHING, Objects, trace
 
 _PODS_MOST: Final = 20
 _USER_AGENT: Final = "pumice-trace"
@@ -111,7 +111,7 @@ async def _objects(args: argparse.Namespace, namespace: str, name: str) -> tuple
     except PumiceError as error:
         if args.kubeconfig:
             raise
-        return Objects(), str(error)
+        return NOTHING, str(error)
 
 
 def _unknown(key: str, events: list[CloudEvent], trouble: str) -> str:

@@ -5,64 +5,54 @@ to any service, and so it is in none of their views.
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
-from pumice.trace.tree import Objects, PodLife
+from pumice.trace.tree import NOTHING, Objects, PodLife
 from shared.api import keys
+from shared.api.base import View
 from shared.api.batch import Job
 from shared.api.kinds import JOB, POD, PODGROUP, decode
-from shared.api.scheduling import PodGroup, PodGroupCondition, PodGroupConditionType
+from shared.api.meta import ObjectMeta
+from shared.api.scheduling import (
+    PodGroup,
+    PodGroupCondition,
+    PodGroupConditionType,
+    podgroup_of,
+)
 from shared.api.time import read
-from shared.kube.client import PAGE_LIMIT, Kube
+from shared.kube.client import Kube, Selection
 from shared.runtime.errors import Gone
 
 
-class _Owner(msgspec.Struct, frozen=True):
-    uid: str = ""
-
-
-class _Meta(msgspec.Struct, frozen=True, rename="camel"):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    creation_timestamp: str | None = None
-    owner_references: tuple[_Owner, ...] = ()
-
-
-class _Times(msgspec.Struct, frozen=True, rename="camel"):
+class _Times(View, frozen=True):
     started_at: str | None = None
     finished_at: str | None = None
 
 
-class _State(msgspec.Struct, frozen=True):
+class _State(View, frozen=True):
     running: _Times | None = None
     terminated: _Times | None = None
 
 
-class _Container(msgspec.Struct, frozen=True):
+class _Container(View, frozen=True):
     state: _State = _State()
 
 
-class _Status(msgspec.Struct, frozen=True, rename="camel"):
+class _Status(View, frozen=True):
     phase: str = ""
     container_statuses: tuple[_Container, ...] = ()
 
 
-class Pod(msgspec.Struct, frozen=True):
+class Pod(View, frozen=True):
     """The times of a pod."""
 
-    metadata: _Meta = _Meta()
+    metadata: ObjectMeta = ObjectMeta()
     status: _Status = _Status()
 
 
-class _Position(msgspec.Struct, frozen=True, rename={"token": "continue"}):
-    token: str = ""
-
-
-class _Pods(msgspec.Struct, frozen=True):
-    items: tuple[Pod, ...] = ()
-    metadata: _Position = _Position()
+_PODS: Final = msgspec.structs.replace(POD, alias="timed-pods", type=Pod)
 
 
 async def objects_of(kube: Kube, namespace: str, name: str) -> Objects:
@@ -70,33 +60,20 @@ async def objects_of(kube: Kube, namespace: str, name: str) -> Objects:
     try:
         job: Job = decode(JOB, await kube.get(JOB, namespace, name))
     except Gone:
-        return Objects()
+        return NOTHING
     group = await _group(kube, job)
-    return fold(job, group, await _pods(kube, namespace, name))
+    of_job = Selection(namespace=namespace, label_selector=f"{keys.JOB_NAME}={name}")
+    return fold(job, group, (await kube.list(_PODS, of_job)).items)
 
 
 async def _group(kube: Kube, job: Job) -> PodGroup | None:
     meta = job.metadata
     try:
-        body = await kube.get(PODGROUP, meta.namespace, f"{meta.name}-{meta.uid}")
+        body = await kube.get(PODGROUP, meta.namespace, podgroup_of(meta.name, meta.uid))
     except Gone:
         return None
     group: PodGroup = decode(PODGROUP, body)
     return group
-
-
-async def _pods(kube: Kube, namespace: str, name: str) -> list[Pod]:
-    query = [("labelSelector", f"{keys.JOB_NAME}={name}"), ("limit", str(PAGE_LIMIT))]
-    found: list[Pod] = []
-    token = ""
-    while True:
-        more = [("continue", token)] if token else []
-        body = await kube.request("GET", POD.path(namespace), query=[*query, *more])
-        page = msgspec.json.decode(body, type=_Pods)
-        found += page.items
-        token = page.metadata.token
-        if not token:
-            return found
 
 
 def fold(job: Job, group: PodGroup | None, pods: Sequence[Pod]) -> Objects:
@@ -136,7 +113,7 @@ def _pod(pod: Pod) -> PodLife:
     begun = [at for at in (read(each.started_at) for each in times) if at is not None]
     ended = [at for at in (read(each.finished_at) for each in times) if at is not None]
     return PodLife(
-        key=f"{meta.namespace}/{meta.name}",
+        key=meta.key,
         uid=meta.uid,
         made_s=read(meta.creation_timestamp),
         running_s=min(begun, default=None),

@@ -25,7 +25,7 @@ OVER: Final = frozenset({"Completed", "Failed", "Terminated", "Aborted"})
 _ENTRY: Final = "enqueue"
 """The gate before a gang is admitted."""
 _SECOND: Final = 1.0
-_TOLD_LATE_S: Final = 0.5
+_ANNOUNCED_LATE_S: Final = 0.5
 
 
 class PodLife(Struct, frozen=True, kw_only=True):
@@ -52,6 +52,10 @@ class Objects(Struct, frozen=True, kw_only=True):
     why: str = ""
     """Why its PodGroup waits now; empty when it does not wait."""
     pods: tuple[PodLife, ...] = ()
+
+
+NOTHING: Final = Objects()
+"""For a job of which the API server has nothing, or was not asked."""
 
 
 class Span(Struct, frozen=True, kw_only=True):
@@ -102,7 +106,7 @@ class Life(Struct):
             yield from (at for at, _ in one.values())
 
 
-def trace(job: str, events: Sequence[CloudEvent], objects: Objects = Objects()) -> Span | None:  # noqa: B008 - frozen
+def trace(job: str, events: Sequence[CloudEvent], objects: Objects = NOTHING) -> Span | None:
     """Return the tree of the last job of this key, None when nothing is known of one."""
     life = _life(job, events, objects.uid)
     start = _posted(objects.posted_s, life.first_s)
@@ -208,12 +212,12 @@ def _admission(life: Life, objects: Objects, start: float, end: float | None) ->
         end=None if admitted is None else max(admitted, start),
         detail=f"admitted to queue {queue}" if life.admitted else "not admitted yet",
         exact=False,
-        spans=tuple(_told(life, end if admitted is None else admitted)),
+        spans=tuple(_waits_at_the_gate(life, end if admitted is None else admitted)),
     )
 
 
-def _told(life: Life, until: float | None) -> Iterator[Span]:
-    """Yield the waits that were told of while the gang was not admitted."""
+def _waits_at_the_gate(life: Life, until: float | None) -> Iterator[Span]:
+    """Yield the waits that were announced while the gang was not admitted."""
     admitted = life.admitted_s
     yield from _in_turn(
         [(at, why) for at, why in life.waits if not _is_later(at, why, admitted)], (), until
@@ -226,8 +230,8 @@ def _waits(life: Life, objects: Objects, end: float | None) -> Iterator[Span]:
     later = [(at, why) for at, why in life.waits if _is_later(at, why, admitted)]
     moments = sorted(at for at, _ in life.placed)
     yield from _in_turn(later, moments, end)
-    is_told = bool(life.waits) and (not moments or moments[-1] < life.waits[-1][0])
-    if objects.waits_since_s is not None and not is_told and end is None:
+    is_announced = bool(life.waits) and (not moments or moments[-1] < life.waits[-1][0])
+    if objects.waits_since_s is not None and not is_announced and end is None:
         yield Span(name="waits", start=objects.waits_since_s, detail=objects.why, exact=False)
 
 
@@ -340,7 +344,7 @@ def _placed(life: Life, bound: tuple[float, PodBound] | None) -> float | None:
     if bound is None:
         return None
     bound_s, data = bound
-    latest = bound_s + _TOLD_LATE_S
+    latest = bound_s + _ANNOUNCED_LATE_S
     moments = [at for at, each in life.placed if at <= latest and data.node in each.nodes]
     return min(max(moments), bound_s) if moments else None
 

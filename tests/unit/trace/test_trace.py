@@ -267,6 +267,7 @@ def test_objects_tell_the_times_of_a_job_its_group_and_its_own_pods():
     group = PodGroup(
         metadata=ObjectMeta(creation_timestamp=made), status=PodGroupStatus(conditions=(wait,))
     )
+    owner = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "train"}
     state = {"terminated": {"startedAt": made, "finishedAt": "2023-11-14T22:13:30Z"}}
     pod = {
         "metadata": {
@@ -274,11 +275,12 @@ def test_objects_tell_the_times_of_a_job_its_group_and_its_own_pods():
             "namespace": "ns",
             "uid": "p0",
             "creationTimestamp": made,
-            "ownerReferences": [{"uid": "u1"}],
+            "ownerReferences": [{**owner, "uid": "u1"}],
         },
         "status": {"phase": "Succeeded", "containerStatuses": [{"state": state}]},
     }
-    foreign = {**pod, "metadata": {**pod["metadata"], "ownerReferences": [{"uid": "u0"}]}}
+    namesakes = [{**owner, "uid": "u0"}]
+    foreign = {**pod, "metadata": {**pod["metadata"], "ownerReferences": namesakes}}
     pods = [msgspec.convert(each, type=Pod) for each in (pod, foreign)]
     objects = fold(job, group, pods)
     assert (objects.uid, objects.posted_s, objects.phase) == ("u1", T, "Pending")
