@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from shared.contracts.permissions import EVENTS, Permissions, administrator, permissions
-from shared.contracts.streams import StreamSpec, all_streams, events_of, streams
+from shared.contracts.streams import events_of, streams, with_copies_of_events
 from shared.contracts.subjects import Subjects
 
 ADMIN: Final = "admin"
@@ -71,10 +71,7 @@ class _Plan:
         self._subjects = Subjects(cluster=cluster)
         declared = streams(cluster)
         copies = {events_of(cluster, name).name: name for name in self._namespaces}
-        self._specs: tuple[StreamSpec, ...] = (
-            *all_streams(declared),
-            *(events_of(cluster, name) for name in self._namespaces),
-        )
+        self._specs = with_copies_of_events(declared, cluster, self._namespaces)
         self._any = declared.lease.name
         self._events = declared.events.name
         self._api = declared.events.name.removesuffix("EVENTS") + "API"

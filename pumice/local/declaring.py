@@ -7,7 +7,7 @@ What `services.declarer` is in a cluster is a task here, in the process that sta
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import structlog
@@ -18,19 +18,29 @@ from shared.bus.nats import from_settings
 from shared.contracts.permissions import DECLARER
 from shared.contracts.streams import (
     Storage,
-    all_streams,
     copied,
     durable_consumers,
-    events_of,
     streams,
+    with_copies_of_events,
 )
 from shared.runtime.clock import SystemClock
 from shared.runtime.common import CommonSettings
 from shared.runtime.errors import PumiceError
 from shared.runtime.health import Readiness
 from shared.runtime.tasks import TaskGroup
+from shared.runtime.values import Secret
 
 DECLARED_S: Final = 20.0
+
+
+def login(url: str, passwords: Mapping[str, str], cluster: str) -> CommonSettings:
+    """Return how the declarer of a cluster connects to a NATS server with these users."""
+    return CommonSettings(
+        nats=url,
+        nats_user=DECLARER,
+        nats_password=Secret(passwords[DECLARER]),
+        cluster=cluster,
+    )
 
 
 class Declaring:
@@ -104,7 +114,7 @@ class Declaring:
             on_status=lambda **_: None,
         )
         declared = streams(cluster, state_storage=self._state_storage)
-        specs = (*all_streams(declared), *(events_of(cluster, n) for n in self._namespaces))
+        specs = with_copies_of_events(declared, cluster, self._namespaces)
         declarer = Declarer(
             bus,
             copied(specs, self._replicas),

@@ -15,13 +15,11 @@ from typing import Final
 
 from pumice.deploy.nats_accounts import ADMIN
 from pumice.deploy.nats_config import Routes, Server, render
-from pumice.local.declaring import Declaring
+from pumice.local.declaring import Declaring, login
 from pumice.local.files import write_private
 from pumice.local.ports import LOOPBACK, claim, free_port
 from pumice.local.process import Process, ProcessSpec
-from shared.contracts.permissions import DECLARER, permissions
-from shared.runtime.common import CommonSettings
-from shared.runtime.values import Secret
+from shared.contracts.permissions import permissions
 
 SEALERS: Final = ("cache", "controller")
 """Services that share the key of STATE."""
@@ -69,12 +67,7 @@ class NatsServer:
         self._config = directory / "nats-server.conf"
         self._namespaces = namespaces
         self.declaring = Declaring(
-            CommonSettings(
-                nats=self.url,
-                nats_user=DECLARER,
-                nats_password=Secret(self.passwords[DECLARER]),
-                cluster=cluster,
-            ),
+            login(self.url, self.passwords, cluster),
             namespaces=namespaces,
         )
         self._declares = declares

@@ -9,11 +9,10 @@ from shared.bus.nats import NatsBus
 from shared.bus.service import bus_of
 from shared.contracts.streams import (
     Storage,
-    all_streams,
     copied,
     durable_consumers,
-    events_of,
     streams,
+    with_copies_of_events,
 )
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part
@@ -33,10 +32,7 @@ def compose(settings: DeclarerSettings, context: Context, *, bus: NatsBus) -> Se
         state_storage=Storage(settings.state_storage),
         state_bytes=settings.state_bytes,
     )
-    specs = (
-        *all_streams(declared),
-        *(events_of(settings.cluster, name) for name in settings.event_namespaces),
-    )
+    specs = with_copies_of_events(declared, settings.cluster, settings.event_namespaces)
     replicas = settings.stream_replicas
     of_state = {declared.state.name: settings.state_replicas or replicas}
     declarer = Declarer(

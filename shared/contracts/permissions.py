@@ -21,6 +21,7 @@ from shared.contracts.streams import (
     durable_consumers,
     events_of,
     streams,
+    with_copies_of_events,
 )
 from shared.contracts.subjects import Subjects
 
@@ -83,7 +84,7 @@ def _declare(cluster: str, namespaces: Sequence[str]) -> tuple[str, ...]:
     """Return what making and changing all streams and durable consumers publishes to."""
     made = [
         f"$JS.API.STREAM.{verb}.{spec.name}"
-        for spec in (*all_streams(streams(cluster)), *(events_of(cluster, n) for n in namespaces))
+        for spec in with_copies_of_events(streams(cluster), cluster, namespaces)
         for verb in ("INFO", "CREATE", "UPDATE")
     ]
     made += [

@@ -190,6 +190,13 @@ def events_of(cluster: str, namespace: str) -> StreamSpec:
     )
 
 
+def with_copies_of_events(
+    declared: Streams, cluster: str, namespaces: Iterable[str]
+) -> tuple[StreamSpec, ...]:
+    """Return every stream of a cluster, those with the events of single namespaces behind."""
+    return (*all_streams(declared), *(events_of(cluster, name) for name in namespaces))
+
+
 def copied(
     specs: Iterable[StreamSpec], replicas: int, *, exceptions: Mapping[str, int] | None = None
 ) -> tuple[StreamSpec, ...]:

@@ -9,13 +9,10 @@ from pathlib import Path
 
 from pumice.deploy.nats_config import Routes
 from pumice.local import parts
-from pumice.local.declaring import Declaring
+from pumice.local.declaring import Declaring, login
 from pumice.local.nats import NatsServer
 from pumice.local.ports import free_port
-from shared.contracts.permissions import DECLARER
 from shared.contracts.streams import Storage
-from shared.runtime.common import CommonSettings
-from shared.runtime.values import Secret
 from tests.support.wait import until
 
 SERVERS = 3
@@ -54,12 +51,7 @@ class NatsCluster:
         self.url = ",".join(server.url for server in self.servers)
         self._declares = declares
         self.declaring = Declaring(
-            CommonSettings(
-                nats=self.url,
-                nats_user=DECLARER,
-                nats_password=Secret(self.passwords[DECLARER]),
-                cluster=cluster,
-            ),
+            login(self.url, self.passwords, cluster),
             replicas=SERVERS,
             state_storage=Storage.FILE,
         )
