@@ -194,6 +194,10 @@ class Ledger:
             - self.pipelined[dim, :upto]
         )
 
+    def emptied(self, dim: int) -> IntArray:
+        """Return what is free with all pods of a node gone and promises kept."""
+        return self.allocatable[dim, : self.size] - self.pipelined[dim, : self.size]
+
     def total(self) -> IntArray:
         """Return the allocatable amounts of all nodes together."""
         return total_of_columns(self.allocatable[:, : self.size])

@@ -38,6 +38,11 @@ class TaskSignature(NamedTuple):
         )
 
 
+def standing_of(session: Session, job: Job) -> tuple[Hashable, ...]:
+    """Return the state of the ledger, and what tells jobs apart by which plugins decide."""
+    return session.ledger.version, job.queue, job.namespace, job.priority
+
+
 class _Attempt(NamedTuple):
     """An attempt that came to nothing."""
 
@@ -95,10 +100,7 @@ class FailedAttempts:
         if any(task.gated or task.held for task in tasks):
             return None
         return (
-            self._session.ledger.version,
-            job.queue,
-            job.namespace,
-            job.priority,
+            *standing_of(self._session, job),
             job.min_available,
             job.min_task_total,
             tuple(sorted(job.min_task_member.items())),

@@ -12,7 +12,7 @@ from services.scheduler.engine.session.ordering import Orders
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.tasks.classes import TaskClass
 from services.scheduler.engine.tasks.task import Task
-from services.scheduler.policy.actions.alike import FailedAttempts, TaskSignature
+from services.scheduler.policy.actions.alike import FailedAttempts, TaskSignature, standing_of
 from shared.model.status import READY, TaskStatus
 
 
@@ -82,12 +82,7 @@ def clearable(session: Session, task_class: TaskClass) -> BoolArray:
     The other nodes need no search for victims: even all of them gone would not be enough
     (`room_after` is never more than this).
     """
-    ledger = session.ledger
-    mask = np.ones(ledger.size, dtype=np.bool_)
-    for dim in task_class.dims:
-        most = ledger.allocatable[dim, : ledger.size] - ledger.pipelined[dim, : ledger.size]
-        mask &= most >= task_class.request[dim]
-    return mask
+    return _offering(session, task_class, session.ledger.emptied)
 
 
 def hosts(session: Session, jobs: Iterable[Job], *statuses: TaskStatus) -> BoolArray:
@@ -147,9 +142,16 @@ class Reclaimable:
 
 def has_room(session: Session, task_class: TaskClass) -> BoolArray:
     """Return the nodes with room for a task of a class without any victim (`room_after`)."""
+    return _offering(session, task_class, session.ledger.future_idle)
+
+
+def _offering(
+    session: Session, task_class: TaskClass, amounts: Callable[[int], IntArray]
+) -> BoolArray:
+    """Return the nodes whose amounts (by the index of a resource) are enough for one task."""
     mask = np.ones(session.ledger.size, dtype=np.bool_)
     for dim in task_class.dims:
-        mask &= session.ledger.future_idle(dim) >= task_class.request[dim]
+        mask &= amounts(dim) >= task_class.request[dim]
     return mask
 
 
@@ -171,10 +173,7 @@ class UnschedulableCache:
         if job.by_status[TaskStatus.RUNNING] or job.by_status[TaskStatus.BOUND]:
             return None
         return (
-            self._session.ledger.version,
-            job.queue,
-            job.namespace,
-            job.priority,
+            *standing_of(self._session, job),
             job.claimed.tobytes(),
             task.preemptable,
             *TaskSignature.of(task),

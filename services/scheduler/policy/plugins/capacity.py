@@ -251,9 +251,7 @@ class Capacity:
         account = self._accounts.get(job.queue)
         if account is None:
             return False
-        exceeds = account.named & (account.allocated > account.deserved)
-        exceeds[PODS_DIM] = False
-        if exceeds.any():
+        if _exceeds_deserved(account.allocated, account, account.allocated):
             return True
         return any(
             not self._deserves_some(account, task.task_class)
