@@ -19,7 +19,7 @@ from typing import Final, Protocol
 from services.binder.adapters.commands import NEWER_DELAY_S
 from services.binder.adapters.hold import Holder
 from services.binder.adapters.statuses import KIND_OF, Nothing, Statuses, StatusPatch
-from services.binder.intents.bounds import breach_of_wish
+from services.binder.intents.bounds import breach_of_desired
 from services.binder.metrics import BinderMetrics
 from shared.bus.port import Delivery, Message, Puller, Reset, Started
 from shared.bus.tenure import Tenure, mark_of
@@ -191,7 +191,7 @@ class DesiredStatuses:
         except ContractError as error:
             reason = str(error)
         else:
-            reason = breach_of_wish(wanted)
+            reason = breach_of_desired(wanted)
             if not reason:
                 return wanted
         self._metrics.set_aside.labels(self._stream).inc()

@@ -61,7 +61,7 @@ def _of_bind(gang: BindGang, item: Bind) -> str:
     return ""
 
 
-def breach_of_wish(wanted: Desired) -> str:
+def breach_of_desired(wanted: Desired) -> str:
     """Return which bound a wanted status breaks; empty: none.
 
     Of a pod's conditions only PodScheduled is scheduling's to write (D02).

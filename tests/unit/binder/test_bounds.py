@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from services.binder.intents.bounds import MEMBERSHIP, breach, breach_of_wish
+from services.binder.intents.bounds import MEMBERSHIP, breach, breach_of_desired
 from services.scheduler.policy.states.gpus import GPU_INDEX
 from services.scheduler.policy.states.vgpu_requests import IDS
 from shared.contracts.messages import (
@@ -66,6 +66,6 @@ def test_of_the_conditions_of_pods_scheduling_writes_one_only() -> None:
         conditions = tuple(DesiredCondition(type=t, status="False", reason="r") for t in types)
         return DesiredPod(key="ns/p", uid="u", conditions=conditions)
 
-    assert not breach_of_wish(wish("PodScheduled"))
-    assert "Ready" in breach_of_wish(wish("PodScheduled", "Ready"))
-    assert not breach_of_wish(DesiredQueue(key="q", uid="u", allocated={}))
+    assert not breach_of_desired(wish("PodScheduled"))
+    assert "Ready" in breach_of_desired(wish("PodScheduled", "Ready"))
+    assert not breach_of_desired(DesiredQueue(key="q", uid="u", allocated={}))
