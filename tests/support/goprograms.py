@@ -9,6 +9,8 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from pumice.local.errors import LocalError
@@ -40,6 +42,29 @@ def promtool() -> Path:
     package = "github.com/prometheus/prometheus/cmd/promtool"
     flags = ("-tags", "remove_all_sd", "-ldflags", "-s -w")
     return _built("promtool", package, *flags, release=_pinned("promtool"))
+
+
+def at_a_terminal(
+    words: Sequence[str],
+    *,
+    programs: Path,
+    cwd: Path,
+    stdin: str = "",
+    timeout_s: float = 100,
+    **environ: str,
+) -> "subprocess.CompletedProcess[str]":
+    """Run what a person types, who finds the programs of a folder and those of this Python."""
+    path = f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return subprocess.run(
+        words,
+        cwd=cwd,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=timeout_s,
+        env={**os.environ, "PATH": path, **environ},
+    )
 
 
 def _pinned(name: str) -> str:

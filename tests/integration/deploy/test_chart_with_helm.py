@@ -1,8 +1,5 @@
 """What helm makes of k8s/chart is k8s/base, changed by the values (`make helm-check`)."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +14,7 @@ from services.controller.settings import ControllerSettings
 from services.scheduler.settings import SchedulerSettings
 from shared.runtime.settings import load
 from tests.support import pages
+from tests.support.goprograms import at_a_terminal
 from tests.support.manifests import BASE, WORKLOADS, named
 
 CHART = "k8s/chart"
@@ -59,19 +57,7 @@ OTHERS = {
 
 def run_in(folder: Path, words: list[str], **environ: str) -> str:
     """Run a program of a folder, or a shell that finds it there; returns its output."""
-    done = subprocess.run(
-        words,
-        cwd=pages.ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
-        env={
-            **os.environ,
-            "PATH": f"{folder}:{Path(sys.executable).parent}:{os.environ['PATH']}",
-            **environ,
-        },
-    )
+    done = at_a_terminal(words, programs=folder, cwd=pages.ROOT, **environ)
     assert done.returncode == 0, (words, done.stdout, done.stderr)
     return done.stdout
 

@@ -3,9 +3,6 @@
 The line that waits for pods that run takes kubelets and the image, and is left out.
 """
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +10,7 @@ import pytest
 from pumice.local import parts
 from pumice.local.control_plane import ControlPlane, Options
 from tests.support import pages
+from tests.support.goprograms import at_a_terminal
 from tests.support.pages_run import ON_KUBERNETES, runner
 
 PAGE = pages.ROOT / "docs" / "deployment.md"
@@ -44,18 +42,11 @@ async def test_pumice_is_installed_and_uninstalled_by_the_lines_of_the_page(
     async with ControlPlane(Options(directory=tmp_path / "plane"), parts.require()) as plane:
 
         def run(line: str) -> str:
-            done = subprocess.run(
+            done = at_a_terminal(
                 ["bash", "-o", "pipefail", "-c", line],
+                programs=programs,
                 cwd=pages.ROOT,
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=100,
-                env={
-                    **os.environ,
-                    "PATH": f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}",
-                    "KUBECONFIG": str(plane.kubeconfig),
-                },
+                KUBECONFIG=str(plane.kubeconfig),
             )
             assert done.returncode == 0, (line, done.stderr)
             return done.stdout

@@ -5,9 +5,7 @@ Deployments have no kubelet here, so `pumice run` works in their place.
 """
 
 import asyncio
-import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,6 +20,7 @@ from shared.api.crdgen import manifest
 from shared.api.crds import CRDS
 from tests.support import pages
 from tests.support.api import Api, connect
+from tests.support.goprograms import at_a_terminal
 from tests.support.pumice_run import pumice_run
 from tests.support.wait import until
 from tests.support.world import job, task
@@ -171,20 +170,14 @@ def shell(programs: Path, tmp_path: Path) -> Callable[..., "subprocess.Completed
     (tmp_path / "k8s").symlink_to(pages.ROOT / "k8s")
 
     def run(script: str, *, stdin: str = "") -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
+        return at_a_terminal(
             ["bash", "-e", "-o", "pipefail", "-c", script],
+            programs=programs,
             cwd=tmp_path,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-            env={
-                **os.environ,
-                "PATH": f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}",
-                "PYTHONPATH": str(pages.ROOT),
-                "KUBECONFIG": str(tmp_path / "plane" / "kubeconfig"),
-            },
+            stdin=stdin,
+            timeout_s=120,
+            PYTHONPATH=str(pages.ROOT),
+            KUBECONFIG=str(tmp_path / "plane" / "kubeconfig"),
         )
 
     return run
