@@ -32,7 +32,7 @@ _LAST_S: Final = 2.0
 """How long the end of a process waits for the last spans to be sent."""
 _NS: Final = 1_000_000_000
 _QUIET_S: Final = 60.0
-"""The same trouble of the exporter is told once in that time."""
+"""The same trouble of the exporter is logged once in that time."""
 
 
 class _Ids:
@@ -52,7 +52,7 @@ class _Ids:
         return False
 
 
-class _Told(logging.Handler):
+class _SdkLog(logging.Handler):
     """Brings what the SDK has to say into the service's log, as one line."""
 
     def __init__(self, log: Logger, clock: Clock) -> None:
@@ -78,9 +78,9 @@ class OtlpSpans(Spans):
     def __init__(
         self, *, service: str, instance: str, cluster: str, clock: Clock, log: Logger
     ) -> None:
-        told = logging.getLogger("opentelemetry")
-        told.addHandler(_Told(log, clock))
-        told.propagate = False
+        sdk = logging.getLogger("opentelemetry")
+        sdk.addHandler(_SdkLog(log, clock))
+        sdk.propagate = False
         self._cluster = cluster
         self._clock = clock
         self._ids = _Ids()

@@ -39,7 +39,7 @@ class CacheMachine(RuleBasedStateMachine):
         return self.version
 
     @rule(name=NAMES, node=st.sampled_from(["", "n1", "n2"]), new=st.booleans())
-    def somebody_writes(self, name: str, node: str, new: bool) -> None:
+    def an_object_is_written(self, name: str, node: str, new: bool) -> None:
         version = self.next_version()
         key = f"ns/{name}"
         before = self.world.get(key)
@@ -53,7 +53,7 @@ class CacheMachine(RuleBasedStateMachine):
         self.events.append(("put", key, uid, version, shown))
 
     @rule(name=NAMES)
-    def somebody_deletes(self, name: str) -> None:
+    def an_object_is_deleted(self, name: str) -> None:
         gone = self.world.pop(f"ns/{name}", None)
         if gone is not None:
             self.events.append(("delete", f"ns/{name}", gone.uid, self.next_version(), None))
@@ -61,7 +61,7 @@ class CacheMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.on_their_way)
     @rule(listed=st.booleans())
     def an_object_goes_while_its_fact_is_on_its_way(self, listed: bool) -> None:
-        self.somebody_deletes(self.on_their_way[-1].slot[1].removeprefix("ns/"))
+        self.an_object_is_deleted(self.on_their_way[-1].slot[1].removeprefix("ns/"))
         if listed:
             self.the_kind_is_listed_anew()
 
@@ -130,7 +130,7 @@ class CacheMachine(RuleBasedStateMachine):
         self.leads, self.listed_in_term = True, False
         if listed_early:
             self.the_kind_is_listed_anew()
-            self.somebody_deletes("a")
+            self.an_object_is_deleted("a")
             self.events_arrive(1)
         self.queue.begin([(("pods", key), said) for key, said in self.stream.items()])
         if forgets and not listed_early:
