@@ -1,6 +1,7 @@
-"""A fact that the server never takes is left out; the facts of all other objects go on."""
+"""A leader's term: facts that the server never takes, and lists that come early."""
 
 import asyncio
+from collections.abc import Callable
 
 import msgspec
 import structlog
@@ -66,28 +67,37 @@ class NoClaims:
         return
 
 
-async def test_a_fact_that_is_refused_in_any_form_lets_the_others_pass() -> None:
-    bus, queue, set_aside = Bus(), PublishQueue(["queues"]), SetAside()
-    state = StatePublisher(
+def publisher_of(
+    bus: Bus, queue: PublishQueue, relist: Callable[[], None] = lambda: None
+) -> StatePublisher:
+    return StatePublisher(
         bus,
         queue,
         stream="STATE",
         subjects=SUBJECTS,
         kinds=["queues"],
-        relist=lambda: None,
+        relist=relist,
         claims=NoClaims(),
         instance="c",
         clock=SystemClock(),
         faults=Faults("", ""),
-        contain=Containment(set_aside, clock=SystemClock(), log=LOG),
+        contain=Containment(SetAside(), clock=SystemClock(), log=LOG),
         seal=Seal(""),
         metrics=CacheMetrics(Metrics()),
         spans=NO_SPANS,
         log=LOG,
     )
-    token = Token(stream="STATE", subject=SUBJECTS.leader("state"), sequence=0)
+
+
+TOKEN = Token(stream="STATE", subject=SUBJECTS.leader("state"), sequence=0)
+TERM = Term(number=1, tokens={"STATE": TOKEN})
+
+
+async def test_a_fact_that_is_refused_in_any_form_lets_the_others_pass() -> None:
+    bus, queue = Bus(), PublishQueue(["queues"])
+    state = publisher_of(bus, queue)
     async with TaskGroup() as group:
-        term = group.create_task(state.lead(Term(number=1, tokens={"STATE": token})), name="term")
+        term = group.create_task(state.lead(TERM), name="term")
         await until(lambda: state.leads)
         held = {name: Held(uid=name, rv="1", body=b"{}", digest=name.encode()) for name in
                 ("a", "large", "odd", "z")}  # fmt: skip
@@ -97,3 +107,13 @@ async def test_a_fact_that_is_refused_in_any_form_lets_the_others_pass() -> None
         assert not term.done()
         term.cancel()
     assert [fact.key for fact in bus.facts] == ["a", "z"]
+
+
+async def test_a_term_is_complete_though_its_lists_came_before_the_stream_was_read_back() -> None:
+    """As with three servers, where reading takes longer; nothing may change afterwards."""
+    queue = PublishQueue(["queues"])
+    state = publisher_of(Bus(), queue, relist=lambda: queue.listed("queues", {}, (), "1"))
+    async with TaskGroup() as group:
+        term = group.create_task(state.lead(TERM), name="term")
+        await until(lambda: state.complete, deadline_s=5)
+        term.cancel()
