@@ -1,0 +1,40 @@
+"""What the aggregated API asks of the rest of the service, as one protocol.
+
+The HTTP side (`adapters`) knows users, paths and tables; the answers know the cluster state. They
+meet here only.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from shared.api.visibility import (
+    Explanation,
+    PendingJob,
+    QueueTree,
+    Timeline,
+    WhatIfSpec,
+    WhatIfStatus,
+)
+
+
+class Answers(Protocol):
+    """All answers; each shows everything, and the caller hides what its user may not see.
+
+    A method raises `Retryable` while the cluster state is not synced, and `Rejected` for a question
+    that cannot be answered, with the field that is wrong.
+    """
+
+    async def pending_jobs(self, namespace: str = "", *, queue: str = "") -> Sequence[PendingJob]:
+        """Return jobs that wait, by queue and place in line; empty arguments mean all."""
+
+    async def explanation(self, namespace: str, name: str) -> Explanation | None:
+        """Return the whole answer for a Job, else a PodGroup, else a pod of that name."""
+
+    async def queue_trees(self) -> Sequence[QueueTree]:
+        """Return all queues, each behind its parent."""
+
+    async def what_if(self, namespace: str, spec: WhatIfSpec) -> WhatIfStatus:
+        """Return the decision of the engine on a copy of the cluster with that change."""
+
+    async def timeline(self, namespace: str, name: str) -> Timeline | None:
+        """Return the life of a Job, or of a PodGroup that no Job owns."""
