@@ -127,6 +127,7 @@ class PodSpec(View, frozen=True, kw_only=True):
     volumes: tuple[Volume, ...] = ()
     host_network: bool = False
     termination_grace_period_seconds: int | None = None
+    active_deadline_seconds: int | None = None
 
 
 class ContainerStateTerminated(View, frozen=True, kw_only=True):

@@ -50,6 +50,10 @@ NETWORK_TOPOLOGY_HIGHEST_TIER: Final = "volcano.sh/network-topology-highest-tier
 INHERITED_PREFIX: Final = "volcano.sh/"
 """Annotations of an owner that a PodGroup inherits begin so (P03)."""
 
+# --- what Volcano does not know ---
+EXPECTED_DURATION: Final = "pumice.dev/expected-duration"
+"""Annotation of a Job, PodGroup or pod: how long it will run, in seconds or as Go writes it."""
+
 # --- queues (KY3) ---
 HIERARCHY: Final = "volcano.sh/hierarchy"
 HIERARCHY_WEIGHTS: Final = "volcano.sh/hierarchy-weights"

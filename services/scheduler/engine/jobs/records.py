@@ -13,6 +13,7 @@ from services.scheduler.engine.jobs.subjobs import Division, divides
 from services.scheduler.engine.resources.amounts import Sums
 from services.scheduler.engine.tasks.task import Task
 from shared.api.scheduling import PodGroupSpec
+from shared.jobs.durations import Expected, of_gang
 from shared.model.status import HOLDS_RESOURCES, READY, TaskStatus
 
 _STATUSES: Final = len(TaskStatus)
@@ -200,6 +201,11 @@ class Job:
         )
         if wanted:
             self.sums.add(_WANTED, wanted * count, task_class.request)
+
+    @property
+    def expected(self) -> Expected | None:
+        """How long it will run from the start of its pods, if it or all of its pods say so."""
+        return of_gang(self.annotations, (task.expected for task in self.tasks.values()))
 
     # --- figures that rules speak of (T02, T03) -----------------------------------------------
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from pumice.plugins import Condition
 from services.scheduler.engine.tasks.classes import TaskClass
+from shared.jobs.durations import Expected
 from shared.model.status import TaskStatus
 
 
@@ -18,6 +19,7 @@ class Task:
         "created",
         "deleting",
         "displaced",
+        "expected",
         "fact_node",
         "fact_status",
         "gated",
@@ -87,6 +89,8 @@ class Task:
     """Until when the plugin cdp protects it, Unix seconds (PL15)."""
     displaced: bool
     """Whether it is being deleted because a scheduler evicted it for another pod."""
+    expected: Expected | None
+    """How long it will run, if it says so."""
     nominated: str
     deleting: bool
     fact_status: TaskStatus

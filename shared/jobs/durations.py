@@ -1,0 +1,77 @@
+"""How long a job is expected to run, as its objects say it: an annotation, then the pods' deadline.
+
+The scheduler reads it to reserve room, and forecasts read it before they look at history. Where
+neither is stated, nothing is known here. Times count from the start of a pod.
+"""
+
+import enum
+import math
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from shared.api import keys
+from shared.api.core import Pod
+from shared.model import durations
+
+_KEPT: Final = 1024
+
+
+class Basis(enum.StrEnum):
+    """Where an expected duration comes from, the surest first."""
+
+    ANNOTATION = "annotation"
+    DEADLINE = "deadline"
+    HISTORY = "history"
+    DEFAULT = "default"
+
+
+class Expected(NamedTuple):
+    """A duration that objects state."""
+
+    seconds: float
+    basis: Basis
+
+
+@lru_cache(_KEPT)
+def parse(text: str) -> float | None:
+    """Return the seconds of `90`, `5400.5` or `1h30m`; None for another text, and for none."""
+    found = durations.parse(text)
+    if found is None:
+        try:
+            found = float(text)
+        except ValueError:
+            return None
+    return found if math.isfinite(found) and found > 0 else None
+
+
+@lru_cache(_KEPT)
+def _stated(annotation: str, deadline_s: int | None) -> Expected | None:
+    found_s = parse(annotation)
+    if found_s is not None:
+        return Expected(found_s, Basis.ANNOTATION)
+    return Expected(float(deadline_s), Basis.DEADLINE) if deadline_s else None
+
+
+def of_pod(pod: Pod) -> Expected | None:
+    """Return what a pod says: its annotation, else `activeDeadlineSeconds`."""
+    annotation = pod.metadata.annotations.get(keys.EXPECTED_DURATION, "")
+    return _stated(annotation, pod.spec.active_deadline_seconds)
+
+
+def of_gang(
+    annotations: Mapping[str, str], pods: Iterable[Expected | None] = ()
+) -> Expected | None:
+    """Return what a gang says: the annotation of its PodGroup or Job, else the longest of its pods.
+
+    An annotation of any pod comes before all deadlines. A deadline of some of the pods only bounds
+    nothing: the gang lasts as long as the others.
+    """
+    found_s = parse(annotations.get(keys.EXPECTED_DURATION, ""))
+    if found_s is not None:
+        return Expected(found_s, Basis.ANNOTATION)
+    said = list(pods)
+    if annotated := [e for e in said if e is not None and e.basis is Basis.ANNOTATION]:
+        return max(annotated)
+    limits = [e for e in said if e is not None]
+    return max(limits) if limits and len(limits) == len(said) else None

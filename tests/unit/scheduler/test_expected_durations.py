@@ -1,0 +1,64 @@
+"""How long a job says that it will run."""
+
+import pytest
+
+from pumice.testing import Cluster
+from shared.api import keys, kinds
+from shared.api.core import Pod, PodSpec
+from shared.api.meta import ObjectMeta
+from shared.jobs.durations import Basis, Expected, of_gang, of_pod, parse
+from tests.support.facts import named
+
+ANNOTATED = Expected(60.0, Basis.ANNOTATION)
+
+
+def stating(annotation: str = "", deadline_s: int | None = None) -> Pod:
+    annotations = {keys.EXPECTED_DURATION: annotation} if annotation else {}
+    return Pod(
+        metadata=ObjectMeta(annotations=annotations),
+        spec=PodSpec(active_deadline_seconds=deadline_s),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90.0), ("5400.5", 5400.5), ("1h30m", 5400.0), ("45s", 45.0)]
+)
+def test_a_duration_is_a_number_of_seconds_or_as_go_writes_it(text: str, seconds: float) -> None:
+    assert parse(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "soon", "0", "-5", "-1h", "inf", "nan", "1d"])
+def test_a_text_that_is_no_positive_duration_counts_as_absent(text: str) -> None:
+    assert parse(text) is None
+    assert of_pod(stating(text, 30)) == Expected(30.0, Basis.DEADLINE)
+
+
+def test_a_pod_says_it_by_annotation_before_its_deadline() -> None:
+    assert of_pod(stating("1m", 30)) == ANNOTATED
+    assert of_pod(stating()) is None
+
+
+def test_a_gang_says_it_itself_before_its_pods() -> None:
+    stated = {keys.EXPECTED_DURATION: "1m"}
+    assert of_gang(stated, [Expected(5.0, Basis.ANNOTATION)]) == ANNOTATED
+
+
+def test_a_gang_lasts_as_long_as_the_longest_of_its_pods() -> None:
+    shorter = Expected(5.0, Basis.ANNOTATION)
+    later = Expected(900.0, Basis.DEADLINE)
+    assert of_gang({}, [shorter, ANNOTATED, later, None]) == ANNOTATED
+    assert of_gang({}, [Expected(9.0, Basis.DEADLINE), later]) == later
+
+
+def test_a_gang_of_which_some_pods_have_no_limit_has_none() -> None:
+    assert of_gang({}, [Expected(9.0, Basis.DEADLINE), None]) is None
+    assert of_gang({}) is None
+
+
+def test_the_cluster_state_knows_it_of_group_and_pods() -> None:
+    world = Cluster().node("n1").group("g", min_member=1, phase="Inqueue")
+    world.pod("g-0", "g", cpu="1", activeDeadlineSeconds=600)
+    assert world.job("g").expected == Expected(600.0, Basis.DEADLINE)
+    group = named("ns/g", annotations={keys.EXPECTED_DURATION: "2h"})
+    world.put(kinds.PODGROUP, {"metadata": group, "spec": {"minMember": 1, "queue": "default"}})
+    assert world.job("g").expected == Expected(7200.0, Basis.ANNOTATION)
