@@ -187,7 +187,7 @@ class Delay(View, frozen=True, kw_only=True):
 
 
 class WhatIfStatus(View, frozen=True, kw_only=True):
-    """What the engine decides on a copy of the cluster with the change."""
+    """The decision of the engine on a copy of the cluster with the change."""
 
     starts_now: bool = False
     gate: Annotated[str, doc("The first gate that stops the job; empty if it starts.")] = ""
