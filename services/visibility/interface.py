@@ -1,4 +1,4 @@
-"""What the aggregated API asks of the rest of the service, as one protocol.
+"""The questions of the aggregated API to the rest of the service, as one protocol.
 
 The HTTP side (`adapters`) knows users, paths and tables; the answers know the cluster state. They
 meet here only.
