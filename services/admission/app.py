@@ -6,11 +6,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from services.admission.adapters.authorities import Authorities, InMemory, InSecret
-from services.admission.adapters.certification import Certification, Given, Made, Origin
-from services.admission.adapters.connections import Limits
 from services.admission.adapters.files import ClientAuthority, Configuration
-from services.admission.adapters.identity import ServingCertificate
 from services.admission.adapters.lookup import Lookup, OpenApi
 from services.admission.adapters.registration import Address, Registration
 from services.admission.adapters.server import WebhookServer
@@ -26,8 +22,14 @@ from shared.runtime.features import QUEUE_ADMISSION, is_on
 from shared.runtime.jobplugins import load_job_plugins
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part
+from shared.serving.authorities import Authorities, InMemory, InSecret
+from shared.serving.certification import Certification, Given, Made, Origin
+from shared.serving.connections import Limits
+from shared.serving.identity import ServingCertificate
 
 SERVICE: Final = "admission"
+_AUTHORITY: Final = "pumice-admission-ca"
+"""Name of our certificate authority."""
 _SHOWN_S: Final = 60.0
 """How long a review that failed is shown: admission is not told what became of the object."""
 
@@ -156,10 +158,11 @@ def _origin(settings: AdmissionSettings, context: Context, kube: Kube, address: 
             kube,
             namespace=settings.webhook_namespace,
             name=settings.certificate_secret,
+            signer=_AUTHORITY,
             clock=clock,
             life_s=life_s,
             log=context.log,
         )
     else:
-        authorities = InMemory(clock=clock, life_s=life_s)
+        authorities = InMemory(clock=clock, life_s=life_s, signer=_AUTHORITY)
     return Made(authorities, address.hosts, clock=clock, life_s=life_s)

@@ -12,12 +12,12 @@ from typing import Final
 
 import msgspec
 
-from services.admission.adapters.identity import ServingCertificate
 from services.admission.rules.groups import BadConfiguration, read_configuration
 from services.admission.rules.review import Terms
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Rejected
 from shared.runtime.logs import Logger
+from shared.serving.identity import ServingCertificate
 
 _LOOK_S: Final = 1.0
 """Files are polled: a mounted ConfigMap changes by a link, which not every watcher sees."""

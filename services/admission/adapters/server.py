@@ -1,21 +1,16 @@
-"""The HTTPS server of the webhooks.
+"""The webhooks on their HTTPS server.
 
 What cannot be judged (the API server does not answer our request) is answered with 500, which
-leaves the decision to the failure policy: admit, or refuse. A body has to arrive without long
-pauses. Large ones are read and judged a few at a time, as an object takes much more than its text.
+leaves the decision to the failure policy: admit, or refuse.
 """
 
 import asyncio
-import errno
-import os
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from aiohttp import web
 
-from services.admission.adapters.connections import Bytes, Limits, Listener
 from services.admission.adapters.lookup import Lookup
 from services.admission.adapters.reviews import answer, read_review
 from services.admission.metrics import AdmissionMetrics
@@ -31,26 +26,13 @@ from shared.runtime.errors import PumiceError, Rejected
 from shared.runtime.health import Gate
 from shared.runtime.logs import Logger
 from shared.runtime.spans import Spans
+from shared.serving.connections import Limits
+from shared.serving.server import BODY_MAX, HttpsServer
 
-BODY_MAX: Final = 3 * 1024 * 1024
-"""As Volcano's (W02); the API server's own bound on an object is the same."""
-SMALL: Final = 32 * 1024
-"""Bytes up to which a review is read without waiting for its turn."""
-LARGE_MOST: Final = 2 * BODY_MAX
-"""Bytes of larger reviews that are held at once."""
-_UNREAD: Final = 16 * 1024
-"""Bytes of a connection that are taken before the request is read."""
 _JUDGED_MOST: Final = 64
 """Reviews that are judged at once, of any size."""
 _LARGER: Final = f"the review is larger than {BODY_MAX} bytes"
-_PAUSE_S: Final = 2.0
-"""A body whose next bytes take longer is given up: the API server sends it in one go."""
-_BODY_S: Final = 10.0
-_SHUTDOWN_S: Final = 2.0
 _BAD_REQUEST, _TOO_SLOW, _TOO_LARGE, _UNSUPPORTED, _FAILED = 400, 408, 413, 415, 500
-
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class WebhookServer:
@@ -77,77 +59,30 @@ class WebhookServer:
         self._lookup = lookup
         self._terms = terms
         self._schemas = schemas
-        self._gate = gate
         self._contain = contain
         self._clock = clock
         self._metrics = metrics
         self._spans = spans
         self._log = log
-        self._large = Bytes(LARGE_MOST)
         self._judged = asyncio.Semaphore(_JUDGED_MOST)
-        application = web.Application(middlewares=[self._watched])
+        self._https = HttpsServer(
+            self.name,
+            context=context,
+            limits=limits,
+            dropped=metrics.dropped,
+            gate=gate,
+            log=log,
+        )
         for hook in hooks:
-            application.router.add_post(hook.path, self._handler(hook))
-        self._runner = web.AppRunner(
-            application,
-            access_log=None,
-            shutdown_timeout=_SHUTDOWN_S,
-            auto_decompress=False,
-            read_bufsize=_UNREAD,
-        )
-        self._listener = Listener(
-            self._protocol, context=context, limits=limits, dropped=metrics.dropped, log=log
-        )
+            self._https.router.add_post(hook.path, self._handler(hook))
 
     async def start(self, host: str, port: int) -> int:
         """Listen; returns the port. Raises Rejected when the port is taken."""
-        await self._runner.setup()
-        try:
-            bound = self._listener.bind(host, port)
-        except OSError as error:
-            await self._runner.cleanup()
-            raise Rejected(_refusal(host, port, error), field="port") from error
-        self._gate.set(ok=True)
-        self._log.info("webhooks_listening", address=f"{host or '*'}:{bound}")
-        return bound
+        return await self._https.start(host, port)
 
     async def run(self) -> None:
         """Serve until cancelled, then finish what was begun."""
-        try:
-            await self._listener.run()
-        finally:
-            self._listener.stop()
-            async with asyncio.timeout(2 * _SHUTDOWN_S):
-                await self._runner.cleanup()
-                await self._listener.close()
-
-    def _protocol(self) -> asyncio.Protocol:
-        server = self._runner.server
-        assert server is not None, "set up before it listens"
-        return server()
-
-    @web.middleware
-    async def _watched(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Tell the listener how far a request has come."""
-        transport = request.transport
-        self._listener.begins(transport)
-        try:
-            return await handler(request)
-        finally:
-            self._listener.ends(transport)
-
-    async def _body(self, request: web.Request, most: int) -> bytes:
-        """Return the body. Raises TimeoutError, and HTTPRequestEntityTooLarge for more bytes."""
-        body = bytearray()
-        while True:
-            async with asyncio.timeout(_PAUSE_S):
-                chunk = await request.content.readany()
-            if not chunk:
-                self._listener.is_whole(request.transport)
-                return bytes(body)
-            body += chunk
-            if len(body) > most:
-                raise web.HTTPRequestEntityTooLarge(max_size=most, actual_size=len(body))
+        await self._https.run()
 
     def _handler(self, hook: Hook) -> Callable[[web.Request], Awaitable[web.Response]]:
         async def handle(request: web.Request) -> web.Response:
@@ -162,31 +97,13 @@ class WebhookServer:
         if request.content_type != "application/json":
             text = f"content type {request.content_type} is not application/json"
             return _malformed(_UNSUPPORTED, text), "malformed"
-        length = BODY_MAX if request.content_length is None else request.content_length
-        if length > BODY_MAX:
-            return _malformed(_TOO_LARGE, _LARGER), "malformed"
         try:
-            async with asyncio.timeout(_BODY_S) as limit, self._room(length):
-                body = await self._body(request, length)
-                limit.reschedule(None)  # what follows has limits of its own
-                async with self._judged:
-                    return await self._answer(hook, body)
+            async with self._https.body(request) as body, self._judged:
+                return await self._answer(hook, body)
         except web.HTTPRequestEntityTooLarge:
             return _malformed(_TOO_LARGE, _LARGER), "malformed"
         except TimeoutError:
             return _malformed(_TOO_SLOW, "the review did not arrive in time"), "malformed"
-
-    @asynccontextmanager
-    async def _room(self, length: int) -> AsyncIterator[None]:
-        """Wait until the bytes of a large review may be held."""
-        if length <= SMALL:
-            yield
-            return
-        await self._large.take(length)
-        try:
-            yield
-        finally:
-            self._large.give_back(length)
 
     async def _answer(self, hook: Hook, body: bytes) -> tuple[web.Response, str]:
         try:
@@ -257,10 +174,3 @@ def _malformed(code: int, text: str) -> web.Response:
     response = web.Response(status=code, text=text)
     response.force_close()
     return response
-
-
-def _refusal(host: str, port: int, error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return f"port {port} is taken: choose another with --port"
-    why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-    return f"cannot listen at {host or '*'}:{port}: {why}"

@@ -10,7 +10,7 @@ import pytest
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
-from services.admission.certificates import Certificate, issue, new_authority
+from shared.serving.certificates import Certificate, issue, new_authority
 from tests.integration.admission.conftest import Door
 from tests.support import world
 from tests.support.api import Api
@@ -52,7 +52,7 @@ async def test_authority_and_certificate_change_while_jobs_are_judged_w02(
 ) -> None:
     """The authority is nearly due when it is found; no job slips through while it is replaced."""
     life_s = 60.0
-    old = new_authority(now=time.time() - life_s * 20 / 3 + 8, life_s=life_s)
+    old = new_authority("ca", now=time.time() - life_s * 20 / 3 + 8, life_s=life_s)
     data = {"ca.crt": old.cert, "ca.key": old.key}
     await api.create("secrets", {"metadata": {"name": SECRET}, "stringData": data}, space)
     other = f"jobs-{space}"
@@ -97,7 +97,7 @@ async def test_with_an_expired_certificate_objects_are_admitted_until_it_is_rene
     own_door: Door, space: str, api: Api, tmp_path: Path
 ) -> None:
     now = time.time()
-    authority = new_authority(now=now, life_s=86400)
+    authority = new_authority("ca", now=now, life_s=86400)
     expired = issue(authority, ["127.0.0.1"], now=now - 7200, life_s=3600)
     replica = await own_door.start(wait=False, **write(tmp_path, expired, authority))
     await until(own_door.registered, deadline_s=30, describe=lambda: replica.log)
@@ -165,7 +165,7 @@ async def test_of_two_that_make_an_authority_at_once_one_wins_w02(
 
 def _spoilt(how: str) -> dict[str, str]:
     """Return what a Secret may hold when somebody has been at it."""
-    good, other = (new_authority(now=time.time(), life_s=86400) for _ in range(2))
+    good, other = (new_authority("ca", now=time.time(), life_s=86400) for _ in range(2))
     return {
         "nothing-readable": {"ca.crt": "nonsense", "ca.key": "x"},
         "the-key-of-another": {"ca.crt": good.cert, "ca.key": other.key},

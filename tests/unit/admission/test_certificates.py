@@ -12,19 +12,19 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from services.admission.adapters.authorities import InMemory
-from services.admission.adapters.certification import Certification, Given, Made
-from services.admission.adapters.identity import ServingCertificate
-from services.admission.certificates import (
+from shared.runtime.errors import Rejected, Retryable
+from shared.runtime.health import Readiness
+from shared.runtime.metrics import Metrics
+from shared.serving.authorities import InMemory
+from shared.serving.certificates import (
     Certificate,
     issue,
     new_authority,
     read,
     read_authority,
 )
-from shared.runtime.errors import Rejected, Retryable
-from shared.runtime.health import Readiness
-from shared.runtime.metrics import Metrics
+from shared.serving.certification import Certification, Given, Made
+from shared.serving.identity import ServingCertificate
 from tests.support.certificates import Authority
 from tests.support.clock import VirtualClock
 
@@ -37,7 +37,7 @@ def parsed(certificate: Certificate) -> x509.Certificate:
 
 
 def test_a_certificate_is_for_its_hosts_and_signed_by_the_authority_w02() -> None:
-    authority = new_authority(now=NOW, life_s=LIFE_S)
+    authority = new_authority("ca", now=NOW, life_s=LIFE_S)
     made = issue(authority, ["adm.sys.svc", "127.0.0.1"], now=NOW, life_s=LIFE_S)
     names = parsed(made).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == ["adm.sys.svc"]
@@ -46,7 +46,7 @@ def test_a_certificate_is_for_its_hosts_and_signed_by_the_authority_w02() -> Non
 
 
 def test_it_is_renewed_after_two_thirds_of_its_life_and_never_outlives_its_authority_w02() -> None:
-    authority = new_authority(now=NOW, life_s=LIFE_S)
+    authority = new_authority("ca", now=NOW, life_s=LIFE_S)
     assert authority.expires_at == NOW + 10 * LIFE_S
     late = issue(authority, ["h"], now=NOW + 9.5 * LIFE_S, life_s=LIFE_S)
     assert late.expires_at == authority.expires_at
@@ -57,7 +57,7 @@ def test_it_is_renewed_after_two_thirds_of_its_life_and_never_outlives_its_autho
 
 
 def test_what_was_made_can_be_read_again_w02() -> None:
-    made = new_authority(now=NOW, life_s=LIFE_S)
+    made = new_authority("ca", now=NOW, life_s=LIFE_S)
     again = read(made.cert, made.key)
     assert (again.cert, again.key, again.expires_at) == (made.cert, made.key, made.expires_at)
     assert again.renew_at == pytest.approx(made.renew_at, abs=1)
@@ -125,7 +125,9 @@ class Stage:
 
 
 def made(clock) -> Made:
-    return Made(InMemory(clock=clock, life_s=LIFE_S), ["h"], clock=clock, life_s=LIFE_S)
+    return Made(
+        InMemory(clock=clock, life_s=LIFE_S, signer="ca"), ["h"], clock=clock, life_s=LIFE_S
+    )
 
 
 async def test_a_certificate_is_changed_in_time_and_the_api_server_need_not_know_w02() -> None:
@@ -288,7 +290,7 @@ async def test_a_ca_file_without_a_certificate_stops_the_start_w02(tmp_path: Pat
 @functools.cache
 def spoilt() -> dict[str, tuple[str, str]]:
     """Return certificate and key that somebody spoilt, each in another way."""
-    good, other = (new_authority(now=NOW, life_s=LIFE_S) for _ in range(2))
+    good, other = (new_authority("ca", now=NOW, life_s=LIFE_S) for _ in range(2))
     leaf = issue(good, ["h"], now=NOW, life_s=LIFE_S)
     elliptic = ec.generate_private_key(ec.SECP256R1())
     foreign = rsa.generate_private_key(public_exponent=65_537, key_size=2048)
@@ -326,7 +328,7 @@ def test_an_authority_that_can_sign_nothing_is_told_by_its_looks_w02(how: str) -
 
 
 def test_an_authority_of_ours_is_read_as_it_was_made_w02() -> None:
-    made_one = new_authority(now=NOW, life_s=LIFE_S)
+    made_one = new_authority("ca", now=NOW, life_s=LIFE_S)
     assert read_authority(made_one.cert, made_one.key).key == made_one.key
 
 

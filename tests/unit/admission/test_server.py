@@ -13,9 +13,8 @@ import pytest
 import structlog
 from aiohttp import web
 
-from services.admission.adapters.connections import Limits
 from services.admission.adapters.lookup import Lookup
-from services.admission.adapters.server import BODY_MAX, WebhookServer
+from services.admission.adapters.server import WebhookServer
 from services.admission.metrics import AdmissionMetrics
 from services.admission.rules.catalogue import HOOKS
 from services.admission.rules.review import Terms
@@ -25,6 +24,8 @@ from shared.runtime.contain import Containment, SetAside
 from shared.runtime.health import Readiness
 from shared.runtime.metrics import Metrics
 from shared.runtime.spans import NO_SPANS
+from shared.serving.connections import Limits
+from shared.serving.server import BODY_MAX
 from tests.support.certificates import Authority
 from tests.support.scripted_api import ScriptedApi, status
 from tests.support.scripted_api import json as said

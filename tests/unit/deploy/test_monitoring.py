@@ -6,9 +6,9 @@ from typing import NamedTuple
 import pytest
 import yaml
 
-from services.admission.certificates import RENEW_AFTER
 from services.admission.settings import AdmissionSettings
 from shared.runtime.settings import load
+from shared.serving.certificates import RENEW_AFTER
 from tests.support.alert_histories import HISTORIES
 from tests.support.manifests import BASE, ROOT, build, named
 from tools.write_tables import METRICS_PAGE, Metric, metrics

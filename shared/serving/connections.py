@@ -102,7 +102,7 @@ class _Guard(asyncio.Protocol):
 
 
 class Listener:
-    """The connections of the webhooks' socket, within bounds."""
+    """The connections of a server's socket, within bounds."""
 
     def __init__(
         self,

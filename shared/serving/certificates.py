@@ -33,12 +33,12 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: float
 
 
-def new_authority(*, now: float, life_s: float) -> Certificate:
+def new_authority(name: str, *, now: float, life_s: float) -> Certificate:
     """Return an authority for certificates that live `life_s`."""
     key = ec.generate_private_key(ec.SECP256R1())
-    name = _name("pumice-admission-ca")
+    subject = _name(name)
     life = life_s * _AUTHORITY_LIVES
-    builder = _builder(name, name, key, now=now, life_s=life).add_extension(
+    builder = _builder(subject, subject, key, now=now, life_s=life).add_extension(
         x509.BasicConstraints(ca=True, path_length=0), critical=True
     )
     usage = x509.KeyUsage(

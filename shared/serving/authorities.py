@@ -9,17 +9,17 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from services.admission.certificates import (
-    Certificate,
-    is_bundle,
-    new_authority,
-    read_authority,
-)
 from shared.api import kinds
 from shared.kube.client import Kube
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Conflict, Gone, Retryable
 from shared.runtime.logs import Logger
+from shared.serving.certificates import (
+    Certificate,
+    is_bundle,
+    new_authority,
+    read_authority,
+)
 
 _CERT, _KEY, _PREVIOUS = "ca.crt", "ca.key", "previous.crt"
 _ATTEMPTS: Final = 5
@@ -45,18 +45,20 @@ class Authorities(Protocol):
         ...
 
 
-def _renewed(known: Trusted | None, *, now: float, life_s: float) -> Trusted:
+def _renewed(known: Trusted | None, signer: str, *, now: float, life_s: float) -> Trusted:
     """Return a new authority beside the one that was, if that still holds."""
     before = known.authority if known is not None else None
     kept = before.cert if before is not None and before.expires_at > now else ""
-    return Trusted(authority=new_authority(now=now, life_s=life_s), previous=kept)
+    return Trusted(authority=new_authority(signer, now=now, life_s=life_s), previous=kept)
 
 
 class InMemory:
     """The authority of a single process, gone with it."""
 
-    def __init__(self, *, clock: Clock, life_s: float) -> None:
+    def __init__(self, *, clock: Clock, life_s: float, signer: str) -> None:
+        """`signer` is the name of the authority."""
         self._clock = clock
+        self._signer = signer
         self._life_s = life_s
         self._trusted: Trusted | None = None
 
@@ -64,7 +66,7 @@ class InMemory:
         """Return the authority."""
         now = self._clock.now()
         if self._trusted is None or self._trusted.authority.renew_at <= now:
-            self._trusted = _renewed(self._trusted, now=now, life_s=self._life_s)
+            self._trusted = _renewed(self._trusted, self._signer, now=now, life_s=self._life_s)
         return self._trusted
 
 
@@ -82,9 +84,19 @@ class InSecret:
     """The authority of all replicas, in one Secret; of two that make one at once, one wins."""
 
     def __init__(
-        self, kube: Kube, *, namespace: str, name: str, clock: Clock, life_s: float, log: Logger
+        self,
+        kube: Kube,
+        *,
+        namespace: str,
+        name: str,
+        signer: str,
+        clock: Clock,
+        life_s: float,
+        log: Logger,
     ) -> None:
+        """`name` is the Secret's, `signer` that of the authority in it."""
         self._kube = kube
+        self._signer = signer
         self._namespace = namespace
         self._name = name
         self._clock = clock
@@ -104,7 +116,7 @@ class InSecret:
                 known = self._read(secret)
             if known is not None and known.authority.renew_at > now:
                 return known
-            made = _renewed(known, now=now, life_s=self._life_s)
+            made = _renewed(known, self._signer, now=now, life_s=self._life_s)
             try:
                 await self._write(secret, made)
             except Conflict:

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from prometheus_client import Gauge
 
-from services.admission.certificates import Certificate
 from shared.runtime.errors import Rejected
+from shared.serving.certificates import Certificate
 
 
 class ServingCertificate:
-    """The TLS side of the webhooks' socket."""
+    """The TLS side of a server's socket."""
 
     def __init__(self, expiry: Gauge) -> None:
         self.context = _context("")
@@ -44,7 +44,7 @@ class ServingCertificate:
         drops the old certificate before it finds that the new one has another key, so each is tried
         on a context of its own first.
         """
-        with tempfile.TemporaryDirectory(prefix="pumice-admission-") as directory:
+        with tempfile.TemporaryDirectory(prefix="pumice-tls-") as directory:
             cert, key = Path(directory, "tls.crt"), Path(directory, "tls.key")
             cert.write_text(certificate.cert, encoding="utf-8")
             key.touch(mode=0o600)

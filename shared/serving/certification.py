@@ -10,13 +10,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-from services.admission.adapters.authorities import Authorities
-from services.admission.adapters.identity import ServingCertificate
-from services.admission.certificates import Certificate, is_bundle, issue, read
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Conflict, PumiceError, Rejected, Retryable
 from shared.runtime.health import Gate
 from shared.runtime.logs import Logger
+from shared.serving.authorities import Authorities
+from shared.serving.certificates import Certificate, is_bundle, issue, read
+from shared.serving.identity import ServingCertificate
 
 _LOOK_S: Final = 5.0
 """How often files, the Secret and the registration are checked."""
