@@ -4,13 +4,16 @@ The HTTP side (`adapters`) knows users, paths and tables; the answers know the c
 meet here only.
 """
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
 from shared.api.visibility import (
+    Change,
     Explanation,
+    NodeUse,
     PendingJob,
     QueueTree,
+    RunningJob,
     Timeline,
     WhatIfSpec,
     WhatIfStatus,
@@ -38,3 +41,19 @@ class Answers(Protocol):
 
     async def timeline(self, namespace: str, name: str) -> Timeline | None:
         """Return the life of a Job, or of a PodGroup that no Job owns."""
+
+
+class LiveAnswers(Protocol):
+    """Answers that only the live page needs; they raise and show as those of `Answers` do."""
+
+    async def running_jobs(self, namespace: str = "", *, queue: str = "") -> Sequence[RunningJob]:
+        """Return jobs that have pods on nodes, by namespace and name."""
+
+    async def node_uses(self) -> Sequence[NodeUse]:
+        """Return how full each node is, by name."""
+
+    def changes(self, namespace: str = "") -> AsyncIterator[Change]:
+        """Yield what changes from now on; with a namespace what happens to objects in it only.
+
+        Lists that change often are named once per second at most.
+        """

@@ -236,3 +236,47 @@ class Timeline(View, frozen=True, kw_only=True):
     phase: str = ""
     entries: tuple[TimelineEntry, ...] = ()
     hidden_pods: Annotated[int, doc("Pods that are left out of a long answer.")] = 0
+
+
+class RunningJob(View, frozen=True, kw_only=True):
+    """A job that has pods on nodes: how many, what they hold, and until when."""
+
+    metadata: Annotated[
+        ObjectMeta, doc("The name is that of the Job, or of a PodGroup that no Job owns.")
+    ]
+    owner: ObjectRef
+    pod_group: str = ""
+    queue: str
+    priority: int = 0
+    pods: Annotated[int, doc("Pods that hold a place on a node.")] = 0
+    min_available: int = 0
+    nodes: Annotated[int, doc("Nodes on which these pods are.")] = 0
+    allocated: Annotated[dict[str, str], doc("Resource name → quantity.")] = field(
+        default_factory=dict
+    )
+    running_since: Timestamp | None = None
+    expected_end: Timestamp | None = None
+
+
+class NodeUse(View, frozen=True, kw_only=True):
+    """How full one node is, as the scheduler counts it."""
+
+    metadata: ObjectMeta
+    ready: bool = True
+    unschedulable: bool = False
+    pods: int = 0
+    allocatable: Annotated[dict[str, str], doc("Resource name → quantity.")] = field(
+        default_factory=dict
+    )
+    allocated: Annotated[dict[str, str], doc("Resource name → quantity.")] = field(
+        default_factory=dict
+    )
+
+
+class Change(View, frozen=True, kw_only=True):
+    """One message of the stream `changes`: lists to ask for again, or a thing that happened."""
+
+    resources: Annotated[
+        tuple[str, ...], doc("pendingjobs, runningjobs, queuetrees or nodeuses.")
+    ] = ()
+    entry: TimelineEntry | None = None
