@@ -1,0 +1,86 @@
+"""A survey: what one session of the scheduler finds, kept for all who ask at about that time.
+
+A session at the size of a large cluster takes long enough that it must not run once per question.
+"""
+
+from collections.abc import Mapping
+
+from msgspec import Struct, field
+
+from services.scheduler.config import SchedulerConfig
+from services.scheduler.decide import Conclusion, decide
+from services.scheduler.engine.plan import Explanation, Plan
+from services.scheduler.engine.session.session import Session
+from services.scheduler.engine.session.sharding import UNSHARDED, Sharding
+from services.scheduler.engine.state.cluster_state import ClusterState
+from services.scheduler.policy.catalog import PLUGINS, Plugins
+from services.visibility.answers.pending import pending_jobs
+from services.visibility.answers.queues import queue_trees
+from shared.api.visibility import PendingJob, QueueTree
+
+
+class Policy(Struct, frozen=True, kw_only=True):
+    """The settings that decisions depend on beside the facts: those of the scheduler."""
+
+    config: SchedulerConfig
+    plugins: Plugins = field(default_factory=lambda: PLUGINS)
+    seed: int = 0
+    sharding: Sharding = UNSHARDED
+
+
+class Survey(Struct, frozen=True, kw_only=True):
+    """The results of one session."""
+
+    at: float
+    """Unix seconds that the session went by."""
+    plan: Plan
+    pending: tuple[PendingJob, ...]
+    trees: tuple[QueueTree, ...]
+    explanations: Mapping[str, Explanation]
+    """By the key of the PodGroup."""
+
+
+def _unread(_: Session, __: Plan) -> None:
+    """Read nothing."""
+
+
+def decided(
+    state: ClusterState, policy: Policy, *, now: float, concluded: Conclusion = _unread
+) -> Plan:
+    """Return the plan of one session. The cluster state is the same before and after.
+
+    What plugins note of when they last acted is put back as well: here nothing was acted on.
+    """
+    noted = dict(state.memory)
+    try:
+        return decide(
+            state,
+            policy.config,
+            now=now,
+            seed=policy.seed,
+            plugins=policy.plugins,
+            sharding=policy.sharding,
+            concluded=concluded,
+        )
+    finally:
+        state.memory.clear()
+        state.memory.update(noted)
+
+
+def survey(state: ClusterState, policy: Policy, *, now: float) -> Survey:
+    """Return what a session finds at `now`, in Unix seconds."""
+    found: list[Survey] = []
+
+    def read(session: Session, plan: Plan) -> None:
+        found.append(
+            Survey(
+                at=now,
+                plan=plan,
+                pending=pending_jobs(session, plan),
+                trees=queue_trees(session, policy.config),
+                explanations={why.job: why for why in plan.explanations},
+            )
+        )
+
+    decided(state, policy, now=now, concluded=read)
+    return found[0]
