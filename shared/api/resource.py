@@ -1,21 +1,65 @@
-"""Views of claims for devices (dynamic resource allocation).
+"""Views of claims for devices, classes of devices and what drivers offer (resource.k8s.io/v1).
 
-The scheduler reads what a claim asks for, for quotas, and whether and where it is allocated.
+The scheduler reads what a claim asks for, what nodes offer, and which devices are allocated. What
+it passes on unread (parameters of drivers) stays as it came.
 """
 
-from shared.api.base import View
+from collections.abc import Mapping
+from typing import Any, Final
+
+from msgspec import field
+
+from shared.api.base import Quantity, View
 from shared.api.meta import ObjectMeta
 from shared.api.selectors import NodeSelector
+
+RESERVED_MAX: Final = 256
+"""Pods that may use a claim at the same time."""
+RESULTS_MAX: Final = 32
+"""Devices that a claim may get."""
+EXACT_COUNT: Final = "ExactCount"
+ALL: Final = "All"
+
+
+class CELDeviceSelector(View, frozen=True, kw_only=True):
+    """An expression over `device` that is true or false."""
+
+    expression: str = ""
+
+
+class DeviceSelector(View, frozen=True, kw_only=True):
+    """A condition that a device must meet."""
+
+    cel: CELDeviceSelector | None = None
+    """Absent: a condition of a kind that is not known here, which no device meets."""
+
+
+class DeviceToleration(View, frozen=True, kw_only=True):
+    """A taint of devices that a request puts up with; an absent effect stands for all."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
 
 
 class ExactDeviceRequest(View, frozen=True, kw_only=True):
     """A number of devices of a class."""
 
+    name: str = ""
+    """Of an alternative; a request that stands alone has its name outside."""
     device_class_name: str = ""
+    selectors: tuple[DeviceSelector, ...] = ()
     allocation_mode: str = ""
     """`ExactCount` (also when absent) or `All`."""
     count: int = 0
     """0 when absent, which means 1."""
+    admin_access: bool | None = None
+    """Whether devices that others use are given, too."""
+    tolerations: tuple[DeviceToleration, ...] = ()
+    capacity: Mapping[str, Any] | None = None
+    """Parts of devices that can be shared."""
 
 
 class DeviceRequest(View, frozen=True, kw_only=True):
@@ -26,10 +70,29 @@ class DeviceRequest(View, frozen=True, kw_only=True):
     first_available: tuple[ExactDeviceRequest, ...] = ()
 
 
+class DeviceConstraint(View, frozen=True, kw_only=True):
+    """An attribute that the devices of some requests (none named: of all) share, or differ in."""
+
+    requests: tuple[str, ...] = ()
+    match_attribute: str | None = None
+    distinct_attribute: str | None = None
+
+
+class DeviceConfiguration(View, frozen=True, kw_only=True):
+    """Parameters for drivers, as they came."""
+
+    source: str = ""
+    """`FromClass` or `FromClaim`; in an allocation only."""
+    requests: tuple[str, ...] = ()
+    opaque: Any = None
+
+
 class DeviceClaim(View, frozen=True, kw_only=True):
     """All requests of a claim."""
 
     requests: tuple[DeviceRequest, ...] = ()
+    constraints: tuple[DeviceConstraint, ...] = ()
+    config: tuple[DeviceConfiguration, ...] = ()
 
 
 class ResourceClaimSpec(View, frozen=True, kw_only=True):
@@ -38,17 +101,50 @@ class ResourceClaimSpec(View, frozen=True, kw_only=True):
     devices: DeviceClaim = DeviceClaim()
 
 
-class AllocationResult(View, frozen=True, kw_only=True):
-    """Where the devices of a claim are."""
+class DeviceResult(View, frozen=True, kw_only=True):
+    """One device that a claim has got."""
 
+    request: str = ""
+    """The request, or `request/alternative`."""
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    admin_access: bool | None = None
+    tolerations: tuple[DeviceToleration, ...] = ()
+    share_id: str | None = field(default=None, name="shareID")
+    """Of a device that several claims have a part of."""
+    consumed_capacity: Mapping[str, Quantity] = field(default_factory=dict)
+
+
+class DeviceAllocation(View, frozen=True, kw_only=True):
+    """The devices of a claim."""
+
+    results: tuple[DeviceResult, ...] = ()
+    config: tuple[DeviceConfiguration, ...] = ()
+
+
+class AllocationResult(View, frozen=True, kw_only=True):
+    """The devices of a claim and where they are."""
+
+    devices: DeviceAllocation = DeviceAllocation()
     node_selector: NodeSelector | None = None
     """Nodes that reach them; absent: every node."""
+
+
+class ConsumerReference(View, frozen=True, kw_only=True):
+    """An object that may use a claim: a pod, as a rule."""
+
+    api_group: str = ""
+    resource: str = ""
+    name: str = ""
+    uid: str = ""
 
 
 class ResourceClaimStatus(View, frozen=True, kw_only=True):
     """Status of a claim."""
 
     allocation: AllocationResult | None = None
+    reserved_for: tuple[ConsumerReference, ...] = ()
 
 
 class ResourceClaim(View, frozen=True, kw_only=True):
@@ -57,3 +153,104 @@ class ResourceClaim(View, frozen=True, kw_only=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourceClaimSpec = ResourceClaimSpec()
     status: ResourceClaimStatus = ResourceClaimStatus()
+
+
+class DeviceClassSpec(View, frozen=True, kw_only=True):
+    """Spec of a class of devices."""
+
+    selectors: tuple[DeviceSelector, ...] = ()
+    config: tuple[DeviceConfiguration, ...] = ()
+
+
+class DeviceClass(View, frozen=True, kw_only=True):
+    """A class of devices: conditions and parameters by name."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DeviceClassSpec = DeviceClassSpec()
+
+
+class DeviceAttribute(View, frozen=True, kw_only=True):
+    """A fact about a device; one of the fields is set."""
+
+    int_value: int | None = field(default=None, name="int")
+    bool_value: bool | None = field(default=None, name="bool")
+    string_value: str | None = field(default=None, name="string")
+    version_value: str | None = field(default=None, name="version")
+
+
+class DeviceCapacity(View, frozen=True, kw_only=True):
+    """An amount that a device has."""
+
+    value: Quantity = 0
+
+
+class DeviceTaint(View, frozen=True, kw_only=True):
+    """A mark that keeps requests off a device unless they tolerate it."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class Counter(View, frozen=True, kw_only=True):
+    """An amount that the devices of a pool share."""
+
+    value: Quantity = 0
+
+
+class CounterSet(View, frozen=True, kw_only=True):
+    """Amounts that devices of a pool share, or that one of them takes of a set."""
+
+    name: str = ""
+    counters: Mapping[str, Counter] = field(default_factory=dict)
+
+
+class CounterConsumption(View, frozen=True, kw_only=True):
+    """The amounts that a device takes of a set of counters."""
+
+    counter_set: str = ""
+    counters: Mapping[str, Counter] = field(default_factory=dict)
+
+
+class Device(View, frozen=True, kw_only=True):
+    """A device that a driver offers."""
+
+    name: str
+    attributes: Mapping[str, DeviceAttribute] = field(default_factory=dict)
+    capacity: Mapping[str, DeviceCapacity] = field(default_factory=dict)
+    consumes_counters: tuple[CounterConsumption, ...] = ()
+    node_name: str = ""
+    node_selector: NodeSelector | None = None
+    all_nodes: bool = False
+    taints: tuple[DeviceTaint, ...] = ()
+    binds_to_node: bool = False
+    binding_conditions: tuple[str, ...] = ()
+    allow_multiple_allocations: bool = False
+
+
+class ResourcePool(View, frozen=True, kw_only=True):
+    """The pool that a slice is part of."""
+
+    name: str = ""
+    generation: int = 0
+    resource_slice_count: int = 0
+
+
+class ResourceSliceSpec(View, frozen=True, kw_only=True):
+    """Devices of a pool, and which nodes reach them."""
+
+    driver: str = ""
+    pool: ResourcePool = ResourcePool()
+    node_name: str = ""
+    node_selector: NodeSelector | None = None
+    all_nodes: bool = False
+    per_device_node_selection: bool = False
+    devices: tuple[Device, ...] = ()
+    shared_counters: tuple[CounterSet, ...] = ()
+
+
+class ResourceSlice(View, frozen=True, kw_only=True):
+    """A part of what a driver offers."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceSliceSpec = ResourceSliceSpec()

@@ -1,0 +1,1 @@
+"""Devices by claim: which devices of which nodes a claim may get, as pure functions of objects."""

@@ -1,0 +1,300 @@
+"""Which devices claims get on a node: the first solution in a fixed order, or why there is none.
+
+The order is Kubernetes' own: claims, requests and alternatives as they are listed, pools and slices
+by name, devices as they are listed. Pure: what is taken comes in, what is chosen goes out. A search
+is bounded by `TRIES_MAX`, since claims are written by users.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from services.scheduler.policy.devices.pools import DeviceId, Offered, OfferedPool, PoolKey
+from services.scheduler.policy.devices.requests import (
+    Alternative,
+    Ask,
+    Judge,
+    Refusal,
+)
+from services.scheduler.policy.devices.results import Choice, attribute, result_of
+from services.scheduler.policy.devices.selectors import SelectorFault
+from shared.api.resource import (
+    RESULTS_MAX,
+    AllocationResult,
+    DeviceAttribute,
+    DeviceConstraint,
+    DeviceTaint,
+    DeviceToleration,
+    ExactDeviceRequest,
+)
+
+TRIES_MAX: Final = 5_000
+"""Devices that are tried for the claims of a pod on one node."""
+_DEPTH_MAX: Final = 500
+"""Calls within calls that a search may take; 64 requests of 4 devices each are as many."""
+_CALLS_PER_REQUEST: Final = 4
+
+
+def allocate(
+    asks: Sequence[Ask],
+    pools: Sequence[OfferedPool],
+    *,
+    node: str,
+    taken: Collection[DeviceId],
+    judge: Judge,
+) -> tuple[AllocationResult, ...] | Refusal:
+    """Return the devices of each claim on a node, or why not all of them can be had there."""
+    try:
+        return _Search(asks, pools, taken, judge).result(node)
+    except SelectorFault as error:
+        return Refusal(str(error), fault=True)
+
+
+class _Search:
+    """A search over the devices that one node reaches."""
+
+    def __init__(
+        self,
+        asks: Sequence[Ask],
+        pools: Sequence[OfferedPool],
+        taken: Collection[DeviceId],
+        judge: Judge,
+    ) -> None:
+        self._asks = asks
+        self._pools = pools
+        self._taken = taken
+        self._judge = judge
+        self._devices = [device for pool in pools if pool.usable for device in pool.devices]
+        self._chosen: list[Choice] = []
+        self._users: dict[DeviceId, list[int]] = {}
+        """Device → claims that have chosen it."""
+        self._sizes: Counter[int] = Counter()
+        self._values: list[list[list[DeviceAttribute]]] = [
+            [[] for _ in ask.claim.constraints] for ask in asks
+        ]
+        """Claim and constraint → the values of what is chosen."""
+        self._free: dict[PoolKey, dict[tuple[str, str], int]] = {}
+        self._tries = 0
+        self._asked_of_all: dict[tuple[int, str], tuple[Offered, ...]] = {}
+
+    def result(self, node: str) -> tuple[AllocationResult, ...] | Refusal:
+        refusal = self._prepare()
+        if refusal is not None:
+            return refusal
+        if self._claim(0):
+            return tuple(
+                result_of(ask.claim, [c for c in self._chosen if c.claim == number], node)
+                for number, ask in enumerate(self._asks)
+            )
+        if self._tries > TRIES_MAX:
+            return Refusal("cannot allocate all claims: too many combinations")
+        return Refusal("cannot allocate all claims")
+
+    def _prepare(self) -> Refusal | None:
+        """Find what "all" stands for; refuse what no search need try."""
+        depth = 0
+        for number, ask in enumerate(self._asks):
+            least = 0
+            for alternatives in ask.requests:
+                for each in alternatives:
+                    if each.wants_all and (refusal := self._find_all(number, each)) is not None:
+                        return refusal
+                counts = [self._count(number, each) for each in alternatives]
+                least += min(counts)
+                depth += _CALLS_PER_REQUEST + max(
+                    0 if a.wants_all else n for a, n in zip(alternatives, counts, strict=True)
+                )
+            if least > RESULTS_MAX:
+                text = f"{least} devices are more than the {RESULTS_MAX} that a claim may have"
+                return Refusal(text, fault=True)
+        return Refusal("too many devices for one pod", fault=True) if depth > _DEPTH_MAX else None
+
+    def _find_all(self, number: int, alternative: Alternative) -> Refusal | None:
+        for pool in self._pools:
+            if not pool.usable:
+                state = "invalid" if pool.problem else "being updated"
+                text = f"asks for all devices, but resource pool {'/'.join(pool.key)} is {state}"
+                return Refusal(f"request {alternative.name}: {text}", fault=True)
+        self._asked_of_all[number, alternative.name] = tuple(
+            device for device in self._devices if self._judge.admits(alternative, device)
+        )
+        return None
+
+    def _count(self, number: int, alternative: Alternative) -> int:
+        if alternative.wants_all:
+            return len(self._asked_of_all[number, alternative.name])
+        return alternative.asks.count or 1
+
+    # --- the search --------------------------------------------------------------------------
+
+    def _claim(self, number: int) -> bool:
+        return number == len(self._asks) or self._request(number, 0)
+
+    def _request(self, number: int, at: int) -> bool:
+        requests = self._asks[number].requests
+        if at == len(requests):
+            return self._claim(number + 1)
+        return any(self._alternative(number, at, each) for each in requests[at])
+
+    def _alternative(self, number: int, at: int, alternative: Alternative) -> bool:
+        count = self._count(number, alternative)
+        if self._sizes[number] + count > RESULTS_MAX or not count:
+            return False
+        if alternative.wants_all:
+            offered = self._asked_of_all[number, alternative.name]
+            return self._take_all(number, at, alternative, offered)
+        return self._take(number, at, alternative, count, 0)
+
+    def _take_all(
+        self, number: int, at: int, alternative: Alternative, offered: Sequence[Offered]
+    ) -> bool:
+        before = len(self._chosen)
+        for device in offered:
+            if not self._choose(number, alternative, device):
+                break
+        else:
+            if self._request(number, at + 1):
+                return True
+        while len(self._chosen) > before:
+            self._give_back()
+        return False
+
+    def _take(self, number: int, at: int, alternative: Alternative, count: int, first: int) -> bool:
+        """Choose `count` more devices from the `first` on, and go on with the next request."""
+        if not count:
+            return self._request(number, at + 1)
+        open_ones = [
+            index
+            for index in range(first, len(self._devices))
+            if self._may_be_chosen(number, alternative, self._devices[index])
+        ]
+        for index in open_ones[: max(0, len(open_ones) - count + 1)]:
+            device = self._devices[index]
+            self._tries += 1
+            if self._tries > TRIES_MAX:
+                return False
+            if not self._judge.admits(alternative, device):
+                continue
+            if not self._choose(number, alternative, device):
+                continue
+            if self._take(number, at, alternative, count - 1, index + 1):
+                return True
+            self._give_back()
+        return False
+
+    def _may_be_chosen(self, number: int, alternative: Alternative, device: Offered) -> bool:
+        """Tell whether a device is a candidate: a request for more than there are is not tried.
+
+        A condition that cannot be judged counts only for a device that is really come to.
+        """
+        return (
+            self._is_open(number, alternative, device)
+            and self._judge.answer(alternative, device) is not False
+            and self._meeting(number, alternative, device) is not None
+        )
+
+    def _is_open(self, number: int, alternative: Alternative, device: Offered) -> bool:
+        """Tell whether a device is in no use that bars this one."""
+        users = self._users.get(device.id, ())
+        if alternative.admin:
+            return number not in users
+        return not users and device.id not in self._taken
+
+    def _choose(self, number: int, alternative: Alternative, device: Offered) -> bool:
+        """Choose a device unless something speaks against it; nothing changes then."""
+        if not self._is_open(number, alternative, device) or not _is_plain(device):
+            return False
+        if any(not _tolerated(taint, alternative.asks) for taint in device.device.taints):
+            return False
+        values = self._meeting(number, alternative, device)
+        if values is None or not self._count_in(device, 1):
+            return False
+        for listed, value in values:
+            listed.append(value)
+        self._chosen.append(Choice(number, alternative, device))
+        self._users.setdefault(device.id, []).append(number)
+        self._sizes[number] += 1
+        return True
+
+    def _give_back(self) -> None:
+        number, alternative, device = self._chosen.pop()
+        self._sizes[number] -= 1
+        self._users[device.id].remove(number)
+        self._count_in(device, -1)
+        for listed, constraint in zip(
+            self._values[number], self._asks[number].claim.constraints, strict=True
+        ):
+            if _concerns(constraint, alternative):
+                listed.pop()
+
+    def _meeting(
+        self, number: int, alternative: Alternative, device: Offered
+    ) -> list[tuple[list[DeviceAttribute], DeviceAttribute]] | None:
+        """Return what a device adds to the constraints, None if it breaks one."""
+        found = []
+        for listed, constraint in zip(
+            self._values[number], self._asks[number].claim.constraints, strict=True
+        ):
+            if not _concerns(constraint, alternative):
+                continue
+            name = constraint.match_attribute or constraint.distinct_attribute or ""
+            value = attribute(device, name)
+            if value is None:
+                return None
+            if constraint.match_attribute is None:
+                if value in listed:
+                    return None
+            elif listed and listed[0] != value:
+                return None
+            found.append((listed, value))
+        return found
+
+    def _count_in(self, device: Offered, sign: int) -> bool:
+        """Count a device in at the counters of its pool (-1: out) unless one is used up."""
+        if not device.counters:
+            return True
+        free = self._free_counters(device)
+        if sign > 0 and (
+            any(free.get(key, 0) < amount for key, amount in device.counters.items())
+            or any(left < 0 for left in free.values())
+        ):
+            return False
+        for key, amount in device.counters.items():
+            free[key] -= sign * amount
+        return True
+
+    def _free_counters(self, device: Offered) -> dict[tuple[str, str], int]:
+        key = (device.id.driver, device.id.pool)
+        free = self._free.get(key)
+        if free is None:
+            pool = next(pool for pool in self._pools if pool.key == key)
+            free = self._free[key] = dict(pool.counters)
+            for consumer in pool.consumers:
+                if consumer.id in self._taken:
+                    for counter, amount in consumer.counters.items():
+                        free[counter] -= amount
+        return free
+
+
+def _is_plain(offered: Offered) -> bool:
+    """Tell whether a device is given whole, and at once."""
+    return not (offered.device.binding_conditions or offered.device.allow_multiple_allocations)
+
+
+def _concerns(constraint: DeviceConstraint, alternative: Alternative) -> bool:
+    named = constraint.requests
+    return not named or alternative.request in named or alternative.name in named
+
+
+def _tolerated(taint: DeviceTaint, asks: ExactDeviceRequest) -> bool:
+    if taint.effect not in {"NoSchedule", "NoExecute"}:
+        return True
+    return any(_tolerates(toleration, taint) for toleration in asks.tolerations)
+
+
+def _tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
+    if toleration.effect not in {"", taint.effect} or toleration.key not in {"", taint.key}:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return toleration.operator in {"", "Equal"} and toleration.value == taint.value

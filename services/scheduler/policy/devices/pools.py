@@ -1,0 +1,225 @@
+"""The offers of drivers to a node: the devices of complete pools, newest generation only.
+
+A driver publishes a pool in slices, and a change of it slice by slice under a new generation. Until
+all slices of the newest generation are there, nothing of the pool is offered.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from shared.api.resource import CounterConsumption, Device, ResourceSlice
+from shared.api.selectors import NodeSelector
+from shared.model.quantity import milli
+
+Selects = Callable[[NodeSelector], bool]
+"""Tells whether a selector selects the node at hand."""
+PoolKey = tuple[str, str]
+"""Driver and name of a pool."""
+
+
+class DeviceId(NamedTuple):
+    """A device in the cluster."""
+
+    driver: str
+    pool: str
+    device: str
+
+
+class Offered(NamedTuple):
+    """A device as a slice offers it."""
+
+    id: DeviceId
+    device: Device
+    serial: int
+    """Number of the slice's version; with `place` it names this version of the device."""
+    place: int
+    counters: Mapping[tuple[str, str], int]
+    """(set, counter) → what the device takes of it, in thousandths."""
+    node_name: str
+    """The one node that reaches it; empty: see the selector."""
+    node_selector: NodeSelector | None
+
+
+class SliceRecord(NamedTuple):
+    """A slice, read once."""
+
+    name: str
+    slice: ResourceSlice
+    devices: tuple[Offered, ...]
+    counters: Mapping[tuple[str, str], int]
+    """(set, counter) → what the devices of the pool share of it."""
+
+    @property
+    def pool(self) -> PoolKey:
+        """Return the pool."""
+        return self.slice.spec.driver, self.slice.spec.pool.name
+
+
+class OfferedPool(NamedTuple):
+    """A pool as one node sees it."""
+
+    key: PoolKey
+    complete: bool
+    problem: str = ""
+    """Why the pool contradicts itself; empty: it does not."""
+    devices: tuple[Offered, ...] = ()
+    counters: Mapping[tuple[str, str], int] = {}
+    consumers: tuple[Offered, ...] = ()
+    """All devices that take of the counters, on whichever node."""
+
+    @property
+    def usable(self) -> bool:
+        """Tell whether devices may be taken."""
+        return self.complete and not self.problem
+
+
+class Inventory:
+    """All slices."""
+
+    def __init__(self) -> None:
+        self.generation = 0
+        """Grows with every change."""
+        self._slices: dict[str, SliceRecord] = {}
+        self._pools: dict[PoolKey, dict[str, SliceRecord]] = {}
+        self._by_node: dict[str, dict[str, SliceRecord]] = {}
+        self._shared: dict[str, SliceRecord] = {}
+        """Slices that more than one node may reach."""
+
+    def __len__(self) -> int:
+        return len(self._slices)
+
+    def put(self, name: str, found: ResourceSlice) -> None:
+        """Take over a slice. Raises `BadQuantity`."""
+        record = _read(name, found, self.generation + 1)
+        self.remove(name)
+        self.generation += 1
+        self._slices[name] = record
+        self._pools.setdefault(record.pool, {})[name] = record
+        self._home(record)[name] = record
+
+    def remove(self, name: str) -> None:
+        """Forget a slice."""
+        record = self._slices.pop(name, None)
+        if record is None:
+            return
+        self.generation += 1
+        del self._pools[record.pool][name]
+        del self._home(record)[name]
+
+    def _home(self, record: SliceRecord) -> dict[str, SliceRecord]:
+        node = record.slice.spec.node_name
+        return self._shared if not node or record.counters else self._by_node.setdefault(node, {})
+
+    def offer(self, node: str, selects: Selects) -> tuple[OfferedPool, ...]:
+        """Return the pools of which a node reaches something, in the order of their names."""
+        found: dict[PoolKey, list[SliceRecord]] = {}
+        for record in (*self._by_node.get(node, {}).values(), *self._shared.values()):
+            if self._is_newest(record) and _reaches(record, node, selects):
+                found.setdefault(record.pool, []).append(record)
+        return tuple(self._pool(key, found[key], node, selects) for key in sorted(found))
+
+    def _is_newest(self, record: SliceRecord) -> bool:
+        siblings = self._pools[record.pool].values()
+        newest = max(sibling.slice.spec.pool.generation for sibling in siblings)
+        return record.slice.spec.pool.generation == newest
+
+    def _pool(
+        self, key: PoolKey, records: list[SliceRecord], node: str, selects: Selects
+    ) -> OfferedPool:
+        siblings = [r for r in self._pools[key].values() if self._is_newest(r)]
+        if len(siblings) != records[0].slice.spec.pool.resource_slice_count:
+            return OfferedPool(key, complete=False)
+        records.sort(key=lambda record: record.name)
+        devices = [device for record in records for device in record.devices]
+        counters: dict[tuple[str, str], int] = {}
+        for record in siblings:
+            counters.update(record.counters)
+        problem = _duplicate(device.id.device for device in devices) or _uncounted(
+            siblings, counters
+        )
+        return OfferedPool(
+            key,
+            complete=True,
+            problem=problem,
+            devices=tuple(device for device in devices if _device_reached(device, node, selects)),
+            counters=counters,
+            consumers=tuple(d for r in siblings for d in r.devices if d.counters)
+            if counters
+            else (),
+        )
+
+
+def _read(name: str, found: ResourceSlice, serial: int) -> SliceRecord:
+    spec = found.spec
+    devices = tuple(
+        Offered(
+            DeviceId(spec.driver, spec.pool.name, device.name),
+            device,
+            serial,
+            place,
+            _consumed(device.consumes_counters),
+            device.node_name if spec.per_device_node_selection else spec.node_name,
+            device.node_selector if spec.per_device_node_selection else spec.node_selector,
+        )
+        for place, device in enumerate(spec.devices)
+    )
+    counters = {
+        (each.name, counter): milli(amount.value)
+        for each in spec.shared_counters
+        for counter, amount in each.counters.items()
+    }
+    return SliceRecord(name, found, devices, counters)
+
+
+def _consumed(consumptions: Iterable[CounterConsumption]) -> Mapping[tuple[str, str], int]:
+    return {
+        (each.counter_set, counter): milli(amount.value)
+        for each in consumptions
+        for counter, amount in each.counters.items()
+    }
+
+
+def _reaches(record: SliceRecord, node: str, selects: Selects) -> bool:
+    """Tell whether a node reaches a slice; what a pool's devices share concerns each node."""
+    spec = record.slice.spec
+    if record.counters:
+        return True
+    if spec.per_device_node_selection:
+        return any(_device_reached(device, node, selects) for device in record.devices)
+    return _matches(spec.node_name, spec.node_selector, node, selects, everywhere=spec.all_nodes)
+
+
+def _device_reached(offered: Offered, node: str, selects: Selects) -> bool:
+    device = offered.device
+    if not device.node_name and device.node_selector is None and not device.all_nodes:
+        return True  # its slice says where it is
+    return _matches(
+        device.node_name, device.node_selector, node, selects, everywhere=device.all_nodes
+    )
+
+
+def _matches(
+    node_name: str, selector: NodeSelector | None, node: str, selects: Selects, *, everywhere: bool
+) -> bool:
+    if node_name:
+        return node_name == node
+    return everywhere or (selector is not None and selects(selector))
+
+
+def _duplicate(names: Iterable[str]) -> str:
+    seen = set()
+    for name in names:
+        if name in seen:
+            return f"duplicate device name {name}"
+        seen.add(name)
+    return ""
+
+
+def _uncounted(records: Iterable[SliceRecord], counters: Mapping[tuple[str, str], int]) -> str:
+    """Return which counter a device takes of that no slice states."""
+    for record in records:
+        for device in record.devices:
+            for name, counter in device.counters:
+                if (name, counter) not in counters:
+                    return f"counter {counter} not found in counter set {name}"
+    return ""

@@ -1,0 +1,169 @@
+"""Drawn states of devices: what drivers offer, classes, claims and the pods that name them.
+
+One source of chance draws everything, so that laws shrink it and a run beside kube-scheduler can
+repeat it by its seed.
+"""
+
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+from tests.support.devices import (
+    Document,
+    device,
+    device_class,
+    first_of,
+    request,
+    slice_of,
+    spec_of,
+)
+
+GPU: Final = "gpu.example.com"
+NIC: Final = "nic.example.com"
+NODES: Final = ("n0", "n1", "n2")
+CLASSES: Final = (
+    device_class("gpu", f'device.driver == "{GPU}"'),
+    device_class("nic", f'device.driver == "{NIC}"'),
+    device_class("any"),
+    device_class(
+        "big", f'device.driver == "{GPU}" && device.attributes["{GPU}"].?size.orValue(0) > 1'
+    ),
+)
+_CONDITIONS: Final = (
+    f'device.attributes["{GPU}"].?numa.orValue(-1) == 0',
+    f'device.attributes["{GPU}"].?model.orValue("") in ["a", "b"]',
+    f'device.capacity["{GPU}"].?memory.orValue(quantity("0")).compareTo(quantity("20Gi")) >= 0',
+    f'has(device.attributes["{GPU}"].size) && device.attributes["{GPU}"].size % 2 == 1',
+    f'device.attributes["{NIC}"].?speed.orValue(100) >= 100',
+)
+
+
+class DeviceState(msgspec.Struct, frozen=True):
+    """Objects as documents; claims without status unless they were allocated before."""
+
+    labels: dict[str, dict[str, str]]
+    """Of nodes."""
+    slices: list[Document]
+    claims: dict[str, Document]
+    """Name → spec."""
+    pods: list[list[str]]
+    """Names of the claims of each pod, in the order in which they come."""
+
+
+def draw(rng: Random) -> DeviceState:
+    """Draw a state of three nodes."""
+    labels = {node: {"rack": rng.choice("ab")} for node in NODES}
+    slices = [found for node in NODES for found in _local(rng, node)]
+    slices += _network(rng)
+    claims = {f"c{number}": _claim(rng) for number in range(rng.randint(1, 5))}
+    pods = [
+        rng.sample(sorted(claims), min(len(claims), rng.choice((1, 1, 2))))
+        for _ in range(rng.randint(1, 5))
+    ]
+    return DeviceState(labels, slices, claims, pods)
+
+
+def _local(rng: Random, node: str) -> list[Document]:
+    """Draw the pool of GPUs of a node: none, one slice, two, half of it, or two generations."""
+    shape = rng.choice(("none", "one", "one", "two", "half", "newer", "parts"))
+    names = [f"d{number}" for number in range(rng.randint(1, 4))]
+    devices = [_gpu(rng, name) for name in names]
+    if shape == "none":
+        return []
+    if shape == "parts":
+        return _partitioned(rng, node)
+    if shape == "newer":
+        return [
+            slice_of(f"{node}-old", [_gpu(rng, "old")], node=node, driver=GPU),
+            slice_of(f"{node}-new", devices, node=node, driver=GPU, generation=2),
+        ]
+    count = 1 if shape == "one" else 2
+    found = [slice_of(f"{node}-a", devices, node=node, driver=GPU, count=count)]
+    if shape == "two":
+        found.append(slice_of(f"{node}-b", [_gpu(rng, "e0")], node=node, driver=GPU, count=2))
+    return found
+
+
+def _gpu(rng: Random, name: str) -> Document:
+    said: dict[str, Any] = {}
+    if rng.random() < 0.8:
+        said["numa"] = rng.randint(0, 1)
+    if rng.random() < 0.8:
+        said["model"] = rng.choice("abc")
+    if rng.random() < 0.8:
+        said["size"] = rng.randint(1, 3)
+    found = device(name, **said)
+    if rng.random() < 0.7:
+        found["capacity"] = {"memory": {"value": rng.choice(("10Gi", "20Gi", "40Gi"))}}
+    if rng.random() < 0.15:
+        effect = rng.choice(("NoSchedule", "NoExecute", "None"))
+        found["taints"] = [{"key": "worn", "value": "yes", "effect": effect}]
+    return found
+
+
+def _partitioned(rng: Random, node: str) -> list[Document]:
+    """Draw a card that is given whole or in parts."""
+    parts = []
+    for number in range(rng.randint(2, 5)):
+        amount = rng.choice(("10Gi", "20Gi", "40Gi"))
+        uses = [{"counterSet": "card", "counters": {"memory": {"value": amount}}}]
+        parts.append({**device(f"p{number}", numa=0), "consumesCounters": uses})
+    counters = [{"name": "card", "counters": {"memory": {"value": "40Gi"}}}]
+    return [
+        slice_of(f"{node}-c", node=node, driver=GPU, count=2, sharedCounters=counters),
+        slice_of(f"{node}-p", parts, node=node, driver=GPU, count=2),
+    ]
+
+
+def _network(rng: Random) -> list[Document]:
+    """Draw devices that several nodes reach."""
+    nics = [device(f"nic{number}", speed=rng.choice((10, 100))) for number in range(2)]
+    shape = rng.choice(("none", "all", "rack", "each"))
+    if shape == "none":
+        return []
+    if shape == "all":
+        return [slice_of("net", nics, driver=NIC, allNodes=True)]
+    if shape == "rack":
+        need = {"key": "rack", "operator": "In", "values": [rng.choice("ab")]}
+        selector = {"nodeSelectorTerms": [{"matchExpressions": [need]}]}
+        return [slice_of("net", nics, driver=NIC, nodeSelector=selector)]
+    placed = [{**nic, "nodeName": rng.choice(NODES)} for nic in nics]
+    return [slice_of("net", placed, driver=NIC, perDeviceNodeSelection=True)]
+
+
+def _claim(rng: Random) -> Document:
+    requests = [_request(rng, f"r{number}") for number in range(rng.choice((1, 1, 1, 2)))]
+    names = [each["name"] for each in requests]
+    constraints = []
+    if rng.random() < 0.3:
+        kind = rng.choice(("matchAttribute", "matchAttribute", "distinctAttribute"))
+        constraint: Document = {kind: f"{GPU}/{rng.choice(('numa', 'model'))}"}
+        if rng.random() < 0.4:
+            constraint["requests"] = [rng.choice(names)]
+        constraints.append(constraint)
+    return spec_of(*requests, **({"constraints": constraints} if constraints else {}))
+
+
+def _request(rng: Random, name: str) -> Document:
+    if rng.random() < 0.2:
+        return first_of(name, *(_exactly(rng, f"a{n}") for n in range(rng.randint(1, 3))))
+    found = _exactly(rng, name)
+    if rng.random() < 0.1:
+        found["exactly"]["adminAccess"] = True
+    return found
+
+
+def _exactly(rng: Random, name: str) -> Document:
+    conditions = rng.sample(_CONDITIONS, rng.choice((0, 0, 1, 2)))
+    said: dict[str, Any] = {}
+    if rng.random() < 0.15:
+        said["allocationMode"] = "All"
+    else:
+        said["count"] = rng.choice((1, 1, 1, 2, 3))
+    if rng.random() < 0.3:
+        said["tolerations"] = [
+            rng.choice(({"operator": "Exists"}, {"key": "worn", "value": "yes"}))
+        ]
+    chosen = rng.choice(("gpu", "gpu", "gpu", "nic", "any", "big", "none"))
+    return request(name, *conditions, device_class=chosen, **said)
