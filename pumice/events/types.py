@@ -47,6 +47,12 @@ class JobPhaseChanged(Event, frozen=True, kw_only=True, rename="camel"):
     message: Annotated[str, Meta(description="why, for a person")] = ""
     version: Annotated[int, Meta(description="status.version: grows with each restart")] = 0
     retry_count: Annotated[int, Meta(description="restarts that counted as retries")] = 0
+    template: Annotated[
+        str, Meta(description="name that jobs made alike share: a JobTemplate, or namespace/stem")
+    ] = ""
+    seconds_running: Annotated[
+        float, Meta(description="seconds in the phase Running, when it has just left it; else 0")
+    ] = 0.0
 
     @property
     @override

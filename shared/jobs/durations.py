@@ -6,6 +6,7 @@ neither is stated, nothing is known here. Times count from the start of a pod.
 
 import enum
 import math
+import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -15,6 +16,8 @@ from shared.api.core import Pod
 from shared.model import durations
 
 _KEPT: Final = 1024
+_GENERATED: Final = re.compile(r"\d+|[bcdfghjklmnpqrstvwxz2456789]{5,10}|(?=.*\d)[0-9a-f]{6,}")
+"""A part of a name that is numbered, drawn by Kubernetes, or hexadecimal."""
 
 
 class Basis(enum.StrEnum):
@@ -75,3 +78,18 @@ def of_gang(
         return max(annotated)
     limits = [e for e in said if e is not None]
     return max(limits) if limits and len(limits) == len(said) else None
+
+
+def template_of(key: str, annotations: Mapping[str, str]) -> str:
+    """Return the name that a job shares with others that were made alike.
+
+    Of a job of a flow it is its JobTemplate; of any other its own key without the parts at the end
+    that are generated, so that jobs of a CronJob, and those that users number, share one.
+    """
+    if template := annotations.get(keys.CREATED_BY_TEMPLATE):
+        return template
+    namespace, _, name = key.rpartition("/")
+    parts = name.split("-")
+    while len(parts) > 1 and _GENERATED.fullmatch(parts[-1]):
+        parts.pop()
+    return f"{namespace}/{'-'.join(parts)}"

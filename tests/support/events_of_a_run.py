@@ -35,6 +35,7 @@ MAY_BE_EMPTY: Final = {
     ("job.phase", "message"): "as the reason",
     ("job.phase", "version"): "0 until the first restart",
     ("job.phase", "retryCount"): "0 until the first restart",
+    ("job.phase", "secondsRunning"): "only a job that has left the phase Running ran",
     ("gang.unschedulable", "reasons"): "nodes are counted where the gate is a matter of nodes",
     ("gang.unschedulable", "position"): "0 when it had no turn",
     ("queue.state", "previous"): "a new queue has no state before",

@@ -12,12 +12,13 @@ from services.controller.adapters.informers import Informers
 from services.controller.adapters.store import ObjectRef
 from services.controller.metrics import ControllerMetrics
 from shared.api import time
-from shared.api.batch import Command, Job, JobStatus
+from shared.api.batch import Command, Job, JobPhase, JobStatus
 from shared.api.kinds import COMMAND, JOB, KINDS, QUEUE, Kind
 from shared.api.meta import ObjectMeta
 from shared.api.scheduling import Queue, QueueState
 from shared.bus.announcer import Announcer
 from shared.contracts.subjects import split_key
+from shared.jobs.durations import template_of
 from shared.kube.client import Kube
 from shared.kube.events import EventWriter, Note
 from shared.runtime.clock import Clock
@@ -133,6 +134,10 @@ class ControllerEvents:
             message=state.message,
             version=status.version,
             retry_count=status.retry_count,
+            template=template_of(job.metadata.key, job.metadata.annotations),
+            seconds_running=_seconds_running(status)
+            if was == JobPhase.RUNNING and phase != was
+            else 0.0,
         )
         entry = f"{phase}-{status.retry_count}-{state.last_transition_time}"
         self._announcer.announce(event, f"{job.metadata.uid}/{entry}")
@@ -153,3 +158,13 @@ class ControllerEvents:
         )
         entry = f"{state}-{meta.resource_version}" if was else f"{state}-first"
         self._announcer.announce(event, f"{meta.uid}/{entry}")
+
+
+def _seconds_running(status: JobStatus) -> float:
+    """Return for how long a job was in the phase Running that it has left, in whole seconds."""
+    begun = [c.last_transition_time for c in status.conditions if c.status == JobPhase.RUNNING]
+    since, until = (
+        time.read(begun[-1]) if begun else None,
+        time.read(status.state.last_transition_time),
+    )
+    return 0.0 if since is None or until is None else max(0.0, until - since)

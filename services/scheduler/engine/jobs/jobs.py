@@ -80,6 +80,7 @@ class Jobs:
         job.uid = meta.uid
         job.queue = spec.queue
         job.owner_job = meta.owner_job
+        job.owner_kind = owner.kind if (owner := meta.controller) is not None else ""
         job.priority_class = spec.priority_class_name
         job.priority = self._priority(spec.priority_class_name)
         job.min_available = spec.min_member
@@ -107,7 +108,7 @@ class Jobs:
         job.has_group = False
         job.uid = ""
         job.queue = ""
-        job.owner_job = ""
+        job.owner_job = job.owner_kind = ""
         job.decided = None
         self.changed(job)
         self._forget_if_empty(job)

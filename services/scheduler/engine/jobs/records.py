@@ -70,6 +70,7 @@ class Job:
         "name",
         "namespace",
         "owner_job",
+        "owner_kind",
         "pending_best_effort",
         "phase",
         "preemptable",
@@ -88,7 +89,8 @@ class Job:
     def __init__(self, key: str, capacity: int) -> None:
         self.key = key
         self.namespace, _, self.name = key.partition("/")
-        self.uid = self.queue = self.owner_job = ""  # the last is the key of its Job, if any
+        self.uid = self.queue = ""
+        self.owner_job = self.owner_kind = ""  # key of its Job and kind of its owner, if any
         self.phase = ""  # that scheduling goes by; actions change it within a session
         self.priority_class = self.created = ""
         self.priority = 0

@@ -1,0 +1,108 @@
+"""Changes of a cluster state that did not happen, on top of which sessions can decide.
+
+A forecast plays on: gangs end, others take their place, jobs come. Facts stay as they are; only
+what sessions go by is changed, by the same counting as a fact, so that taking everything back in
+reverse gives the amounts that were there before. No fact may be folded meanwhile.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+from msgspec import to_builtins
+
+from services.scheduler.engine.jobs.records import Job
+from services.scheduler.engine.state.cluster_state import ClusterState
+from services.scheduler.engine.tasks.task import Task
+from shared.api.core import Pod
+from shared.api.kinds import POD, PODGROUP
+from shared.api.scheduling import PodGroup
+from shared.model.status import TaskStatus
+
+_by_shape = attrgetter("task_class.id", "role", "status")
+
+
+class Imagined:
+    """The changes that are imagined of one cluster state, until `undo`."""
+
+    def __init__(self, cluster_state: ClusterState) -> None:
+        """Begin; parked jobs take part in sessions again."""
+        cluster_state.jobs.wake_all()
+        self._cluster_state = cluster_state
+        self._undo: list[Callable[[], None]] = []
+        self._memory = dict(cluster_state.memory)
+        self._remembered: list[Any] = [
+            to_builtins(state.dump()) if state.name else None for state in cluster_state.states
+        ]
+
+    def settle(self, job: Job, tasks: Iterable[Task], status: TaskStatus) -> None:
+        """Give tasks of a job another status where they are; ended ones hold nothing there."""
+        self._move(job, [(task, task.node) for task in tasks], status)
+
+    def bind(self, job: Job, places: Mapping[str, str]) -> None:
+        """Let tasks of a job run on nodes, by uid."""
+        found = [(job.tasks[uid], node) for uid, node in places.items() if uid in job.tasks]
+        self._move(job, found, TaskStatus.RUNNING)
+
+    def unbind(self, job: Job, tasks: Iterable[Task]) -> None:
+        """Let tasks of a job wait again."""
+        self._move(job, [(task, "") for task in tasks], TaskStatus.PENDING)
+
+    def phase(self, job: Job, phase: str) -> None:
+        """Give a job another phase."""
+        before = job.phase
+        self._undo.append(lambda: self._set_phase(job, before))
+        self._set_phase(job, phase)
+
+    def add(self, key: str, group: PodGroup | None, pods: Sequence[Pod]) -> None:
+        """Add a group, or pods of one that is there; their names must be free."""
+        if group is not None:
+            self._put(PODGROUP.token, key, group.metadata.uid, group)
+        for pod in pods:
+            self._put(POD.token, pod.metadata.key, pod.metadata.uid, pod)
+
+    def undo(self) -> None:
+        """Take everything back, the latest first."""
+        while self._undo:
+            self._undo.pop()()
+        cluster_state = self._cluster_state
+        cluster_state.memory.clear()
+        cluster_state.memory.update(self._memory)
+        for state, remembered in zip(cluster_state.states, self._remembered, strict=True):
+            if state.name:
+                state.restore(remembered)
+        cluster_state.tidy()
+
+    # --- details -----------------------------------------------------------------------------
+
+    def _put(self, kind: str, key: str, uid: str, obj: Any) -> None:  # noqa: ANN401 - as `apply`
+        self._cluster_state.apply(kind, "put", key, uid, obj)
+        self._undo.append(lambda: self._cluster_state.apply(kind, "delete", key, uid, None))
+
+    def _set_phase(self, job: Job, phase: str) -> None:
+        job.phase = phase
+        self._cluster_state.jobs.changed(job)
+
+    def _move(self, job: Job, places: list[tuple[Task, str]], status: TaskStatus) -> None:
+        before = [(task, task.node) for task, _ in places]
+        statuses = [task.status for task, _ in places]
+        self._carry_out(job, places, [status] * len(places))
+        self._undo.append(lambda: self._carry_out(job, before, statuses))
+
+    def _carry_out(
+        self, job: Job, places: list[tuple[Task, str]], statuses: list[TaskStatus]
+    ) -> None:
+        nodes = self._cluster_state.nodes
+        for task, _ in places:
+            nodes.release(task)
+        wanted = {task.uid: status for (task, _), status in zip(places, statuses, strict=True)}
+        tasks = sorted((task for task, _ in places), key=_by_shape)
+        for _, alike in groupby(tasks, key=_by_shape):
+            equal = sorted(alike, key=lambda task: wanted[task.uid])
+            for status, run in groupby(equal, key=lambda task: wanted[task.uid]):
+                job.move(list(run), status)
+        for task, node in places:
+            task.node = node
+            nodes.hold(task)
+        self._cluster_state.jobs.changed(job)

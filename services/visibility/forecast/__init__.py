@@ -1,0 +1,1 @@
+"""When will it start: durations from history, and the engine playing the queue forward."""

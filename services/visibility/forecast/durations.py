@@ -1,0 +1,153 @@
+"""How long jobs run: what they say themselves, else what jobs like them took (`History`).
+
+History is asked from the nearest to the farthest: jobs of the same template or name, of the same
+queue and namespace, of the queue, all. Each level counts the more the more it has seen: one with n
+durations gets n/(n+3) of what the nearer ones have left over, and a spread from a minute to a day
+gets the rest. The time that a job already runs is a condition: levels whose durations were all
+shorter drop out, and the others give only longer ones. A job that has outlived everything is
+expected to last as long again, as a median.
+"""
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from pumice.events.types import JobPhaseChanged
+from services.visibility.forecast.sketch import Sketch
+from shared.jobs.durations import Basis, Expected, template_of
+
+Uniform = Callable[[], float]
+"""The next number of a random sequence, in [0, 1)."""
+
+KINDS_MOST: Final = 4_096
+"""So many kinds of jobs are remembered; those that ended longest ago are forgotten first."""
+_DOUBT: Final = 3.0
+_DEFAULT_S: Final = (60.0, 86_400.0)
+_GRACE_S: Final = 30.0
+"""The time that a pod gets beyond its deadline."""
+_OVERRUN: Final = 0.2
+"""A job beyond the duration that it stated is expected to last this part of it longer."""
+_RUNNING: Final = "Running"
+
+
+class Subject(NamedTuple):
+    """A job as history knows it."""
+
+    namespace: str
+    queue: str
+    template: str
+    """`template_of` the job."""
+
+    def kinds(self) -> tuple[str, ...]:
+        """Return the kinds of jobs that it belongs to, the nearest first."""
+        return (
+            f"template {self.template}",
+            f"user {self.queue}/{self.namespace}",
+            f"queue {self.queue}",
+            "all",
+        )
+
+
+class History:
+    """Sketches of how long jobs ran, by kind."""
+
+    def __init__(self, most: int = KINDS_MOST) -> None:
+        self._most = most
+        self._sketches: OrderedDict[str, Sketch] = OrderedDict()
+
+    def __len__(self) -> int:
+        """Return the number of kinds that are known."""
+        return len(self._sketches)
+
+    def ended(self, subject: Subject, seconds: float) -> None:
+        """Count in how long a job ran."""
+        for kind in subject.kinds():
+            self._sketches.setdefault(kind, Sketch()).add(seconds)
+            self._sketches.move_to_end(kind)
+        while len(self._sketches) > self._most:
+            self._sketches.popitem(last=False)
+
+    def learn(self, event: JobPhaseChanged) -> None:
+        """Take an event in: a job that has left the phase Running tells how long it was in it."""
+        if event.previous != _RUNNING or event.phase == _RUNNING or event.seconds_running <= 0.0:
+            return
+        namespace, _, _ = event.job.partition("/")
+        template = event.template or template_of(event.job, {})
+        self.ended(Subject(namespace, event.queue, template), event.seconds_running)
+
+    def levels(self, subject: Subject) -> list[Sketch]:
+        """Return the sketches for a job, the nearest first."""
+        kinds = (self._sketches.get(kind) for kind in subject.kinds())
+        return [sketch for sketch in kinds if sketch is not None]
+
+
+class Durations:
+    """Draws of how long jobs run."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._levels: dict[Subject, list[Sketch]] = {}
+
+    def remaining(
+        self, subject: Subject, stated: Expected | None, elapsed: float, uniform: Uniform
+    ) -> float:
+        """Return how many seconds a job goes on that has run for `elapsed`."""
+        if stated is not None:
+            return _stated_rest(stated, elapsed, uniform)
+        levels = self._levels.get(subject)
+        if levels is None:
+            levels = self._levels[subject] = self._history.levels(subject)
+        return draw(levels, elapsed, uniform) - elapsed
+
+    def basis(self, subject: Subject, stated: Expected | None) -> Basis:
+        """Return where the duration of a job comes from."""
+        if stated is not None:
+            return stated.basis
+        return Basis.HISTORY if self._history.levels(subject) else Basis.DEFAULT
+
+
+def draw(levels: Sequence[Sketch], elapsed: float, uniform: Uniform) -> float:
+    """Return a duration beyond `elapsed`, drawn from the levels by their weights."""
+    left, weights = 1.0, []
+    for sketch in levels:
+        share = left * sketch.count / (sketch.count + _DOUBT)
+        weights.append(share * sketch.beyond(elapsed))
+        left -= share
+    weights.append(left * _default_beyond(elapsed))
+    wanted = uniform() * sum(weights)
+    for sketch, weight in zip(levels, weights[:-1], strict=True):
+        if wanted < weight:
+            found = sketch.draw(uniform(), elapsed=elapsed)
+            return elapsed if found is None else found
+        wanted -= weight
+    return _default(elapsed, uniform)
+
+
+def _default_beyond(elapsed: float) -> float:
+    least, most = _DEFAULT_S
+    if elapsed <= least:
+        return 1.0
+    return max(0.0, math.log(most / elapsed) / math.log(most / least))
+
+
+def _default(elapsed: float, uniform: Uniform) -> float:
+    least, most = _DEFAULT_S
+    if elapsed >= most:
+        return elapsed / (1.0 - uniform())
+    low = max(least, elapsed)
+    return float(low * (most / low) ** uniform())
+
+
+def _stated_rest(stated: Expected, elapsed: float, uniform: Uniform) -> float:
+    if elapsed < stated.seconds:
+        return stated.seconds - elapsed
+    if stated.basis is Basis.DEADLINE:
+        return _GRACE_S
+    return _OVERRUN * elapsed * (1.0 / (1.0 - uniform()) - 1.0)
+
+
+def subject_of(key: str, owner_job: str, queue: str, annotations: Mapping[str, str]) -> Subject:
+    """Return what history knows a PodGroup by: its Job, else itself."""
+    namespace, _, _ = key.partition("/")
+    return Subject(namespace, queue, template_of(owner_job or key, annotations))

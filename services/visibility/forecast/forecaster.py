@@ -1,0 +1,165 @@
+"""Expected starts of waiting jobs, from a number of plays with durations drawn anew in each.
+
+All waiting jobs share a play. The first play of a round leaves out jobs to come: what does not
+start in it does not start within the horizon, and later plays do not go on for its sake. A service
+runs one play at a time between the facts that it folds (`Forecaster.draw`), so that no question
+waits for longer than a play; `forecast` runs a round at once.
+"""
+
+import math
+from collections import deque
+from collections.abc import Collection, Mapping
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from services.scheduler.engine.state.cluster_state import ClusterState
+from services.visibility.forecast.durations import Durations, History
+from services.visibility.forecast.play import Bounds, Outcome, Play, Rules, waiting
+from services.visibility.forecast.shapes import Arrivals
+from shared.api import time as times
+from shared.api.visibility import ExpectedStart
+
+DRAWS: Final = 24
+LATEST: Final = 0.9
+"""The part of the draws that start a job by `ExpectedStart.latest`."""
+_DAY_S: Final = 86_400.0
+_BOUNDS: Final = Bounds()
+_NO_ARRIVALS: Final = Arrivals()
+
+
+class Estimate(NamedTuple):
+    """Quantiles of a job's start in Unix seconds; infinity where it does not start."""
+
+    median: float
+    latest: float
+
+
+class Forecaster:
+    """Keeps the latest draws of each waiting job."""
+
+    def __init__(
+        self,
+        rules: Rules,
+        history: History,
+        *,
+        arrivals: Arrivals = _NO_ARRIVALS,
+        draws: int = DRAWS,
+        bounds: Bounds = _BOUNDS,
+        seed: int = 0,
+    ) -> None:
+        self._rules = rules
+        self._history = history
+        self._arrivals = arrivals
+        self._draws = draws
+        self._bounds = bounds
+        self._seed = seed
+        self._played = 0
+        self._starts: dict[str, deque[float]] = {}
+        self._never: set[str] = set()
+        """Jobs that do not start although everything that runs has ended."""
+        self._why: dict[str, str] = {}
+        self._basis = ""
+
+    def draw(
+        self, cluster_state: ClusterState, *, now: float, asked: Collection[str] | None = None
+    ) -> None:
+        """Play once for these jobs, or for all that wait; the cluster state is as before then."""
+        keys = waiting(cluster_state) if asked is None else sorted(asked)
+        if self._played % (self._draws + 1) == 0:
+            self._look_ahead(cluster_state, keys, now)
+        self._starts = {key: self._starts.get(key, deque(maxlen=self._draws)) for key in keys}
+        hoping = [key for key in keys if key not in self._never]
+        outcome = self._play(cluster_state, hoping, now, self._arrivals)
+        for key in hoping:
+            self._starts[key].append(outcome.starts.get(key, math.inf))
+        self._why = {key: self._why.get(key, "") for key in keys} | outcome.stopped_by
+
+    def _look_ahead(self, cluster_state: ClusterState, keys: Collection[str], now: float) -> None:
+        """Find the jobs that never start, however long the play."""
+        first = self._play(cluster_state, keys, now, _NO_ARRIVALS)
+        self._never = set(first.stopped_by) if first.settled else set()
+        self._why = dict(first.stopped_by)
+        bases = sorted(first.bases.items(), key=lambda found: (-found[1], found[0]))
+        self._basis = ", ".join(basis.value for basis, _ in bases)
+
+    def _play(
+        self, cluster_state: ClusterState, keys: Collection[str], now: float, arrivals: Arrivals
+    ) -> Outcome:
+        uniform = np.random.default_rng((self._seed, self._played)).random
+        self._played += 1
+        play = Play(
+            cluster_state,
+            self._rules,
+            Durations(self._history),
+            now=now,
+            uniform=uniform,
+            arrivals=arrivals,
+            bounds=self._bounds,
+        )
+        return play.run(keys)
+
+    def estimate(self, key: str) -> Estimate | None:
+        """Return the quantiles of a job's start, None before the first draw that it was in."""
+        starts = sorted(self._starts.get(key, ()))
+        if not starts:
+            return None
+        return Estimate(_quantile(starts, 0.5), _quantile(starts, LATEST))
+
+    def expected(self, key: str) -> ExpectedStart | None:
+        """Return the answer for a job, None before the first draw that it was in."""
+        because = f" because of {self._why[key]}" if self._why.get(key) else ""
+        if key in self._never:
+            unknown = f"not with the nodes and queues that there are{because}"
+            return ExpectedStart(unknown=unknown, basis=self._basis)
+        found = self.estimate(key)
+        if found is None:
+            return None
+        span = f"{self._bounds.horizon_s / _DAY_S:g} days"
+        unknown = ""
+        if found.median == math.inf:
+            unknown = f"not within {span}{because}"
+        elif found.latest == math.inf:
+            unknown = f"more than one of ten draws is not within {span}{because}"
+        return ExpectedStart(
+            median=_shown(found.median),
+            latest=_shown(found.latest),
+            basis=self._basis,
+            unknown=unknown,
+        )
+
+
+def forecast(
+    cluster_state: ClusterState,
+    rules: Rules,
+    history: History,
+    *,
+    now: float,
+    asked: Collection[str] | None = None,
+    arrivals: Arrivals = _NO_ARRIVALS,
+    draws: int = DRAWS,
+    bounds: Bounds = _BOUNDS,
+    seed: int = 0,
+) -> Mapping[str, ExpectedStart]:
+    """Return when jobs will start: these, or all that wait; the cluster state is as before then.
+
+    `now` is Unix seconds. The same arguments give the same answers.
+    """
+    keys = waiting(cluster_state) if asked is None else sorted(asked)
+    forecaster = Forecaster(
+        rules, history, arrivals=arrivals, draws=draws, bounds=bounds, seed=seed
+    )
+    for _ in range(draws):
+        forecaster.draw(cluster_state, now=now, asked=keys)
+    found = ((key, forecaster.expected(key)) for key in keys)
+    return {key: expected for key, expected in found if expected is not None}
+
+
+def _quantile(ordered: list[float], part: float) -> float:
+    """Return the least of the draws that the next one stays below with this probability."""
+    at = math.ceil(part * (len(ordered) + 1)) - 1
+    return ordered[min(at, len(ordered) - 1)]
+
+
+def _shown(at: float) -> str | None:
+    return times.format_seconds(math.ceil(at)) if at < math.inf else None

@@ -1,0 +1,311 @@
+"""One play: the engine decides on, while running jobs end and others come, until jobs start.
+
+Time goes from one end of a job to the next; ends and arrivals close to each other count as one
+moment, and the more so the farther away they are, which bounds the number of cycles. The cluster
+state is changed as `Imagined` and is the same afterwards.
+
+What is coarse: a gang ends as a whole; a gang that loses pods below its minimum begins anew; pods
+that are told to go are gone at once; plugins that go by the clock are asked at the moments that
+are played only.
+"""
+
+import heapq
+from collections.abc import Callable, Collection, Iterable
+from typing import Final, NamedTuple
+
+from services.scheduler.config import SchedulerConfig
+from services.scheduler.decide import open_session, run_actions
+from services.scheduler.engine.jobs.records import Job
+from services.scheduler.engine.plan import GangBinds
+from services.scheduler.engine.session.session import Session
+from services.scheduler.engine.state.cluster_state import ClusterState
+from services.scheduler.engine.state.imagined import Imagined
+from services.scheduler.engine.status.messages import Wording
+from services.scheduler.engine.status.statuses import explanation_of
+from services.scheduler.engine.tasks.task import Task
+from services.scheduler.policy.catalog import PLUGINS, Plugins
+from services.visibility.forecast import shapes
+from services.visibility.forecast.durations import Durations, Subject, Uniform, subject_of
+from services.visibility.forecast.shapes import Arrival, Arrivals, Templates
+from shared.jobs.durations import Basis
+from shared.model.status import HOLDS_RESOURCES, TERMINAL, TaskStatus
+
+_ROUNDS: Final = 3
+"""So many cycles follow each other in one moment, when one lets jobs in or evicts."""
+_LEAVING_S: Final = 30.0
+_SERVICES: Final = frozenset({"ReplicaSet", "StatefulSet", "DaemonSet", "Deployment"})
+_WAITING: Final = frozenset({"", "Pending", "Inqueue"})
+_INQUEUE: Final = "Inqueue"
+_RUNNING: Final = "Running"
+_COMPLETED: Final = "Completed"
+
+
+class Bounds(NamedTuple):
+    """Limits of one play."""
+
+    horizon_s: float = 7 * 86_400.0
+    moments: int = 300
+    """So many moments at most: each takes a cycle of the engine, or a few."""
+    together_s: float = 1.0
+    together: float = 0.02
+    """Ends within so many seconds, or within this part of the time since the beginning, are one
+    moment."""
+    arrivals: int = 2_000
+
+
+class Rules(NamedTuple):
+    """The part of a scheduler that does not change from play to play."""
+
+    config: SchedulerConfig
+    plugins: Plugins = PLUGINS
+    scheduler_name: str = "volcano"
+    templates: Templates = lambda _: ()
+
+
+class Outcome(NamedTuple):
+    """The starts that a play has shown."""
+
+    starts: dict[str, float]
+    """Job → when it started, in Unix seconds."""
+    stopped_by: dict[str, str]
+    """Job that did not start → the gate that stopped it last, and its words."""
+    settled: bool
+    """Whether nothing was left that could have changed anything: those jobs never start."""
+    played_s: float
+    """How far it was played."""
+    bases: dict[Basis, int]
+    """Where the durations of jobs that ended came from."""
+
+
+def waits(job: Job) -> bool:
+    """Tell whether a job of the cluster state waits to start."""
+    if not job.has_group or job.phase not in _WAITING:
+        return False
+    return job.ready_count < max(job.min_available, 1)
+
+
+def waiting(cluster_state: ClusterState) -> list[str]:
+    """Return the keys of all jobs that wait to start, sorted."""
+    jobs = cluster_state.jobs
+    return sorted(job.key for job in jobs.all() if jobs.takes_part(job) and waits(job))
+
+
+class Play:
+    """One play of a cluster state; `run` it once."""
+
+    def __init__(
+        self,
+        cluster_state: ClusterState,
+        rules: Rules,
+        durations: Durations,
+        *,
+        now: float,
+        uniform: Uniform,
+        arrivals: Arrivals,
+        bounds: Bounds,
+    ) -> None:
+        self._cluster_state = cluster_state
+        self._rules = rules
+        self._durations = durations
+        self._begun = self._now = now
+        self._uniform = uniform
+        self._bounds = bounds
+        self._coming = arrivals.to_come(now, uniform)
+        self._came = 0
+        self._ends: list[tuple[float, int, str, Callable[[Job], None]]] = []
+        self._run_of: dict[str, int] = {}
+        """Job → number of its end that counts; a job that was stopped has another."""
+        self._ordinal = 0
+        self._subjects: dict[str, Subject] = {}
+        self._starts: dict[str, float] = {}
+        self._to_come: dict[str, Arrival] = {}
+        self._bases: dict[Basis, int] = {}
+        self._imagined = Imagined(cluster_state)
+
+    def run(self, asked: Collection[str]) -> Outcome:
+        """Play until all of these jobs have started or the bounds are reached; undo everything."""
+        open_ = set(asked)
+        try:
+            self._begin()
+            quiet = self._decide()
+            for _ in range(self._bounds.moments):
+                open_ -= self._starts.keys()
+                if not open_ or not self._pass_on():
+                    break
+                quiet = self._decide()
+            open_ -= self._starts.keys()
+            stopped_by = self._explain(sorted(open_)) if open_ else {}
+        finally:
+            self._imagined.undo()
+        settled = quiet and not self._ends and self._coming.at == float("inf")
+        return Outcome(
+            starts={key: at for key, at in self._starts.items() if key in asked},
+            stopped_by=stopped_by,
+            settled=settled,
+            played_s=self._now - self._begun,
+            bases=self._bases,
+        )
+
+    # --- time --------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Let what runs end when it will."""
+        for job in sorted(self._cluster_state.jobs.all(), key=lambda job: job.key):
+            held = [t for t in job.tasks.values() if HOLDS_RESOURCES[t.status]]
+            if job.by_status[TaskStatus.RELEASING]:
+                self._at(self._now + _LEAVING_S, job, self._let_go)
+            if held and self._ends_ever(job):
+                since = min((t.started for t in held), default=self._now)
+                self._schedule_end(job, max(0.0, self._now - since))
+
+    def _ends_ever(self, job: Job) -> bool:
+        """Tell whether a running job is one that ends: pods of a service go on for ever."""
+        return job.owner_kind not in _SERVICES or job.expected is not None
+
+    def _schedule_end(self, job: Job, elapsed: float) -> None:
+        stated, subject = job.expected, self._subject(job)
+        left = self._durations.remaining(subject, stated, elapsed, self._uniform)
+        basis = self._durations.basis(subject, stated)
+        self._bases[basis] = self._bases.get(basis, 0) + 1
+        self._at(self._now + left, job, self._end)
+        self._run_of[job.key] = self._ordinal
+
+    def _at(self, when: float, job: Job, what: Callable[[Job], None]) -> None:
+        self._ordinal += 1
+        heapq.heappush(self._ends, (when, self._ordinal, job.key, what))
+
+    def _subject(self, job: Job) -> Subject:
+        found = self._subjects.get(job.key)
+        if found is None:
+            found = subject_of(job.key, job.owner_job, job.queue, job.annotations)
+            self._subjects[job.key] = found
+        return found
+
+    def _pass_on(self) -> bool:
+        """Go on to the next moment; return False if there is none within the bounds."""
+        upcoming = min(self._ends[0][0] if self._ends else float("inf"), self._coming.at)
+        if upcoming - self._begun > self._bounds.horizon_s:
+            return False
+        passed = upcoming - self._begun
+        until = upcoming + max(self._bounds.together_s, self._bounds.together * passed)
+        while True:
+            end = self._ends[0][0] if self._ends else float("inf")
+            if min(end, self._coming.at) > until:
+                return True
+            self._now = min(end, self._coming.at)
+            if end <= self._coming.at:
+                self._next_end()
+            else:
+                self._arrive()
+
+    def _next_end(self) -> None:
+        _, ordinal, key, what = heapq.heappop(self._ends)
+        job = self._cluster_state.jobs.get(key)
+        if job is not None and (what == self._let_go or self._run_of.get(key) == ordinal):
+            what(job)
+
+    def _end(self, job: Job) -> None:
+        """End a job as a whole, pods that wait still included."""
+        over = [task for task in job.tasks.values() if not TERMINAL[task.status]]
+        self._imagined.settle(job, over, TaskStatus.SUCCEEDED)
+        self._imagined.phase(job, _COMPLETED)
+        del self._run_of[job.key]
+
+    def _let_go(self, job: Job) -> None:
+        leaving = list(job.by_status[TaskStatus.RELEASING].values())
+        self._imagined.settle(job, leaving, TaskStatus.SUCCEEDED)
+
+    def _arrive(self) -> None:
+        arrival = self._coming.take()
+        self._came += 1
+        if self._came >= self._bounds.arrivals:
+            self._coming.at = float("inf")
+        key = f"{arrival.namespace}/~{self._came}"
+        self._imagined.add(key, shapes.group(key, arrival, now=self._now), ())
+        self._subjects[key] = Subject(arrival.namespace, arrival.queue, arrival.template)
+        self._to_come[key] = arrival
+
+    # --- decisions ---------------------------------------------------------------------------
+
+    def _decide(self) -> bool:
+        """Run cycles at this moment; return whether the last one changed nothing."""
+        return any(not self._cycle() for _ in range(_ROUNDS))
+
+    def _session(self) -> Session:
+        config, plugins = self._rules.config, self._rules.plugins
+        return open_session(self._cluster_state, config, now=self._now, plugins=plugins)
+
+    def _cycle(self) -> bool:
+        """Run one cycle; return whether it decided anything but to start jobs."""
+        session = self._session()
+        try:
+            pending = [job for job in session.jobs if job.is_pending]
+            run_actions(session, self._rules.config)
+            entered = [job for job in pending if not job.is_pending]
+            binds, evictions = session.binds, list(session.evictions)
+        finally:
+            session.close()
+        for job in entered:
+            self._imagined.phase(job, _INQUEUE)
+        self._make_pods()
+        for gang in binds:
+            self._bind(gang)
+        self._evict(eviction.uid for eviction in evictions)
+        return bool(entered or evictions or binds)
+
+    def _make_pods(self) -> None:
+        """Do what controllers do for groups that have entered their queue."""
+        for job in self._cluster_state.jobs.unsettled():
+            if job.phase != _INQUEUE or job.tasks:
+                continue
+            arrival = self._to_come.get(job.key)
+            made = [] if arrival is not None else list(self._rules.templates(job))
+            if not made:
+                dimensions = self._cluster_state.dimensions
+                shape = shapes.pods_of(job, dimensions) if arrival is None else arrival.pods
+                name = self._rules.scheduler_name
+                made = shapes.pods(job.key, shape, now=self._now, scheduler_name=name)
+            self._imagined.add(job.key, None, made)
+
+    def _bind(self, gang: GangBinds) -> None:
+        job = self._cluster_state.jobs.get(gang.job)
+        if job is None:
+            return
+        self._imagined.bind(job, {bind.uid: bind.node for bind in gang.binds})
+        if job.phase in _WAITING and job.is_ready:
+            self._imagined.phase(job, _RUNNING)
+            self._starts.setdefault(job.key, self._now)
+            if self._ends_ever(job):
+                self._schedule_end(job, 0.0)
+
+    def _evict(self, uids: Iterable[str]) -> None:
+        """Let evicted pods wait again, and their whole gang where too few are left."""
+        found = (self._cluster_state.task(uid) for uid in uids)
+        victims: dict[str, list[Task]] = {}
+        for task in found:
+            if task is not None and HOLDS_RESOURCES[task.status]:
+                victims.setdefault(task.job_key, []).append(task)
+        for key, tasks in victims.items():
+            job = self._cluster_state.jobs.get(key)
+            assert job is not None, f"{key} is in no session"
+            self._imagined.unbind(job, tasks)
+            if not job.is_ready:
+                rest = [t for t in job.tasks.values() if HOLDS_RESOURCES[t.status]]
+                self._imagined.unbind(job, rest)
+                self._imagined.phase(job, _INQUEUE)
+                self._run_of.pop(key, None)
+
+    def _explain(self, keys: Iterable[str]) -> dict[str, str]:
+        """Return why jobs do not start as things stand now."""
+        session = self._session()
+        try:
+            run_actions(session, self._rules.config)
+            wording = Wording(session)
+            found = {}
+            for key in keys:
+                job = session.job(key)
+                why = None if job is None else explanation_of(session, wording, job)
+                found[key] = f"{why.gate}: {why.message}" if why is not None else ""
+        finally:
+            session.close()
+        return found

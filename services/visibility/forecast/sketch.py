@@ -1,0 +1,116 @@
+"""A sketch of durations: counts in buckets whose bounds grow by a constant factor.
+
+The law: a quantile differs by at most `ERROR` of itself from the one that a sorted list of the same
+durations gives, between one second and a year. Memory is bounded by the number of buckets between
+the two, some 180. Old durations fade: when many have come, all counts are halved.
+"""
+
+import math
+from bisect import bisect_left, bisect_right
+from operator import neg
+from typing import Final, NamedTuple
+
+ERROR: Final = 0.05
+"""Relative error of a quantile."""
+LEAST_S: Final = 1.0
+MOST_S: Final = 365 * 86_400.0
+MANY: Final = 1_000.0
+"""So many durations weigh at most; beyond it all counts are halved."""
+_GROWTH: Final = (1 + ERROR) / (1 - ERROR)
+_LOG_GROWTH: Final = math.log(_GROWTH)
+_FADED: Final = 1e-3
+
+
+class _Tail(NamedTuple):
+    """The buckets in use, the shortest durations first."""
+
+    indexes: list[int]
+    behind: list[float]
+    """Counts of each bucket and of all longer ones; a zero at the end."""
+
+
+class Sketch:
+    """Durations of one kind of job, in seconds."""
+
+    __slots__ = ("_counts", "_tail", "count")
+
+    def __init__(self) -> None:
+        self._counts: dict[int, float] = {}
+        self._tail: _Tail | None = None
+        self.count = 0.0
+        """How many durations it stands for."""
+
+    def __len__(self) -> int:
+        """Return the number of buckets in use."""
+        return len(self._counts)
+
+    def add(self, seconds: float) -> None:
+        """Count a duration in."""
+        if self.count >= MANY:
+            self._fade()
+        index = math.ceil(_place(seconds))
+        self._counts[index] = self._counts.get(index, 0.0) + 1.0
+        self.count += 1.0
+        self._tail = None
+
+    def quantile(self, part: float) -> float:
+        """Return the duration that a part (0 to 1) of all do not exceed; 0 when empty."""
+        wanted, passed, index = part * max(self.count - 1.0, 0.0), 0.0, None
+        for index, count in sorted(self._counts.items()):  # noqa: B007 - the last one is the answer
+            passed += count
+            if passed > wanted:
+                break
+        return 0.0 if index is None else 2.0 * _bound(index) / (_GROWTH + 1.0)
+
+    def beyond(self, elapsed: float) -> float:
+        """Return the part (0 to 1) of the durations that are longer than `elapsed`."""
+        return self._beyond(elapsed) / self.count if self.count else 0.0
+
+    def draw(self, at: float, *, elapsed: float = 0.0) -> float | None:
+        """Return a duration from `at` in [0, 1), given that it is longer than `elapsed`.
+
+        None when no duration was so long. Within a bucket durations are spread evenly by logarithm.
+        """
+        longer = self._beyond(elapsed)
+        if longer <= 0.0:
+            return None
+        wanted = (1.0 - at) * longer
+        tail = self._sorted()
+        # `behind` falls: the last bucket from which on there are at least `wanted`.
+        found = max(bisect_right(tail.behind, -wanted, key=neg) - 1, 0)
+        count = tail.behind[found] - tail.behind[found + 1]
+        part = (tail.behind[found] - wanted) / count
+        return max(_bound(tail.indexes[found] - 1 + part), elapsed)
+
+    def _beyond(self, elapsed: float) -> float:
+        """Return how many durations are longer."""
+        tail, place = self._sorted(), _place(elapsed) if elapsed > 0 else -math.inf
+        at = bisect_left(tail.indexes, place)
+        if at == len(tail.indexes):
+            return 0.0
+        count = tail.behind[at] - tail.behind[at + 1]
+        return tail.behind[at + 1] + count * min(1.0, tail.indexes[at] - place)
+
+    def _sorted(self) -> _Tail:
+        if self._tail is None:
+            indexes = sorted(self._counts)
+            behind = [0.0]
+            for index in reversed(indexes):
+                behind.append(behind[-1] + self._counts[index])
+            self._tail = _Tail(indexes, behind[::-1])
+        return self._tail
+
+    def _fade(self) -> None:
+        halved = {index: count / 2.0 for index, count in self._counts.items()}
+        self._counts = {index: count for index, count in halved.items() if count > _FADED}
+        self.count = sum(self._counts.values())
+
+
+def _place(seconds: float) -> float:
+    """Return the bucket of a duration, with the place in it as a fraction below."""
+    return math.log(min(max(seconds, LEAST_S), MOST_S)) / _LOG_GROWTH
+
+
+def _bound(index: float) -> float:
+    """Return the longest duration of a bucket."""
+    return math.exp(index * _LOG_GROWTH)

@@ -1,0 +1,126 @@
+"""How long jobs are drawn to run: by what they say, by history, and given how long they run."""
+
+import numpy as np
+import pytest
+
+from pumice.events import JobPhaseChanged
+from services.visibility.forecast.durations import Durations, History, Subject
+from shared.api import keys
+from shared.jobs.durations import Basis, Expected, template_of
+
+NIGHTLY = Subject("ns", "default", "ns/nightly")
+OTHER = Subject("ns", "default", "ns/other")
+STRANGER = Subject("elsewhere", "batch", "elsewhere/x")
+
+
+def drawn(history: History, subject: Subject, *, stated=None, elapsed=0.0, count=400):
+    uniform, durations = np.random.default_rng(1).random, Durations(history)
+    return np.array([durations.remaining(subject, stated, elapsed, uniform) for _ in range(count)])
+
+
+def known(**seconds: float) -> History:
+    history = History()
+    for template, each in seconds.items():
+        for _ in range(200):
+            history.ended(Subject("ns", "default", f"ns/{template}"), each)
+    return history
+
+
+def test_a_stated_duration_is_believed_less_what_has_passed():
+    stated = Expected(600.0, Basis.ANNOTATION)
+    assert set(drawn(known(nightly=9.0), NIGHTLY, stated=stated, elapsed=200.0)) == {400.0}
+
+
+def test_a_job_beyond_its_stated_duration_goes_on_for_a_part_of_it():
+    left = drawn(History(), NIGHTLY, stated=Expected(600.0, Basis.ANNOTATION), elapsed=1_000.0)
+    assert np.median(left) == pytest.approx(200.0, rel=0.2)
+    late = drawn(History(), NIGHTLY, stated=Expected(600.0, Basis.DEADLINE), elapsed=1_000.0)
+    assert set(late) == {30.0}
+
+
+def test_jobs_of_the_same_template_come_before_others_of_the_queue():
+    history = known(nightly=60.0, other=7_200.0)
+    assert np.mean(drawn(history, NIGHTLY) < 70.0) > 0.95
+    assert np.mean(drawn(history, OTHER) > 6_000.0) > 0.95
+
+
+def test_a_job_of_an_unknown_template_is_drawn_from_its_queue():
+    left = drawn(known(nightly=60.0, other=7_200.0), Subject("ns", "default", "ns/new"))
+    assert 0.35 < np.mean(left < 70.0) < 0.65
+
+
+def test_a_job_that_nothing_is_known_of_lasts_between_a_minute_and_a_day():
+    left = drawn(History(), STRANGER)
+    assert 60.0 <= left.min() < 120.0
+    assert 43_200.0 < left.max() <= 86_400.0
+
+
+def test_the_time_that_a_job_runs_already_is_a_condition():
+    history = known(nightly=60.0)
+    for _ in range(100):
+        history.ended(NIGHTLY, 3_600.0)
+    left = drawn(history, NIGHTLY, elapsed=300.0)
+    assert left.min() > 0.0
+    assert np.median(left) == pytest.approx(3_300.0, rel=0.1)
+
+
+def test_a_job_that_outlived_everything_lasts_as_long_again():
+    left = drawn(known(nightly=60.0), NIGHTLY, elapsed=200_000.0, count=2_000)
+    assert np.median(left) == pytest.approx(200_000.0, rel=0.15)
+
+
+def test_history_is_learnt_from_jobs_that_leave_the_phase_running():
+    history = History()
+    event = JobPhaseChanged(
+        job="ns/nightly-7", uid="u", phase="Completed", previous="Running", queue="default",
+        template="ns/nightly", seconds_running=60.0,
+    )  # fmt: skip
+    for _ in range(50):
+        history.learn(event)
+    assert np.median(drawn(history, NIGHTLY)) == pytest.approx(60.0, rel=0.11)
+    assert Durations(history).basis(NIGHTLY, None) is Basis.HISTORY
+
+
+@pytest.mark.parametrize(
+    ("phase", "previous", "seconds_running"),
+    [("Running", "Pending", 0.0), ("Completed", "Completing", 0.0), ("Failed", "Running", 0.0)],
+)
+def test_other_events_teach_nothing(phase, previous, seconds_running):
+    history = History()
+    history.learn(
+        JobPhaseChanged(
+            job="ns/a", uid="u", phase=phase, previous=previous, seconds_running=seconds_running
+        )
+    )
+    assert len(history) == 0
+    assert Durations(history).basis(NIGHTLY, None) is Basis.DEFAULT
+
+
+def test_the_kinds_that_ended_longest_ago_are_forgotten():
+    history = History(most=10)
+    for number in range(100):
+        history.ended(Subject("ns", "q", f"ns/{number}"), 5.0)
+    assert len(history) == 10
+    assert history.levels(Subject("ns", "q", "ns/99"))[0].count == 1.0
+    assert history.levels(Subject("ns", "q", "ns/0"))[0].count == 100.0
+
+
+@pytest.mark.parametrize(
+    ("name", "stem"),
+    [
+        ("train", "train"),
+        ("train-7", "train"),
+        ("nightly-28912345", "nightly"),
+        ("sweep-x7k2p", "sweep"),
+        ("run-2024-11-23", "run"),
+        ("job-3f2a9c1e", "job"),
+        ("17", "17"),
+        ("deep-water", "deep-water"),
+    ],
+)
+def test_jobs_that_are_numbered_or_named_by_machines_share_a_template(name, stem):
+    assert template_of(f"ns/{name}", {}) == f"ns/{stem}"
+
+
+def test_a_job_of_a_flow_has_its_job_template():
+    assert template_of("ns/flow-a", {keys.CREATED_BY_TEMPLATE: "ns.a"}) == "ns.a"

@@ -1,0 +1,267 @@
+"""Forecasts of small clusters whose course can be told by hand."""
+
+import numpy as np
+import pytest
+
+from pumice.testing import Cluster
+from services.visibility.forecast.durations import History, Subject
+from services.visibility.forecast.forecaster import Forecaster, forecast
+from services.visibility.forecast.play import Bounds, Rules, waiting
+from services.visibility.forecast.shapes import Arrivals
+from shared.api import keys, kinds
+from shared.api import time as times
+from tests.support.facts import named
+
+NOW = times.parse("2026-01-01T00:00:00Z")
+CONF = """
+actions: "enqueue, allocate"
+tiers:
+- plugins: [{name: priority}, {name: gang}]
+- plugins: [{name: overcommit}, {name: predicates}, {name: nodeorder}]
+"""
+PREEMPTING = """
+actions: "enqueue, allocate, preempt"
+tiers:
+- plugins: [{name: priority}, {name: gang}, {name: conformance}]
+- plugins: [{name: predicates}, {name: nodeorder}]
+"""
+
+
+def lasting(world: Cluster, name: str, seconds: int, *, phase="Inqueue", at="00", **more) -> None:
+    """Add a group of pods that says how long it runs."""
+    meta = named(
+        f"ns/{name}",
+        annotations={keys.EXPECTED_DURATION: str(seconds)} if seconds else {},
+        creationTimestamp=f"2026-01-01T00:00:{at}Z",
+        **({"ownerReferences": [more.pop("owner")]} if "owner" in more else {}),
+    )
+    spec = {"minMember": more.pop("pods", 1), "queue": more.pop("queue", "default"), **more}
+    document = {"metadata": meta, "spec": spec, "status": {"phase": phase} if phase else {}}
+    world.put(kinds.PODGROUP, document)
+
+
+def running(world: Cluster, name: str, seconds: int, node: str, **more) -> None:
+    lasting(world, name, seconds, phase="Running", **more)
+    world.pod(f"{name}-0", name, cpu="4", node=node, status={"startTime": "2026-01-01T00:00:00Z"})
+
+
+def pending(world: Cluster, name: str, seconds: int, *, pods: int = 1, **more) -> None:
+    lasting(world, name, seconds, pods=pods, **more)
+    for number in range(pods):
+        world.pod(f"{name}-{number}", name, cpu="4")
+
+
+def asked(world: Cluster, history: History | None = None, **more):
+    rules = Rules(world.config, world.plugins)
+    return forecast(world.cluster_state, rules, history or History(), now=NOW, **more)
+
+
+def starts(found) -> dict[str, float | None]:
+    """Return job → seconds until the median of its start."""
+    return {
+        key.partition("/")[2]: None if each.median is None else times.parse(each.median) - NOW
+        for key, each in found.items()
+    }
+
+
+def two_nodes() -> Cluster:
+    world = Cluster(CONF).node("n1", cpu="4").node("n2", cpu="4")
+    running(world, "first", 100, "n1")
+    running(world, "second", 200, "n2")
+    return world
+
+
+def test_a_job_starts_when_the_first_running_one_ends():
+    world = two_nodes()
+    pending(world, "a", 50)
+    found = asked(world)
+    assert starts(found) == {"a": 100.0}
+    assert found["ns/a"].latest == found["ns/a"].median
+    assert (found["ns/a"].basis, found["ns/a"].unknown) == ("annotation", "")
+
+
+def test_a_line_of_jobs_starts_one_after_another():
+    world = two_nodes()
+    for number, at in enumerate(("01", "02", "03")):
+        pending(world, f"j{number}", 300, at=at)
+    assert starts(asked(world)) == {"j0": 100.0, "j1": 200.0, "j2": 400.0}
+
+
+def test_a_gang_waits_until_all_of_its_pods_have_room():
+    world = two_nodes()
+    pending(world, "gang", 10, pods=2)
+    assert starts(asked(world)) == {"gang": 200.0}
+
+
+def test_what_fits_now_starts_now():
+    world = two_nodes().node("n3", cpu="4")
+    pending(world, "a", 50)
+    assert starts(asked(world)) == {"a": 0.0}
+
+
+def test_a_job_that_no_node_is_large_enough_for_never_starts_and_why():
+    world = two_nodes()
+    lasting(world, "wide", 10)
+    world.pod("wide-0", "wide", cpu="64")
+    found = asked(world)["ns/wide"]
+    assert (found.median, found.latest) == (None, None)
+    assert found.unknown.startswith("not with the nodes and queues that there are because of ")
+    assert "predicate" in found.unknown
+    assert "cpu" in found.unknown
+
+
+def test_a_job_behind_one_that_runs_for_weeks_is_not_within_seven_days():
+    world = Cluster(CONF).node("n1", cpu="4")
+    running(world, "long", 30 * 86_400, "n1")
+    pending(world, "a", 50)
+    found = asked(world)["ns/a"]
+    assert found.median is None
+    assert found.unknown.startswith("not within 7 days because of predicate")
+
+
+def test_pods_of_a_service_are_never_expected_to_end():
+    world = Cluster(CONF).node("n1", cpu="4")
+    owner = {
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u",
+        "controller": True,
+    }  # fmt: skip
+    running(world, "web", 0, "n1", owner=owner)
+    pending(world, "a", 50)
+    assert "not with the nodes" in asked(world)["ns/a"].unknown
+
+
+def test_a_job_without_pods_gets_them_when_its_queue_lets_it_in():
+    world = two_nodes()
+    lasting(world, "later", 50, pods=2, phase="Pending", minResources={"cpu": "8"})
+    found = asked(world)
+    assert starts(found) == {"later": 200.0}
+
+
+def test_a_job_of_higher_priority_evicts_and_the_victim_waits_again():
+    world = Cluster(PREEMPTING).node("n1", cpu="4")
+    for name, value in (("low", 10), ("high", 1000)):
+        world.put(kinds.PRIORITYCLASS, {"metadata": named(name), "value": value})
+    running(world, "victim", 1_000, "n1", priorityClassName="low", pods=0)
+    lasting(world, "urgent", 60, priorityClassName="high")
+    world.pod("urgent-0", "urgent", cpu="4", priority=1000)
+    pending(world, "next", 10, priorityClassName="low", at="05")
+    found = starts(asked(world))
+    assert found["urgent"] == 0.0
+    assert found["next"] == 60.0
+
+
+def test_quantiles_of_the_start_are_those_of_the_durations():
+    world = Cluster(CONF).node("n1", cpu="4")
+    running(world, "mixed-1", 0, "n1")
+    pending(world, "a", 50)
+    history = History()
+    for seconds in range(100, 1_100):
+        history.ended(Subject("ns", "default", "ns/mixed"), float(seconds))
+    found = asked(world, history, draws=200)["ns/a"]
+    assert times.parse(found.median) - NOW == pytest.approx(600.0, rel=0.15)
+    assert times.parse(found.latest) - NOW == pytest.approx(1_000.0, rel=0.1)
+    assert found.basis == "annotation, history"
+
+
+def crowded() -> Cluster:
+    """Jobs of unknown durations on four nodes, and a line before them."""
+    world = Cluster(CONF)
+    for number in range(4):
+        world.node(f"n{number}", cpu="4")
+        running(world, f"old{number}", 0, f"n{number}")
+    for number in range(6):
+        pending(world, f"new{number}", 0, pods=1 + number % 3, at=f"{number:02}")
+    return world
+
+
+def test_the_same_seed_gives_the_same_answers_and_another_seed_others():
+    first, second = asked(crowded(), seed=7), asked(crowded(), seed=7)
+    assert first == second
+    assert asked(crowded(), seed=8) != first
+
+
+def state_of(world: Cluster):
+    ledger, jobs = world.cluster_state.nodes.ledger, world.cluster_state.jobs
+    arrays = (ledger.used, ledger.releasing, ledger.pipelined, ledger.scoring)
+    groups = {
+        job.key: (
+            job.phase,
+            job.sums.value.tolist(),
+            {t.uid: (t.status, t.node) for t in job.tasks.values()},
+            {role: tuple(counts) for role, counts in job.roles.items()},
+        )
+        for job in jobs.all()
+    }
+    return [array.tolist() for array in arrays], groups
+
+
+@pytest.mark.parametrize("make", [crowded, two_nodes])
+def test_the_cluster_state_is_the_same_afterwards(make):
+    world, other = make(), make()
+    before = state_of(world)
+    asked(world, draws=5)
+    assert state_of(world) == before
+    assert world.cluster_state.audit() == []
+    assert world.cluster_state.is_whole
+    assert world.decide() == other.decide()
+
+
+def test_jobs_to_come_are_expected_to_pass_a_gang_that_waits_for_room():
+    def world_with(arrivals: Arrivals):
+        world = Cluster(CONF).node("n1", cpu="4").node("n2", cpu="4")
+        running(world, "first", 60, "n1")
+        running(world, "second", 90, "n2")
+        pending(world, "gang", 10, pods=2)
+        bounds = Bounds(moments=40)
+        return starts(asked(world, arrivals=arrivals, draws=3, bounds=bounds))["gang"]
+
+    arrivals = Arrivals()
+    source = Cluster(CONF)
+    for number in range(20):
+        lasting(source, f"small{number}", 40, at=f"{number:02}", minResources={"cpu": "4"})
+        source.pod(f"small{number}-0", f"small{number}", cpu="4")
+        arrivals.note(source.job(f"small{number}"), source.cluster_state.dimensions, NOW + number)
+    assert world_with(Arrivals()) == 90.0
+    late = world_with(arrivals)
+    assert late is None or late > 90.0
+
+
+def test_few_arrivals_tell_nothing():
+    arrivals, source = Arrivals(), two_nodes()
+    arrivals.note(source.job("first"), source.cluster_state.dimensions, NOW)
+    assert arrivals.to_come(NOW, np.random.default_rng(1).random).at == float("inf")
+
+
+def test_jobs_that_are_there_at_first_are_no_arrivals():
+    arrivals, world = Arrivals(), two_nodes()
+    arrivals.review(world.cluster_state, NOW)
+    assert len(arrivals) == 0
+    pending(world, "a", 50)
+    arrivals.review(world.cluster_state, NOW)
+    arrivals.review(world.cluster_state, NOW)
+    assert len(arrivals) == 1
+
+
+def test_a_play_stays_within_its_bounds():
+    world = Cluster(CONF).node("n1", cpu="4")
+    running(world, "first", 10, "n1")
+    for number in range(30):
+        pending(world, f"j{number:02}", 100, at=f"{number:02}")
+    found = asked(world, draws=2, bounds=Bounds(moments=5))
+    known = [key for key, each in found.items() if each.median is not None]
+    assert 3 <= len(known) <= 6
+    assert all("not within" in each.unknown for key, each in found.items() if key not in known)
+
+
+def test_draws_one_at_a_time_give_what_all_at_once_give():
+    world, rolling = crowded(), crowded()
+    forecaster = Forecaster(Rules(rolling.config, rolling.plugins), History(), draws=6, seed=7)
+    for _ in range(6):
+        forecaster.draw(rolling.cluster_state, now=NOW)
+    keys_ = waiting(rolling.cluster_state)
+    assert {key: forecaster.expected(key) for key in keys_} == asked(world, draws=6, seed=7)
+
+
+def test_a_job_is_unknown_before_the_first_draw():
+    world = crowded()
+    assert Forecaster(Rules(world.config), History()).expected("ns/new0") is None
