@@ -102,6 +102,9 @@ RARE: Mapping[str, Mapping[tuple[str, str, str], str]] = {
         ("patch", "networking.k8s.io", "networkpolicies"): _TAKEN,
         ("get", "", "persistentvolumeclaims"): _TAKEN,
     },
+    "visibility": {
+        ("patch", "", "secrets"): _RENEWED,
+    },
 }
 """Service → (verb, group, resource) → why no request of the suite shows that the rule is needed."""
 

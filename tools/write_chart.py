@@ -21,7 +21,15 @@ BASE: Final = _ROOT / "k8s" / "base"
 CHART: Final = _ROOT / "k8s" / "chart"
 SOURCES: Final = Path(__file__).with_name("chart")
 """Files of the chart that the base has nothing of: they are copied, values.yaml is filled in."""
-SERVICES: Final = ("admission", "binder", "cache", "controller", "declarer", "scheduler")
+SERVICES: Final = (
+    "admission",
+    "binder",
+    "cache",
+    "controller",
+    "declarer",
+    "scheduler",
+    "visibility",
+)
 SECRETS: Final = {
     "pumice-nats-binder": "nats_binder",
     "pumice-nats-cache": "nats_cache",
@@ -30,6 +38,7 @@ SECRETS: Final = {
     "pumice-nats-events": "nats_events",
     "pumice-nats-scheduler": "nats_scheduler",
     "pumice-nats-tls": "nats_tls",
+    "pumice-nats-visibility": "nats_visibility",
     "pumice-state-key": "state_key",
 }
 """Secrets that the pods mount, and the values below `secrets` that name them."""
@@ -54,15 +63,20 @@ FLAGS: Final = {
         "schedule-period": "scheduler_schedule_period",
         "scheduler-name": "scheduler_name",
     },
+    "visibility": {},
 }
 """Flags of a service that are given when the value below `custom` is."""
 ONLY_IF: Final = {
     "rbac/admission.yaml": {"*": "admission_enable"},
     "services/admission.yaml": {"*": "admission_enable"},
+    "api-service.yaml": {"*": "visibility_enable"},
+    "rbac/visibility.yaml": {"*": "visibility_enable"},
+    "services/visibility.yaml": {"*": "visibility_enable"},
     "metrics-service.yaml": {"*": "metrics_enable"},
     "network-policies.yaml": {
         "pumice-admission-from-api-server": "admission_enable",
         "pumice-metrics-from-cluster": "metrics_enable",
+        "pumice-visibility-from-api-server": "visibility_enable",
     },
 }
 """Values below `custom` without which an object (`*`: each of a file) is left out."""

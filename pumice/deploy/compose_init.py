@@ -30,11 +30,13 @@ CLUSTER: Final = "compose"
 NAMESPACE: Final = "pumice-system"
 API_SERVER: Final = "https://kube-apiserver:6443"
 API_SERVER_FROM_HOST: Final = "https://127.0.0.1:6443"
-ACCOUNTS: Final = ("admission", "binder", "cache", "controller")
+ACCOUNTS: Final = ("admission", "binder", "cache", "controller", "visibility")
 """Services that talk to the API server."""
 SERVICES: Final = (*ACCOUNTS, "declarer", "scheduler")
 SEALERS: Final = ("cache", "controller")
 """Services that share the key of STATE."""
+FRONT_PROXY: Final = "front-proxy-client"
+"""Name by which the API server is known to what it passes requests on to."""
 USER_ID: Final = 10001
 """User of the image's processes."""
 
@@ -56,6 +58,8 @@ def make_identities(root: Path) -> None:
     plane = root / "control-plane"
     last = plane / "service-account.key"
     if last.exists():
+        if not (plane / "front-proxy-ca.crt").exists():
+            sys.exit("error: these credentials are of an older version: docker compose down -v")
         return
     authority = Authority("pumice-compose")
     for folder in ("control-plane", "admin", *ACCOUNTS):
@@ -69,6 +73,9 @@ def make_identities(root: Path) -> None:
     authority.issue(admin, "pumice-admin", groups=_ADMINS)
     _kubeconfig(root / "admin" / "kubeconfig", admin)
     _kubeconfig(root / "admin" / "kubeconfig-for-host", admin, server=API_SERVER_FROM_HOST)
+    front_proxy = Authority("pumice-compose-front-proxy")
+    write_private(plane / "front-proxy-ca.crt", front_proxy.certificate)
+    front_proxy.issue(pair(plane, "front-proxy-client"), FRONT_PROXY)
     for service in ACCOUNTS:
         account = pair(root / service, service)
         authority.issue(

@@ -28,10 +28,15 @@ FILES: Final = (
     "rbac/binder.yaml",
     "rbac/cache.yaml",
     "rbac/controller.yaml",
+    "rbac/visibility-users.yaml",
+    "rbac/visibility.yaml",
     "queue-commands.yaml",
     "controller-secrets.yaml",
     "cache-leases.yaml",
 )
+VISIBILITY: Final = "visibility"
+"""Host name of visibility on the network of the stack, and its port there."""
+VISIBILITY_PORT: Final = 8444
 _WAIT_S: Final = 120.0
 _LOOK_S: Final = 0.5
 _ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
@@ -56,12 +61,29 @@ def manifests(base: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             yield f"{collection}/{meta['name']}", manifest
 
 
+def api_service(base: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield path and manifest of the APIService of k8s/base, and of the Service that it names.
+
+    There is no network of pods here: the Service leads to a host name.
+    """
+    manifest = yaml.safe_load((base / "api-service.yaml").read_text(encoding="utf-8"))
+    place = manifest["spec"]["service"]
+    place["port"] = VISIBILITY_PORT
+    ports = [{"name": "api", "port": VISIBILITY_PORT, "protocol": "TCP"}]
+    spec = {"type": "ExternalName", "externalName": VISIBILITY, "ports": ports}
+    metadata = {"name": place["name"], "namespace": place["namespace"]}
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
+    yield f"/api/v1/namespaces/{place['namespace']}/services/{place['name']}", service
+    name = manifest["metadata"]["name"]
+    yield f"/apis/apiregistration.k8s.io/v1/apiservices/{name}", manifest
+
+
 async def prepare(client: Admin, *, base: Path, nodes: NodeShape) -> None:
     """Bring the API server to where the services can start. Raises LocalError."""
     await _until_ready(client)
     names = await client.apply_crds(crdgen.manifests())
     _say(f"applied {len(names)} CRDs")
-    for path, manifest in manifests(base):
+    for path, manifest in (*manifests(base), *api_service(base)):
         answer = await client.request(
             "PATCH",
             path,

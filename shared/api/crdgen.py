@@ -9,13 +9,15 @@ or strings marked as such. msgspec's own `json.schema` gives references and unio
 walk.
 """
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 from msgspec import inspect
 
 from shared.api.crds import CRDS, Crd
 
 Schema = dict[str, Any]
+_NONE: Final[Mapping[type, Schema]] = {}
 
 _BOUNDS = {
     "ge": "minimum",
@@ -93,19 +95,22 @@ def root_schema(crd: Crd) -> Schema:
     return {"description": crd.description, **schema}
 
 
-def schema_of(node: inspect.Type) -> Schema:
-    """Return the structural schema of one type; `TypeError` names a type that has none."""
+def schema_of(node: inspect.Type, known: Mapping[type, Schema] = _NONE) -> Schema:
+    """Return the structural schema of one type; `TypeError` names a type that has none.
+
+    Structs that are `known` have their schemas from there.
+    """
     match node:
         case inspect.Metadata():
-            return schema_of(node.type) | (node.extra_json_schema or {})
+            return schema_of(node.type, known) | (node.extra_json_schema or {})
         case inspect.UnionType():
-            return _union(node)
+            return _union(node, known)
         case inspect.StructType():
-            return _struct(node)
+            return known[node.cls] if node.cls in known else _struct(node, known)
         case inspect.DictType():
-            return {"type": "object", "additionalProperties": schema_of(node.value_type)}
+            return {"type": "object", "additionalProperties": schema_of(node.value_type, known)}
         case inspect.VarTupleType():
-            schema: Schema = {"type": "array", "items": schema_of(node.item_type)}
+            schema: Schema = {"type": "array", "items": schema_of(node.item_type, known)}
             return schema if node.min_length is None else schema | {"minItems": node.min_length}
         case inspect.EnumType():
             return {"type": "string", "enum": [member.value for member in node.cls]}
@@ -119,6 +124,8 @@ def _scalar(node: inspect.Type) -> Schema:
     match node:
         case inspect.IntType():
             name = "integer"
+        case inspect.FloatType():
+            name = "number"
         case inspect.StrType():
             name = "string"
         case inspect.BoolType():
@@ -133,12 +140,12 @@ def _scalar(node: inspect.Type) -> Schema:
     return {"type": name, **bounds}
 
 
-def _union(node: inspect.UnionType) -> Schema:
+def _union(node: inspect.UnionType, known: Mapping[type, Schema]) -> Schema:
     """Return the schema of `X | None` (the field may be absent) and of `int | str`."""
     kinds = [kind for kind in node.types if not isinstance(kind, inspect.NoneType)]
     if len(kinds) == 1:
-        return schema_of(kinds[0])
-    schemas = [schema_of(kind) for kind in kinds]
+        return schema_of(kinds[0], known)
+    schemas = [schema_of(kind, known) for kind in kinds]
     if sorted(schema.pop("type") for schema in schemas) != ["integer", "string"]:
         raise TypeError(f"no structural schema for a union of {kinds}")
     merged: Schema = {"anyOf": [{"type": "integer"}, {"type": "string"}]}
@@ -147,11 +154,11 @@ def _union(node: inspect.UnionType) -> Schema:
     return merged | {"x-kubernetes-int-or-string": True}
 
 
-def _struct(node: inspect.StructType) -> Schema:
+def _struct(node: inspect.StructType, known: Mapping[type, Schema] = _NONE) -> Schema:
     fields = sorted(node.fields, key=lambda field: field.encode_name)
     schema: Schema = {
         "type": "object",
-        "properties": {field.encode_name: schema_of(field.type) for field in fields},
+        "properties": {field.encode_name: schema_of(field.type, known) for field in fields},
     }
     if required := [field.encode_name for field in fields if field.required]:
         schema["required"] = required

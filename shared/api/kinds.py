@@ -261,6 +261,15 @@ ADMISSION_POLICY_BINDING: Final = Kind(
     plural="validatingadmissionpolicybindings",
     namespaced=False,
 )
+APISERVICE: Final = Kind(
+    kind="APIService", group="apiregistration.k8s.io", plural="apiservices", namespaced=False
+)
+ACCESS_REVIEW: Final = Kind(
+    kind="SubjectAccessReview",
+    group="authorization.k8s.io",
+    plural="subjectaccessreviews",
+    namespaced=False,
+)
 LEASE: Final = Kind(kind="Lease", group="coordination.k8s.io", plural="leases")
 CRD: Final = Kind(
     kind="CustomResourceDefinition",

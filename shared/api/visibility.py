@@ -189,7 +189,7 @@ class Delay(View, frozen=True, kw_only=True):
 class WhatIfStatus(View, frozen=True, kw_only=True):
     """The decision of the engine on a copy of the cluster with the change."""
 
-    starts_now: bool = False
+    starts_now: bool
     gate: Annotated[str, doc("The first gate that stops the job; empty if it starts.")] = ""
     message: str = ""
     shortages: tuple[ResourceShortage, ...] = ()

@@ -152,6 +152,14 @@ def permissions(cluster: str, namespaces: Sequence[str] = ()) -> dict[str, Permi
         "controller": service(
             "controller", job_leases, _follow(s.state), _info(s.events), (f"{prefix}.events.>",)
         ),
+        "visibility": service(
+            "visibility",
+            (),
+            _follow(s.state),
+            _get(s.command),
+            _follow(s.outcome),
+            _follow(s.events),
+        ),
         DECLARER: user(DECLARER, _declare(cluster, namespaces)),
         EVENTS: user(
             EVENTS, _subscribe_to_events(s.events), hears=("_INBOX.>", f"{prefix}.events.>")

@@ -18,17 +18,18 @@ class ServingCertificate:
     """The TLS side of a server's socket."""
 
     def __init__(self, expiry: Gauge) -> None:
-        self.context = _context("")
+        self.context = _context("", required=True)
         """For the next connection; it is another one when callers must show other certificates."""
         self.shown: Certificate | None = None
         self._expiry = expiry
 
-    def trust(self, authorities: str) -> None:
-        """Answer only callers with a certificate of these authorities (PEM), from now on.
+    def trust(self, authorities: str, *, required: bool = True) -> None:
+        """Check callers' certificates by these authorities (PEM), from now on.
 
-        Raises ValueError when they are none.
+        Callers without one are dropped if it is `required`. Raises ValueError when the text holds
+        no authority.
         """
-        context = _context(authorities)
+        context = _context(authorities, required=required)
         before, self.context = self.context, context
         if self.shown is not None:
             try:
@@ -61,7 +62,7 @@ class ServingCertificate:
         self._expiry.set(certificate.expires_at)
 
 
-def _context(authorities: str) -> ssl.SSLContext:
+def _context(authorities: str, *, required: bool) -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if authorities:
@@ -69,7 +70,8 @@ def _context(authorities: str) -> ssl.SSLContext:
             context.load_verify_locations(cadata=authorities)
         except ssl.SSLError as error:
             raise ValueError(f"holds no certificate: {error.reason or error}") from error
-        context.verify_mode = ssl.CERT_REQUIRED
+        context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # Go is not as strict as Python 3.13
     return context
 
 

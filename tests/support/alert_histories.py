@@ -25,7 +25,7 @@ class History(NamedTuple):
 
 def up(**others: str) -> dict[str, str]:
     """Return the targets of an installation that is well, but for those that are named."""
-    services = ("admission", "binder", "cache", "controller", "declarer", "scheduler")
+    services = ("admission", "binder", "cache", "controller", "declarer", "scheduler", "visibility")
     return {
         f'up{{job="pumice-{service}", pod="{service}-1"}}': others.get(service, f"1x{LONG}")
         for service in services

@@ -17,7 +17,7 @@ from tests.support.manifests import BASE, apply
 
 NAMESPACE = "pumice-system"
 AUDIT_DIRECTORY = "PUMICE_AUDIT_DIRECTORY"
-WITH_ACCOUNT = ("cache", "scheduler", "binder", "controller", "admission")
+WITH_ACCOUNT = ("cache", "scheduler", "binder", "controller", "admission", "visibility")
 LED = ("cache", "scheduler", "binder", "controller")
 """Services that tests always run under their accounts. Admission registers under names of its own
 in most tests, which its role does not allow."""

@@ -34,10 +34,11 @@ FOLLOWS = {
     "scheduler": ("state", "outcome"),
     "binder": ("outcome",),
     "controller": ("state",),
+    "visibility": ("state", "outcome", "events"),
     "events": ("events",),
 }
 USERS = sorted(permissions("local"))
-SERVICES = ("binder", "cache", "controller", "scheduler")
+SERVICES = ("binder", "cache", "controller", "scheduler", "visibility")
 
 STREAM_VERBS = (
     *(

@@ -15,6 +15,7 @@ from cryptography.x509.oid import NameOID
 from pumice.deploy import compose_init, compose_setup
 from pumice.local.control_plane import CONTROLLERS, STAGES
 from pumice.local.versions import versions
+from services.visibility.settings import VisibilitySettings
 from shared.contracts.permissions import permissions
 from tests.support.manifests import BASE, ROOT, build
 
@@ -27,7 +28,7 @@ PARTS = {
     "kwok": "kwok",
     "nats": "nats-server",
 }
-OURS = ("binder", "cache", "controller", "declarer", "scheduler")
+OURS = ("binder", "cache", "controller", "declarer", "scheduler", "visibility")
 """Those that have a user at NATS."""
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 
@@ -197,3 +198,29 @@ def test_the_setup_applies_every_account_and_role_that_a_service_has() -> None:
         )
     }
     assert applied == wanted
+
+
+def test_the_api_service_leads_to_the_port_where_visibility_listens() -> None:
+    (_, service), (_, api_service) = compose_setup.api_service(BASE)
+    place = api_service["spec"]["service"]
+    assert (service["metadata"]["namespace"], service["metadata"]["name"]) == (
+        place["namespace"],
+        place["name"],
+    )
+    assert service["spec"]["externalName"] in SERVICES
+    defaults = VisibilitySettings()
+    assert place["port"] == service["spec"]["ports"][0]["port"] == defaults.port
+    assert f"--service-port={place['port']}" in SERVICES["visibility"]["command"]
+    assert (place["namespace"], place["name"]) == (
+        defaults.service_namespace,
+        defaults.service_name,
+    )
+
+
+def test_the_api_server_proves_who_it_is_by_files_that_are_made(credentials: Path) -> None:
+    command = SERVICES["kube-apiserver"]["command"]
+    flags = dict(word.removeprefix("--").split("=", 1) for word in command if "=" in word)
+    assert flags["requestheader-allowed-names"] == compose_init.FRONT_PROXY
+    for flag in ("requestheader-client-ca-file", "proxy-client-cert-file", "proxy-client-key-file"):
+        name = flags[flag].removeprefix("/credentials/")
+        assert (credentials / "control-plane" / name).exists()

@@ -148,4 +148,4 @@ def test_no_request_at_all_is_no_proof(tmp_path, capsys) -> None:
 
 def test_suite_and_tests_speak_of_the_same_folder_and_the_roles_are_those_of_k8s() -> None:
     assert suite.AUDIT_DIRECTORY == accounts.AUDIT_DIRECTORY
-    assert set(roles.granted()) == {"admission", "binder", "cache", "controller"}
+    assert set(roles.granted()) == {*("admission", "binder", "cache", "controller", "visibility")}

@@ -1,0 +1,1 @@
+"""Everything of visibility that touches the network."""

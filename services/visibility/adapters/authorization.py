@@ -1,0 +1,96 @@
+"""Asks the API server what a user may do, and keeps each answer for some seconds.
+
+The answers are those of the cluster's own authorizers, so that its roles rule who sees what. An
+answer is kept as long as other extension servers of Kubernetes keep theirs.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from services.visibility.api.rights import Right, forbidden, review, to_see
+from services.visibility.api.statuses import unavailable
+from services.visibility.api.users import MASTERS, User
+from services.visibility.metrics import VisibilityMetrics
+from shared.api.kinds import ACCESS_REVIEW
+from shared.kube.client import Kube
+from shared.runtime.clock import Clock
+from shared.runtime.errors import PumiceError
+from shared.runtime.tasks import TaskGroup
+
+_KEPT_S: Final = 10.0
+_KEPT_MOST: Final = 4096
+_SEEN_MOST: Final = 256
+"""Namespaces that are asked for about one answer."""
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    allowed: bool = False
+    reason: str = ""
+
+
+class _Review(msgspec.Struct, frozen=True):
+    status: _Answer
+
+
+class Authorization:
+    """Says what users may do."""
+
+    def __init__(self, kube: Kube, *, clock: Clock, metrics: VisibilityMetrics) -> None:
+        self._kube = kube
+        self._clock = clock
+        self._metrics = metrics
+        self._kept: OrderedDict[tuple[User, Right], tuple[float, _Answer]] = OrderedDict()
+        """With the time until which it is kept; the oldest first."""
+
+    async def check(self, user: User, right: Right) -> None:
+        """Return when the user has the right. Raises Failure (403, 503)."""
+        answer = await self._ask(user, right)
+        if not answer.allowed:
+            raise forbidden(user, right, answer.reason)
+
+    async def seen(self, user: User, namespaces: Iterable[str]) -> set[str]:
+        """Return those of the namespaces whose jobs the user may see. Raises Failure (503).
+
+        Beyond a bound no more are asked for: the rest counts as not seen.
+        """
+        asked = sorted(set(namespaces))
+        if not asked or (await self._ask(user, to_see(""))).allowed:
+            return set(asked)
+        try:
+            async with TaskGroup() as tasks:
+                answers = {
+                    namespace: tasks.create_task(
+                        self._ask(user, to_see(namespace)), name=f"may-see-{namespace}"
+                    )
+                    for namespace in asked[:_SEEN_MOST]
+                }
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from None
+        return {namespace for namespace, task in answers.items() if task.result().allowed}
+
+    async def _ask(self, user: User, right: Right) -> _Answer:
+        if MASTERS in user.groups:
+            return _Answer(allowed=True)
+        now = self._clock.monotonic()
+        until, answer = self._kept.get((user, right), (now, None))
+        if answer is None or until <= now:
+            answer = await self._reviewed(user, right)
+            self._keep((user, right), answer)
+        return answer
+
+    async def _reviewed(self, user: User, right: Right) -> _Answer:
+        self._metrics.reviewed()
+        try:
+            raw = await self._kube.create(ACCESS_REVIEW, "", review(user, right))
+            return msgspec.json.decode(raw, type=_Review).status
+        except (PumiceError, msgspec.DecodeError) as error:
+            raise unavailable(f"cannot ask what {user.name} may do: {error}") from error
+
+    def _keep(self, key: tuple[User, Right], answer: _Answer) -> None:
+        self._kept.pop(key, None)
+        self._kept[key] = (self._clock.monotonic() + _KEPT_S, answer)
+        if len(self._kept) > _KEPT_MOST:
+            self._kept.popitem(last=False)

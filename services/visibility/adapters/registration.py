@@ -1,0 +1,202 @@
+"""Our place in the cluster's API: the APIService, and outside of the cluster a Service as well.
+
+In a cluster the manifests bring the APIService, so that it goes with them: an APIService without
+a server behind it would stop the deletion of namespaces. Here it only gets our authority. Outside
+of the cluster both objects are ours: made when we start, deleted when we end.
+"""
+
+import base64
+from typing import Any, Final
+
+import msgspec
+
+from shared.api.kinds import APISERVICE, NAMESPACE, SERVICE, Kind
+from shared.api.visibility import GROUP, VERSION
+from shared.kube.client import Kube
+from shared.runtime.clock import Clock
+from shared.runtime.errors import Conflict, Gone, Retryable
+from shared.runtime.logs import Logger
+
+NAME: Final = f"{VERSION}.{GROUP}"
+_LABELS: Final = {"app.kubernetes.io/part-of": "pumice"}
+_REACHED_S: Final = 30.0
+"""Time within which the API server must have reached us outside of its cluster."""
+
+Json = dict[str, Any]
+
+
+class Address(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the API server finds us."""
+
+    namespace: str
+    service: str
+    port: int
+    external_name: str = ""
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Return the names that our certificate must be for."""
+        name = f"{self.service}.{self.namespace}.svc"
+        return (name, f"{name}.cluster.local", f"{self.service}.{self.namespace}")
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    uid: str = ""
+
+
+class _Condition(msgspec.Struct, frozen=True):
+    type: str
+    status: str
+    message: str = ""
+
+
+class _Status(msgspec.Struct, frozen=True):
+    conditions: tuple[_Condition, ...] = ()
+
+
+class _Found(msgspec.Struct, frozen=True):
+    metadata: _Meta
+    spec: Json = {}
+    status: _Status = _Status()
+
+
+class Registration:
+    """Keeps the objects."""
+
+    def __init__(self, kube: Kube, address: Address, *, clock: Clock, log: Logger) -> None:
+        self._kube = kube
+        self._address = address
+        self._clock = clock
+        self._log = log
+        self._begun_s: float | None = None
+        self._is_withdrawn = False
+
+    async def ensure(self, bundle: str) -> None:
+        """Bring the objects to what they shall be. Raises the errors of `Kube`.
+
+        Outside of the cluster it returns once the API server reaches us. If it cannot, the objects
+        are removed again, so that we are in nobody's way.
+        """
+        if self._is_withdrawn:
+            return
+        if self._address.external_name:
+            await self._keep_service()
+        found = await self._keep_api_service(bundle)
+        if self._address.external_name:
+            await self._look(found)
+
+    async def remove(self) -> None:
+        """Delete the objects, if they are there and lead to us."""
+        found = await self._find(APISERVICE, "", NAME)
+        place = (found.spec.get("service") or {}) if found is not None else {}
+        if found is not None and place.get("name") == self._address.service:
+            await self._delete(APISERVICE, "", NAME, found)
+        service = await self._find(SERVICE, self._address.namespace, self._address.service)
+        if service is not None and service.spec.get("type") == "ExternalName":
+            await self._delete(SERVICE, self._address.namespace, self._address.service, service)
+
+    async def _keep_api_service(self, bundle: str) -> _Found:
+        found = await self._find(APISERVICE, "", NAME)
+        wanted = self._spec(bundle)
+        if found is None:
+            if not self._address.external_name:
+                raise Retryable(f"there is no APIService {NAME}: apply the manifests of k8s/base")
+            body = self._body(APISERVICE, {"name": NAME}, wanted)
+            found = _read(await self._kube.create(APISERVICE, "", body))
+        elif any(found.spec.get(key) != value for key, value in wanted.items()):
+            patch = {"spec": wanted}
+            raw = await self._kube.patch(APISERVICE, "", NAME, patch, uid=found.metadata.uid)
+            found = _read(raw)
+        else:
+            return found
+        self._log.info("api_registered", name=NAME)
+        return found
+
+    def _spec(self, bundle: str) -> Json:
+        address = self._address
+        place = {"namespace": address.namespace, "name": address.service, "port": address.port}
+        trusted = {"service": place, "caBundle": base64.b64encode(bundle.encode()).decode()}
+        if not address.external_name:
+            return trusted
+        order = {"groupPriorityMinimum": 1000, "versionPriority": 15}
+        return {"group": GROUP, "version": VERSION, **order, **trusted}
+
+    async def _keep_service(self) -> None:
+        address = self._address
+        wanted: Json = {
+            "type": "ExternalName",
+            "externalName": address.external_name,
+            "ports": [{"name": "https", "port": address.port, "protocol": "TCP"}],
+        }
+        found = await self._find(SERVICE, address.namespace, address.service)
+        if found is None:
+            await self._make_namespace()
+            metadata = {"name": address.service, "namespace": address.namespace}
+            body = self._body(SERVICE, metadata, wanted)
+            await self._kube.create(SERVICE, address.namespace, body)
+        elif found.spec.get("type") != "ExternalName":
+            raise Retryable(
+                f"Service {address.namespace}/{address.service} is another's: Pumice runs in this "
+                "cluster; give --service-name another one or --register=false"
+            )
+        elif not _has(found.spec, wanted):
+            patch = {"spec": wanted}
+            uid = found.metadata.uid
+            await self._kube.patch(SERVICE, address.namespace, address.service, patch, uid=uid)
+
+    async def _make_namespace(self) -> None:
+        name = self._address.namespace
+        if await self._find(NAMESPACE, "", name) is None:
+            body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+            try:
+                await self._kube.create(NAMESPACE, "", body)
+            except Conflict:
+                return  # another was first
+
+    async def _look(self, found: _Found) -> None:
+        """Return once the API server reaches us; give up after a while."""
+        now_s = self._clock.monotonic()
+        self._begun_s = now_s if self._begun_s is None else self._begun_s
+        state = next((c for c in found.status.conditions if c.type == "Available"), None)
+        if state is not None and state.status == "True":
+            self._begun_s = now_s
+            return
+        why = state.message if state is not None else "it has not tried yet"
+        if now_s - self._begun_s < _REACHED_S:
+            raise Retryable(f"the API server does not reach us: {why}")
+        self._is_withdrawn = True
+        self._log.warning("api_withdrawn", reason=why, address=self._address.external_name)
+        await self.remove()
+
+    async def _find(self, kind: Kind, namespace: str, name: str) -> _Found | None:
+        try:
+            return _read(await self._kube.get(kind, namespace, name))
+        except Gone:
+            return None
+
+    async def _delete(self, kind: Kind, namespace: str, name: str, found: _Found) -> None:
+        try:
+            await self._kube.delete(kind, namespace, name, uid=found.metadata.uid)
+        except Gone:
+            return
+        self._log.info("api_unregistered", kind=kind.kind, name=name)
+
+    def _body(self, kind: Kind, metadata: Json, spec: Json) -> Json:
+        return {
+            "apiVersion": kind.api_version,
+            "kind": kind.kind,
+            "metadata": {**metadata, "labels": _LABELS},
+            "spec": spec,
+        }
+
+
+def _read(raw: bytes) -> _Found:
+    return msgspec.json.decode(raw, type=_Found)
+
+
+def _has(spec: Json, wanted: Json) -> bool:
+    """Tell whether a Service is as wanted, whatever else the API server has filled in."""
+    ports = [port.get("port") for port in spec.get("ports") or ()]
+    return spec.get("externalName") == wanted["externalName"] and ports == [
+        port["port"] for port in wanted["ports"]
+    ]

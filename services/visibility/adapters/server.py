@@ -1,0 +1,217 @@
+"""The aggregated API over HTTPS: who asks, whether he may, and the answer in the form he wants.
+
+The API server is the one caller: it has checked the user and sends his name in headers. What
+fails about one request stays with it.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+
+from services.visibility.adapters.authentication import Authentication
+from services.visibility.adapters.authorization import Authorization
+from services.visibility.adapters.documents import Documents
+from services.visibility.adapters.sources import Objects, Sources
+from services.visibility.adapters.watching import Watching, versioned
+from services.visibility.api import paths, rights, tables
+from services.visibility.api.negotiation import Form, form_of
+from services.visibility.api.paths import Target
+from services.visibility.api.statuses import (
+    BAD_REQUEST,
+    INTERNAL,
+    TOO_LARGE,
+    TOO_SLOW,
+    UNSUPPORTED,
+    Failure,
+    Json,
+    invalid,
+    no_such_path,
+    unavailable,
+    wrong_method,
+)
+from services.visibility.api.users import User
+from services.visibility.metrics import VisibilityMetrics
+from shared.runtime.clock import Clock
+from shared.runtime.contain import Containment, describe
+from shared.runtime.errors import PumiceError, Rejected, Retryable
+from shared.serving.server import BODY_MAX, HttpsServer
+
+_ANSWER_S: Final = 50.0
+"""The API server itself gives up after a minute."""
+_JSON: Final = "application/json"
+_BODIES: Final = (_JSON, "application/octet-stream", "")
+_OK, _CREATED = 200, 201
+
+
+class VisibilityServer:
+    """Answers requests on an HTTPS server that is made elsewhere."""
+
+    def __init__(
+        self,
+        https: HttpsServer,
+        *,
+        authentication: Authentication,
+        authorization: Authorization,
+        sources: Sources,
+        watching: Watching,
+        contain: Containment,
+        clock: Clock,
+        metrics: VisibilityMetrics,
+    ) -> None:
+        self._https = https
+        self._authentication = authentication
+        self._authorization = authorization
+        self._sources = sources
+        self._watching = watching
+        self._contain = contain
+        self._clock = clock
+        self._metrics = metrics
+        self._documents = Documents()
+        https.router.add_route("*", "/{path:.*}", self._handle)
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        begun_s = self._clock.monotonic()
+        label = ("discovery", request.method.lower())
+        try:
+            user = self._authentication.user(request)
+            if request.path.startswith(paths.ROOT):
+                target = paths.read(request.method, request.path, request.query)
+                label = (target.resource.plural, target.verb)
+                response = await self._contained(request, user, target)
+            else:
+                response = await self._document(request, user)
+        except Failure as failure:
+            response = _refusal(failure)
+        took_s = self._clock.monotonic() - begun_s
+        self._metrics.answered(*label, response.status, 0.0 if label[1] == "watch" else took_s)
+        return response
+
+    async def _document(self, request: web.Request, user: User) -> web.Response:
+        await self._authorization.check(user, rights.of_path(request.path))
+        if request.method not in ("GET", "HEAD"):
+            raise wrong_method()
+        document = self._documents.find(request.path, request.headers.get("Accept", ""))
+        if document is None:
+            raise no_such_path()
+        headers = {"Content-Type": document.content_type, "ETag": document.etag}
+        if request.headers.get("If-None-Match") == document.etag:
+            return web.Response(status=304, headers=headers)
+        return web.Response(body=document.body, headers=headers)
+
+    async def _contained(
+        self, request: web.Request, user: User, target: Target
+    ) -> web.StreamResponse:
+        """Answer a request about objects; an error of ours about it is a refusal of it alone."""
+        key = f"{target.namespace}/{target.name}"
+        response: web.StreamResponse | None = None
+        with self._contain.isolate(target.resource.plural, key, stage="answer") as isolated:
+            response = await self._objects(request, user, target)
+        if isolated.error is not None:
+            raise Failure(INTERNAL, f"cannot be answered: {describe(isolated.error)}")
+        assert response is not None, "answered or isolated"
+        return response
+
+    async def _objects(
+        self, request: web.Request, user: User, target: Target
+    ) -> web.StreamResponse:
+        await self._authorization.check(user, rights.of_target(target))
+        form = form_of(request.headers.get("Accept", ""))
+        if target.verb not in target.resource.verbs:
+            raise wrong_method()
+        try:
+            if target.verb == "watch":
+                return await self._watching.stream(request, target, is_table=form is Form.TABLE)
+            async with asyncio.timeout(_ANSWER_S):
+                return await self._answer(request, user, target, form)
+        except TimeoutError as error:
+            raise Failure(TOO_SLOW, "the answer took too long") from error
+        except Retryable as error:
+            raise unavailable(str(error)) from error
+        except Rejected as error:
+            raise invalid(target.resource.kind, error.field, str(error)) from error
+        except PumiceError as error:
+            raise Failure(INTERNAL, str(error)) from error
+
+    async def _answer(
+        self, request: web.Request, user: User, target: Target, form: Form
+    ) -> web.Response:
+        if target.verb == "create":
+            return await self._create(request, user, target, form)
+        if target.verb == "list" or target.resource.is_list:
+            objects = await self._sources.listing(target)
+            version = self._watching.remember(target, objects)
+            if form is Form.TABLE:
+                return _answered(self._table(target, objects, version))
+            return _answered(_list(target, objects, version))
+        found = await self._sources.one(user, target)
+        if form is Form.TABLE:
+            return _answered(self._table(target, [found]))
+        return _answered(tables.whole(target.resource, found))
+
+    async def _create(
+        self, request: web.Request, user: User, target: Target, form: Form
+    ) -> web.Response:
+        if request.content_type not in _BODIES:
+            text = f"the body of the request was in an unknown format: send {_JSON}"
+            raise Failure(UNSUPPORTED, text)
+        body = await self._body(request)
+        asked = await self._sources.what_if(user, target, body)
+        headers = [("Warning", _warning(text)) for text in asked.warnings]
+        if form is Form.TABLE:
+            return _answered(self._table(target, [asked.what_if]), _CREATED, headers)
+        whole = tables.whole(target.resource, asked.what_if)
+        return _answered({**whole, "spec": asked.spec}, _CREATED, headers)
+
+    async def _body(self, request: web.Request) -> bytes:
+        try:
+            async with self._https.body(request) as body:
+                return body
+        except web.HTTPRequestEntityTooLarge as error:
+            text = f"the body is larger than {BODY_MAX} bytes"
+            raise Failure(TOO_LARGE, text) from error
+        except TimeoutError as error:
+            raise Failure(BAD_REQUEST, "the body did not arrive in time") from error
+
+    def _table(self, target: Target, objects: Objects, version: str = "") -> Json:
+        return tables.table(
+            target.resource,
+            objects,
+            now=self._clock.now(),
+            version=version,
+            include=target.query.get("includeObject") or "Metadata",
+        )
+
+
+def _list(target: Target, objects: Objects, version: str) -> Json:
+    resource = target.resource
+    return {
+        "kind": f"{resource.kind}List",
+        "apiVersion": resource.api_version,
+        "metadata": {"resourceVersion": version},
+        "items": [tables.whole(resource, versioned(obj, version)) for obj in objects],
+    }
+
+
+def _warning(text: str) -> str:
+    quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'299 - "{quoted}"'
+
+
+def _answered(
+    value: Mapping[str, Any], status: int = _OK, headers: list[tuple[str, str]] | None = None
+) -> web.Response:
+    response = web.Response(status=status, body=msgspec.json.encode(value), content_type=_JSON)
+    for name, text in headers or ():
+        response.headers.add(name, text)
+    return response
+
+
+def _refusal(failure: Failure) -> web.Response:
+    """Return the answer; if a body was not read, its connection ends with it."""
+    headers = [("Retry-After", str(failure.retry_after_s))] if failure.retry_after_s else None
+    response = _answered(failure.status(), failure.code, headers)
+    response.force_close()
+    return response

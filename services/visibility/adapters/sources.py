@@ -1,0 +1,180 @@
+"""Where the objects of each resource come from: the answers, with what must be hidden left out."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from services.visibility.adapters.authorization import Authorization
+from services.visibility.api import hiding, openapi
+from services.visibility.api.paths import Target
+from services.visibility.api.rights import IMAGINE_CLUSTER
+from services.visibility.api.statuses import (
+    BAD_REQUEST,
+    Failure,
+    Json,
+    invalid,
+    not_found,
+    wrong_method,
+)
+from services.visibility.api.users import User
+from services.visibility.interface import Answers
+from shared.api.base import View, describe
+from shared.api.meta import ObjectMeta
+from shared.api.nesting import is_too_deep
+from shared.api.time import format_seconds
+from shared.api.visibility import (
+    API_VERSION,
+    Explanation,
+    PendingJob,
+    QueueTree,
+    Timeline,
+    WhatIf,
+    WhatIfSpec,
+    WhatIfStatus,
+)
+from shared.runtime.clock import Clock
+
+Objects = Sequence[View]
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """A what-if with its answer, and what its author should know about it."""
+
+    what_if: WhatIf
+    spec: Json
+    """The question as it was sent."""
+    warnings: tuple[str, ...] = ()
+
+
+class Sources:
+    """Reads objects and asks what-ifs for a user who has the right to do so."""
+
+    def __init__(self, answers: Answers, authorization: Authorization, *, clock: Clock) -> None:
+        self._answers = answers
+        self._authorization = authorization
+        self._clock = clock
+
+    async def listing(self, target: Target) -> Objects:
+        """Return the objects of a collection. Raises Failure (405), Retryable."""
+        match target.resource.plural:
+            case "pendingjobs":
+                jobs: Sequence[PendingJob] = await self._answers.pending_jobs(target.namespace)
+                return [job for job in jobs if target.selects(job.metadata)]
+            case "queues/pendingjobs":
+                await self._queue(target.name, plural="queues")
+                return await self._answers.pending_jobs(queue=target.name)
+            case "queuetrees":
+                queues = await self._answers.queue_trees()
+                return [queue for queue in queues if target.selects(queue.metadata)]
+            case _:
+                raise wrong_method()
+
+    async def one(self, user: User, target: Target) -> View:
+        """Return one object. Raises Failure (404, 405), Retryable."""
+        match target.resource.plural:
+            case "pendingjobs":
+                return await self._pending(target)
+            case "explanations":
+                return await self._explanation(user, target)
+            case "queuetrees":
+                return await self._queue(target.name, plural="queuetrees")
+            case "timelines":
+                return await self._timeline(target)
+            case _:
+                raise wrong_method()
+
+    async def what_if(self, user: User, target: Target, body: bytes) -> Asked:
+        """Return the answer to a what-if. Raises Failure (400, 403, 422), Retryable, Rejected."""
+        raw, question = _read(body)
+        namespace, spec = target.namespace, question.spec
+        if not namespace:
+            raise wrong_method()
+        _check_namespace(question.metadata, namespace, field="metadata.namespace")
+        if spec.job is not None:
+            _check_namespace(spec.job.metadata, namespace, field="spec.job.metadata.namespace")
+        elif not _is_of_cluster(spec):
+            raise invalid("WhatIf", "spec", "imagine at least a job, a queue or nodes")
+        if _is_of_cluster(spec):
+            await self._authorization.check(user, IMAGINE_CLUSTER)
+        warnings = _unknown(raw, target)
+        status = await self._answers.what_if(namespace, spec)
+        seen = await self._seen(user, namespace, status)
+        metadata = msgspec.structs.replace(
+            question.metadata,
+            namespace=namespace,
+            creation_timestamp=format_seconds(self._clock.now()),
+        )
+        answered = WhatIf(metadata=metadata, spec=spec, status=hiding.hide(status, seen))
+        return Asked(what_if=answered, spec=raw["spec"], warnings=warnings)
+
+    async def _pending(self, target: Target) -> PendingJob:
+        for job in await self._answers.pending_jobs(target.namespace):
+            if job.metadata.name == target.name:
+                return job
+        raise not_found("pendingjobs", target.name)
+
+    async def _explanation(self, user: User, target: Target) -> Explanation:
+        found = await self._answers.explanation(target.namespace, target.name)
+        if found is None:
+            raise not_found("explanations", target.name)
+        return hiding.hide(found, await self._seen(user, target.namespace, found))
+
+    async def _timeline(self, target: Target) -> Timeline:
+        found = await self._answers.timeline(target.namespace, target.name)
+        if found is None:
+            raise not_found("timelines", target.name)
+        return found
+
+    async def _queue(self, name: str, *, plural: str) -> QueueTree:
+        for queue in await self._answers.queue_trees():
+            if queue.metadata.name == name:
+                return queue
+        raise not_found(plural, name)
+
+    async def _seen(
+        self, user: User, namespace: str, answer: Explanation | WhatIfStatus
+    ) -> set[str]:
+        """Return the namespaces that may be spoken of: the one asked about is among them."""
+        others = hiding.namespaces(answer) - {namespace}
+        return {namespace} | await self._authorization.seen(user, others)
+
+
+def _is_of_cluster(spec: WhatIfSpec) -> bool:
+    return bool(spec.queue is not None or spec.add_nodes or spec.drain_nodes)
+
+
+def _check_namespace(metadata: ObjectMeta, namespace: str, *, field: str) -> None:
+    if metadata.namespace not in ("", namespace):
+        raise Failure(
+            BAD_REQUEST,
+            f"{field}: {metadata.namespace!r} is not the namespace of the request, {namespace!r}",
+        )
+
+
+def _read(body: bytes) -> tuple[Json, WhatIf]:
+    """Return a what-if as it was sent, and as its type. Raises Failure (400)."""
+    if is_too_deep(body):
+        raise Failure(BAD_REQUEST, "the object is nested too deeply")
+    try:
+        raw = msgspec.json.decode(body, type=Json)
+        question = msgspec.convert(raw, WhatIf)
+    except msgspec.DecodeError as error:
+        raise Failure(BAD_REQUEST, f"no WhatIf: {describe(error)}") from error
+    head = (raw.get("apiVersion", API_VERSION), raw.get("kind", "WhatIf"))
+    if head != (API_VERSION, "WhatIf"):
+        raise Failure(
+            BAD_REQUEST, f"{head[0]} {head[1]} is not taken here: send {API_VERSION} WhatIf"
+        )
+    return raw, question
+
+
+def _unknown(raw: Json, target: Target) -> tuple[str, ...]:
+    """Return warnings about fields that are not known. Raises Failure (400) if that is asked."""
+    wanted = target.query.get("fieldValidation", "Warn")
+    if wanted == "Ignore":
+        return ()
+    known = openapi.schema(target.resource)
+    found = [f'unknown field "{path}"' for path in openapi.unknown_fields(raw, known)]
+    if found and wanted == "Strict":
+        raise Failure(BAD_REQUEST, f"strict decoding error: {', '.join(found)}")
+    return tuple(found)

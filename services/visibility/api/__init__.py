@@ -1,0 +1,1 @@
+"""The aggregated API without I/O: resources, paths, discovery, OpenAPI, tables and refusals."""

@@ -1,0 +1,83 @@
+"""Reads method, path and query of a request for objects: resource, name, verb and selectors."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from services.visibility.api import resources
+from services.visibility.api.resources import Resource
+from services.visibility.api.statuses import BAD_REQUEST, Failure, no_such_path
+from shared.api.meta import ObjectMeta
+from shared.api.visibility import API_VERSION, GROUP
+
+ROOT: Final = f"/apis/{API_VERSION}/"
+_WRITES: Final = {"POST": "create", "PUT": "update", "PATCH": "patch"}
+_TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_OF_OBJECT: Final = 2
+"""Parts of a path behind the namespace that name an object; a third one is the subresource."""
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """One collection, object or subresource, and the verb on it."""
+
+    resource: Resource
+    verb: str
+    namespace: str = ""
+    name: str = ""
+    query: Mapping[str, str] = {}
+
+    @property
+    def selects(self) -> Callable[[ObjectMeta], bool]:
+        """Return what the field selector asks of an object. Raises Failure (400)."""
+        wanted = _fields(self.query.get("fieldSelector", ""))
+
+        def is_selected(metadata: ObjectMeta) -> bool:
+            found = {"metadata.name": metadata.name, "metadata.namespace": metadata.namespace}
+            return all((found[field] == value) is equal for field, equal, value in wanted)
+
+        return is_selected
+
+
+def read(method: str, path: str, query: Mapping[str, str]) -> Target:
+    """Return the target of a path below the group's version. Raises Failure (400, 404)."""
+    parts = path.removeprefix(ROOT).rstrip("/").split("/")
+    namespace = ""
+    if parts[0] == "namespaces" and len(parts) > _OF_OBJECT:
+        namespace, parts = parts[1], parts[_OF_OBJECT:]
+    name, *rest = (*parts[1:], "")[:_OF_OBJECT]
+    resource = resources.find(parts[0], rest[0] if rest else "")
+    is_unknown = resource is None or len(parts) > _OF_OBJECT + 1 or "" in parts
+    if resource is None or is_unknown or (namespace and not resource.namespaced):
+        raise no_such_path()
+    if query.get("labelSelector"):
+        raise Failure(BAD_REQUEST, f"{resource.plural}.{GROUP} cannot be selected by labels")
+    return Target(
+        resource=resource,
+        verb=_verb(method, name, query, is_sub=bool(resource.subresource)),
+        namespace=namespace,
+        name=name,
+        query=query,
+    )
+
+
+def _verb(method: str, name: str, query: Mapping[str, str], *, is_sub: bool) -> str:
+    if method in ("GET", "HEAD"):
+        if query.get("watch") in _TRUE and not is_sub:
+            return "watch"
+        return "get" if name else "list"
+    if method == "DELETE":
+        return "delete" if name else "deletecollection"
+    return _WRITES.get(method, method.lower())
+
+
+def _fields(selector: str) -> list[tuple[str, bool, str]]:
+    """Return field, whether it must be equal, and value of each condition."""
+    wanted = []
+    for text in filter(None, selector.split(",")):
+        unequal = "!=" in text
+        field, _, value = text.partition("!=") if unequal else text.partition("=")
+        if field not in ("metadata.name", "metadata.namespace"):
+            raise Failure(BAD_REQUEST, f"field label not supported: {field}")
+        wanted.append((field, not unequal, value.removeprefix("=")))
+    return wanted

@@ -1,0 +1,85 @@
+"""The table of resources: names, verbs and types. Discovery, OpenAPI and paths are made from it.
+
+A resource that is added here needs its columns in `tables` and its source in `adapters/sources`.
+"""
+
+from typing import Final
+
+import msgspec
+
+from shared.api.base import View
+from shared.api.visibility import API_VERSION, Explanation, PendingJob, QueueTree, Timeline, WhatIf
+
+
+class Resource(msgspec.Struct, frozen=True, kw_only=True):
+    """One resource, or a subresource of one (`queues/pendingjobs`)."""
+
+    plural: str
+    kind: str
+    type: type[View]
+    namespaced: bool = True
+    verbs: tuple[str, ...]
+    short_names: tuple[str, ...] = ()
+
+    @property
+    def api_version(self) -> str:
+        """Return group and version."""
+        return API_VERSION
+
+    @property
+    def name(self) -> str:
+        """Return the resource without its subresource."""
+        return self.plural.partition("/")[0]
+
+    @property
+    def subresource(self) -> str:
+        """Return the subresource, "" when it is none."""
+        return self.plural.partition("/")[2]
+
+    @property
+    def singular(self) -> str:
+        """Return the word for one object; a subresource has none."""
+        return "" if self.subresource else self.kind.lower()
+
+    @property
+    def is_list(self) -> bool:
+        """Return whether a GET answers with a list of objects whatever the path names."""
+        return bool(self.subresource)
+
+
+RESOURCES: Final = (
+    Resource(
+        plural="pendingjobs",
+        kind="PendingJob",
+        type=PendingJob,
+        verbs=("get", "list", "watch"),
+        short_names=("pj",),
+    ),
+    Resource(
+        plural="queues/pendingjobs",
+        kind="PendingJob",
+        type=PendingJob,
+        namespaced=False,
+        verbs=("get",),
+    ),
+    Resource(plural="explanations", kind="Explanation", type=Explanation, verbs=("get",)),
+    Resource(
+        plural="queuetrees",
+        kind="QueueTree",
+        type=QueueTree,
+        namespaced=False,
+        verbs=("get", "list", "watch"),
+        short_names=("qt",),
+    ),
+    Resource(plural="whatifs", kind="WhatIf", type=WhatIf, verbs=("create",)),
+    Resource(plural="timelines", kind="Timeline", type=Timeline, verbs=("get",)),
+)
+
+CLUSTER: Final = "cluster"
+"""Subresource of whatifs that stands for the right to imagine other queues and nodes."""
+
+
+def find(name: str, subresource: str = "") -> Resource | None:
+    """Return a resource, None when it is not served."""
+    plural = f"{name}/{subresource}" if subresource else name
+    return next((resource for resource in RESOURCES if resource.plural == plural), None)

@@ -1,0 +1,93 @@
+"""Questions to the cluster's authorizer: the body of a SubjectAccessReview, and refusals."""
+
+from typing import Final
+
+import msgspec
+
+from services.visibility.api.paths import Target
+from services.visibility.api.resources import CLUSTER
+from services.visibility.api.statuses import FORBIDDEN, Failure, Json
+from services.visibility.api.users import User
+from shared.api.visibility import GROUP, VERSION
+
+
+class Right(msgspec.Struct, frozen=True, kw_only=True):
+    """A verb on a resource of ours, or on a path that is none."""
+
+    verb: str
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    path: str = ""
+
+
+def of_target(target: Target) -> Right:
+    """Return the right that a request needs."""
+    return Right(
+        verb=target.verb,
+        resource=target.resource.name,
+        subresource=target.resource.subresource,
+        namespace=target.namespace,
+        name=target.name,
+    )
+
+
+def of_path(path: str) -> Right:
+    """Return the right to read a path of discovery."""
+    return Right(verb="get", path=path)
+
+
+def to_see(namespace: str) -> Right:
+    """Return the right that makes the jobs of a namespace visible in answers about others."""
+    return Right(verb="get", resource="pendingjobs", namespace=namespace)
+
+
+IMAGINE_CLUSTER: Final = Right(verb="create", resource="whatifs", subresource=CLUSTER)
+"""The right to ask about other queues and nodes."""
+
+
+def review(user: User, right: Right) -> Json:
+    """Return the SubjectAccessReview that asks whether the user has the right."""
+    spec: Json = {"user": user.name, "groups": list(user.groups)}
+    if user.uid:
+        spec["uid"] = user.uid
+    if user.extra:
+        spec["extra"] = {key: list(values) for key, values in user.extra}
+    if right.path:
+        spec["nonResourceAttributes"] = {"path": right.path, "verb": right.verb}
+    else:
+        asked = {
+            "group": GROUP,
+            "version": VERSION,
+            "verb": right.verb,
+            "resource": right.resource,
+            "subresource": right.subresource,
+            "namespace": right.namespace,
+            "name": right.name,
+        }
+        spec["resourceAttributes"] = {key: value for key, value in asked.items() if value}
+    return {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": spec,
+    }
+
+
+def forbidden(user: User, right: Right, reason: str) -> Failure:
+    """Refuse what the user may not do, in the words of the API server."""
+    why = f": {reason}" if reason else ""
+    if right.path:
+        words = f'forbidden: User "{user.name}" cannot {right.verb} path "{right.path}"{why}'
+        return Failure(FORBIDDEN, words)
+    resource = "/".join(filter(None, (right.resource, right.subresource)))
+    scope = f'in the namespace "{right.namespace}"' if right.namespace else "at the cluster scope"
+    subject = (
+        f'{right.resource}.{GROUP} "{right.name}"' if right.name else (f"{right.resource}.{GROUP}")
+    )
+    words = (
+        f'{subject} is forbidden: User "{user.name}" cannot {right.verb} resource "{resource}" '
+        f'in API group "{GROUP}" {scope}{why}'
+    )
+    details = {"name": right.name, "group": GROUP, "kind": right.resource}
+    return Failure(FORBIDDEN, words, details={k: v for k, v in details.items() if v})

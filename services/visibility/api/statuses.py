@@ -1,0 +1,96 @@
+"""Refusals, with the codes, reasons and words that clients of Kubernetes decide by."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from shared.api.visibility import GROUP
+
+Json = dict[str, Any]
+
+BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, WRONG_METHOD = 400, 401, 403, 404, 405
+NOT_ACCEPTABLE, EXPIRED, TOO_LARGE, UNSUPPORTED, INVALID = 406, 410, 413, 415, 422
+TOO_MANY, INTERNAL, UNAVAILABLE, TOO_SLOW = 429, 500, 503, 504
+
+REASONS: Final = {
+    BAD_REQUEST: "BadRequest",
+    UNAUTHORIZED: "Unauthorized",
+    FORBIDDEN: "Forbidden",
+    NOT_FOUND: "NotFound",
+    WRONG_METHOD: "MethodNotAllowed",
+    NOT_ACCEPTABLE: "NotAcceptable",
+    EXPIRED: "Expired",
+    TOO_LARGE: "RequestEntityTooLarge",
+    UNSUPPORTED: "UnsupportedMediaType",
+    INVALID: "Invalid",
+    TOO_MANY: "TooManyRequests",
+    INTERNAL: "InternalError",
+    UNAVAILABLE: "ServiceUnavailable",
+    TOO_SLOW: "Timeout",
+}
+
+
+class Failure(Exception):  # noqa: N818 - a refusal is an answer here, no error of ours
+    """A request that is refused."""
+
+    def __init__(
+        self,
+        code: int,
+        message: str,
+        *,
+        details: Mapping[str, Any] | None = None,
+        retry_after_s: int = 0,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.retry_after_s = retry_after_s
+        self._details = dict(details or {})
+
+    def status(self) -> Json:
+        """Return the `Status` object of the refusal."""
+        waits = {"retryAfterSeconds": self.retry_after_s} if self.retry_after_s else {}
+        details = {**self._details, **waits}
+        return {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": REASONS[self.code],
+            **({"details": details} if details else {}),
+            "code": self.code,
+        }
+
+
+def no_such_path() -> Failure:
+    """Refuse a path that is not served."""
+    return Failure(NOT_FOUND, "the server could not find the requested resource")
+
+
+def not_found(plural: str, name: str) -> Failure:
+    """Refuse a name that no object has."""
+    details = {"name": name, "group": GROUP, "kind": plural}
+    return Failure(NOT_FOUND, f'{plural}.{GROUP} "{name}" not found', details=details)
+
+
+def wrong_method() -> Failure:
+    """Refuse a verb that the resource does not have."""
+    return Failure(WRONG_METHOD, "the server does not allow this method on the requested resource")
+
+
+def unauthorized() -> Failure:
+    """Refuse a caller without a name."""
+    return Failure(UNAUTHORIZED, "Unauthorized")
+
+
+def invalid(kind: str, field: str, why: str) -> Failure:
+    """Refuse an object that cannot be answered; the field is named."""
+    cause = {"reason": "FieldValueInvalid", "message": why, "field": field}
+    details = {"group": GROUP, "kind": kind, "causes": [cause]}
+    words = f"{field}: {why}" if field else why
+    return Failure(INVALID, f"{kind}.{GROUP} is invalid: {words}", details=details)
+
+
+def unavailable(why: str, retry_after_s: int = 1) -> Failure:
+    """Refuse for the moment."""
+    return Failure(UNAVAILABLE, why, retry_after_s=retry_after_s)

@@ -1,0 +1,260 @@
+"""Answers as tables: what `kubectl get` prints, more of it with `-o wide`.
+
+An object is one row, except that an explanation has a row per gate and a timeline one per entry.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from services.visibility.api.resources import Resource
+from services.visibility.api.statuses import Json
+from shared.api.base import View
+from shared.api.time import read
+from shared.api.visibility import (
+    Explanation,
+    Gate,
+    PendingJob,
+    QueueResource,
+    QueueTree,
+    ResourceShortage,
+    Timeline,
+    TimelineEntry,
+    WhatIf,
+    WhatIfStatus,
+)
+
+_UNITS: Final = ((86_400 * 365, "y"), (86_400, "d"), (3_600, "h"), (60, "m"))
+_ENOUGH: Final = 10
+"""Of a unit so many are shown without the next smaller one, from minutes on."""
+
+
+class Column(msgspec.Struct, frozen=True):
+    """One column; `cell` takes the subject of a row and the time of now."""
+
+    name: str
+    cell: Callable[[Any, float], str | int]
+    type: str = "string"
+    is_wide: bool = False
+
+
+class _Form(msgspec.Struct, frozen=True):
+    """The columns of a kind, and the subjects of the rows of one object."""
+
+    columns: tuple[Column, ...]
+    rows: Callable[[Any], Iterable[Any]] = lambda obj: (obj,)
+
+
+def table(
+    resource: Resource,
+    objects: Sequence[View],
+    *,
+    now: float,
+    version: str = "",
+    include: str = "Metadata",
+    headed: bool = True,
+) -> Json:
+    """Return objects as a Table; `include` says how much of an object each row carries."""
+    form = _FORMS[resource.kind]
+    return {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": {"resourceVersion": version} if version else {},
+        "columnDefinitions": [_definition(column) for column in form.columns] if headed else [],
+        "rows": [
+            {
+                "cells": [column.cell(subject, now) for column in form.columns],
+                **_carried(resource, obj, include),
+            }
+            for obj in objects
+            for subject in form.rows(obj)
+        ],
+    }
+
+
+def _definition(column: Column) -> Json:
+    return {
+        "name": column.name,
+        "type": column.type,
+        "format": "name" if column.name == "Name" else "",
+        "description": "",
+        "priority": int(column.is_wide),
+    }
+
+
+def _carried(resource: Resource, obj: View, include: str) -> Json:
+    if include == "None":
+        return {}
+    if include == "Object":
+        return {"object": whole(resource, obj)}
+    metadata = msgspec.to_builtins(obj.metadata)  # type: ignore[attr-defined]
+    head = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
+    return {"object": {**head, "metadata": metadata}}
+
+
+def whole(resource: Resource, obj: View) -> Json:
+    """Return an object with its kind."""
+    head = {"kind": resource.kind, "apiVersion": resource.api_version}
+    return {**head, **msgspec.to_builtins(obj)}
+
+
+def age(since_s: float) -> str:
+    """Return a duration as kubectl shows it: 42s, 3m5s, 17m, 2h30m, 5d."""
+    left = int(max(since_s, 0.0))
+    for (size, unit), (smaller, word) in zip(_UNITS, (*_UNITS[1:], (1, "s")), strict=True):
+        count, rest = divmod(left, size)
+        if count:
+            next_one = rest // smaller
+            shown = f"{next_one}{word}" if count < _ENOUGH and next_one else ""
+            return f"{count}{unit}{shown}"
+    return f"{left}s"
+
+
+def _since(time: str | None, now: float) -> str:
+    found = read(time)
+    return "<unknown>" if found is None else age(now - found)
+
+
+def _until(time: str | None, now: float) -> str:
+    found = read(time)
+    if found is None:
+        return ""
+    return f"in {age(found - now)}" if found > now else "now"
+
+
+def _short(shortages: Sequence[ResourceShortage]) -> str:
+    return ",".join(f"{s.resource} {s.requested}>{s.free}" for s in shortages)
+
+
+def _ref(kind: str, name: str) -> str:
+    return f"{kind.lower()}/{name}"
+
+
+def _expected(job: PendingJob | Explanation | WhatIfStatus, now: float) -> str:
+    expected = job.expected_start
+    if expected is None:
+        return "<unknown>"
+    return _until(expected.median, now) or "<unknown>"
+
+
+def _latest(job: PendingJob, now: float) -> str:
+    return _until(job.expected_start.latest, now) if job.expected_start else ""
+
+
+def _amounts(field: str) -> Callable[[QueueTree, float], str]:
+    def cell(queue: QueueTree, _: float) -> str:
+        pairs = ((found.resource, getattr(found, field)) for found in queue.resources)
+        return ",".join(f"{name}={amount}" for name, amount in pairs if amount not in ("", "0"))
+
+    return cell
+
+
+def _overused(queue: QueueTree, _: float) -> str:
+    def is_overused(found: QueueResource) -> bool:
+        return found.overused
+
+    return ",".join(found.resource for found in filter(is_overused, queue.resources))
+
+
+class _GateRow(msgspec.Struct, frozen=True):
+    of: Explanation
+    gate: Gate
+
+
+class _EntryRow(msgspec.Struct, frozen=True):
+    of: Timeline
+    entry: TimelineEntry
+
+
+def _gates(explanation: Explanation) -> Iterable[_GateRow]:
+    gates = explanation.gates or (Gate(name="", state=explanation.phase),)
+    return (_GateRow(explanation, gate) for gate in gates)
+
+
+def _entries(timeline: Timeline) -> Iterable[_EntryRow]:
+    return (_EntryRow(timeline, entry) for entry in timeline.entries)
+
+
+def _lasted(row: _EntryRow, _: float) -> str:
+    return "" if row.entry.seconds is None else age(row.entry.seconds)
+
+
+def _at(row: _EntryRow, now: float) -> str:
+    return f"{_since(row.entry.at, now)} ago"
+
+
+def _status(what_if: WhatIf) -> WhatIfStatus:
+    return what_if.status or WhatIfStatus(starts_now=False)
+
+
+_FORMS: Final[Mapping[str, _Form]] = {
+    "PendingJob": _Form(
+        (
+            Column("Name", lambda job, _: job.metadata.name),
+            Column("Queue", lambda job, _: job.queue),
+            Column("Position", lambda job, _: job.position, "integer"),
+            Column("Gate", lambda job, _: job.gate),
+            Column("Short", lambda job, _: _short(job.shortages)),
+            Column("Waiting", lambda job, now: _since(job.waiting_since, now)),
+            Column("Start", _expected),
+            Column("Latest", _latest, is_wide=True),
+            Column("Priority", lambda job, _: job.priority, "integer", is_wide=True),
+            Column("Owner", lambda job, _: _ref(job.owner.kind, job.owner.name), is_wide=True),
+            Column("Message", lambda job, _: job.message, is_wide=True),
+        )
+    ),
+    "Explanation": _Form(
+        (
+            Column("Name", lambda row, _: row.of.metadata.name),
+            Column("Queue", lambda row, _: row.of.queue),
+            Column("Position", lambda row, _: row.of.position, "integer"),
+            Column("Gate", lambda row, _: row.gate.name),
+            Column("State", lambda row, _: row.gate.state),
+            Column("Message", lambda row, _: row.gate.message),
+            Column("Start", lambda row, now: _expected(row.of, now), is_wide=True),
+            Column("Next", lambda row, _: row.of.next_event, is_wide=True),
+        ),
+        _gates,
+    ),
+    "QueueTree": _Form(
+        (
+            Column("Name", lambda queue, _: queue.metadata.name),
+            Column("Parent", lambda queue, _: queue.parent),
+            Column("State", lambda queue, _: queue.state),
+            Column("Running", lambda queue, _: queue.running_jobs, "integer"),
+            Column("Inqueue", lambda queue, _: queue.inqueue_jobs, "integer"),
+            Column("Pending", lambda queue, _: queue.pending_jobs, "integer"),
+            Column("Allocated", _amounts("allocated")),
+            Column("Deserved", _amounts("deserved")),
+            Column("Overused", _overused),
+            Column("Weight", lambda queue, _: queue.weight, "integer", is_wide=True),
+            Column("Guarantee", _amounts("guarantee"), is_wide=True),
+            Column("Capability", _amounts("capability"), is_wide=True),
+            Column("Asked", _amounts("pending"), is_wide=True),
+        )
+    ),
+    "Timeline": _Form(
+        (
+            Column("Name", lambda row, _: row.of.metadata.name),
+            Column("When", _at),
+            Column("Lasted", _lasted),
+            Column("What", lambda row, _: row.entry.what),
+            Column("About", lambda row, _: _ref(row.entry.about.kind, row.entry.about.name)),
+            Column("Message", lambda row, _: row.entry.message),
+            Column("At", lambda row, _: row.entry.at, is_wide=True),
+        ),
+        _entries,
+    ),
+    "WhatIf": _Form(
+        (
+            Column("Name", lambda what_if, _: what_if.metadata.name),
+            Column("Starts-now", lambda what_if, _: str(_status(what_if).starts_now).lower()),
+            Column("Gate", lambda what_if, _: _status(what_if).gate),
+            Column("Evicts", lambda what_if, _: len(_status(what_if).evictions), "integer"),
+            Column("Delays", lambda what_if, _: len(_status(what_if).delays), "integer"),
+            Column("Start", lambda what_if, now: _expected(_status(what_if), now)),
+            Column("Message", lambda what_if, _: _status(what_if).message),
+        )
+    ),
+}

@@ -1,0 +1,162 @@
+"""Composition root of visibility: everything is built here and nowhere else."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from services.visibility.adapters.authentication import (
+    Authentication,
+    Source,
+    in_cluster,
+    in_flags,
+)
+from services.visibility.adapters.authorization import Authorization
+from services.visibility.adapters.registration import Address, Registration
+from services.visibility.adapters.server import VisibilityServer
+from services.visibility.adapters.sources import Sources
+from services.visibility.adapters.unsynced import Unsynced
+from services.visibility.adapters.watching import Watching
+from services.visibility.api.users import RequestHeaders
+from services.visibility.interface import Answers
+from services.visibility.metrics import VisibilityMetrics
+from services.visibility.settings import VisibilitySettings
+from shared.bus.nats import NatsBus
+from shared.bus.service import BusParts, bus_of
+from shared.contracts.streams import streams
+from shared.kube.client import Kube
+from shared.kube.service import kube_of
+from shared.runtime.contain import Containment
+from shared.runtime.service import Context
+from shared.runtime.supervise import Part
+from shared.serving.authorities import Authorities, InMemory, InSecret
+from shared.serving.certification import Certification, Made
+from shared.serving.connections import Limits
+from shared.serving.identity import ServingCertificate
+from shared.serving.server import HttpsServer
+
+SERVICE: Final = "visibility"
+_AUTHORITY: Final = "pumice-visibility-ca"
+"""Name of our certificate authority."""
+_SHOWN_S: Final = 60.0
+"""How long a request that failed is shown."""
+
+
+async def build(settings: VisibilitySettings, context: Context) -> Sequence[Part]:
+    """Return the parts of visibility. Raises Rejected for settings that cannot work."""
+    kube = await kube_of(settings, context)
+    bus = bus_of(settings, context)
+    answers, following = _answers(settings, context, bus)
+    return [*following, *await _serving(settings, context, kube, answers)]
+
+
+def _answers(
+    settings: VisibilitySettings, context: Context, bus: NatsBus
+) -> tuple[Answers, Sequence[Part]]:
+    """Return the answers, and the parts that keep them up to date."""
+    needed = streams(settings.cluster)
+    on_bus = BusParts(context, bus, streams=needed, settings=settings)
+    parts: list[Part] = [
+        bus,
+        on_bus.leases,
+        on_bus.check(needed.state, needed.command, needed.outcome, needed.events, needed.lease),
+        on_bus.members(),
+    ]
+    return Unsynced(), parts
+
+
+async def _serving(
+    settings: VisibilitySettings, context: Context, kube: Kube, answers: Answers
+) -> Sequence[Part]:
+    """Return the parts of the aggregated API; it listens when they are returned."""
+    clock, log = context.clock, context.log
+    metrics = VisibilityMetrics(context.metrics)
+    identity = ServingCertificate(metrics.expiry)
+    https = HttpsServer(
+        "api",
+        context=lambda: identity.context,
+        limits=Limits(connections=settings.connections_most),
+        dropped=metrics.dropped,
+        gate=context.readiness.gate("api"),
+        log=log,
+    )
+    authentication = Authentication(
+        _source(settings, kube),
+        identity,
+        gate=context.readiness.gate("authentication"),
+        clock=clock,
+        log=log,
+    )
+    authorization = Authorization(kube, clock=clock, metrics=metrics)
+    sources = Sources(answers, authorization, clock=clock)
+    VisibilityServer(
+        https,
+        authentication=authentication,
+        authorization=authorization,
+        sources=sources,
+        watching=Watching(sources, clock=clock, metrics=metrics),
+        contain=Containment(context.set_aside, clock=clock, log=log, lasts_s=_SHOWN_S),
+        clock=clock,
+        metrics=metrics,
+    )
+    port = await https.start(settings.bind_address, settings.port)
+    certification = _certification(settings, context, kube, identity, port)
+    return [https, authentication, certification]
+
+
+def _certification(
+    settings: VisibilitySettings,
+    context: Context,
+    kube: Kube,
+    identity: ServingCertificate,
+    port: int,
+) -> Certification:
+    clock, log, outside = context.clock, context.log, bool(settings.external_name)
+    address = Address(
+        namespace=settings.service_namespace,
+        service=settings.service_name,
+        port=port if outside else settings.service_port,
+        external_name=settings.external_name,
+    )
+    registration = Registration(kube, address, clock=clock, log=log)
+    life_s = settings.certificate_life
+    return Certification(
+        Made(_authorities(settings, context, kube), address.hosts, clock=clock, life_s=life_s),
+        identity,
+        register=registration.ensure if settings.register else None,
+        unregister=registration.remove if settings.register and outside else None,
+        close=kube.close,
+        check_now=asyncio.Event(),
+        gate=context.readiness.gate("certificate"),
+        clock=clock,
+        log=log,
+    )
+
+
+def _authorities(settings: VisibilitySettings, context: Context, kube: Kube) -> Authorities:
+    clock, life_s = context.clock, settings.certificate_life
+    if settings.external_name or not settings.register:
+        return InMemory(clock=clock, life_s=life_s, signer=_AUTHORITY)
+    return InSecret(
+        kube,
+        namespace=settings.service_namespace,
+        name=settings.certificate_secret,
+        signer=_AUTHORITY,
+        clock=clock,
+        life_s=life_s,
+        log=context.log,
+    )
+
+
+def _source(settings: VisibilitySettings, kube: Kube) -> Source:
+    """Return where it stands by what the API server proves that it is the API server."""
+    if not settings.requestheader_client_ca_file:
+        return in_cluster(kube)
+    headers = RequestHeaders(
+        authorities="",
+        allowed_names=settings.requestheader_allowed_names,
+        name_headers=settings.requestheader_username_headers,
+        uid_headers=settings.requestheader_uid_headers,
+        group_headers=settings.requestheader_group_headers,
+        extra_prefixes=settings.requestheader_extra_headers_prefix,
+    )
+    return in_flags(settings.requestheader_client_ca_file, headers)

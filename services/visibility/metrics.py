@@ -1,0 +1,44 @@
+"""Metrics of visibility's HTTP side."""
+
+from shared.runtime.metrics import Metrics
+
+
+class VisibilityMetrics:
+    """The metrics of one process."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._requests = metrics.counter(
+            "pumice_visibility_requests",
+            "Requests answered, by resource, verb and HTTP status",
+            ("resource", "verb", "code"),
+        )
+        self._seconds = metrics.histogram(
+            "pumice_visibility_seconds", "Time to answer, watches left out", ("resource", "verb")
+        )
+        self._reviews = metrics.counter(
+            "pumice_visibility_access_reviews",
+            "SubjectAccessReviews that were sent to the API server",
+        )
+        self._dropped = metrics.counter(
+            "pumice_visibility_connections_dropped",
+            "Connections ended by us: handshake, slow, idle, displaced, busy",
+            ("why",),
+        )
+        self.watches = metrics.gauge("pumice_visibility_watches", "Watches that are open")
+        self.expiry = metrics.gauge(
+            "pumice_visibility_certificate_expiry_timestamp_seconds",
+            "When the certificate that is shown expires",
+        )
+
+    def answered(self, resource: str, verb: str, code: int, seconds: float) -> None:
+        """Count one answer."""
+        self._requests.labels(resource, verb, str(code)).inc()
+        self._seconds.labels(resource, verb).observe(seconds)
+
+    def reviewed(self) -> None:
+        """Count a SubjectAccessReview."""
+        self._reviews.inc()
+
+    def dropped(self, why: str) -> None:
+        """Count a connection that was ended before its caller wanted to."""
+        self._dropped.labels(why).inc()

@@ -1,0 +1,74 @@
+"""Settings of visibility."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from shared.runtime.common import ApiBurst, ApiQps, ApiTimeout, CommonSettings
+from shared.runtime.values import Seconds
+
+
+class VisibilitySettings(CommonSettings, frozen=True, kw_only=True):
+    """Settings of one visibility process."""
+
+    port: Annotated[int, Meta(description="port of the aggregated API (HTTPS)", ge=0, le=65535)] = (
+        8444
+    )
+    bind_address: Annotated[
+        str, Meta(description="address that the API listens at; empty: every interface")
+    ] = ""
+    service_namespace: Annotated[
+        str, Meta(description="namespace of our Service", min_length=1)
+    ] = "pumice-system"
+    service_name: Annotated[str, Meta(description="name of our Service", min_length=1)] = (
+        "pumice-visibility"
+    )
+    service_port: Annotated[int, Meta(description="port of our Service", ge=1, le=65535)] = 443
+    external_name: Annotated[
+        str,
+        Meta(
+            description="name or address where the API server finds us when we run outside of its "
+            "cluster; Service and APIService are made then, and deleted at an orderly end"
+        ),
+    ] = ""
+    register: Annotated[
+        bool, Meta(description="keep our authority and our place in the cluster's APIService")
+    ] = True
+    certificate_life: Annotated[
+        Seconds,
+        Meta(description="life of certificates that we make; renewed after two thirds of it", gt=0),
+    ] = Seconds(90 * 86400.0)
+    certificate_secret: Annotated[
+        str, Meta(description="Secret in --service-namespace where replicas share their CA")
+    ] = "pumice-visibility-ca"  # noqa: S105 - its name
+    requestheader_client_ca_file: Annotated[
+        str,
+        Meta(
+            description="CA of the certificate that the API server shows, reread when it changes; "
+            "empty: as the ConfigMap kube-system/extension-apiserver-authentication says, which "
+            "the flags below are read from as well"
+        ),
+    ] = ""
+    requestheader_allowed_names: Annotated[
+        tuple[str, ...],
+        Meta(description="common names of that certificate that are let in; empty: any"),
+    ] = ()
+    requestheader_username_headers: Annotated[
+        tuple[str, ...], Meta(description="headers with the name of the user")
+    ] = ("X-Remote-User",)
+    requestheader_uid_headers: Annotated[
+        tuple[str, ...], Meta(description="headers with the uid of the user")
+    ] = ("X-Remote-Uid",)
+    requestheader_group_headers: Annotated[
+        tuple[str, ...], Meta(description="headers with the groups of the user")
+    ] = ("X-Remote-Group",)
+    requestheader_extra_headers_prefix: Annotated[
+        tuple[str, ...], Meta(description="beginnings of headers with more about the user")
+    ] = ("X-Remote-Extra-",)
+    connections_most: Annotated[
+        int,
+        Meta(description="most connections; beyond it the longest waiting one is ended", ge=8),
+    ] = 256
+    kube_api_qps: ApiQps = 200.0
+    kube_api_burst: ApiBurst = 200
+    request_timeout: ApiTimeout = Seconds(5.0)
