@@ -1,4 +1,4 @@
-"""The aggregated API over HTTPS: who asks, whether he may, and the answer in the form he wants.
+"""The aggregated API over HTTPS: the user, his rights, and the answer in the form that he wants.
 
 The API server is the one caller: it has checked the user and sends his name in headers. What
 fails about one request stays with it.

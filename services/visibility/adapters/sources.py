@@ -1,4 +1,4 @@
-"""Where the objects of each resource come from: the answers, with what must be hidden left out."""
+"""The sources of the objects of each resource: the answers, with what must be hidden left out."""
 
 from collections.abc import Sequence
 

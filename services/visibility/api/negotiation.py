@@ -1,4 +1,4 @@
-"""Which form of an answer a client asks for with its `Accept` header."""
+"""The form of an answer that a client asks for with its `Accept` header."""
 
 import enum
 from typing import Final

@@ -1,4 +1,4 @@
-"""Who asks: read from the headers that the API server puts in front of a request."""
+"""Users, read from the headers that the API server puts in front of a request."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
