@@ -75,7 +75,7 @@ class Registration:
         """Bring the objects to what they shall be. Raises the errors of `Kube`.
 
         Outside of the cluster it returns once the API server reaches us. If it cannot, the objects
-        are removed again, so that we are in nobody's way.
+        are removed again, since they would stand in the way of other requests.
         """
         if self._is_withdrawn:
             return

@@ -1,7 +1,7 @@
 """Leaves out of an answer what concerns namespaces that its reader may not see, and counts it.
 
 The reader may see a namespace when he may get `pendingjobs.visibility.pumice.dev` there. Lists of
-objects need no hiding: whoever may list them may see them.
+objects need no hiding: the right to list them is the right to see them.
 """
 
 from collections.abc import Collection, Iterable, Iterator
