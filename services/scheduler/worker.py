@@ -138,6 +138,11 @@ class Worker:
         return self._cluster_state.kinds
 
     @property
+    def cluster_state(self) -> ClusterState:
+        """Return the cluster state, which `forget` replaces; a reader has it for one thread."""
+        return self._cluster_state
+
+    @property
     def is_whole(self) -> bool:
         """Return whether the cluster state follows from its facts; if not, it is filled anew."""
         return self._cluster_state.is_whole

@@ -28,7 +28,7 @@ def stages_of(facts: JobFacts) -> tuple[Stage, ...]:
     """Return what has to be made, changed and deleted, in stages; empty when all is well."""
     job = facts.job
     doomed = kills.still(job, facts.pods)
-    creates = tuple(_creates(facts)) if gate_is_open(facts.group) else ()
+    creates = tuple(pods_to_make(facts)) if gate_is_open(facts.group) else ()
     beside: list[effects.Effect] = []
     assert facts.group_wanted is not None, "only valid jobs are synced"
     if facts.group is None:
@@ -101,7 +101,7 @@ def _marked(job: Job) -> bool:
     return marks(job).items() <= dict(job.status.controlled_resources).items()
 
 
-def _creates(facts: JobFacts) -> list[effects.CreatePods]:
+def pods_to_make(facts: JobFacts) -> list[effects.CreatePods]:
     """Return the missing pods per task; one that is still being deleted holds its name.
 
     One that has succeeded is not missing, even if it is gone: it never runs again.

@@ -6,7 +6,7 @@ from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.plan import Explanation, Plan
 from services.scheduler.engine.session.session import Session
 from services.visibility.answers.wording import meta_of, owner_of, shortages
-from shared.api.scheduling import PodGroupConditionType
+from shared.api.scheduling import PodGroupConditionType, PodGroupPhase
 from shared.api.visibility import PendingJob
 
 
@@ -23,7 +23,7 @@ def pending_jobs(session: Session, plan: Plan) -> tuple[PendingJob, ...]:
 
 def waits(job: Job) -> bool:
     """Tell whether a gang has not got what it needs at least; extra pods of one may wait."""
-    return job.has_group and not job.is_ready
+    return job.has_group and not job.is_ready and job.phase != PodGroupPhase.COMPLETED.value
 
 
 def in_line(found: Iterable[PendingJob]) -> tuple[PendingJob, ...]:

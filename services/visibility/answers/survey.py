@@ -3,9 +3,11 @@
 A session at the size of a large cluster takes long enough that it must not run once per question.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from services.scheduler.config import SchedulerConfig
 from services.scheduler.decide import Conclusion, decide
@@ -18,6 +20,8 @@ from services.visibility.answers.pending import pending_jobs
 from services.visibility.answers.queues import queue_trees
 from shared.api.visibility import PendingJob, QueueTree
 
+EVICTING: Final = frozenset({"preempt", "reclaim", "shuffle", "gangpreempt", "gangreclaim"})
+
 
 class Policy(Struct, frozen=True, kw_only=True):
     """The settings that decisions depend on beside the facts: those of the scheduler."""
@@ -26,6 +30,11 @@ class Policy(Struct, frozen=True, kw_only=True):
     plugins: Plugins = field(default_factory=lambda: PLUGINS)
     seed: int = 0
     sharding: Sharding = UNSHARDED
+
+
+def without_evictions(config: SchedulerConfig) -> SchedulerConfig:
+    """Return a configuration without the actions that evict."""
+    return replace(config, actions=tuple(a for a in config.actions if a not in EVICTING))
 
 
 class Survey(Struct, frozen=True, kw_only=True):
@@ -40,16 +49,22 @@ class Survey(Struct, frozen=True, kw_only=True):
     """By the key of the PodGroup."""
 
 
-def _unread(_: Session, __: Plan) -> None:
+def unread(_: Session, __: Plan) -> None:
     """Read nothing."""
 
 
 def decided(
-    state: ClusterState, policy: Policy, *, now: float, concluded: Conclusion = _unread
+    state: ClusterState,
+    policy: Policy,
+    *,
+    now: float,
+    concluded: Conclusion = unread,
+    without: Collection[str] = (),
 ) -> Plan:
     """Return the plan of one session. The cluster state is the same before and after.
 
-    What plugins note of when they last acted is put back as well: here nothing was acted on.
+    Jobs of the keys `without` have no turn. What plugins note of when they last acted is put back
+    as well: here nothing was acted on.
     """
     noted = dict(state.memory)
     try:
@@ -61,6 +76,7 @@ def decided(
             plugins=policy.plugins,
             sharding=policy.sharding,
             concluded=concluded,
+            without=without,
         )
     finally:
         state.memory.clear()
@@ -68,7 +84,12 @@ def decided(
 
 
 def survey(state: ClusterState, policy: Policy, *, now: float) -> Survey:
-    """Return what a session finds at `now`, in Unix seconds."""
+    """Return what a session finds at `now`, in Unix seconds.
+
+    Actions that evict are left out: what stops a job is known before, and a search for victims for
+    each waiting job takes many times as long.
+    """
+    quiet = replace(policy, config=without_evictions(policy.config))
     found: list[Survey] = []
 
     def read(session: Session, plan: Plan) -> None:
@@ -82,5 +103,5 @@ def survey(state: ClusterState, policy: Policy, *, now: float) -> Survey:
             )
         )
 
-    decided(state, policy, now=now, concluded=read)
+    decided(state, quiet, now=now, concluded=read)
     return found[0]

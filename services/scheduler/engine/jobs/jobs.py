@@ -135,6 +135,14 @@ class Jobs:
             self._set_status(job, status)
             self.changed(job)
 
+    def restate(self, key: str, decided: GroupStatus | None) -> None:
+        """Go by a status that was wanted before `adopt`; None: by what the object shows."""
+        job = self._by_key.get(key)
+        if job is not None:
+            job.decided = decided
+            self._set_status(job, decided or job.seen.status)
+            self.changed(job)
+
     def forget_wanted(self) -> None:
         """Go by what PodGroups and queues show: wanted statuses may never have been published."""
         for job in self._by_key.values():

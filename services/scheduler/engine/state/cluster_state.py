@@ -380,6 +380,11 @@ class ClusterState:
         """Return a task."""
         return self._tasks.get(uid)
 
+    def pod(self, key: str) -> Task | None:
+        """Return the task of that key, `namespace/name`."""
+        uid = self._uid_by_key.get(key)
+        return None if uid is None else self._tasks[uid]
+
     def tasks(self) -> Iterable[Task]:
         """Return all tasks."""
         return self._tasks.values()

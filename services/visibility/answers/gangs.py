@@ -1,0 +1,217 @@
+"""The PodGroup and the pods that a Job would have: made by the controller's own code.
+
+Also the pods of a waiting PodGroup that has none yet. Jobs travel sealed to the controller alone
+(ADR 18), so that of those an even share of the group's minimum stands in for each pod.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from services.controller.job.facts import JobFacts
+from services.controller.job.group import group_body, wanted_of
+from services.controller.job.sync import pods_to_make
+from services.scheduler.engine.jobs.records import Job as Gang
+from services.scheduler.engine.resources.dimensions import quantity
+from services.visibility.answers.replica import Replica
+from shared.api import keys
+from shared.api.batch import Job
+from shared.api.core import Pod
+from shared.api.kinds import NAMESPACE, QUEUE
+from shared.api.scheduling import (
+    DEFAULT_QUEUE,
+    PodGroup,
+    PodGroupPhase,
+    PodGroupStatus,
+    Queue,
+    podgroup_of,
+)
+from shared.api.time import format_seconds
+from shared.jobs.defaults import defaulted
+from shared.jobs.problems import Problem, texts
+from shared.jobs.rules import job_problems, queue_problems
+from shared.jobs.templates import read_template
+
+PODS_MOST: Final = 10_000
+"""Pods of a job that can be asked about."""
+_UID: Final = "what-if"
+_AT: Final = "spec.job"
+_POD: Final = msgspec.json.Decoder(Pod)
+_DERIVED: Final = ("requests.", "limits.", "count/")
+
+
+class BadQuestion(ValueError):  # noqa: N818 - reads as the fact it states
+    """A question that cannot be answered as it is put; `field` names what is wrong with it."""
+
+    def __init__(self, message: str, *, field: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class ImaginedGang:
+    """A Job as it would be: its PodGroup, and its pods once that has entered its queue."""
+
+    def __init__(self, job: Job, group: PodGroup, replica: Replica) -> None:
+        self._job = job
+        self._priorities = replica.priorities()
+        self._default_priority = replica.default_priority()
+        self.group = group
+
+    @property
+    def key(self) -> str:
+        """Return the key of the PodGroup."""
+        return self.group.metadata.key
+
+    def pods(self) -> Iterator[Pod]:
+        """Yield the pods that the controller makes first: others wait for tasks before them."""
+        facts = JobFacts(job=self._job, pods={}, group=self.group)
+        for made in pods_to_make(facts):
+            for index in made.indexes:
+                yield self._as_created(_POD.decode(made.forge.body(index)))
+
+    def _as_created(self, pod: Pod) -> Pod:
+        """Return a pod with what the API server fills in."""
+        known = self._priorities.get(pod.spec.priority_class_name, self._default_priority)
+        return replace(
+            pod,
+            metadata=replace(
+                pod.metadata,
+                uid=f"{_UID}/{pod.metadata.name}",
+                creation_timestamp=self.group.metadata.creation_timestamp,
+            ),
+            spec=replace(pod.spec, priority=known),
+        )
+
+
+def imagined(job: Job, replica: Replica, *, namespace: str, now: float) -> ImaginedGang:
+    """Return the gang of a Job that would be created at `now`. Raises `BadQuestion`."""
+    meta = replace(
+        job.metadata,
+        name=_name(job, replica, namespace),
+        namespace=namespace,
+        uid=_UID,
+        creation_timestamp=format_seconds(now),
+    )
+    full = defaulted(replace(job, metadata=meta), scheduler_name=replica.scheduler_names[0])
+    _refuse(list(job_problems(full)))
+    _check(full, replica)
+    group = _group(full, replica)
+    _refuse(list(_of_queue(group.spec.queue, replica)))
+    check_names(_resources(full, group), replica, field=f"{_AT}.spec.tasks")
+    return ImaginedGang(full, group, replica)
+
+
+def _name(job: Job, replica: Replica, namespace: str) -> str:
+    """Return the job's name, or another one if a job has it: no rule reads it."""
+    name = job.metadata.name or f"{job.metadata.generate_name}0"
+    owner = f"{namespace}/{name}"
+    taken = any(gang.owner_job == owner for gang in replica.state.jobs.all())
+    return f"{name[:40].rstrip('-.')}-{_UID}" if taken else name
+
+
+def _check(job: Job, replica: Replica) -> None:
+    if job.spec.scheduler_name not in replica.scheduler_names:
+        text = f"pods of scheduler {job.spec.scheduler_name!r} are placed by another scheduler"
+        raise BadQuestion(text, field=f"{_AT}.spec.schedulerName")
+    pods = sum(task.replicas for task in job.spec.tasks)
+    if pods > PODS_MOST:
+        raise BadQuestion(
+            f"{pods} pods are too many for one question: {PODS_MOST} at most",
+            field=f"{_AT}.spec.tasks",
+        )
+
+
+def check_names(names: Iterable[str], replica: Replica, *, field: str) -> None:
+    """Refuse more new names of resources than the arrays of the engine have room for.
+
+    A name that was seen keeps its place: questions must not make them larger. Raises `BadQuestion`.
+    """
+    known = replica.state.dimensions
+    unknown = sorted(name for name in set(names) if known.find(name) is None)
+    if len(known.names) + len(unknown) > known.capacity:
+        text = f"no object in the cluster has named the resource {', '.join(unknown[:5])}"
+        raise BadQuestion(text, field=field)
+
+
+def _resources(job: Job, group: PodGroup) -> Iterator[str]:
+    yield from group.spec.min_resources
+    for task in job.spec.tasks:
+        spec = read_template(task).spec
+        for container in (*spec.containers, *spec.init_containers):
+            yield from container.resources.requests
+
+
+def _refuse(problems: list[Problem]) -> None:
+    if problems:
+        raise BadQuestion("; ".join(texts(problems)), field=f"{_AT}.{problems[0].path}")
+
+
+def _of_queue(name: str, replica: Replica) -> Iterator[Problem]:
+    queue: Queue | None = replica.kept.get(QUEUE.token, name)
+    children = sum(each.parent == name for each in replica.state.jobs.queues.values())
+    state = queue.status.state if queue is not None else None
+    yield from queue_problems(name, state, exists=queue is not None, children=children)
+
+
+def _group(job: Job, replica: Replica) -> PodGroup:
+    body = group_body(job, wanted_of(job, replica.priorities()))
+    group = msgspec.convert(body, PodGroup)
+    space = replica.kept.get(NAMESPACE.token, job.metadata.namespace)
+    stated = space.metadata.annotations.get(keys.SCHEDULING_QUEUE_NAME) if space else None
+    spec = group.spec
+    if spec.queue == DEFAULT_QUEUE and stated is not None:
+        spec = replace(spec, queue=stated)  # as admission does (W40)
+    return replace(
+        group,
+        metadata=replace(
+            group.metadata,
+            uid=_UID,
+            name=podgroup_of(job.metadata.name, _UID),
+            creation_timestamp=job.metadata.creation_timestamp,
+        ),
+        spec=spec,
+        status=PodGroupStatus(phase=PodGroupPhase.PENDING),
+    )
+
+
+def stand_ins(gang: Gang, names: list[str], scheduler: str) -> Iterator[Pod]:
+    """Yield pods for a waiting group that has none: each an even share of its minimum."""
+    count = gang.min_available
+    if gang.tasks or not count:
+        return
+    requests = _share(gang, names, count)
+    roles = [role for role, least in sorted(gang.min_task_member.items()) for _ in range(least)]
+    for number in range(min(count, PODS_MOST)):
+        name = f"{gang.name}-{_UID}-{number}"
+        role = roles[number] if number < len(roles) else ""
+        annotations = {keys.GROUP_NAME: gang.name, **({keys.TASK_SPEC: role} if role else {})}
+        yield msgspec.convert(
+            {
+                "metadata": {
+                    "name": name,
+                    "namespace": gang.namespace,
+                    "uid": f"{_UID}/{gang.key}/{number}",
+                    "creationTimestamp": gang.created or None,
+                    "annotations": annotations,
+                },
+                "spec": {
+                    "schedulerName": scheduler,
+                    "priority": gang.priority,
+                    "containers": [{"name": "main", "resources": {"requests": requests}}],
+                },
+                "status": {"phase": "Pending"},
+            },
+            Pod,
+        )
+
+
+def _share(gang: Gang, names: list[str], count: int) -> Mapping[str, str]:
+    if gang.min_resources is None:
+        return {}
+    return {
+        name: quantity(name, -(-int(amount) // count))
+        for name, amount in zip(names, gang.min_resources, strict=False)
+        if amount and name != "pods" and not name.startswith(_DERIVED)
+    }

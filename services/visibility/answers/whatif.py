@@ -1,0 +1,285 @@
+"""Questions about a job that could be submitted, a queue as it would be, nodes that come or go.
+
+The change is folded in, cycles are decided until nothing more happens, and all of it is taken out
+again (`rehearsal`). Between cycles the controller's part is played: a job that has entered its
+queue gets its pods. Of a bind it is taken that it succeeds, of an eviction that the pod leaves.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from services.scheduler.engine.jobs.records import Job
+from services.scheduler.engine.plan import Eviction, Explanation, Plan
+from services.scheduler.engine.session.session import Session
+from services.scheduler.engine.state.cluster_state import BadFact
+from services.visibility.answers.gangs import (
+    BadQuestion,
+    ImaginedGang,
+    check_names,
+    imagined,
+    stand_ins,
+)
+from services.visibility.answers.pending import waits
+from services.visibility.answers.rehearsal import Rehearsal
+from services.visibility.answers.replica import Replica
+from services.visibility.answers.survey import Policy
+from services.visibility.answers.wording import owner_of, shortages
+from shared.api.core import Node, Pod
+from shared.api.kinds import NODE, POD, PODGROUP, QUEUE
+from shared.api.scheduling import Queue, QueueState
+from shared.api.visibility import (
+    AddedNodes,
+    Delay,
+    EvictedPod,
+    ObjectRef,
+    TaskPlacement,
+    WhatIfSpec,
+    WhatIfStatus,
+)
+from shared.model.status import TaskStatus
+
+NODES_MOST: Final = 1_000
+"""Nodes that one question adds or drains."""
+LISTED_MOST: Final = 500
+"""Placements, evictions and jobs that one answer names of each."""
+_CYCLES_MOST: Final = 8
+"""A job is admitted, placed, and what it displaces comes to rest in fewer."""
+
+Enough = Callable[[], bool]
+"""Tells whether the time for an answer is over."""
+
+
+def never() -> bool:
+    """Set no bound."""
+    return False
+
+
+class Outlook(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome of a rehearsal."""
+
+    started: frozenset[str]
+    """PodGroups that waited before and have what they need at least."""
+    status: WhatIfStatus
+
+
+def what_if(
+    replica: Replica,
+    policy: Policy,
+    spec: WhatIfSpec,
+    *,
+    namespace: str,
+    now: float,
+    enough: Enough = never,
+) -> WhatIfStatus:
+    """Return what is decided with a change. The cluster state is the same before and after.
+
+    Raises `BadQuestion`.
+    """
+    check(spec, replica)
+    gang = None
+    if spec.job is not None:
+        gang = imagined(spec.job, replica, namespace=namespace, now=now)
+    waiting = {job.key for job in replica.state.jobs.all() if waits(job)}
+    with Rehearsal(replica, policy, now=now) as rehearsal:
+        plain = _Play(rehearsal, replica, None, waiting, enough).run().started
+    with Rehearsal(replica, policy, now=now) as rehearsal:
+        changed = _Play(rehearsal, replica, gang, waiting, enough)
+        changed.change(spec)
+        outlook = changed.run()
+        delayed = _delays(replica, plain - outlook.started)
+        starting = _refs(replica, outlook.started - plain)
+    return replace(outlook.status, delays=delayed, starting=starting)
+
+
+def check(spec: WhatIfSpec, replica: Replica) -> None:
+    """Refuse a question that is too large or names what is not there. Raises `BadQuestion`."""
+    if spec.job is None and spec.queue is None and not (spec.add_nodes or spec.drain_nodes):
+        raise BadQuestion("name a job, a queue, or nodes to add or drain", field="spec")
+    nodes = sum(max(0, added.count) for added in spec.add_nodes) + len(spec.drain_nodes)
+    if nodes > NODES_MOST:
+        raise BadQuestion(
+            f"{nodes} nodes are too many for one question: {NODES_MOST} at most",
+            field="spec.addNodes",
+        )
+    for at, name in enumerate(spec.drain_nodes):
+        if replica.kept.get(NODE.token, name) is None:
+            raise BadQuestion(f"there is no node {name!r}", field=f"spec.drainNodes[{at}]")
+
+
+class _Play:
+    """One rehearsal, from the change to the answer."""
+
+    def __init__(
+        self,
+        rehearsal: Rehearsal,
+        replica: Replica,
+        gang: ImaginedGang | None,
+        waiting: set[str],
+        enough: Enough,
+    ) -> None:
+        self._rehearsal = rehearsal
+        self._replica = replica
+        self._gang = gang
+        self._waiting = waiting
+        self._enough = enough
+        self._has_pods: set[str] = set()
+        self._placements: Counter[tuple[str, str]] = Counter()
+        self._starts = False
+        self._why: Explanation | None = None
+
+    # --- the change --------------------------------------------------------------------------
+
+    def change(self, spec: WhatIfSpec) -> None:
+        """Fold the change in. Raises `BadQuestion`."""
+        if spec.queue is not None:
+            self._put_queue(spec.queue)
+        for at, added in enumerate(spec.add_nodes):
+            for node in added_nodes(added, at, self._replica):
+                self._rehearsal.put(NODE, node)
+        for name in spec.drain_nodes:
+            self._drain(name)
+        if self._gang is not None:
+            self._rehearsal.put(PODGROUP, self._gang.group)
+
+    def _put_queue(self, queue: Queue) -> None:
+        known: Queue | None = self._replica.kept.get(QUEUE.token, queue.metadata.name)
+        status = known.status if known else replace(queue.status, state=QueueState.OPEN)
+        spec = queue.spec
+        names = (*spec.capability, *spec.deserved, *spec.guarantee.resource)
+        check_names(names, self._replica, field="spec.queue.spec")
+        meta = replace(queue.metadata, uid=known.metadata.uid if known else "what-if")
+        try:
+            self._rehearsal.put(QUEUE, replace(queue, metadata=meta, status=status))
+        except BadFact as error:
+            raise BadQuestion(str(error), field="spec.queue.spec") from error
+
+    def _drain(self, name: str) -> None:
+        node: Node = self._replica.kept.get(NODE.token, name)
+        self._rehearsal.put(NODE, replace(node, spec=replace(node.spec, unschedulable=True)))
+        tasks = list(self._replica.state.nodes.tasks_on(name))
+        self._rehearsal.assume_gone(task for task in tasks if task.job_key)
+
+    # --- cycles ------------------------------------------------------------------------------
+
+    def run(self) -> Outlook:
+        """Decide until nothing more happens; return the outcome."""
+        for _ in range(_CYCLES_MOST):
+            plans = self._rehearsal.cycle(self._gang.key if self._gang else "", self._look)
+            made = self._make_pods()
+            if not made and not any(plan.binds or plan.evictions for plan in plans):
+                break
+            if self._enough():
+                break
+        started = frozenset(key for key in self._waiting if self._has_started(key))
+        return Outlook(started=started, status=self._status())
+
+    def _look(self, session: Session, plan: Plan) -> None:
+        """Read from a session how the job that is asked about fares."""
+        job = session.job(self._gang.key) if self._gang else None
+        if job is None:
+            return
+        self._why = next((why for why in plan.explanations if why.job == job.key), None)
+        clears = any(map(_is_for_imagined, (*self._rehearsal.evicted.values(), *plan.evictions)))
+        follows = clears and session.hooks.job_pipelined(job)
+        self._starts = bool(job.tasks) and (session.hooks.job_ready(job) == 0 or follows)
+        self._placements = Counter(
+            (task.role, task.node) for status in _PLACED for task in job.by_status[status].values()
+        )
+
+    def _make_pods(self) -> bool:
+        """Give pods to the jobs that have entered their queues; return whether there were any."""
+        made = False
+        for key in sorted(self._waiting | ({self._gang.key} if self._gang else set())):
+            job = self._replica.state.jobs.get(key)
+            if job is None or job.tasks or key in self._has_pods or job.phase != "Inqueue":
+                continue
+            self._has_pods.add(key)
+            for pod in self._pods_of(job):
+                if self._replica.state.pod(pod.metadata.key) is None:
+                    self._rehearsal.put(POD, pod)
+                    made = True
+        return made
+
+    def _pods_of(self, job: Job) -> Iterator[Pod]:
+        if self._gang is not None and job.key == self._gang.key:
+            return self._gang.pods()
+        names = self._replica.state.dimensions.names
+        return stand_ins(job, names, self._replica.scheduler_names[0])
+
+    def _has_started(self, key: str) -> bool:
+        job = self._replica.state.jobs.get(key)
+        return job is not None and job.has_group and not waits(job)
+
+    # --- the answer --------------------------------------------------------------------------
+
+    def _status(self) -> WhatIfStatus:
+        starts, why = self._starts, None if self._starts else self._why
+        placements = [
+            TaskPlacement(task=role, node=node, pods=pods)
+            for (role, node), pods in sorted(self._placements.items())
+        ]
+        return WhatIfStatus(
+            starts_now=starts,
+            gate=why.gate if why else "",
+            message=why.message + why.details if why else "",
+            shortages=shortages(why.shortages) if why else (),
+            placements=tuple(placements[:LISTED_MOST]) if starts else (),
+            evictions=tuple(self._evictions())[:LISTED_MOST],
+        )
+
+    def _evictions(self) -> Iterable[EvictedPod]:
+        """Return the pods that go because of the change: for the job, or with a node."""
+        for uid, victim in sorted(self._rehearsal.evicted.items(), key=lambda each: each[1].pod):
+            if victim.preemptor_uid and not _is_for_imagined(victim):
+                continue
+            task = self._replica.state.task(uid)
+            job = self._replica.state.jobs.get(task.job_key) if task else None
+            namespace, _, name = victim.pod.partition("/")
+            yield EvictedPod(
+                namespace=namespace,
+                name=name,
+                job=owner_of(job).name if job else "",
+                queue=job.queue if job else "",
+            )
+
+
+def _is_for_imagined(victim: Eviction) -> bool:
+    return victim.preemptor_uid.startswith("what-if/")
+
+
+_PLACED: Final = (TaskStatus.ALLOCATED, TaskStatus.BINDING, TaskStatus.PIPELINED)
+
+
+def added_nodes(added: AddedNodes, at: int, replica: Replica) -> Iterator[Node]:
+    """Yield nodes to imagine. Raises `BadQuestion`."""
+    field = f"spec.addNodes[{at}]"
+    template = added.template
+    if added.like:
+        template = replica.kept.get(NODE.token, added.like)
+        if template is None:
+            raise BadQuestion(f"there is no node {added.like!r}", field=f"{field}.like")
+    if template is None:
+        raise BadQuestion("name a node that is there (like), or give a template", field=field)
+    has = template.status.allocatable or template.status.capacity
+    check_names(has, replica, field=f"{field}.template.status.allocatable")
+    status = replace(template.status, allocatable=has)
+    for number in range(added.count):
+        name = f"what-if-{at}-{number}"
+        labels = {**template.metadata.labels, "kubernetes.io/hostname": name}
+        meta = replace(template.metadata, name=name, uid=name, labels=labels)
+        spec = replace(template.spec, unschedulable=False)
+        yield replace(template, metadata=meta, spec=spec, status=status)
+
+
+def _delays(replica: Replica, keys: Iterable[str]) -> tuple[Delay, ...]:
+    found = [replica.state.jobs.get(key) for key in sorted(keys)]
+    return tuple(Delay(job=owner_of(job), queue=job.queue) for job in found if job)[:LISTED_MOST]
+
+
+def _refs(replica: Replica, keys: Iterable[str]) -> tuple[ObjectRef, ...]:
+    found = [replica.state.jobs.get(key) for key in sorted(keys)]
+    return tuple(owner_of(job) for job in found if job)[:LISTED_MOST]

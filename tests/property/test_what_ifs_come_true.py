@@ -1,0 +1,267 @@
+"""Answers about a job agree with what then happens to it, and leave no trace.
+
+Drawn clusters are asked about a drawn job; then the job is submitted to the scheduler's own worker,
+beside a controller that makes pods of admitted groups and a binder that does as it is told.
+"""
+
+import copy
+from collections import Counter
+from typing import Any
+
+import msgspec
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from services.scheduler.decide import configure, decide
+from services.scheduler.engine.state.memory import memory_of
+from services.scheduler.worker import Worker
+from services.visibility.answers.gangs import imagined, stand_ins
+from services.visibility.answers.survey import Policy
+from services.visibility.answers.whatif import what_if
+from shared.api.visibility import WhatIfSpec, WhatIfStatus
+from shared.contracts import messages as m
+from shared.contracts.messages import Fact, Op
+from shared.model.status import TaskStatus
+from tests.support.hits import meet, met_in
+from tests.support.replicas import Json, World, job, running
+
+NOW = 1e9
+TIERS = """
+tiers:
+- plugins: [{name: priority}, {name: gang}, {name: conformance}]
+- plugins: [{name: overcommit}, {name: drf}, {name: predicates}, {name: SHARING}, {name: nodeorder}]
+"""
+CONFIGURATIONS = [
+    f'actions: "{actions}"\n' + TIERS.replace("SHARING", sharing)
+    for actions in ("enqueue, allocate, backfill", "enqueue, allocate, preempt, reclaim, backfill")
+    for sharing in ("proportion", "capacity")
+]
+amounts = st.sampled_from(["500m", "1", "2", "3"])
+worlds = st.fixed_dictionaries(
+    {
+        "nodes": st.lists(st.sampled_from(["1", "2", "4"]), min_size=1, max_size=4),
+        "capability": st.sampled_from([{}, {"cpu": "3"}]),
+        "running": st.lists(
+            st.tuples(st.integers(0, 3), amounts, st.sampled_from(["a", "b"])), max_size=4
+        ),
+        "gangs": st.lists(
+            st.tuples(st.integers(1, 3), amounts, st.sampled_from(["a", "b"])), max_size=3
+        ),
+        "waiting": st.lists(st.tuples(st.integers(1, 3), st.sampled_from(["a", "b"])), max_size=2),
+    }
+)
+asked = st.fixed_dictionaries(
+    {
+        "tasks": st.lists(st.tuples(st.integers(1, 3), amounts), min_size=1, max_size=2),
+        "queue": st.sampled_from(["a", "b"]),
+        "priority": st.sampled_from(["", "high"]),
+        "least": st.integers(0, 2),
+    }
+)
+changes = st.fixed_dictionaries(
+    {},
+    optional={
+        "addNodes": st.just([{"count": 2, "like": "n0"}]),
+        "drainNodes": st.just(["n0"]),
+        "queue": st.sampled_from([{"cpu": "1"}, {"cpu": "9"}]).map(
+            lambda capability: {"metadata": {"name": "a"}, "spec": {"capability": capability}}
+        ),
+    },
+)
+
+
+def build(drawn: Json) -> World:
+    world = World().queue("default").queue("a", capability=drawn["capability"]).queue("b")
+    world.priority("high", 1000).priority("low", 1)
+    free = {}
+    for number, cpu in enumerate(drawn["nodes"]):
+        world.node(f"n{number}", cpu=cpu)
+        free[f"n{number}"] = int(cpu) * 1000
+    for number, (at, cpu, queue) in enumerate(drawn["running"]):
+        node, milli = f"n{at % len(free)}", int(float(cpu.replace("500m", "0.5")) * 1000)
+        if milli <= free[node]:
+            free[node] -= milli
+            running(world, f"run{number}", cpu=cpu, node=node, priority="low", queue=queue)
+            if milli <= free[node]:
+                free[node] -= milli
+                world.pod(f"run{number}-1", f"run{number}", cpu=cpu, node=node)
+    for number, (pods, cpu, queue) in enumerate(drawn["gangs"]):
+        world.gang(f"gang{number}", pods=pods, cpu=cpu, queue=queue)
+    for number, (pods, queue) in enumerate(drawn["waiting"]):
+        world.waiting(f"wait{number}", pods=pods, cpu=str(pods), queue=queue)
+    return world
+
+
+def wanted(drawn: Json) -> Json:
+    tasks = {f"t{number}": task for number, task in enumerate(drawn["tasks"])}
+    found = job("asked", queue=drawn["queue"], priority=drawn["priority"], **tasks)
+    if drawn["least"]:
+        found["spec"]["minAvailable"] = min(drawn["least"], sum(pods for pods, _ in tasks.values()))
+    return found
+
+
+def ask(world: World, conf: str, **spec: Any) -> WhatIfStatus:
+    question = msgspec.json.decode(msgspec.json.encode(spec), type=WhatIfSpec)
+    policy = Policy(config=configure(conf))
+    return what_if(world.replica, policy, question, namespace="ns", now=NOW)
+
+
+class Cluster:
+    """The scheduler's worker, and what controller and binder make of what it wants."""
+
+    def __init__(self, world: World, conf: str) -> None:
+        self._config = configure(conf)
+        self._replica = world.replica
+        self._objects = copy.deepcopy(world.objects)
+        self._worker = Worker(scheduler_names=("volcano",), seed=0, gang_message=500, settle_s=0.0)
+        for kind, key in self._objects:
+            self._say(kind, key)
+        self._pods: dict[str, list[Json]] = {}
+        self._cycle = 0
+        self.bound: Counter[tuple[str, str]] = Counter()
+
+    def _say(self, kind: str, key: str) -> None:
+        document = self._objects[kind, key]
+        body = msgspec.Raw(msgspec.json.encode(document))
+        uid = document["metadata"]["uid"]
+        assert not self._worker.fold([Fact(kind=kind, key=key, uid=uid, rv="1", body=body)])
+
+    def _put(self, kind: str, view: Any) -> None:
+        document = msgspec.to_builtins(view)
+        document["metadata"]["uid"] = view.metadata.uid.replace("what-if", "real")
+        self._objects[kind, view.metadata.key] = document
+        self._say(kind, view.metadata.key)
+
+    def submit(self, drawn: Json) -> None:
+        body = msgspec.json.encode({"job": drawn})
+        spec = msgspec.json.decode(body, type=WhatIfSpec)
+        gang = imagined(spec.job, self._replica, namespace="ns", now=NOW)
+        self._put("podgroups", gang.group)
+        self._pods[gang.key] = list(gang.pods())
+
+    def run(self) -> None:
+        for _ in range(12):
+            if not self._step():
+                return
+        raise AssertionError("the cluster does not come to rest")
+
+    def _step(self) -> bool:
+        self._cycle += 1
+        decision = self._worker.decide(self._config, now=NOW, cycle=self._cycle, token=1)
+        self._worker.adopt(decision.plan)
+        for group in decision.whole.podgroups:
+            known = self._objects["podgroups", group.key]
+            known["status"] = {"phase": group.phase}
+            self._say("podgroups", group.key)
+        made = self._make_pods()
+        for command in decision.commands:
+            self._carry_out(command)
+        return bool(made or decision.commands)
+
+    def _make_pods(self) -> bool:
+        made = False
+        names = self._worker.cluster_state.dimensions.names
+        for job_ in list(self._worker.cluster_state.jobs.all()):
+            if job_.phase == "Inqueue" and not job_.tasks:
+                pods = self._pods.pop(job_.key, None) or list(stand_ins(job_, names, "volcano"))
+                for pod in pods:
+                    self._put("pods", pod)
+                    made = True
+        return made
+
+    def _carry_out(self, command: m.Command) -> None:
+        if isinstance(command, m.BindGang):
+            for bind in command.binds:
+                pod = self._objects["pods", bind.pod]
+                pod["spec"]["nodeName"] = bind.node
+                pod["status"] = {"phase": "Running"}
+                self._say("pods", bind.pod)
+                role = pod["metadata"]["annotations"].get("volcano.sh/task-spec", "")
+                if bind.pod.startswith("ns/asked-"):
+                    self.bound[role, bind.node] += 1
+            return
+        for victim in command.victims:
+            pod = self._objects.pop(("pods", victim.pod))
+            uid = pod["metadata"]["uid"]
+            gone = Fact(kind="pods", key=victim.pod, uid=uid, rv="2", op=Op.DELETE)
+            assert not self._worker.fold([gone])
+
+    @property
+    def asked_runs(self) -> bool:
+        found = [j for j in self._worker.cluster_state.jobs.all() if j.name.startswith("asked-")]
+        return all(each.is_ready for each in found) and bool(found)
+
+
+def told(answer: WhatIfStatus) -> Counter[tuple[str, str]]:
+    return Counter({(each.task, each.node): each.pods for each in answer.placements})
+
+
+@settings(max_examples=200, deadline=None)
+@met_in(at_least=60)
+@given(worlds, asked, st.sampled_from(CONFIGURATIONS))
+def test_a_job_that_is_said_to_start_now_does_so_on_those_nodes(
+    drawn: Json, question: Json, conf: str
+) -> None:
+    world, submitted = build(drawn), wanted(question)
+
+    answer = ask(world, conf, job=submitted)
+
+    cluster = Cluster(world, conf)
+    cluster.submit(submitted)
+    cluster.run()
+    meet(answer.placements, answer.evictions)
+    assert bool(answer.gate) is not answer.starts_now
+    if answer.starts_now:
+        assert cluster.asked_runs
+        assert cluster.bound == told(answer)
+
+
+def digest(world: World) -> Any:
+    """Return everything that decisions rest on."""
+    state = world.replica.state
+    ledger = state.nodes.ledger
+    alive = [state.nodes.column(name) for name in sorted(ledger_names(state))]
+    arrays = (ledger.allocatable, ledger.used, ledger.releasing, ledger.pipelined, ledger.evicted)
+    memory = dict(memory_of(state))
+    memory["columns"] = [name for name in memory["columns"] if name]
+    memory["said"] = sorted(memory["said"], key=str)
+    known = len(memory.pop("resources"))
+    jobs = {
+        each.key: (
+            each.uid, each.queue, each.phase, each.decided, each.last_status,
+            {uid: (task.status, task.node, task.nominated) for uid, task in each.tasks.items()},
+            each.sums.value[:, :known].tolist(),
+            [len(each.by_status[status]) for status in TaskStatus],
+        )
+        for each in state.jobs.all()
+    }  # fmt: skip
+    queues = {
+        name: (queue.capability, queue.deserved.tolist(), queue.is_open, queue.parent)
+        for name, queue in state.jobs.queues.items()
+    }
+    amounts = [array[:, alive].tolist() for array in arrays]
+    return amounts, memory, jobs, queues, state.audit()
+
+
+def ledger_names(state: Any) -> list[str]:
+    names = state.nodes.attributes.names
+    return [name for at, name in enumerate(names) if name and state.nodes.column(name) == at]
+
+
+@settings(max_examples=150, deadline=None)
+@met_in(at_least=60)
+@given(worlds, st.one_of(st.none(), asked), changes, st.sampled_from(CONFIGURATIONS))
+def test_a_question_leaves_the_cluster_state_as_it_was(
+    drawn: Json, question: Json | None, change: Json, conf: str
+) -> None:
+    asks = {**({} if question is None else {"job": wanted(question)}), **change}
+    assume(asks)
+    world, config = build(drawn), configure(conf)
+    plan = decide(world.replica.state, config, now=NOW)
+    before = digest(world)
+
+    answer = ask(world, conf, **asks)
+
+    meet(answer.placements, answer.evictions, answer.starting, answer.delays)
+    assert digest(world) == before
+    assert decide(world.replica.state, config, now=NOW) == plan

@@ -1,0 +1,164 @@
+"""A replica of visibility filled with facts, as the cache would say them, and Jobs to ask about."""
+
+from typing import Any, Self
+
+import msgspec
+
+from services.visibility.answers.replica import Replica
+from shared.contracts.messages import Fact, Op
+
+Json = dict[str, Any]
+CREATED = "2026-01-01T00:00:00Z"
+
+
+class World:
+    """A replica and the words to fill it; all namespaced objects are in `ns`."""
+
+    def __init__(self) -> None:
+        self.replica = Replica()
+        self.objects: dict[tuple[str, str], Json] = {}
+
+    def put(self, kind: str, document: Json) -> Self:
+        """Fold an object."""
+        meta = document["metadata"]
+        key = f"{meta['namespace']}/{meta['name']}" if "namespace" in meta else meta["name"]
+        body = msgspec.Raw(msgspec.json.encode(document))
+        self.objects[kind, key] = document
+        troubles = self.replica.fold([Fact(kind=kind, key=key, uid=meta["uid"], rv="1", body=body)])
+        assert troubles == [], troubles
+        return self
+
+    def delete(self, kind: str, key: str) -> Self:
+        """Fold the end of an object."""
+        uid = self.objects.pop((kind, key))["metadata"]["uid"]
+        self.replica.fold([Fact(kind=kind, key=key, uid=uid, rv="2", op=Op.DELETE)])
+        return self
+
+    def node(self, name: str, **resources: str) -> Self:
+        """Add a node."""
+        return self.put("nodes", node(name, **resources))
+
+    def queue(self, name: str, **spec: Any) -> Self:
+        """Add an open queue; `spec` as in the API."""
+        meta = {"name": name, "uid": f"uid-{name}"}
+        return self.put("queues", {"metadata": meta, "spec": spec, "status": {"state": "Open"}})
+
+    def namespace(self, name: str, *, queue: str) -> Self:
+        """Add a namespace whose groups go to a queue."""
+        annotations = {"scheduling.volcano.sh/queue-name": queue}
+        return self.put(
+            "namespaces", {"metadata": {"name": name, "uid": name, "annotations": annotations}}
+        )
+
+    def priority(self, name: str, value: int) -> Self:
+        """Add a priority class."""
+        return self.put(
+            "priorityclasses", {"metadata": {"name": name, "uid": name}, "value": value}
+        )
+
+    def group(self, name: str, *, phase: str, owner: str = "", **spec: Any) -> Self:
+        """Add a PodGroup; `spec` as in the API."""
+        meta = _meta(name)
+        if owner:
+            meta["ownerReferences"] = [
+                {
+                    "apiVersion": "batch.volcano.sh/v1alpha1",
+                    "kind": "Job",
+                    "name": owner,
+                    "uid": f"uid-{owner}",
+                    "controller": True,
+                }
+            ]
+        spec = {"queue": "default", "minMember": 1, **spec}
+        return self.put("podgroups", {"metadata": meta, "spec": spec, "status": {"phase": phase}})
+
+    def pod(self, name: str, group: str, *, cpu: str, node: str = "", **more: Any) -> Self:
+        """Add a pod of a group: running where a node is named, else pending."""
+        meta = _meta(name)
+        meta["annotations"] = {"scheduling.k8s.io/group-name": group, **more.pop("annotations", {})}
+        container = {"name": "main", "resources": {"requests": {"cpu": cpu}}}
+        spec = {"schedulerName": "volcano", "nodeName": node, "containers": [container], **more}
+        phase = "Running" if node else "Pending"
+        return self.put("pods", {"metadata": meta, "spec": spec, "status": {"phase": phase}})
+
+    def gang(self, name: str, *, pods: int, cpu: str, queue: str = "default") -> Self:
+        """Add an admitted group and its pods, which wait for nodes."""
+        self.group(name, phase="Inqueue", minMember=pods, queue=queue)
+        for number in range(pods):
+            self.pod(f"{name}-{number}", name, cpu=cpu)
+        return self
+
+    def waiting(self, name: str, *, pods: int, cpu: str, queue: str = "default") -> Self:
+        """Add a group that is not admitted; `cpu` is its minimum."""
+        return self.group(
+            name, phase="Pending", minMember=pods, minResources={"cpu": cpu}, queue=queue
+        )
+
+
+def running(
+    world: World,
+    name: str,
+    *,
+    cpu: str,
+    node: str,
+    priority: str = "",
+    preemptable: bool = False,
+    owner: str = "",
+    queue: str = "default",
+) -> World:
+    """Add a group with one pod that runs."""
+    spec = {"priorityClassName": priority} if priority else {}
+    world.group(name, phase="Running", owner=owner, queue=queue, **spec)
+    annotations = {"volcano.sh/preemptable": "true"} if preemptable else {}
+    return world.pod(f"{name}-0", name, cpu=cpu, node=node, annotations=annotations)
+
+
+def node(name: str, **resources: str) -> Json:
+    """Return a node."""
+    allocatable = {"cpu": "1", "memory": "64Gi", "pods": "110", **resources}
+    labels = {"kubernetes.io/hostname": name}
+    meta = {"name": name, "uid": f"uid-{name}", "labels": labels}
+    return {"metadata": meta, "status": {"allocatable": allocatable}}
+
+
+def job(
+    name: str,
+    *,
+    queue: str = "",
+    priority: str = "",
+    scheduler: str = "",
+    also: dict[str, str] | None = None,
+    **tasks: tuple[int, str],
+) -> Json:
+    """Return a Job; tasks are name → (pods, CPU of each)."""
+    spec: Json = {
+        "tasks": [
+            {
+                "name": task,
+                "replicas": pods,
+                "template": {"spec": {"containers": [_container(cpu, also or {})]}},
+            }
+            for task, (pods, cpu) in tasks.items()
+        ]
+    }
+    for field, value in (
+        ("queue", queue),
+        ("priorityClassName", priority),
+        ("schedulerName", scheduler),
+    ):
+        if value:
+            spec[field] = value
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def _container(cpu: str, also: dict[str, str]) -> Json:
+    requests = {"cpu": cpu, **also}
+    return {
+        "name": "main",
+        "image": "busybox",
+        "resources": {"requests": requests, "limits": also},
+    }
+
+
+def _meta(name: str) -> Json:
+    return {"name": name, "namespace": "ns", "uid": f"uid-{name}", "creationTimestamp": CREATED}

@@ -1,0 +1,211 @@
+"""Questions about changes: where a job would start, whom it would evict, what would stop it."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from services.scheduler.decide import configure
+from services.visibility.answers.gangs import PODS_MOST, BadQuestion
+from services.visibility.answers.replica import Replica
+from services.visibility.answers.survey import Policy
+from services.visibility.answers.whatif import what_if
+from shared.api.visibility import (
+    EvictedPod,
+    ObjectRef,
+    ResourceShortage,
+    TaskPlacement,
+    WhatIfSpec,
+    WhatIfStatus,
+)
+from tests.support.replicas import World, job, node, running
+
+CONF = """
+actions: "enqueue, allocate, backfill"
+tiers:
+- plugins: [{name: priority}, {name: gang}]
+- plugins: [{name: overcommit}, {name: predicates}, {name: proportion}, {name: nodeorder}]
+"""
+EVICTING = """
+actions: "enqueue, allocate, preempt, reclaim"
+tiers:
+- plugins: [{name: priority}, {name: gang}, {name: conformance}]
+- plugins: [{name: predicates}, {name: proportion}, {name: nodeorder}]
+"""
+
+
+def ask(world: World, conf: str = CONF, **spec: Any) -> WhatIfStatus:
+    policy = Policy(config=configure(conf))
+    question = msgspec.json.decode(msgspec.json.encode(spec), type=WhatIfSpec)
+    return what_if(world.replica, policy, question, namespace="ns", now=1e9)
+
+
+def test_a_job_that_fits_starts_now_and_says_where() -> None:
+    world = World().queue("default").node("n1", cpu="4").node("n2", cpu="2")
+
+    answer = ask(world, job=job("train", worker=(2, "2"), ps=(1, "1")))
+
+    assert answer.starts_now is True
+    assert sum(placed.pods for placed in answer.placements) == 3
+    assert {placed.node for placed in answer.placements} == {"n1", "n2"}
+    assert (answer.gate, answer.evictions) == ("", ())
+
+
+def test_a_job_without_room_names_the_gate_and_what_is_short() -> None:
+    world = World().queue("default").node("n1", cpu="3").node("n2", cpu="3")
+    running(world, "other", cpu="1", node="n1")
+
+    answer = ask(world, job=job("train", worker=(1, "3"), more=(1, "2")))
+
+    assert answer.starts_now is False
+    assert answer.gate == "predicate"
+    assert answer.shortages[0].resource == "cpu"
+    assert answer.placements == ()
+
+
+def test_a_job_that_its_queue_would_not_admit_says_so() -> None:
+    world = World().queue("default", capability={"cpu": "2"}).node("n1", cpu="8")
+
+    answer = ask(world, job=job("train", worker=(3, "1")))
+
+    assert (answer.starts_now, answer.gate) == (False, "enqueue")
+    assert answer.shortages == (ResourceShortage(resource="cpu", requested="3", free="2"),)
+
+
+def test_a_job_that_evicts_names_whom() -> None:
+    world = World().queue("default").node("n1", cpu="2")
+    world.priority("high", 1000).priority("low", 1)
+    running(world, "batch", cpu="1", node="n1", priority="low", preemptable=True)
+    world.pod("batch-1", "batch", cpu="1", node="n1")
+
+    answer = ask(world, EVICTING, job=job("urgent", worker=(1, "1"), priority="high"))
+
+    assert answer.starts_now is True
+    [evicted] = answer.evictions
+    assert evicted in {
+        EvictedPod(namespace="ns", name=f"batch-{number}", job="batch", queue="default")
+        for number in (0, 1)
+    }
+    assert answer.placements == (TaskPlacement(task="worker", node="n1", pods=1),)
+
+
+def test_tasks_that_wait_for_others_do_not_count_at_the_start() -> None:
+    world = World().queue("default").node("n1", cpu="2")
+    wanted = job("train", first=(1, "1"), then=(1, "2"))
+    wanted["spec"]["tasks"][1]["dependsOn"] = {"name": ["first"]}
+    wanted["spec"]["minAvailable"] = 1
+
+    answer = ask(world, job=wanted)
+
+    assert answer.placements == (TaskPlacement(task="first", node="n1", pods=1),)
+
+
+def test_more_nodes_start_jobs_that_wait() -> None:
+    world = World().queue("default").node("n1", cpu="1")
+    world.gang("wide", pods=2, cpu="2")
+
+    answer = ask(world, addNodes=[{"count": 2, "template": node("any", cpu="2")}])
+
+    assert answer.starting == (ObjectRef(kind="PodGroup", namespace="ns", name="wide"),)
+
+
+def test_more_room_in_a_queue_starts_jobs_that_have_no_pods_yet() -> None:
+    world = World().queue("default", capability={"cpu": "1"}).node("n1", cpu="4")
+    world.waiting("wide", pods=2, cpu="4")
+
+    queue = {"metadata": {"name": "default"}, "spec": {"capability": {"cpu": "4"}}}
+
+    assert ask(world, queue=queue).starting == (
+        ObjectRef(kind="PodGroup", namespace="ns", name="wide"),
+    )
+
+
+def test_a_drained_node_is_left_and_takes_nothing() -> None:
+    world = World().queue("default").node("n1", cpu="4").node("n2", cpu="1")
+    running(world, "other", cpu="1", node="n1")
+
+    answer = ask(world, job=job("train", worker=(1, "2")), drainNodes=["n1"])
+
+    assert [evicted.name for evicted in answer.evictions] == ["other-0"]
+    assert answer.starts_now is False
+
+
+def test_a_job_of_higher_priority_delays_one_that_was_about_to_start() -> None:
+    world = World().queue("default").node("n1", cpu="2").priority("high", 1000)
+    world.waiting("next", pods=1, cpu="2")
+
+    answer = ask(world, job=job("urgent", worker=(1, "2"), priority="high"))
+
+    assert answer.starts_now is True
+    assert [(delay.job.name, delay.seconds) for delay in answer.delays] == [("next", None)]
+
+
+def test_the_queue_of_the_namespace_is_heeded_as_admission_does() -> None:
+    world = World().queue("default").queue("team", capability={"cpu": "1"}).node("n1", cpu="4")
+    world.namespace("ns", queue="team")
+
+    assert ask(world, job=job("train", worker=(1, "2"))).gate == "enqueue"
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({}, "spec"),
+        (
+            {"job": job("train", worker=(1, "much"))},
+            "spec.job.spec.tasks[0].template.spec.containers[0].resources.requests.cpu",
+        ),
+        ({"job": job("train", worker=(1, "1"), queue="none")}, "spec.job.spec.queue"),
+        ({"job": job("train", worker=(PODS_MOST + 1, "1"))}, "spec.job.spec.tasks"),
+        ({"job": job("T", worker=(1, "1"), scheduler="other")}, "spec.job.spec.schedulerName"),
+        ({"drainNodes": ["n9"]}, "spec.drainNodes[0]"),
+        ({"addNodes": [{"like": "n9"}]}, "spec.addNodes[0].like"),
+        ({"addNodes": [{"count": 1}]}, "spec.addNodes[0]"),
+        ({"addNodes": [{"count": 5000, "like": "n1"}]}, "spec.addNodes"),
+    ],
+    ids=[
+        "nothing is asked",
+        "an amount that is none",
+        "an unknown queue",
+        "too many pods",
+        "another scheduler",
+        "an unknown node to drain",
+        "an unknown node to copy",
+        "a node of no form",
+        "too many nodes",
+    ],
+)
+def test_a_question_that_cannot_be_answered_names_the_field(
+    spec: dict[str, Any], field: str
+) -> None:
+    world = World().queue("default").node("n1", cpu="4")
+
+    with pytest.raises(BadQuestion) as refused:
+        ask(world, **spec)
+
+    assert refused.value.field == field
+
+
+def test_questions_cannot_fill_the_arrays_with_names_of_resources() -> None:
+    world = World().queue("default").node("n1", cpu="4")
+    capacity = world.replica.state.dimensions.capacity
+
+    def ask_for_many() -> None:
+        for number in range(capacity + 1):
+            ask(world, job=job("train", worker=(1, "1"), also={f"example.com/r{number}": "1"}))
+
+    with pytest.raises(BadQuestion, match="no object in the cluster has named"):
+        ask_for_many()
+
+    assert world.replica.state.dimensions.capacity == capacity
+
+
+def test_a_name_that_a_job_has_is_no_hindrance() -> None:
+    world = World().queue("default").node("n1", cpu="4")
+    running(world, "train-uid", cpu="1", node="n1", owner="train")
+
+    assert ask(world, job=job("train", worker=(1, "1"))).starts_now is True
+
+
+def test_the_replica_is_made_of_the_kinds_that_the_scheduler_reads() -> None:
+    assert {"nodes", "pods", "podgroups", "queues", "namespaces"} <= Replica().kinds
