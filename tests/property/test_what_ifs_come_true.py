@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from services.scheduler.decide import configure, decide
 from services.scheduler.engine.state.memory import memory_of
 from services.scheduler.worker import Worker
-from services.visibility.answers.gangs import imagined, stand_ins
+from services.visibility.answers.gangs import imagined
 from services.visibility.answers.survey import Policy
 from services.visibility.answers.whatif import what_if
+from services.visibility.forecast.shapes import pods, pods_of
 from shared.api.visibility import WhatIfSpec, WhatIfStatus
 from shared.contracts import messages as m
 from shared.contracts.messages import Fact, Op
@@ -85,10 +86,10 @@ def build(drawn: Json) -> World:
             if milli <= free[node]:
                 free[node] -= milli
                 world.pod(f"run{number}-1", f"run{number}", cpu=cpu, node=node)
-    for number, (pods, cpu, queue) in enumerate(drawn["gangs"]):
-        world.gang(f"gang{number}", pods=pods, cpu=cpu, queue=queue)
-    for number, (pods, queue) in enumerate(drawn["waiting"]):
-        world.waiting(f"wait{number}", pods=pods, cpu=str(pods), queue=queue)
+    for number, (size, cpu, queue) in enumerate(drawn["gangs"]):
+        world.gang(f"gang{number}", pods=size, cpu=cpu, queue=queue)
+    for number, (size, queue) in enumerate(drawn["waiting"]):
+        world.waiting(f"wait{number}", pods=size, cpu=str(size), queue=queue)
     return world
 
 
@@ -160,11 +161,12 @@ class Cluster:
 
     def _make_pods(self) -> bool:
         made = False
-        names = self._worker.cluster_state.dimensions.names
+        dimensions = self._worker.cluster_state.dimensions
         for job_ in list(self._worker.cluster_state.jobs.all()):
             if job_.phase == "Inqueue" and not job_.tasks:
-                pods = self._pods.pop(job_.key, None) or list(stand_ins(job_, names, "volcano"))
-                for pod in pods:
+                shape = pods_of(job_, dimensions)
+                guessed = pods(job_.key, shape, now=NOW, scheduler_name="volcano")
+                for pod in self._pods.pop(job_.key, guessed):
                     self._put("pods", pod)
                     made = True
         return made

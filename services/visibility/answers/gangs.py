@@ -1,10 +1,6 @@
-"""The PodGroup and the pods that a Job would have: made by the controller's own code.
+"""The PodGroup and the pods that a Job would have: made by the controller's own code."""
 
-Also the pods of a waiting PodGroup that has none yet. Jobs travel sealed to the controller alone
-(ADR 18), so that of those an even share of the group's minimum stands in for each pod.
-"""
-
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
@@ -13,8 +9,6 @@ from msgspec.structs import replace
 from services.controller.job.facts import JobFacts
 from services.controller.job.group import group_body, wanted_of
 from services.controller.job.sync import pods_to_make
-from services.scheduler.engine.jobs.records import Job as Gang
-from services.scheduler.engine.resources.dimensions import quantity
 from services.visibility.answers.replica import Replica
 from shared.api import keys
 from shared.api.batch import Job
@@ -39,7 +33,6 @@ PODS_MOST: Final = 10_000
 _UID: Final = "what-if"
 _AT: Final = "spec.job"
 _POD: Final = msgspec.json.Decoder(Pod)
-_DERIVED: Final = ("requests.", "limits.", "count/")
 
 
 class BadQuestion(ValueError):  # noqa: N818 - reads as the fact it states
@@ -174,44 +167,3 @@ def _group(job: Job, replica: Replica) -> PodGroup:
         spec=spec,
         status=PodGroupStatus(phase=PodGroupPhase.PENDING),
     )
-
-
-def stand_ins(gang: Gang, names: list[str], scheduler: str) -> Iterator[Pod]:
-    """Yield pods for a waiting group that has none: each an even share of its minimum."""
-    count = gang.min_available
-    if gang.tasks or not count:
-        return
-    requests = _share(gang, names, count)
-    roles = [role for role, least in sorted(gang.min_task_member.items()) for _ in range(least)]
-    for number in range(min(count, PODS_MOST)):
-        name = f"{gang.name}-{_UID}-{number}"
-        role = roles[number] if number < len(roles) else ""
-        annotations = {keys.GROUP_NAME: gang.name, **({keys.TASK_SPEC: role} if role else {})}
-        yield msgspec.convert(
-            {
-                "metadata": {
-                    "name": name,
-                    "namespace": gang.namespace,
-                    "uid": f"{_UID}/{gang.key}/{number}",
-                    "creationTimestamp": gang.created or None,
-                    "annotations": annotations,
-                },
-                "spec": {
-                    "schedulerName": scheduler,
-                    "priority": gang.priority,
-                    "containers": [{"name": "main", "resources": {"requests": requests}}],
-                },
-                "status": {"phase": "Pending"},
-            },
-            Pod,
-        )
-
-
-def _share(gang: Gang, names: list[str], count: int) -> Mapping[str, str]:
-    if gang.min_resources is None:
-        return {}
-    return {
-        name: quantity(name, -(-int(amount) // count))
-        for name, amount in zip(names, gang.min_resources, strict=False)
-        if amount and name != "pods" and not name.startswith(_DERIVED)
-    }

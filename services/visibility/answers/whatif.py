@@ -2,7 +2,9 @@
 
 The change is folded in, cycles are decided until nothing more happens, and all of it is taken out
 again (`rehearsal`). Between cycles the controller's part is played: a job that has entered its
-queue gets its pods. Of a bind it is taken that it succeeds, of an eviction that the pod leaves.
+queue gets its pods. A waiting job's own ones are not known here, since Jobs travel sealed (ADR 18):
+an even share of its group's minimum stands in for each. Of a bind it is taken that it succeeds, of
+an eviction that the pod leaves.
 """
 
 from collections import Counter
@@ -21,13 +23,13 @@ from services.visibility.answers.gangs import (
     ImaginedGang,
     check_names,
     imagined,
-    stand_ins,
 )
 from services.visibility.answers.pending import waits
 from services.visibility.answers.rehearsal import Rehearsal
 from services.visibility.answers.replica import Replica
 from services.visibility.answers.survey import Policy
 from services.visibility.answers.wording import owner_of, shortages
+from services.visibility.forecast.shapes import pods, pods_of
 from shared.api.core import Node, Pod
 from shared.api.kinds import NODE, POD, PODGROUP, QUEUE
 from shared.api.scheduling import Queue, QueueState
@@ -85,9 +87,9 @@ def what_if(
         gang = imagined(spec.job, replica, namespace=namespace, now=now)
     waiting = {job.key for job in replica.state.jobs.all() if waits(job)}
     with Rehearsal(replica, policy, now=now) as rehearsal:
-        plain = _Play(rehearsal, replica, None, waiting, enough).run().started
+        plain = _Play(rehearsal, replica, None, waiting, enough, now=now).run().started
     with Rehearsal(replica, policy, now=now) as rehearsal:
-        changed = _Play(rehearsal, replica, gang, waiting, enough)
+        changed = _Play(rehearsal, replica, gang, waiting, enough, now=now)
         changed.change(spec)
         outlook = changed.run()
         delayed = _delays(replica, plain - outlook.started)
@@ -120,8 +122,11 @@ class _Play:
         gang: ImaginedGang | None,
         waiting: set[str],
         enough: Enough,
+        *,
+        now: float,
     ) -> None:
         self._rehearsal = rehearsal
+        self._now = now
         self._replica = replica
         self._gang = gang
         self._waiting = waiting
@@ -207,8 +212,9 @@ class _Play:
     def _pods_of(self, job: Job) -> Iterator[Pod]:
         if self._gang is not None and job.key == self._gang.key:
             return self._gang.pods()
-        names = self._replica.state.dimensions.names
-        return stand_ins(job, names, self._replica.scheduler_names[0])
+        shape = pods_of(job, self._replica.state.dimensions)
+        name = self._replica.scheduler_names[0]
+        return iter(pods(job.key, shape, now=self._now, scheduler_name=name))
 
     def _has_started(self, key: str) -> bool:
         job = self._replica.state.jobs.get(key)
