@@ -86,6 +86,10 @@ kubectl-check: go ## what README and docs do with kubectl, line by line (builds 
 helm-check: go ## the Helm chart beside k8s/base, and installed on a real API server (builds helm; needs Go)
 	@$(PY) -m tools.suite helm
 
+.PHONY: node-check
+node-check: go parts ## two real kubelets on this machine, k8s/base and real jobs on them (root, Linux; says first what it takes)
+	@$(PY) -m tools.node_check
+
 .PHONY: monitors-check
 monitors-check: go ## promtool tries each alert of k8s/monitoring (builds promtool; needs Go)
 	@$(PY) -m tools.monitors_check

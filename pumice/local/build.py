@@ -217,14 +217,14 @@ def _go_build(module: Module, go: Go, draft: Path) -> tuple[str, ...]:
         "-trimpath",
         "-v",
         "-ldflags",
-        f"-s -w {_stamps(module.name)}",
+        f"-s -w {version_stamps(module.name)}",
         "-o",
         f"{draft}{os.sep}",
         *module.packages,
     )
 
 
-def _stamps(module: str) -> str:
+def version_stamps(module: str) -> str:
     """Return the linker flags that tell a program its release; Kubernetes' default is 0.0.0."""
     if module != "kubernetes":
         return ""

@@ -10,6 +10,7 @@ import yaml
 from pumice.local.build import GOMODS, MODULES
 from pumice.local.parts import PARTS
 from pumice.local.versions import release, versions
+from tools.node_check.programs import MODULES as NODE_MODULES
 
 ROOT = Path(__file__).parents[3]
 PINNED = {
@@ -32,6 +33,16 @@ def test_the_staging_modules_are_those_of_the_kubernetes_release():
     assert len(replaced) > 30
     _, minor, patch = versions().parts["kubernetes"].split(".")
     assert set(replaced.values()) == {f"v0.{minor}.{patch}"}
+
+
+def test_the_programs_of_a_real_node_are_of_the_same_kubernetes_release():
+    parts, nodes = (
+        re.findall(r"^\s+(k8s\.io/\S+) (v\S+)$", (folder / "go.mod").read_text(), re.MULTILINE)
+        for folder in (GOMODS / "kubernetes", NODE_MODULES / "kubernetes")
+    )
+    assert ("k8s.io/kubernetes", f"v{versions().parts['kubernetes']}") in nodes
+    assert set(nodes) & set(parts)
+    assert not {name for name, version in nodes if dict(parts).get(name, version) != version}
 
 
 @pytest.mark.parametrize("module", PINNED)

@@ -1,0 +1,3 @@
+module pumice.invalid/node-check/pause
+
+go 1.26.0
