@@ -38,6 +38,7 @@ ALONE: Final[dict[str, str]] = {
     "make kubectl-check": "make kubectl-check",
     "make helm-check": "make helm-check",
     "make monitors-check": "make monitors-check",
+    "make node-check": "make node-check",
     "make attack": "make attack",
     ".venv/bin/python -m tests.attack": "make attack",
     "make bench": "make bench",

@@ -298,6 +298,19 @@ def bad_job(machine: Machine) -> None:
         raise CheckError(f"a job with minAvailable above its pods: {said}")
 
 
+def visibility(machine: Machine) -> None:
+    """Ask the API server why a job waits that fits on no node."""
+    container: Object = {"resources": {"requests": {"cpu": "900"}}}
+    machine.apply(job("huge", task("main", "true", container=container)))
+
+    def look() -> str:
+        said = machine.kubectl("get", "pendingjobs", may_fail=True)
+        return "" if "huge" in said and "cpu" in said else said
+
+    wait_for("kubectl get pendingjobs tells of the job", look, deadline_s=60)
+    delete(machine, "huge")
+
+
 # --- nodes ---------------------------------------------------------------------------------------
 
 
@@ -426,6 +439,7 @@ CHECKS: Final[dict[str, Check]] = {
     "a finished job is deleted after its time to live": time_to_live,
     "a job is suspended and resumed": suspend_and_resume,
     "a bad job is refused": bad_job,
+    "kubectl get pendingjobs says why a job waits": visibility,
     "a job of high priority preempts, after the grace period": preemption,
     "the service goes on after its leaders' pods are deleted": leaders_die,
     "a drained node's gang is restarted on the other": drain,
