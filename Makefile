@@ -94,6 +94,13 @@ node-check: go parts ## two real kubelets on this machine, k8s/base and real job
 monitors-check: go ## promtool tries each alert of k8s/monitoring (builds promtool; needs Go)
 	@$(PY) -m tools.monitors_check
 
+# The folder of Volcano's programs: vcctl, vsub, vjobs and the others.
+VOLCANO ?= /usr/local/bin
+
+.PHONY: vcctl-check
+vcctl-check: $(READY) ## compare vcctl with Volcano's programs, line by line: make vcctl-check VOLCANO=folder API=real
+	@$(PY) -m tools.vcctl_check $(VOLCANO) --api $(API)
+
 .PHONY: test-restart
 test-restart: go ## faults and restarts on the real stack
 	@$(PY) -m tools.suite restart

@@ -16,15 +16,12 @@ from pathlib import Path
 from typing import Final, Protocol, TypedDict
 
 import msgspec
-import structlog
 
 from shared.runtime.clock import Clock
 from shared.runtime.errors import PumiceError, Rejected
 
 _RETRY_LOAD_S: Final = 5.0
 """Least time between two loads that a failure or a 401 asked for: plugins are slow processes."""
-
-_log = structlog.get_logger(__name__)
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,7 +121,10 @@ class Credentials:
         except (PumiceError, ssl.SSLError, OSError) as exc:
             self._next_load = self._clock.now() + _RETRY_LOAD_S
             self._stamps = stamps  # what is half written is read again when it is whole
-            _log.warning("credential_renewal_failed", error=str(exc))
+            import structlog  # half of what a command line would import for a list
+
+            log = structlog.get_logger(__name__)
+            log.warning("credential_renewal_failed", error=str(exc))
             return
         # The stamps from before the load: a file that changed during it is read once more.
         self._stamps = stamps if loaded.files == self._loaded.files else _stamps(loaded.files)

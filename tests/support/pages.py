@@ -18,6 +18,11 @@ _PROGRAMS = (
     ".venv/bin/python",
     "comm",
     "nats",
+    "vcctl",
+    "vsub",
+    "vjobs",
+    "vqueues",
+    "vcancel",
 )
 """Beginnings of commands among the lines of a block without a language."""
 

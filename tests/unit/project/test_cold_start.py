@@ -72,3 +72,22 @@ def test_status_imports_little(tmp_path):
 
 def test_the_paths_of_the_settings_are_those_of_the_rules():
     assert tuple(HOOKS) == PATHS
+
+
+VCCTL_HELP = 85
+VCCTL_LIST = 280
+
+
+def test_help_of_vcctl_comes_without_a_client():
+    modules = imported("-c", "from pumice.vcctl.main import main; main('vcctl', ['--help'])")
+    assert "pumice.vcctl.commands" in modules
+    assert packages(modules) & {*HEAVY, "asyncio", "msgspec", "yaml", "shared"} == set()
+    assert len(modules) <= VCCTL_HELP
+
+
+def test_a_list_of_vcctl_comes_without_the_services_client():
+    line = "['queue', 'list', '-s', 'http://127.0.0.1:1']"
+    modules = imported("-c", f"from pumice.vcctl.main import main; main('vcctl', {line})")
+    assert "shared.kube.plain" in modules
+    assert packages(modules) & {*HEAVY, "structlog"} == set()
+    assert len(modules) <= VCCTL_LIST

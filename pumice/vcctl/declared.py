@@ -1,0 +1,96 @@
+"""The common part of `vcctl jobflow` and `vcctl jobtemplate`: objects from files, and documents."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from pumice.vcctl import documents
+from pumice.vcctl.cluster import Cluster, Object
+from pumice.vcctl.failure import Failure
+from pumice.vcctl.flags import Value, text
+from pumice.vcctl.shapes import shaped
+from pumice.vcctl.tables import meta
+from shared.api.kinds import Kind
+
+_USUAL: Final = "default"
+
+
+async def create(cluster: Cluster, values: Mapping[str, Value], kind: Kind) -> str:
+    """Create the objects of a file; one that is refused does not keep the others away."""
+    for item in _of_file(text(values, "file")):
+        namespace = meta(item, "namespace") or _USUAL
+        try:
+            whole = shaped(_placed(item, namespace), kind.kind)
+            made = await cluster.create(kind, namespace, whole)
+        except Failure as failure:
+            _say(f"Failed to create {kind.kind}: {failure}")
+        else:
+            _say(f"Created {kind.kind}: {namespace}/{meta(made, 'name')}")
+    return ""
+
+
+async def delete(cluster: Cluster, values: Mapping[str, Value], kind: Kind, spoken: str) -> str:
+    """Delete the objects that a file names, or else the one that a flag names."""
+    if file := text(values, "file"):
+        for item in _of_file(file):
+            await _delete(cluster, kind, meta(item, "namespace") or _USUAL, meta(item, "name"))
+        return ""
+    namespace, name = text(values, "namespace"), text(values, "name")
+    if not name:
+        raise Failure(f"{spoken} name must be specified")
+    await cluster.delete(kind, namespace, name)
+    return f"Deleted {kind.kind}: {namespace}/{name}\n"
+
+
+async def one(cluster: Cluster, values: Mapping[str, Value], kind: Kind, spoken: str) -> Object:
+    """Return the object that a flag names. Raises Failure without a name."""
+    name = text(values, "name")
+    if not name:
+        raise Failure(f"name is mandatory to get the particular {spoken} details")
+    return await cluster.get(kind, text(values, "namespace"), name)
+
+
+async def describe(cluster: Cluster, values: Mapping[str, Value], kind: Kind) -> str:
+    """Return one object, or all of a namespace, as documents."""
+    namespace, name = text(values, "namespace"), text(values, "name")
+    items = [await cluster.get(kind, namespace, name)] if name else []
+    items = items or await cluster.items(kind, namespace)
+    return _documents(items, kind, text(values, "format"))
+
+
+def _documents(items: list[Object], kind: Kind, form: str) -> str:
+    """Return objects behind each other, two empty lines between them."""
+    writers = {"yaml": documents.as_yaml, "json": documents.as_json}
+    if form not in writers:
+        return "\n\n".join([f"Unsupported format: {form}"] * len(items))
+    return "\n\n".join(writers[form](item, kind.kind) for item in items)
+
+
+async def _delete(cluster: Cluster, kind: Kind, namespace: str, name: str) -> None:
+    try:
+        await cluster.delete(kind, namespace, name)
+    except Failure as failure:
+        _say(f"Failed to delete {kind.kind}: {failure}")
+    else:
+        _say(f"Deleted {kind.kind}: {namespace}/{name}")
+
+
+def _of_file(file: str) -> Iterator[Object]:
+    """Yield the objects of a file. Raises Failure."""
+    try:
+        content = Path(file).read_text(encoding="utf-8") if file else None
+    except OSError as error:
+        raise Failure(f"open {file}: {(error.strerror or '').lower()}") from error
+    if content is None:
+        raise Failure("open : no such file or directory")
+    yield from documents.each(content)
+
+
+def _placed(item: Object, namespace: str) -> Object:
+    return {**item, "metadata": {**(item.get("metadata") or {}), "namespace": namespace}}
+
+
+def _say(line: str) -> None:
+    """Print at once: what comes later in the file may end the command."""
+    sys.stdout.write(f"{line}\n")

@@ -1,0 +1,181 @@
+"""A tree of commands in the manner of Go's Cobra: finds one, reads its flags, prints its help.
+
+Pure but for the action of the command that was found, which `main` carries out. `commands` is the
+table that this module goes by.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from pumice.vcctl import usage
+from pumice.vcctl.flags import BOOL, Flag, FlagError, Value, lettered, named, quoted, read
+
+_NEAR: Final = 2
+"""Letters that may be wrong in a command that is suggested."""
+
+
+class Command(NamedTuple):
+    """One command, or a group of them."""
+
+    name: str
+    short: str = ""
+    long: str = ""
+    example: str = ""
+    use: str = ""
+    """The arguments that the line of use shows, beside flags."""
+    flags: tuple[Flag, ...] = ()
+    shared: tuple[Flag, ...] = ()
+    """Flags that all commands below have too."""
+    children: "tuple[Command, ...]" = ()
+    action: str = ""
+    """`module:function` of what it does; empty for a group."""
+
+
+Path = tuple[Command, ...]
+"""A command behind the groups that it is in, the program first."""
+
+
+class Outcome(NamedTuple):
+    """How a line ends: texts and an exit code, or a command to carry out with its values."""
+
+    code: int = 0
+    out: str = ""
+    err: str = ""
+    path: Path = ()
+    values: Mapping[str, Value] = {}
+
+
+def run(program: Command, line: Sequence[str]) -> Outcome:
+    """Return what a command line asks for."""
+    program = _with_help(program)
+    path, rest = _find((program,), list(line))
+    words = _plain(path, rest)
+    if len(path) == 1 and program.children and words:
+        return Outcome(1, err=f"Error: {_unknown(program, words[0])}\n")
+    return _execute(path, rest)
+
+
+def flags_of(path: Path) -> tuple[list[Flag], list[Flag]]:
+    """Return the flags of a command: its own with `--help`, and those of the groups above."""
+    own = [*path[-1].flags, *path[-1].shared, _help_flag(path[-1].name)]
+    return own, [flag for group in path[:-1] for flag in group.shared]
+
+
+def help_of(path: Path) -> str:
+    """Return the help of a command."""
+    own, inherited = flags_of(path)
+    return usage.page(path, own, inherited)
+
+
+def _execute(path: Path, rest: Sequence[str]) -> Outcome:
+    own, inherited = flags_of(path)
+    try:
+        values, words = read([*own, *inherited], rest)
+    except FlagError as error:
+        shown = usage.lines(path, own, inherited) + "\n" if len(path) == 1 else ""
+        return Outcome(1, err=f"{shown}Error: {error}\n")
+    if values["help"] or not path[-1].action:
+        return Outcome(out=help_of(path))
+    if path[-1].action == "help":
+        return _topic(path[:1], words)
+    return Outcome(path=path, values=values)
+
+
+def _topic(root: Path, words: Sequence[str]) -> Outcome:
+    """Return the help of the command that `help` was asked for."""
+    path, rest = _find(root, list(words))
+    if len(path) == 1 and _plain(path, rest):
+        topics = " ".join(f"`{word}`" for word in words)
+        own = [*path[0].flags, *path[0].shared]
+        return Outcome(err=f"Unknown help topic [{topics}]\n{usage.lines(root, own, [])}")
+    return Outcome(out=help_of(path))
+
+
+def _with_help(program: Command) -> Command:
+    """Return a program with the command `help`, if it has commands at all."""
+    if not program.children:
+        return program
+    helps = Command(
+        "help",
+        short="Help about any command",
+        long="Help provides help for any command in the application.\n"
+        f"Simply type {program.name} help [path to command] for full details.",
+        use="[command]",
+        action="help",
+    )
+    return program._replace(children=(*program.children, helps))
+
+
+def _help_flag(name: str) -> Flag:
+    return Flag("help", BOOL, f"help for {name}", short="h")
+
+
+def _find(path: Path, line: list[str]) -> tuple[Path, list[str]]:
+    """Return the command that a line names, and the line without the names of commands."""
+    words = _plain(path, line)
+    found = next((c for c in path[-1].children if words and c.name == words[0]), None)
+    if found is None:
+        return path, line
+    at = next(place for place, word in _places(path, line) if word == found.name)
+    return _find((*path, found), line[:at] + line[at + 1 :])
+
+
+def _plain(path: Path, line: Sequence[str]) -> list[str]:
+    """Return the words of a line that are neither flags nor values of flags."""
+    return [word for _, word in _places(path, line)]
+
+
+def _places(path: Path, line: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """Yield the words that are neither flags nor their values, with their places.
+
+    ⚠ As in Cobra an unknown flag is taken for one with a value, `--help` among them before the
+    command is known: `vcctl --help job list` asks for the command `list`.
+    """
+    flags = [flag for command in path for flag in (*command.flags, *command.shared)]
+    at = 0
+    while at < len(line):
+        word = line[at]
+        at += 1
+        if word == "--":
+            return
+        if _takes_the_next(flags, word):
+            if len(line) - at <= 1:
+                return
+            at += 1
+        elif word and not word.startswith("-"):
+            yield at - 1, word
+
+
+def _takes_the_next(flags: Sequence[Flag], word: str) -> bool:
+    if "=" in word or not word.startswith("-"):
+        return False
+    if word.startswith("--"):
+        flag = named(flags, word[2:])
+    elif len(word) == 2:  # noqa: PLR2004 - a dash and a letter
+        flag = lettered(flags, word[1])
+    else:
+        return False
+    return flag is None or not flag.kind.bare
+
+
+def _unknown(program: Command, word: str) -> str:
+    """Return the refusal of a command, with those that are spelt nearly so."""
+    offered = [c.name for c in program.children if c.action != "help"]
+    hint = "".join(f"\t{name}\n" for name in offered if _is_near(word, name))
+    asked = f"unknown command {quoted(word)} for {quoted(program.name)}"
+    return f"{asked}\n\nDid you mean this?\n{hint}" if hint else asked
+
+
+def _is_near(word: str, name: str) -> bool:
+    return _distance(word.lower(), name.lower()) <= _NEAR or name.lower().startswith(word.lower())
+
+
+def _distance(one: str, other: str) -> int:
+    """Return how many letters must be put in, taken out or changed to come to the other word."""
+    row = list(range(len(other) + 1))
+    for i, sign in enumerate(one, 1):
+        last, row[0] = row[0], i
+        for j, goal in enumerate(other, 1):
+            cheapest = min(row[j] + 1, row[j - 1] + 1, last + (sign != goal))
+            last, row[j] = row[j], cheapest
+    return row[-1]
