@@ -120,7 +120,7 @@ class _Named:
         self._environ = environ
 
     async def load(self) -> Loaded:
-        """Return where to go and as whom. Raises Failure for a file that cannot be read."""
+        """Return address and credential. Raises Failure for a file that cannot be read."""
         source = self._source()
         loaded = Loaded(access=Access(host=_NOWHERE), authorization=None)
         if source is not None:

@@ -140,5 +140,5 @@ def test_each_line_of_vcctl_md_does_what_the_page_says(run: Vcctl) -> None:
     lines = [line for block in pages.blocks(PAGE) for line in block.commands]
     said = {line: run(*shlex.split(line)) for line in lines}
     assert "first" in said["vcctl job list"]
-    assert "second" in said["vjobs"]
+    assert "second" in said["vjobs --all-namespaces"]
     assert "research" in said["vcctl queue list"]
