@@ -90,6 +90,14 @@ helm-check: go ## the Helm chart beside k8s/base, and installed on a real API se
 node-check: go parts ## two real kubelets on this machine, k8s/base and real jobs on them (root, Linux; says first what it takes)
 	@$(PY) -m tools.node_check
 
+.PHONY: test-web
+test-web: $(READY) ## the live page in a browser without a window (needs chromium and chromedriver)
+	@for program in chromium chromedriver; do command -v $$program >/dev/null || { \
+		echo "error: $$program is not on PATH; Debian has it in the packages" \
+		"chromium and chromium-driver" >&2; exit 1; }; done
+	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/web.txt
+	@$(PY) -m tools.suite web
+
 .PHONY: monitors-check
 monitors-check: go ## promtool tries each alert of k8s/monitoring (builds promtool; needs Go)
 	@$(PY) -m tools.monitors_check
@@ -188,6 +196,7 @@ lock: $(READY) ## resolve requirements/*.txt anew (maintainers)
 	$(UV_COMPILE) $(OWN) -c requirements/dev.txt --extra services --extra telemetry pyproject.toml requirements/build.in \
 		-o requirements/base.txt
 	$(UV_COMPILE) --upgrade requirements/go.in -o requirements/go.txt
+	$(UV_COMPILE) --upgrade -c requirements/dev.txt requirements/web.in -o requirements/web.txt
 
 # An environment is removed only if `make setup` made it. Caches lie where their tools put them, and
 # build and dist may hold files of others. No symbolic link is followed.

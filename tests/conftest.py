@@ -25,6 +25,7 @@ MARKS = {
     "contract": ["nats"],
     "integration": ["kube"],
     "restart": ["kube", "restart"],
+    "web": ["web"],
 }
 ON_REAL_SERVERS = {"contract", "integration", "restart"}
 ON_REAL_SERVERS_S = 150

@@ -2,7 +2,7 @@
 
 `python -m tools.suite [lint fast laws contract integration restart]`; without names all of these,
 in this order, with the parts of the local cluster being built beside the first ones if missing;
-the stages `kubectl` and `helm` run only when they are named.
+the stages `kubectl`, `helm` and `web` run only when they are named.
 Every stage runs even when an earlier one failed. Up to three tests that fail against real servers
 are run once more, alone, to tell a test that a busy machine has starved from one that fails. The
 last line names those, and each of them is a fault to be mended: with STRICT=true or CI=true in the
@@ -54,14 +54,15 @@ STAGES = {
     "restart": [[*PYTEST, "-m", "restart", "tests"]],
     "kubectl": [[*PYTEST, "-n", "2", "-m", "kubectl", "tests"]],
     "helm": [[*PYTEST, "-m", "helm", "tests"]],
+    "web": [[*PYTEST, "-m", "web", "tests/web"]],
 }
 """Tests on a real API server wait for it much of the time: three at once fill two cores. A folder
 that has a control plane of its own goes to one worker (`tests/conftest.py`)."""
 NEEDS_PARTS = {"integration", "restart", "kubectl", "helm"}
-APART = {"kubectl", "helm"}
-"""Stages that need more than Python and what the suite builds: a Go that is new enough, say."""
+APART = {"kubectl", "helm", "web"}
+"""Stages that need more than Python and what the suite builds: a new Go, or a browser."""
 COUNTS = re.compile(r"\d+ (?:passed|failed|errors?|skipped|xfailed)")
-REAL_SERVERS = {"contract", "integration", "restart", "kubectl", "helm"}
+REAL_SERVERS = {"contract", "integration", "restart", "kubectl", "helm", "web"}
 AUDITED = {"integration", "restart"}
 """Stages whose API servers write down what the services ask for (tests/support/roles.py)."""
 AUDIT_DIRECTORY = "PUMICE_AUDIT_DIRECTORY"

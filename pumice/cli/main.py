@@ -54,6 +54,11 @@ COMMANDS: Final = {
         help="print one job's life as a tree, with durations and reasons",
         extra="services",
     ),
+    "web": Entry(
+        module="pumice.cli.web",
+        help="open a live page: queues, jobs, nodes, what-ifs",
+        extra="services",
+    ),
     "demo": Entry(module="pumice.cli.demo", help="a cluster for a minute, and gangs on it"),
     "parts": Entry(module="pumice.cli.parts", help="find or build the programs that `up` needs"),
 }

@@ -40,16 +40,35 @@ async def connect(
     clock = clock or SystemClock()
     if source is None:
         source = find_source(kubeconfig, context=context, clock=clock, environ=environ)
-    credentials = await Credentials.open(source, clock=clock)
-    session = open_session(credentials, max_connections=max_connections)
-    transport = HttpTransport(
-        credentials=credentials,
-        session=session,
+    transport = await open_transport(
+        source,
+        user_agent=user_agent,
         limiter=RateLimiter(qps=qps, burst=burst),
+        max_connections=max_connections,
+        request_timeout_s=request_timeout_s,
+        clock=clock,
+    )
+    return Kube(transport=transport)
+
+
+async def open_transport(
+    source: Source,
+    *,
+    user_agent: str,
+    limiter: RateLimiter,
+    max_connections: int,
+    request_timeout_s: float,
+    clock: Clock,
+) -> HttpTransport:
+    """Return the way to a cluster without verbs, for a program that passes on what others ask."""
+    credentials = await Credentials.open(source, clock=clock)
+    return HttpTransport(
+        credentials=credentials,
+        session=open_session(credentials, max_connections=max_connections),
+        limiter=limiter,
         user_agent=user_agent,
         timeout_s=request_timeout_s,
     )
-    return Kube(transport=transport)
 
 
 def find_source(

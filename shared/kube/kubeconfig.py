@@ -47,10 +47,11 @@ class Section(msgspec.Struct, frozen=True):
 
 
 class Context(msgspec.Struct, frozen=True):
-    """Cluster and user of one context."""
+    """Cluster, user and namespace of one context."""
 
     cluster: Section
     user: Section
+    namespace: str = "default"
 
 
 def load(paths: str, context: str | None) -> Context:
@@ -75,6 +76,7 @@ def load(paths: str, context: str | None) -> Context:
     return Context(
         cluster=_named(found, "clusters", str(chosen.get("cluster", ""))),
         user=_named(found, "users", str(chosen["user"])),
+        namespace=str(chosen.get("namespace") or "default"),
     )
 
 

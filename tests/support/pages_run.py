@@ -41,6 +41,8 @@ ALONE: Final[dict[str, str]] = {
     "make helm-check": "make helm-check",
     "make monitors-check": "make monitors-check",
     "make node-check": "make node-check",
+    "make test-web": "make test-web",
+    "pumice web": "tests/unit/web/test_web_command.py",
     "make attack": "make attack",
     ".venv/bin/python -m tests.attack": "make attack",
     "make bench": "make bench",

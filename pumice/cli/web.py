@@ -1,0 +1,124 @@
+"""Open the live page: queues, waiting and running jobs, nodes, timelines, what-ifs, events.
+
+The page is served on this machine, at 127.0.0.1, and asks the API server with the credentials of
+the kubeconfig: it shows what this user may see. The printed address holds a key; LINK, a link that
+a colleague copied from the same page, opens that place. It ends with Ctrl-C.
+"""
+
+import argparse
+import asyncio
+import os
+import secrets
+import sys
+import webbrowser
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TextIO
+
+from pumice.cli.places import data_directory
+from pumice.local import state
+
+if TYPE_CHECKING:
+    from shared.kube.transport import HttpTransport
+
+_PORT: Final = 8642
+_USER_AGENT: Final = "pumice-web"
+_ANSWER_S: Final = 30.0
+_CONNECTIONS: Final = 16
+_KEY_BYTES: Final = 24
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("link", nargs="?", default="", metavar="LINK", help="place to open")
+    parser.add_argument(
+        "--kubeconfig",
+        type=Path,
+        metavar="FILE",
+        help="API server and user (default: the local cluster's, $KUBECONFIG, ~/.kube/config)",
+    )
+    parser.add_argument("--context", metavar="NAME", help="context of the kubeconfig")
+    parser.add_argument(
+        "-n",
+        "--namespace",
+        default="",
+        help="shown to a user who may not see all of them (default: the context's)",
+    )
+    parser.add_argument(
+        "--port",
+        type=int,
+        default=_PORT,
+        help="port on 127.0.0.1 (default %(default)s: links of colleagues then fit)",
+    )
+    parser.add_argument("--no-browser", action="store_true", help="print the address only")
+    data_directory(parser)
+
+
+async def run(
+    args: argparse.Namespace, *, environ: Mapping[str, str] = os.environ, out: TextIO = sys.stdout
+) -> int:
+    """Serve the page until it is interrupted. Raises LocalError or PumiceError."""
+    from pumice.web.gate import Gate
+    from pumice.web.server import HOST, Context, PageServer
+
+    files = _kubeconfig(args, environ)
+    way = await _way(files, args.context, environ)
+    try:
+        namespace = args.namespace or _namespace(files, args.context)
+        key = secrets.token_urlsafe(_KEY_BYTES)
+        page = PageServer(
+            way,
+            gate=Gate(port=args.port, key=key),
+            context=Context(server=way.host, namespace=namespace),
+        )
+        async with page.serving(args.port):
+            address = f"http://{HOST}:{args.port}/?key={key}{_fragment(args.link)}"
+            out.write(f"{address}\nserving {way.host} until Ctrl-C\n")
+            out.flush()
+            if not args.no_browser:
+                await asyncio.to_thread(webbrowser.open, address)
+            await asyncio.Event().wait()
+    finally:
+        await way.close()
+    return 0
+
+
+def _kubeconfig(args: argparse.Namespace, environ: Mapping[str, str]) -> str:
+    """Return the kubeconfig files, "" for those that a client looks for by itself."""
+    held = state.read(args.data_dir) if not args.kubeconfig else None
+    is_up = held is not None and state.is_held(args.data_dir)
+    return str(args.kubeconfig or (held.kubeconfig if held and is_up else "") or _named(environ))
+
+
+def _named(environ: Mapping[str, str]) -> str:
+    home = Path("~/.kube/config").expanduser()
+    return environ.get("KUBECONFIG") or (str(home) if home.exists() else "")
+
+
+async def _way(files: str, context: str | None, environ: Mapping[str, str]) -> "HttpTransport":
+    from shared.kube.config import find_source, open_transport
+    from shared.kube.transport import RateLimiter
+    from shared.runtime.clock import SystemClock
+
+    clock = SystemClock()
+    return await open_transport(
+        find_source(files or None, context=context, clock=clock, environ=environ),
+        user_agent=_USER_AGENT,
+        limiter=RateLimiter(qps=0, burst=0),
+        max_connections=_CONNECTIONS,
+        request_timeout_s=_ANSWER_S,
+        clock=clock,
+    )
+
+
+def _namespace(files: str, context: str | None) -> str:
+    from shared.kube.kubeconfig import load
+    from shared.kube.sources import own_namespace
+
+    return load(files, context).namespace if files else own_namespace("")
+
+
+def _fragment(link: str) -> str:
+    """Return the place within the page that a link names."""
+    _, mark, place = link.partition("#")
+    return f"#{place}" if mark else f"#/{link.lstrip('/')}" * bool(link)

@@ -1,0 +1,34 @@
+/** Draws the share of a queue in one resource. */
+
+import { h } from "./dom.js";
+import { amount, show, short } from "./quantity.js";
+
+const PARTS = ["allocated", "inqueue", "pending"];
+const MARKS = ["guarantee", "deserved", "capability"];
+
+/** Return a bar: allocated, admitted and waiting amounts, and marks for what the queue may have. */
+export function bar(resource) {
+  const value = (name) => amount(resource[name]) || 0;
+  const named = (name) => Boolean(resource[name]) && value(name) > 0;
+  const sum = PARTS.reduce((total, name) => total + value(name), 0);
+  const whole = Math.max(1e-9, sum, ...MARKS.map(value));
+  const share = (part) => `${(100 * part) / whole}%`;
+  let left = 0;
+  const parts = PARTS.map((name) => {
+    const piece = h("i", { class: name, vars: { left: share(left), width: share(value(name)) } });
+    left += value(name);
+    return piece;
+  });
+  const marks = MARKS.filter(named).map((name) => h("b", { class: name, vars: { left: share(value(name)) } }));
+  const most = MARKS.toReversed().find(named);
+  const text = `${show(resource.resource, value("allocated"))}${most ? ` / ${show(resource.resource, value(most))}` : ""}`;
+  return h("span", { class: `share${resource.overused ? " over" : ""}`, title: words(resource), role: "img", "aria-label": words(resource) },
+    h("span", { class: "share-text", "aria-hidden": "true" }, h("span", {}, short(resource.resource)), h("span", {}, text)),
+    h("span", { class: "bar", "aria-hidden": "true" }, parts, marks));
+}
+
+function words(resource) {
+  const told = [...PARTS, ...MARKS].filter((name) => resource[name] && resource[name] !== "0");
+  const each = told.map((name) => `${name} ${show(resource.resource, amount(resource[name]))}`);
+  return `${resource.resource}: ${each.join(", ") || "nothing"}${resource.overused ? ", overused" : ""}`;
+}

@@ -1,0 +1,139 @@
+/** A form that asks what would be: a job, more nodes, fewer nodes. Nothing touches the cluster. */
+
+import { h, jobLink, note, route, section, table } from "../dom.js";
+import { duration, expected } from "../quantity.js";
+import { path, post } from "../server.js";
+import { shortage } from "./common.js";
+
+const FIELDS = [
+  { name: "name", label: "Name", value: "imagined" },
+  { name: "namespace", label: "Namespace", value: "" },
+  { name: "queue", label: "Queue", value: "default" },
+  { name: "pods", label: "Pods", value: "1", type: "number" },
+  { name: "min", label: "At least, as a gang", value: "", type: "number" },
+  { name: "cpu", label: "CPU per pod", value: "1" },
+  { name: "memory", label: "Memory per pod", value: "1Gi" },
+  { name: "gpus", label: "GPUs per pod", value: "0", type: "number" },
+  { name: "gpu", label: "Resource of the GPUs", value: "nvidia.com/gpu" },
+];
+const CLUSTER = [
+  { name: "add", label: "Nodes to add", value: "0", type: "number" },
+  { name: "like", label: "Like the node", value: "" },
+  { name: "drain", label: "Nodes to drain, by comma", value: "" },
+];
+
+/** The form and the answer. */
+export class WhatIf {
+  title = "What if";
+  wants = ["queuetrees"];
+
+  constructor(store, _parts, query) {
+    this.store = store;
+    this.inputs = new Map();
+    this.queues = h("datalist", { id: "queue-names" });
+    const groups = [["A job", FIELDS], ["Other nodes", CLUSTER]].map(([title, fields]) => this.#group(title, fields, query));
+    this.text = h("textarea", { rows: "12", spellcheck: "false", "aria-label": "A Job as YAML or JSON",
+      placeholder: "apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\n…" });
+    this.button = h("button", { type: "submit", class: "main" }, "Ask");
+    this.answer = h("div", { class: "cards", "aria-live": "polite" });
+    const form = h("form", { onsubmit: (event) => this.#ask(event) }, groups,
+      h("details", {}, h("summary", {}, "Or paste a Job, YAML or JSON; it takes the place of the fields above"), this.text), this.button);
+    this.element = h("div", { class: "page" }, h("h1", {}, "What if"),
+      note("The scheduler's engine decides on a copy of the cluster. Nothing is created."), this.queues, form, this.answer);
+    this.focus = this.inputs.get("pods");
+    this.update("queuetrees");
+  }
+
+  update(what) {
+    if (what !== "queuetrees") return;
+    const names = this.store.list("queuetrees").items.map((queue) => queue.metadata.name);
+    this.queues.replaceChildren(...names.map((name) => h("option", { value: name })));
+  }
+
+  #group(title, fields, query) {
+    return h("fieldset", {}, h("legend", {}, title), fields.map(({ name, label, value, type = "text" }) => {
+      const given = query.get(name) ?? (name === "namespace" ? this.store.scope || this.store.own : value);
+      const input = h("input", { name, type, value: given, min: type === "number" ? "0" : null,
+        list: name === "queue" ? "queue-names" : null, autocomplete: "off", spellcheck: "false" });
+      this.inputs.set(name, input);
+      return h("label", {}, label, input);
+    }));
+  }
+
+  #value(name) {
+    return this.inputs.get(name).value.trim();
+  }
+
+  async #ask(event) {
+    event.preventDefault();
+    this.#remember();
+    this.button.disabled = true;
+    try {
+      const spec = await this.#spec();
+      const namespace = spec.job?.metadata?.namespace || this.#value("namespace") || "default";
+      const body = { apiVersion: "visibility.pumice.dev/v1alpha1", kind: "WhatIf", metadata: { namespace }, spec };
+      const { status } = await post(path("whatifs", namespace), body);
+      this.answer.replaceChildren(...answered(status ?? {}).filter(Boolean));
+    } catch (error) {
+      this.answer.replaceChildren(h("p", { class: "note bad" }, error.message));
+    }
+    this.button.disabled = false;
+  }
+
+  /** Put the fields into the address, so that the question can be shared. */
+  #remember() {
+    const changed = [...FIELDS, ...CLUSTER].filter(({ name, value }) => this.#value(name) !== value);
+    history.replaceState(null, "", route(["what-if"], Object.fromEntries(changed.map(({ name }) => [name, this.#value(name)]))));
+  }
+
+  async #spec() {
+    const pasted = this.text.value.trim();
+    const job = pasted ? await post("web/yaml", pasted, "application/yaml") : this.#job();
+    const count = Number(this.#value("add"));
+    const drained = this.#value("drain").split(",").map((name) => name.trim()).filter(Boolean);
+    return {
+      ...(job ? { job } : {}),
+      ...(count ? { addNodes: [{ count, like: this.#value("like") }] } : {}),
+      ...(drained.length ? { drainNodes: drained } : {}),
+    };
+  }
+
+  /** Return the Job that the fields describe, null for no pods: then only nodes change. */
+  #job() {
+    const replicas = Number(this.#value("pods"));
+    if (!replicas) return null;
+    const requests = { cpu: this.#value("cpu"), memory: this.#value("memory") };
+    const gpus = Number(this.#value("gpus"));
+    if (gpus) requests[this.#value("gpu")] = String(gpus);
+    const resources = { requests, limits: gpus ? { [this.#value("gpu")]: String(gpus) } : {} };
+    const container = { name: "main", image: "imagined", resources };
+    const template = { spec: { containers: [container], restartPolicy: "Never" } };
+    return {
+      apiVersion: "batch.volcano.sh/v1alpha1", kind: "Job",
+      metadata: { name: this.#value("name"), namespace: this.#value("namespace") || "default" },
+      spec: {
+        schedulerName: "volcano", queue: this.#value("queue"), minAvailable: Number(this.#value("min")) || replicas,
+        tasks: [{ name: "main", replicas, template }],
+      },
+    };
+  }
+}
+
+function answered(said) {
+  const word = said.startsNow ? "It starts now." : said.gate ? `It waits at the gate “${said.gate}”.` : "The nodes change.";
+  const gone = (pod) => [`${pod.namespace}/${pod.name}`, pod.job ?? "", pod.queue ?? ""];
+  const late = (delay) => [jobLink(delay.job), delay.queue ?? "", delay.seconds == null ? "would not start" : duration(delay.seconds)];
+  const rows = (items, title, heads, row) => section(title, items?.length ? table(title, heads, items.map(row)) : null);
+  return [
+    section("Answer", h("p", { class: `verdict ${said.startsNow ? "good" : ""}` }, word),
+      said.message ? h("p", {}, said.message) : null,
+      said.shortages?.length ? h("ul", {}, said.shortages.map((each) => h("li", {}, shortage(each)))) : null,
+      said.expectedStart && !said.startsNow ? h("p", {}, `Expected start: ${expected(said.expectedStart)}`) : null,
+      said.hidden ? h("p", { class: "quiet" }, `${said.hidden} more in namespaces that you may not see`) : null,
+      said.decidedInMs ? h("p", { class: "quiet" }, `decided in ${Math.round(said.decidedInMs)} ms`) : null),
+    rows(said.placements, "Where", ["Task", "Node", "Pods"], (each) => [each.task, each.node, each.pods]),
+    rows(said.evictions, "Evicted", ["Pod", "Job", "Queue"], gone),
+    rows(said.delays, "Delayed", ["Job", "Queue", "By"], late),
+    rows(said.starting, "Would start", ["Job"], (job) => [jobLink(job)]),
+  ];
+}

@@ -1,0 +1,426 @@
+"""A cluster that exists only as answers: it stands for the API server behind the live page.
+
+Drawn from a seed, of any size. It answers what the page asks in the form of the aggregated API,
+and says over the stream of changes what a test has changed.
+"""
+
+import asyncio
+import itertools
+import random
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from services.visibility.interface import Answers, LiveAnswers
+from shared.api.base import View
+from shared.api.meta import ObjectMeta
+from shared.api.time import format_seconds
+from shared.api.visibility import (
+    API_VERSION,
+    Change,
+    Delay,
+    EvictedPod,
+    ExpectedStart,
+    Explanation,
+    Gate,
+    Holder,
+    NodesReason,
+    NodeUse,
+    ObjectRef,
+    PendingJob,
+    QueueResource,
+    QueueTree,
+    ResourceShortage,
+    RunningJob,
+    TaskPlacement,
+    Timeline,
+    TimelineEntry,
+    WhatIf,
+    WhatIfSpec,
+    WhatIfStatus,
+)
+from shared.kube.errors import Denied, Refused, Status, Vanished
+from shared.kube.wire import Request
+
+GATES = ("enqueue", "quota", "gang", "predicate")
+TEAMS = 12
+GPU = "nvidia.com/gpu"
+_BASE = f"/apis/{API_VERSION}/"
+_LISTS = {
+    "pendingjobs": "PendingJob",
+    "runningjobs": "RunningJob",
+    "queuetrees": "QueueTree",
+    "nodeuses": "NodeUse",
+}
+
+
+def in_line(jobs: Iterable[PendingJob]) -> list[PendingJob]:
+    """Return jobs by queue and place, as the service lists them."""
+    return sorted(jobs, key=lambda job: (job.queue, job.position))
+
+
+class World:
+    """Lists that a test may change."""
+
+    def __init__(self, *, nodes: int, waiting: int, running: int, now_s: float, seed: int) -> None:
+        self._draw = random.Random(seed)
+        self._now_s = now_s
+        self.queues = self._queues()
+        leaves = [queue.metadata.name for queue in self.queues if not queue.children]
+        places = dict.fromkeys(leaves, 0)
+        self.waiting = in_line(self._waiting(at, places) for at in range(waiting))
+        self.running = [self._running(at, leaves) for at in range(running)]
+        self.nodes = [self._node(at) for at in range(nodes)]
+
+    def at(self, seconds: float) -> str:
+        """Return the time so many seconds from now."""
+        return format_seconds(self._now_s + seconds)
+
+    def meta(self, name: str, namespace: str = "") -> ObjectMeta:
+        """Return the metadata of an object."""
+        return ObjectMeta(name=name, namespace=namespace)
+
+    def _queues(self) -> list[QueueTree]:
+        divisions = ("research", "production", "shared")
+        teams = [(f"team-{at:02}", divisions[at % 3]) for at in range(TEAMS)]
+        found = [self._queue("root", "", 0, divisions, share=1.0)]
+        for division in divisions:
+            own = tuple(team for team, parent in teams if parent == division)
+            found.append(self._queue(division, "root", 1, own, share=0.33))
+            found += [self._queue(team, division, 2, (), share=0.08) for team in own]
+        return found
+
+    def _queue(
+        self, name: str, parent: str, depth: int, children: Sequence[str], *, share: float
+    ) -> QueueTree:
+        def of(resource: str, whole: float, unit: str) -> QueueResource:
+            mine = whole * share
+            used = mine * self._draw.uniform(0.4, 1.2)
+
+            def amount(part: float) -> str:
+                return f"{round(part)}{unit}"
+
+            return QueueResource(
+                resource=resource,
+                deserved=amount(mine),
+                guarantee=amount(mine * 0.3) if depth == 2 else "",
+                capability=amount(mine * 1.5) if depth else "",
+                allocated=amount(used),
+                inqueue=amount(mine * self._draw.uniform(0, 0.2)),
+                pending=amount(mine * self._draw.uniform(0, 0.4)),
+                overused=used > mine,
+            )
+
+        return QueueTree(
+            metadata=self.meta(name),
+            parent=parent,
+            depth=depth,
+            children=tuple(children),
+            state="Open",
+            weight=1 + self._draw.randrange(4),
+            running_jobs=self._draw.randrange(200),
+            inqueue_jobs=self._draw.randrange(20),
+            pending_jobs=self._draw.randrange(200),
+            resources=(of("cpu", 320_000, ""), of("memory", 1_280_000, "Gi"), of(GPU, 40_000, "")),
+        )
+
+    def _waiting(self, at: int, places: dict[str, int]) -> PendingJob:
+        queue = self._draw.choice(list(places))
+        places[queue] += 1
+        name, gate = f"train-{at:05}", self._draw.choice(GATES)
+        wanted, free = 8 * (1 + self._draw.randrange(64)), self._draw.randrange(8)
+        median = 600 * (1 + self._draw.randrange(60))
+        return PendingJob(
+            metadata=self.meta(name, queue),
+            owner=ObjectRef(kind="Job", namespace=queue, name=name),
+            pod_group=f"{name}-group",
+            queue=queue,
+            position=places[queue],
+            gate=gate,
+            message=f"queue {queue} is short of {GPU}: {wanted} wanted, {free} free",
+            shortages=(ResourceShortage(resource=GPU, requested=str(wanted), free=str(free)),),
+            waiting_since=self.at(-self._draw.randrange(80_000)),
+            expected_start=ExpectedStart(
+                median=self.at(median), latest=self.at(median * 3), basis="history"
+            ),
+        )
+
+    def _running(self, at: int, queues: Sequence[str]) -> RunningJob:
+        queue, name = self._draw.choice(queues), f"serve-{at:05}"
+        pods = 1 + self._draw.randrange(64)
+        return RunningJob(
+            metadata=self.meta(name, queue),
+            owner=ObjectRef(kind="Job", namespace=queue, name=name),
+            pod_group=f"{name}-group",
+            queue=queue,
+            pods=pods,
+            min_available=pods,
+            nodes=1 + pods // 8,
+            allocated={"cpu": str(8 * pods), "memory": f"{64 * pods}Gi", GPU: str(pods)},
+            running_since=self.at(-self._draw.randrange(80_000)),
+            expected_end=self.at(self._draw.randrange(80_000)),
+        )
+
+    def _node(self, at: int) -> NodeUse:
+        gpus = 8 if at % 5 else 0
+        used = min(1.0, max(0.0, self._draw.gauss(0.7, 0.35)))
+        whole = {"cpu": "64", "memory": "256Gi", "pods": "110"}
+        taken = {"cpu": f"{int(64_000 * used)}m", "memory": f"{int(256 * used)}Gi"}
+        if gpus:
+            whole[GPU], taken[GPU] = str(gpus), str(round(gpus * used))
+        return NodeUse(
+            metadata=self.meta(f"rack-{at // 40:03}-node-{at % 40:02}"),
+            ready=at % 97 != 3,
+            unschedulable=at % 61 == 7,
+            pods=round(40 * used),
+            allocatable=whole,
+            allocated=taken,
+        )
+
+    def turn(self) -> None:
+        """Change as a busy minute does: a tenth of the nodes and of the jobs that wait."""
+        for at in self._draw.sample(range(len(self.nodes)), len(self.nodes) // 10):
+            self.nodes[at] = self._node(at)
+        gone = set(self._draw.sample(range(len(self.waiting)), len(self.waiting) // 10))
+        self.waiting = [job for at, job in enumerate(self.waiting) if at not in gone]
+        places = {queue.metadata.name: 900 for queue in self.queues if not queue.children}
+        first = 10_000 + self._draw.randrange(80_000)
+        come = [self._waiting(first + at, places) for at in range(len(gone))]
+        self.waiting = in_line([*self.waiting, *come])
+
+
+class WorldAnswers(Answers, LiveAnswers):
+    """The answers about such a world."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._streams: set[tuple[str, asyncio.Queue[Change | None]]] = set()
+
+    async def pending_jobs(self, namespace="", *, queue=""):
+        """Return jobs that wait."""
+        return _chosen(self.world.waiting, namespace, queue)
+
+    async def running_jobs(self, namespace="", *, queue=""):
+        """Return jobs that run."""
+        return _chosen(self.world.running, namespace, queue)
+
+    async def queue_trees(self):
+        """Return the queues."""
+        return self.world.queues
+
+    async def node_uses(self):
+        """Return the nodes."""
+        return self.world.nodes
+
+    async def explanation(self, namespace, name):
+        """Return the answer for one job that waits or runs."""
+        found = next(iter(_named(self.world.waiting, namespace, name)), None)
+        if found is None:
+            return None
+        at = self.world.at
+        holder = ObjectRef(kind="Job", namespace=found.queue, name="serve-00001")
+        return Explanation(
+            metadata=found.metadata,
+            about=found.owner,
+            pod_group=found.pod_group,
+            queue=found.queue,
+            phase="Inqueue",
+            position=found.position,
+            gates=(
+                Gate(name="enqueue", state="Passed"),
+                Gate(name="queue", state="Passed"),
+                Gate(name=found.gate, state="Failed", message=found.message),
+                Gate(name="bind", state="NotReached"),
+            ),
+            nodes=len(self.world.nodes),
+            reasons=(
+                NodesReason(reason="Insufficient nvidia.com/gpu", nodes=4000),
+                NodesReason(reason="node(s) had untolerated taint", nodes=950),
+            ),
+            shortages=found.shortages,
+            holders=(
+                Holder(job=holder, queue=found.queue, holds={GPU: "64"}, expected_end=at(4000)),
+            ),
+            hidden_holders=3,
+            would_help=(f"64 more {GPU} in queue {found.queue}", "the end of serve-00001"),
+            next_event="the expected end of serve-00001",
+            decided_at=at(-2),
+            expected_start=found.expected_start,
+        )
+
+    async def timeline(self, namespace, name):
+        """Return the life of a job so far."""
+        found = next(iter(_named(self.world.waiting, namespace, name)), None)
+        if found is None:
+            return None
+        begun = -3600.0
+        about = found.owner
+        entries = (
+            TimelineEntry(at=self.world.at(begun), what="Created", about=about),
+            TimelineEntry(
+                at=self.world.at(begun),
+                seconds=1500,
+                what="Waits",
+                about=about,
+                message="quota: 8 wanted",
+            ),
+            TimelineEntry(at=self.world.at(begun + 1500), what="Admitted", about=about),
+            TimelineEntry(
+                at=self.world.at(begun + 1500),
+                seconds=2100,
+                what="Waits",
+                about=about,
+                message=found.message,
+            ),
+        )
+        return Timeline(
+            metadata=found.metadata, queue=found.queue, phase="Pending", entries=entries
+        )
+
+    async def what_if(self, namespace, spec: WhatIfSpec):
+        """Return that a small job starts, and a large one waits."""
+        job = spec.job
+        pods = sum(task.replicas for task in job.spec.tasks) if job else 0
+        if pods > 100:
+            lack = ResourceShortage(resource="cpu", requested=str(pods), free="100")
+            return WhatIfStatus(gate="gang", message="not enough nodes", shortages=(lack,))
+        others = self.world.waiting[0].owner
+        return WhatIfStatus(
+            starts_now=True,
+            placements=(
+                TaskPlacement(task="main", node=self.world.nodes[0].metadata.name, pods=pods),
+            ),
+            evictions=(EvictedPod(namespace="team-00", name="serve-1-0", job="serve-1"),),
+            delays=(Delay(job=others, queue="team-00", seconds=90.0),),
+            decided_in_ms=12.0,
+        )
+
+    async def changes(self, namespace=""):
+        """Yield what tests tell."""
+        mine: tuple[str, asyncio.Queue[Change | None]] = (namespace, asyncio.Queue(1000))
+        self._streams.add(mine)
+        try:
+            while change := await mine[1].get():
+                yield change
+        finally:
+            self._streams.discard(mine)
+
+    @property
+    def is_followed(self) -> bool:
+        """Return whether a page listens."""
+        return bool(self._streams)
+
+    def cut(self) -> None:
+        """End the streams that are open."""
+        for _, stream in self._streams:
+            stream.put_nowait(None)
+
+    def tell(self, change: Change) -> None:
+        """Send a change to the streams that may see it."""
+        place = change.entry.about.namespace if change.entry else ""
+        for namespace, stream in self._streams:
+            if namespace in ("", place) or change.resources:
+                stream.put_nowait(change)
+
+
+def _chosen(jobs: Sequence[Any], namespace: str, queue: str) -> list[Any]:
+    return [
+        job
+        for job in jobs
+        if namespace in ("", job.metadata.namespace) and queue in ("", job.queue)
+    ]
+
+
+def _named(jobs: Sequence[Any], namespace: str, name: str) -> list[Any]:
+    return [job for job in _chosen(jobs, namespace, "") if job.metadata.name == name]
+
+
+class WorldWay:
+    """The way to an API server that has such answers; `may` is what its user may see."""
+
+    def __init__(self, answers: WorldAnswers, *, may: Callable[[str], bool] = lambda _: True):
+        self.answers = answers
+        self._may = may
+        self._versions = itertools.count(1)
+        self.asked: list[Request] = []
+
+    async def exchange(self, request: Request) -> bytes:
+        """Return the answer to one request."""
+        self.asked.append(request)
+        namespace, resource, name = self._read(request)
+        answers = self.answers
+        if resource in _LISTS:
+            return self._list(resource, await self._listing(resource, namespace))
+        if resource == "whatifs":
+            return await self._imagined(request, namespace)
+        ask = answers.explanation if resource == "explanations" else answers.timeline
+        found: View | None = await ask(namespace, name)
+        if found is None:
+            status = Status(code=404, message=f'{resource} "{name}" not found')
+            raise Vanished(request.doing, status)
+        return msgspec.json.encode(found)
+
+    async def _imagined(self, request: Request, namespace: str) -> bytes:
+        try:
+            asked = msgspec.json.decode(request.body or b"", type=WhatIf)
+        except msgspec.ValidationError as error:
+            raise Refused(request.doing, Status(code=422, message=str(error))) from error
+        status = await self.answers.what_if(namespace, asked.spec)
+        return msgspec.json.encode(msgspec.structs.replace(asked, status=status))
+
+    async def open(self, request: Request) -> "WorldStream":
+        """Return the stream of changes."""
+        namespace, _, _ = self._read(request)
+        return WorldStream(self.answers, namespace)
+
+    def _read(self, request: Request) -> tuple[str, str, str]:
+        parts = request.path.removeprefix(_BASE).split("/")
+        namespace, parts = (parts[1], parts[2:]) if parts[0] == "namespaces" else ("", parts)
+        if not self._may(namespace):
+            words = f'{parts[0]} is forbidden: User "ann" cannot list resource "{parts[0]}"'
+            raise Denied(request.doing, Status(code=403, reason="Forbidden", message=words))
+        return namespace, parts[0], parts[1] if len(parts) > 1 else ""
+
+    async def _listing(self, resource: str, namespace: str) -> Sequence[View]:
+        match resource:
+            case "pendingjobs":
+                return await self.answers.pending_jobs(namespace)
+            case "runningjobs":
+                return await self.answers.running_jobs(namespace)
+            case "queuetrees":
+                return await self.answers.queue_trees()
+        return await self.answers.node_uses()
+
+    def _list(self, resource: str, objects: Sequence[View]) -> bytes:
+        version = str(next(self._versions))
+        items = [msgspec.to_builtins(each) for each in objects]
+        for item in items:
+            item["metadata"]["resourceVersion"] = version
+        head = {"kind": f"{_LISTS[resource]}List", "apiVersion": API_VERSION}
+        return msgspec.json.encode(
+            {**head, "metadata": {"resourceVersion": version}, "items": items}
+        )
+
+
+class WorldStream:
+    """The stream of changes as the service writes it."""
+
+    def __init__(self, answers: WorldAnswers, namespace: str) -> None:
+        self._changes = answers.changes(namespace)
+        self._begun = False
+
+    async def read(self, *, silence_s: float) -> bytes:
+        """Return the next event."""
+        if not self._begun:
+            self._begun = True
+            return b": follows\n\n"
+        async with asyncio.timeout(silence_s):
+            change = await anext(self._changes, None)
+        if change is None:
+            return b""
+        name = "happened" if change.entry else "changed"
+        return b"event: %s\ndata: %s\n\n" % (name.encode(), msgspec.json.encode(change))
+
+    def close(self) -> None:
+        """Nothing is held."""

@@ -1,0 +1,225 @@
+"""The live page in a real browser: each view, what is alive in it, keys, links, themes."""
+
+import pytest
+
+from shared.api.visibility import Change, ObjectRef, TimelineEntry
+from tests.support.browser import Keys, Page, chromium, until
+
+
+def rows(page):
+    return [row.text for row in page.all(".rows .row")]
+
+
+def test_the_tree_of_queues_shows_shares_and_closes_its_branches(page):
+    page.go("queues")
+    page.has("team-00")
+    assert page.run("return document.querySelector('[aria-label^=\"cpu: allocated\"]') !== null")
+    page.has("production")
+    page.run("document.querySelector('[aria-label=\"Close research\"]').click()")
+    until(lambda: "team-00" not in page.text("main"), "the branch is closed")
+    page.has("team-01")
+    assert page.all('[aria-expanded="false"]')
+
+
+def test_the_line_of_a_queue_has_places_reasons_and_expected_starts(page, small):
+    page.go("queues/team-01")
+    page.has("Line (")
+    wanted = [job for job in small.world.waiting if job.queue == "team-01"]
+    until(lambda: len(page.all(".rows .row")) >= min(10, len(wanted)), "the line")
+    first = page.text('.rows .row[aria-rowindex="2"]')
+    assert first.startswith("1\n")
+    assert wanted[0].metadata.name in first
+    assert wanted[0].gate in first
+    assert "in " in first
+    page.run("document.querySelector('[data-list=\"runningjobs\"]').click()")
+    page.has("serve-")
+
+
+def test_a_job_that_waits_tells_why_and_what_it_lived_through(page, small):
+    job = small.world.waiting[0]
+    page.go("waiting")
+    page.has(job.metadata.name)
+    page.run("document.querySelector('.rows a[href*=\"jobs\"]').click()")
+    for words in (job.message, "Insufficient nvidia.com/gpu", "and 3 in namespaces", "Admitted"):
+        page.has(words)
+    assert page.driver.current_url.endswith(f"#/jobs/{job.metadata.namespace}/{job.metadata.name}")
+
+
+def test_running_gangs_show_what_they_hold(page, small):
+    page.go("running")
+    page.has(small.world.running[0].metadata.name)
+    page.has("GiB")
+
+
+def test_a_node_is_chosen_on_the_map_with_the_arrows(page, small):
+    page.go("nodes")
+    until(lambda: page.run("return document.querySelector('canvas')?.width > 300"), "the map")
+    page.run("document.querySelector('canvas').focus()")
+    page.press(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
+    page.has(small.world.nodes[1].metadata.name, ".told")
+    colours = page.run("""
+        const canvas = document.querySelector('canvas');
+        const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+        const found = new Set();
+        for (let at = 0; at < data.length; at += 4) found.add(data.slice(at, at + 4).join());
+        return found.size;
+    """)
+    assert colours > 5  # a step each
+
+
+def test_the_map_shows_another_resource_when_it_is_chosen(page):
+    page.go("nodes")
+    page.has("empty:")
+    before = page.text(".legend.steps")
+    page.run("""
+        const select = document.querySelector('[aria-label="Resource"]');
+        select.value = 'pods';
+        select.dispatchEvent(new Event('change'));
+    """)
+    until(lambda: page.text(".legend.steps") != before, "other counts")
+
+
+def test_a_change_is_shown_without_a_click(page, small):
+    page.go("waiting")
+    page.has("60 of 60")
+    small.change(small.world.waiting.clear, "pendingjobs")
+    page.has("No job waits.")
+
+
+def test_the_feed_shows_what_happens_newest_first(page, small):
+    page.go("events")
+    page.has("Nothing has happened yet.")
+    about = ObjectRef(kind="Job", namespace="team-00", name="a")
+    for what in ("Admitted", "Bound"):
+        at = small.world.at(0)
+        small.tell(Change(entry=TimelineEntry(at=at, what=what, about=about, message="m")))
+    until(lambda: len(page.all(".rows .row")) == 2, "both events")
+    assert "Bound" in page.text('.rows .row[aria-rowindex="2"]')
+
+
+def test_a_what_if_is_answered_and_its_link_asks_the_same(page):
+    page.go("what-if")
+    page.has("Nothing is created.")
+    page.fill('input[name="pods"]', "4")
+    page.run("document.querySelector('form button').click()")
+    page.has("It starts now.")
+    page.has("rack-000-node-00")
+    address = page.driver.current_url
+    assert "pods=4" in address
+    page.go("queues")
+    page.has("root")
+    page.go(address.partition("#/")[2])
+    until(lambda: page.run("return document.querySelector('[name=pods]')?.value") == "4", "4 pods")
+    page.fill('input[name="pods"]', "1000")
+    page.run("document.querySelector('form button').click()")
+    page.has("It waits at the gate “gang”.")
+
+
+PASTED = """
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: mine}
+spec:
+  tasks:
+  - name: worker
+    replicas: %d
+    template: {spec: {containers: [{name: main, image: busybox}]}}
+"""
+
+
+def test_a_pasted_job_is_asked_about(page):
+    page.go("what-if")
+    page.has("Or paste")
+    page.run("document.querySelector('details').open = true")
+    for replicas, words in ((7, "It starts now."), (700, "waits at the gate")):
+        page.fill("textarea", PASTED % replicas)
+        page.run("document.querySelector('form button').click()")
+        page.has(words)
+
+
+def test_what_is_no_job_is_refused_in_words(browser, small):
+    page = Page(browser, small, "what-if")
+    page.has("Or paste")
+    page.run("document.querySelector('details').open = true")
+    page.fill("textarea", "kind: Pod")
+    page.run("document.querySelector('form button').click()")
+    page.has("a Job of batch.volcano.sh is wanted, and here is Pod")
+
+
+def test_a_search_finds_jobs_queues_and_nodes(page, small):
+    page.press("/")
+    page.press("train-0003")
+    until(lambda: page.all('#found [role="option"]'), "hits")
+    assert page.text("#found").count("train-0003") >= 2
+    page.press(Keys.ARROW_DOWN, Keys.ENTER)
+    until(lambda: "#/jobs/team-" in page.driver.current_url, "the job is open")
+    page.press("/")
+    page.press("node-17")
+    page.has("node", "#found")
+    page.press(Keys.ENTER)
+    page.has("node-17", ".told")
+
+
+def test_keys_lead_to_every_view_and_back(page):
+    for key, title in (("2", "Waiting"), ("3", "Running"), ("4", "Nodes"), ("1", "Queues")):
+        page.press(key)
+        page.has(title, "h1")
+    page.press("2")
+    page.has("Waiting", "h1")
+    page.press(Keys.ARROW_DOWN, Keys.ARROW_DOWN, Keys.ENTER)
+    page.has("Gates")
+    page.press(Keys.ESCAPE)
+    page.has("Waiting", "h1")
+    page.press("?")
+    page.has("light, dark", "dialog")
+    page.press(Keys.ESCAPE)
+    until(lambda: not page.run("return document.querySelector('dialog').open"), "it is closed")
+
+
+def test_a_theme_that_is_chosen_is_kept(page):
+    def ground():
+        return page.run("return getComputedStyle(document.body).backgroundColor")
+
+    light = ground()
+    page.press("t", "t")
+    until(lambda: ground() != light, "a dark ground")
+    dark = ground()
+    Page(page.driver, page.served)
+    assert ground() == dark
+    page.run("localStorage.clear()")
+
+
+def test_a_dark_system_gets_a_dark_page(small):
+    with chromium(dark=True) as driver:
+        page = Page(driver, small)
+        assert (
+            page.run("return getComputedStyle(document.body).backgroundColor") == "rgb(21, 25, 29)"
+        )
+
+
+@pytest.mark.parametrize("place", ["queues", "waiting", "running", "nodes", "what-if", "events"])
+def test_nothing_is_wider_than_a_phone(small, place):
+    with chromium(width=390, height=844) as driver:
+        page = Page(driver, small, place)
+        page.has(" ", "h1, h2, main")
+        width = page.run("return document.documentElement.scrollWidth")
+        assert width <= 390
+
+
+def test_a_user_of_one_namespace_is_shown_that_one(browser, small):
+    small.may = lambda namespace: namespace == "team-00"
+    page = Page(browser, small, "waiting")
+    page.has("team-00/", "main")
+    assert "ns=team-00" in page.driver.current_url
+    seen = {row.split("/")[0].split("\n")[-1] for row in rows(page)}
+    assert seen == {"team-00"}
+    page.go("nodes")
+    page.has("is forbidden")
+
+
+def test_a_page_without_its_server_says_so_and_recovers(browser, small):
+    page = Page(browser, small, "waiting")
+    page.has("60 of 60")
+    small.cut()
+    page.has("every 5 s", "#live")
+    page.has("live", "#live")
