@@ -284,7 +284,9 @@ class WorldAnswers(Answers, LiveAnswers):
         pods = sum(task.replicas for task in job.spec.tasks) if job else 0
         if pods > 100:
             lack = ResourceShortage(resource="cpu", requested=str(pods), free="100")
-            return WhatIfStatus(gate="gang", message="not enough nodes", shortages=(lack,))
+            return WhatIfStatus(
+                starts_now=False, gate="gang", message="not enough nodes", shortages=(lack,)
+            )
         others = self.world.waiting[0].owner
         return WhatIfStatus(
             starts_now=True,
