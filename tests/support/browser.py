@@ -143,7 +143,7 @@ class Page:
         words = "return document.querySelector(arguments[0])?.innerText ?? ''"
         return str(self.run(words, selector))
 
-    def has(self, text: str, selector: str = "main") -> None:
+    def shows(self, text: str, selector: str = "main") -> None:
         """Wait until an element shows a text."""
         until(
             lambda: text in self.text(selector), f"{text!r} in {selector}: {self.text(selector)!r}"

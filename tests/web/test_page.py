@@ -12,18 +12,18 @@ def rows(page):
 
 def test_the_tree_of_queues_shows_shares_and_closes_its_branches(page):
     page.go("queues")
-    page.has("team-00")
+    page.shows("team-00")
     assert page.run("return document.querySelector('[aria-label^=\"cpu: allocated\"]') !== null")
-    page.has("production")
+    page.shows("production")
     page.run("document.querySelector('[aria-label=\"Close research\"]').click()")
     until(lambda: "team-00" not in page.text("main"), "the branch is closed")
-    page.has("team-01")
+    page.shows("team-01")
     assert page.all('[aria-expanded="false"]')
 
 
 def test_the_line_of_a_queue_has_places_reasons_and_expected_starts(page, small):
     page.go("queues/team-01")
-    page.has("Line (")
+    page.shows("Line (")
     wanted = [job for job in small.world.waiting if job.queue == "team-01"]
     until(lambda: len(page.all(".rows .row")) >= min(10, len(wanted)), "the line")
     first = page.text('.rows .row[aria-rowindex="2"]')
@@ -32,23 +32,23 @@ def test_the_line_of_a_queue_has_places_reasons_and_expected_starts(page, small)
     assert wanted[0].gate in first
     assert "in " in first
     page.run("document.querySelector('[data-list=\"runningjobs\"]').click()")
-    page.has("serve-")
+    page.shows("serve-")
 
 
 def test_a_job_that_waits_tells_why_and_what_it_lived_through(page, small):
     job = small.world.waiting[0]
     page.go("waiting")
-    page.has(job.metadata.name)
+    page.shows(job.metadata.name)
     page.run("document.querySelector('.rows a[href*=\"jobs\"]').click()")
     for words in (job.message, "Insufficient nvidia.com/gpu", "and 3 in namespaces", "Admitted"):
-        page.has(words)
+        page.shows(words)
     assert page.driver.current_url.endswith(f"#/jobs/{job.metadata.namespace}/{job.metadata.name}")
 
 
 def test_running_gangs_show_what_they_hold(page, small):
     page.go("running")
-    page.has(small.world.running[0].metadata.name)
-    page.has("GiB")
+    page.shows(small.world.running[0].metadata.name)
+    page.shows("GiB")
 
 
 def test_a_node_is_chosen_on_the_map_with_the_arrows(page, small):
@@ -56,7 +56,7 @@ def test_a_node_is_chosen_on_the_map_with_the_arrows(page, small):
     until(lambda: page.run("return document.querySelector('canvas')?.width > 300"), "the map")
     page.run("document.querySelector('canvas').focus()")
     page.press(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
-    page.has(small.world.nodes[1].metadata.name, ".told")
+    page.shows(small.world.nodes[1].metadata.name, ".told")
     colours = page.run("""
         const canvas = document.querySelector('canvas');
         const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
@@ -69,7 +69,7 @@ def test_a_node_is_chosen_on_the_map_with_the_arrows(page, small):
 
 def test_the_map_shows_another_resource_when_it_is_chosen(page):
     page.go("nodes")
-    page.has("empty:")
+    page.shows("empty:")
     before = page.text(".legend.steps")
     page.run("""
         const select = document.querySelector('[aria-label="Resource"]');
@@ -81,14 +81,14 @@ def test_the_map_shows_another_resource_when_it_is_chosen(page):
 
 def test_a_change_is_shown_without_a_click(page, small):
     page.go("waiting")
-    page.has("60 of 60")
+    page.shows("60 of 60")
     small.change(small.world.waiting.clear, "pendingjobs")
-    page.has("No job waits.")
+    page.shows("No job waits.")
 
 
 def test_the_feed_shows_what_happens_newest_first(page, small):
     page.go("events")
-    page.has("Nothing has happened yet.")
+    page.shows("Nothing has happened yet.")
     about = ObjectRef(kind="Job", namespace="team-00", name="a")
     for what in ("Admitted", "Bound"):
         at = small.world.at(0)
@@ -99,20 +99,20 @@ def test_the_feed_shows_what_happens_newest_first(page, small):
 
 def test_a_what_if_is_answered_and_its_link_asks_the_same(page):
     page.go("what-if")
-    page.has("Nothing is created.")
+    page.shows("Nothing is created.")
     page.fill('input[name="pods"]', "4")
     page.run("document.querySelector('form button').click()")
-    page.has("It starts now.")
-    page.has("rack-000-node-00")
+    page.shows("It starts now.")
+    page.shows("rack-000-node-00")
     address = page.driver.current_url
     assert "pods=4" in address
     page.go("queues")
-    page.has("root")
+    page.shows("root")
     page.go(address.partition("#/")[2])
     until(lambda: page.run("return document.querySelector('[name=pods]')?.value") == "4", "4 pods")
     page.fill('input[name="pods"]', "1000")
     page.run("document.querySelector('form button').click()")
-    page.has("It waits at the gate “gang”.")
+    page.shows("It waits at the gate “gang”.")
 
 
 PASTED = """
@@ -129,21 +129,21 @@ spec:
 
 def test_a_pasted_job_is_asked_about(page):
     page.go("what-if")
-    page.has("Or paste")
+    page.shows("Or paste")
     page.run("document.querySelector('details').open = true")
     for replicas, words in ((7, "It starts now."), (700, "waits at the gate")):
         page.fill("textarea", PASTED % replicas)
         page.run("document.querySelector('form button').click()")
-        page.has(words)
+        page.shows(words)
 
 
 def test_what_is_no_job_is_refused_in_words(browser, small):
     page = Page(browser, small, "what-if")
-    page.has("Or paste")
+    page.shows("Or paste")
     page.run("document.querySelector('details').open = true")
     page.fill("textarea", "kind: Pod")
     page.run("document.querySelector('form button').click()")
-    page.has("a Job of batch.volcano.sh is wanted, and here is Pod")
+    page.shows("a Job of batch.volcano.sh is wanted, and here is Pod")
 
 
 def test_a_search_finds_jobs_queues_and_nodes(page, small):
@@ -155,23 +155,23 @@ def test_a_search_finds_jobs_queues_and_nodes(page, small):
     until(lambda: "#/jobs/team-" in page.driver.current_url, "the job is open")
     page.press("/")
     page.press("node-17")
-    page.has("node", "#found")
+    page.shows("node", "#found")
     page.press(Keys.ENTER)
-    page.has("node-17", ".told")
+    page.shows("node-17", ".told")
 
 
 def test_keys_lead_to_every_view_and_back(page):
     for key, title in (("2", "Waiting"), ("3", "Running"), ("4", "Nodes"), ("1", "Queues")):
         page.press(key)
-        page.has(title, "h1")
+        page.shows(title, "h1")
     page.press("2")
-    page.has("Waiting", "h1")
+    page.shows("Waiting", "h1")
     page.press(Keys.ARROW_DOWN, Keys.ARROW_DOWN, Keys.ENTER)
-    page.has("Gates")
+    page.shows("Gates")
     page.press(Keys.ESCAPE)
-    page.has("Waiting", "h1")
+    page.shows("Waiting", "h1")
     page.press("?")
-    page.has("light, dark", "dialog")
+    page.shows("light, dark", "dialog")
     page.press(Keys.ESCAPE)
     until(lambda: not page.run("return document.querySelector('dialog').open"), "it is closed")
 
@@ -201,7 +201,7 @@ def test_a_dark_system_gets_a_dark_page(small):
 def test_nothing_is_wider_than_a_phone(small, place):
     with chromium(width=390, height=844) as driver:
         page = Page(driver, small, place)
-        page.has(" ", "h1, h2, main")
+        page.shows(" ", "h1, h2, main")
         width = page.run("return document.documentElement.scrollWidth")
         assert width <= 390
 
@@ -209,17 +209,17 @@ def test_nothing_is_wider_than_a_phone(small, place):
 def test_a_user_of_one_namespace_is_shown_that_one(browser, small):
     small.may = lambda namespace: namespace == "team-00"
     page = Page(browser, small, "waiting")
-    page.has("team-00/", "main")
+    page.shows("team-00/", "main")
     assert "ns=team-00" in page.driver.current_url
     seen = {row.split("/")[0].split("\n")[-1] for row in rows(page)}
     assert seen == {"team-00"}
     page.go("nodes")
-    page.has("is forbidden")
+    page.shows("is forbidden")
 
 
 def test_a_page_without_its_server_says_so_and_recovers(browser, small):
     page = Page(browser, small, "waiting")
-    page.has("60 of 60")
+    page.shows("60 of 60")
     small.cut()
-    page.has("every 5 s", "#live")
-    page.has("live", "#live")
+    page.shows("every 5 s", "#live")
+    page.shows("live", "#live")

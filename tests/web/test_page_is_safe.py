@@ -47,7 +47,7 @@ def hostile(small):
 @pytest.mark.parametrize("place", ["queues", "waiting", "running", "nodes"])
 def test_markup_in_names_and_messages_is_shown_as_text(browser, hostile, place):
     page = Page(browser, hostile, place)
-    page.has("<script>" if place != "nodes" else "script>", "main")
+    page.shows("<script>" if place != "nodes" else "script>", "main")
     assert page.run("return window.hit === undefined")
     assert page.run("return document.querySelectorAll('main img, main script').length") == 0
 
@@ -57,12 +57,12 @@ def test_markup_in_events_searches_and_addresses_is_shown_as_text(browser, hosti
     about = ObjectRef(kind=HOSTILE, namespace=HOSTILE, name=HOSTILE)
     entry = TimelineEntry(at=hostile.world.at(0), what=HOSTILE, about=about, message=HOSTILE)
     hostile.tell(Change(entry=entry))
-    page.has("<script>")
+    page.shows("<script>")
     page.press("/")
     page.press("img")
     until(lambda: "<img" in page.text("#found"), "hits")
     page.go(f"jobs/{quote(HOSTILE, safe='')}/{quote(HOSTILE, safe='')}")
-    page.has("onerror", "h1")
+    page.shows("onerror", "h1")
     assert page.run("return window.hit === undefined")
     assert page.run("return document.querySelectorAll('main img, #found img').length") == 0
 
