@@ -3,7 +3,9 @@
 History is asked from the nearest to the farthest: jobs of the same template or name, of the same
 queue and namespace, of the queue, all. Each level counts the more the more it has seen: one with n
 durations gets n/(n+3) of what the nearer ones have left over, and a spread from a minute to a day
-gets the rest. The time that a job already runs is a condition: levels whose durations were all
+gets the rest. Jobs of a kind that follow each other are often alike (a batch of one user, or a new
+version): as much as they were so far, all that are drawn in one play are long or short together.
+The time that a job already runs is a condition: levels whose durations were all
 shorter drop out, and the others give only longer ones. A job that has outlived everything is
 expected to last as long again, as a median.
 """
@@ -11,6 +13,7 @@ expected to last as long again, as a median.
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from statistics import NormalDist
 from typing import Final, NamedTuple
 
 from pumice.events.types import JobPhaseChanged
@@ -29,6 +32,8 @@ _GRACE_S: Final = 30.0
 _OVERRUN: Final = 0.2
 """A job beyond the duration that it stated is expected to last this part of it longer."""
 _RUNNING: Final = "Running"
+_NORMAL: Final = NormalDist()
+_LEAST: Final = 1e-12
 
 
 class Subject(NamedTuple):
@@ -83,11 +88,13 @@ class History:
 
 
 class Durations:
-    """Draws of how long jobs run."""
+    """Draws of how long jobs run; one per play."""
 
     def __init__(self, history: History) -> None:
         self._history = history
         self._levels: dict[Subject, list[Sketch]] = {}
+        self._common: dict[int, float] = {}
+        """Sketch → how long its jobs are in this play: a number of the normal distribution."""
 
     def remaining(
         self, subject: Subject, stated: Expected | None, elapsed: float, uniform: Uniform
@@ -98,30 +105,41 @@ class Durations:
         levels = self._levels.get(subject)
         if levels is None:
             levels = self._levels[subject] = self._history.levels(subject)
-        return draw(levels, elapsed, uniform) - elapsed
+        return self._draw(levels, elapsed, uniform) - elapsed
+
+    def _draw(self, levels: Sequence[Sketch], elapsed: float, uniform: Uniform) -> float:
+        """Return a duration beyond `elapsed`, drawn from the levels by their weights."""
+        left, weights = 1.0, []
+        for sketch in levels:
+            share = left * sketch.count / (sketch.count + _DOUBT)
+            weights.append(share * sketch.beyond(elapsed))
+            left -= share
+        weights.append(left * _default_beyond(elapsed))
+        wanted = uniform() * sum(weights)
+        for sketch, weight in zip(levels, weights[:-1], strict=True):
+            if wanted < weight:
+                found = sketch.draw(self._at(sketch, uniform), elapsed=elapsed)
+                return elapsed if found is None else found
+            wanted -= weight
+        return _default(elapsed, uniform)
+
+    def _at(self, sketch: Sketch, uniform: Uniform) -> float:
+        """Return a number in [0, 1) that is like others of its sketch in this play."""
+        likeness, own = sketch.likeness, uniform()
+        if not likeness:
+            return own
+        common = self._common.get(id(sketch))
+        if common is None:
+            common = self._common[id(sketch)] = _NORMAL.inv_cdf(max(uniform(), _LEAST))
+        own = _NORMAL.inv_cdf(max(own, _LEAST))
+        at = math.sqrt(likeness) * common + math.sqrt(1.0 - likeness) * own
+        return min(_NORMAL.cdf(at), 1.0 - _LEAST)
 
     def basis(self, subject: Subject, stated: Expected | None) -> Basis:
         """Return where the duration of a job comes from."""
         if stated is not None:
             return stated.basis
         return Basis.HISTORY if self._history.levels(subject) else Basis.DEFAULT
-
-
-def draw(levels: Sequence[Sketch], elapsed: float, uniform: Uniform) -> float:
-    """Return a duration beyond `elapsed`, drawn from the levels by their weights."""
-    left, weights = 1.0, []
-    for sketch in levels:
-        share = left * sketch.count / (sketch.count + _DOUBT)
-        weights.append(share * sketch.beyond(elapsed))
-        left -= share
-    weights.append(left * _default_beyond(elapsed))
-    wanted = uniform() * sum(weights)
-    for sketch, weight in zip(levels, weights[:-1], strict=True):
-        if wanted < weight:
-            found = sketch.draw(uniform(), elapsed=elapsed)
-            return elapsed if found is None else found
-        wanted -= weight
-    return _default(elapsed, uniform)
 
 
 def _default_beyond(elapsed: float) -> float:

@@ -10,7 +10,9 @@ are played only.
 """
 
 import heapq
+import math
 from collections.abc import Callable, Collection, Iterable
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from services.scheduler.config import SchedulerConfig
@@ -18,16 +20,18 @@ from services.scheduler.decide import open_session, run_actions
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.plan import GangBinds
 from services.scheduler.engine.session.session import Session
+from services.scheduler.engine.session.waking import refused, wake
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.engine.state.imagined import Imagined
 from services.scheduler.engine.status.messages import Wording
 from services.scheduler.engine.status.statuses import explanation_of
 from services.scheduler.engine.tasks.task import Task
 from services.scheduler.policy.catalog import PLUGINS, Plugins
+from services.scheduler.policy.patience import patience
 from services.visibility.forecast import shapes
 from services.visibility.forecast.durations import Durations, Subject, Uniform, subject_of
 from services.visibility.forecast.shapes import Arrival, Arrivals, Templates
-from shared.jobs.durations import Basis
+from shared.jobs.durations import Basis, Expected
 from shared.model.status import HOLDS_RESOURCES, TERMINAL, TaskStatus
 
 _ROUNDS: Final = 3
@@ -60,6 +64,8 @@ class Rules(NamedTuple):
     plugins: Plugins = PLUGINS
     scheduler_name: str = "volcano"
     templates: Templates = lambda _: ()
+    stated: Callable[[Job], Expected | None] = attrgetter("expected")
+    """The duration that a job states, if it does."""
 
 
 class Outcome(NamedTuple):
@@ -108,6 +114,9 @@ class Play:
         self._rules = rules
         self._durations = durations
         self._begun = self._now = now
+        self._moment = now
+        """When jobs count as started: the mean of the ends that made room. A moment has a length,
+        and its end would delay the jobs of a line again and again."""
         self._uniform = uniform
         self._bounds = bounds
         self._coming = arrivals.to_come(now, uniform)
@@ -120,6 +129,7 @@ class Play:
         self._starts: dict[str, float] = {}
         self._to_come: dict[str, Arrival] = {}
         self._bases: dict[Basis, int] = {}
+        self._patience = patience(rules.config, rules.plugins)._asdict()
         self._imagined = Imagined(cluster_state)
 
     def run(self, asked: Collection[str]) -> Outcome:
@@ -137,7 +147,7 @@ class Play:
             stopped_by = self._explain(sorted(open_)) if open_ else {}
         finally:
             self._imagined.undo()
-        settled = quiet and not self._ends and self._coming.at == float("inf")
+        settled = quiet and not self._ends and self._coming.at == math.inf
         return Outcome(
             starts={key: at for key, at in self._starts.items() if key in asked},
             stopped_by=stopped_by,
@@ -160,14 +170,14 @@ class Play:
 
     def _ends_ever(self, job: Job) -> bool:
         """Tell whether a running job is one that ends: pods of a service go on for ever."""
-        return job.owner_kind not in _SERVICES or job.expected is not None
+        return job.owner_kind not in _SERVICES or self._rules.stated(job) is not None
 
     def _schedule_end(self, job: Job, elapsed: float) -> None:
-        stated, subject = job.expected, self._subject(job)
+        stated, subject = self._rules.stated(job), self._subject(job)
         left = self._durations.remaining(subject, stated, elapsed, self._uniform)
         basis = self._durations.basis(subject, stated)
         self._bases[basis] = self._bases.get(basis, 0) + 1
-        self._at(self._now + left, job, self._end)
+        self._at(self._moment + left, job, self._end)
         self._run_of[job.key] = self._ordinal
 
     def _at(self, when: float, job: Job, what: Callable[[Job], None]) -> None:
@@ -183,20 +193,25 @@ class Play:
 
     def _pass_on(self) -> bool:
         """Go on to the next moment; return False if there is none within the bounds."""
-        upcoming = min(self._ends[0][0] if self._ends else float("inf"), self._coming.at)
+        upcoming = min(self._next_end_at(), self._coming.at)
         if upcoming - self._begun > self._bounds.horizon_s:
             return False
         passed = upcoming - self._begun
         until = upcoming + max(self._bounds.together_s, self._bounds.together * passed)
-        while True:
-            end = self._ends[0][0] if self._ends else float("inf")
-            if min(end, self._coming.at) > until:
-                return True
-            self._now = min(end, self._coming.at)
+        ends: list[float] = []
+        while min(self._next_end_at(), self._coming.at) <= until:
+            end = self._next_end_at()
+            self._now = max(self._now, min(end, self._coming.at))
             if end <= self._coming.at:
+                ends.append(end)
                 self._next_end()
             else:
                 self._arrive()
+        self._moment = sum(ends) / len(ends) if ends else self._now
+        return True
+
+    def _next_end_at(self) -> float:
+        return self._ends[0][0] if self._ends else math.inf
 
     def _next_end(self) -> None:
         _, ordinal, key, what = heapq.heappop(self._ends)
@@ -219,7 +234,7 @@ class Play:
         arrival = self._coming.take()
         self._came += 1
         if self._came >= self._bounds.arrivals:
-            self._coming.at = float("inf")
+            self._coming.at = math.inf
         key = f"{arrival.namespace}/~{self._came}"
         self._imagined.add(key, shapes.group(key, arrival, now=self._now), ())
         self._subjects[key] = Subject(arrival.namespace, arrival.queue, arrival.template)
@@ -236,22 +251,26 @@ class Play:
         return open_session(self._cluster_state, config, now=self._now, plugins=plugins)
 
     def _cycle(self) -> bool:
-        """Run one cycle; return whether it decided anything but to start jobs."""
+        """Run one cycle; return whether it made work for another one."""
         session = self._session()
         try:
-            pending = [job for job in session.jobs if job.is_pending]
+            wake(session)
+            let_in = {job.key for job in session.jobs if not job.is_pending}
             run_actions(session, self._rules.config)
-            entered = [job for job in pending if not job.is_pending]
+            entered = [j for j in session.jobs if j.key not in let_in and not j.is_pending]
             binds, evictions = session.binds, list(session.evictions)
+            parkable = refused(session, **self._patience)
         finally:
             session.close()
+        for job, order, demand in parkable:
+            self._cluster_state.jobs.park(job, order, demand, now=self._now)
         for job in entered:
             self._imagined.phase(job, _INQUEUE)
         self._make_pods()
         for gang in binds:
             self._bind(gang)
         self._evict(eviction.uid for eviction in evictions)
-        return bool(entered or evictions or binds)
+        return bool(entered or evictions)
 
     def _make_pods(self) -> None:
         """Do what controllers do for groups that have entered their queue."""
@@ -274,7 +293,7 @@ class Play:
         self._imagined.bind(job, {bind.uid: bind.node for bind in gang.binds})
         if job.phase in _WAITING and job.is_ready:
             self._imagined.phase(job, _RUNNING)
-            self._starts.setdefault(job.key, self._now)
+            self._starts.setdefault(job.key, self._moment)
             if self._ends_ever(job):
                 self._schedule_end(job, 0.0)
 
@@ -297,6 +316,7 @@ class Play:
 
     def _explain(self, keys: Iterable[str]) -> dict[str, str]:
         """Return why jobs do not start as things stand now."""
+        self._cluster_state.jobs.wake_all()
         session = self._session()
         try:
             run_actions(session, self._rules.config)

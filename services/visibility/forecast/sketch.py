@@ -14,8 +14,11 @@ ERROR: Final = 0.05
 """Relative error of a quantile."""
 LEAST_S: Final = 1.0
 MOST_S: Final = 365 * 86_400.0
-MANY: Final = 1_000.0
+MANY: Final = 500.0
 """So many durations weigh at most; beyond it all counts are halved."""
+_FEW: Final = 20.0
+"""A likeness that rests on so many durations is believed by half."""
+_LIKEST: Final = 0.8
 _GROWTH: Final = (1 + ERROR) / (1 - ERROR)
 _LOG_GROWTH: Final = math.log(_GROWTH)
 _FADED: Final = 1e-3
@@ -32,9 +35,14 @@ class _Tail(NamedTuple):
 class Sketch:
     """Durations of one kind of job, in seconds."""
 
-    __slots__ = ("_counts", "_tail", "count")
+    __slots__ = ("_before", "_counts", "_squares", "_sum", "_tail", "count")
 
     def __init__(self) -> None:
+        self._before: float | None = None
+        """Bucket of the last duration."""
+        self._sum = 0.0
+        self._squares = [0.0, 0.0]
+        """Sums of products of each bucket with itself, and with the one before it."""
         self._counts: dict[int, float] = {}
         self._tail: _Tail | None = None
         self.count = 0.0
@@ -48,10 +56,30 @@ class Sketch:
         """Count a duration in."""
         if self.count >= MANY:
             self._fade()
-        index = math.ceil(_place(seconds))
+        place = _place(seconds)
+        index = math.ceil(place)
         self._counts[index] = self._counts.get(index, 0.0) + 1.0
         self.count += 1.0
         self._tail = None
+        self._sum += place
+        self._squares[0] += place * place
+        self._squares[1] += place * (place if self._before is None else self._before)
+        self._before = place
+
+    @property
+    def likeness(self) -> float:
+        """How much durations that follow each other are alike: their correlation, 0 at least.
+
+        By logarithm, and less where it rests on few durations.
+        """
+        if not self.count:
+            return 0.0
+        mean = self._sum / self.count
+        alone, pairs = (squares / self.count - mean * mean for squares in self._squares)
+        if alone < 1e-6:  # noqa: PLR2004 - all in one place
+            return 0.0
+        likeness = pairs / alone * self.count / (self.count + _FEW)
+        return min(max(likeness, 0.0), _LIKEST)
 
     def quantile(self, part: float) -> float:
         """Return the duration that a part (0 to 1) of all do not exceed; 0 when empty."""
@@ -104,6 +132,8 @@ class Sketch:
         halved = {index: count / 2.0 for index, count in self._counts.items()}
         self._counts = {index: count for index, count in halved.items() if count > _FADED}
         self.count = sum(self._counts.values())
+        self._sum /= 2.0
+        self._squares = [squares / 2.0 for squares in self._squares]
 
 
 def _place(seconds: float) -> float:

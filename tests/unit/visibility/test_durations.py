@@ -20,8 +20,8 @@ def drawn(history: History, subject: Subject, *, stated=None, elapsed=0.0, count
 
 def known(**seconds: float) -> History:
     history = History()
-    for template, each in seconds.items():
-        for _ in range(200):
+    for _ in range(200):
+        for template, each in seconds.items():
             history.ended(Subject("ns", "default", f"ns/{template}"), each)
     return history
 
@@ -47,6 +47,27 @@ def test_jobs_of_the_same_template_come_before_others_of_the_queue():
 def test_a_job_of_an_unknown_template_is_drawn_from_its_queue():
     left = drawn(known(nightly=60.0, other=7_200.0), Subject("ns", "default", "ns/new"))
     assert 0.35 < np.mean(left < 70.0) < 0.65
+
+
+def test_jobs_of_a_kind_that_comes_in_batches_are_long_or_short_together():
+    history, random = History(), np.random.default_rng(5)
+    for _ in range(300):
+        history.ended(OTHER, float(random.lognormal(6.0, 1.5)))
+    for long in random.permutation([False, True] * 15):
+        for _ in range(10):
+            history.ended(NIGHTLY, 7_200.0 if long else 60.0)
+
+    def spread(subject: Subject) -> float:
+        """Return how far the means of plays are apart, against that of single jobs."""
+        plays = []
+        for seed in range(60):
+            uniform, durations = np.random.default_rng(seed).random, Durations(history)
+            drawn_ = [durations.remaining(subject, None, 0.0, uniform) for _ in range(30)]
+            plays.append(np.log(drawn_))
+        return float(np.std(np.mean(plays, axis=1)) / np.std(plays))
+
+    assert spread(NIGHTLY) > 0.5
+    assert spread(OTHER) < 0.4
 
 
 def test_a_job_that_nothing_is_known_of_lasts_between_a_minute_and_a_day():

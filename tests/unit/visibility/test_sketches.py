@@ -9,7 +9,7 @@ LAW = ERROR * (1 + 1e-9)
 GROWTH = (1 + ERROR) / (1 - ERROR)
 RANDOM = np.random.default_rng(3)
 DRAWN = {
-    "long tail": RANDOM.lognormal(6.0, 2.0, 900).clip(1.0, MOST_S),
+    "long tail": RANDOM.lognormal(6.0, 2.0, 450).clip(1.0, MOST_S),
     "even": RANDOM.uniform(10.0, 500.0, 333),
     "two kinds": np.concatenate([np.full(50, 60.0), np.full(50, 7200.0)]),
     "one": np.array([1234.5]),
@@ -68,6 +68,15 @@ def test_memory_is_bounded_and_old_durations_fade():
     for _ in range(2_000):
         sketch.add(60.0)
     assert sketch.quantile(0.5) == pytest.approx(60.0, rel=LAW)
+
+
+def test_durations_that_follow_each_other_in_batches_are_alike():
+    batches = sketch_of(np.repeat(RANDOM.lognormal(6.0, 1.5, 40), 10))
+    alone = sketch_of(RANDOM.lognormal(6.0, 1.5, 400))
+    assert batches.likeness > 0.6
+    assert alone.likeness < 0.15
+    assert sketch_of([60.0] * 50).likeness == 0.0
+    assert Sketch().likeness == 0.0
 
 
 def test_durations_out_of_range_count_as_the_least_and_the_most():

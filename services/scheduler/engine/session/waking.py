@@ -158,6 +158,19 @@ def parkable(
     return found
 
 
+def refused(session: Session, *, entering: bool, placing: bool) -> list[Parkable]:
+    """Return the jobs of a session whose actions have run that may be parked, told of or not."""
+    found = []
+    for why in session.explanations.values():
+        job = session.cluster_state.jobs.get(why.job)
+        demand = None if job is None else _demand(session, job, why)
+        if job is None or demand is None:
+            continue
+        if entering if isinstance(demand, Wants) else placing:
+            found.append(Parkable(job, session.hooks.job_order(job), demand))
+    return found
+
+
 def _news(session: Session, plan: Plan) -> set[str]:
     """Return the keys of jobs that have more news than other words for what they show."""
     jobs, cluster_state = session.cluster_state.jobs, session.cluster_state

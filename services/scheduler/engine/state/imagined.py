@@ -67,6 +67,7 @@ class Imagined:
         while self._undo:
             self._undo.pop()()
         cluster_state = self._cluster_state
+        cluster_state.jobs.wake_all()
         cluster_state.memory.clear()
         cluster_state.memory.update(self._memory)
         for state, remembered in zip(cluster_state.states, self._remembered, strict=True):

@@ -1,0 +1,1 @@
+"""How well forecasts of starts hold, on traces of two GPU clusters in virtual time."""

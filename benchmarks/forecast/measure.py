@@ -1,0 +1,160 @@
+"""Asks at submission when a job will start, in several ways, and compares with what came.
+
+`forecast` knows how long jobs of the same names ran, and which ones came lately. `limits` is
+Slurm's way: the engine plays on once, every job runs to its user's limit, and no other comes; the
+limits are two to ten times the real duration. `mean` is the mean wait of the jobs that have waited
+so far. A job that starts at once is not asked for.
+"""
+
+import math
+import statistics
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from benchmarks.forecast.replay import EPOCH, Replay
+from benchmarks.forecast.traces import Trace
+from services.scheduler.engine.jobs.records import Job
+from services.visibility.forecast.durations import Durations, History, Subject
+from services.visibility.forecast.forecaster import Forecaster
+from services.visibility.forecast.play import Bounds, Play, Rules
+from services.visibility.forecast.shapes import Arrivals
+from shared.jobs.durations import Basis, Expected, template_of
+
+LIMIT = (2.0, 10.0)
+"""The least and the most of a user's limit as a multiple of the real duration."""
+WARM = 0.2
+"""Of the first jobs, this part is not asked for: nothing is known yet."""
+_SEED = 11
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """One question and what came: waits in seconds from the submission."""
+
+    job: str
+    at: float
+    wait: float
+    median: float
+    latest: float
+    mean: float
+    limits: float
+
+
+class Score(NamedTuple):
+    """How good answers are."""
+
+    asked: int
+    covered: float
+    """Part of the jobs that started by `latest`."""
+    forecast: float
+    """Median of |answer - wait| / wait."""
+    mean: float
+    limits: float
+
+
+def waiting_jobs(trace: Trace, most: int) -> tuple[list[str], dict[str, float]]:
+    """Return up to `most` jobs that wait, spread over the trace, and all waits."""
+    replay = Replay(trace)
+    replay.run(lambda _: None, lambda _: None, ())
+    names = [f"ns/{job.name}" for job in trace.jobs]
+    late = [name for name in names[int(WARM * len(names)) :] if replay.waits.get(name, 0.0) > 0.0]
+    step = max(1.0, len(late) / most)
+    return [late[int(number * step)] for number in range(min(most, len(late)))], replay.waits
+
+
+class Asker:
+    """Asks about jobs while a trace is replayed."""
+
+    def __init__(self, trace: Trace, *, draws: int, bounds: Bounds) -> None:
+        self._replay = Replay(trace)
+        self._history = History()
+        self._arrivals = Arrivals()
+        self._draws = draws
+        self._bounds = bounds
+        self._learnt = 0
+        limits = np.random.default_rng(_SEED).uniform(*np.log(LIMIT), len(trace.jobs))
+        self._limits = {
+            f"ns/{job.name}": Expected(job.seconds * math.exp(limit), Basis.DEADLINE)
+            for job, limit in zip(trace.jobs, limits.tolist(), strict=True)
+        }
+        self._answers: list[Answer] = []
+
+    def run(self, asked: Sequence[str]) -> list[Answer]:
+        """Replay the trace and ask; return the answers with the waits that came."""
+        replay = self._replay
+        replay.run(self._came, self._ask, frozenset(asked))
+        return [
+            msgspec.structs.replace(answer, wait=replay.waits[answer.job])
+            for answer in self._answers
+        ]
+
+    def _came(self, key: str) -> None:
+        replay = self._replay
+        for name, seconds in replay.ended[self._learnt :]:
+            self._history.ended(Subject("ns", "default", template_of(name, {})), seconds)
+        self._learnt = len(replay.ended)
+        job = replay.cluster_state.jobs.get(key)
+        assert job is not None, f"{key} was not folded"
+        self._arrivals.note(job, replay.cluster_state.dimensions, replay.now)
+
+    def _ask(self, key: str) -> None:
+        replay = self._replay
+        forecaster = Forecaster(
+            Rules(replay.config),
+            self._history,
+            arrivals=self._arrivals,
+            draws=self._draws,
+            bounds=self._bounds,
+        )
+        for _ in range(self._draws):
+            forecaster.draw(replay.cluster_state, now=replay.now, asked=[key])
+        found = forecaster.estimate(key)
+        waits = [wait for wait in replay.waits.values() if wait > 0.0]
+        self._answers.append(
+            Answer(
+                job=key,
+                at=replay.now - EPOCH,
+                wait=math.nan,
+                median=math.inf if found is None else found.median - replay.now,
+                latest=math.inf if found is None else found.latest - replay.now,
+                mean=statistics.fmean(waits) if waits else 0.0,
+                limits=self._by_limits(key),
+            )
+        )
+
+    def _by_limits(self, key: str) -> float:
+        """Return the wait if every job ran to its limit."""
+        replay = self._replay
+
+        def limit(job: Job) -> Expected:
+            return self._limits[job.key]
+
+        play = Play(
+            replay.cluster_state,
+            Rules(replay.config, stated=limit),
+            Durations(self._history),
+            now=replay.now,
+            uniform=lambda: 0.5,
+            arrivals=Arrivals(),
+            bounds=self._bounds._replace(together=0.0),
+        )
+        return play.run([key]).starts.get(key, math.inf) - replay.now
+
+
+def score(answers: Sequence[Answer]) -> Score:
+    """Return how good answers are."""
+
+    def error(way: str) -> float:
+        return statistics.median(
+            abs(getattr(answer, way) - answer.wait) / answer.wait for answer in answers
+        )
+
+    return Score(
+        asked=len(answers),
+        covered=statistics.fmean(answer.wait <= answer.latest + 1.0 for answer in answers),
+        forecast=error("median"),
+        mean=error("mean"),
+        limits=error("limits"),
+    )
