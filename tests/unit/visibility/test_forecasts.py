@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from pumice.testing import Cluster
+from services.scheduler.policy.patience import Patience
+from services.visibility.forecast import play
 from services.visibility.forecast.durations import History, Subject
 from services.visibility.forecast.forecaster import Forecaster, forecast
 from services.visibility.forecast.play import Bounds, Rules, waiting
@@ -204,6 +206,36 @@ def test_the_cluster_state_is_the_same_afterwards(make):
     assert world.cluster_state.audit() == []
     assert world.cluster_state.is_whole
     assert world.decide() == other.decide()
+
+
+def test_jobs_that_the_engine_need_not_visit_start_when_they_would_otherwise(monkeypatch):
+    def line() -> Cluster:
+        world = crowded()
+        for number in range(12):
+            minimum = {"cpu": str(4 + 4 * (number % 3))}
+            lasting(world, f"later{number}", 0, phase="Pending", pods=1, minResources=minimum)
+        return world
+
+    bounds = Bounds(moments=60)
+    parked = asked(line(), draws=4, bounds=bounds)
+    monkeypatch.setattr(play, "patience", lambda *_: Patience())
+    assert asked(line(), draws=4, bounds=bounds) == parked
+
+
+def test_ends_that_count_as_one_moment_do_not_delay_a_line():
+    world = Cluster(CONF).node("n1", cpu="4")
+    for number in range(40):
+        world.node(f"other{number}", cpu="4")
+        running(world, f"busy{number}", 95 + 103 * number, f"other{number}", queue="apart")
+    world.queue("apart")
+    running(world, "first", 100, "n1")
+    for number in range(20):
+        pending(world, f"j{number:02}", 100, at=f"{number:02}")
+    found = starts(asked(world, bounds=Bounds(together=0.05)))
+    assert found["j19"] is not None
+    assert found["j19"] == pytest.approx(
+        starts(asked(world, bounds=Bounds(together=0.0)))["j19"], rel=0.05
+    )
 
 
 def test_jobs_to_come_are_expected_to_pass_a_gang_that_waits_for_room():
