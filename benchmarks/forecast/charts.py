@@ -7,7 +7,7 @@ from benchmarks.report.svg import lines
 
 _MOST = 2.0
 """Errors beyond this part of the wait are not drawn."""
-WAYS = {"forecast": "median", "mean wait so far": "mean", "everyone to his limit": "limits"}
+WAYS = {"forecast": "median", "mean wait so far": "mean", "every job to its limit": "limits"}
 
 
 def chart(answers: Sequence[Answer]) -> str:
