@@ -98,6 +98,10 @@ test-web: $(READY) ## the live page in a browser without a window (needs chromiu
 	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/web.txt
 	@$(PY) -m tools.suite web
 
+.PHONY: dra-check
+dra-check: go ## device claims beside the scheduler of Kubernetes, on drawn states (builds it; needs Go)
+	@$(PY) -m tools.dra_check
+
 .PHONY: monitors-check
 monitors-check: go ## promtool tries each alert of k8s/monitoring (builds promtool; needs Go)
 	@$(PY) -m tools.monitors_check

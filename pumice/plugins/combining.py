@@ -10,7 +10,6 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
 from pumice.plugins.contributions import Trait, VictimRule
 from pumice.plugins.interface import PlacementTarget, Queue, Task, TaskClass
 from pumice.plugins.values import (
-    ClaimUse,
     FloatArray,
     IntArray,
     Opinion,
@@ -329,8 +328,8 @@ def collected(fns: Tiers[Callable[[_S], _C | None]]) -> Callable[[_S], list[_C]]
 
 
 def joined(
-    fns: Tiers[Callable[[Task], Sequence[ClaimUse]]],
-) -> Callable[[Task], tuple[ClaimUse, ...]]:
+    fns: Tiers[Callable[[Task], Sequence[_C]]],
+) -> Callable[[Task], tuple[_C, ...]]:
     """Collect all that is said."""
     return lambda task: tuple(use for fn in fns for use in fn(task))
 

@@ -27,6 +27,7 @@ from pumice.plugins.values import (
     Condition,
     CrossNodeScore,
     CrossNodeVerdict,
+    DeviceUse,
     FloatArray,
     IntArray,
     Invalid,
@@ -172,7 +173,7 @@ def guarded_cross_node_predicate(
         ask = guard.around(
             point, verdict.codes, lambda found: codes(found, guard.nodes, failed - 1), nowhere
         )
-        return verdict._replace(codes=ask)
+        return verdict._replace(codes=ask, reasons=None, later=None)
 
     fn = guard.around(point, given.fn, checked, lambda _: CrossNodeVerdict(nowhere, steady=True))
     return CrossNodePredicate(fn, known)
@@ -333,6 +334,11 @@ def figures(answer: object, *_: object) -> list[QueueFigures]:
 def claim_uses(answer: object, *_: object) -> list[ClaimUse]:
     """Return the uses of claims."""
     return _all_of(ClaimUse, answer, "ClaimUses")
+
+
+def device_uses(answer: object, *_: object) -> list[DeviceUse]:
+    """Return the uses of device claims."""
+    return _all_of(DeviceUse, answer, "DeviceUses")
 
 
 def _all_of(kind: type[_T], answer: object, what: str) -> list[_T]:

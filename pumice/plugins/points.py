@@ -31,9 +31,11 @@ from pumice.plugins.interface import (
     TaskClass,
 )
 from pumice.plugins.point import Contributing, Plain, Point
+from pumice.plugins.uses import Uses, uses
 from pumice.plugins.values import (
     ClaimUse,
     Condition,
+    DeviceUse,
     FloatArray,
     IntArray,
     Invalid,
@@ -372,15 +374,11 @@ class Points:
         guarded=answering(guarding.texts, {}),
         failing="none",
     )
-    claims: Plain[Callable[[Task], Sequence[ClaimUse]], Callable[[Task], tuple[ClaimUse, ...]]] = (
-        Plain(
-            "",
-            "",
-            "a `ClaimUse` for each claim of a placed pod that has no volume yet",
-            together=combining.joined,
-            guarded=answering(guarding.claim_uses, ()),
-            failing="none",
-        )
+    claims: Uses[ClaimUse] = uses(
+        "a `ClaimUse` for each claim of a placed pod that has no volume yet", guarding.claim_uses
+    )
+    devices: Uses[DeviceUse] = uses(
+        "a `DeviceUse` for each device claim of a placed pod", guarding.device_uses
     )
     changed: Plain[Callable[[Job, TaskClass, int], None], Callable[[Job, TaskClass, int], None]] = (
         Plain(

@@ -85,6 +85,17 @@ class ClaimUse(Struct, frozen=True, kw_only=True):
     volume_uid: str = ""
 
 
+class DeviceUse(Struct, frozen=True, kw_only=True):
+    """A claim for devices of a pod that is placed: the devices that it has, or is to get."""
+
+    claim: str
+    uid: str
+    allocation: bytes
+    """The claim's `status.allocation` as JSON."""
+    allocated: bool
+    """Whether its status has it already."""
+
+
 Amounts = IntArray | FloatArray
 """One entry per resource."""
 
@@ -124,6 +135,13 @@ class CrossNodeVerdict(NamedTuple):
     """Whether tasks of the class itself, being placed, leave the answer as it is."""
     one_by_one: bool = False
     """Whether the answer follows from what `Hooks.moved` told, so that it cannot be foreseen."""
+    reasons: Callable[[], tuple[Reason, ...]] | None = None
+    """Reasons in the words of this class, in the place of those that the predicate came with.
+
+    Of plugins that come with Pumice, as the next field; others have them checked beforehand.
+    """
+    later: Callable[[], CodeArray] | None = None
+    """Gives the codes for tasks that wait for pods to terminate, where they are others."""
 
 
 CrossNodeScore = Callable[[BoolArray], FloatArray]

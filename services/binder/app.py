@@ -7,6 +7,7 @@ from typing import Final
 from services.binder.adapters.cluster import Cluster
 from services.binder.adapters.commands import Commands, Hands
 from services.binder.adapters.desired import DesiredStatuses
+from services.binder.adapters.devices import DeviceBinder
 from services.binder.adapters.execute import Executor
 from services.binder.adapters.hold import Holder
 from services.binder.adapters.outcomes import Finished, Outcomes
@@ -228,6 +229,14 @@ class _Wiring:
                 throttle=self._throttle,
                 contain=self._contain,
                 clock=context.clock,
+                timeout_s=self._settings.volume_bind_timeout,
+            ),
+            devices=DeviceBinder(
+                self._writing,
+                throttle=self._throttle,
+                contain=self._contain,
+                clock=context.clock,
+                faults=context.faults,
                 timeout_s=self._settings.volume_bind_timeout,
             ),
         )

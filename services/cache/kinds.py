@@ -60,6 +60,8 @@ def rows(scheduler_names: Collection[str]) -> tuple[Row, ...]:
         Row(kind=kinds.STORAGECLASS),
         Row(kind=kinds.CSINODE),
         Row(kind=kinds.RESOURCECLAIM),
+        Row(kind=kinds.DEVICECLASS),
+        Row(kind=kinds.RESOURCESLICE),
         Row(kind=kinds.HYPERNODE),
         Row(kind=kinds.NUMATOPOLOGY),
         Row(kind=kinds.NODESHARD),

@@ -101,6 +101,20 @@ RESOURCECLAIM: Final = Kind(
     plural="resourceclaims",
     type=resource.ResourceClaim,
 )
+DEVICECLASS: Final = Kind(
+    kind="DeviceClass",
+    group="resource.k8s.io",
+    plural="deviceclasses",
+    namespaced=False,
+    type=resource.DeviceClass,
+)
+RESOURCESLICE: Final = Kind(
+    kind="ResourceSlice",
+    group="resource.k8s.io",
+    plural="resourceslices",
+    namespaced=False,
+    type=resource.ResourceSlice,
+)
 PDB: Final = Kind(
     kind="PodDisruptionBudget",
     group="policy",
@@ -211,6 +225,8 @@ KINDS: Final[dict[str, Kind]] = {
         STORAGECLASS,
         CSINODE,
         RESOURCECLAIM,
+        DEVICECLASS,
+        RESOURCESLICE,
         PDB,
         PRIORITYCLASS,
         JOB,

@@ -108,6 +108,17 @@ class ClaimUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     volume_uid: Uid = Uid("")
 
 
+class DeviceUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A claim for devices that a pod uses; its status is to say so before the pod is bound."""
+
+    claim: Key
+    uid: Uid
+    allocation: msgspec.Raw
+    """The claim's `status.allocation`: as it was decided, or as it was when the bind was."""
+    allocated: bool = False
+    """Whether the claim had it already: then only the pod is added to those that use it."""
+
+
 class Bind(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One pod of a gang and its node."""
 
@@ -123,6 +134,8 @@ class Bind(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Merged into the pod by the binding (CA06)."""
     claims: tuple[ClaimUse, ...] = ()
     """Claims that must have their volumes before the pod is bound."""
+    devices: tuple[DeviceUse, ...] = ()
+    """Claims that must have their devices, and be reserved for the pod, before it is bound."""
 
 
 class BindGang(

@@ -14,6 +14,7 @@ from typing import Final
 from shared.runtime.errors import Rejected
 
 POINTS: Final[Mapping[str, str]] = {
+    "binder.after-claim": "between a device claim's write and what follows it, the bind at last",
     "binder.after-write": "after the API write and before OUTCOME",
     "binder.after-outcome": "after OUTCOME and before the ack of COMMAND",
     "binder.mid-gang": "between two pods of a gang",

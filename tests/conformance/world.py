@@ -28,17 +28,10 @@ _LOST_ARGUMENTS: dict[str, dict[str, Any]] = {
 }
 """Arguments that were lost when a case was recorded, by the id of the case; none where the recorded
 outcome is that of the defaults."""
-_NOT_READ = {
-    "resourceSlices": "allocation of devices",
-    "deviceClasses": "allocation of devices",
-}
 
 
 def replica_of(given: dict[str, Any]) -> ClusterState:
     """Return a replica that holds the state, applied in the order of the README."""
-    for key, what in _NOT_READ.items():
-        if given.get(key):
-            raise Unsupported(what)
     cluster_state = ClusterState(("volcano",), STATES)
     for kind, objects in (
         (kinds.NODE, given.get("nodes", [])),
@@ -50,6 +43,8 @@ def replica_of(given: dict[str, Any]) -> ClusterState:
         (kinds.PV, given.get("pvs", [])),
         (kinds.PVC, given.get("pvcs", [])),
         (kinds.RESOURCECLAIM, given.get("resourceClaims", [])),
+        (kinds.DEVICECLASS, given.get("deviceClasses", [])),
+        (kinds.RESOURCESLICE, given.get("resourceSlices", [])),
         (kinds.RESOURCEQUOTA, given.get("resourceQuotas", [])),
         (kinds.HYPERNODE, given.get("hyperNodes", [])),
         (kinds.NUMATOPOLOGY, given.get("numatopologies", [])),

@@ -3,14 +3,20 @@
 from collections.abc import Mapping
 from itertools import combinations, product
 from random import Random
+from typing import Any
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import convert
 
+from pumice.testing import Cluster
+from services.scheduler.decide import run_actions
 from services.scheduler.policy.devices.pools import DeviceId, Offered
 from services.scheduler.policy.devices.requests import Ask, Refusal, read
 from services.scheduler.policy.devices.results import attribute
+from services.scheduler.policy.states.claims import Devices
+from shared.api import kinds
 from shared.api.resource import AllocationResult, DeviceClaim, DeviceConstraint
 from tests.support.device_states import CLASSES, NODES, DeviceState, draw
 from tests.support.devices import Offer
@@ -170,3 +176,112 @@ def _together(ask: Ask, ways, choice) -> bool:
         )
         for constraint in ask.claim.constraints
     )
+
+
+# --- sessions ------------------------------------------------------------------------------------
+
+CONF = """
+actions: "allocate, backfill, preempt"
+tiers:
+- plugins: [{name: priority}, {name: gang}, {name: predicates}]
+"""
+
+
+def world_of(state: DeviceState, rng: Random) -> Cluster:
+    """Return a cluster whose pods are in gangs, some of them running and of low priority."""
+    world = Cluster(CONF)
+    for name, value in (("low", 1), ("high", 9)):
+        world.put(kinds.PRIORITYCLASS, {"metadata": {"name": name, "uid": name}, "value": value})
+    for node in NODES:
+        world.node(node, cpu="4", labels=state.labels[node])
+    for each in CLASSES:
+        world.put(kinds.DEVICECLASS, each)
+    for each in state.slices:
+        world.put(kinds.RESOURCESLICE, each)
+    for name, spec in state.claims.items():
+        world.put(kinds.RESOURCECLAIM, {"metadata": meta(name), "spec": spec})
+    for number, claims in enumerate(state.pods):
+        size, rank = rng.randint(1, 2), rng.choice(("low", "high"))
+        world.group(f"g{number}", min_member=size, priorityClassName=rank)
+        for index in range(size):
+            uses = [{"name": claim, "resourceClaimName": claim} for claim in claims]
+            world.pod(f"g{number}-{index}", f"g{number}", cpu="1", resourceClaims=uses)
+    return world
+
+
+def meta(name: str) -> dict[str, str]:
+    return {"name": name, "namespace": "ns", "uid": f"uid-{name}"}
+
+
+def kept_in(world: Cluster) -> bytes:
+    """Return all that a cluster state goes by of devices."""
+    devices = world.cluster_state.store(Devices)
+    return repr(
+        (
+            sorted((device, sorted(claims)) for device, claims in devices._holders.items()),
+            sorted(devices._decided.items()),
+            sorted((key, sorted(users.items())) for key, users in devices._placed.items()),
+            sorted(devices._leaving.items()),
+            sorted(devices._given_up),
+            sorted(devices._promised.items()),
+        )
+    ).encode()
+
+
+@met_in(at_least=30)
+@given(st.randoms(use_true_random=False))
+@settings(max_examples=80, deadline=None)
+def test_sessions_give_no_device_twice_keep_gangs_whole_and_leave_no_trace(rng: Random):
+    state = draw(rng)
+    world = world_of(state, rng)
+    owners: dict[str, str] = {}
+    bound: dict[str, int] = {}
+    for _ in range(3):
+        before = kept_in(world)
+        plan = world.decide()
+        assert kept_in(world) == before, "a session leaves nothing behind"
+        world.publish(plan)
+        for binds in plan.binds:
+            bound[binds.job] = bound.get(binds.job, 0) + len(binds.binds)
+            for use in (use for bind in binds.binds for use in bind.devices):
+                allocation = msgspec.json.decode(use.allocation, type=AllocationResult)
+                for device, admin in ids_of(allocation):
+                    if not admin:
+                        assert owners.setdefault(device, use.claim) == use.claim
+        show_some(world, plan, rng)
+    for key, count in bound.items():
+        assert count >= world.job(key.partition("/")[2]).min_available
+    meet(owners)
+
+
+def show_some(world: Cluster, plan: Any, rng: Random) -> None:
+    """Show what the binder has written, of some claims and pods."""
+    for bind in (bind for binds in plan.binds for bind in binds.binds):
+        if rng.random() < 0.5:
+            continue
+        pod = bind.pod.partition("/")[2]
+        devices = world.cluster_state.store(Devices)
+        for use in bind.devices:
+            name = use.claim.partition("/")[2]
+            reserved = {"resource": "pods", "name": pod, "uid": bind.uid}
+            status = {"allocation": msgspec.json.decode(use.allocation), "reservedFor": [reserved]}
+            spec = msgspec.to_builtins(devices.claims[use.claim].spec)
+            world.put(kinds.RESOURCECLAIM, {"metadata": meta(name), "spec": spec, "status": status})
+
+
+@met_in(at_least=30)
+@given(st.randoms(use_true_random=False))
+@settings(max_examples=60, deadline=None)
+def test_a_trial_that_is_not_kept_takes_devices_back(rng: Random):
+    world = world_of(draw(rng), rng)
+    session = world.session()
+    before = kept_in(world)
+    try:
+        with session.trial():
+            run_actions(session, world.config)
+            inside = kept_in(world)
+        assert kept_in(world) == before
+    finally:
+        session.close()
+    assert kept_in(world) == before
+    meet([inside] if inside != before else ())

@@ -21,7 +21,7 @@ from tests.support.devices import (
 
 GPU: Final = "gpu.example.com"
 NIC: Final = "nic.example.com"
-NODES: Final = ("n0", "n1", "n2")
+NODES: Final = ("node-0", "node-1", "node-2")
 CLASSES: Final = (
     device_class("gpu", f'device.driver == "{GPU}"'),
     device_class("nic", f'device.driver == "{NIC}"'),

@@ -34,6 +34,7 @@ def slice_of(
 ) -> Document:
     """Return a slice: of one node, or of whatever `spec` says."""
     place = {"nodeName": node} if node else {}
+    listed = [{"name": each} if isinstance(each, str) else each for each in devices]
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceSlice",
@@ -45,7 +46,7 @@ def slice_of(
                 "generation": generation,
                 "resourceSliceCount": count,
             },
-            "devices": [{"name": each} if isinstance(each, str) else each for each in devices],
+            **({"devices": listed} if listed else {}),
             **place,
             **spec,
         },

@@ -43,6 +43,7 @@ ALONE: Final[dict[str, str]] = {
     "make node-check": "make node-check",
     "make test-web": "make test-web",
     "pumice web": "tests/unit/web/test_web_command.py",
+    "make dra-check": "make dra-check",
     "make attack": "make attack",
     ".venv/bin/python -m tests.attack": "make attack",
     "make bench": "make bench",

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import Final, Protocol
 
 from services.binder.adapters.cluster import Cluster
+from services.binder.adapters.devices import DeviceBinder
 from services.binder.adapters.volumes import VolumeBinder
 from services.binder.intents import bind as bind_steps
 from services.binder.intents import evict as evict_steps
@@ -60,6 +61,7 @@ class Executor:
         instance: str,
         ladder: Ladder,
         volumes: VolumeBinder,
+        devices: DeviceBinder,
     ) -> None:
         self._cluster = cluster
         self._listeners = tuple(listeners)
@@ -70,13 +72,17 @@ class Executor:
         self._instance = instance
         self._ladder = ladder
         self._volumes = volumes
+        self._devices = devices
 
     async def prepare(self, intent: BindGang | Evict) -> Mapping[int, ItemOutcome]:
-        """Wait for what must be there before `run`: volumes; may take minutes.
+        """See to what must be there before `run`: volumes, then devices; may take minutes.
 
         Returns how those pods end, by their index, that `run` is not to bind.
         """
-        return await self._volumes.prepare(intent) if isinstance(intent, BindGang) else {}
+        if not isinstance(intent, BindGang):
+            return {}
+        failed = await self._volumes.prepare(intent)
+        return failed | await self._devices.prepare(intent, without=failed)
 
     async def run(
         self, intent: BindGang | Evict, ended: Mapping[int, ItemOutcome] | None = None
@@ -108,7 +114,9 @@ class Executor:
         progress = IntentProgress(intent)
         if isinstance(intent, BindGang):
             for index, item in enumerate(intent.binds):
-                progress.record(index, await self._fenced(item, self._report_bind(item)))
+                ended = await self._fenced(item, self._report_bind(item))
+                await self._clean_up(item, ended)
+                progress.record(index, ended)
         else:
             for index, victim in enumerate(intent.victims):
                 progress.record(index, await self._fenced(victim, self._report_eviction(victim)))
@@ -130,6 +138,7 @@ class Executor:
     async def _bind_all(self, gang: BindGang, progress: IntentProgress) -> None:
         async def one(index: int, item: Bind) -> None:
             ended = await self._fenced(item, self._bind(item))
+            await self._clean_up(item, ended)
             if ended.result is Result.BOUND:
                 with self._contain.isolate(POD.token, item.pod, stage="tell"):
                     for listener in self._listeners:
@@ -142,6 +151,11 @@ class Executor:
             for index, item in enumerate(gang.binds):
                 if not progress.has(index):
                     group.create_task(one(index, item), name=f"bind {item.pod}")
+
+    async def _clean_up(self, item: Bind, ended: ItemOutcome) -> None:
+        """Give the devices of a pod back that was not bound; one that is elsewhere may use them."""
+        if item.devices and ended.result not in {Result.BOUND, Result.CONFLICT}:
+            await self._devices.release(item)
 
     async def _bind(self, item: Bind) -> ItemOutcome:
         attempt = 0

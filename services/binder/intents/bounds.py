@@ -55,6 +55,9 @@ def _of_bind(gang: BindGang, item: Bind) -> str:
     for use in item.claims:
         if _namespace(use.claim) != namespace:
             return f"claim {use.claim} is not in the namespace of pod {item.pod}"
+    for device_use in item.devices:
+        if _namespace(device_use.claim) != namespace:
+            return f"resource claim {device_use.claim} is not in the namespace of pod {item.pod}"
     for name in item.annotations:
         if name in MEMBERSHIP or _is_kubernetes(name):
             return f"annotation {name} is not for a binding to give"

@@ -1,63 +1,178 @@
 """Claims for devices: where they let a pod go, and what queues may have of them (PL06, PL07).
 
-Devices are not allocated here yet: a pod goes where its claims are allocated already, and waits
-while one is not, rather than be bound to a node whose kubelet would refuse it.
+A claim that has its devices says which nodes reach them. For one that has none yet they are chosen
+when its pod is placed, so that a node takes the pod if there would be some.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
 
+import msgspec
 import numpy as np
 
 from pumice.plugins import (
     Cluster,
     CodeArray,
     CrossNodeVerdict,
+    DeviceUse,
     Job,
     Opinion,
     Queue,
     Reason,
+    Task,
     TaskClass,
     Vote,
 )
 from services.scheduler.engine.nodes.attributes import NodeAttributes
 from services.scheduler.policy.capacity_accounts import Accounts
+from services.scheduler.policy.devices.fits import IN_USE, LACKING
+from services.scheduler.policy.devices.pools import DeviceId
+from services.scheduler.policy.devices.requests import Refusal
 from services.scheduler.policy.states.claims import Devices
+from shared.api.resource import ALL, RESERVED_MAX, DeviceRequest, ExactDeviceRequest
 from shared.model.status import HOLDS_RESOURCES, TaskStatus
 
 CLAIM_REASONS = (
     Reason("waiting for a resource claim to be created", resolvable=False),
     Reason("cannot allocate all claims", resolvable=False),
+    Reason("cannot allocate all claims", resolvable=True),
     Reason("resourceclaim not available on the node", resolvable=False),
+    Reason("resourceclaim in use", resolvable=False),
 )
-_UNKNOWN, _UNALLOCATED, _ELSEWHERE = range(1, 4)
+_UNKNOWN, _LACKING, _TAKEN, _ELSEWHERE, _FULL = range(1, 6)
+_NAMED_MAX: Final = 3
+"""Claims that a reason names."""
+_POD_CLAIM_NAME: Final = "resource.kubernetes.io/pod-claim-name"
 _QUOTA = "deviceclass/"
 
 
 class DeviceClaims:
-    """Predicate and quotas of resource claims."""
+    """Predicate of resource claims, and the devices that travel with a bind."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._devices = cluster.store(Devices)
         self._attributes = cluster.store(NodeAttributes)
+        self._devices.begin_with(self._attributes)
 
     def predicate(self, task_class: TaskClass) -> CrossNodeVerdict | None:
         """Return how to judge nodes, None for a class without claims."""
         if not task_class.device_claims:
             return None
-        return CrossNodeVerdict(lambda: self._codes(task_class), steady=True)
+        verdict = _Verdict(self._devices, self._attributes, task_class.device_claims)
+        return CrossNodeVerdict(
+            verdict.codes, one_by_one=True, reasons=verdict.reasons, later=verdict.later
+        )
 
-    def _codes(self, task_class: TaskClass) -> CodeArray:
+    def settle_on(self, task: Task) -> tuple[DeviceUse, ...]:
+        """Return the devices of a placed task's claims."""
+        found = []
+        for key in task.task_class.device_claims:
+            claim, allocation = self._devices.claims.get(key), self._devices.allocation(key)
+            if claim is not None and allocation is not None:
+                said = msgspec.json.encode(allocation)
+                allocated = claim.status.allocation is not None
+                found.append(
+                    DeviceUse(
+                        claim=key, uid=claim.metadata.uid, allocation=said, allocated=allocated
+                    )
+                )
+        return tuple(found)
+
+
+class _Verdict:
+    """The verdict on all nodes for one class of tasks."""
+
+    def __init__(self, devices: Devices, attributes: NodeAttributes, claims: Sequence[str]) -> None:
+        self._devices = devices
+        self._attributes = attributes
+        self._claims = claims
+        self._fault = ""
+
+    def codes(self) -> CodeArray:
+        """Return a code per node."""
+        return self._codes(self._devices.taken())
+
+    def later(self) -> CodeArray:
+        """Return a code per node, once all that terminates has gone."""
+        return self._codes(self._devices.kept())
+
+    def _codes(self, taken: Collection[DeviceId]) -> CodeArray:
         codes = np.zeros(len(self._attributes.names), dtype=np.uint8)
-        for key in task_class.device_claims:
+        self._fault = ""
+        whole = self._code_for_all_nodes()
+        if whole:
+            codes[:] = whole
+            return codes
+        open_claims = []
+        for key in self._claims:
+            allocation = self._devices.allocation(key)
+            if allocation is None:
+                open_claims.append(key)
+            elif allocation.node_selector is not None:
+                reached = self._attributes.selected(allocation.node_selector)
+                codes[~reached & (codes == 0)] = _ELSEWHERE
+        return self._with_devices(codes, open_claims, taken) if open_claims else codes
+
+    def _code_for_all_nodes(self) -> int:
+        for key in self._claims:
             claim = self._devices.claims.get(key)
-            if claim is None or claim.status.allocation is None:
-                codes[:] = _UNKNOWN if claim is None else _UNALLOCATED
-                return codes
-            selector = claim.status.allocation.node_selector
-            if selector is not None:
-                codes[~self._attributes.selected(selector) & (codes == 0)] = _ELSEWHERE
+            if claim is None:
+                return _UNKNOWN
+            if claim.metadata.deletion_timestamp is not None:
+                self._fault = f"resource claim {key} is being deleted"
+                return _LACKING
+            if len(self._devices.reserved(key)) >= RESERVED_MAX:
+                return _FULL
+        return 0
+
+    def _with_devices(
+        self, codes: CodeArray, claims: list[str], taken: Collection[DeviceId]
+    ) -> CodeArray:
+        asks = self._devices.asks(claims)
+        if isinstance(asks, Refusal):
+            self._fault = asks.text
+            codes[:] = _LACKING
+            return codes
+        shape = (*self._devices.shape(claims), taken is self._devices.taken())
+        found, self._fault = self._devices.fits.codes(shape, asks, self._attributes, taken)
+        if self._fault:
+            codes[:] = _LACKING
+            return codes
+        codes[(found == LACKING) & (codes == 0)] = _LACKING
+        codes[(found == IN_USE) & (codes == 0)] = _TAKEN
         return codes
+
+    def reasons(self) -> tuple[Reason, ...]:
+        """Return the reasons with the claims and classes that they are about."""
+        named = ", ".join(self._named(key) for key in self._claims[:_NAMED_MAX])
+        text = f"{CLAIM_REASONS[_LACKING - 1].text}: {self._fault or named}"
+        return tuple(
+            reason._replace(
+                text=text if number in {_LACKING, _TAKEN} else f"{reason.text}: {named}"
+            )
+            for number, reason in enumerate(CLAIM_REASONS, start=1)
+        )
+
+    def _named(self, key: str) -> str:
+        claim = self._devices.claims.get(key)
+        if claim is None:
+            return key
+        # Those that are made of a template have a word in common, as their pods have.
+        name = claim.metadata.annotations.get(_POD_CLAIM_NAME, key)
+        wanted = ", ".join(_words(each) for each in claim.spec.devices.requests)
+        return f"{name} ({wanted})"
+
+
+def _words(request: DeviceRequest) -> str:
+    if request.exactly is None:
+        return " or ".join(_amount(each) for each in request.first_available)
+    return _amount(request.exactly)
+
+
+def _amount(asks: ExactDeviceRequest) -> str:
+    amount = "all" if asks.allocation_mode == ALL else asks.count or 1
+    return f"{amount} {asks.device_class_name}"
 
 
 class DeviceQuotas:

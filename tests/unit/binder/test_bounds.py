@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from msgspec import structs
+from msgspec import Raw, structs
 
 from services.binder.intents.bounds import MEMBERSHIP, breach, breach_of_desired
 from services.scheduler.policy.states.gpus import GPU_INDEX
@@ -15,6 +15,7 @@ from shared.contracts.messages import (
     DesiredCondition,
     DesiredPod,
     DesiredQueue,
+    DeviceUse,
     Evict,
     Victim,
 )
@@ -49,6 +50,8 @@ def test_a_gang_and_its_claims_are_in_one_namespace() -> None:
     assert not breach(gang(claims=(ClaimUse(claim="ns/c", uid="c"),)))
     assert "kube-system/p" in breach(gang(pod="kube-system/p"))
     assert "other/c" in breach(gang(claims=(ClaimUse(claim="other/c", uid="c"),)))
+    theirs = DeviceUse(claim="other/d", uid="d", allocation=Raw(b"{}"))
+    assert "other/d" in breach(gang(devices=(theirs,)))
 
 
 def test_a_victim_is_in_the_namespace_of_its_gang_and_victims_may_be_of_many() -> None:

@@ -50,6 +50,31 @@ GOLDEN = {
             b'{"pod":"ns/q","uid":"u4","node":"n1","owner_job":"ns/j"}]}'
         ),
     ),
+    "bind with devices": (
+        m.BindGang(
+            id="4-2-0",
+            cycle=2,
+            job="ns/g",
+            job_uid="u0",
+            binds=(
+                m.Bind(
+                    pod="ns/p",
+                    uid="u1",
+                    node="n1",
+                    devices=(
+                        m.DeviceUse(claim="ns/c", uid="u5", allocation=msgspec.Raw(b'{"x":1}')),
+                    ),
+                ),
+            ),
+        ),
+        codec.decode_command,
+        (
+            b'{"type":"bind","v":1,"id":"4-2-0","cycle":2,"job":"ns/g","job_uid":"u0",'
+            b'"queue":"",'
+            b'"binds":[{"pod":"ns/p","uid":"u1","node":"n1",'
+            b'"devices":[{"claim":"ns/c","uid":"u5","allocation":{"x":1}}]}]}'
+        ),
+    ),
     "evict": (
         m.Evict(
             id="4-2-1",

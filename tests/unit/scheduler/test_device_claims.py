@@ -6,6 +6,7 @@ import pytest
 
 from pumice.testing import Cluster, binds_of
 from shared.api import kinds
+from tests.support.devices import device_class
 
 QUOTAS = """
 actions: "enqueue, allocate, backfill"
@@ -136,11 +137,15 @@ def test_a_pod_goes_where_its_claim_is_allocated_pl07(allocated, nodes):
 
 @pytest.mark.parametrize(
     ("known", "reason"),
-    [(True, "cannot allocate all claims"), (False, "waiting for a resource claim to be created")],
+    [
+        (True, "cannot allocate all claims: ns/c (1 gpu.com)"),
+        (False, "waiting for a resource claim to be created: ns/c"),
+    ],
     ids=["not-allocated", "not-there"],
 )
 def test_a_pod_waits_while_a_claim_of_it_is_not_allocated(known, reason):
     world = two_nodes().group("g").pod("g-0", "g", cpu="1", **using("c"))
+    world.put(kinds.DEVICECLASS, device_class("gpu.com"))
     if known:
         claim(world, "c")
     plan = world.decide()

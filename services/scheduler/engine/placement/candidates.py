@@ -128,14 +128,14 @@ class Candidates:
     def _widen(self) -> None:
         self.idle, self.future = self.own_idle, self.own_future
         if self._cross_node_verdicts:
-            within = self.open_within()
-            self.idle, self.future = self.idle & within, self.future & within
+            self.idle = self.idle & self.open_within(waiting=False)
+            self.future = self.future & self.open_within(waiting=True)
 
-    def open_within(self) -> BoolArray:
-        """Return the nodes that what happens on other nodes leaves open."""
+    def open_within(self, *, waiting: bool) -> BoolArray:
+        """Return the nodes that what happens on other nodes leaves open, now or in future."""
         result = np.ones(self._size, dtype=np.bool_)
         for _, verdict in self._cross_node_verdicts:
-            result &= verdict.codes() == 0
+            result &= _codes(verdict, waiting=waiting) == 0
         return result
 
     def level(self, rows: Rows, *, waiting: bool) -> tuple[BoolArray, FloatArray]:
@@ -217,7 +217,7 @@ class Candidates:
         verdicts: list[tuple[Predicate | CrossNodePredicate, CodeArray]] = [
             *self._verdicts,
             *((p, p.fn(self.task_class, rows)) for p in self._dynamic if not _all_resolvable(p)),
-            *((p, verdict.codes()) for p, verdict in self._cross_node_verdicts),
+            *((_worded(p, verdict), verdict.codes()) for p, verdict in self._cross_node_verdicts),
         ]
         for predicate, codes in verdicts:
             if not _all_resolvable(predicate):
@@ -226,9 +226,10 @@ class Candidates:
         return result
 
     def admits(self, column: int) -> bool:
-        """Tell whether no predicate refuses a node; whether there is room is not asked."""
+        """Tell whether no predicate refuses a node to a task that waits; room is not asked for."""
         row = Rows(self.nodes, self.task_class, np.array([column], dtype=np.int64))
-        within = all(not verdict.codes()[column] for _, verdict in self._cross_node_verdicts)
+        verdicts = [verdict for _, verdict in self._cross_node_verdicts]
+        within = all(not _codes(verdict, waiting=True)[column] for verdict in verdicts)
         return not self._refused[column] and within and bool(self.admitted(row)[0])
 
     def best_first(self, mask: BoolArray, first: int) -> list[int]:
@@ -265,7 +266,10 @@ class Candidates:
                     shortages.append(self._shortage(name, dim, room))
                     open_rows &= ~short
         dynamic = [(p, p.fn(self.task_class, rows)) for p in self._dynamic]
-        entry = [(p, verdict.codes()) for p, verdict in self._cross_node_verdicts]
+        entry = []
+        for cross_node, verdict in self._cross_node_verdicts:
+            judged = verdict.codes()  # before its reasons, which may follow from them
+            entry.append((_worded(cross_node, verdict), judged))
         verdicts: list[tuple[Predicate | CrossNodePredicate, CodeArray]]
         verdicts = [*self._verdicts, *dynamic, *entry]
         for predicate, codes in verdicts:
@@ -283,6 +287,17 @@ class Candidates:
             requested=int(self.task_class.request[dim]),
             largest_free=int(room[alive].max()),
         )
+
+
+def _codes(verdict: CrossNodeVerdict, *, waiting: bool) -> CodeArray:
+    return verdict.later() if waiting and verdict.later is not None else verdict.codes()
+
+
+def _worded(predicate: CrossNodePredicate, verdict: CrossNodeVerdict) -> CrossNodePredicate:
+    """Return a predicate with the reasons that its verdict brings, if it brings any."""
+    if verdict.reasons is None:
+        return predicate
+    return predicate._replace(reasons=verdict.reasons())
 
 
 def _all_resolvable(predicate: Predicate | CrossNodePredicate) -> bool:

@@ -51,7 +51,7 @@ class Stepping:
         return chosen
 
     def _best(self) -> int | None:
-        mask = self._open & self._candidates.open_within()
+        mask = self._open & self._candidates.open_within(waiting=self._waiting)
         if not mask.any():
             return None
         rank = self._candidates.ranked(mask)

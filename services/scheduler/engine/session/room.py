@@ -82,6 +82,15 @@ class Room:
         )
 
 
+def lacked(tasks: Sequence[Task]) -> str:
+    """Return what a state of policy still lacks for one of these tasks, "" if nothing."""
+    for task in tasks:
+        for state in task.task_class.demands:
+            if text := state.lacking(task):
+                return text
+    return ""
+
+
 def allocated(journal: Journal) -> Iterator[Task]:
     """Yield the tasks that the session has allocated and not bound."""
     for change in journal.since(0):

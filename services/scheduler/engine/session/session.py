@@ -19,7 +19,6 @@ from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
-from msgspec.structs import asdict
 
 from pumice import plugins
 from pumice.plugins import BoolArray, IntArray
@@ -54,12 +53,13 @@ from services.scheduler.engine.session.failures import JobFailures, explanation,
 from services.scheduler.engine.session.network import Network
 from services.scheduler.engine.session.ordering import Orders
 from services.scheduler.engine.session.places import Places
-from services.scheduler.engine.session.room import Room
+from services.scheduler.engine.session.room import Room, lacked
 from services.scheduler.engine.session.sharding import outside
+from services.scheduler.engine.session.uses import claims_of, devices_of
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.engine.tasks.classes import TaskClass
 from services.scheduler.engine.tasks.task import Task
-from shared.contracts.messages import Bind, ClaimUse, Preemptor
+from shared.contracts.messages import Bind, Preemptor
 from shared.model.status import TaskStatus
 
 _S = TypeVar("_S")
@@ -328,18 +328,21 @@ class Session:
                 node=task.node,
                 owner_job=task.owner_job,
                 annotations=annotated(task),
-                claims=self._claims(task) if task.task_class.claims else (),
+                claims=claims_of(self.hooks, task),
+                devices=devices_of(self.hooks, task),
             )
             for task in tasks
         ]
         self._touched[job.key] = job
 
-    def _claims(self, task: Task) -> tuple[ClaimUse, ...]:
-        return tuple(ClaimUse(**asdict(use)) for use in self.hooks.claims(task))
-
     def _with_room(self, job: Job, tasks: list[Task]) -> list[Task]:
-        """Return the tasks that their nodes can hold by now; the others stay allocated (CA05)."""
-        if lacking := self._room.take(tasks):
+        """Return the tasks that their nodes can hold by now; the others stay allocated (CA05).
+
+        Where one lacks more than room, all wait for it: half a gang would be bound without it.
+        """
+        lacks = lacked(tasks)
+        lacking = {task.uid: lacks for task in tasks} if lacks else self._room.take(tasks)
+        if lacking:
             self.failures(job).no_room.update(lacking)
             self.explain(job, "predicate", next(iter(lacking.values())))
         return [task for task in tasks if task.uid not in lacking]

@@ -277,6 +277,9 @@ class ClusterState:
             task = self._tasks.get(bind.uid)
             if task is not None and task.fact_node:
                 continue
+            if isinstance(bind, Bind) and bind.devices:
+                for state in self.states:
+                    state.assume(bind)
             self.add_assumption(
                 bind.uid,
                 Assumption(intent=intent, purpose=Purpose.BIND, pod=bind.pod, node=bind.node),

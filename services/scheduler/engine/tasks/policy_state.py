@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from services.scheduler.engine.journal import Journal
 from shared.api.core import Pod
+from shared.contracts.messages import Bind
 
 if TYPE_CHECKING:
     from services.scheduler.engine.tasks.task import Task
@@ -55,6 +56,13 @@ class PolicyState:
 
     def count(self, task: "Task", sign: int) -> None:
         """Count a task with a demand in on its node (-1: out), by a fact or by a decision."""
+
+    def assume(self, bind: Bind) -> None:
+        """Take note of a bind with `devices` that was published, before its pod counts as bound."""
+
+    def lacking(self, task: "Task") -> str:  # noqa: ARG002 - few states hold a bind back
+        """Return what a placed task with a demand has to wait for before its bind; "": nothing."""
+        return ""
 
     def begin(self, journal: Journal) -> None:
         """Begin a session."""

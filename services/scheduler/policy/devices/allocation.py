@@ -2,7 +2,7 @@
 
 The order is Kubernetes' own: claims, requests and alternatives as they are listed, pools and slices
 by name, devices as they are listed. Pure: what is taken comes in, what is chosen goes out. A search
-is bounded by `TRIES_MAX`, since claims are written by users.
+is bounded by a `Budget`, since claims are written by users.
 """
 
 from collections import Counter
@@ -28,11 +28,18 @@ from shared.api.resource import (
     ExactDeviceRequest,
 )
 
-TRIES_MAX: Final = 5_000
-"""Devices that are tried for the claims of a pod on one node."""
+LOOKS_MAX: Final = 20_000
+"""Devices that are looked at for the claims of a pod on one node, the same ones again counted."""
 _DEPTH_MAX: Final = 500
 """Calls within calls that a search may take; 64 requests of 4 devices each are as many."""
 _CALLS_PER_REQUEST: Final = 4
+
+
+class Budget:
+    """How many looks at devices are left."""
+
+    def __init__(self, looks: int) -> None:
+        self.left = looks
 
 
 def allocate(
@@ -42,10 +49,15 @@ def allocate(
     node: str,
     taken: Collection[DeviceId],
     judge: Judge,
+    budget: Budget | None = None,
 ) -> tuple[AllocationResult, ...] | Refusal:
-    """Return the devices of each claim on a node, or why not all of them can be had there."""
+    """Return the devices of each claim on a node, or why not all of them can be had there.
+
+    A search takes `LOOKS_MAX` of the budget at most.
+    """
+    search = _Search(asks, pools, taken, judge, budget or Budget(LOOKS_MAX))
     try:
-        return _Search(asks, pools, taken, judge).result(node)
+        return search.result(node)
     except SelectorFault as error:
         return Refusal(str(error), fault=True)
 
@@ -59,6 +71,7 @@ class _Search:
         pools: Sequence[OfferedPool],
         taken: Collection[DeviceId],
         judge: Judge,
+        budget: Budget,
     ) -> None:
         self._asks = asks
         self._pools = pools
@@ -74,7 +87,9 @@ class _Search:
         ]
         """Claim and constraint → the values of what is chosen."""
         self._free: dict[PoolKey, dict[tuple[str, str], int]] = {}
-        self._tries = 0
+        self._budget = budget
+        self._least = max(0, budget.left - LOOKS_MAX)
+        """The search ends when the budget has come down to this."""
         self._asked_of_all: dict[tuple[int, str], tuple[Offered, ...]] = {}
 
     def result(self, node: str) -> tuple[AllocationResult, ...] | Refusal:
@@ -86,7 +101,7 @@ class _Search:
                 result_of(ask.claim, [c for c in self._chosen if c.claim == number], node)
                 for number, ask in enumerate(self._asks)
             )
-        if self._tries > TRIES_MAX:
+        if self._budget.left <= self._least:
             return Refusal("cannot allocate all claims: too many combinations")
         return Refusal("cannot allocate all claims")
 
@@ -163,6 +178,7 @@ class _Search:
         """Choose `count` more devices from the `first` on, and go on with the next request."""
         if not count:
             return self._request(number, at + 1)
+        self._budget.left -= len(self._devices) - first
         open_ones = [
             index
             for index in range(first, len(self._devices))
@@ -170,8 +186,7 @@ class _Search:
         ]
         for index in open_ones[: max(0, len(open_ones) - count + 1)]:
             device = self._devices[index]
-            self._tries += 1
-            if self._tries > TRIES_MAX:
+            if self._budget.left <= self._least:
                 return False
             if not self._judge.admits(alternative, device):
                 continue

@@ -110,6 +110,13 @@ class Inventory:
         node = record.slice.spec.node_name
         return self._shared if not node or record.counters else self._by_node.setdefault(node, {})
 
+    def nodes_of(self, pool: PoolKey) -> frozenset[str] | None:
+        """Return the only nodes that reach a pool, None where it is not bound to some."""
+        records = self._pools.get(pool, {}).values()
+        named = frozenset(record.slice.spec.node_name for record in records)
+        shared = any(record.counters for record in records)
+        return None if "" in named or shared else named
+
     def offer(self, node: str, selects: Selects) -> tuple[OfferedPool, ...]:
         """Return the pools of which a node reaches something, in the order of their names."""
         found: dict[PoolKey, list[SliceRecord]] = {}

@@ -1,7 +1,7 @@
 """The syntax of CEL, the language of conditions on devices: from text to a tree.
 
 Our own because the library at hand neither bounds the work of an expression nor knows optional
-fields (`.?name`), and conditions come from users. Bounded: the API server takes no text
+fields (`.?name`), and conditions come from users (ADR 27). Bounded: the API server takes no text
 beyond 10 KiB, and a tree deeper than `DEPTH_MAX` is refused here.
 """
 

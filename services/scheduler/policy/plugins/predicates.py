@@ -1,7 +1,7 @@
 """predicates (PL07): which nodes a pod may run on at all, after Kubernetes' own filters.
 
 Cordoned nodes, node selector and affinity, taints, host ports, number of pods, pod affinity and
-anti-affinity, volumes, topology spread.
+anti-affinity, volumes, topology spread; and devices by claim, which are chosen with the node.
 """
 
 from functools import partial
@@ -70,7 +70,9 @@ class Predicates:
             affinity = InterPodAffinity(pod_affinity, attributes)
             hooks.predicate(affinity.on_single_nodes, reasons=AFFINITY_REASONS)
             hooks.cross_node_predicate(affinity.over_domains, reasons=AFFINITY_REASONS)
-        hooks.cross_node_predicate(DeviceClaims(cluster).predicate, reasons=CLAIM_REASONS)
+        claims = DeviceClaims(cluster)
+        hooks.cross_node_predicate(claims.predicate, reasons=CLAIM_REASONS)
+        hooks.devices(claims.settle_on)
         storage = Storage(cluster)
         if self._limits:
             hooks.cross_node_predicate(storage.limits, reasons=LIMIT_REASONS)

@@ -1,41 +1,122 @@
-"""Claims for devices, and the tasks that use them (dynamic resource allocation)."""
+"""Claims for devices, what drivers offer, and who has what (dynamic resource allocation).
+
+A device is taken while a claim has it: by the claim's status, by a bind that was published and that
+the status does not show yet, or by a task that this session has placed. Tasks that terminate give
+their claims up: what they have is there for tasks that wait, and nothing is bound with it before
+the claim's status says that it is free.
+"""
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, ClassVar, Final, NamedTuple
 
+import msgspec
 from typing_extensions import override
 
+from services.scheduler.engine.nodes.attributes import NodeAttributes
 from services.scheduler.engine.tasks.policy_state import Fold, PolicyState
 from services.scheduler.engine.tasks.requests import device_claims
 from services.scheduler.engine.tasks.task import Task
+from services.scheduler.policy.devices.fits import Fits
+from services.scheduler.policy.devices.pools import DeviceId, Inventory
+from services.scheduler.policy.devices.requests import Ask, Judge, Refusal, read
 from shared.api import kinds
 from shared.api.core import Pod
-from shared.api.resource import DeviceRequest, ResourceClaim
+from shared.api.resource import AllocationResult, DeviceClass, DeviceRequest, ResourceClaim
+from shared.contracts.messages import Bind
+from shared.model.status import TERMINAL, TaskStatus
 
 _THOUSANDTHS: Final = 1000
+_PLACED_NOW: Final = frozenset({TaskStatus.ALLOCATED, TaskStatus.PIPELINED})
+
+
+class Decided(NamedTuple):
+    """An allocation that the status of its claim does not show yet."""
+
+    node: str
+    allocation: AllocationResult
 
 
 class Devices(PolicyState):
-    """The claims of a cluster by key."""
+    """The claims of a cluster by key, and the devices for them."""
+
+    name: ClassVar[str] = "devices"
 
     def __init__(self) -> None:
         self.claims: dict[str, ResourceClaim] = {}
+        self.classes: dict[str, DeviceClass] = {}
+        self.inventory = Inventory()
+        self.fits = Fits(self.inventory, Judge())
         self.users: dict[str, Task] = {}
         """Tasks with claims by uid."""
+        self._asks: dict[str, Ask | Refusal] = {}
+        self._shapes: dict[str, bytes] = {}
+        """Claim → its spec encoded: claims of equal shape ask for the same."""
+        self._placed: dict[str, dict[str, str]] = {}
+        """Claim → uid of each task on a node that uses it → node."""
+        self._counted: dict[str, TaskStatus] = {}
+        """Uid → the status with which it was counted in."""
+        self._leaving: dict[str, set[str]] = {}
+        """Claim → uids of the tasks on nodes that terminate, or that this session told to go."""
+        self._decided: dict[str, Decided] = {}
+        self._promised: dict[str, Decided] = {}
+        """Claim → what a published bind allocates for it."""
+        self._holders: dict[DeviceId, set[str]] = {}
+        """Device → claims that have it."""
+        self._given_up: set[str] = set()
+        """Claims that hold devices and have no users but such as leave."""
+        self._in_future: frozenset[DeviceId] | None = None
+        self._attributes: NodeAttributes | None = None
+
+    # --- facts -------------------------------------------------------------------------------
 
     @override
     def folds(self) -> Mapping[str, Fold]:
-        """Read ResourceClaims."""
-        return {kinds.RESOURCECLAIM.token: Fold(self.put_claim, self.remove_claim)}
+        """Read claims, classes of devices, and what drivers offer."""
+        return {
+            kinds.RESOURCECLAIM.token: Fold(self.put_claim, self.remove_claim),
+            kinds.DEVICECLASS.token: Fold(self.put_class, self.remove_class),
+            kinds.RESOURCESLICE.token: Fold(self.inventory.put, self.inventory.remove),
+        }
 
     def put_claim(self, key: str, claim: ResourceClaim) -> None:
         """Take over a claim."""
+        before = self.claims.get(key)
+        if before is not None and before.metadata.uid != claim.metadata.uid:
+            self.remove_claim(key)
+        self._hold(key, self.allocation(key), held=False)
         self.claims[key] = claim
+        if before is None or before.spec != claim.spec:
+            self._asks.pop(key, None)
+            self._shapes[key] = msgspec.json.encode(claim.spec)
+        if claim.status.allocation is not None:
+            self._decided.pop(key, None)
+            self._promised.pop(key, None)
+        else:
+            self._recall(key)
+        self._hold(key, self.allocation(key), held=True)
+        self._review(key)
 
     def remove_claim(self, key: str) -> None:
         """Forget a claim."""
-        self.claims.pop(key, None)
+        self._hold(key, self.allocation(key), held=False)
+        for kept in (self.claims, self._asks, self._shapes, self._decided, self._promised):
+            kept.pop(key, None)
+        self._review(key)
+
+    def put_class(self, name: str, device_class: DeviceClass) -> None:
+        """Take over a class of devices."""
+        self.classes[name] = device_class
+        self._asks.clear()
+        self.fits.forget()
+
+    def remove_class(self, name: str) -> None:
+        """Forget a class of devices."""
+        self.classes.pop(name, None)
+        self._asks.clear()
+        self.fits.forget()
+
+    # --- tasks -------------------------------------------------------------------------------
 
     @override
     def demand(self, pod: Pod) -> tuple[str, ...]:
@@ -46,11 +127,230 @@ class Devices(PolicyState):
     def join(self, task: Task, pod: Pod) -> None:
         """Note a task."""
         self.users[task.uid] = task
+        self._review(*task.task_class.device_claims)
 
     @override
     def leave(self, task: Task, *, gone: bool) -> None:
         """Forget a task."""
         del self.users[task.uid]
+        self._counted.pop(task.uid, None)
+        for key in task.task_class.device_claims:
+            self._drop_user(key, task.uid)
+        self._review(*task.task_class.device_claims)
+
+    @override
+    def count(self, task: Task, sign: int) -> None:
+        """Count a task in on its node (-1: out); one that is evicted keeps what it has."""
+        claims = task.task_class.device_claims
+        if sign > 0:
+            self._counted[task.uid] = task.status
+            for key in claims:
+                self._placed.setdefault(key, {})[task.uid] = task.node
+                if task.status is TaskStatus.RELEASING:
+                    self._leaving.setdefault(key, set()).add(task.uid)
+                else:
+                    self._stay(key, task.uid)
+                self._recall(key)
+            if task.status in _PLACED_NOW:
+                self._allocate(task)
+        elif self._is_evicted(task):
+            for key in claims:
+                self._leaving.setdefault(key, set()).add(task.uid)
+        else:
+            self._counted.pop(task.uid, None)
+            for key in claims:
+                self._drop_user(key, task.uid)
+        self._review(*claims)
+
+    def _is_evicted(self, task: Task) -> bool:
+        """Tell whether a task that is counted out is so because this session told it to go."""
+        before = self._counted.get(task.uid, TaskStatus.RELEASING)
+        return task.status is TaskStatus.RELEASING and before is not TaskStatus.RELEASING
+
+    def _drop_user(self, key: str, uid: str) -> None:
+        self._stay(key, uid)
+        users = self._placed.get(key)
+        if users is None or users.pop(uid, None) is None or users:
+            return
+        del self._placed[key]
+        decided = self._decided.pop(key, None)
+        if decided is not None:
+            self._hold(key, decided.allocation, held=False)
+
+    def _stay(self, key: str, uid: str) -> None:
+        leaving = self._leaving.get(key)
+        if leaving is not None:
+            leaving.discard(uid)
+            if not leaving:
+                del self._leaving[key]
+
+    @override
+    def assume(self, bind: Bind) -> None:
+        """Keep what a published bind allocates, until the claims show it."""
+        for use in bind.devices:
+            if not use.allocated:
+                allocation = msgspec.json.decode(use.allocation, type=AllocationResult)
+                self._promised[use.claim] = Decided(bind.node, allocation)
+
+    def _recall(self, key: str) -> None:
+        """Go by what a published bind allocates while one of its tasks is on that node."""
+        promised = self._promised.get(key)
+        claim = self.claims.get(key)
+        if promised is None or claim is None or claim.status.allocation is not None:
+            return
+        if key in self._decided or promised.node not in self._placed.get(key, {}).values():
+            return
+        if any(self._holders.get(device, set()) - {key} for device in _ids(promised.allocation)):
+            del self._promised[key]  # that bind came to nothing, and others have its devices
+            return
+        self._decide(key, promised)
+
+    def _decide(self, key: str, decided: Decided) -> None:
+        self._decided[key] = decided
+        self._hold(key, decided.allocation, held=True)
+
+    # --- decisions ---------------------------------------------------------------------------
+
+    def begin_with(self, attributes: NodeAttributes) -> None:
+        """Allocate in this session, for nodes with these attributes."""
+        self._attributes = attributes
+
+    def _allocate(self, task: Task) -> None:
+        """Choose devices for the claims of a task that has been placed."""
+        attributes = self._attributes
+        if attributes is None:
+            return
+        keys = [key for key in task.task_class.device_claims if self.allocation(key) is None]
+        asks = self.asks(keys)
+        column = self.fits.column(task.node, attributes)
+        if not keys or isinstance(asks, Refusal) or column < 0:
+            return
+        found = self.fits.allocate(asks, attributes, column, self.taken())
+        if isinstance(found, Refusal) and task.status is TaskStatus.PIPELINED:
+            found = self.fits.allocate(asks, attributes, column, self.kept())
+        if not isinstance(found, Refusal):
+            for key, allocation in zip(keys, found, strict=True):
+                self._decide(key, Decided(task.node, allocation))
+
+    def asks(self, keys: Iterable[str]) -> list[Ask] | Refusal:
+        """Return what claims ask for, or what is wrong with one of them."""
+        found = []
+        for key in keys:
+            claim = self.claims.get(key)
+            if claim is None:
+                return Refusal(f"resource claim {key} is not known", fault=True)
+            ask = self._asks.get(key)
+            if ask is None:
+                ask = self._asks[key] = read(claim.spec.devices, self.classes)
+            if isinstance(ask, Refusal):
+                return ask
+            found.append(ask)
+        return found
+
+    def shape(self, keys: Iterable[str]) -> tuple[bytes, ...]:
+        """Return what tells claims from others that ask for something else."""
+        return tuple(self._shapes[key] for key in keys)
+
+    def allocation(self, key: str) -> AllocationResult | None:
+        """Return what a claim has, or is to get."""
+        claim = self.claims.get(key)
+        if claim is not None and claim.status.allocation is not None:
+            return claim.status.allocation
+        return self._decided[key].allocation if key in self._decided else None
+
+    def reserved(self, key: str) -> set[str]:
+        """Return the uids of the pods that may use a claim, or are placed to."""
+        said = {one.uid for one in self.claims[key].status.reserved_for}
+        return said | self._placed.get(key, {}).keys()
+
+    @override
+    def lacking(self, task: Task) -> str:
+        """Return which claim has no devices, or such as pods that terminate still have."""
+        for key in task.task_class.device_claims if self._attributes is not None else ():
+            allocation = self.allocation(key)
+            if allocation is None:
+                return f"resource claim {key} is not allocated"
+            for device in _ids(allocation):
+                if self._holders.get(device, set()) - {key}:
+                    return f"device {'/'.join(device)} of resource claim {key} is still in use"
+        return ""
+
+    # --- devices that are taken --------------------------------------------------------------
+
+    def taken(self) -> Collection[DeviceId]:
+        """Return the devices that some claim has."""
+        return self._holders
+
+    def kept(self) -> Collection[DeviceId]:
+        """Return those that tasks which wait cannot have either."""
+        if not self._given_up:
+            return self._holders
+        if self._in_future is None:
+            self._in_future = frozenset(
+                device for device, claims in self._holders.items() if claims - self._given_up
+            )
+        return self._in_future
+
+    def _hold(self, key: str, allocation: AllocationResult | None, *, held: bool) -> None:
+        for device in _ids(allocation) if allocation is not None else ():
+            claims = self._holders.setdefault(device, set())
+            if held:
+                claims.add(key)
+            else:
+                claims.discard(key)
+            if not claims:
+                del self._holders[device]
+            self.fits.note(device)
+        self._in_future = None
+
+    def _review(self, *keys: str) -> None:
+        """Find out whether claims are given up: all that use them leave, or are gone."""
+        for key in keys:
+            given_up = key in self.claims and self._is_given_up(key)
+            if given_up is (key in self._given_up):
+                continue
+            if given_up:
+                self._given_up.add(key)
+            else:
+                self._given_up.discard(key)
+            self._in_future = None
+            allocation = self.allocation(key)
+            for device in _ids(allocation) if allocation is not None else ():
+                self.fits.note(device)
+
+    def _is_given_up(self, key: str) -> bool:
+        leaving = self._leaving.get(key, set())
+        if self._placed.get(key, {}).keys() - leaving:
+            return False
+        reserved = {one.uid for one in self.claims[key].status.reserved_for}
+        if not reserved:
+            return bool(leaving)
+        return not any(self._may_use(uid) for uid in reserved - leaving)
+
+    def _may_use(self, uid: str) -> bool:
+        task = self.users.get(uid)
+        return task is not None and not TERMINAL[task.fact_status]
+
+    # --- memory ------------------------------------------------------------------------------
+
+    @override
+    def begin(self, journal: Any) -> None:
+        """Begin a session, without allocations unless a plugin asks for them."""
+        super().begin(journal)
+        self._attributes = None
+
+    @override
+    def dump(self) -> Any:
+        """Return what published binds allocate."""
+        return {key: (node, found) for key, (node, found) in sorted(self._promised.items())}
+
+    @override
+    def restore(self, kept: Any) -> None:
+        """Take over what published binds allocate."""
+        found = msgspec.convert(kept, dict[str, tuple[str, AllocationResult]])
+        self._promised = {key: Decided(*each) for key, each in found.items()}
+
+    # --- quotas ------------------------------------------------------------------------------
 
     def asked(self, claims: tuple[str, ...]) -> Mapping[str, int]:
         """Return device class → devices that these claims ask for, in thousandths.
@@ -65,6 +365,15 @@ class Devices(PolicyState):
                 name, count = _wanted(request)
                 asked[name] += count * _THOUSANDTHS
         return asked
+
+
+def _ids(allocation: AllocationResult) -> Iterable[DeviceId]:
+    """Return the devices that nothing else may have; not what administrators look at."""
+    return [
+        DeviceId(result.driver, result.pool, result.device)
+        for result in allocation.devices.results
+        if not result.admin_access
+    ]
 
 
 def _wanted(request: DeviceRequest) -> tuple[str, int]:

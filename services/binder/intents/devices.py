@@ -1,0 +1,100 @@
+"""Claims for devices before a bind: their allocation, and the pod among those that may use them.
+
+The binder is the one that writes both, as the scheduler of Kubernetes does, and before the pod is
+bound: a kubelet starts no pod that its claims are not reserved for. Each step follows from the
+claim as it is, so that a redelivered intent finds what is done. What a bind that came to nothing
+has written is taken back: the pod from the list, and the allocation when it was made for this bind
+and no other pod uses it (ADR 27).
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from shared.api.resource import RESERVED_MAX, AllocationResult, ResourceClaim
+from shared.contracts.messages import Bind, DeviceUse
+from shared.contracts.subjects import split_key
+
+FINALIZER: Final = "resource.kubernetes.io/delete-protection"
+"""Keeps a claim that is allocated until its devices are given back."""
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """The claim is as the bind needs it, or as it was before."""
+
+
+class Protect(msgspec.Struct, frozen=True):
+    """The finalizer is to be added."""
+
+    body: dict[str, Any]
+
+
+class Write(msgspec.Struct, frozen=True):
+    """The status is to be changed."""
+
+    body: dict[str, Any]
+
+
+class Unusable(msgspec.Struct, frozen=True):
+    """The bind fails; `message` says why. The scheduler may decide otherwise."""
+
+    message: str
+
+
+Step = Ready | Protect | Write | Unusable
+_decoder = msgspec.json.Decoder(AllocationResult)
+
+
+def reserve_step(item: Bind, use: DeviceUse, claim: ResourceClaim) -> Step:
+    """Return what a claim needs before the pod is bound, given how it is."""
+    meta, status = claim.metadata, claim.status
+    if meta.uid != use.uid:
+        return Unusable(f"resource claim {use.claim} is another one now")
+    if meta.deletion_timestamp is not None:
+        return Unusable(f"resource claim {use.claim} is being deleted")
+    wanted: dict[str, Any] = {}
+    if status.allocation is None:
+        if use.allocated:
+            return Unusable(f"resource claim {use.claim} has lost its devices")
+        if FINALIZER not in meta.finalizers:
+            return Protect({"metadata": {"finalizers": [*meta.finalizers, FINALIZER]}})
+        wanted["allocation"] = msgspec.json.decode(use.allocation)
+    elif not _is_as_decided(use, status.allocation):
+        return Unusable(f"resource claim {use.claim} has got other devices")
+    if all(user.uid != item.uid for user in status.reserved_for):
+        if len(status.reserved_for) >= RESERVED_MAX:
+            return Unusable(f"resource claim {use.claim} is used by {RESERVED_MAX} pods")
+        mine = {"resource": "pods", "name": split_key(item.pod)[1], "uid": item.uid}
+        wanted["reservedFor"] = [*_users(claim), mine]
+    return Write({"status": wanted}) if wanted else Ready()
+
+
+def release_step(item: Bind, use: DeviceUse, claim: ResourceClaim) -> Ready | Write:
+    """Return what is to be taken back from a claim when its pod was not bound."""
+    status = claim.status
+    if claim.metadata.uid != use.uid or status.allocation is None:
+        return Ready()
+    others = [user for user in _users(claim) if user["uid"] != item.uid]
+    wanted: dict[str, Any] = {}
+    if len(others) < len(status.reserved_for):
+        wanted["reservedFor"] = others or None
+    if not use.allocated and not others and _is_as_decided(use, status.allocation):
+        wanted["allocation"] = None
+    return Write({"status": wanted}) if wanted else Ready()
+
+
+def _is_as_decided(use: DeviceUse, found: AllocationResult) -> bool:
+    """Tell whether a claim has the devices that were decided on; parameters do not matter."""
+    decided = _decoder.decode(use.allocation)
+    return _devices(decided) == _devices(found) and decided.node_selector == found.node_selector
+
+
+def _devices(allocation: AllocationResult) -> list[tuple[str, str, str, str]]:
+    return sorted(
+        (result.request, result.driver, result.pool, result.device)
+        for result in allocation.devices.results
+    )
+
+
+def _users(claim: ResourceClaim) -> list[dict[str, str]]:
+    return [msgspec.to_builtins(user) for user in claim.status.reserved_for]

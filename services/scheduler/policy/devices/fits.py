@@ -1,0 +1,163 @@
+"""On which nodes claims can be allocated, kept per shape: equal claims share one answer.
+
+The pods of a gang have claims of their own, made from one template. What one of them has been told
+holds for the next, but for the nodes that reach a pool of which a device was taken or given back.
+"""
+
+from collections.abc import Collection, Hashable, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from pumice.plugins import BoolArray, CodeArray
+from services.scheduler.engine.nodes.attributes import NodeAttributes
+from services.scheduler.policy.devices.allocation import Budget, allocate
+from services.scheduler.policy.devices.pools import DeviceId, Inventory, OfferedPool, PoolKey
+from services.scheduler.policy.devices.requests import Ask, Judge, Refusal
+from shared.api.resource import AllocationResult
+from shared.api.selectors import NodeSelector
+
+FITS, LACKING, IN_USE = range(3)
+"""The claims can be had; the node has no such devices; others have them."""
+_BUDGET: Final = 200_000
+"""Looks at devices for one answer about all nodes."""
+_SHAPES_MAX: Final = 1_000
+_NOTHING: Final[frozenset[DeviceId]] = frozenset()
+
+
+class _Answer(NamedTuple):
+    """What is known of one shape."""
+
+    codes: CodeArray
+    versions: Hashable
+    seen: int
+    """How many changes of pools it heeds."""
+    fault: str
+
+
+class Fits:
+    """Answers about all nodes, for one cluster."""
+
+    def __init__(self, inventory: Inventory, judge: Judge) -> None:
+        self._inventory = inventory
+        self._judge = judge
+        self._answers: dict[Hashable, _Answer] = {}
+        self._changed: list[PoolKey] = []
+        self._versions: Hashable = None
+        self._offers: dict[str, tuple[OfferedPool, ...]] = {}
+        self._masks: dict[NodeSelector, BoolArray] = {}
+        self._columns: dict[str, int] = {}
+
+    def note(self, device: DeviceId) -> None:
+        """Take note that a device was taken or given back."""
+        self._changed.append((device.driver, device.pool))
+
+    def forget(self) -> None:
+        """Forget all answers: classes have changed."""
+        self._versions = None
+
+    def column(self, name: str, attributes: NodeAttributes) -> int:
+        """Return the column of a node, -1 when it has none."""
+        self._keep_up(attributes)
+        return self._columns.get(name, -1)
+
+    def allocate(
+        self,
+        asks: Sequence[Ask],
+        attributes: NodeAttributes,
+        column: int,
+        taken: Collection[DeviceId],
+        budget: Budget | None = None,
+    ) -> tuple[AllocationResult, ...] | Refusal:
+        """Return the devices of claims on one node, or why there are none."""
+        self._keep_up(attributes)
+        name = attributes.names[column]
+        return allocate(
+            asks,
+            self._offer(name, column, attributes),
+            node=name,
+            taken=taken,
+            judge=self._judge,
+            budget=budget,
+        )
+
+    def codes(
+        self,
+        shape: Hashable,
+        asks: Sequence[Ask],
+        attributes: NodeAttributes,
+        taken: Collection[DeviceId],
+    ) -> tuple[CodeArray, str]:
+        """Return each node's code, and what is wrong with the claims if something is."""
+        self._keep_up(attributes)
+        known = self._answers.get(shape)
+        if known is not None and known.versions == self._versions:
+            columns = self._touched(known, attributes)
+            codes = known.codes
+        else:
+            columns = range(len(attributes.names))
+            codes = np.full(len(attributes.names), LACKING, dtype=np.uint8)
+        fault = known.fault if known is not None and not columns else ""
+        budget = Budget(_BUDGET)
+        for column in columns:
+            if not attributes.names[column]:
+                codes[column] = LACKING
+                continue
+            found = self.allocate(asks, attributes, column, taken, budget)
+            if isinstance(found, Refusal) and found.fault:
+                fault = found.text
+                break
+            codes[column] = self._code(found, asks, attributes, column, taken)
+        if len(self._answers) >= _SHAPES_MAX:
+            self._answers.clear()
+        versions = None if fault else self._versions  # a fault is looked at anew
+        self._answers[shape] = _Answer(codes, versions, len(self._changed), fault)
+        return codes, fault
+
+    def _code(
+        self,
+        found: tuple[AllocationResult, ...] | Refusal,
+        asks: Sequence[Ask],
+        attributes: NodeAttributes,
+        column: int,
+        taken: Collection[DeviceId],
+    ) -> int:
+        if not isinstance(found, Refusal):
+            return FITS
+        if not taken:
+            return LACKING
+        alone = self.allocate(asks, attributes, column, _NOTHING)
+        return LACKING if isinstance(alone, Refusal) else IN_USE
+
+    def _touched(self, known: _Answer, attributes: NodeAttributes) -> Sequence[int]:
+        """Return the columns whose answer may have changed."""
+        names: set[str] = set()
+        for pool in dict.fromkeys(self._changed[known.seen :]):
+            nodes = self._inventory.nodes_of(pool)
+            if nodes is None:
+                return range(len(attributes.names))
+            names |= nodes
+        return [self._columns[name] for name in sorted(names) if name in self._columns]
+
+    def _keep_up(self, attributes: NodeAttributes) -> None:
+        versions = (self._inventory.generation, attributes.generation, len(attributes.names))
+        if versions != self._versions:
+            self._versions = versions
+            self._columns = {name: at for at, name in enumerate(attributes.names) if name}
+            self._offers.clear()
+            self._masks.clear()
+            self._answers.clear()
+            self._changed.clear()
+
+    def _offer(self, name: str, column: int, attributes: NodeAttributes) -> tuple[OfferedPool, ...]:
+        found = self._offers.get(name)
+        if found is None:
+
+            def selects(selector: NodeSelector) -> bool:
+                mask = self._masks.get(selector)
+                if mask is None:
+                    mask = self._masks[selector] = attributes.selected(selector)
+                return bool(mask[column])
+
+            found = self._offers[name] = self._inventory.offer(name, selects)
+        return found

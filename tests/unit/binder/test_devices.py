@@ -1,0 +1,148 @@
+"""Steps of a device claim before its pod is bound, and after a bind that came to nothing."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from services.binder.intents.devices import (
+    FINALIZER,
+    Protect,
+    Ready,
+    Unusable,
+    Write,
+    release_step,
+    reserve_step,
+)
+from shared.api.resource import ResourceClaim
+from shared.contracts.messages import Bind, DeviceUse
+
+ALLOCATION = {
+    "devices": {"results": [{"request": "r", "driver": "d", "pool": "p", "device": "0"}]},
+    "nodeSelector": {
+        "nodeSelectorTerms": [
+            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}
+        ]
+    },
+}
+OTHER = {"devices": {"results": [{"request": "r", "driver": "d", "pool": "p", "device": "1"}]}}
+MINE = {"resource": "pods", "name": "p", "uid": "pod"}
+THEIRS = {"resource": "pods", "name": "q", "uid": "other"}
+
+
+def use(*, allocated: bool = False) -> DeviceUse:
+    said = msgspec.Raw(msgspec.json.encode(ALLOCATION))
+    return DeviceUse(claim="ns/c", uid="u", allocation=said, allocated=allocated)
+
+
+ITEM = Bind(pod="ns/p", uid="pod", node="n", devices=(use(),))
+
+
+def claim(
+    *users: dict[str, str],
+    allocation: Any = None,
+    uid: str = "u",
+    finalizers: tuple[str, ...] = (FINALIZER,),
+    **meta: Any,
+) -> ResourceClaim:
+    return msgspec.convert(
+        {
+            "metadata": {"name": "c", "uid": uid, "finalizers": finalizers, **meta},
+            "status": {"allocation": allocation, "reservedFor": list(users)},
+        },
+        ResourceClaim,
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "seen", "step"),
+    [
+        pytest.param(
+            use(),
+            claim(finalizers=("own",)),
+            Protect({"metadata": {"finalizers": ["own", FINALIZER]}}),
+            id="unprotected",
+        ),
+        pytest.param(
+            use(),
+            claim(),
+            Write({"status": {"allocation": ALLOCATION, "reservedFor": [MINE]}}),
+            id="fresh",
+        ),
+        pytest.param(
+            use(),
+            claim(THEIRS, allocation=ALLOCATION),
+            Write({"status": {"reservedFor": [THEIRS, MINE]}}),
+            id="written-for-another-pod-of-the-gang",
+        ),
+        pytest.param(
+            use(allocated=True),
+            claim(allocation=ALLOCATION),
+            Write({"status": {"reservedFor": [MINE]}}),
+            id="allocated-before",
+        ),
+        pytest.param(use(), claim(MINE, allocation=ALLOCATION), Ready(), id="done"),
+    ],
+)
+def test_a_claim_is_taken_to_where_its_pod_can_be_bound(given, seen, step):
+    assert reserve_step(ITEM, given, seen) == step
+
+
+@pytest.mark.parametrize(
+    ("given", "seen", "message"),
+    [
+        pytest.param(use(), claim(uid="v"), "another one now", id="another"),
+        pytest.param(use(), claim(deletionTimestamp="2026-01-01T00:00:00Z"), "deleted", id="going"),
+        pytest.param(use(), claim(allocation=OTHER), "other devices", id="others"),
+        pytest.param(use(allocated=True), claim(), "lost its devices", id="lost"),
+        pytest.param(
+            use(),
+            claim(
+                *({"resource": "pods", "name": f"p{n}", "uid": f"u{n}"} for n in range(256)),
+                allocation=ALLOCATION,
+            ),
+            "256 pods",
+            id="full",
+        ),
+    ],
+)
+def test_a_claim_that_is_not_as_it_was_decided_on_fails_the_bind(given, seen, message):
+    step = reserve_step(ITEM, given, seen)
+    assert isinstance(step, Unusable)
+    assert message in step.message
+
+
+@pytest.mark.parametrize(
+    ("given", "seen", "step"),
+    [
+        pytest.param(
+            use(),
+            claim(MINE, allocation=ALLOCATION),
+            Write({"status": {"reservedFor": None, "allocation": None}}),
+            id="of-this-bind-alone",
+        ),
+        pytest.param(
+            use(),
+            claim(MINE, THEIRS, allocation=ALLOCATION),
+            Write({"status": {"reservedFor": [THEIRS]}}),
+            id="another-pod-uses-it",
+        ),
+        pytest.param(
+            use(allocated=True),
+            claim(MINE, allocation=ALLOCATION),
+            Write({"status": {"reservedFor": None}}),
+            id="allocated-before",
+        ),
+        pytest.param(
+            use(),
+            claim(allocation=ALLOCATION),
+            Write({"status": {"allocation": None}}),
+            id="taken-back-by-half",
+        ),
+        pytest.param(use(), claim(MINE, uid="v", allocation=OTHER), Ready(), id="another"),
+        pytest.param(use(), claim(THEIRS, allocation=OTHER), Ready(), id="others"),
+        pytest.param(use(), claim(), Ready(), id="nothing-written"),
+    ],
+)
+def test_a_bind_that_came_to_nothing_takes_back_what_it_wrote(given, seen, step):
+    assert release_step(ITEM, given, seen) == step

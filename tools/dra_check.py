@@ -1,0 +1,272 @@
+"""Decides device claims beside the scheduler of Kubernetes (`make dra-check`; needs Go).
+
+On a real API server it applies drawn states: slices, claims, then pods one after another. For each
+pod kube-scheduler and the predicates of ours say whether it can be placed; and where
+kube-scheduler placed it, both must have chosen the same devices on that node. A state is drawn from
+its number alone: `python -m tools.dra_check --first 17 --states 1` repeats the one that is named.
+"""
+
+import argparse
+import asyncio
+import itertools
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from pumice.local import admin, parts
+from pumice.local.control_plane import ControlPlane, Options
+from pumice.local.fleet import NodeShape
+from pumice.local.process import Process, ProcessSpec
+from pumice.testing import Cluster, binds_of
+from services.scheduler.engine.nodes.attributes import NodeAttributes
+from services.scheduler.policy.devices.requests import Refusal
+from services.scheduler.policy.states.claims import Devices
+from shared.api import kinds
+from tests.support.api import Api, connect
+from tests.support.device_states import CLASSES, NODES, DeviceState, draw
+from tests.support.goprograms import kube_scheduler
+
+STATES: Final = 200
+NAMESPACE: Final = "ns"
+GROUP: Final = "/apis/resource.k8s.io/v1"
+CONF: Final = """
+actions: "allocate, backfill"
+tiers:
+- plugins: [{name: gang}, {name: predicates}]
+"""
+_HEARD_S: Final = 0.3
+"""After so long kube-scheduler has heard of what was written."""
+_DOUBT_S: Final = 3.0
+"""A difference counts when it is there after so long."""
+_VERDICT_S: Final = 20.0
+
+Object = dict[str, Any]
+
+
+class Check:
+    """A cluster, and both schedulers' words on it."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self.differences: list[str] = []
+        self.placed = self.refused = 0
+
+    async def open(self) -> None:
+        """Make what all states share."""
+        labels = {"resource.kubernetes.io/admin-access": "true"}
+        await self._post("/api/v1/namespaces", {"metadata": {"name": NAMESPACE, "labels": labels}})
+        for each in CLASSES:
+            await self._post(f"{GROUP}/deviceclasses", each)
+
+    async def state(self, number: int) -> None:
+        """Apply one state, ask for its pods, and clear it away."""
+        drawn = draw(Random(number))  # noqa: S311 - a drawn state is no secret
+        await self._apply(drawn, number)
+        for at, claims in enumerate(drawn.pods):
+            await self._pod(f"s{number}-{at}", [f"s{number}-{claim}" for claim in claims])
+        await self._clear()
+
+    async def _apply(self, drawn: DeviceState, number: int) -> None:
+        for node, labels in drawn.labels.items():
+            await self._merge(f"/api/v1/nodes/{node}", {"metadata": {"labels": labels}})
+        for each in drawn.slices:
+            spec = each["spec"]
+            pool = {**spec["pool"], "name": f"s{number}-{spec['pool']['name']}"}
+            meta = {"name": f"s{number}-{each['metadata']['name']}"}
+            await self._post(
+                f"{GROUP}/resourceslices", {"metadata": meta, "spec": {**spec, "pool": pool}}
+            )
+        for name, spec in drawn.claims.items():
+            meta = {"name": f"s{number}-{name}"}
+            await self._post(
+                f"{GROUP}/namespaces/{NAMESPACE}/resourceclaims", {"metadata": meta, "spec": spec}
+            )
+        await asyncio.sleep(_HEARD_S)
+
+    async def _clear(self) -> None:
+        at_once = {"gracePeriodSeconds": 0}
+        await self._api.request("DELETE", f"/api/v1/namespaces/{NAMESPACE}/pods", at_once)
+        for path in (f"{GROUP}/resourceslices", f"{GROUP}/namespaces/{NAMESPACE}/resourceclaims"):
+            await self._api.request("DELETE", path)
+
+    # --- one pod -----------------------------------------------------------------------------
+
+    async def _pod(self, name: str, claims: list[str]) -> None:
+        """Ask both about a pod; it stays where kube-scheduler has put it."""
+        before = await self._objects()
+        uses = [{"name": claim, "resourceClaimName": claim} for claim in claims]
+        main = {"name": "main", "image": "none"}
+        spec = {"containers": [main], "resourceClaims": uses}
+        path = f"/api/v1/namespaces/{NAMESPACE}/pods"
+        await self._post(path, {"metadata": {"name": name}, "spec": spec})
+        ours = verdict(before, name, uses)
+        pod = await self._judged(f"{path}/{name}", time.monotonic() + _HEARD_S)
+        if bool(pod["spec"].get("nodeName")) is not bool(ours):
+            pod = await self._judged(f"{path}/{name}", time.monotonic() + _DOUBT_S)
+        node = pod["spec"].get("nodeName", "")
+        self.placed += bool(node)
+        self.refused += not node
+        if bool(node) is not bool(ours):
+            self._differ(name, f"kube-scheduler: {node or _why(pod)}; ours: {ours or 'no node'}")
+        elif node:
+            await self._compare_devices(before, name, claims, node)
+        else:
+            await self._api.request("DELETE", f"{path}/{name}", {"gracePeriodSeconds": 0})
+
+    async def _judged(self, path: str, settled: float) -> Object:
+        """Return a pod with a node, or one without that stays so until it counts as settled."""
+        deadline = time.monotonic() + _VERDICT_S
+        while True:
+            pod: Object = await self._api.request("GET", path)
+            if pod["spec"].get("nodeName"):
+                return pod
+            if _why(pod) and time.monotonic() > settled:
+                return pod
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"kube-scheduler says nothing about {path}")
+            await asyncio.sleep(0.02)
+
+    async def _compare_devices(
+        self, before: Mapping[str, list[Object]], name: str, claims: list[str], node: str
+    ) -> None:
+        theirs = {}
+        for claim in claims:
+            path = f"{GROUP}/namespaces/{NAMESPACE}/resourceclaims/{claim}"
+            found = (await self._api.request("GET", path))["status"]["allocation"]
+            theirs[claim] = [
+                (r["request"], r["driver"], r["pool"], r["device"])
+                for r in found["devices"].get("results", [])
+            ]
+        ours = devices_on(before, claims, node)
+        if isinstance(ours, str) or any(theirs[claim] != ours[claim] for claim in ours):
+            self._differ(name, f"on {node} kube-scheduler chose {theirs}, ours {ours}")
+
+    def _differ(self, name: str, text: str) -> None:
+        self.differences.append(f"{name}: {text}")
+        print(f"{name}: {text}", flush=True)
+
+    # --- requests ----------------------------------------------------------------------------
+
+    async def _objects(self) -> dict[str, list[Object]]:
+        """Return all that decides, by token of the kind."""
+        paths = {
+            kinds.NODE.token: "/api/v1/nodes",
+            kinds.DEVICECLASS.token: f"{GROUP}/deviceclasses",
+            kinds.RESOURCESLICE.token: f"{GROUP}/resourceslices",
+            kinds.RESOURCECLAIM.token: f"{GROUP}/namespaces/{NAMESPACE}/resourceclaims",
+            kinds.POD.token: f"/api/v1/namespaces/{NAMESPACE}/pods",
+        }
+        return {token: (await self._api.request("GET", p))["items"] for token, p in paths.items()}
+
+    async def _post(self, path: str, body: Object) -> None:
+        await self._api.request("POST", path, body)
+
+    async def _merge(self, path: str, body: Object) -> None:
+        await self._api.request("PATCH", path, body, content_type="application/merge-patch+json")
+
+
+def world_of(objects: Mapping[str, Iterable[Object]]) -> Cluster:
+    """Return a cluster state with these objects."""
+    world = Cluster(CONF)
+    for kind in (
+        kinds.NODE, kinds.DEVICECLASS, kinds.RESOURCESLICE, kinds.RESOURCECLAIM, kinds.POD
+    ):  # fmt: skip
+        for each in objects[kind.token]:
+            world.put(kind, each)
+    return world
+
+
+def verdict(objects: Mapping[str, Iterable[Object]], name: str, uses: list[Object]) -> str:
+    """Return the node that we would bind a pod to, "" if none."""
+    world = world_of(objects).group("g").pod(name, "g", resourceClaims=uses)
+    return binds_of(world.decide()).get(name, "")
+
+
+def devices_on(
+    objects: Mapping[str, Iterable[Object]], claims: list[str], node: str
+) -> dict[str, list[tuple[str, str, str, str]]] | str:
+    """Return the devices that we would choose on a node for claims without any; or why none."""
+    state = world_of(objects).cluster_state
+    devices, attributes = state.store(Devices), state.store(NodeAttributes)
+    keys = [f"{NAMESPACE}/{c}" for c in claims]
+    keys = [key for key in keys if devices.allocation(key) is None]
+    asks = devices.asks(keys)
+    if isinstance(asks, Refusal):
+        return asks.text
+    column = devices.fits.column(node, attributes)
+    found = devices.fits.allocate(asks, attributes, column, devices.taken())
+    if isinstance(found, Refusal):
+        return found.text
+    return {
+        key.partition("/")[2]: [
+            (r.request, r.driver, r.pool, r.device) for r in allocation.devices.results
+        ]
+        for key, allocation in zip(keys, found, strict=True)
+    }
+
+
+def _why(pod: Object) -> str:
+    """Return why a pod is not scheduled; empty: that is not said."""
+    conditions = pod["status"].get("conditions", [])
+    said = [c for c in conditions if c["type"] == "PodScheduled" and c["status"] == "False"]
+    return said[0].get("message") or said[0].get("reason", "no") if said else ""
+
+
+async def run(numbers: Iterable[int], directory: Path) -> Check:
+    """Check states on a cluster of its own."""
+    program = kube_scheduler()
+    async with ControlPlane(Options(directory=directory), parts.require()) as plane:
+        await plane.add_nodes(NodeShape(count=len(NODES)))
+        kubeconfig = plane.directory / "pki" / "parts.kubeconfig"
+        scheduler = Process(
+            ProcessSpec(
+                name="kube-scheduler",
+                argv=(
+                    str(program),
+                    f"--kubeconfig={kubeconfig}",
+                    f"--authentication-kubeconfig={kubeconfig}",
+                    f"--authorization-kubeconfig={kubeconfig}",
+                    "--leader-elect=false",
+                    "--secure-port=0",
+                ),
+                log=plane.logs / "kube-scheduler.log",
+            )
+        )
+        scheduler.start()
+        try:
+            async with connect(plane.kubeconfig) as api:
+                check = Check(api)
+                await check.open()
+                async with admin.connect(plane.url, plane.pki) as client:
+                    process = plane.processes[plane.api_program]
+                    await process.ready(lambda: client.accounts_ready(NAMESPACE), deadline_s=30)
+                for number in numbers:
+                    await check.state(number)
+                return check
+        finally:
+            await scheduler.stop(grace_s=2.0)
+
+
+def main(words: list[str]) -> int:
+    """Check states and print each difference; returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--states", type=int, default=STATES, help="how many states are checked")
+    parser.add_argument("--first", type=int, default=0, help="number of the first one")
+    options = parser.parse_args(words)
+    numbers = itertools.islice(itertools.count(options.first), options.states)
+    with tempfile.TemporaryDirectory() as name:
+        check = asyncio.run(run(numbers, Path(name)))
+    asked = check.placed + check.refused
+    print(
+        f"{options.states} states, {asked} pods: {check.placed} placed and {check.refused} refused"
+        f" by kube-scheduler; {len(check.differences)} differences"
+    )
+    return 1 if check.differences or not (check.placed and check.refused) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
