@@ -26,7 +26,7 @@ _NOTHING: Final[frozenset[DeviceId]] = frozenset()
 
 
 class _Answer(NamedTuple):
-    """What is known of one shape."""
+    """The state of knowledge about one shape."""
 
     codes: CodeArray
     versions: Hashable
