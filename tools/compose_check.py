@@ -19,6 +19,7 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Final
 
@@ -38,6 +39,13 @@ PROGRAMS: Final = {
 }
 """Where each public image has its program, as docker-compose.yml names it."""
 
+RESTARTED: Final = (
+    *("scheduler", "cache", "controller", "binder", "admission", "visibility", "declarer"),
+    *("nats", "etcd", "kube-apiserver", "kwok"),
+)
+_RESTART_S: Final = 60.0
+_INTO_THE_DEMO_S: Final = 4.0
+"""When its first jobs run and others wait; it takes ten seconds."""
 _PULL_S: Final = 600.0
 _DEBIAN: Final = "bookworm"
 _CERTIFICATES: Final = Path("/etc/ssl/certs/ca-certificates.crt")
@@ -51,6 +59,10 @@ def check(tools: Docker) -> None:
     try:
         step("the stack is up and every service ready", lambda: up(tools))
         step("the demo's jobs have completed", lambda: demo(tools))
+        for name in RESTARTED:
+            step(
+                f"{name} restarts in the middle of the demo", lambda name=name: restart(tools, name)
+            )  # type: ignore[misc]
     except CheckError:
         tools.compose("ps", "--all")
         tools.compose("logs", "--tail=30", "--no-color")
@@ -78,6 +90,16 @@ def demo(tools: Docker) -> bool:
     return tools.compose(
         "--profile", "demo", "run", "--rm", "-T", "--no-deps", "demo", timeout_s=_DEMO_S
     )
+
+
+def restart(tools: Docker, name: str) -> bool:
+    """Restart a part while the demo's jobs run; return whether all of them completed."""
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        ended = thread.submit(demo, tools)
+        if wait([ended], timeout=_INTO_THE_DEMO_S).done:
+            raise CheckError("the demo was over before anything could be restarted")
+        restarted = tools.compose("restart", name, timeout_s=_RESTART_S)
+        return ended.result() and restarted
 
 
 def down(tools: Docker) -> None:

@@ -8,19 +8,23 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from rich.text import Text
 
-from pumice.demo import summary
+from pumice.demo import cast, summary
 from pumice.demo.story import Demo, DemoError
 from pumice.demo.teller import choose
+from shared.api.kinds import JOB
+from shared.kube.client import Kube
 from shared.kube.config import connect
-from shared.runtime.clock import SystemClock
-from shared.runtime.errors import PumiceError
+from shared.runtime.clock import Clock, SystemClock
+from shared.runtime.errors import Gone, PumiceError
 
 _DEADLINE_S: Final = 180.0
+_LOOK_S: Final = 0.2
 
 
 async def play(*, kubeconfig: Path, examples: Path) -> None:
@@ -37,11 +41,30 @@ async def play(*, kubeconfig: Path, examples: Path) -> None:
             deaths=tuple,
         )
         try:
+            async with asyncio.timeout(_DEADLINE_S):
+                await remove_jobs_of_before(kube, clock, examples)
+        except TimeoutError:
+            raise DemoError("jobs of an earlier run are still being deleted") from None
+        try:
             await demo.play(deadline_s=_DEADLINE_S, jobs=examples)
         finally:
             teller.conclude()
             teller.write(summary.timeline(demo.scene, teller.width))
         teller.write([Text(line) for line in summary.totals(demo.scene)])
+
+
+async def remove_jobs_of_before(kube: Kube, clock: Clock, examples: Path) -> None:
+    """Delete the demo's own jobs, which an earlier run has left, with their pods."""
+    own = {role.key for act in cast.acts(examples) for role in act}
+    deleted: set[str] = set()
+    while left := [job for job in (await kube.list(JOB)).items if job.metadata.key in own]:
+        for meta in (job.metadata for job in left if job.metadata.uid not in deleted):
+            deleted.add(meta.uid)
+            with suppress(Gone):
+                await kube.delete(
+                    JOB, meta.namespace, meta.name, uid=meta.uid, propagation="Foreground"
+                )
+        await clock.sleep(_LOOK_S)
 
 
 def main(argv: Sequence[str]) -> int:

@@ -29,7 +29,8 @@ CLUSTER: Final = "compose"
 """PUMICE_CLUSTER of the services in docker-compose.yml."""
 NAMESPACE: Final = "pumice-system"
 API_SERVER: Final = "https://kube-apiserver:6443"
-API_SERVER_FROM_HOST: Final = "https://127.0.0.1:6443"
+API_PORT: Final = 6443
+"""Port of the API server on the host, unless PUMICE_API_PORT names another."""
 ACCOUNTS: Final = ("admission", "binder", "cache", "controller", "visibility")
 """Services that talk to the API server."""
 SERVICES: Final = (*ACCOUNTS, "declarer", "scheduler")
@@ -62,7 +63,7 @@ def make_identities(root: Path) -> None:
             sys.exit("error: these credentials are of an older version: docker compose down -v")
         return
     authority = Authority("pumice-compose")
-    for folder in ("control-plane", "admin", *ACCOUNTS):
+    for folder in ("control-plane", "admin", "health", *ACCOUNTS):
         write_private(root / folder / "ca.crt", authority.certificate)
     authority.issue(pair(plane, "server"), "kube-apiserver", hosts=_HOSTS)
     authority.issue(pair(plane, "etcd-client"), "etcd-client")
@@ -72,7 +73,6 @@ def make_identities(root: Path) -> None:
     admin = pair(root / "admin", "admin")
     authority.issue(admin, "pumice-admin", groups=_ADMINS)
     _kubeconfig(root / "admin" / "kubeconfig", admin)
-    _kubeconfig(root / "admin" / "kubeconfig-for-host", admin, server=API_SERVER_FROM_HOST)
     front_proxy = Authority("pumice-compose-front-proxy")
     write_private(plane / "front-proxy-ca.crt", front_proxy.certificate)
     front_proxy.issue(pair(plane, "front-proxy-client"), FRONT_PROXY)
@@ -85,6 +85,12 @@ def make_identities(root: Path) -> None:
         )
         _kubeconfig(root / service / "kubeconfig", account)
     write_signing_key(last)
+
+
+def make_kubeconfig_for_host(root: Path, port: int) -> None:
+    """Write the administrator's kubeconfig for the host, whose port may have changed."""
+    path = root / "admin" / "kubeconfig-for-host"
+    _kubeconfig(path, pair(root / "admin", "admin"), server=f"https://127.0.0.1:{port or API_PORT}")
 
 
 def make_nats_users(root: Path) -> None:
@@ -109,7 +115,7 @@ def make_nats_users(root: Path) -> None:
 
 def hand_over(root: Path) -> None:
     """Give the folders of our own processes to their user; the other parts run as root."""
-    for folder in ("admin", *SERVICES):
+    for folder in ("admin", "health", *SERVICES):
         directory = root / folder
         directory.chmod(0o700)
         for path in (directory, *directory.iterdir()):
@@ -127,6 +133,7 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("folder", type=Path)
     root: Path = parser.parse_args(argv).folder
     make_identities(root)
+    make_kubeconfig_for_host(root, int(os.environ.get("PUMICE_API_PORT", API_PORT)))
     make_nats_users(root)
     hand_over(root)
 

@@ -12,7 +12,7 @@ import yaml
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from pumice.deploy import compose_init, compose_setup
+from pumice.deploy import compose_health, compose_init, compose_setup, nats_config
 from pumice.local.control_plane import CONTROLLERS, STAGES
 from pumice.local.versions import versions
 from services.visibility.settings import VisibilitySettings
@@ -100,8 +100,10 @@ def test_a_service_mounts_its_own_credentials_and_no_others(service: str) -> Non
 def test_a_container_has_no_more_rights_than_it_needs(name: str) -> None:
     service = SERVICES[name]
     assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service["mem_limit"]
     if name not in PARTS:
-        assert service["cap_drop"] == ["ALL"]
         assert service.get("user") == ("0:0" if name == "credentials" else None)
     for port in service.get("ports", []):
         assert port.startswith("127.0.0.1:"), "nothing listens beyond the loopback"
@@ -182,6 +184,42 @@ def test_the_nats_server_knows_every_user_with_its_password(credentials: Path) -
         assert users[service]["password"] == given
         allowed = permissions(compose_init.CLUSTER)[service]
         assert users[service]["permissions"]["publish"] == list(allowed.publish)
+
+
+def test_the_kubeconfig_for_the_host_names_the_port_that_was_asked_for(
+    credentials: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def server() -> str:
+        text = (credentials / "admin" / "kubeconfig-for-host").read_text()
+        return yaml.safe_load(text)["clusters"][0]["cluster"]["server"]
+
+    assert server() == "https://127.0.0.1:6443"
+    monkeypatch.setenv("PUMICE_API_PORT", "7443")
+    compose_init.main([str(credentials)])
+    assert server() == "https://127.0.0.1:7443"
+    assert SERVICES["credentials"]["environment"] == {"PUMICE_API_PORT": "${PUMICE_API_PORT:-6443}"}
+
+
+def test_the_health_of_each_part_is_asked_where_it_listens() -> None:
+    assert set(compose_health.ADDRESSES) == set(PARTS) - {"kube-controller-manager"}
+    ports = {
+        part: compose_health.ADDRESSES[part].split(":")[2].split("/")[0]
+        for part in ("etcd", "kube-apiserver", "kwok")
+    }
+    for part, port in ports.items():
+        assert [word for word in SERVICES[part]["command"] if word.endswith(port)], part
+    assert compose_health.ADDRESSES["nats"].split(":")[2] == f"{nats_config.MONITOR_PORT}/healthz"
+
+
+def test_a_part_that_is_ill_is_named_once_and_again_when_it_is_well() -> None:
+    def ask(url: str) -> str:
+        return "refused" if url.endswith("b") else ""
+
+    ill = compose_health.troubles(ask, {"nats": "a", "etcd": "b"})
+    assert ill == {"etcd": "refused"}
+    assert compose_health.changes({}, ill) == ["etcd: refused"]
+    assert compose_health.changes(ill, ill) == []
+    assert compose_health.changes(ill, {}) == ["etcd: healthy"]
 
 
 def test_the_setup_applies_every_account_and_role_that_a_service_has() -> None:
