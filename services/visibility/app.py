@@ -11,13 +11,15 @@ from services.visibility.adapters.authentication import (
     in_flags,
 )
 from services.visibility.adapters.authorization import Authorization
+from services.visibility.adapters.changes import Changes
+from services.visibility.adapters.live import Live
 from services.visibility.adapters.registration import Address, Registration
 from services.visibility.adapters.server import VisibilityServer
 from services.visibility.adapters.sources import Sources
 from services.visibility.adapters.unsynced import Unsynced
 from services.visibility.adapters.watching import Watching
 from services.visibility.api.users import RequestHeaders
-from services.visibility.interface import Answers
+from services.visibility.interface import Answers, LiveAnswers
 from services.visibility.metrics import VisibilityMetrics
 from services.visibility.settings import VisibilitySettings
 from shared.bus.nats import NatsBus
@@ -45,14 +47,14 @@ async def build(settings: VisibilitySettings, context: Context) -> Sequence[Part
     """Return the parts of visibility. Raises Rejected for settings that cannot work."""
     kube = await kube_of(settings, context)
     bus = bus_of(settings, context)
-    answers, following = _answers(settings, context, bus)
-    return [*following, *await _serving(settings, context, kube, answers)]
+    answers, live, following = _answers(settings, context, bus)
+    return [*following, *await serving(settings, context, kube, answers, live)]
 
 
 def _answers(
     settings: VisibilitySettings, context: Context, bus: NatsBus
-) -> tuple[Answers, Sequence[Part]]:
-    """Return the answers, and the parts that keep them up to date."""
+) -> tuple[Answers, LiveAnswers, Sequence[Part]]:
+    """Return the answers, those of the live page, and the parts that keep them up to date."""
     needed = streams(settings.cluster)
     on_bus = BusParts(context, bus, streams=needed, settings=settings)
     parts: list[Part] = [
@@ -61,11 +63,16 @@ def _answers(
         on_bus.check(needed.state, needed.command, needed.outcome, needed.events, needed.lease),
         on_bus.members(),
     ]
-    return Unsynced(), parts
+    unsynced = Unsynced()
+    return unsynced, Live(unsynced, clock=context.clock), parts
 
 
-async def _serving(
-    settings: VisibilitySettings, context: Context, kube: Kube, answers: Answers
+async def serving(
+    settings: VisibilitySettings,
+    context: Context,
+    kube: Kube,
+    answers: Answers,
+    live: LiveAnswers,
 ) -> Sequence[Part]:
     """Return the parts of the aggregated API; it listens when they are returned."""
     clock, log = context.clock, context.log
@@ -87,13 +94,14 @@ async def _serving(
         log=log,
     )
     authorization = Authorization(kube, clock=clock, metrics=metrics)
-    sources = Sources(answers, authorization, clock=clock)
+    sources = Sources(answers, live, authorization, clock=clock)
     VisibilityServer(
         https,
         authentication=authentication,
         authorization=authorization,
         sources=sources,
         watching=Watching(sources, clock=clock, metrics=metrics),
+        changes=Changes(live),
         contain=Containment(context.set_aside, clock=clock, log=log, lasts_s=_SHOWN_S),
         clock=clock,
         metrics=metrics,

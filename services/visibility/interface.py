@@ -4,7 +4,7 @@ The HTTP side (`adapters`) knows users, paths and tables; the answers know the c
 meet here only.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Protocol
 
 from shared.api.visibility import (
@@ -52,8 +52,9 @@ class LiveAnswers(Protocol):
     async def node_uses(self) -> Sequence[NodeUse]:
         """Return how full each node is, by name."""
 
-    def changes(self, namespace: str = "") -> AsyncIterator[Change]:
-        """Yield what changes from now on; with a namespace what happens to objects in it only.
+    def changes(self, namespace: str = "") -> AsyncGenerator[Change, None]:
+        """Yield the latest events and what changes from now on; of one namespace if it is named.
 
-        Lists that change often are named once per second at most.
+        Lists that change often are named once per second at most. An empty change says, four times
+        a minute, that nothing is new.
         """

@@ -303,7 +303,7 @@ class WorldAnswers(Answers, LiveAnswers):
         mine: tuple[str, asyncio.Queue[Change | None]] = (namespace, asyncio.Queue(1000))
         self._streams.add(mine)
         try:
-            while change := await mine[1].get():
+            while (change := await mine[1].get()) is not None:
                 yield change
         finally:
             self._streams.discard(mine)
@@ -322,7 +322,7 @@ class WorldAnswers(Answers, LiveAnswers):
         """Send a change to the streams that may see it."""
         place = change.entry.about.namespace if change.entry else ""
         for namespace, stream in self._streams:
-            if namespace in ("", place) or change.resources:
+            if namespace in ("", place) or not change.entry:
                 stream.put_nowait(change)
 
 

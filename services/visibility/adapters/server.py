@@ -13,12 +13,14 @@ from aiohttp import web
 
 from services.visibility.adapters.authentication import Authentication
 from services.visibility.adapters.authorization import Authorization
+from services.visibility.adapters.changes import Changes
 from services.visibility.adapters.documents import Documents
 from services.visibility.adapters.sources import Objects, Sources
 from services.visibility.adapters.watching import Watching, versioned
 from services.visibility.api import paths, rights, tables
 from services.visibility.api.negotiation import Form, form_of
 from services.visibility.api.paths import Target
+from services.visibility.api.resources import CHANGES
 from services.visibility.api.statuses import (
     BAD_REQUEST,
     INTERNAL,
@@ -57,6 +59,7 @@ class VisibilityServer:
         authorization: Authorization,
         sources: Sources,
         watching: Watching,
+        changes: Changes,
         contain: Containment,
         clock: Clock,
         metrics: VisibilityMetrics,
@@ -66,6 +69,7 @@ class VisibilityServer:
         self._authorization = authorization
         self._sources = sources
         self._watching = watching
+        self._changes = changes
         self._contain = contain
         self._clock = clock
         self._metrics = metrics
@@ -118,9 +122,11 @@ class VisibilityServer:
         self, request: web.Request, user: User, target: Target
     ) -> web.StreamResponse:
         await self._authorization.check(user, rights.of_target(target))
-        form = form_of(request.headers.get("Accept", ""))
         if target.verb not in target.resource.verbs:
             raise wrong_method()
+        if target.resource.plural == CHANGES:
+            return await self._changes.stream(request, target)
+        form = form_of(request.headers.get("Accept", ""))
         try:
             if target.verb == "watch":
                 return await self._watching.stream(request, target, is_table=form is Form.TABLE)

@@ -17,7 +17,7 @@ from services.visibility.api.statuses import (
     wrong_method,
 )
 from services.visibility.api.users import User
-from services.visibility.interface import Answers
+from services.visibility.interface import Answers, LiveAnswers
 from shared.api.base import View, describe
 from shared.api.meta import ObjectMeta
 from shared.api.nesting import is_too_deep
@@ -25,8 +25,10 @@ from shared.api.time import format_seconds
 from shared.api.visibility import (
     API_VERSION,
     Explanation,
+    NodeUse,
     PendingJob,
     QueueTree,
+    RunningJob,
     Timeline,
     WhatIf,
     WhatIfSpec,
@@ -49,8 +51,11 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 class Sources:
     """Reads objects and asks what-ifs for a user who has the right to do so."""
 
-    def __init__(self, answers: Answers, authorization: Authorization, *, clock: Clock) -> None:
+    def __init__(
+        self, answers: Answers, live: LiveAnswers, authorization: Authorization, *, clock: Clock
+    ) -> None:
         self._answers = answers
+        self._live = live
         self._authorization = authorization
         self._clock = clock
 
@@ -112,6 +117,18 @@ class Sources:
             if job.metadata.name == target.name:
                 return job
         raise not_found("pendingjobs", target.name)
+
+    async def _running(self, target: Target) -> RunningJob:
+        for job in await self._live.running_jobs(target.namespace):
+            if job.metadata.name == target.name:
+                return job
+        raise not_found("runningjobs", target.name)
+
+    async def _node(self, target: Target) -> NodeUse:
+        for node in await self._live.node_uses():
+            if node.metadata.name == target.name:
+                return node
+        raise not_found("nodeuses", target.name)
 
     async def _explanation(self, user: User, target: Target) -> Explanation:
         found = await self._answers.explanation(target.namespace, target.name)

@@ -1,8 +1,9 @@
 """Answers of a process that does not know the cluster yet: each question may be asked again."""
 
-from collections.abc import Sequence
-from typing import NoReturn
+from collections.abc import Callable, Sequence
+from typing import Final, NoReturn, TypeVar
 
+from services.visibility.answers.replica import Replica
 from shared.api.visibility import (
     Explanation,
     PendingJob,
@@ -13,9 +14,13 @@ from shared.api.visibility import (
 )
 from shared.runtime.errors import Retryable
 
+T = TypeVar("T")
+
 
 class Unsynced:
     """Knows nothing, and says so."""
+
+    version: Final = 0
 
     async def pending_jobs(self, namespace: str = "", *, queue: str = "") -> Sequence[PendingJob]:
         """Raise Retryable."""
@@ -39,6 +44,11 @@ class Unsynced:
     async def timeline(self, namespace: str, name: str) -> Timeline | None:
         """Raise Retryable."""
         del namespace, name
+        _raise()
+
+    async def ask(self, work: Callable[[Replica], T]) -> T:
+        """Raise Retryable: there is no replica to ask."""
+        del work
         _raise()
 
 

@@ -8,7 +8,17 @@ from typing import Final
 import msgspec
 
 from shared.api.base import View
-from shared.api.visibility import API_VERSION, Explanation, PendingJob, QueueTree, Timeline, WhatIf
+from shared.api.visibility import (
+    API_VERSION,
+    Change,
+    Explanation,
+    NodeUse,
+    PendingJob,
+    QueueTree,
+    RunningJob,
+    Timeline,
+    WhatIf,
+)
 
 
 class Resource(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +57,9 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.subresource)
 
 
+CHANGES: Final = "changes"
+"""Server-sent events in place of objects: `adapters/changes`."""
+
 RESOURCES: Final = (
     Resource(
         plural="pendingjobs",
@@ -73,6 +86,22 @@ RESOURCES: Final = (
     ),
     Resource(plural="whatifs", kind="WhatIf", type=WhatIf, verbs=("create",)),
     Resource(plural="timelines", kind="Timeline", type=Timeline, verbs=("get",)),
+    Resource(
+        plural="runningjobs",
+        kind="RunningJob",
+        type=RunningJob,
+        verbs=("get", "list", "watch"),
+        short_names=("rj",),
+    ),
+    Resource(
+        plural="nodeuses",
+        kind="NodeUse",
+        type=NodeUse,
+        namespaced=False,
+        verbs=("get", "list", "watch"),
+        short_names=("nu",),
+    ),
+    Resource(plural=CHANGES, kind="Change", type=Change, verbs=("watch",)),
 )
 
 CLUSTER: Final = "cluster"

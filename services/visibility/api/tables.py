@@ -15,10 +15,12 @@ from shared.api.time import read
 from shared.api.visibility import (
     Explanation,
     Gate,
+    NodeUse,
     PendingJob,
     QueueResource,
     QueueTree,
     ResourceShortage,
+    RunningJob,
     Timeline,
     TimelineEntry,
     WhatIf,
@@ -157,6 +159,19 @@ def _overused(queue: QueueTree, _: float) -> str:
     return ",".join(found.resource for found in filter(is_overused, queue.resources))
 
 
+def _listed(amounts: Mapping[str, str]) -> str:
+    return ",".join(f"{name}={amount}" for name, amount in sorted(amounts.items()))
+
+
+def _state(node: NodeUse, _: float) -> str:
+    words = ["Ready" if node.ready else "NotReady"]
+    return ",".join([*words, "SchedulingDisabled"] if node.unschedulable else words)
+
+
+def _runs(job: RunningJob, now: float) -> str:
+    return _since(job.running_since, now)
+
+
 class _GateRow(msgspec.Struct, frozen=True):
     of: Explanation
     gate: Gate
@@ -245,6 +260,29 @@ _FORMS: Final[Mapping[str, _Form]] = {
             Column("At", lambda row, _: row.entry.at, is_wide=True),
         ),
         _entries,
+    ),
+    "RunningJob": _Form(
+        (
+            Column("Name", lambda job, _: job.metadata.name),
+            Column("Queue", lambda job, _: job.queue),
+            Column("Pods", lambda job, _: job.pods, "integer"),
+            Column("Min", lambda job, _: job.min_available, "integer"),
+            Column("Nodes", lambda job, _: job.nodes, "integer"),
+            Column("Holds", lambda job, _: _listed(job.allocated)),
+            Column("Running", _runs),
+            Column("End", lambda job, now: _until(job.expected_end, now) or "<unknown>"),
+            Column("Priority", lambda job, _: job.priority, "integer", is_wide=True),
+            Column("Owner", lambda job, _: _ref(job.owner.kind, job.owner.name), is_wide=True),
+        )
+    ),
+    "NodeUse": _Form(
+        (
+            Column("Name", lambda node, _: node.metadata.name),
+            Column("Status", _state),
+            Column("Pods", lambda node, _: node.pods, "integer"),
+            Column("Allocated", lambda node, _: _listed(node.allocated)),
+            Column("Allocatable", lambda node, _: _listed(node.allocatable), is_wide=True),
+        )
     ),
     "WhatIf": _Form(
         (

@@ -1,0 +1,131 @@
+"""The answers of the live page: running jobs, the use of nodes, and readers of what changes.
+
+A reader looks once per second for a new state of the cluster and for new events. One that is slow
+misses entries of the feed, the oldest first, and never that a list changed: one number stands for
+all lists, and each of them is asked for again.
+"""
+
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from typing import Final, NamedTuple, Protocol, TypeVar
+
+from typing_extensions import override
+
+from services.visibility.answers.nodes import node_uses
+from services.visibility.answers.replica import Replica
+from services.visibility.answers.running import running_jobs
+from services.visibility.interface import LiveAnswers
+from shared.api.visibility import Change, NodeUse, RunningJob, TimelineEntry
+from shared.runtime.clock import Clock
+
+T = TypeVar("T")
+
+LISTS: Final = ("pendingjobs", "runningjobs", "queuetrees", "nodeuses")
+EVERY_S: Final = 1.0
+QUIET_S: Final = 15.0
+"""After so long without anything new a reader is told that the stream lives."""
+KEPT: Final = 200
+"""Entries of the feed that a new reader is told, and that one may be behind."""
+_ECHO: Final = 2
+"""So many looks after the last change lists are named once more: a list may be a second old."""
+
+
+class Keeper(Protocol):
+    """Owns the cluster state."""
+
+    @property
+    def version(self) -> int:
+        """Return a number that is another one after each change."""
+
+    async def ask(self, work: Callable[[Replica], T]) -> T:
+        """Return what `work` finds. Raises Retryable while the state is not known."""
+
+
+class _Lists(NamedTuple):
+    """Lists of one moment."""
+
+    version: int
+    at_s: float
+    running: Sequence[RunningJob]
+    nodes: Sequence[NodeUse]
+
+
+class _Reader:
+    """One stream."""
+
+    def __init__(self, namespace: str, version: int) -> None:
+        self._namespace = namespace
+        self._version = version
+        self._echo = 0
+        self._entries: deque[TimelineEntry] = deque(maxlen=KEPT)
+
+    def tell(self, entry: TimelineEntry) -> None:
+        """Keep an entry if it is of the namespace that is read."""
+        if self._namespace in ("", entry.about.namespace):
+            self._entries.append(entry)
+
+    def take(self, version: int) -> Iterator[Change]:
+        """Yield what is new since the last time."""
+        while self._entries:
+            yield Change(entry=self._entries.popleft())
+        is_new, self._version = version != self._version, version
+        self._echo = _ECHO + 1 if is_new else max(0, self._echo - 1)
+        if is_new or self._echo == 1:
+            yield Change(resources=LISTS)
+
+
+class Live(LiveAnswers):
+    """The lists, the readers, and the latest entries of the feed."""
+
+    def __init__(self, keeper: Keeper, *, clock: Clock) -> None:
+        self._keeper = keeper
+        self._clock = clock
+        self._lists: _Lists | None = None
+        self._readers: set[_Reader] = set()
+        self._recent: deque[TimelineEntry] = deque(maxlen=KEPT)
+
+    @override
+    async def running_jobs(self, namespace: str = "", *, queue: str = "") -> Sequence[RunningJob]:
+        return [
+            job
+            for job in (await self._keeper.ask(self._latest)).running
+            if namespace in ("", job.metadata.namespace) and queue in ("", job.queue)
+        ]
+
+    @override
+    async def node_uses(self) -> Sequence[NodeUse]:
+        return (await self._keeper.ask(self._latest)).nodes
+
+    def _latest(self, replica: Replica) -> _Lists:
+        """Return lists of now, or of a moment ago: several pages ask for them at once."""
+        known, now_s = self._lists, self._clock.monotonic()
+        if known is None or (known.version != replica.version and now_s - known.at_s >= EVERY_S):
+            state = replica.state
+            known = _Lists(replica.version, now_s, running_jobs(state), node_uses(state))
+            self._lists = known
+        return known
+
+    def happened(self, entry: TimelineEntry) -> None:
+        """Tell the readers what happened."""
+        self._recent.append(entry)
+        for reader in self._readers:
+            reader.tell(entry)
+
+    @override
+    async def changes(self, namespace: str = "") -> AsyncGenerator[Change, None]:
+        reader = _Reader(namespace, self._keeper.version)
+        for entry in self._recent:
+            reader.tell(entry)
+        self._readers.add(reader)
+        told_s = self._clock.monotonic()
+        try:
+            while True:
+                news = list(reader.take(self._keeper.version))
+                if not news and self._clock.monotonic() - told_s >= QUIET_S:
+                    news = [Change()]
+                for change in news:
+                    yield change
+                    told_s = self._clock.monotonic()
+                await self._clock.sleep(EVERY_S)
+        finally:
+            self._readers.discard(reader)

@@ -1,0 +1,150 @@
+"""What changes reaches each reader: bounded, once per second, and of his namespace only."""
+
+import asyncio
+from contextlib import aclosing
+
+from pumice.events.types import (
+    CATALOGUE,
+    GangAdmitted,
+    GangPlaced,
+    GangUnschedulable,
+    JobPhaseChanged,
+    LeaderChanged,
+    PodBound,
+    PodEvicted,
+    QueueStateChanged,
+)
+from services.visibility.adapters.live import KEPT, LISTS, QUIET_S, Live
+from services.visibility.answers.happenings import entry_of
+from services.visibility.answers.replica import Replica
+from shared.api.visibility import Change, ObjectRef, TimelineEntry
+from tests.support.clock import VirtualClock
+
+AT = "2026-01-01T00:00:00Z"
+
+
+class Stage:
+    """Readers over a state whose version the test sets."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.version = 1
+        self.replica = Replica()
+        self.asked = 0
+        self.live = Live(self, clock=self.clock)
+
+    async def ask(self, work):
+        """Ask the replica, as the keeper does in its thread."""
+        self.asked += 1
+        return work(self.replica)
+
+    async def read(self, seconds, act=lambda: None, *, namespace=""):
+        """Return what a reader is told in a time, at whose beginning `act` happens."""
+        found = []
+
+        async def follow():
+            async with aclosing(self.live.changes(namespace)) as changes:
+                async for change in changes:
+                    found.append(change)  # noqa: PERF401 - kept one by one: a cancellation ends it
+
+        async with asyncio.TaskGroup() as tasks:
+            reader = tasks.create_task(follow(), name="reader")
+            await self.clock.advance(0)
+            act()
+            await self.clock.advance(seconds)
+            reader.cancel()
+        return found
+
+
+def entry(namespace, name="a"):
+    about = ObjectRef(kind="Job", namespace=namespace, name=name)
+    return TimelineEntry(at=AT, what="Bound", about=about)
+
+
+async def test_a_new_state_names_the_lists_and_again_when_it_has_settled():
+    stage = Stage()
+
+    def change():
+        stage.version += 5
+
+    assert await stage.read(1.0, change) == [Change(resources=LISTS)]
+    assert await Stage().read(1.0) == []
+    stage = Stage()
+    assert await stage.read(9.0, change) == [Change(resources=LISTS)] * 2
+
+
+async def test_nothing_new_is_said_a_few_times_a_minute():
+    found = await Stage().read(4 * QUIET_S)
+    assert found == [Change()] * len(found)
+    assert 3 <= len(found) <= 4
+
+
+async def test_a_reader_of_one_namespace_learns_of_no_other():
+    stage = Stage()
+    for namespace in ("a", "b", ""):
+        stage.live.happened(entry(namespace))
+
+    found = await stage.read(2.0, lambda: stage.live.happened(entry("b")), namespace="a")
+
+    assert found == [Change(entry=entry("a"))]
+
+
+async def test_a_new_reader_is_told_the_latest_and_a_slow_one_loses_the_oldest():
+    stage = Stage()
+    for at in range(KEPT + 50):
+        stage.live.happened(entry("a", f"job-{at}"))
+
+    found = await stage.read(1.0)
+
+    assert len(found) == KEPT
+    assert found[-1].entry == entry("a", f"job-{KEPT + 49}")
+
+
+async def test_a_reader_that_has_gone_costs_nothing():
+    stage = Stage()
+    await stage.read(1.0)
+    assert stage.live._readers == set()
+
+
+async def test_lists_are_made_once_for_all_who_ask_at_a_time():
+    stage = Stage()
+    assert await stage.live.running_jobs() == []
+    stage.replica.version += 1
+    made = []
+    for seconds in (0.0, 0.5, 1.0, 5.0):
+        await stage.clock.advance(seconds)
+        await stage.live.node_uses()
+        made.append(stage.live._lists.version)
+    assert made == [0, 0, 1, 1]
+
+
+def test_an_event_is_told_in_a_sentence():
+    placed = GangPlaced(gang="ns/train-1", job="ns/train", pods=8, nodes=tuple("abcdefg"))
+    found = entry_of(placed, AT)
+    assert found is not None
+    assert found.about == ObjectRef(kind="Job", namespace="ns", name="train")
+    assert (found.what, found.message) == ("Placed", "8 pods on a, b, c, d, e and 2 more nodes")
+    closed = entry_of(QueueStateChanged(queue="q", state="Closed", previous="Open"), AT)
+    assert closed is not None
+    assert (closed.about.name, closed.message) == ("q", "Open → Closed")
+    gone = entry_of(PodEvicted(pod="ns/p", uid="u", node="n", by="preempt", preemptor="ns/x"), AT)
+    assert gone is not None
+    assert gone.message == "from n by preempt for ns/x"
+
+
+def test_a_change_of_a_leader_is_no_news_to_users():
+    told = {
+        JobPhaseChanged: {"job": "ns/a", "uid": "u", "phase": "Running"},
+        GangAdmitted: {"gang": "ns/a"},
+        GangPlaced: {"gang": "ns/a"},
+        GangUnschedulable: {"gang": "ns/a"},
+        PodBound: {"pod": "ns/a", "uid": "u"},
+        PodEvicted: {"pod": "ns/a", "uid": "u"},
+        QueueStateChanged: {"queue": "a", "state": "Open"},
+    }
+    assert {*CATALOGUE} - {*told} == {LeaderChanged}
+    for kind, fields in told.items():
+        found = entry_of(kind(**fields), AT)
+        assert found is not None
+        assert found.about.name == "a"
+    assert entry_of(LeaderChanged(service="scheduler", instance="x"), AT) is None
