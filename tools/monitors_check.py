@@ -1,7 +1,7 @@
 """Has promtool check and try the alerts of k8s/monitoring (`make monitors-check`; needs Go).
 
 It evaluates the rules on the histories in `tests/support/alert_histories.py`: each alert fires in
-one of them, and does not in a near one.
+one of them, and does not in a near one. The expressions of the dashboards are checked as well.
 """
 
 import subprocess
@@ -14,6 +14,7 @@ import yaml
 
 from tests.support.alert_histories import HISTORIES, INTERVAL, History
 from tests.support.goprograms import promtool
+from tools.write_dashboards import expressions
 
 ROOT: Final = Path(__file__).parents[1]
 RULES: Final = ROOT / "k8s" / "monitoring" / "alerts.yaml"
@@ -49,6 +50,15 @@ def _test(history: History, alert: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def panels() -> dict[str, Any]:
+    """Return the expressions of the dashboards as rules that record, which promtool checks."""
+    rules = [
+        {"record": f"panel:{number}", "expr": expression}
+        for number, expression in enumerate(expressions())
+    ]
+    return {"groups": [{"name": "panels", "rules": rules}]}
+
+
 def main() -> int:
     """Check and try the rules; returns the exit code."""
     program = promtool()
@@ -57,7 +67,11 @@ def main() -> int:
         folder = Path(name)
         (folder / "rules.yaml").write_text(yaml.safe_dump(rules), "utf-8")
         (folder / "tests.yaml").write_text(yaml.safe_dump(histories(rules)), "utf-8")
-        for command in (("check", "rules", "rules.yaml"), ("test", "rules", "tests.yaml")):
+        (folder / "panels.yaml").write_text(yaml.safe_dump(panels()), "utf-8")
+        for command in (
+            ("check", "rules", "rules.yaml", "panels.yaml"),
+            ("test", "rules", "tests.yaml"),
+        ):
             if subprocess.run([program, *command], cwd=folder, check=False).returncode:
                 return 1
     return 0

@@ -11,6 +11,7 @@ from shared.runtime.settings import load
 from shared.serving.certificates import RENEW_AFTER
 from tests.support.alert_histories import HISTORIES
 from tests.support.manifests import BASE, ROOT, build, named
+from tools import write_dashboards
 from tools.write_tables import METRICS_PAGE, Metric, metrics
 
 MONITORING = ROOT / "k8s" / "monitoring"
@@ -179,6 +180,41 @@ def test_a_target_bears_the_name_of_its_service_as_job() -> None:
         match = re.fullmatch(relabeling["regex"], labels["app.kubernetes.io/name"])
         assert match is not None
         assert relabeling["replacement"].replace("$1", match[1]) == name
+
+
+@pytest.mark.parametrize("expression", write_dashboards.expressions())
+def test_a_panel_shows_series_that_a_service_has_by_labels_that_they_have(expression: str) -> None:
+    rest = _GROUPING.sub("", _SELECTOR.sub(lambda m: f"{m['function'] or ''}(", expression))
+    assert set(re.findall(r"[a-z_]\w*", rest)) <= _WORDS | {"max"}
+    chosen = selectors(expression)
+    assert chosen
+    known = set(OF_A_TARGET)
+    for selector in chosen:
+        shown = [metric for name, metric in SERIES.items() if _is_called(selector.name, name)]
+        assert shown, selector.name
+        known.update(*(metric.labels for metric in shown))
+        assert (selector.function == "rate") is (shown[0].kind in {"counter", "histogram"})
+    assert grouped_by(expression) <= known
+
+
+def _is_called(name: str, pattern: str) -> bool:
+    return re.fullmatch(re.sub(r"<\w+>", r"[a-z_]+", pattern), name) is not None
+
+
+def test_the_dashboards_are_those_of_the_table() -> None:
+    assert write_dashboards.FILE.read_text("utf-8") == write_dashboards.manifests(), "make crds"
+
+
+def test_no_two_panels_of_a_dashboard_lie_upon_each_other() -> None:
+    for name, (title, rows) in write_dashboards.DASHBOARDS.items():
+        places = [p["gridPos"] for p in write_dashboards.dashboard(name, title, rows)["panels"]]
+        cells = [
+            (x, y)
+            for place in places
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        ]
+        assert len(cells) == len(set(cells))
 
 
 def test_no_certificate_is_said_to_expire_before_its_renewal_is_late() -> None:
