@@ -13,6 +13,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 from importlib import metadata
+from pathlib import Path
 from typing import Final, Protocol, cast
 
 import msgspec
@@ -21,6 +22,8 @@ from pumice.local.errors import LocalError, WrongSettingError
 
 INTERRUPTED: Final = 130
 _WRONG_USAGE: Final = 2
+_COMPLETE: Final = "__complete"
+"""The command that scripts of `completion` call; no person does."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +62,25 @@ COMMANDS: Final = {
         help="open a live page: queues, jobs, nodes, what-ifs",
         extra="services",
     ),
+    "why": Entry(module="pumice.cli.why", help="tell why a job waits", extra="services"),
+    "when": Entry(
+        module="pumice.cli.when", help="tell when a job is expected to start", extra="services"
+    ),
+    "what-if": Entry(
+        module="pumice.cli.what_if",
+        help="tell what would happen: with a job, another queue, other nodes",
+        extra="services",
+    ),
+    "queue": Entry(
+        module="pumice.cli.queue", help="show the tree of queues, or one's line", extra="services"
+    ),
+    "timeline": Entry(
+        module="pumice.cli.timeline", help="print what happened to a job", extra="services"
+    ),
     "demo": Entry(module="pumice.cli.demo", help="a cluster for a minute, and gangs on it"),
+    "completion": Entry(
+        module="pumice.cli.completion", help="print a script that completes commands in a shell"
+    ),
     "parts": Entry(module="pumice.cli.parts", help="find or build the programs that `up` needs"),
 }
 
@@ -79,6 +100,8 @@ class Command(Protocol):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line; returns the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == [_COMPLETE]:
+        return _complete(words[1:])
     if not words or words[0] in {"-h", "--help", "help"}:
         print(_help())
         return 0 if words else _WRONG_USAGE
@@ -91,6 +114,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         hint = f" (did you mean {near[0]}?)" if near else ""
         return _refuse(f"there is no command {words[0]!r}{hint}; see `pumice --help`")
     return _run(words[0], entry, words[1:])
+
+
+def kubectl_complete() -> int:
+    """Complete `kubectl pumice`: kubectl runs this and reads the directive of the last line."""
+    _complete(sys.argv[1:])
+    print(":4")
+    return 0
+
+
+def _complete(words: list[str]) -> int:
+    """Print what may follow the words; an error prints nothing."""
+    from pumice.cli.completing import candidates
+
+    def parser(name: str) -> argparse.ArgumentParser:
+        return _parser(name, cast("Command", importlib.import_module(COMMANDS[name].module)))
+
+    try:
+        print("\n".join(candidates(words, tuple(COMMANDS), parser)))
+    except ModuleNotFoundError:
+        return 1
+    return 0
 
 
 def _run(name: str, entry: Entry, words: list[str]) -> int:
@@ -118,18 +162,28 @@ def _errors(own: type[LocalError], of_services: str) -> tuple[type[Exception], .
 
 def _run_command(name: str, entry: Entry, words: list[str]) -> int:
     command = cast("Command", importlib.import_module(entry.module))
-    parser = argparse.ArgumentParser(
-        prog=f"pumice {name}",
-        description=command.__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    command.add_arguments(parser)
+    parser = _parser(name, command)
     args, rest = parser.parse_known_args(words)
     args.rest, args.own = rest, _flags(parser)
     if rest and not entry.passes_on:
         return _refuse(f"pumice {name}: {_unknown(rest[0], args.own)}; see `pumice {name} --help`")
     return asyncio.run(command.run(args))
+
+
+def _parser(name: str, command: Command) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=f"{_called()} {name}",
+        description=command.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    command.add_arguments(parser)
+    return parser
+
+
+def _called() -> str:
+    """Return the words by which the program was called: it is a plugin of kubectl, too."""
+    return "kubectl pumice" if Path(sys.argv[0]).name.startswith("kubectl") else "pumice"
 
 
 def _flags(parser: argparse.ArgumentParser) -> list[str]:
@@ -156,13 +210,13 @@ def _help() -> str:
     lines = [f"  {name:<{width}}  {entry.help}" for name, entry in COMMANDS.items()]
     return "\n".join(
         [
-            "usage: pumice COMMAND [...]",
+            f"usage: {_called()} COMMAND [...]",
             "",
             "A batch scheduling system for Kubernetes, wire-compatible with Volcano.",
             "",
             "commands:",
             *lines,
             "",
-            "`pumice COMMAND --help` tells more about one of them.",
+            f"`{_called()} COMMAND --help` tells more about one of them.",
         ]
     )

@@ -96,7 +96,8 @@ def _named(environ: Mapping[str, str]) -> str:
 
 
 async def _way(files: str, context: str | None, environ: Mapping[str, str]) -> "HttpTransport":
-    from shared.kube.config import find_source, open_transport
+    from shared.kube.config import open_transport
+    from shared.kube.sources import find_source
     from shared.kube.transport import RateLimiter
     from shared.runtime.clock import SystemClock
 

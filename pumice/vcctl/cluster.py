@@ -20,10 +20,10 @@ from pumice.vcctl.failure import Failure
 from pumice.vcctl.flags import Value, text
 from shared.api.kinds import Kind
 from shared.kube.client import Kube, address
-from shared.kube.credentials import Access, Credentials, Loaded, Source
+from shared.kube.credentials import Access, Loaded, Source
 from shared.kube.errors import UNAUTHORIZED, Refusal
 from shared.kube.kubeconfig import BadKubeconfigError
-from shared.kube.plain import PlainTransport
+from shared.kube.plain import connect as connect_plainly
 from shared.kube.sources import InClusterSource, KubeconfigSource
 from shared.kube.wire import MERGE_PATCH, Request, Transport
 from shared.runtime.clock import SystemClock
@@ -104,10 +104,11 @@ async def connect(values: Mapping[str, Value]) -> Cluster:
     """Return the cluster that a command's flags, or the environment, name. Raises Failure."""
     source = _Named(text(values, "kubeconfig"), text(values, "master"), os.environ)
     try:
-        credentials = await Credentials.open(source, clock=SystemClock())
+        transport = await connect_plainly(
+            source, user_agent="vcctl", timeout_s=_TIMEOUT_S, clock=SystemClock()
+        )
     except PumiceError as error:
         raise Failure(str(error)) from error
-    transport = PlainTransport(credentials=credentials, user_agent="vcctl", timeout_s=_TIMEOUT_S)
     return Cluster(transport, now_s=time.time())  # noqa: TID251 - ages for a person
 
 

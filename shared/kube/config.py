@@ -2,17 +2,12 @@
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Final
 
 from shared.kube.client import Kube
 from shared.kube.credentials import Credentials, Source
-from shared.kube.sources import InClusterSource, KubeconfigSource
+from shared.kube.sources import find_source
 from shared.kube.transport import HttpTransport, RateLimiter, open_session
 from shared.runtime.clock import Clock, SystemClock
-from shared.runtime.errors import Rejected
-
-_HOME_KUBECONFIG: Final = "~/.kube/config"
 
 
 async def connect(
@@ -68,26 +63,4 @@ async def open_transport(
         limiter=limiter,
         user_agent=user_agent,
         timeout_s=request_timeout_s,
-    )
-
-
-def find_source(
-    kubeconfig: str | None,
-    *,
-    context: str | None,
-    clock: Clock,
-    environ: Mapping[str, str],
-) -> Source:
-    """Return where the credentials are to come from; raises Rejected when there is no place."""
-    named = kubeconfig or environ.get("KUBECONFIG")
-    if named:
-        return KubeconfigSource(named, context=context, clock=clock)
-    if InClusterSource.is_offered(environ):
-        return InClusterSource(environ=environ)
-    if Path(_HOME_KUBECONFIG).expanduser().exists():
-        return KubeconfigSource(_HOME_KUBECONFIG, context=context, clock=clock)
-    raise Rejected(
-        "no cluster to talk to: give --kubeconfig or set KUBECONFIG "
-        f"(there is no {_HOME_KUBECONFIG}, and this is no pod of a cluster)",
-        field="kubeconfig",
     )

@@ -1,27 +1,59 @@
 """`PlainTransport`: one request after the other by the standard library, for short programs.
 
 A list on a terminal takes some tens of milliseconds, less than the import of the HTTP library that
-the services use (`transport`). Command lines take this one; it has no watch and no proxy, and
-`shared.kube.config` is there for who needs either. The errors are those of `transport`.
+the services use (`transport`). Command lines take this one by `connect`; it has no watch and no
+proxy. The errors are those of `transport`.
 """
 
 import asyncio
 import http.client
+import os
 import socket
 import ssl
+from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlencode, urlsplit
 
 from typing_extensions import override
 
-from shared.kube.credentials import Credentials
+from shared.kube.credentials import Credentials, Source
 from shared.kube.errors import UNAUTHORIZED, Refusal, Unreachable, read_status, refusal
-from shared.kube.wire import JSON, Request, Stream
+from shared.kube.wire import JSON, Request, Stream, Transport
+from shared.runtime.clock import Clock
 from shared.runtime.errors import Rejected
 
 _CLIENT_ERROR: Final = 400
 _CONNECT_S: Final = 10.0
 _PORTS: Final = {"http": 80, "https": 443}
+
+
+_PROXIES: Final = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy")
+
+
+async def connect(
+    source: Source,
+    *,
+    user_agent: str,
+    timeout_s: float,
+    clock: Clock,
+    environ: Mapping[str, str] = os.environ,
+) -> Transport:
+    """Return the way to an API server; where a proxy may be in between, that of the services.
+
+    Loads credentials, but sends nothing. Raises what the source raises.
+    """
+    credentials = await Credentials.open(source, clock=clock)
+    if not credentials.access.proxy and not any(environ.get(name) for name in _PROXIES):
+        return PlainTransport(credentials=credentials, user_agent=user_agent, timeout_s=timeout_s)
+    from shared.kube.transport import HttpTransport, RateLimiter, open_session
+
+    return HttpTransport(
+        credentials=credentials,
+        session=open_session(credentials, max_connections=1),
+        limiter=RateLimiter(qps=0, burst=0),
+        user_agent=user_agent,
+        timeout_s=timeout_s,
+    )
 
 
 class _Secured(http.client.HTTPSConnection):

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from shared.kube import exec_plugin, kubeconfig
-from shared.kube.credentials import Access, Loaded
+from shared.kube.credentials import Access, Loaded, Source
 from shared.kube.kubeconfig import BadKubeconfigError, Context, Section
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Rejected, Retryable
 
+_HOME_KUBECONFIG: Final = "~/.kube/config"
 _PROVIDER_RECHECK_S: Final = 60.0
 """How often an OIDC or GCP token is checked; the library renews it 5 min before it expires."""
 _EARLY_S: Final = 60.0
@@ -38,6 +39,28 @@ def own_namespace(given: str, *, file: Path = _ACCOUNT / "namespace") -> str:
         return _USUAL_NAMESPACE
 
 
+def find_source(
+    kubeconfig: str | None,
+    *,
+    context: str | None,
+    clock: Clock,
+    environ: Mapping[str, str],
+) -> Source:
+    """Return where the credentials are to come from; raises Rejected when there is no place."""
+    named = kubeconfig or environ.get("KUBECONFIG")
+    if named:
+        return KubeconfigSource(named, context=context, clock=clock)
+    if InClusterSource.is_offered(environ):
+        return InClusterSource(environ=environ)
+    if Path(_HOME_KUBECONFIG).expanduser().exists():
+        return KubeconfigSource(_HOME_KUBECONFIG, context=context, clock=clock)
+    raise Rejected(
+        "no cluster to talk to: give --kubeconfig or set KUBECONFIG "
+        f"(there is no {_HOME_KUBECONFIG}, and this is no pod of a cluster)",
+        field="kubeconfig",
+    )
+
+
 class KubeconfigSource:
     """A kubeconfig file (or several, joined by `:`) and one of its contexts."""
 
@@ -45,6 +68,14 @@ class KubeconfigSource:
         self._path = path
         self._context = context
         self._clock = clock
+
+    @property
+    def namespace(self) -> str:
+        """Return the namespace of the context, "" if it has none or cannot be read."""
+        try:
+            return kubeconfig.load(self._path, self._context).namespace
+        except (BadKubeconfigError, Rejected):
+            return ""
 
     def check(self) -> None:
         """Read the file without running anything. Raises Rejected, which names the file."""

@@ -18,6 +18,7 @@ _PROGRAMS = (
     ".venv/bin/python",
     "comm",
     "nats",
+    "source",
     "vcctl",
     "vsub",
     "vjobs",

@@ -10,10 +10,14 @@ FIRST_STEPS: Final = "tests/contract/local/test_first_steps.py"
 LOCAL: Final = "tests/contract/docs/test_pages_on_a_local_cluster.py"
 ON_KUBERNETES: Final = "tests/integration/docs/test_deployment_page.py"
 FROM_VOLCANO: Final = "tests/integration/docs/test_from_volcano.py"
+CLI: Final = "tests/unit/answers/test_cli_page.py"
 VCCTL: Final = "tests/contract/local/test_vcctl.py"
 
 RUN_BY: Final[dict[tuple[str, str], str]] = {
     ("README.md", "Use it"): FIRST_STEPS,
+    ("cli.md", "Questions"): CLI,
+    ("cli.md", "As a plugin of kubectl"): CLI,
+    ("cli.md", "Completion"): CLI,
     ("vcctl.md", "vcctl and Slurm's names"): VCCTL,
     ("from-volcano.md", "There"): FROM_VOLCANO,
     ("from-volcano.md", "What to check"): FROM_VOLCANO,

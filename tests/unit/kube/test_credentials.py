@@ -13,9 +13,9 @@ import yaml
 
 from shared.api.kinds import POD
 from shared.kube import exec_plugin
-from shared.kube.config import connect, find_source
+from shared.kube.config import connect
 from shared.kube.errors import Unreachable
-from shared.kube.sources import InClusterSource, KubeconfigSource
+from shared.kube.sources import InClusterSource, KubeconfigSource, find_source
 from shared.runtime.clock import SystemClock
 from shared.runtime.errors import Rejected, Retryable
 from tests.support.certificates import Authority

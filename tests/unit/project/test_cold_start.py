@@ -74,6 +74,24 @@ def test_the_paths_of_the_settings_are_those_of_the_rules():
     assert tuple(HOOKS) == PATHS
 
 
+ANSWER = 290
+
+
+def test_an_answer_comes_without_the_services_client(tmp_path):
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(
+        "current-context: here\n"
+        "contexts: [{name: here, context: {cluster: c, user: u}}]\n"
+        "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n"
+        "users: [{name: u}]\n"
+    )
+    for words in (["why", "train"], ["queue", "tree"], ["what-if", "--drain", "n"]):
+        modules = imported("-m", "pumice", *words, "--kubeconfig", str(kubeconfig))
+        assert "shared.kube.plain" in modules
+        assert packages(modules) & {*HEAVY, "structlog", "services"} == set()
+        assert len(modules) <= ANSWER
+
+
 VCCTL_HELP = 85
 VCCTL_LIST = 280
 

@@ -1,0 +1,193 @@
+"""Requests to `visibility.pumice.dev` through the API server, and refusals as one line with a hint.
+
+The commands' only way to the cluster. `AnswerError` carries the exit code that docs/cli.md tells.
+"""
+
+import difflib
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from pumice.directory import default_directory
+from pumice.local import state
+from shared.api.visibility import API_VERSION, GROUP
+from shared.kube.client import Kube
+from shared.kube.errors import FORBIDDEN, UNAUTHORIZED, Busy, Refusal, Unreachable
+from shared.kube.plain import connect
+from shared.kube.sources import KubeconfigSource, find_source, own_namespace
+from shared.kube.wire import Query
+from shared.runtime.clock import SystemClock
+from shared.runtime.errors import Gone, PumiceError, Rejected
+
+FAILED: Final = 1
+WRONG_USAGE: Final = 2
+NO: Final = 3
+"""Exit code of an answer that is no: a job that would not start, or whose start is unknown."""
+NOT_INSTALLED: Final = 4
+
+_ANSWER_S: Final = 60.0
+_ROOT: Final = f"/apis/{API_VERSION}"
+_INSTALL: Final = "the service visibility of Pumice is not installed: docs/deployment.md says how"
+_RIGHTS: Final = {
+    "pendingjobs": "the ClusterRole view, or pumice-visibility-viewer, gives it",
+    "whatifs": "the ClusterRole edit, or pumice-visibility-editor, gives it; "
+    "pumice-visibility-planner also for queues and nodes",
+}
+
+
+class AnswerError(Exception):
+    """No answer: one line for a person, and the exit code."""
+
+    def __init__(self, message: str, *, code: int = FAILED) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Cluster and namespace that a command speaks of."""
+
+    kubeconfig: str = ""
+    context: str | None = None
+    namespace: str = ""
+    """Empty: that of the context, else `default`."""
+    everywhere: bool = False
+    local: bool = True
+    """Whether a local cluster that runs goes before the environment: kubectl knows none."""
+
+
+class Asker:
+    """A connection to one API server, for one namespace or all of them."""
+
+    def __init__(self, kube: Kube, *, namespace: str) -> None:
+        self._kube = kube
+        self.namespace = namespace
+        """Empty for all namespaces."""
+
+    @classmethod
+    async def open(cls, place: Place, environ: Mapping[str, str] = os.environ) -> "Asker":
+        """Find cluster and credentials; sends nothing. Raises AnswerError."""
+        held = _local() if place.local and not place.kubeconfig else ""
+        file = place.kubeconfig or held or environ.get("KUBECONFIG")
+        clock = SystemClock()
+        try:
+            source = find_source(file, context=place.context, clock=clock, environ=environ)
+            way = await connect(
+                source, user_agent="pumice", timeout_s=_ANSWER_S, clock=clock, environ=environ
+            )
+        except PumiceError as error:
+            code = WRONG_USAGE if isinstance(error, Rejected) else FAILED
+            raise AnswerError(str(error), code=code) from error
+        usual = source.namespace if isinstance(source, KubeconfigSource) else own_namespace("")
+        namespace = "" if place.everywhere else place.namespace or usual or "default"
+        return cls(Kube(transport=way), namespace=namespace)
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._kube.close()
+
+    async def of_job(self, plural: str, name: str) -> bytes:
+        """Return the answer about one job. Raises AnswerError, with a hint for a wrong name."""
+        namespace, _, name = name.rpartition("/")
+        namespace = namespace or self.namespace or "default"
+        try:
+            return await self._ask("GET", f"/namespaces/{namespace}/{plural}/{name}")
+        except _Unknown as unknown:
+            hint = await self._near(namespace, name)
+            raise AnswerError(f"nothing is known of {namespace}/{name}{hint}") from unknown
+
+    async def get(self, path: str, *, query: Query = ()) -> bytes:
+        """Return what stands at a path of the group. Raises AnswerError."""
+        try:
+            return await self._ask("GET", path, query=query)
+        except _Unknown as unknown:
+            raise AnswerError(str(unknown)) from unknown
+
+    async def pending(self) -> bytes:
+        """Return the jobs that wait in the namespace, or in all. Raises AnswerError."""
+        within = f"/namespaces/{self.namespace}" if self.namespace else ""
+        return await self.get(f"{within}/pendingjobs")
+
+    async def create(self, plural: str, body: Mapping[str, Any]) -> bytes:
+        """Ask a question that is an object. Raises AnswerError."""
+        path = f"/namespaces/{self.namespace or 'default'}/{plural}"
+        try:
+            return await self._ask("POST", path, body=body)
+        except _Unknown as unknown:
+            raise AnswerError(str(unknown)) from unknown
+
+    async def is_served(self, plural: str) -> bool:
+        """Tell whether the group has a resource: an older service has fewer. Raises AnswerError."""
+        found = msgspec.json.decode(await self.get(""), type=_Resources)
+        return any(resource.name == plural for resource in found.resources)
+
+    async def _ask(
+        self, method: str, path: str, *, query: Query = (), body: Mapping[str, Any] | None = None
+    ) -> bytes:
+        """Send a request. Raises AnswerError, and _Unknown for an object that is not there."""
+        try:
+            return await self._kube.request(method, f"{_ROOT}{path}", query=query, body=body)
+        except Gone as error:
+            if isinstance(error, Refusal) and GROUP in error.status.message:
+                raise _Unknown(error.status.message) from error
+            raise AnswerError(f"{self._kube.host}: {_INSTALL}", code=NOT_INSTALLED) from error
+        except PumiceError as error:
+            raise AnswerError(self._words(error)) from error
+
+    def _words(self, error: PumiceError) -> str:
+        """Return a refusal as one line that says what to do."""
+        if isinstance(error, Unreachable):
+            return f"{error}; is the cluster up, and is it the one of this kubeconfig?"
+        if not isinstance(error, Refusal):
+            return str(error)
+        code, words = error.status.code, error.status.message
+        if code == UNAUTHORIZED:
+            return f"{self._kube.host} does not accept these credentials: log in anew"
+        if code == FORBIDDEN:
+            asked = "whatifs" if "whatifs" in words else "pendingjobs"
+            return f"{words}; {_RIGHTS[asked]}"
+        if isinstance(error, Busy):
+            return f"visibility cannot answer now: {words}; try again in a moment"
+        return words
+
+    async def _near(self, namespace: str, name: str) -> str:
+        """Return a hint at a job of a similar name, "" without one."""
+        try:
+            raw = await self.get(f"/namespaces/{namespace}/pendingjobs")
+        except AnswerError:
+            return ""
+        names = [item.metadata.name for item in msgspec.json.decode(raw, type=_Names).items]
+        near = difflib.get_close_matches(name, names, n=1)
+        return f"; did you mean {near[0]}?" if near else "; see `pumice why -A` for jobs that wait"
+
+
+class _Unknown(Exception):  # noqa: N818 - the caller makes an error of it
+    """An object that is not there."""
+
+
+class _Resource(msgspec.Struct, frozen=True):
+    name: str
+
+
+class _Resources(msgspec.Struct, frozen=True):
+    resources: list[_Resource]
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    name: str
+
+
+class _Item(msgspec.Struct, frozen=True):
+    metadata: _Metadata
+
+
+class _Names(msgspec.Struct, frozen=True):
+    items: list[_Item]
+
+
+def _local() -> str:
+    """Return the kubeconfig of the local cluster, "" if none runs."""
+    directory = default_directory()
+    held = state.read(directory)
+    return held.kubeconfig if held and state.is_held(directory) else ""

@@ -1,0 +1,113 @@
+"""Flags that the commands share, forms of output, and the loop of `--watch`.
+
+A command gives `show` a question and a way to tell its answer as text; the rest is alike for all.
+"""
+
+import argparse
+import asyncio
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+import msgspec
+
+from pumice.answers.asking import AnswerError, Asker, Place
+
+FORMS: Final = ("text", "wide", "json", "yaml", "name")
+_WATCH_S: Final = 2.0
+
+Ask = Callable[[Asker], Awaitable[bytes]]
+"""Returns the API server's JSON."""
+Tell = Callable[[bytes, float], tuple[str, int]]
+"""Returns an answer as text, and the exit code that goes with it."""
+
+
+def add_place(parser: argparse.ArgumentParser, *, everywhere: str = "") -> None:
+    """Add the flags that name cluster and namespace; `everywhere` is the help of `-A`."""
+    parser.add_argument("-n", "--namespace", default="", help="default: that of the context")
+    if everywhere:
+        parser.add_argument("-A", "--all-namespaces", action="store_true", help=everywhere)
+    parser.add_argument(
+        "--kubeconfig",
+        default="",
+        metavar="FILE",
+        help="default: the local cluster's, $KUBECONFIG, ~/.kube/config",
+    )
+    parser.add_argument("--context", default=None, help="of the kubeconfig, default: the current")
+
+
+def add_output(parser: argparse.ArgumentParser, *, watch: bool = True) -> None:
+    """Add the flags that say how an answer is shown."""
+    parser.add_argument("-o", "--output", choices=FORMS, default="text")
+    if watch:
+        parser.add_argument(
+            "-w", "--watch", action="store_true", help="ask again and again, print what is new"
+        )
+
+
+def place_of(args: argparse.Namespace) -> Place:
+    """Return the place that the flags name."""
+    return Place(
+        kubeconfig=args.kubeconfig,
+        context=args.context,
+        namespace=args.namespace,
+        everywhere=getattr(args, "all_namespaces", False),
+        local=not is_plugin(),
+    )
+
+
+def is_plugin() -> bool:
+    """Tell whether kubectl runs this program as its plugin."""
+    return Path(sys.argv[0]).name.startswith("kubectl")
+
+
+async def show(args: argparse.Namespace, ask: Ask, tell: Tell, *, out: TextIO | None = None) -> int:
+    """Ask, print the answer in the form that was wanted; return the exit code."""
+    out = out or sys.stdout
+    try:
+        asker = await Asker.open(place_of(args))
+        try:
+            return await _show(args, asker, ask, tell, out)
+        finally:
+            await asker.close()
+    except AnswerError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return error.code
+
+
+async def _show(args: argparse.Namespace, asker: Asker, ask: Ask, tell: Tell, out: TextIO) -> int:
+    said = ""
+    while True:
+        raw = await ask(asker)
+        now_s = time.time()  # noqa: TID251 - ages for a person
+        text, code = tell(raw, now_s)
+        words = _in_form(args.output, raw, text)
+        if words != said:
+            out.write(f"\n{words}" if said else words)
+            out.flush()
+        if not getattr(args, "watch", False):
+            return code
+        said = words
+        await asyncio.sleep(_WATCH_S)
+
+
+def _in_form(form: str, raw: bytes, text: str) -> str:
+    if form == "json":
+        return msgspec.json.format(raw, indent=2).decode() + "\n"
+    if form == "yaml":
+        import yaml  # not needed for the other forms
+
+        whole = msgspec.json.decode(raw)
+        return str(yaml.safe_dump(whole, sort_keys=False, allow_unicode=True))
+    return "".join(f"{name}\n" for name in names(raw)) if form == "name" else text
+
+
+def names(raw: bytes) -> Sequence[str]:
+    """Return the objects of an answer as kubectl's `-o name` prints them."""
+    whole = msgspec.json.decode(raw)
+    items: list[dict[str, Any]] = whole.get("items", [whole])
+    kinds = {item.get("kind") or whole["kind"].removesuffix("List") for item in items}
+    kind = (kinds.pop() if kinds else "").lower()
+    return [f"{kind}.visibility.pumice.dev/{item['metadata']['name']}" for item in items]

@@ -1,0 +1,229 @@
+"""Answers as text for a person at a terminal. Pure: `now_s` is an argument."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from shared.api.time import read
+from shared.api.visibility import (
+    ExpectedStart,
+    Explanation,
+    Holder,
+    PendingJob,
+    QueueResource,
+    QueueTree,
+    ResourceShortage,
+    Timeline,
+    TimelineEntry,
+    WhatIfStatus,
+)
+
+_UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
+_ENOUGH: Final = 10
+"""Of a unit so many are told without the next smaller one."""
+_WORDS: Final = {"Passed": "passed", "Failed": "FAILED", "NotReached": "not reached"}
+_NONE: Final = "-"
+
+
+def span(seconds: float) -> str:
+    """Return a duration in at most two units: `42s`, `3m5s`, `17m`, `2h30m`, `5d`."""
+    left = int(max(seconds, 0.0))
+    for at, (size, unit) in enumerate(_UNITS[:-1]):
+        count, rest = divmod(left, size)
+        if count:
+            smaller, sign = _UNITS[at + 1]
+            more = f"{rest // smaller}{sign}" if rest // smaller and count < _ENOUGH else ""
+            return f"{count}{unit}{more}"
+    return f"{left}s"
+
+
+def since(moment: str | None, now_s: float) -> str:
+    """Return how long ago a moment was, `-` without one."""
+    at = read(moment)
+    return _NONE if at is None else span(now_s - at)
+
+
+def until(moment: str | None, now_s: float) -> str:
+    """Return how far away a moment is, `-` without one."""
+    at = read(moment)
+    if at is None:
+        return _NONE
+    return f"in {span(at - now_s)}" if at > now_s else "now"
+
+
+def columns(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a table; a cell that is empty is a dash."""
+    cells = [list(heads), *([str(cell) or _NONE for cell in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = (
+        "   ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in cells
+    )
+    return "".join(f"{line}\n" for line in lines)
+
+
+def start(expected: ExpectedStart | None, now_s: float) -> str:
+    """Return when a job is expected to start, in one phrase."""
+    if expected is None:
+        return "not known"
+    if expected.median is None and expected.latest is None:
+        return f"not known: {expected.unknown}" if expected.unknown else "not known"
+    words = f"{until(expected.median, now_s)} (half of the forecasts)"
+    if expected.latest is not None:
+        words += f", {until(expected.latest, now_s)} at the latest (nine of ten)"
+    return words + (f"; durations from {expected.basis}" if expected.basis else "")
+
+
+def is_known(expected: ExpectedStart | None) -> bool:
+    """Tell whether a start was forecast."""
+    return expected is not None and (expected.median or expected.latest) is not None
+
+
+def shortages(short: Sequence[ResourceShortage]) -> str:
+    """Return what is short: `cpu: 8 asked, 2 free`."""
+    return "; ".join(f"{s.resource}: {s.requested} asked, {s.free} free" for s in short)
+
+
+def explanation(answer: Explanation, now_s: float) -> str:
+    """Return why a job waits: a headline, its gates, and what stands in the way."""
+    lines = [_headline(answer)]
+    width = max((len(gate.name) for gate in answer.gates), default=0)
+    for gate in answer.gates:
+        told = f"  {gate.name:<{width}}  {_WORDS.get(gate.state, gate.state):<11}  {gate.message}"
+        lines.append(told.rstrip())
+    facts = [(name, words) for name, words in _facts(answer, now_s) if words]
+    lines += [f"{f'{name}:' if name else '':<12}{words}" for name, words in facts]
+    return "\n".join(lines) + "\n"
+
+
+def _headline(answer: Explanation) -> str:
+    about = answer.about
+    name = f"{about.kind} {answer.metadata.namespace}/{about.name}"
+    place = f", place {answer.position} in line" if answer.position else ""
+    queue = f" in queue {answer.queue}{place}" if answer.queue else ""
+    return f"{name}: {answer.phase or 'unknown'}{queue}"
+
+
+def _facts(answer: Explanation, now_s: float) -> Iterable[tuple[str, str]]:
+    yield "short", shortages(answer.shortages)
+    reasons = sorted(answer.reasons, key=lambda reason: (-reason.nodes, reason.reason))
+    yield "nodes", "; ".join(f"{r.nodes} of {answer.nodes}: {r.reason}" for r in reasons)
+    yield "held by", "; ".join(_holder(holder, now_s) for holder in answer.holders)
+    if answer.hidden_holders:
+        yield "", f"and {answer.hidden_holders} in namespaces that you may not see"
+    yield "would help", "; ".join(answer.would_help)
+    yield "next", answer.next_event
+    if answer.expected_start is not None:
+        yield "start", start(answer.expected_start, now_s)
+    if answer.decided_at is not None:
+        yield "decided", f"{since(answer.decided_at, now_s)} ago"
+
+
+def _holder(holder: Holder, now_s: float) -> str:
+    held = ", ".join(f"{name}={amount}" for name, amount in sorted(holder.holds.items()))
+    ends = f", ends {until(holder.expected_end, now_s)}" if holder.expected_end else ""
+    name = "/".join(filter(None, (holder.job.namespace, holder.job.name)))
+    return f"{name} ({held}{ends})"
+
+
+def pending(jobs: Sequence[PendingJob], now_s: float, *, everywhere: bool, wide: bool) -> str:
+    """Return jobs that wait as a table."""
+    if not jobs:
+        return "no job waits\n"
+    heads = ["NAMESPACE"] * everywhere + ["NAME", "QUEUE", "PLACE", "GATE", "SHORT", "WAITING"]
+    heads += ["START", *(["LATEST", "PRIORITY", "OWNER", "MESSAGE"] if wide else ())]
+    return columns(heads, (_pending(job, now_s, everywhere, wide) for job in jobs))
+
+
+def _pending(job: PendingJob, now_s: float, everywhere: bool, wide: bool) -> list[object]:
+    expected = job.expected_start
+    short = ",".join(f"{s.resource} {s.requested}>{s.free}" for s in job.shortages)
+    row: list[object] = [job.metadata.namespace] if everywhere else []
+    row += [job.metadata.name, job.queue, job.position or "", job.gate, short]
+    row += [since(job.waiting_since, now_s), until(expected.median if expected else None, now_s)]
+    if wide:
+        owner = f"{job.owner.kind.lower()}/{job.owner.name}"
+        latest = expected.latest if expected else None
+        row += [until(latest, now_s), job.priority, owner, job.message]
+    return row
+
+
+def when(job: PendingJob, now_s: float) -> str:
+    """Return when a job that waits is expected to start."""
+    name = f"{job.metadata.namespace}/{job.metadata.name}"
+    place = f"place {job.position} in queue {job.queue}" if job.position else f"queue {job.queue}"
+    waited = since(job.waiting_since, now_s)
+    return f"{name}: {start(job.expected_start, now_s)} ({place}, waiting for {waited})\n"
+
+
+def tree(queues: Sequence[QueueTree], *, wide: bool) -> str:
+    """Return the tree of queues, a row for each of their resources."""
+    if not queues:
+        return "there is no queue\n"
+    heads = ["QUEUE", "STATE", "RUNNING", "INQUEUE", "PENDING", "RESOURCE", "ALLOCATED", "DESERVED"]
+    heads += ["GUARANTEE", "CAPABILITY", *(["ASKED", "ADMITTED", "WEIGHT"] if wide else ()), " "]
+    rows = [row for queue in queues for row in _queue(queue, wide=wide)]
+    return columns(heads, rows)
+
+
+def _queue(queue: QueueTree, *, wide: bool) -> Iterable[list[object]]:
+    counts = (queue.running_jobs, queue.inqueue_jobs, queue.pending_jobs)
+    own: list[object] = [f"{'  ' * queue.depth}{queue.metadata.name}", queue.state, *counts]
+    for resource in queue.resources or (QueueResource(resource="", allocated=""),):
+        amounts: list[object] = [resource.resource, resource.allocated, resource.deserved]
+        amounts += [resource.guarantee, resource.capability]
+        if wide:
+            amounts += [resource.pending, resource.inqueue, queue.weight]
+        yield [*own, *amounts, "overused" if resource.overused else " "]
+        own = [" "] * len(own)
+
+
+def timeline(answer: Timeline, now_s: float) -> str:
+    """Return a job's life, a line for each thing that happened."""
+    name = f"{answer.metadata.namespace}/{answer.metadata.name}"
+    queue = f" in queue {answer.queue}" if answer.queue else ""
+    lines = [f"{name}: {answer.phase or 'unknown'}{queue}"]
+    own = answer.metadata.name
+    lines += [_entry(entry, own, now_s) for entry in answer.entries]
+    if answer.hidden_pods:
+        lines.append(f"  … {answer.hidden_pods} pods are left out")
+    return "\n".join(lines) + "\n"
+
+
+def _entry(entry: TimelineEntry, own: str, now_s: float) -> str:
+    lasted = "" if entry.seconds is None else span(entry.seconds)
+    mark = "~" * entry.approximate
+    about = "" if entry.about.name == own else f"{entry.about.kind.lower()}/{entry.about.name}"
+    words = "  ".join(filter(None, (about, entry.message)))
+    at = f"{mark}{since(entry.at, now_s)} ago"
+    return f"  {at:>12}  {entry.what:<9}  {lasted:>6}  {words}".rstrip()
+
+
+def what_if(answer: WhatIfStatus, now_s: float) -> str:
+    """Return what would happen."""
+    return "".join(f"{line}\n" for line in _imagined(answer, now_s))
+
+
+def _imagined(answer: WhatIfStatus, now_s: float) -> Iterable[str]:
+    if answer.starts_now:
+        yield "starts now"
+    else:
+        gate = f" at the gate {answer.gate}" if answer.gate else ""
+        yield f"does not start now: stopped{gate}" + f": {answer.message}" * bool(answer.message)
+        yield from _labelled("short", [shortages(answer.shortages)] if answer.shortages else [])
+        yield f"  {'start':<9} {start(answer.expected_start, now_s)}"
+    yield from _labelled("places", [f"{p.pods} of {p.task} on {p.node}" for p in answer.placements])
+    yield from _labelled("evicts", [f"{e.namespace}/{e.name}" for e in answer.evictions])
+    yield from _labelled("starts", [f"{j.namespace}/{j.name}" for j in answer.starting])
+    delays = [
+        f"{d.job.namespace}/{d.job.name} "
+        + ("would not start" if d.seconds is None else f"by {span(d.seconds)}")
+        for d in answer.delays
+    ]
+    yield from _labelled("delays", delays)
+    if answer.hidden:
+        yield f"  and {answer.hidden} in namespaces that you may not see"
+
+
+def _labelled(label: str, words: Sequence[str]) -> Iterable[str]:
+    for at, each in enumerate(words):
+        yield f"  {label if not at else '':<9} {each}"

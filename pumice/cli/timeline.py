@@ -1,0 +1,21 @@
+"""Tell the life of a job: admitted, each wait with its reason, placed, running, evicted, ended.
+
+Also of a job that is gone, for as long as its events are kept. Exit codes: docs/cli.md.
+"""
+
+import argparse
+
+from pumice.answers import jobs
+from pumice.answers.output import add_output, add_place, show
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's flags."""
+    parser.add_argument("job", metavar="JOB", help="NAME or NAMESPACE/NAME")
+    add_place(parser)
+    add_output(parser)
+
+
+async def run(args: argparse.Namespace) -> int:
+    """Print the timeline."""
+    return await show(args, lambda asker: asker.of_job("timelines", args.job), jobs.timeline)

@@ -1,0 +1,90 @@
+"""Tell what would happen: to a job that is not submitted yet, with another queue, or other nodes.
+
+FILE holds a Job, a Queue as it would be, or a WhatIf; `-` is stdin. Nothing in the cluster is
+changed. Exit code 3 when the job would not start now; all codes are in docs/cli.md.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from pumice.answers import text
+from pumice.answers.asking import NO
+from pumice.answers.output import add_output, add_place, show
+from pumice.local.errors import WrongSettingError
+from shared.api.visibility import API_VERSION, WhatIf
+
+_FIELDS: Final = {"Job": "job", "Queue": "queue"}
+_STDIN: Final = "-"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's flags."""
+    parser.add_argument("-f", "--filename", metavar="FILE", help="YAML or JSON")
+    parser.add_argument(
+        "--drain", action="append", default=[], metavar="NODE", help="without this node; repeatable"
+    )
+    parser.add_argument("--add-nodes", type=int, default=0, metavar="N", help="with N nodes more")
+    parser.add_argument("--like", default="", metavar="NODE", help="which those are like")
+    add_place(parser)
+    add_output(parser, watch=False)
+
+
+async def run(args: argparse.Namespace) -> int:
+    """Ask and print the answer. Raises WrongSettingError for a question that is none."""
+    spec, namespace = question(args)
+    args.namespace = args.namespace or namespace
+    body = {"apiVersion": API_VERSION, "kind": "WhatIf", "metadata": {}, "spec": spec}
+
+    def tell(raw: bytes, now_s: float) -> tuple[str, int]:
+        status = msgspec.json.decode(raw, type=WhatIf).status
+        if status is None:
+            return "no answer came\n", 1
+        fails = "job" in spec and not status.starts_now
+        return text.what_if(status, now_s), NO if fails else 0
+
+    return await show(args, lambda asker: asker.create("whatifs", body), tell)
+
+
+def question(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    """Return the spec of the question and the namespace that its job names."""
+    spec: dict[str, Any] = {}
+    namespace = ""
+    for document in _documents(args.filename) if args.filename else ():
+        kind = document.get("kind")
+        if kind == "WhatIf":
+            spec |= document.get("spec") or {}
+        elif kind in _FIELDS:
+            spec[_FIELDS[kind]] = document
+        else:
+            raise WrongSettingError(f"{args.filename}: kind {kind} is no Job, Queue or WhatIf")
+        named = (document.get("metadata") or {}).get("namespace") or ""
+        namespace = "" if kind == "Queue" else named
+    if args.drain:
+        spec["drainNodes"] = args.drain
+    if bool(args.add_nodes) != bool(args.like):
+        raise WrongSettingError("--add-nodes N goes with --like NODE")
+    if args.like:
+        spec["addNodes"] = [{"count": args.add_nodes, "like": args.like}]
+    if not spec:
+        raise WrongSettingError("give a job with -f FILE, or --drain NODE, or --add-nodes N")
+    return spec, namespace
+
+
+def _documents(file: str) -> list[dict[str, Any]]:
+    """Return the objects of a file. Raises WrongSettingError."""
+    import yaml  # `pumice what-if --help` needs none
+
+    try:
+        content = sys.stdin.read() if file == _STDIN else Path(file).read_text(encoding="utf-8")
+        found = [each for each in yaml.safe_load_all(content) if each is not None]
+    except OSError as error:
+        raise WrongSettingError(f"{file}: {(error.strerror or 'no such file').lower()}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise WrongSettingError(f"{file}: {' '.join(str(error).split())}") from error
+    if not all(isinstance(each, dict) for each in found):
+        raise WrongSettingError(f"{file} holds no object of Kubernetes")
+    return found

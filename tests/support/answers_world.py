@@ -1,0 +1,240 @@
+"""A cluster behind the commands `pumice why`, `when` and the others: fixed answers, real refusals.
+
+The refusals are those of the service itself; where visibility is not installed the API server's
+own words stand in their place.
+"""
+
+import json
+from typing import Any
+
+import msgspec
+
+from services.visibility.api import statuses
+from shared.api.meta import ObjectMeta
+from shared.api.visibility import (
+    API_VERSION,
+    Delay,
+    EvictedPod,
+    ExpectedStart,
+    Explanation,
+    Gate,
+    Holder,
+    NodesReason,
+    ObjectRef,
+    PendingJob,
+    QueueResource,
+    QueueTree,
+    ResourceShortage,
+    TaskPlacement,
+    Timeline,
+    TimelineEntry,
+    WhatIfStatus,
+)
+from shared.kube.errors import Unreachable, read_status, refusal
+from shared.kube.wire import Request
+from shared.runtime.errors import PumiceError
+
+ROOT = f"/apis/{API_VERSION}"
+NOW = "2026-01-02T03:00:00Z"
+GPU = "nvidia.com/gpu"
+LACK = (ResourceShortage(resource=GPU, requested="16", free="4"),)
+START = ExpectedStart(median="2026-01-02T03:12:00Z", latest="2026-01-02T05:30:00Z", basis="history")
+UNKNOWN = ExpectedStart(unknown="not within 7 days, because the queue is closed")
+
+
+def _job(name: str, namespace: str, position: int, start: ExpectedStart | None) -> PendingJob:
+    return PendingJob(
+        metadata=ObjectMeta(name=name, namespace=namespace),
+        owner=ObjectRef(kind="Job", namespace=namespace, name=name),
+        queue="research",
+        position=position,
+        priority=5,
+        gate="queue",
+        message="queue research has 4 nvidia.com/gpu left",
+        shortages=LACK,
+        waiting_since="2026-01-02T02:15:00Z",
+        expected_start=start,
+    )
+
+
+JOBS = (
+    _job("train", "default", 1, START),
+    _job("tune", "default", 2, UNKNOWN),
+    _job("other", "team", 3, None),
+)
+TRAIN = ObjectRef(kind="Job", namespace="default", name="train")
+EXPLANATION = Explanation(
+    metadata=ObjectMeta(name="train", namespace="default"),
+    about=TRAIN,
+    pod_group="train-1",
+    queue="research",
+    phase="Pending",
+    position=1,
+    gates=(
+        Gate(name="enqueue", state="Passed"),
+        Gate(name="queue", state="Failed", message="16 asked, 4 left"),
+        Gate(name="gang", state="NotReached"),
+    ),
+    nodes=120,
+    reasons=(
+        NodesReason(reason="taint gpu=only", nodes=40),
+        NodesReason(reason="Insufficient nvidia.com/gpu", nodes=80),
+    ),
+    shortages=LACK,
+    holders=(
+        Holder(
+            job=ObjectRef(kind="Job", namespace="team", name="big"),
+            queue="research",
+            holds={GPU: "96"},
+            expected_end="2026-01-02T03:10:00Z",
+        ),
+    ),
+    hidden_holders=2,
+    would_help=("12 more nvidia.com/gpu in queue research",),
+    next_event="the expected end of team/big",
+    decided_at="2026-01-02T02:59:56Z",
+    expected_start=START,
+)
+TREES = (
+    QueueTree(
+        metadata=ObjectMeta(name="root"),
+        state="Open",
+        running_jobs=4,
+        pending_jobs=2,
+        resources=(QueueResource(resource="cpu", deserved="64", allocated="40"),),
+    ),
+    QueueTree(
+        metadata=ObjectMeta(name="research"),
+        parent="root",
+        depth=1,
+        state="Open",
+        weight=3,
+        running_jobs=3,
+        inqueue_jobs=1,
+        pending_jobs=2,
+        resources=(
+            QueueResource(
+                resource="cpu", deserved="32", guarantee="8", allocated="40", overused=True
+            ),
+            QueueResource(resource=GPU, capability="100", allocated="96", pending="16"),
+        ),
+    ),
+    QueueTree(metadata=ObjectMeta(name="idle"), parent="root", depth=1, state="Closed"),
+)
+TIMELINE = Timeline(
+    metadata=ObjectMeta(name="train", namespace="default"),
+    queue="research",
+    phase="Pending",
+    entries=(
+        TimelineEntry(at="2026-01-02T02:15:00Z", approximate=True, what="Created", about=TRAIN),
+        TimelineEntry(
+            at="2026-01-02T02:15:00Z", seconds=2700, what="Waits", about=TRAIN, message="queue"
+        ),
+        TimelineEntry(
+            at="2026-01-02T02:20:00Z",
+            what="Evicted",
+            about=ObjectRef(kind="Pod", namespace="default", name="train-0"),
+            message="by team/big",
+        ),
+    ),
+    hidden_pods=7,
+)
+STARTS = WhatIfStatus(
+    starts_now=True,
+    placements=(
+        TaskPlacement(task="worker", node="node-1", pods=3),
+        TaskPlacement(task="worker", node="node-2", pods=1),
+    ),
+    evictions=(EvictedPod(namespace="team", name="big-0"),),
+    delays=(
+        Delay(job=TRAIN, seconds=90.0),
+        Delay(job=ObjectRef(kind="Job", namespace="team", name="other")),
+    ),
+    hidden=2,
+)
+WAITS = WhatIfStatus(
+    starts_now=False,
+    gate="queue",
+    message="queue research is full",
+    shortages=LACK,
+    expected_start=START,
+)
+
+
+class AnswersWay:
+    """The transport to such a cluster; `refuses` stands for any other answer."""
+
+    host = "https://cluster.example:6443"
+
+    def __init__(self, *, refuses: PumiceError | None = None, installed: bool = True) -> None:
+        self.refuses = refuses
+        self.installed = installed
+        self.jobs = JOBS
+        self.asked: list[Request] = []
+        self.what_if = STARTS
+
+    async def exchange(self, request: Request) -> bytes:
+        self.asked.append(request)
+        if self.refuses is not None:
+            raise self.refuses
+        if not self.installed:
+            raise refused(request, statuses.no_such_path())
+        try:
+            return json.dumps(self._answer(request)).encode()
+        except statuses.Failure as failure:
+            raise refused(request, failure) from failure
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+    def _answer(self, request: Request) -> dict[str, Any]:
+        parts = request.path.removeprefix(ROOT).strip("/").split("/")
+        namespace, parts = (parts[1], parts[2:]) if parts[0] == "namespaces" else ("", parts)
+        match (request.method, *parts):
+            case ("GET", "pendingjobs"):
+                return listed("PendingJob", [j for j in self.jobs if _is_in(j, namespace)])
+            case ("GET", "pendingjobs", name):
+                found = [j for j in self.jobs if _is_in(j, namespace) and j.metadata.name == name]
+                return whole("PendingJob", found[0]) if found else _missing("pendingjobs", name)
+            case ("GET", "queues", queue, "pendingjobs"):
+                return listed("PendingJob", [j for j in self.jobs if j.queue == queue])
+            case ("GET", "explanations", "train"):
+                return whole("Explanation", EXPLANATION)
+            case ("GET", "timelines", "train"):
+                return whole("Timeline", TIMELINE)
+            case ("GET", "queuetrees"):
+                return listed("QueueTree", TREES)
+            case ("POST", "whatifs"):
+                asked = json.loads(request.body or b"")
+                return {**asked, "status": msgspec.to_builtins(self.what_if)}
+        return _missing(parts[0], parts[-1])
+
+
+def refused(request: Request, failure: statuses.Failure) -> PumiceError:
+    """Return the error of the transport for a refusal of the service."""
+    body = json.dumps(failure.status()).encode()
+    return refusal(request.doing, read_status(failure.code, body))
+
+
+def unreachable() -> PumiceError:
+    """Return the error of the transport for a server that is away."""
+    return Unreachable("GET /apis at https://cluster.example:6443: connection refused")
+
+
+def whole(kind: str, answer: msgspec.Struct) -> dict[str, Any]:
+    """Return an answer as the service sends it."""
+    return {"kind": kind, "apiVersion": API_VERSION, **msgspec.to_builtins(answer)}
+
+
+def listed(kind: str, answers: Any) -> dict[str, Any]:
+    """Return a list of answers as the service sends it."""
+    items = [msgspec.to_builtins(each) for each in answers]
+    return {"kind": f"{kind}List", "apiVersion": API_VERSION, "metadata": {}, "items": items}
+
+
+def _is_in(job: PendingJob, namespace: str) -> bool:
+    return namespace in ("", job.metadata.namespace)
+
+
+def _missing(plural: str, name: str) -> dict[str, Any]:
+    raise statuses.not_found(plural, name)

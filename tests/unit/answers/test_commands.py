@@ -1,0 +1,269 @@
+"""`pumice why | when | what-if | queue | timeline` on a cluster of fixed answers."""
+
+import json
+
+import pytest
+import yaml
+
+from pumice.cli.main import COMMANDS, main
+from services.visibility.api import statuses
+from shared.kube.wire import Request
+from tests.support.answers_world import (
+    JOBS,
+    ROOT,
+    WAITS,
+    AnswersWay,
+    refused,
+    unreachable,
+)
+from tests.unit.answers.conftest import Run
+
+ASKED = Request(method="GET", path=f"{ROOT}/pendingjobs")
+WHY = """\
+Job default/train: Pending in queue research, place 1 in line
+  enqueue  passed
+  queue    FAILED       16 asked, 4 left
+  gang     not reached
+short:      nvidia.com/gpu: 16 asked, 4 free
+nodes:      80 of 120: Insufficient nvidia.com/gpu; 40 of 120: taint gpu=only
+held by:    team/big (nvidia.com/gpu=96, ends in 10m)
+            and 2 in namespaces that you may not see
+would help: 12 more nvidia.com/gpu in queue research
+next:       the expected end of team/big
+start:      in 12m (half of the forecasts), in 2h30m at the latest (nine of ten); \
+durations from history
+decided:    4s ago
+"""
+LIST = """\
+NAME    QUEUE      PLACE   GATE    SHORT                 WAITING   START
+train   research   1       queue   nvidia.com/gpu 16>4   45m       in 12m
+tune    research   2       queue   nvidia.com/gpu 16>4   45m       -
+"""
+TREE = """\
+QUEUE        STATE    RUNNING   INQUEUE   PENDING   RESOURCE         ALLOCATED   DESERVED   \
+GUARANTEE   CAPABILITY
+root         Open     4         0         2         cpu              40          64         \
+-           -
+  research   Open     3         1         2         cpu              40          32         \
+8           -            overused
+                                                    nvidia.com/gpu   96          -          \
+-           100
+  idle       Closed   0         0         0         -                -           -          \
+-           -
+"""
+TIMELINE = """\
+default/train: Pending in queue research
+      ~45m ago  Created
+       45m ago  Waits         45m  queue
+       40m ago  Evicted            pod/train-0  by team/big
+  … 7 pods are left out
+"""
+WHAT_IF = """\
+starts now
+  places    3 of worker on node-1
+            1 of worker on node-2
+  evicts    team/big-0
+  delays    default/train by 1m30s
+            team/other would not start
+  and 2 in namespaces that you may not see
+"""
+JOB = """\
+kind: Job
+metadata: {name: big, namespace: team}
+spec: {minAvailable: 4}
+"""
+
+
+def test_why_tells_gates_shortages_holders_and_what_would_help(run: Run) -> None:
+    assert run("why", "train") == (0, WHY, "")
+
+
+def test_why_without_a_job_lists_those_of_the_namespace(run: Run) -> None:
+    assert run("why") == (0, LIST, "")
+
+
+def test_why_lists_all_namespaces_and_more_columns(run: Run) -> None:
+    code, out, _ = run("why", "-A", "-o", "wide")
+    heads, *rows = out.splitlines()
+    assert code == 0
+    assert heads.split()[0] == "NAMESPACE"
+    assert heads.split()[-4:] == ["LATEST", "PRIORITY", "OWNER", "MESSAGE"]
+    assert [row.split()[:2] for row in rows] == [
+        ["default", "train"],
+        ["default", "tune"],
+        ["team", "other"],
+    ]
+
+
+def test_nothing_that_waits_is_said(run: Run, way: AnswersWay) -> None:
+    way.jobs = ()
+    assert run("why") == (0, "no job waits\n", "")
+
+
+def test_the_namespace_is_that_of_flag_job_or_context(run: Run, way: AnswersWay) -> None:
+    run("when", "train")
+    run("when", "team/other")
+    run("when", "other", "-n", "team")
+    run("when", "other", "--context", "team")
+    paths = [request.path for request in way.asked]
+    assert (
+        paths
+        == [f"{ROOT}/namespaces/default/pendingjobs/train"]
+        + [f"{ROOT}/namespaces/team/pendingjobs/other"] * 3
+    )
+
+
+def test_when_tells_the_forecast(run: Run) -> None:
+    code, out, _ = run("when", "train")
+    assert code == 0
+    assert out == (
+        "default/train: in 12m (half of the forecasts), in 2h30m at the latest (nine of ten); "
+        "durations from history (place 1 in queue research, waiting for 45m)\n"
+    )
+
+
+@pytest.mark.parametrize("job", ["tune", "team/other"])
+def test_when_ends_with_3_if_the_start_is_not_known(run: Run, job: str) -> None:
+    code, out, _ = run("when", job)
+    assert code == 3
+    assert ": not known" in out
+
+
+def test_the_tree_of_queues_is_indented(run: Run) -> None:
+    assert run("queue", "tree") == (0, TREE, "")
+
+
+def test_the_line_of_a_queue_holds_all_namespaces(run: Run, way: AnswersWay) -> None:
+    code, out, _ = run("queue", "line", "research")
+    assert code == 0
+    assert [row.split()[:2] for row in out.splitlines()[1:]][-1] == ["team", "other"]
+    assert way.asked[0].path == f"{ROOT}/queues/research/pendingjobs"
+
+
+def test_a_timeline_tells_moments_and_spans(run: Run) -> None:
+    assert run("timeline", "train") == (0, TIMELINE, "")
+
+
+def test_what_if_asks_for_the_job_of_a_file(run: Run, way: AnswersWay, tmp_path) -> None:
+    (tmp_path / "job.yaml").write_text(JOB)
+    assert run("what-if", "-f", str(tmp_path / "job.yaml")) == (0, WHAT_IF, "")
+    (request,) = way.asked
+    assert (request.method, request.path) == ("POST", f"{ROOT}/namespaces/team/whatifs")
+    assert json.loads(request.body)["spec"] == {"job": yaml.safe_load(JOB)}
+
+
+def test_what_if_asks_for_nodes_that_come_and_go(run: Run, way: AnswersWay) -> None:
+    run("what-if", "--drain", "n1", "--drain", "n2", "--add-nodes", "3", "--like", "n4")
+    assert json.loads(way.asked[0].body)["spec"] == {
+        "drainNodes": ["n1", "n2"],
+        "addNodes": [{"count": 3, "like": "n4"}],
+    }
+
+
+def test_what_if_ends_with_3_if_the_job_would_wait(run: Run, way: AnswersWay, tmp_path) -> None:
+    way.what_if = WAITS
+    (tmp_path / "job.yaml").write_text(JOB)
+    code, out, _ = run("what-if", "-f", str(tmp_path / "job.yaml"))
+    assert code == 3
+    assert out == (
+        "does not start now: stopped at the gate queue: queue research is full\n"
+        "  short     nvidia.com/gpu: 16 asked, 4 free\n"
+        "  start     in 12m (half of the forecasts), in 2h30m at the latest (nine of ten); "
+        "durations from history\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ((), "give a job with -f FILE"),
+        (("--add-nodes", "3"), "goes with --like"),
+        (("-f", "none-such.yaml"), "none-such.yaml: no such file"),
+        (("-f", "bad.yaml"), "bad.yaml: while parsing"),
+        (("-f", "text.yaml"), "holds no object"),
+        (("-f", "pod.yaml"), "kind Pod is no Job, Queue or WhatIf"),
+    ],
+)
+def test_a_question_that_is_none_is_wrong_usage(
+    run: Run, words: tuple[str, ...], says: str, tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bad.yaml").write_text("a: [")
+    (tmp_path / "text.yaml").write_text("text")
+    (tmp_path / "pod.yaml").write_text("kind: Pod")
+    code, out, err = run("what-if", *words)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert says in err
+    assert err.count("\n") == 1
+
+
+def test_other_forms_hold_the_answer_of_the_server(run: Run) -> None:
+    whole = json.loads(run("why", "train", "-o", "json")[1])
+    assert whole["kind"] == "Explanation"
+    assert yaml.safe_load(run("why", "train", "-o", "yaml")[1]) == whole
+    assert run("why", "train", "-o", "name")[1] == "explanation.visibility.pumice.dev/train\n"
+    names = [f"pendingjob.visibility.pumice.dev/{job.metadata.name}" for job in JOBS]
+    assert run("when", "-A", "-o", "name")[1].splitlines() == names
+
+
+def test_a_watch_prints_an_answer_again_when_it_is_another(
+    run: Run, way: AnswersWay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds = 0
+
+    async def next_round(_: float) -> None:
+        nonlocal rounds
+        rounds += 1
+        if rounds == 2:
+            way.jobs = JOBS[:1]
+        if rounds == 4:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("pumice.answers.output.asyncio.sleep", next_round)
+    code, out, _ = run("why", "--watch")
+    assert code == 130
+    first, second = out.split("\n\n")
+    assert f"{first}\n" == LIST
+    assert second.splitlines() == [line for line in LIST.splitlines() if "tune" not in line]
+
+
+@pytest.mark.parametrize(
+    ("refusal", "code", "says"),
+    [
+        (unreachable(), 1, "is the cluster up, and is it the one of this kubeconfig?"),
+        (refused(ASKED, statuses.unauthorized()), 1, "log in anew"),
+        (refused(ASKED, statuses.unavailable("not synced")), 1, "try again in a moment"),
+        (refused(ASKED, statuses.Failure(403, "no pendingjobs")), 1, "pumice-visibility-viewer"),
+        (refused(ASKED, statuses.no_such_path()), 4, "visibility of Pumice is not installed"),
+    ],
+    ids=["unreachable", "unauthorized", "not-synced", "forbidden", "not-installed"],
+)
+def test_each_refusal_is_one_line_with_a_hint(
+    run: Run, way: AnswersWay, refusal: Exception, code: int, says: str
+) -> None:
+    way.refuses = refusal
+    found, out, err = run("why")
+    assert (found, out) == (code, "")
+    assert err.startswith("error: ")
+    assert says in err
+    assert err.count("\n") == 1
+
+
+def test_a_job_that_is_not_known_brings_a_similar_name(run: Run) -> None:
+    code, _, err = run("why", "tarin")
+    assert code == 1
+    assert err == "error: nothing is known of default/tarin; did you mean train?\n"
+
+
+def test_without_a_kubeconfig_the_usage_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["why", "--kubeconfig", "none-such"]) == 2
+    assert capsys.readouterr().err == "error: kubeconfig none-such: no such file or directory\n"
+
+
+@pytest.mark.parametrize("name", ["why", "when", "what-if", "queue", "timeline"])
+def test_each_command_has_a_help(run: Run, name: str) -> None:
+    code, out, _ = run(name, "--help")
+    assert code == 0
+    assert out.startswith(f"usage: pumice {name}")
+    assert COMMANDS[name].help in run("--help")[1]
