@@ -103,6 +103,13 @@ def test_a_program_of_others_gets_one_top_level_package(site: Path) -> None:
     assert tops(site) == {"pumice"}
 
 
+def test_the_live_page_comes_whole(site: Path) -> None:
+    here, there = (root / "pumice" / "web" / "page" for root in (wheel_check.ROOT, site))
+    names = {file.relative_to(here) for file in here.rglob("*") if file.is_file()}
+    assert {Path("index.html"), Path("views/queues.js")} <= names
+    assert {file.relative_to(there) for file in there.rglob("*") if file.is_file()} == names
+
+
 def test_the_services_are_the_other_distribution(wheels: Path, tmp_path: Path) -> None:
     assert tops(installed("pumice-services", wheels, tmp_path)) == {"services", "shared"}
 
