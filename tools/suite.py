@@ -51,13 +51,14 @@ STAGES = {
             "tests",
         ]
     ],
-    "restart": [[*PYTEST, "-m", "restart", "tests"]],
+    "restart": [[*PYTEST, "-n", "2", "-m", "restart", "tests"]],
     "kubectl": [[*PYTEST, "-n", "2", "-m", "kubectl", "tests"]],
     "helm": [[*PYTEST, "-m", "helm", "tests"]],
     "web": [[*PYTEST, "-m", "web", "tests/web"]],
 }
 """Tests on a real API server wait for it much of the time: three at once fill two cores. A folder
-that has a control plane of its own goes to one worker (`tests/conftest.py`)."""
+that has a control plane of its own goes to one worker (`tests/conftest.py`). Restarts mostly wait
+for leases and timeouts: each of two workers has a stack of its own."""
 NEEDS_PARTS = {"integration", "restart", "kubectl", "helm"}
 APART = {"kubectl", "helm", "web"}
 """Stages that need more than Python and what the suite builds: a new Go, or a browser."""
