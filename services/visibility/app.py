@@ -12,6 +12,7 @@ from services.visibility.adapters.authentication import (
 )
 from services.visibility.adapters.authorization import Authorization
 from services.visibility.adapters.changes import Changes
+from services.visibility.adapters.feed import EventFeed
 from services.visibility.adapters.live import Live
 from services.visibility.adapters.registration import Address, Registration
 from services.visibility.adapters.server import VisibilityServer
@@ -64,7 +65,9 @@ def _answers(
         on_bus.members(),
     ]
     unsynced = Unsynced()
-    return unsynced, Live(unsynced, clock=context.clock), parts
+    live = Live(unsynced, clock=context.clock)
+    parts.append(EventFeed(bus, needed.events, live, clock=context.clock))
+    return unsynced, live, parts
 
 
 async def serving(

@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import aclosing
 
+from pumice.events.envelope import encode
 from pumice.events.types import (
     CATALOGUE,
     GangAdmitted,
@@ -14,13 +15,18 @@ from pumice.events.types import (
     PodEvicted,
     QueueStateChanged,
 )
+from services.visibility.adapters.feed import EventFeed
 from services.visibility.adapters.live import KEPT, LISTS, QUIET_S, Live
 from services.visibility.answers.happenings import entry_of
 from services.visibility.answers.replica import Replica
+from shared.api.time import parse
 from shared.api.visibility import Change, ObjectRef, TimelineEntry
+from shared.bus.port import Batch, FromTime, Message, Reset
+from shared.contracts.streams import streams
 from tests.support.clock import VirtualClock
 
 AT = "2026-01-01T00:00:00Z"
+AT_S = parse(AT)
 
 
 class Stage:
@@ -148,3 +154,41 @@ def test_a_change_of_a_leader_is_no_news_to_users():
         assert found is not None
         assert found.about.name == "a"
     assert entry_of(LeaderChanged(service="scheduler", instance="x"), AT) is None
+
+
+class OneBatch:
+    """A bus on which these payloads lie; it remembers from when it was read."""
+
+    def __init__(self, *payloads: bytes) -> None:
+        self.payloads = payloads
+        self.asked = ()
+
+    async def follow(self, stream, subjects, *, start):
+        self.asked = (stream, list(subjects), start)
+        yield Batch(
+            [
+                Message(subject="s", sequence=at, payload=payload, time=0.0)
+                for at, payload in enumerate(self.payloads)
+            ]
+        )
+        yield Reset("the stream is another one")
+
+
+async def test_events_of_the_bus_reach_the_feed_and_one_that_is_unreadable_or_known_is_left_out():
+    stage = Stage()
+    bound = PodBound(pod="ns/p", uid="u", node="n1")
+    event = encode(bound, id="1", time=AT_S, source="/pumice/local/binder/x")
+    bus = OneBatch(b"no event", event, event)
+    events = streams("local").events
+
+    await EventFeed(bus, events, stage.live, clock=stage.clock).run()
+
+    stream, _, start = tuple(bus.asked)
+    assert (stream, start) == (events.name, FromTime(stage.clock.now() - 900.0))
+    [told] = await stage.read(1.0)
+    assert told.entry == TimelineEntry(
+        at=AT,
+        what="Bound",
+        about=ObjectRef(kind="Pod", namespace="ns", name="p"),
+        message="to n1",
+    )
