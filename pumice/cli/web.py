@@ -19,6 +19,7 @@ from pumice.cli.places import data_directory
 from pumice.local import state
 
 if TYPE_CHECKING:
+    from shared.kube.credentials import Source
     from shared.kube.transport import HttpTransport
 
 _PORT: Final = 8642
@@ -61,10 +62,10 @@ async def run(
     from pumice.web.gate import Gate
     from pumice.web.server import HOST, Context, PageServer
 
-    files = _kubeconfig(args, environ)
-    way = await _way(files, args.context, environ)
+    source = _source(args, environ)
+    way = await _way(source)
     try:
-        namespace = args.namespace or _namespace(files, args.context)
+        namespace = args.namespace or _namespace(source)
         key = secrets.token_urlsafe(_KEY_BYTES)
         page = PageServer(
             way,
@@ -83,40 +84,36 @@ async def run(
     return 0
 
 
-def _kubeconfig(args: argparse.Namespace, environ: Mapping[str, str]) -> str:
-    """Return the kubeconfig files, "" for those that a client looks for by itself."""
-    held = state.read(args.data_dir) if not args.kubeconfig else None
-    is_up = held is not None and state.is_held(args.data_dir)
-    return str(args.kubeconfig or (held.kubeconfig if held and is_up else "") or _named(environ))
-
-
-def _named(environ: Mapping[str, str]) -> str:
-    home = Path("~/.kube/config").expanduser()
-    return environ.get("KUBECONFIG") or (str(home) if home.exists() else "")
-
-
-async def _way(files: str, context: str | None, environ: Mapping[str, str]) -> "HttpTransport":
-    from shared.kube.config import open_transport
+def _source(args: argparse.Namespace, environ: Mapping[str, str]) -> "Source":
+    """Return where credentials come from: the files named, a local cluster that runs, the rest."""
     from shared.kube.sources import find_source
+    from shared.runtime.clock import SystemClock
+
+    held = None if args.kubeconfig else state.read(args.data_dir)
+    is_up = held is not None and state.is_held(args.data_dir)
+    named = str(args.kubeconfig or (held.kubeconfig if held and is_up else ""))
+    return find_source(named or None, context=args.context, clock=SystemClock(), environ=environ)
+
+
+async def _way(source: "Source") -> "HttpTransport":
+    from shared.kube.config import open_transport
     from shared.kube.transport import RateLimiter
     from shared.runtime.clock import SystemClock
 
-    clock = SystemClock()
     return await open_transport(
-        find_source(files or None, context=context, clock=clock, environ=environ),
+        source,
         user_agent=_USER_AGENT,
         limiter=RateLimiter(qps=0, burst=0),
         max_connections=_CONNECTIONS,
         request_timeout_s=_ANSWER_S,
-        clock=clock,
+        clock=SystemClock(),
     )
 
 
-def _namespace(files: str, context: str | None) -> str:
-    from shared.kube.kubeconfig import load
-    from shared.kube.sources import own_namespace
+def _namespace(source: "Source") -> str:
+    from shared.kube.sources import KubeconfigSource, own_namespace
 
-    return load(files, context).namespace if files else own_namespace("")
+    return source.namespace if isinstance(source, KubeconfigSource) else own_namespace("")
 
 
 def _fragment(link: str) -> str:
