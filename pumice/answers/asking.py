@@ -83,6 +83,11 @@ class Asker:
         namespace = "" if place.everywhere else place.namespace or usual or "default"
         return cls(Kube(transport=way), namespace=namespace)
 
+    @property
+    def host(self) -> str:
+        """Return the API server's address."""
+        return self._kube.host
+
     async def close(self) -> None:
         """Close the connection."""
         await self._kube.close()

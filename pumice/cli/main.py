@@ -77,6 +77,9 @@ COMMANDS: Final = {
     "timeline": Entry(
         module="pumice.cli.timeline", help="print what happened to a job", extra="services"
     ),
+    "top": Entry(
+        module="pumice.cli.top", help="show queues, gangs and nodes, live", extra="services"
+    ),
     "demo": Entry(module="pumice.cli.demo", help="a cluster for a minute, and gangs on it"),
     "completion": Entry(
         module="pumice.cli.completion", help="print a script that completes commands in a shell"

@@ -20,11 +20,13 @@ from shared.api.visibility import (
     Gate,
     Holder,
     NodesReason,
+    NodeUse,
     ObjectRef,
     PendingJob,
     QueueResource,
     QueueTree,
     ResourceShortage,
+    RunningJob,
     TaskPlacement,
     Timeline,
     TimelineEntry,
@@ -139,6 +141,27 @@ TIMELINE = Timeline(
     ),
     hidden_pods=7,
 )
+RUNNING = (
+    RunningJob(
+        metadata=ObjectMeta(name="big", namespace="team"),
+        owner=ObjectRef(kind="Job", namespace="team", name="big"),
+        queue="research",
+        pods=96,
+        nodes=12,
+        allocated={GPU: "96", "cpu": "40"},
+        running_since="2026-01-02T01:00:00Z",
+        expected_end="2026-01-02T03:10:00Z",
+    ),
+)
+NODES = tuple(
+    NodeUse(
+        metadata=ObjectMeta(name=f"node-{at}"),
+        ready=at != 3,
+        allocatable={"cpu": "8", GPU: "8"},
+        allocated={"cpu": "2", GPU: str(gpus)},
+    )
+    for at, gpus in enumerate((8, 8, 4, 0))
+)
 STARTS = WhatIfStatus(
     starts_now=True,
     placements=(
@@ -161,14 +184,24 @@ WAITS = WhatIfStatus(
 )
 
 
+LISTS = {
+    "queuetrees": lambda _: ("QueueTree", TREES),
+    "nodeuses": lambda _: ("NodeUse", NODES),
+    "runningjobs": lambda place: ("RunningJob", [j for j in RUNNING if _is_in(j, place)]),
+}
+OF_TRAIN = {"explanations": ("Explanation", EXPLANATION), "timelines": ("Timeline", TIMELINE)}
+
+
 class AnswersWay:
     """The transport to such a cluster; `refuses` stands for any other answer."""
 
     host = "https://cluster.example:6443"
 
-    def __init__(self, *, refuses: PumiceError | None = None, installed: bool = True) -> None:
-        self.refuses = refuses
-        self.installed = installed
+    def __init__(self) -> None:
+        self.refuses: PumiceError | None = None
+        self.forbidden: set[str] = set()
+        """Plurals whose list of all namespaces, or of the cluster, is not for this user."""
+        self.served = ["pendingjobs", "queuetrees", "runningjobs", "nodeuses"]
         self.jobs = JOBS
         self.asked: list[Request] = []
         self.what_if = STARTS
@@ -177,8 +210,6 @@ class AnswersWay:
         self.asked.append(request)
         if self.refuses is not None:
             raise self.refuses
-        if not self.installed:
-            raise refused(request, statuses.no_such_path())
         try:
             return json.dumps(self._answer(request)).encode()
         except statuses.Failure as failure:
@@ -190,7 +221,12 @@ class AnswersWay:
     def _answer(self, request: Request) -> dict[str, Any]:
         parts = request.path.removeprefix(ROOT).strip("/").split("/")
         namespace, parts = (parts[1], parts[2:]) if parts[0] == "namespaces" else ("", parts)
+        if not namespace and parts[0] in self.forbidden:
+            raise statuses.Failure(statuses.FORBIDDEN, f"you may not list {parts[0]}")
         match (request.method, *parts):
+            case ("GET", ""):
+                names = [{"name": name} for name in self.served]
+                return {"kind": "APIResourceList", "resources": names}
             case ("GET", "pendingjobs"):
                 return listed("PendingJob", [j for j in self.jobs if _is_in(j, namespace)])
             case ("GET", "pendingjobs", name):
@@ -198,16 +234,15 @@ class AnswersWay:
                 return whole("PendingJob", found[0]) if found else _missing("pendingjobs", name)
             case ("GET", "queues", queue, "pendingjobs"):
                 return listed("PendingJob", [j for j in self.jobs if j.queue == queue])
-            case ("GET", "explanations", "train"):
-                return whole("Explanation", EXPLANATION)
-            case ("GET", "timelines", "train"):
-                return whole("Timeline", TIMELINE)
-            case ("GET", "queuetrees"):
-                return listed("QueueTree", TREES)
+            case ("GET", ("explanations" | "timelines") as plural, "train"):
+                return whole(*OF_TRAIN[plural])
+            case ("GET", plural) if plural in LISTS:
+                return listed(*LISTS[plural](namespace))
             case ("POST", "whatifs"):
                 asked = json.loads(request.body or b"")
                 return {**asked, "status": msgspec.to_builtins(self.what_if)}
-        return _missing(parts[0], parts[-1])
+            case _:
+                return _missing(parts[0], parts[-1])
 
 
 def refused(request: Request, failure: statuses.Failure) -> PumiceError:
@@ -232,7 +267,7 @@ def listed(kind: str, answers: Any) -> dict[str, Any]:
     return {"kind": f"{kind}List", "apiVersion": API_VERSION, "metadata": {}, "items": items}
 
 
-def _is_in(job: PendingJob, namespace: str) -> bool:
+def _is_in(job: PendingJob | RunningJob, namespace: str) -> bool:
     return namespace in ("", job.metadata.namespace)
 
 
