@@ -86,6 +86,10 @@ kubectl-check: go ## what README and docs do with kubectl, line by line (builds 
 helm-check: go ## the Helm chart beside k8s/base, and installed on a real API server (builds helm; needs Go)
 	@$(PY) -m tools.suite helm
 
+.PHONY: image-check
+image-check: $(READY) ## build the image twice and compare: the same files, its list of contents, labels, wheels for arm64 (Docker)
+	@$(PY) -m tools.image_check
+
 .PHONY: node-check
 node-check: go parts ## two real kubelets on this machine, k8s/base and real jobs on them (root, Linux; says first what it takes)
 	@$(PY) -m tools.node_check
@@ -201,6 +205,7 @@ lock: $(READY) ## resolve requirements/*.txt anew (maintainers)
 	$(UV_COMPILE) $(OWN) -c requirements/dev.txt --extra services --extra telemetry pyproject.toml requirements/build.in \
 		-o requirements/base.txt
 	$(UV_COMPILE) --upgrade requirements/go.in -o requirements/go.txt
+	$(UV_COMPILE) --upgrade requirements/sbom.in -o requirements/sbom.txt
 	$(UV_COMPILE) --upgrade -c requirements/dev.txt requirements/web.in -o requirements/web.txt
 
 # An environment is removed only if `make setup` made it. Caches lie where their tools put them, and

@@ -42,6 +42,21 @@ class Docker(msgspec.Struct, frozen=True, kw_only=True):
         """Run `docker ...`; return whether it succeeded. `quiet` keeps its output to itself."""
         return self._run([self.cli, *args], quiet=quiet, timeout_s=timeout_s)
 
+    def output(self, *args: str, timeout_s: float = 120.0) -> str:
+        """Return what `docker ...` prints. Raises CheckError when it fails."""
+        environ = {**os.environ, **({"DOCKER_HOST": self.host} if self.host else {})}
+        done = subprocess.run(
+            [self.cli, *args],
+            env=environ,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+        if done.returncode:
+            raise CheckError(f"docker {' '.join(args)}: {done.stderr.strip()}")
+        return done.stdout
+
     def compose(self, *args: str, timeout_s: float = 900.0) -> bool:
         """Run `docker compose ...` on docker-compose.yml; return whether it succeeded."""
         file = str(ROOT / "docker-compose.yml")

@@ -45,6 +45,7 @@ ALONE: Final[dict[str, str]] = {
     "make helm-check": "make helm-check",
     "make monitors-check": "make monitors-check",
     "make node-check": "make node-check",
+    "make image-check": "make image-check",
     "make test-web": "make test-web",
     "pumice web": "tests/unit/web/test_web_command.py",
     "make dra-check": "make dra-check",
