@@ -30,7 +30,10 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--stated", type=float, default=0.0, help="part that states a duration")
     parser.add_argument("--into", type=Path, help="folder for the answers")
     given = parser.parse_args(argv)
-    print(f"{'trace':<16}{'jobs':>6}{'waited':>8}{'asked':>7}{'covered':>9}{'error':>8}", end="")
+    print(
+        f"{'trace':<16}{'jobs':>6}{'waited':>8}{'asked':>7}{'drawn':>7}{'covered':>9}{'error':>8}",
+        end="",
+    )
     print(f"{'mean':>8}{'limits':>8}{'CPU s':>8}", flush=True)
     for path in given.traces:
         trace = stating(read(path, load=given.load, most=given.jobs), given.stated, seed=_SEED)
@@ -47,7 +50,7 @@ def main(argv: list[str] | None = None) -> None:
 def line(name: str, jobs: int, waited: int, s: Score, seconds: float) -> str:
     """Return a row of the table."""
     return (
-        f"{name:<16}{jobs:>6}{waited:>8}{s.asked:>7}{s.covered:>9.0%}{s.forecast:>8.0%}"
+        f"{name:<16}{jobs:>6}{waited:>8}{s.asked:>7}{s.drawn:>7.0%}{s.covered:>9.0%}{s.forecast:>8.0%}"
         f"{s.mean:>8.0%}{s.limits:>8.0%}{seconds:>8.0f}"
     )
 

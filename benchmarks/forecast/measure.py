@@ -6,9 +6,10 @@ limits are two to ten times the real duration. `mean` is the mean wait of the jo
 so far. A job that starts at once is not asked for.
 """
 
+import heapq
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -17,8 +18,9 @@ import numpy as np
 from benchmarks.forecast.replay import EPOCH, Replay
 from benchmarks.forecast.traces import Trace
 from services.scheduler.engine.jobs.records import Job
+from services.visibility.forecast.calibration import Calibration
 from services.visibility.forecast.durations import Durations, History, Subject
-from services.visibility.forecast.forecaster import Forecaster
+from services.visibility.forecast.forecaster import LATEST, Forecaster
 from services.visibility.forecast.play import Bounds, Play, Rules
 from services.visibility.forecast.shapes import Arrivals
 from shared.jobs.durations import Basis, Expected, template_of
@@ -37,7 +39,10 @@ class Answer(msgspec.Struct, frozen=True):
     at: float
     wait: float
     median: float
+    drawn: float
+    """The bound as it was drawn."""
     latest: float
+    """The bound as it was told, by what had come of the earlier ones."""
     mean: float
     limits: float
 
@@ -46,8 +51,10 @@ class Score(NamedTuple):
     """How good answers are."""
 
     asked: int
+    drawn: float
+    """Part of the jobs that started by the bound as it was drawn."""
     covered: float
-    """Part of the jobs that started by `latest`."""
+    """Part of the jobs that started by the bound as it was told."""
     forecast: float
     """Median of |answer - wait| / wait."""
     mean: float
@@ -85,10 +92,10 @@ class Asker:
         """Replay the trace and ask; return the answers with the waits that came."""
         replay = self._replay
         replay.run(self._came, self._ask, frozenset(asked))
-        return [
+        return calibrated(
             msgspec.structs.replace(answer, wait=replay.waits[answer.job])
             for answer in self._answers
-        ]
+        )
 
     def _came(self, key: str) -> None:
         replay = self._replay
@@ -118,7 +125,8 @@ class Asker:
                 at=replay.now - EPOCH,
                 wait=math.nan,
                 median=math.inf if found is None else found.median - replay.now,
-                latest=math.inf if found is None else found.latest - replay.now,
+                drawn=math.inf if found is None else found.latest - replay.now,
+                latest=math.nan,
                 mean=statistics.fmean(waits) if waits else 0.0,
                 limits=self._by_limits(key),
             )
@@ -143,6 +151,21 @@ class Asker:
         return play.run([key]).starts.get(key, math.inf) - replay.now
 
 
+def calibrated(answers: Iterable[Answer]) -> list[Answer]:
+    """Return answers with their bounds as they are told: each knows the starts before it."""
+    calibration, waited_for, found = Calibration(LATEST), list[tuple[float, str]](), []
+    for answer in sorted(answers, key=lambda answer: answer.at):
+        while waited_for and waited_for[0][0] <= answer.at:
+            at, job = heapq.heappop(waited_for)
+            calibration.started(job, at)
+        median, drawn = answer.at + answer.median, answer.at + answer.drawn
+        told = calibration.stretched(answer.at, median, drawn) - answer.at
+        found.append(msgspec.structs.replace(answer, latest=told))
+        calibration.promised(answer.job, answer.at, drawn)
+        heapq.heappush(waited_for, (answer.at + answer.wait, answer.job))
+    return found
+
+
 def score(answers: Sequence[Answer]) -> Score:
     """Return how good answers are."""
 
@@ -153,6 +176,7 @@ def score(answers: Sequence[Answer]) -> Score:
 
     return Score(
         asked=len(answers),
+        drawn=statistics.fmean(answer.wait <= answer.drawn + 1.0 for answer in answers),
         covered=statistics.fmean(answer.wait <= answer.latest + 1.0 for answer in answers),
         forecast=error("median"),
         mean=error("mean"),

@@ -7,7 +7,8 @@ gets the rest. Jobs of a kind that follow each other are often alike (a batch of
 version): as much as they were so far, all that are drawn in one play are long or short together.
 The time that a job already runs is a condition: levels whose durations were all
 shorter drop out, and the others give only longer ones. A job that has outlived everything is
-expected to last as long again, as a median.
+expected to last as long again, as a median. Jobs that run still count among those of their kinds,
+with what is drawn for them: the ones that have ended by now are the shorter ones.
 """
 
 import math
@@ -82,9 +83,24 @@ class History:
         self.ended(Subject(namespace, event.queue, template), event.seconds_running)
 
     def levels(self, subject: Subject) -> list[Sketch]:
-        """Return the sketches for a job, the nearest first."""
-        kinds = (self._sketches.get(kind) for kind in subject.kinds())
-        return [sketch for sketch in kinds if sketch is not None]
+        """Return the sketches for a job, the nearest first; empty ones of kinds not known."""
+        return [self._sketches.get(kind) or Sketch() for kind in subject.kinds()]
+
+    def knows(self, subject: Subject) -> bool:
+        """Tell whether any job of one of its kinds has ended."""
+        return any(kind in self._sketches for kind in subject.kinds())
+
+
+class _Level(NamedTuple):
+    """Durations of one kind of job, as one play has them."""
+
+    sketch: Sketch
+    running: list[float]
+    """Durations that were drawn for jobs that run."""
+
+    def told(self) -> float:
+        """Return how many jobs have told, or tell by running on."""
+        return self.sketch.count + len(self.running)
 
 
 class Durations:
@@ -92,36 +108,68 @@ class Durations:
 
     def __init__(self, history: History) -> None:
         self._history = history
-        self._levels: dict[Subject, list[Sketch]] = {}
+        self._levels: dict[Subject, list[_Level]] = {}
+        self._running: dict[str, list[float]] = {}
         self._common: dict[int, float] = {}
         """Sketch → how long its jobs are in this play: a number of the normal distribution."""
 
-    def remaining(
+    def goes_on(
         self, subject: Subject, stated: Expected | None, elapsed: float, uniform: Uniform
     ) -> float:
-        """Return how many seconds a job goes on that has run for `elapsed`."""
+        """Return how many seconds a job goes on that runs, before any that is yet to start."""
         if stated is not None:
             return _stated_rest(stated, elapsed, uniform)
-        levels = self._levels.get(subject)
-        if levels is None:
-            levels = self._levels[subject] = self._history.levels(subject)
-        return self._draw(levels, elapsed, uniform) - elapsed
+        levels = [level._replace(running=[]) for level in self._known(subject)]
+        total = self._draw(levels, elapsed, uniform)
+        for kind in subject.kinds():
+            self._running[kind].append(total)
+        return total - elapsed
 
-    def _draw(self, levels: Sequence[Sketch], elapsed: float, uniform: Uniform) -> float:
+    def lasts(self, subject: Subject, stated: Expected | None, uniform: Uniform) -> float:
+        """Return how many seconds a job runs from its start."""
+        if stated is not None:
+            return stated.seconds
+        return self._draw(self._known(subject), 0.0, uniform)
+
+    def basis(self, subject: Subject, stated: Expected | None) -> Basis:
+        """Return where the duration of a job comes from."""
+        if stated is not None:
+            return stated.basis
+        return Basis.HISTORY if self._history.knows(subject) else Basis.DEFAULT
+
+    def _known(self, subject: Subject) -> list[_Level]:
+        found = self._levels.get(subject)
+        if found is None:
+            kinds, sketches = subject.kinds(), self._history.levels(subject)
+            found = self._levels[subject] = [
+                _Level(sketch, self._running.setdefault(kind, []))
+                for kind, sketch in zip(kinds, sketches, strict=True)
+            ]
+        return found
+
+    def _draw(self, levels: Sequence[_Level], elapsed: float, uniform: Uniform) -> float:
         """Return a duration beyond `elapsed`, drawn from the levels by their weights."""
         left, weights = 1.0, []
-        for sketch in levels:
-            share = left * sketch.count / (sketch.count + _DOUBT)
-            weights.append(share * sketch.beyond(elapsed))
+        for level in levels:
+            count = level.told()
+            share = left * count / (count + _DOUBT)
+            weights.append(share * (level.sketch.beyond(elapsed) if elapsed else 1.0))
             left -= share
         weights.append(left * _default_beyond(elapsed))
         wanted = uniform() * sum(weights)
-        for sketch, weight in zip(levels, weights[:-1], strict=True):
+        for level, weight in zip(levels, weights[:-1], strict=True):
             if wanted < weight:
-                found = sketch.draw(self._at(sketch, uniform), elapsed=elapsed)
-                return elapsed if found is None else found
+                return self._of_level(level, elapsed, uniform)
             wanted -= weight
         return _default(elapsed, uniform)
+
+    def _of_level(self, level: _Level, elapsed: float, uniform: Uniform) -> float:
+        """Return a duration of one level; jobs that run count as those that have ended do."""
+        among = int(uniform() * level.told())
+        if among < len(level.running):
+            return level.running[among]
+        found = level.sketch.draw(self._at(level.sketch, uniform), elapsed=elapsed)
+        return elapsed if found is None else found
 
     def _at(self, sketch: Sketch, uniform: Uniform) -> float:
         """Return a number in [0, 1) that is like others of its sketch in this play."""
@@ -134,12 +182,6 @@ class Durations:
         own = _NORMAL.inv_cdf(max(own, _LEAST))
         at = math.sqrt(likeness) * common + math.sqrt(1.0 - likeness) * own
         return min(_NORMAL.cdf(at), 1.0 - _LEAST)
-
-    def basis(self, subject: Subject, stated: Expected | None) -> Basis:
-        """Return where the duration of a job comes from."""
-        if stated is not None:
-            return stated.basis
-        return Basis.HISTORY if self._history.levels(subject) else Basis.DEFAULT
 
 
 def _default_beyond(elapsed: float) -> float:

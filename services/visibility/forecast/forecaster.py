@@ -3,7 +3,8 @@
 All waiting jobs share a play. The first play of a round leaves out jobs to come: what does not
 start in it does not start within the horizon, and later plays do not go on for its sake. A service
 runs one play at a time between the facts that it folds (`Forecaster.draw`), so that no question
-waits for longer than a play; `forecast` runs a round at once.
+waits for longer than a play; `forecast` runs a round at once. A forecaster that is told of starts
+(`calibration`) corrects its bounds by them.
 """
 
 import math
@@ -14,11 +15,13 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from services.scheduler.engine.state.cluster_state import ClusterState
+from services.visibility.forecast.calibration import Calibration
 from services.visibility.forecast.durations import Durations, History
 from services.visibility.forecast.play import Bounds, Outcome, Play, Rules, waiting
 from services.visibility.forecast.shapes import Arrivals
 from shared.api import time as times
 from shared.api.visibility import ExpectedStart
+from shared.model.durations import text
 
 DRAWS: Final = 24
 LATEST: Final = 0.9
@@ -55,10 +58,14 @@ class Forecaster:
         self._bounds = bounds
         self._seed = seed
         self._played = 0
+        self.calibration = Calibration(LATEST)
+        self._drawn_at = 0.0
         self._starts: dict[str, deque[float]] = {}
         self._never: set[str] = set()
         """Jobs that do not start although everything that runs has ended."""
         self._why: dict[str, str] = {}
+        self._played_s: deque[float] = deque([bounds.horizon_s], maxlen=draws)
+        """How far the latest plays went in which a job did not start."""
         self._basis = ""
 
     def draw(
@@ -73,6 +80,11 @@ class Forecaster:
         outcome = self._play(cluster_state, hoping, now, self._arrivals)
         for key in hoping:
             self._starts[key].append(outcome.starts.get(key, math.inf))
+            if len(self._starts[key]) == self._draws:
+                self.calibration.promised(key, now, _quantile(sorted(self._starts[key]), LATEST))
+        self._drawn_at = now
+        if outcome.stopped_by:
+            self._played_s.append(outcome.played_s)
         self._why = {key: self._why.get(key, "") for key in keys} | outcome.stopped_by
 
     def _look_ahead(self, cluster_state: ClusterState, keys: Collection[str], now: float) -> None:
@@ -104,7 +116,8 @@ class Forecaster:
         starts = sorted(self._starts.get(key, ()))
         if not starts:
             return None
-        return Estimate(_quantile(starts, 0.5), _quantile(starts, LATEST))
+        median, latest = _quantile(starts, 0.5), _quantile(starts, LATEST)
+        return Estimate(median, self.calibration.stretched(self._drawn_at, median, latest))
 
     def expected(self, key: str) -> ExpectedStart | None:
         """Return the answer for a job, None before the first draw that it was in."""
@@ -115,7 +128,7 @@ class Forecaster:
         found = self.estimate(key)
         if found is None:
             return None
-        span = f"{self._bounds.horizon_s / _DAY_S:g} days"
+        span = _span(min(self._played_s))
         unknown = ""
         if found.median == math.inf:
             unknown = f"not within {span}{because}"
@@ -163,3 +176,8 @@ def _quantile(ordered: list[float], part: float) -> float:
 
 def _shown(at: float) -> str | None:
     return times.format_seconds(math.ceil(at)) if at < math.inf else None
+
+
+def _span(seconds: float) -> str:
+    days = seconds / _DAY_S
+    return f"{days:.3g} days" if days >= 1 else text(int(seconds))

@@ -12,6 +12,7 @@ are played only.
 import heapq
 import math
 from collections.abc import Callable, Collection, Iterable
+from itertools import count
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -51,7 +52,7 @@ class Bounds(NamedTuple):
     moments: int = 300
     """So many moments at most: each takes a cycle of the engine, or a few."""
     together_s: float = 1.0
-    together: float = 0.02
+    together: float = 0.03
     """Ends within so many seconds, or within this part of the time since the beginning, are one
     moment."""
     arrivals: int = 2_000
@@ -78,7 +79,7 @@ class Outcome(NamedTuple):
     settled: bool
     """Whether nothing was left that could have changed anything: those jobs never start."""
     played_s: float
-    """How far it was played."""
+    """How far it was played, in seconds: what has not started would start later."""
     bases: dict[Basis, int]
     """Where the durations of jobs that ended came from."""
 
@@ -138,9 +139,13 @@ class Play:
         try:
             self._begin()
             quiet = self._decide()
-            for _ in range(self._bounds.moments):
+            played_s = self._bounds.horizon_s
+            for number in count():
                 open_ -= self._starts.keys()
-                if not open_ or not self._pass_on():
+                if not open_ or number == self._bounds.moments:
+                    played_s = self._moment - self._begun
+                    break
+                if not self._pass_on():
                     break
                 quiet = self._decide()
             open_ -= self._starts.keys()
@@ -152,7 +157,7 @@ class Play:
             starts={key: at for key, at in self._starts.items() if key in asked},
             stopped_by=stopped_by,
             settled=settled,
-            played_s=self._now - self._begun,
+            played_s=played_s,
             bases=self._bases,
         )
 
@@ -172,9 +177,12 @@ class Play:
         """Tell whether a running job is one that ends: pods of a service go on for ever."""
         return job.owner_kind not in _SERVICES or self._rules.stated(job) is not None
 
-    def _schedule_end(self, job: Job, elapsed: float) -> None:
+    def _schedule_end(self, job: Job, elapsed: float | None = None) -> None:
         stated, subject = self._rules.stated(job), self._subject(job)
-        left = self._durations.remaining(subject, stated, elapsed, self._uniform)
+        if elapsed is None:
+            left = self._durations.lasts(subject, stated, self._uniform)
+        else:
+            left = self._durations.goes_on(subject, stated, elapsed, self._uniform)
         basis = self._durations.basis(subject, stated)
         self._bases[basis] = self._bases.get(basis, 0) + 1
         self._at(self._moment + left, job, self._end)
@@ -295,7 +303,7 @@ class Play:
             self._imagined.phase(job, _RUNNING)
             self._starts.setdefault(job.key, self._moment)
             if self._ends_ever(job):
-                self._schedule_end(job, 0.0)
+                self._schedule_end(job)
 
     def _evict(self, uids: Iterable[str]) -> None:
         """Let evicted pods wait again, and their whole gang where too few are left."""

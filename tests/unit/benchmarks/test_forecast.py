@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.forecast import __main__ as command
 from benchmarks.forecast.charts import chart
-from benchmarks.forecast.measure import Answer, Asker, score, waiting_jobs
+from benchmarks.forecast.measure import Answer, Asker, calibrated, score, waiting_jobs
 from benchmarks.forecast.replay import Replay
 from benchmarks.forecast.traces import GPU, Trace, TraceJob, read, stating
 from services.visibility.forecast.play import Bounds
@@ -124,8 +124,20 @@ def test_the_command_prints_a_line_per_trace_and_stores_answers_and_a_chart(
     ]
 
 
+def test_bounds_are_told_by_what_came_of_those_before() -> None:
+    asked = [
+        Answer(
+            job=f"ns/{n}", at=1e5 * n, wait=2e4, median=9e3, drawn=1e4, latest=0, mean=1, limits=1
+        )
+        for n in range(40)
+    ]
+    told = [answer.latest for answer in calibrated(asked)]
+    assert told[:20] == [1e4] * 20
+    assert told[20:] == pytest.approx([2e4] * 20, rel=0.01)
+
+
 def test_a_chart_has_a_line_for_each_way_of_answering() -> None:
-    answer = Answer(job="ns/a", at=0, wait=10, median=12, latest=20, mean=30, limits=90)
+    answer = Answer(job="ns/a", at=0, wait=10, median=12, drawn=20, latest=20, mean=30, limits=90)
     drawn = chart([answer])
     assert drawn.startswith('<svg xmlns="http://www.w3.org/2000/svg"')
     assert drawn.count("<polyline") == 3

@@ -15,7 +15,9 @@ STRANGER = Subject("elsewhere", "batch", "elsewhere/x")
 
 def drawn(history: History, subject: Subject, *, stated=None, elapsed=0.0, count=400):
     uniform, durations = np.random.default_rng(1).random, Durations(history)
-    return np.array([durations.remaining(subject, stated, elapsed, uniform) for _ in range(count)])
+    if not elapsed:
+        return np.array([durations.lasts(subject, stated, uniform) for _ in range(count)])
+    return np.array([durations.goes_on(subject, stated, elapsed, uniform) for _ in range(count)])
 
 
 def known(**seconds: float) -> History:
@@ -29,6 +31,7 @@ def known(**seconds: float) -> History:
 def test_a_stated_duration_is_believed_less_what_has_passed():
     stated = Expected(600.0, Basis.ANNOTATION)
     assert set(drawn(known(nightly=9.0), NIGHTLY, stated=stated, elapsed=200.0)) == {400.0}
+    assert set(drawn(known(nightly=9.0), NIGHTLY, stated=stated)) == {600.0}
 
 
 def test_a_job_beyond_its_stated_duration_goes_on_for_a_part_of_it():
@@ -62,7 +65,7 @@ def test_jobs_of_a_kind_that_comes_in_batches_are_long_or_short_together():
         plays = []
         for seed in range(60):
             uniform, durations = np.random.default_rng(seed).random, Durations(history)
-            drawn_ = [durations.remaining(subject, None, 0.0, uniform) for _ in range(30)]
+            drawn_ = [durations.lasts(subject, None, uniform) for _ in range(30)]
             plays.append(np.log(drawn_))
         return float(np.std(np.mean(plays, axis=1)) / np.std(plays))
 
@@ -88,6 +91,17 @@ def test_the_time_that_a_job_runs_already_is_a_condition():
 def test_a_job_that_outlived_everything_lasts_as_long_again():
     left = drawn(known(nightly=60.0), NIGHTLY, elapsed=200_000.0, count=2_000)
     assert np.median(left) == pytest.approx(200_000.0, rel=0.15)
+
+
+def test_jobs_that_run_still_count_among_those_of_their_kind():
+    history, uniform = History(), np.random.default_rng(1).random
+    for _ in range(10):
+        history.ended(NIGHTLY, 60.0)
+    durations = Durations(history)
+    for _ in range(30):
+        assert durations.goes_on(NIGHTLY, None, 5_000.0, uniform) > 0.0
+    lasting = np.array([durations.lasts(NIGHTLY, None, uniform) for _ in range(400)])
+    assert 0.6 < np.mean(lasting > 5_000.0) < 0.9
 
 
 def test_history_is_learnt_from_jobs_that_leave_the_phase_running():
@@ -123,7 +137,7 @@ def test_the_kinds_that_ended_longest_ago_are_forgotten():
         history.ended(Subject("ns", "q", f"ns/{number}"), 5.0)
     assert len(history) == 10
     assert history.levels(Subject("ns", "q", "ns/99"))[0].count == 1.0
-    assert history.levels(Subject("ns", "q", "ns/0"))[0].count == 100.0
+    assert history.levels(Subject("ns", "q", "ns/0"))[0].count == 0.0
 
 
 @pytest.mark.parametrize(

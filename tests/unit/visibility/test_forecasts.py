@@ -278,7 +278,7 @@ def test_a_play_stays_within_its_bounds():
     found = asked(world, draws=2, bounds=Bounds(moments=5))
     known = [key for key, each in found.items() if each.median is not None]
     assert 3 <= len(known) <= 6
-    assert all("not within" in each.unknown for key, each in found.items() if key not in known)
+    assert found["ns/j29"].unknown.startswith("not within 6m50s")
 
 
 def test_draws_one_at_a_time_give_what_all_at_once_give():
