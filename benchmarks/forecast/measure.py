@@ -62,11 +62,19 @@ class Score(NamedTuple):
 
 
 def waiting_jobs(trace: Trace, most: int) -> tuple[list[str], dict[str, float]]:
-    """Return up to `most` jobs that wait, spread over the trace, and all waits."""
+    """Return up to `most` jobs that wait, spread over the trace, and all waits.
+
+    Two of them are submitted at least a mean gap between arrivals apart: the jobs of a burst wait
+    for the same ends, and would count as one question asked many times.
+    """
     replay = Replay(trace)
     replay.run(lambda _: None, lambda _: None, ())
-    names = [f"ns/{job.name}" for job in trace.jobs]
-    late = [name for name in names[int(WARM * len(names)) :] if replay.waits.get(name, 0.0) > 0.0]
+    gap_s, last = trace.jobs[-1].at / len(trace.jobs), -math.inf
+    late = []
+    for job in trace.jobs[int(WARM * len(trace.jobs)) :]:
+        if replay.waits.get(f"ns/{job.name}", 0.0) > 0.0 and job.at - last >= gap_s:
+            late.append(f"ns/{job.name}")
+            last = job.at
     step = max(1.0, len(late) / most)
     return [late[int(number * step)] for number in range(min(most, len(late)))], replay.waits
 

@@ -9,7 +9,7 @@ waits for longer than a play; `forecast` runs a round at once. A forecaster that
 
 import math
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -69,15 +69,24 @@ class Forecaster:
         self._basis = ""
 
     def draw(
-        self, cluster_state: ClusterState, *, now: float, asked: Collection[str] | None = None
+        self,
+        cluster_state: ClusterState,
+        *,
+        now: float,
+        asked: Collection[str] | None = None,
+        enough: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Play once for these jobs, or for all that wait; the cluster state is as before then."""
+        """Play once for these jobs, or for all that wait; the cluster state is as before then.
+
+        A play that has been `enough` ends early: jobs that have not started by then are known to
+        start later. The first play of a round is followed by another one.
+        """
         keys = waiting(cluster_state) if asked is None else sorted(asked)
         if self._played % (self._draws + 1) == 0:
-            self._look_ahead(cluster_state, keys, now)
+            self._look_ahead(cluster_state, keys, now, enough)
         self._starts = {key: self._starts.get(key, deque(maxlen=self._draws)) for key in keys}
         hoping = [key for key in keys if key not in self._never]
-        outcome = self._play(cluster_state, hoping, now, self._arrivals)
+        outcome = self._play(cluster_state, hoping, now, self._arrivals, enough)
         for key in hoping:
             self._starts[key].append(outcome.starts.get(key, math.inf))
             if len(self._starts[key]) == self._draws:
@@ -87,16 +96,27 @@ class Forecaster:
             self._played_s.append(outcome.played_s)
         self._why = {key: self._why.get(key, "") for key in keys} | outcome.stopped_by
 
-    def _look_ahead(self, cluster_state: ClusterState, keys: Collection[str], now: float) -> None:
+    def _look_ahead(
+        self,
+        cluster_state: ClusterState,
+        keys: Collection[str],
+        now: float,
+        enough: Callable[[], bool],
+    ) -> None:
         """Find the jobs that never start, however long the play."""
-        first = self._play(cluster_state, keys, now, _NO_ARRIVALS)
+        first = self._play(cluster_state, keys, now, _NO_ARRIVALS, enough)
         self._never = set(first.stopped_by) if first.settled else set()
         self._why = dict(first.stopped_by)
         bases = sorted(first.bases.items(), key=lambda found: (-found[1], found[0]))
         self._basis = ", ".join(basis.value for basis, _ in bases)
 
     def _play(
-        self, cluster_state: ClusterState, keys: Collection[str], now: float, arrivals: Arrivals
+        self,
+        cluster_state: ClusterState,
+        keys: Collection[str],
+        now: float,
+        arrivals: Arrivals,
+        enough: Callable[[], bool],
     ) -> Outcome:
         uniform = np.random.default_rng((self._seed, self._played)).random
         self._played += 1
@@ -109,7 +129,7 @@ class Forecaster:
             arrivals=arrivals,
             bounds=self._bounds,
         )
-        return play.run(keys)
+        return play.run(keys, enough)
 
     def estimate(self, key: str) -> Estimate | None:
         """Return the quantiles of a job's start, None before the first draw that it was in."""

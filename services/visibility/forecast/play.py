@@ -49,10 +49,10 @@ class Bounds(NamedTuple):
     """Limits of one play."""
 
     horizon_s: float = 7 * 86_400.0
-    moments: int = 300
+    moments: int = 600
     """So many moments at most: each takes a cycle of the engine, or a few."""
     together_s: float = 1.0
-    together: float = 0.03
+    together: float = 0.01
     """Ends within so many seconds, or within this part of the time since the beginning, are one
     moment."""
     arrivals: int = 2_000
@@ -133,8 +133,11 @@ class Play:
         self._patience = patience(rules.config, rules.plugins)._asdict()
         self._imagined = Imagined(cluster_state)
 
-    def run(self, asked: Collection[str]) -> Outcome:
-        """Play until all of these jobs have started or the bounds are reached; undo everything."""
+    def run(self, asked: Collection[str], enough: Callable[[], bool] = lambda: False) -> Outcome:
+        """Play until all of these jobs have started or the bounds are reached; undo everything.
+
+        It ends, too, when it has been `enough`, which is asked after each moment.
+        """
         open_ = set(asked)
         try:
             self._begin()
@@ -142,7 +145,7 @@ class Play:
             played_s = self._bounds.horizon_s
             for number in count():
                 open_ -= self._starts.keys()
-                if not open_ or number == self._bounds.moments:
+                if not open_ or number == self._bounds.moments or enough():
                     played_s = self._moment - self._begun
                     break
                 if not self._pass_on():

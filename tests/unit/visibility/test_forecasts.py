@@ -281,6 +281,20 @@ def test_a_play_stays_within_its_bounds():
     assert found["ns/j29"].unknown.startswith("not within 6m50s")
 
 
+def test_a_play_that_has_been_enough_knows_the_jobs_that_start_soon():
+    world = Cluster(CONF).node("n1", cpu="4")
+    running(world, "first", 10, "n1")
+    for number in range(10):
+        pending(world, f"j{number}", 100, at=f"{number:02}")
+    before = state_of(world)
+    forecaster = Forecaster(Rules(world.config, world.plugins), History(), draws=1)
+    left = iter([False, False, True] * 2)  # a look ahead, and a play
+    forecaster.draw(world.cluster_state, now=NOW, enough=lambda: next(left))
+    assert state_of(world) == before
+    assert forecaster.estimate("ns/j1").median == NOW + 110.0
+    assert forecaster.expected("ns/j2").unknown.startswith("not within 1m50s")
+
+
 def test_draws_one_at_a_time_give_what_all_at_once_give():
     world, rolling = crowded(), crowded()
     forecaster = Forecaster(Rules(rolling.config, rolling.plugins), History(), draws=6, seed=7)
