@@ -107,7 +107,9 @@ def running(
     queue: str = "default",
 ) -> World:
     """Add a group with one pod that runs."""
-    spec = {"priorityClassName": priority} if priority else {}
+    spec: Json = {"minResources": {"cpu": cpu}}
+    if priority:
+        spec["priorityClassName"] = priority
     world.group(name, phase="Running", owner=owner, queue=queue, **spec)
     annotations = {"volcano.sh/preemptable": "true"} if preemptable else {}
     return world.pod(f"{name}-0", name, cpu=cpu, node=node, annotations=annotations)

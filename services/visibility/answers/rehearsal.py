@@ -18,6 +18,7 @@ from services.scheduler.decide import Conclusion
 from services.scheduler.engine.jobs.records import GroupStatus, Job
 from services.scheduler.engine.plan import Eviction, GangBinds, Plan, PodGroupStatusWanted
 from services.scheduler.engine.state.assumptions import Assumption
+from services.scheduler.engine.state.imagined import Imagined
 from services.scheduler.engine.tasks.task import Task
 from services.visibility.answers.replica import Replica
 from services.visibility.answers.survey import (
@@ -29,6 +30,7 @@ from services.visibility.answers.survey import (
 )
 from shared.api.kinds import Kind
 from shared.contracts.messages import Preemptor, Result
+from shared.model.status import TaskStatus
 
 FEW: Final = 50
 """With so many waiting jobs at most, each of them may evict in a cycle. A search for victims takes
@@ -82,6 +84,14 @@ class Rehearsal:
     def replace(self, kind: Kind, obj: Any) -> None:  # noqa: ANN401 - the type of the kind
         """Fold another version of an object that this rehearsal has put."""
         self._state.apply(kind.token, "put", obj.metadata.key, obj.metadata.uid, obj)
+
+    def end(self, key: str) -> None:
+        """Let all pods of a gang succeed; they hold nothing any more."""
+        job = self._state.jobs.get(key)
+        if job is not None:
+            imagined = Imagined(self._state)
+            self._undo.append(imagined.undo)
+            imagined.settle(job, list(job.tasks.values()), TaskStatus.SUCCEEDED)
 
     def assume_gone(self, tasks: Iterable[Task]) -> None:
         """Count pods as leaving."""

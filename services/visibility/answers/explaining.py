@@ -1,0 +1,168 @@
+"""The whole answer for one job: gates in their order, holders of what is short, what would help.
+
+The gate that stops a job is the engine's word, of the leader's last cycle or of a session here. All
+else is looked up in a session in which no action has run. A change is told of as a help only if a
+rehearsal of it opens the gate (`helps`).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from services.scheduler.decide import open_session
+from services.scheduler.engine.jobs.records import Job
+from services.scheduler.engine.plan import Explanation as Why
+from services.scheduler.engine.resources.dimensions import PODS_DIM
+from services.scheduler.engine.session.session import Session
+from services.scheduler.engine.tasks.task import Task
+from services.visibility.answers.helps import Stop, helps
+from services.visibility.answers.holders import holders
+from services.visibility.answers.replica import Replica
+from services.visibility.answers.survey import Policy
+from services.visibility.answers.whatif import Enough, never
+from services.visibility.answers.wording import meta_of, owner_of, shortages
+from shared.api.kinds import POD
+from shared.api.meta import ObjectMeta
+from shared.api.visibility import Explanation, Gate, NodesReason, ObjectRef
+from shared.model.status import TaskStatus
+
+PASSED: Final = "Passed"
+FAILED: Final = "Failed"
+NOT_REACHED: Final = "NotReached"
+_GATES: Final = ("enqueue", "gang", "queue", "quota", "binder", "topology", "predicate")
+"""In the order in which a job meets them."""
+_REASONS_MOST: Final = 50
+
+
+class Subject(Struct, frozen=True, kw_only=True):
+    """The object that is asked about, and its gang."""
+
+    about: ObjectRef
+    job: Job | None
+    task: Task | None = None
+
+
+def subject_of(replica: Replica, namespace: str, name: str) -> Subject | None:
+    """Return the Job of a name, else the PodGroup, else the pod."""
+    key = f"{namespace}/{name}"
+    made = [job for job in replica.state.jobs.all() if job.owner_job == key and job.has_group]
+    job = max(made, key=lambda each: (each.created, each.key), default=None)
+    job = job or replica.state.jobs.get(key)
+    if job is not None and job.has_group:
+        return Subject(about=owner_of(job), job=job)
+    task = replica.state.pod(key)
+    if task is None:
+        return None
+    about = ObjectRef(kind=POD.kind, namespace=namespace, name=name)
+    return Subject(about=about, job=replica.state.jobs.get(task.job_key), task=task)
+
+
+def explain(
+    replica: Replica,
+    policy: Policy,
+    subject: Subject,
+    why: Why | None,
+    *,
+    now: float,
+    enough: Enough = never,
+) -> Explanation:
+    """Return the answer for a job or one of its pods; `why` is what stops it, None for nothing."""
+    job = subject.job
+    meta = ObjectMeta(name=subject.about.name, namespace=subject.about.namespace)
+    if job is None or not job.has_group:
+        return Explanation(metadata=meta, about=subject.about, phase=_phase(subject))
+    session = open_session(replica.state, policy.config, now=now, plugins=policy.plugins)
+    try:
+        order = _order(session, job, why)
+        held = holders(session, job, why) if why else ()
+        event = _next_event(session, job, why) if why else ""
+        gates = tuple(_gates(job, why, order))
+    finally:
+        session.close()
+    would_help: tuple[str, ...] = ()
+    if why is not None:
+        stop = Stop(job=job.key, why=why, order=order, holders=[each.key for each in held])
+        would_help = helps(replica, policy, stop, now=now, enough=enough)
+    return Explanation(
+        metadata=meta_of(job) if subject.task is None else meta,
+        about=subject.about,
+        pod_group=job.name,
+        queue=job.queue,
+        phase=_phase(subject),
+        position=why.position if why else 0,
+        gates=gates,
+        nodes=why.nodes if why else 0,
+        reasons=_reasons(why.reasons) if why else (),
+        shortages=shortages(why.shortages) if why else (),
+        holders=tuple(each.holder for each in held),
+        would_help=would_help,
+        next_event=event,
+    )
+
+
+def _phase(subject: Subject) -> str:
+    if subject.task is not None:
+        return subject.task.status.label
+    return subject.job.phase or "Pending" if subject.job else ""
+
+
+def _order(session: Session, job: Job, why: Why | None) -> tuple[str, ...]:
+    """Return the gates in the order in which this job meets them.
+
+    A queue that is unknown stops it before all others. That pods have to wait until others have
+    left is said of the gang once every other gate is passed.
+    """
+    if why is None:
+        return _GATES
+    if why.gate == "queue" and session.queue(job.queue) is None:
+        return ("queue", *(gate for gate in _GATES if gate != "queue"))
+    if why.gate == "gang" and job.tasks and session.hooks.job_valid(job) is None:
+        return (*(gate for gate in _GATES if gate != "gang"), "gang")
+    return _GATES if why.gate in _GATES else (*_GATES, why.gate)
+
+
+def _gates(job: Job, why: Why | None, order: Sequence[str]) -> Iterator[Gate]:
+    state = PASSED
+    for name in order:
+        if why is not None and name == why.gate:
+            yield Gate(name=name, state=FAILED, message=why.message + why.details)
+            state = NOT_REACHED
+        else:
+            yield Gate(name=name, state=state, message=_passed(job, name, state))
+
+
+def _passed(job: Job, gate: str, state: str) -> str:
+    if state != PASSED:
+        return ""
+    if gate == "enqueue":
+        return f"admitted to queue {job.queue}"
+    if gate == "gang" and job.tasks:
+        return f"{job.task_count} pods are there, {job.min_available} are needed"
+    return ""
+
+
+def _reasons(reasons: Mapping[str, int]) -> tuple[NodesReason, ...]:
+    ordered = sorted(reasons.items(), key=lambda said: (-said[1], said[0]))
+    return tuple(NodesReason(reason=text, nodes=nodes) for text, nodes in ordered[:_REASONS_MOST])
+
+
+def _next_event(session: Session, job: Job, why: Why) -> str:
+    """Return what is to happen next that could change the answer."""
+    leaving = int(session.nodes.releasing[PODS_DIM].sum())
+    if why.gate == "gang" and job.task_count < job.min_available:
+        return "the owner of the job creates its pods"
+    if job.gated:
+        return f"the scheduling gates of {job.gated} pods are lifted"
+    if why.gate == "binder":
+        return "the pod is bound once more"
+    if leaving:
+        return f"pods on their way out leave their nodes ({leaving} in the cluster)"
+    if why.shortages:
+        short = ", ".join(short.resource for short in why.shortages[:3])
+        return f"a job that holds {short} ends"
+    if why.gate == "queue":
+        return f"a job of queue {job.queue} ends"
+    if job.by_status[TaskStatus.PENDING]:
+        return "a node comes or changes, or a pod on one ends"
+    return ""

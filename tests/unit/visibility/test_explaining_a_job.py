@@ -1,0 +1,245 @@
+"""The whole answer for one job: gates, holders of what is short, changes that would help.
+
+Each change that is told of is then made for real, and the job is stopped no longer where it was.
+"""
+
+from collections.abc import Callable
+
+import pytest
+
+from services.scheduler.decide import configure
+from services.visibility.answers.explaining import explain, subject_of
+from services.visibility.answers.survey import Policy, survey
+from shared.api.visibility import Explanation, NodesReason, ObjectRef
+from tests.support.replicas import World, running
+
+TIERS = """
+actions: "enqueue, allocate, backfill"
+tiers:
+- plugins: [{name: priority}, {name: gang}]
+- plugins: [{name: SHARING}, {name: predicates}, {name: nodeorder}]
+"""
+PROPORTION, CAPACITY = "proportion", "capacity"
+TREE = "capacity, enableHierarchy: true"
+
+
+def policy(sharing: str = CAPACITY) -> Policy:
+    return Policy(config=configure(TIERS.replace("SHARING", sharing)))
+
+
+def answer(world: World, name: str, sharing: str = CAPACITY) -> Explanation:
+    rules = policy(sharing)
+    found = survey(world.replica.state, rules, now=1e9)
+    subject = subject_of(world.replica, "ns", name)
+    assert subject is not None
+    why = found.explanations.get(subject.job.key) if subject.job else None
+    return explain(world.replica, rules, subject, why, now=1e9)
+
+
+def states(found: Explanation) -> dict[str, str]:
+    return {gate.name: gate.state for gate in found.gates}
+
+
+def failed(found: Explanation) -> str:
+    return next((gate.name for gate in found.gates if gate.state == "Failed"), "")
+
+
+def full_queue() -> World:
+    world = World().queue("default", capability={"cpu": "4"}).node("n1", cpu="16")
+    running(world, "large", cpu="2", node="n1")
+    running(world, "small", cpu="1", node="n1")
+    return world.waiting("job", pods=2, cpu="4")
+
+
+def test_gates_before_the_one_that_stops_it_are_passed_and_those_behind_not_reached() -> None:
+    world = World().queue("default").node("n1", cpu="2").node("n2", cpu="2")
+
+    found = answer(world.gang("job", pods=1, cpu="3"), "job")
+
+    assert states(found) == {
+        "enqueue": "Passed",
+        "gang": "Passed",
+        "queue": "Passed",
+        "quota": "Passed",
+        "binder": "Passed",
+        "topology": "Passed",
+        "predicate": "Failed",
+    }
+    assert (found.nodes, found.reasons) == (2, (NodesReason(reason="Insufficient cpu", nodes=2),))
+
+
+def test_a_job_outside_of_its_queue_has_reached_no_other_gate() -> None:
+    found = states(answer(full_queue(), "job"))
+
+    assert found.pop("enqueue") == "Failed"
+    assert set(found.values()) == {"NotReached"}
+
+
+def test_holders_of_what_is_short_come_with_the_largest_first() -> None:
+    found = answer(full_queue(), "job")
+
+    assert [(holder.job.name, holder.holds) for holder in found.holders] == [
+        ("large", {"cpu": "2"}),
+        ("small", {"cpu": "1"}),
+    ]
+
+
+def test_only_jobs_below_the_level_that_is_full_hold_what_is_short() -> None:
+    world = World().queue("root").queue("eng", parent="root", capability={"cpu": "3"})
+    world.queue("a", parent="eng").queue("b", parent="eng").queue("ops", parent="root")
+    world.node("n1", cpu="16")
+    running(world, "near", cpu="2", node="n1", queue="b")
+    running(world, "far", cpu="8", node="n1", queue="ops")
+
+    found = answer(world.waiting("job", pods=1, cpu="2", queue="a"), "job", TREE)
+
+    assert [holder.job.name for holder in found.holders] == ["near"]
+    assert "1 cpu more in queue eng" in found.would_help
+    assert not any("in queue a" in text for text in found.would_help)
+
+
+def test_on_nodes_only_pods_where_this_one_could_go_count() -> None:
+    world = World().queue("default").node("n1", cpu="4").node("n2", cpu="16")
+    document = world.objects["nodes", "n1"]
+    document["metadata"]["labels"]["disk"] = "ssd"
+    world.put("nodes", document)
+    running(world, "here", cpu="3", node="n1")
+    running(world, "there", cpu="8", node="n2")
+    world.group("job", phase="Inqueue")
+    world.pod("job-0", "job", cpu="2", nodeSelector={"disk": "ssd"})
+
+    found = answer(world, "job")
+
+    assert failed(found) == "predicate"
+    assert [holder.job.name for holder in found.holders] == ["here"]
+    assert "a node with 2 cpu, label disk=ssd" in found.would_help
+
+
+def raise_capability(world: World) -> None:
+    world.queue("default", capability={"cpu": "7"})
+
+
+def end_of(*names: str) -> Callable[[World], None]:
+    def end(world: World) -> None:
+        for name in names:
+            world.delete("pods", f"ns/{name}-0").delete("podgroups", f"ns/{name}")
+
+    return end
+
+
+def no_room() -> World:
+    world = World().queue("default").node("n1", cpu="4").node("n2", cpu="4")
+    running(world, "one", cpu="4", node="n1")
+    running(world, "two", cpu="3", node="n2")
+    return world.gang("job", pods=2, cpu="2")
+
+
+def one_node_more(world: World) -> None:
+    world.node("n3", cpu="4")
+
+
+def closed() -> World:
+    world = World().queue("default").node("n1", cpu="4")
+    document = world.objects["queues", "default"]
+    document["status"]["state"] = "Closed"
+    return world.put("queues", document).waiting("job", pods=1, cpu="1")
+
+
+def too_few_pods() -> World:
+    world = World().queue("default").node("n1", cpu="4")
+    return world.group("job", phase="Inqueue", minMember=3).pod("job-0", "job", cpu="1")
+
+
+def two_more_pods(world: World) -> None:
+    world.pod("job-1", "job", cpu="1").pod("job-2", "job", cpu="1")
+
+
+def lost() -> World:
+    return World().queue("default").node("n1", cpu="4").gang("job", pods=1, cpu="1", queue="new")
+
+
+BOTH = "the end of the 2 jobs that hold most of it"
+CASES = {
+    "room in the queue": (full_queue, "3 cpu more in queue default", raise_capability),
+    "the end of two": (full_queue, BOTH, end_of("large", "small")),
+    "a node": (no_room, "a node with 4 cpu", one_node_more),
+    "the end of one": (no_room, "the end of the job that holds most of it", end_of("one")),
+    "an open queue": (closed, "queue default opened", lambda world: world.queue("default")),
+    "pods": (too_few_pods, "2 more pods", two_more_pods),
+    "a queue": (lost, "a queue new", lambda world: world.queue("new")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_change_that_would_help_does(case: str) -> None:
+    build, text, change = CASES[case]
+    world = build()
+    before = answer(world, "job")
+    assert text in before.would_help
+
+    change(world)
+
+    after = answer(world, "job")
+    assert states(after)[failed(before)] == "Passed"
+
+
+def test_a_change_that_would_not_suffice_is_not_told_of() -> None:
+    world = no_room()
+    world.queue("default", capability={"cpu": "7"})
+
+    found = answer(world, "job")
+
+    assert failed(found) == "quota"
+    assert "the end of the job that holds most of it" in found.would_help
+    assert not any("node" in text for text in found.would_help)
+
+
+def test_what_others_ahead_would_take_helps_nothing() -> None:
+    world = full_queue()
+    first = world.objects["podgroups", "ns/job"]
+    first["metadata"]["creationTimestamp"] = "2026-01-02T00:00:00Z"
+    world.put("podgroups", first).waiting("ahead", pods=1, cpu="4")
+
+    assert "3 cpu more in queue default" not in answer(world, "job").would_help
+    assert "3 cpu more in queue default" in answer(world, "ahead").would_help
+
+
+def test_a_job_that_runs_passes_every_gate() -> None:
+    world = World().queue("default").node("n1", cpu="4")
+
+    found = answer(running(world, "job", cpu="1", node="n1"), "job")
+
+    assert set(states(found).values()) == {"Passed"}
+    assert (found.holders, found.would_help, found.phase) == ((), (), "Running")
+
+
+def test_a_job_is_found_by_its_own_name_and_by_that_of_a_pod() -> None:
+    world = World().queue("default").node("n1", cpu="1").node("n2", cpu="1")
+    world.group("train-uid", phase="Inqueue", owner="train").pod("train-0", "train-uid", cpu="2")
+
+    assert answer(world, "train").about == ObjectRef(kind="Job", namespace="ns", name="train")
+    of_pod = answer(world, "train-0")
+    assert of_pod.about == ObjectRef(kind="Pod", namespace="ns", name="train-0")
+    assert (of_pod.phase, failed(of_pod)) == ("Pending", "predicate")
+    assert subject_of(world.replica, "ns", "nobody") is None
+
+
+def test_pods_on_their_way_out_are_the_next_event() -> None:
+    world = no_room()
+    leaving = world.objects["pods", "ns/one-0"]
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    world.put("pods", leaving)
+    world.gang("huge", pods=1, cpu="5")
+
+    assert answer(world, "huge").next_event == (
+        "pods on their way out leave their nodes (1 in the cluster)"
+    )
+
+
+def test_an_explanation_leaves_the_plan_as_it_was() -> None:
+    world = full_queue()
+    before = survey(world.replica.state, policy(), now=1e9)
+
+    answer(world, "job")
+
+    assert survey(world.replica.state, policy(), now=1e9) == before
