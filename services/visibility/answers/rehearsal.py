@@ -61,8 +61,14 @@ class Rehearsal:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        while self._undo:
-            self._undo.pop()()
+        undone = False
+        try:
+            while self._undo:
+                self._undo.pop()()
+            undone = True
+        finally:
+            if not undone:
+                self._state.spoil()  # it is filled anew
 
     # --- changes -----------------------------------------------------------------------------
 

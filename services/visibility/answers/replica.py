@@ -80,10 +80,13 @@ class Replica:
             queue_gates=queue_gates,
             node_labels=node_labels,
         )
+        self.epoch = 0
+        """Grows with each beginning from nothing."""
         self.forget()
 
     def forget(self) -> None:
         """Start from nothing: STATE is about to be replayed."""
+        self.epoch += 1
         self._worker = self._make()
         self._timeouts = ReservationTimeouts()
         self.kept = Kept()

@@ -1,0 +1,160 @@
+"""The answers to all questions: from the replica, the leader's explanations, and the events.
+
+One survey (a session's pending jobs and queues) serves all who ask within `SURVEY_S`. Questions
+that take many sessions, what-ifs and explanations, go one at a time and not for ever.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+from typing_extensions import override
+
+from services.scheduler.config import SchedulerConfig
+from services.visibility.adapters.history import EventHistory
+from services.visibility.adapters.keeping import Keeper
+from services.visibility.answers.explaining import explain, subject_of
+from services.visibility.answers.gangs import BadQuestion
+from services.visibility.answers.replica import Replica
+from services.visibility.answers.survey import Policy, Survey, survey
+from services.visibility.answers.whatif import what_if
+from services.visibility.interface import Answers
+from services.visibility.lives import known_of, timeline
+from shared.api.visibility import (
+    Explanation,
+    PendingJob,
+    QueueTree,
+    Timeline,
+    WhatIfSpec,
+    WhatIfStatus,
+)
+from shared.runtime.clock import Clock
+from shared.runtime.errors import Rejected, Retryable
+
+SURVEY_S: Final = 1.0
+"""A survey is as old as this at most when the cluster changes."""
+STILL_S: Final = 30.0
+"""As old as this where nothing has changed: a few gates open by the time alone."""
+ANSWER_S: Final = 5.0
+"""No further rehearsal for an answer begins after so long."""
+QUESTIONS_MOST: Final = 8
+"""What-ifs and explanations that wait for their turn; more are refused, to be asked again."""
+_AGAIN_S: Final = 2.0
+
+
+class _Made(NamedTuple):
+    """A survey, and what it was made of."""
+
+    survey: Survey
+    made_s: float
+    """Monotonic seconds."""
+    version: int
+    of: tuple[int, SchedulerConfig]
+    """How often the replica had begun anew, and the configuration."""
+
+
+class Answering(Answers):
+    """Answers from one replica."""
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        policy: Callable[[], Policy],
+        *,
+        history: EventHistory,
+        clock: Clock,
+    ) -> None:
+        self._keeper = keeper
+        self._policy = policy
+        self._history = history
+        self._clock = clock
+        self._made: _Made | None = None
+        self._one = asyncio.Lock()
+        self._questions = 0
+
+    @override
+    async def pending_jobs(self, namespace: str = "", *, queue: str = "") -> Sequence[PendingJob]:
+        return [
+            job
+            for job in (await self._latest()).pending
+            if namespace in ("", job.metadata.namespace) and queue in ("", job.queue)
+        ]
+
+    @override
+    async def queue_trees(self) -> Sequence[QueueTree]:
+        return (await self._latest()).trees
+
+    @override
+    async def explanation(self, namespace: str, name: str) -> Explanation | None:
+        async with self._turn():
+            return await self._keeper.ask(lambda replica: self._explain(replica, namespace, name))
+
+    @override
+    async def what_if(self, namespace: str, spec: WhatIfSpec) -> WhatIfStatus:
+        begun = self._clock.monotonic()
+        async with self._turn():
+            try:
+                answer = await self._keeper.ask(
+                    lambda replica: self._imagine(replica, namespace, spec)
+                )
+            except BadQuestion as error:
+                raise Rejected(str(error), field=error.field) from error
+        took_ms = 1e3 * (self._clock.monotonic() - begun)
+        return replace(answer, decided_in_ms=round(took_ms, 1))
+
+    @override
+    async def timeline(self, namespace: str, name: str) -> Timeline | None:
+        known = await self._keeper.ask(lambda replica: known_of(replica, namespace, name))
+        events = await self._history.of(namespace, name)
+        return timeline(namespace, name, events, known)
+
+    # --- in the replica's thread -------------------------------------------------------------
+
+    def _explain(self, replica: Replica, namespace: str, name: str) -> Explanation | None:
+        subject = subject_of(replica, namespace, name)
+        if subject is None:
+            return None
+        key = subject.job.key if subject.job else ""
+        why = self._make_survey(replica).explanations.get(key)
+        now, policy = self._clock.now(), self._policy()
+        return explain(replica, policy, subject, why, now=now, enough=self._enough())
+
+    def _imagine(self, replica: Replica, namespace: str, spec: WhatIfSpec) -> WhatIfStatus:
+        policy, now = self._policy(), self._clock.now()
+        replica.review(policy.config, now=now)
+        return what_if(replica, policy, spec, namespace=namespace, now=now, enough=self._enough())
+
+    def _make_survey(self, replica: Replica) -> Survey:
+        policy, now = self._policy(), self._clock.now()
+        known, of = self._made, (replica.epoch, policy.config)
+        if known is not None and known.of == of:
+            age_s = self._clock.monotonic() - known.made_s
+            if age_s < (STILL_S if known.version == replica.version else SURVEY_S):
+                return known.survey
+        replica.review(policy.config, now=now)
+        found = survey(replica.state, policy, now=now)
+        self._made = _Made(found, self._clock.monotonic(), replica.version, of)
+        return found
+
+    def _enough(self) -> Callable[[], bool]:
+        ends = self._clock.monotonic() + ANSWER_S
+        return lambda: self._clock.monotonic() >= ends
+
+    # --- turns -------------------------------------------------------------------------------
+
+    async def _latest(self) -> Survey:
+        return await self._keeper.ask(self._make_survey)
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """Wait for the turn of a question that takes long. Raises Retryable when many wait."""
+        if self._questions >= QUESTIONS_MOST:
+            raise Retryable("too many questions wait for an answer", retry_after_s=_AGAIN_S)
+        self._questions += 1
+        try:
+            async with self._one:
+                yield
+        finally:
+            self._questions -= 1

@@ -1,0 +1,138 @@
+"""The keeper: folds what the bus says into the replica, and lets one question at a time read it.
+
+The replica belongs to one thread, as the scheduler's cluster state does (ADR 6). Folding and
+answering take turns in it; a question that is imagined through is undone before its turn ends.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from typing import Final, TypeVar
+
+from services.scheduler.adapters.feed import StateFeed
+from services.scheduler.adapters.inbox import Gathered, Inbox
+from services.scheduler.engine.journal import BrokenOff
+from services.scheduler.worker import Trouble
+from services.visibility.answers.replica import Replica
+from shared.runtime.clock import Clock
+from shared.runtime.contain import Containment
+from shared.runtime.errors import Retryable
+from shared.runtime.logs import Logger
+
+T = TypeVar("T")
+FOLD_EVERY_S: Final = 0.1
+"""Facts are gathered for so long: a busy cluster changes all the time."""
+WAITING_MOST: Final = 64
+"""Questions that wait for their turn; more are refused, to be asked again."""
+_AGAIN_S: Final = 1.0
+_STAGE: Final = "fold"
+
+
+class Keeper:
+    """Owns the replica and its thread; a part of the service."""
+
+    name: Final = "replica"
+
+    def __init__(
+        self,
+        replica: Replica,
+        *,
+        inbox: Inbox,
+        state: StateFeed,
+        executor: Executor,
+        contain: Containment,
+        clock: Clock,
+        log: Logger,
+    ) -> None:
+        self._replica = replica
+        self._inbox = inbox
+        self._state = state
+        self._executor = executor
+        self._contain = contain
+        self._clock = clock
+        self._log = log
+        self._turn = asyncio.Lock()
+        self._waiting = 0
+        self._folded_epoch = -1
+        """The epoch of STATE of which everything up to a marker was folded."""
+
+    async def run(self) -> None:
+        """Fold for ever."""
+        while True:
+            await self._inbox.changed.wait()
+            async with self._turn:
+                await self._fold()
+            await self._clock.sleep(FOLD_EVERY_S)
+
+    async def ask(self, work: Callable[[Replica], T]) -> T:
+        """Return what `work` finds, in the replica's thread when its turn has come.
+
+        Raises Retryable while the cluster is not known, or when too many others wait.
+        """
+        self._must_know()
+        if self._waiting >= WAITING_MOST:
+            raise Retryable("too many questions wait for an answer", retry_after_s=_AGAIN_S)
+        self._waiting += 1
+        try:
+            async with self._turn:
+                self._must_know()
+                found = await self._in_thread(lambda: work(self._replica))
+                self._must_be_whole()
+                return found
+        finally:
+            self._waiting -= 1
+
+    def _must_know(self) -> None:
+        if not self._state.synced.is_set() or self._folded_epoch != self._state.epoch:
+            raise Retryable("the state of the cluster is not synced yet", retry_after_s=_AGAIN_S)
+
+    def _must_be_whole(self) -> None:
+        if not self._replica.is_whole:
+            self._begin_again()
+            raise Retryable("the state of the cluster is read again", retry_after_s=_AGAIN_S)
+
+    def _begin_again(self) -> None:
+        self._log.warning("state_read_again", reason="the replica is not whole")
+        self._state.again()
+
+    async def _fold(self) -> None:
+        synced, epoch = self._state.synced.is_set(), self._state.epoch
+        gathered = self._inbox.take()
+        troubles = await self._in_thread(lambda: self._fold_in(gathered))
+        self._tell(gathered, troubles)
+        if not self._replica.is_whole:
+            self._begin_again()
+        elif synced:
+            self._folded_epoch = epoch
+
+    def _fold_in(self, gathered: Gathered) -> list[Trouble]:
+        if gathered.forget:
+            self._replica.forget()
+        troubles = self._replica.fold(gathered.facts)
+        self._replica.outcomes(gathered.outcomes)
+        return troubles
+
+    def _tell(self, gathered: Gathered, troubles: Sequence[Trouble]) -> None:
+        if gathered.forget:
+            self._contain.begin_anew(stage=_STAGE)
+        bad = {(trouble.kind, trouble.key) for trouble in troubles}
+        for fact in gathered.facts:
+            if (fact.kind, fact.key) not in bad:
+                self._contain.handled(fact.kind, fact.key, stage=_STAGE)
+        for trouble in troubles:
+            self._contain.failed(
+                trouble.kind, trouble.key, stage=_STAGE, error=trouble.reason, uid=trouble.uid
+            )
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        """Run `work` in the thread and wait for its end, cancelled or not."""
+        future = asyncio.get_running_loop().run_in_executor(self._executor, work)
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            await asyncio.wait([future])
+            raise
+        except BrokenOff as error:
+            self._replica.state.spoil()
+            self._begin_again()
+            raise Retryable(f"a session broke off: {error}", retry_after_s=_AGAIN_S) from error

@@ -1,0 +1,176 @@
+"""Lives of jobs: the tree of `pumice.trace` as entries in their order. Pure.
+
+The tree is made from events, which have exact times, and from what the replica knows of the job's
+group and pods, with times in whole seconds.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from pumice.events import CloudEvent
+from pumice.trace.tree import OVER, Objects, PodLife, Span, trace
+from services.scheduler.engine.jobs.records import Job
+from services.visibility.answers.replica import Replica
+from shared.api import time as times
+from shared.api.kinds import JOB, POD, PODGROUP
+from shared.api.meta import ObjectMeta
+from shared.api.scheduling import PodGroupConditionType
+from shared.api.visibility import ObjectRef, Timeline, TimelineEntry
+
+PODS_MOST: Final = 100
+"""Pods whose lives one answer tells."""
+_AT_THE_GATE: Final = "waits for its queue"
+_OF_A_POD: Final = {"waits for a node": "Waits", "is bound": "Bound", "runs": "Running"}
+
+
+class Known(Objects, frozen=True, kw_only=True):
+    """A job as the replica has it now."""
+
+    is_job: bool = True
+    """Whether a Job of Volcano made the group, or none did."""
+    group: str = ""
+    """Key of the PodGroup."""
+
+
+def known_of(replica: Replica, namespace: str, name: str) -> Known:
+    """Return what there is of a Job, or else of a PodGroup, of that name."""
+    key = f"{namespace}/{name}"
+    made = [job for job in replica.state.jobs.all() if job.owner_job == key and job.has_group]
+    if made:
+        return _known(max(made, key=lambda each: (each.created, each.key)), is_job=True)
+    group = replica.state.jobs.get(key)
+    if group is not None and group.has_group and not group.owner_job:
+        return _known(group, is_job=False)
+    return Known()
+
+
+def _known(job: Job, *, is_job: bool) -> Known:
+    conditions = {condition.type: condition for condition in job.conditions}
+    wait = conditions.get(PodGroupConditionType.UNSCHEDULABLE.value)
+    waits = wait is not None and wait.status == "True" and not job.is_ready
+    stamp = job.seen.stamps.get(wait) if wait is not None and waits else None
+    return Known(
+        is_job=is_job,
+        group=job.key,
+        uid=_uid(job) if is_job else "",
+        posted_s=times.read(job.created or None),
+        queue=job.queue,
+        group_made_s=times.read(job.created or None),
+        waits_since_s=times.read(stamp.time) if stamp else None,
+        why=wait.message if wait is not None and waits else "",
+        pods=tuple(
+            PodLife(
+                key=task.key,
+                uid=task.uid,
+                made_s=times.read(task.created or None),
+                running_s=task.started if task.started != float("inf") else None,
+                phase=task.fact_status.label,
+            )
+            for task in job.tasks.values()
+        ),
+    )
+
+
+def _uid(job: Job) -> str:
+    """Return the uid of a group's Job, which the group's name ends in (J27)."""
+    _, _, name = job.owner_job.partition("/")
+    return job.name.removeprefix(f"{name}-") if job.name.startswith(f"{name}-") else ""
+
+
+def timeline(
+    namespace: str, name: str, events: Sequence[CloudEvent], known: Known
+) -> Timeline | None:
+    """Return the life of a job, there or gone; None when nothing is known of one."""
+    key = f"{namespace}/{name}"
+    mine = [event for event in events if _is_about(event, key, known)]
+    root = trace(key if known.is_job else "", mine, known)
+    if root is None:
+        return None
+    about = ObjectRef(
+        kind=JOB.kind if known.is_job else PODGROUP.kind, namespace=namespace, name=name
+    )
+    pods = [span for span in root.spans if span.name == "pod"]
+    entries = [*_of_job(root, about), *(e for pod in pods[:PODS_MOST] for e in _of_pod(pod))]
+    phase, _, queue = root.detail.partition(", queue ")
+    if not queue and phase.startswith("queue "):
+        phase, queue = "", phase.removeprefix("queue ")
+    return Timeline(
+        metadata=ObjectMeta(name=name, namespace=namespace),
+        queue=queue,
+        phase=phase,
+        entries=tuple(sorted(entries, key=lambda each: (each.at, _RANKS.index(each.what)))),
+        hidden_pods=max(0, len(pods) - PODS_MOST),
+    )
+
+
+def _is_about(event: CloudEvent, key: str, known: Known) -> bool:
+    if known.is_job:
+        return event.data.about_job == key
+    return not event.data.about_job and getattr(event.data, "gang", "") == known.group
+
+
+_RANKS: Final = (
+    "Created", "Admitted", "Waits", "Placed", "Bound", "Running", "Evicted", "Phase", "Ended",
+)  # fmt: skip
+"""Order of what happened at one moment."""
+
+
+def _of_job(root: Span, about: ObjectRef) -> Iterator[TimelineEntry]:
+    yield _entry(root, "Created", about, ends=root.start, message="")
+    for span in root.spans:
+        if span.name == _AT_THE_GATE:
+            yield from _admission(span, about)
+        elif span.name == "waits":
+            yield _entry(span, "Waits", about)
+        elif span.name == "placed":
+            yield _entry(span, "Placed", about)
+        elif span.name.startswith("phase "):
+            yield from _phase(span, about)
+
+
+def _admission(span: Span, about: ObjectRef) -> Iterator[TimelineEntry]:
+    reasons = [each.detail for each in span.spans]
+    yield _entry(span, "Waits", about, message=reasons[-1] if reasons else span.name)
+    if span.end is not None:
+        yield _moment(span.end, "Admitted", about, span.detail)
+
+
+def _phase(span: Span, about: ObjectRef) -> Iterator[TimelineEntry]:
+    phase = span.name.removeprefix("phase ")
+    message = f"{phase}: {span.detail}" if span.detail else phase
+    yield _entry(span, "Ended" if phase in OVER else "Phase", about, message=message)
+
+
+def _of_pod(pod: Span) -> Iterator[TimelineEntry]:
+    namespace, _, name = pod.about.partition("/")
+    about = ObjectRef(kind=POD.kind, namespace=namespace, name=name)
+    for span in pod.spans:
+        what = _OF_A_POD.get(span.name)
+        if what is not None:
+            yield _entry(span, what, about, message=span.detail or span.name)
+        elif span.name.startswith("evicted"):
+            yield _entry(span, "Evicted", about, message=f"{span.name}: {span.detail}")
+
+
+def _entry(
+    span: Span,
+    what: str,
+    about: ObjectRef,
+    *,
+    ends: float | None = None,
+    message: str | None = None,
+) -> TimelineEntry:
+    end = span.end if ends is None else ends
+    lasted = None if end is None or end == span.start else round(end - span.start, 3)
+    return TimelineEntry(
+        at=times.format_micro(span.start),
+        seconds=lasted,
+        approximate=not span.exact,
+        what=what,
+        about=about,
+        message=span.detail if message is None else message,
+    )
+
+
+def _moment(at: float, what: str, about: ObjectRef, message: str) -> TimelineEntry:
+    return TimelineEntry(at=times.format_micro(at), what=what, about=about, message=message)
