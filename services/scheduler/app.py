@@ -19,6 +19,7 @@ from services.scheduler.dump import Options
 from services.scheduler.engine.session.sharding import Mode, Sharding
 from services.scheduler.policy.catalog import PLUGINS, Plugins
 from services.scheduler.policy.plugins.extender import Extender
+from services.scheduler.selection import node_labels
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.worker import Worker
 from shared.bus.nats import NatsBus
@@ -48,19 +49,6 @@ def compose(settings: SchedulerSettings, context: Context, *, bus: NatsBus) -> S
     if idle := idle_flags(settings):
         context.log.warning("flags_without_effect", flags=idle)
     return _Wiring(settings, context, bus).parts()
-
-
-def node_labels(selectors: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Return the labels of `--node-selector`, each `name:value`. Raises `Rejected`."""
-    found = []
-    for text in selectors:
-        name, _, value = (part.strip() for part in text.partition(":"))
-        if not (name and value):
-            raise Rejected(
-                f"--node-selector: {text!r} is not of the form name:value", field="node-selector"
-            )
-        found.append((name, value))
-    return tuple(found)
 
 
 class _Wiring:

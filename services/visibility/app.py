@@ -2,8 +2,17 @@
 
 import asyncio
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+from services.scheduler.adapters.conf_file import ConfFile
+from services.scheduler.adapters.entry_points import PluginFailures, load_plugins
+from services.scheduler.adapters.feed import OutcomeFeed, StateFeed
+from services.scheduler.adapters.inbox import Inbox
+from services.scheduler.engine.session.sharding import Mode, Sharding
+from services.scheduler.policy.catalog import PLUGINS, Plugins
+from services.scheduler.selection import node_labels
+from services.visibility.adapters.answering import Answering
 from services.visibility.adapters.authentication import (
     Authentication,
     Source,
@@ -13,22 +22,29 @@ from services.visibility.adapters.authentication import (
 from services.visibility.adapters.authorization import Authorization
 from services.visibility.adapters.changes import Changes
 from services.visibility.adapters.feed import EventFeed
+from services.visibility.adapters.history import EventHistory
+from services.visibility.adapters.keeping import Keeper
 from services.visibility.adapters.live import Live
 from services.visibility.adapters.registration import Address, Registration
 from services.visibility.adapters.server import VisibilityServer
 from services.visibility.adapters.sources import Sources
-from services.visibility.adapters.unsynced import Unsynced
 from services.visibility.adapters.watching import Watching
+from services.visibility.answers.replica import Replica
+from services.visibility.answers.survey import Policy
 from services.visibility.api.users import RequestHeaders
 from services.visibility.interface import Answers, LiveAnswers
 from services.visibility.metrics import VisibilityMetrics
 from services.visibility.settings import VisibilitySettings
 from shared.bus.nats import NatsBus
 from shared.bus.service import BusParts, bus_of
+from shared.bus.tenure import Tenure
+from shared.contracts.messages import SCHEDULING
 from shared.contracts.streams import streams
+from shared.contracts.subjects import Subjects
 from shared.kube.client import Kube
 from shared.kube.service import kube_of
 from shared.runtime.contain import Containment
+from shared.runtime.features import QUEUE_ADMISSION, is_on
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part
 from shared.serving.authorities import Authorities, InMemory, InSecret
@@ -58,16 +74,73 @@ def _answers(
     """Return the answers, those of the live page, and the parts that keep them up to date."""
     needed = streams(settings.cluster)
     on_bus = BusParts(context, bus, streams=needed, settings=settings)
+    answers, keeper, following = following_parts(settings, context, bus, on_bus)
     parts: list[Part] = [
         bus,
         on_bus.leases,
         on_bus.check(needed.state, needed.command, needed.outcome, needed.events, needed.lease),
         on_bus.members(),
+        *following,
     ]
-    unsynced = Unsynced()
-    live = Live(unsynced, clock=context.clock)
+    live = Live(keeper, clock=context.clock)
     parts.append(EventFeed(bus, needed.events, live, clock=context.clock))
-    return unsynced, live, parts
+    return answers, live, parts
+
+
+def following_parts(
+    settings: VisibilitySettings, context: Context, bus: NatsBus, on_bus: BusParts
+) -> tuple[Answering, Keeper, Sequence[Part]]:
+    """Return answers from a replica, its keeper, and what follows the bus for it."""
+    clock, log, needed = context.clock, context.log, streams(settings.cluster)
+    subjects = Subjects(cluster=settings.cluster)
+    inbox = Inbox()
+    plugins: Plugins = {
+        **PLUGINS,
+        **load_plugins(PLUGINS, note=PluginFailures(metrics=context.metrics, log=log)),
+    }
+    conf = ConfFile(
+        settings.scheduler_conf, clock=clock, log=log, changed=inbox.changed, plugins=plugins
+    )
+    replica = Replica(
+        scheduler_names=settings.scheduler_name,
+        plugins=plugins,
+        queue_gates=is_on(settings.feature_gates, QUEUE_ADMISSION),
+        node_labels=node_labels(settings.node_selector),
+    )
+    state = StateFeed(
+        on_bus.state(replica.kinds),
+        inbox,
+        tenure=Tenure(SCHEDULING, heed=False, clock=clock, log=log),
+        gate=context.readiness.gate("state"),
+        log=log,
+    )
+    outcomes = OutcomeFeed(
+        bus,
+        stream=needed.outcome.name,
+        subjects=subjects,
+        inbox=inbox,
+        clock=clock,
+        log=log,
+    )
+    keeper = Keeper(
+        replica,
+        inbox=inbox,
+        state=state,
+        executor=ThreadPoolExecutor(max_workers=1, thread_name_prefix="replica"),
+        contain=Containment(context.set_aside, clock=clock, log=log),
+        clock=clock,
+        log=log,
+    )
+    sharding = Sharding(
+        mode=Mode(settings.scheduler_sharding_mode), name=settings.scheduler_sharding_name
+    )
+    answers = Answering(
+        keeper,
+        lambda: Policy(config=conf.config, plugins=plugins, seed=settings.seed, sharding=sharding),
+        history=EventHistory(bus, stream=needed.events.name, subjects=subjects),
+        clock=clock,
+    )
+    return answers, keeper, [conf, state, outcomes, keeper]
 
 
 async def serving(

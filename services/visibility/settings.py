@@ -1,10 +1,11 @@
 """Settings of visibility."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
 from shared.runtime.common import ApiBurst, ApiQps, ApiTimeout, CommonSettings
+from shared.runtime.features import DESCRIPTION
 from shared.runtime.values import Seconds
 
 
@@ -65,6 +66,30 @@ class VisibilitySettings(CommonSettings, frozen=True, kw_only=True):
     requestheader_extra_headers_prefix: Annotated[
         tuple[str, ...], Meta(description="beginnings of headers with more about the user")
     ] = ("X-Remote-Extra-",)
+    scheduler_conf: Annotated[
+        str,
+        Meta(
+            description="the scheduler's configuration file, which answers are decided by; reread "
+            "at once when replaced"
+        ),
+    ] = ""
+    scheduler_name: Annotated[
+        tuple[str, ...],
+        Meta(description="spec.schedulerName values that the scheduler serves", min_length=1),
+    ] = ("volcano",)
+    feature_gates: Annotated[str, Meta(description=DESCRIPTION)] = ""
+    node_selector: Annotated[
+        tuple[str, ...],
+        Meta(description="labels name:value; only nodes with one of them count, as for scheduling"),
+    ] = ()
+    scheduler_sharding_mode: Annotated[
+        Literal["none", "hard", "soft"],
+        Meta(description="whether the scheduler keeps to the nodes of a NodeShard"),
+    ] = "none"
+    scheduler_sharding_name: Annotated[
+        str, Meta(description="name of the scheduler's NodeShard")
+    ] = "volcano"
+    seed: Annotated[int, Meta(description="the scheduler's choice among nodes of equal score")] = 0
     connections_most: Annotated[
         int,
         Meta(description="most connections; beyond it the longest waiting one is ended", ge=8),

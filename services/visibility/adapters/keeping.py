@@ -56,6 +56,11 @@ class Keeper:
         self._folded_epoch = -1
         """The epoch of STATE of which everything up to a marker was folded."""
 
+    @property
+    def version(self) -> int:
+        """Return a number that is another one after each change."""
+        return self._replica.version
+
     async def run(self) -> None:
         """Fold for ever."""
         while True:

@@ -82,6 +82,8 @@ class Replica:
         )
         self.epoch = 0
         """Grows with each beginning from nothing."""
+        self.version = 0
+        """Grows with each change."""
         self.forget()
 
     def forget(self) -> None:
@@ -90,8 +92,7 @@ class Replica:
         self._worker = self._make()
         self._timeouts = ReservationTimeouts()
         self.kept = Kept()
-        self.version = 0
-        """Grows with each change."""
+        self.version += 1
 
     @property
     def state(self) -> ClusterState:

@@ -3,7 +3,7 @@
 import pytest
 
 from pumice.testing import Cluster, binds_of
-from services.scheduler.app import node_labels
+from services.scheduler.selection import node_labels
 from services.scheduler.engine import ClusterState
 from services.scheduler.policy.catalog import STATES
 from shared.runtime.errors import Rejected

@@ -1,0 +1,64 @@
+"""The stage on which a scheduler and the answers of visibility follow the same facts."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest_asyncio
+import structlog
+
+from pumice.local.nats import NatsServer
+from services.visibility.app import following_parts
+from services.visibility.interface import Answers
+from services.visibility.settings import VisibilitySettings
+from shared.bus.service import BusParts
+from shared.runtime.clock import SystemClock
+from shared.runtime.contain import SetAside
+from shared.runtime.faults import Faults
+from shared.runtime.health import Readiness
+from shared.runtime.metrics import Metrics
+from shared.runtime.service import Context
+from shared.runtime.spans import NO_SPANS
+from shared.runtime.tasks import TaskGroup
+from shared.runtime.workqueue import WorkQueueMetrics
+from tests.support.bus import admin_bus
+from tests.support.scheduler_stage import STREAMS, Stage, scheduler_stage
+
+
+@pytest_asyncio.fixture
+async def stage(nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[Stage]:
+    async with scheduler_stage(nats_server, tmp_path) as opened:
+        yield opened
+
+
+@pytest_asyncio.fixture
+async def answers(nats_server: NatsServer, stage: Stage) -> AsyncIterator[Answers]:
+    """Answers that follow the bus with the rights of visibility."""
+    assert stage.marking
+    settings, context = VisibilitySettings(), _context()
+    async with admin_bus(nats_server, user="visibility") as bus, TaskGroup() as tasks:
+        on_bus = BusParts(context, bus, streams=STREAMS, settings=settings)
+        found, _, parts = following_parts(settings, context, bus, on_bus)
+        running = [tasks.create_task(part.run(), name=part.name) for part in parts]
+        yield found
+        for each in running:
+            each.cancel()
+        await asyncio.wait(running)
+
+
+def _context() -> Context:
+    metrics = Metrics()
+    return Context(
+        service="visibility",
+        instance="a",
+        clock=SystemClock(),
+        rng=random.Random(0),
+        log=structlog.get_logger(),
+        readiness=Readiness(),
+        metrics=metrics,
+        work_queues=WorkQueueMetrics(metrics),
+        set_aside=SetAside(),
+        faults=Faults("", ""),
+        spans=NO_SPANS,
+    )

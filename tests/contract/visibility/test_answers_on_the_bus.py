@@ -1,0 +1,148 @@
+"""Answers of a replica that follows the bus, on a real nats-server with the rights of visibility."""
+
+import msgspec
+import pytest
+
+from pumice.events import GangAdmitted, GangPlaced, JobPhaseChanged, PodBound
+from pumice.events.envelope import encode
+from services.visibility.interface import Answers
+from shared.api.visibility import QueueTree, WhatIfSpec
+from shared.contracts.messages import Result
+from shared.runtime.errors import Rejected, Retryable
+from tests.support.replicas import job
+from tests.support.scheduler_stage import STREAMS, SUBJECTS, Stage
+from tests.support.wait import until
+
+
+async def pending(answers: Answers) -> list[str] | str:
+    """Return the names of the jobs that wait, or why that is not known."""
+    try:
+        return [job.metadata.name for job in await answers.pending_jobs()]
+    except Retryable as error:
+        return str(error)
+
+
+async def until_pending(answers: Answers, *names: str) -> None:
+    """Wait until exactly these jobs wait."""
+    last: list[str] | str = []
+
+    async def found() -> bool:
+        nonlocal last
+        last = await pending(answers)
+        return last == list(names)
+
+    await until(found, deadline_s=10, describe=lambda: str(last))
+
+
+def question(**spec: object) -> WhatIfSpec:
+    return msgspec.json.decode(msgspec.json.encode(spec), type=WhatIfSpec)
+
+
+async def test_nothing_is_answered_before_the_state_is_known(stage: Stage, answers: Answers):
+    stage.marking = False
+    await stage.cluster(nodes=1)
+
+    with pytest.raises(Retryable, match="not synced"):
+        await answers.pending_jobs()
+
+
+async def test_jobs_that_wait_are_told_as_facts_come(stage: Stage, answers: Answers):
+    await stage.cluster(nodes=1, cpu="4")
+    await stage.gang("big", 1, cpu="9")
+    await until_pending(answers, "big")
+
+    await stage.fact("podgroups", "ns/big", None, "uid-ns/big")
+    await stage.fact("pods", "ns/big-0", None, "uid-ns/big-0")
+
+    await until_pending(answers)
+
+
+async def test_a_pod_counts_on_its_node_from_the_outcome_of_its_bind(
+    stage: Stage, answers: Answers
+):
+    await stage.cluster(nodes=1, cpu="4")
+    await stage.start()
+    await stage.gang("first", 1, cpu="4")
+    [command] = await stage.until_commands(1)
+    await stage.gang("second", 1, cpu="4")
+
+    await stage.outcome(command, Result.BOUND)
+
+    async def counted() -> bool:
+        try:
+            [tree] = await answers.queue_trees()
+        except Retryable:
+            return False
+        return _cpu(tree) == "4"
+
+    await until(counted, deadline_s=10, describe=lambda: "the pod is not counted")
+    await until_pending(answers, "second")
+
+
+def _cpu(tree: QueueTree) -> str:
+    return next(each.allocated for each in tree.resources if each.resource == "cpu")
+
+
+async def test_a_what_if_says_where_the_scheduler_then_binds(stage: Stage, answers: Answers):
+    await stage.cluster(nodes=2, cpu="4")
+    await stage.gang("big", 1, cpu="9")
+    await until_pending(answers, "big")
+
+    answer = await answers.what_if("ns", question(job=job("train", worker=(1, "3"))))
+
+    assert answer.starts_now
+    assert answer.decided_in_ms > 0
+    await stage.start()
+    await stage.gang("train", 1, cpu="3")
+    [command] = await stage.until_commands(1)
+    assert [placed.node for placed in answer.placements] == [b.node for b in command.binds]
+
+
+async def test_a_question_with_a_fault_names_the_field(stage: Stage, answers: Answers):
+    await stage.cluster()
+    await until_pending(answers)
+
+    with pytest.raises(Rejected) as refused:
+        await answers.what_if("ns", question(drainNodes=["nowhere"]))
+
+    assert refused.value.field == "spec.drainNodes[0]"
+
+
+async def test_an_explanation_names_gate_and_help(stage: Stage, answers: Answers):
+    await stage.cluster(nodes=2, cpu="4")
+    await stage.gang("big", 1, cpu="5")
+    await until_pending(answers, "big")
+
+    found = await answers.explanation("ns", "big")
+
+    assert found is not None
+    assert [gate.name for gate in found.gates if gate.state == "Failed"] == ["predicate"]
+    assert "a node with 5 cpu and 1Gi memory" in found.would_help
+    assert await answers.explanation("ns", "nobody") is None
+
+
+async def test_the_life_of_a_job_that_is_gone_is_told_from_events(stage: Stage, answers: Answers):
+    await stage.cluster()
+    await until_pending(answers)
+    gang = "ns/train-u1"
+    events = [
+        JobPhaseChanged(job="ns/train", uid="u1", phase="Pending", queue="default"),
+        GangAdmitted(gang=gang, uid="g1", queue="default", job="ns/train"),
+        GangPlaced(gang=gang, uid="g1", queue="default", job="ns/train", pods=1, nodes=("n0",)),
+        PodBound(pod="ns/train-w-0", uid="p1", node="n0", gang=gang, job="ns/train"),
+        JobPhaseChanged(job="ns/train", uid="u1", phase="Completed", queue="default"),
+        JobPhaseChanged(job="ns/other", uid="u2", phase="Pending", queue="default"),
+    ]
+    publisher = stage.bus.publisher(STREAMS.events.name)
+    for number, event in enumerate(events):
+        payload = encode(event, id=str(number), time=1e9 + number, source="test")
+        await publisher.publish(SUBJECTS.event(event.topic, event.key), payload)
+
+    found = await answers.timeline("ns", "train")
+
+    assert found is not None
+    assert (found.phase, found.queue) == ("Completed", "default")
+    told = [entry.what for entry in found.entries]
+    assert told == ["Created", "Waits", "Phase", "Admitted", "Placed", "Bound", "Ended"]
+    assert found.entries[1].seconds == 1.0
+    assert await answers.timeline("ns", "nobody") is None
