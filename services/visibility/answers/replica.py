@@ -80,14 +80,14 @@ class Replica:
             queue_gates=queue_gates,
             node_labels=node_labels,
         )
-        self.epoch = 0
-        """Grows with each beginning from nothing."""
-        self.version = 0
-        """Grows with each change."""
+        self.epoch = self.version = -1
         self.forget()
 
     def forget(self) -> None:
-        """Start from nothing: STATE is about to be replayed."""
+        """Start from nothing: STATE is about to be replayed.
+
+        `epoch` grows with each such beginning, `version` with each change.
+        """
         self.epoch += 1
         self._worker = self._make()
         self._timeouts = ReservationTimeouts()

@@ -1,4 +1,4 @@
-"""Answers of a replica that follows the bus, on a real nats-server with the rights of visibility."""
+"""Answers of a replica on a real nats-server, with the rights of visibility."""
 
 import msgspec
 import pytest
