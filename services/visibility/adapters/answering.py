@@ -40,7 +40,7 @@ STILL_S: Final = 30.0
 ANSWER_S: Final = 5.0
 """No further rehearsal for an answer begins after so long."""
 QUESTIONS_MOST: Final = 8
-"""What-ifs and explanations that wait for their turn; more are refused, to be asked again."""
+"""Explanations and what-ifs that wait for their turn; more are refused, to be asked again."""
 _AGAIN_S: Final = 2.0
 
 

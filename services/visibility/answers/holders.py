@@ -28,7 +28,7 @@ class Held(NamedTuple):
 
 
 def holders(session: Session, job: Job, why: Explanation) -> tuple[Held, ...]:
-    """Return who holds the short resources, where the gate that stops a job looks for them."""
+    """Return holders of the short resources, where the gate that stops a job looks for them."""
     names = [short.resource for short in why.shortages] or (["cpu"] if why.gate == "queue" else [])
     dims = [dim for name in names if (dim := session.resource(name)) is not None]
     if not dims:
