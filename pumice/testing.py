@@ -148,13 +148,14 @@ class Cluster:
         annotations = {"scheduling.k8s.io/group-name": group} if group else {}
         if role:
             annotations["volcano.sh/task-spec"] = role
+        more = dict(metadata or {})
         meta = {
             "name": name,
             "namespace": "ns",
             "uid": uid or f"uid-ns/{name}",
             "creationTimestamp": "2026-01-01T00:00:00Z",
-            "annotations": annotations | (metadata or {}).pop("annotations", {}),
-            **(metadata or {}),
+            "annotations": annotations | more.pop("annotations", {}),
+            **more,
         }
         if deleting:
             meta["deletionTimestamp"] = "2026-01-01T00:00:01Z"

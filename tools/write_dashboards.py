@@ -205,6 +205,21 @@ DASHBOARDS: Final = {
 }
 
 
+class _Block(str):
+    """Text that stands in YAML line by line."""
+
+    __slots__ = ()
+
+
+class _Dumper(yaml.SafeDumper):
+    pass
+
+
+_Dumper.add_representer(
+    _Block, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|")
+)
+
+
 def expressions() -> list[str]:
     """Return every expression of every panel."""
     return [
@@ -273,12 +288,12 @@ def manifests() -> str:
                 "namespace": "pumice-system",
                 "labels": {"app.kubernetes.io/part-of": "pumice", "grafana_dashboard": "1"},
             },
-            "data": {f"{name}.json": _text(dashboard(name, title, rows))},
+            "data": {f"{name}.json": _Block(_text(dashboard(name, title, rows)))},
         }
         for name, (title, rows) in DASHBOARDS.items()
     ]
     head = "# Grafana's dashboards, made by `make crds` from tools/write_dashboards.py.\n"
-    return head + yaml.safe_dump_all(maps, sort_keys=False, width=10_000)
+    return head + yaml.dump_all(maps, Dumper=_Dumper, sort_keys=False)
 
 
 def _text(value: dict[str, Any]) -> str:

@@ -139,6 +139,7 @@ class StatePublisher:
             self._complete = ()
             self.leads = False
             self._metrics.leads.set(0)
+            self._metrics.waiting.set(0)
 
     async def _read_back(self, mark: int) -> dict[Slot, Published]:
         """Return what the stream says of each object, read at least up to sequence `mark`."""

@@ -31,7 +31,7 @@ LOG = structlog.get_logger()
 
 
 class Bus:
-    """Takes facts, but none about `large` at all and none about `odd` once it was sent."""
+    """Takes facts, but none about `large` at all, none about `odd` once sent; never answers `late`."""
 
     def __init__(self) -> None:
         self.facts: list[Fact] = []
@@ -51,7 +51,7 @@ class Bus:
         answer = asyncio.get_running_loop().create_future()
         if subject.endswith(".odd"):
             answer.set_exception(Rejected("no"))
-        else:
+        elif not subject.endswith(".late"):
             self.facts.append(codec.decode_fact(payload))
             answer.set_result(Ack(sequence=1))
         return answer
@@ -68,7 +68,10 @@ class NoClaims:
 
 
 def publisher_of(
-    bus: Bus, queue: PublishQueue, relist: Callable[[], None] = lambda: None
+    bus: Bus,
+    queue: PublishQueue,
+    relist: Callable[[], None] = lambda: None,
+    metrics: Metrics | None = None,
 ) -> StatePublisher:
     return StatePublisher(
         bus,
@@ -83,7 +86,7 @@ def publisher_of(
         faults=Faults("", ""),
         contain=Containment(SetAside(), clock=SystemClock(), log=LOG),
         seal=Seal(""),
-        metrics=CacheMetrics(Metrics()),
+        metrics=CacheMetrics(metrics or Metrics()),
         spans=NO_SPANS,
         log=LOG,
     )
@@ -117,3 +120,21 @@ async def test_a_term_is_complete_though_its_lists_came_before_the_stream_was_re
         term = group.create_task(state.lead(TERM), name="term")
         await until(lambda: state.complete, deadline_s=5)
         term.cancel()
+
+
+async def test_a_cache_that_leads_no_more_has_no_facts_waiting() -> None:
+    queue, metrics = PublishQueue(["queues"]), Metrics()
+    state = publisher_of(Bus(), queue, metrics=metrics)
+
+    def waiting() -> float | None:
+        return metrics.registry.get_sample_value("pumice_cache_facts_waiting")
+
+    async with TaskGroup() as group:
+        term = group.create_task(state.lead(TERM), name="term")
+        await until(lambda: state.leads)
+        late = Held(uid="late", rv="1", body=b"{}", digest=b"late")
+        queue.listed("queues", {"late": late}, (), "1")
+        state.changed()
+        await until(lambda: bool(waiting()), deadline_s=5)
+        term.cancel()
+    assert waiting() == 0

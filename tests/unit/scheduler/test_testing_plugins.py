@@ -43,3 +43,10 @@ def test_a_plugin_takes_part_in_the_cycles_of_a_cluster_in_memory():
 def test_a_cycle_in_which_the_plugin_fails_fails_the_test_and_says_why():
     with pytest.raises(AssertionError, match=r"picky.*predicate.*KeyError: 'zone'"):
         cluster(fails=True).gang("g", tasks=1).step()
+
+
+def test_metadata_that_is_given_for_a_pod_stays_as_it_was():
+    metadata = {"labels": {"a": "b"}, "annotations": {"c": "d"}}
+    world = cluster(fails=False)
+    world.pod("p", metadata=metadata).pod("q", metadata=metadata)
+    assert metadata == {"labels": {"a": "b"}, "annotations": {"c": "d"}}
