@@ -223,3 +223,12 @@ def test_a_page_without_its_server_says_so_and_recovers(browser, small):
     small.cut()
     page.shows("every 5 s", "#live")
     page.shows("live", "#live")
+
+
+def test_a_user_who_may_not_see_the_queues_begins_with_the_jobs_of_his_namespace(browser, small):
+    small.may = lambda namespace: namespace == "team-00"
+    page = Page(browser, small)
+    page.shows("Waiting", "h1")
+    page.shows("team-00/", "main")
+    page.go("queues")
+    page.shows("is forbidden")

@@ -34,6 +34,8 @@ const THEMES = ["auto", "light", "dark"];
 const at = (id) => document.getElementById(id);
 const main = at("main");
 let view = null;
+/** Whether the page has opened the tree of queues without being asked to. */
+let isFirst = false;
 
 const store = new Store((what, detail) => {
   view?.update?.(what, detail);
@@ -41,6 +43,7 @@ const store = new Store((what, detail) => {
   if (what === "live") tellLive();
   if (what === "pendingjobs" || what === "runningjobs") offerScopes();
   if (what === "pendingjobs") narrow();
+  if (what === "queuetrees") leaveQueues();
 });
 const finder = new Search(store, at("search"), at("found"));
 store.own = "default";
@@ -61,7 +64,10 @@ function decoded(part) {
 
 function go() {
   const { name, parts, query } = place();
-  if (!Object.hasOwn(PLACES, name) || (name === "jobs" && parts.length !== 2)) return void location.replace("#/queues");
+  if (!Object.hasOwn(PLACES, name) || (name === "jobs" && parts.length !== 2)) {
+    isFirst = true;
+    return void location.replace(route(["queues"], { ns: query.get("ns") ?? "" }));
+  }
   if (query.has("ns") && query.get("ns") !== store.scope) show(query.get("ns"));
   keepScope();
   view?.close?.();
@@ -101,6 +107,14 @@ function tellLive() {
 function narrow() {
   if (store.list("pendingjobs").error?.status !== 403 || store.scope) return;
   show(store.own);
+}
+
+/** The tree is of the whole cluster: a user who may not see it begins with jobs. */
+function leaveQueues() {
+  if (store.list("queuetrees").error?.status === 403 && isFirst && place().name === "queues") {
+    isFirst = false;
+    location.replace("#/waiting");
+  }
 }
 
 function offerScopes() {
@@ -168,6 +182,8 @@ async function begin() {
     return;
   }
   if (!store.isFollowing) store.follow(store.scope);
+  // Whether all namespaces may be seen is learnt from the list that matters most.
+  store.once("pendingjobs");
   offerScopes();
 }
 

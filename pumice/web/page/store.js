@@ -74,6 +74,12 @@ export class Store {
     this.#pump();
   }
 
+  /** Ask for a list once, whether it is shown or not. */
+  once(name) {
+    const list = this.list(name);
+    if (list.stale && !list.busy) this.#load(name, list);
+  }
+
   /** Mark lists as changed. */
   touch(names) {
     for (const name of names) this.list(name).stale = true;
