@@ -29,6 +29,7 @@ SERVED: Final = {
     "coordination.k8s.io": "leases",
     "rbac.authorization.k8s.io": "roles rolebindings clusterroles clusterrolebindings",
     "apiextensions.k8s.io": "customresourcedefinitions",
+    "apiregistration.k8s.io": "apiservices",
     "admissionregistration.k8s.io": "mutatingwebhookconfigurations validatingwebhookconfigurations",
 }
 """Group → plurals, all of version v1."""

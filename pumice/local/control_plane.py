@@ -287,6 +287,7 @@ class ControlPlane:
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={self.pki.service_account_key}",
             f"--service-account-signing-key-file={self.pki.service_account_key}",
+            *_aggregation_flags(self.pki),
         ]
         if self.options.audit_log:
             policy = self.directory / "audit-policy.yaml"
@@ -323,6 +324,20 @@ class ControlPlane:
             f"--server-address={LOOPBACK}:{self._kwok_port}",
             "--v=WARN",
         ]
+
+
+def _aggregation_flags(keys: pki.Pki) -> list[str]:
+    """Return how the API server passes requests on, and proves that it is the API server."""
+    return [
+        f"--requestheader-client-ca-file={keys.front_proxy_ca}",
+        f"--requestheader-allowed-names={pki.FRONT_PROXY}",
+        "--requestheader-username-headers=X-Remote-User",
+        "--requestheader-uid-headers=X-Remote-Uid",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+        f"--proxy-client-cert-file={keys.front_proxy.cert}",
+        f"--proxy-client-key-file={keys.front_proxy.key}",
+    ]
 
 
 async def _listens(port: int) -> str:

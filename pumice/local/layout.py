@@ -24,7 +24,8 @@ HOLDER_LOG: Final = "holder.log"
 
 _PRIVATE: Final = r"(?:state\.json|up\.json|kubeconfig)"
 _PKI: Final = (
-    r"(?:ca\.crt|(?:server|admin|etcd-client)\.(?:crt|key)|service-account\.key"
+    r"(?:(?:front-proxy-)?ca\.crt|(?:server|admin|etcd-client|front-proxy-client)\.(?:crt|key)"
+    r"|service-account\.key"
     r"|tokens\.csv|parts\.kubeconfig)"
 )
 _NATS: Final = r"(?:users\.json|state-key|nats-server\.conf)"

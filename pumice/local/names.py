@@ -2,7 +2,14 @@
 
 from typing import Final
 
-SERVICES: Final = ("cache", "scheduler", "binder", "controller", "admission")
+SERVICES: Final = (
+    "cache",
+    "scheduler",
+    "binder",
+    "controller",
+    "admission",
+    "visibility",
+)
 """Our services, in the order in which they are started."""
 PROGRAMS: Final = (
     "apiserver",

@@ -1,6 +1,8 @@
 """Certificates of one local control plane: made when its data directory is new, kept with it.
 
-One authority signs everything; the stack listens on the loopback alone.
+One authority signs everything but the certificate with which the API server passes requests on to
+others: it has an authority of its own, so that no other certificate can speak for the users. The
+stack listens on the loopback alone.
 """
 
 from pathlib import Path
@@ -32,6 +34,12 @@ class Pki(msgspec.Struct, frozen=True, kw_only=True):
     """Client certificate of the group system:masters, for the person at the terminal."""
     etcd_client: Pair
     service_account_key: Path
+    front_proxy_ca: Path
+    front_proxy: Pair
+    """Client certificate of the API server towards those that it passes requests on to."""
+
+
+FRONT_PROXY: Final = "front-proxy-client"
 
 
 def ensure(directory: Path) -> Pki:
@@ -42,9 +50,15 @@ def ensure(directory: Path) -> Pki:
         admin=pair(directory, "admin"),
         etcd_client=pair(directory, "etcd-client"),
         service_account_key=directory / "service-account.key",
+        front_proxy_ca=directory / "front-proxy-ca.crt",
+        front_proxy=pair(directory, "front-proxy-client"),
     )
     if not pki.service_account_key.exists():  # written last
         _make(pki)
+    if not pki.front_proxy.key.exists():  # likewise; a directory of an older version has none
+        authority = Authority("pumice-local-front-proxy")
+        write_private(pki.front_proxy_ca, authority.certificate)
+        authority.issue(pki.front_proxy, FRONT_PROXY)
     return pki
 
 

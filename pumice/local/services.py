@@ -69,7 +69,7 @@ class Service:
         """`instance` tells replicas apart; `flags` come last, so that they win."""
         self.service = service
         self.name = instance or service
-        flags = (*(_webhooks(self.name, flags) if service == "admission" else ()), *flags)
+        flags = (*_called_back(service, self.name, flags), *flags)
         self.address = _given(flags, "listen-address") or f"{LOOPBACK}:0"
         host, _, port = self.address.rpartition(":")
         self.port = claim(int(port or 0), owner=self.name, flag=f"--{service}.listen-address")
@@ -118,20 +118,30 @@ def _program(service: str) -> tuple[str, ...]:
     return (sys.executable, "-P", "-m", f"services.{service}")
 
 
-def _webhooks(name: str, flags: Iterable[str]) -> tuple[str, ...]:
-    """Return where admission listens, outside of the cluster that calls it, unless flags say so.
+def _called_back(service: str, name: str, flags: Iterable[str]) -> tuple[str, ...]:
+    """Return where a service listens that the API server calls, outside of its cluster.
 
-    Admission removes its registration when it ends, so that the API server does not call a closed
-    port. After a crash it does: it gets no connection and admits at once.
+    Such a service removes its registration when it ends, so that the API server does not call a
+    closed port. After a crash it does: it admits what it cannot ask admission about, and says that
+    visibility is unavailable until that is started again.
     """
+    if service not in ("admission", "visibility"):
+        return ()
     given = tuple(flags)
-    port = claim(int(_given(given, "port") or 0), owner=name, flag="--admission.port")
+    port = claim(int(_given(given, "port") or 0), owner=name, flag=f"--{service}.port")
+    listens = (f"--port={port}", f"--bind-address={LOOPBACK}")
+    if service == "admission":
+        return (
+            *listens,
+            f"--webhook-url=https://{LOOPBACK}:{port}",
+            f"--configuration-name=pumice-local-{name}",
+            "--unregister=true",
+        )
     return (
-        f"--port={port}",
-        f"--bind-address={LOOPBACK}",
-        f"--webhook-url=https://{LOOPBACK}:{port}",
-        f"--configuration-name=pumice-local-{name}",
-        "--unregister=true",
+        *listens,
+        f"--external-name={LOOPBACK}",
+        "--service-namespace=kube-system",
+        f"--service-name=pumice-local-{name}",
     )
 
 

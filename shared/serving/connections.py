@@ -40,8 +40,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 class _Connection:
     """One connection from its first packet to its last."""
 
-    def __init__(self, task: asyncio.Task[None]) -> None:
+    def __init__(self, task: asyncio.Task[None], accepted: socket.socket) -> None:
         self.task = task
+        self.accepted = accepted
         self.transport: asyncio.Transport | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.is_between = False
@@ -154,7 +155,7 @@ class Listener:
                 accepted.close()
                 continue
             task = loop.create_task(self._serve(accepted), name="connection")
-            connection = self._all[task] = _Connection(task)
+            connection = self._all[task] = _Connection(task, accepted)
             self._waiting[connection] = None
             task.add_done_callback(self._forget)
 
@@ -229,6 +230,8 @@ class Listener:
         self._waiting.pop(connection, None)
         if connection.transport is not None:
             self._by_transport.pop(connection.transport, None)
+        else:
+            connection.accepted.close()  # its task may have been cancelled before it began
         if not task.cancelled() and (error := task.exception()) is not None:
             self._log.warning("connection_failed", reason=f"{type(error).__name__}: {error}")
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from pumice.local.apiserver.core import ApiServer
 from pumice.local.apiserver.http import Shell, tls_of
 from pumice.local.apiserver.journal import Journal
+from pumice.local.apiserver.passing import FrontProxy, request_headers
 from pumice.local.ports import LOOPBACK
 from shared.runtime.tasks import TaskGroup
 
@@ -50,7 +51,13 @@ async def _serve(directory: Path, port: int, *, journal: bool) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with TaskGroup() as tasks:
-        shell = Shell(core, token=token, journal=kept)
+        front_proxy = FrontProxy(
+            core.aggregation,
+            cert=str(pki / "front-proxy-client.crt"),
+            key=str(pki / "front-proxy-client.key"),
+        )
+        core.aggregation.trust(request_headers((pki / "front-proxy-ca.crt").read_text("utf-8")))
+        shell = Shell(core, token=token, journal=kept, front_proxy=front_proxy)
         serving = tasks.create_task(shell.serve(host=LOOPBACK, port=port, tls=tls), name="serve")
         await stop.wait()
         serving.cancel()

@@ -11,6 +11,7 @@ from typing import Final
 
 from pumice.local.apiserver import deleting, discovery, pods, reading, target, writing
 from pumice.local.apiserver.admission import AdmissionResponse, Call
+from pumice.local.apiserver.aggregation import Aggregation, Passed
 from pumice.local.apiserver.answers import Failure, Object, Request, Response, wrong_method
 from pumice.local.apiserver.catalogue import Catalogue, builtin
 from pumice.local.apiserver.journal import Journal
@@ -33,7 +34,8 @@ _ACCEPTED: Final = (
     ("NamesAccepted", "NoConflicts", "no conflicts found"),
     ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
 )
-Steps = Generator[Call, AdmissionResponse, Response | Watch]
+Outcome = Response | Watch | Passed
+Steps = Generator[Call, AdmissionResponse, Outcome]
 
 
 class ApiServer:
@@ -50,6 +52,7 @@ class ApiServer:
         """Take the wall clock (unix seconds) and a source of uids."""
         store = Store(now=now, keep=keep, keep_s=keep_s)
         self.world = World(now=now, uids=uids, store=store, catalogue=Catalogue(builtin()))
+        self.aggregation = Aggregation(self.world)
         self._watches: dict[str, list[Watch]] = {}
         self._definitions = _Definitions(self.world)
         self._owners = GarbageCollector(self.world)
@@ -118,7 +121,10 @@ class ApiServer:
         journal.follow(store)
 
     def _route(self, request: Request) -> Steps:
-        discovered = discovery.respond(self.world.catalogue, request)
+        passed = self.aggregation.pass_on(request)
+        if passed is not None:
+            return passed
+        discovered = discovery.respond(self.world.catalogue, request, self.aggregation)
         if discovered is not None:
             return discovered
         found = target.read(self.world.catalogue, request)

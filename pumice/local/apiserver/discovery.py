@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from pumice.local.apiserver.aggregation import Aggregation
 from pumice.local.apiserver.answers import (
     JSON,
     Object,
@@ -48,7 +49,7 @@ _EMPTY_V2: Final = b"\x0a\x032.0"
 OpenAPI v3 document, and then goes on to say that it is not served."""
 
 
-def respond(catalogue: Catalogue, request: Request) -> Response | None:
+def respond(catalogue: Catalogue, request: Request, elsewhere: Aggregation) -> Response | None:
     """Return the answer to a request about the server itself, None when it is about objects."""
     path = request.path.rstrip("/")
     parts = path.strip("/").split("/")
@@ -58,13 +59,13 @@ def respond(catalogue: Catalogue, request: Request) -> Response | None:
         case ["version"]:
             return answer(server_version())
         case ["openapi", form, *rest]:
-            return _document(catalogue, request, form, "/".join(rest))
+            return _document(catalogue, request, form, "/".join(rest), elsewhere)
         case ["api"] | ["apis"]:
-            return _groups(catalogue, request, named=parts == ["apis"])
+            return _groups(catalogue, request, elsewhere, named=parts == ["apis"])
         case ["api", version]:
             return answer(_resources(catalogue, "", version))
         case ["apis", group]:
-            return answer(_one_group(catalogue, group))
+            return answer(_one_group(catalogue, group, elsewhere))
         case ["apis", group, version]:
             return answer(_resources(catalogue, group, version))
         case ["api" | "apis", *_]:
@@ -73,17 +74,23 @@ def respond(catalogue: Catalogue, request: Request) -> Response | None:
             raise no_such_path()
 
 
-def _document(catalogue: Catalogue, request: Request, form: str, place: str) -> Response:
+def _document(
+    catalogue: Catalogue, request: Request, form: str, place: str, elsewhere: Aggregation
+) -> Response:
     """Return an OpenAPI document, or the list of them."""
     if form == "v3":
-        return answer(_openapi(catalogue, place))
+        return answer(_openapi(catalogue, place, elsewhere))
     if form == "v2" and "proto-openapi" in request.headers.get("accept", ""):
         return Response(status=200, headers={"Content-Type": _PROTO_OPENAPI}, body=_EMPTY_V2)
     raise unsupported(f"{request.path}: only OpenAPI v3")
 
 
-def _one_group(catalogue: Catalogue, group: str) -> Object:
-    found = [versions for name, versions in catalogue.groups() if name == group]
+def _all_groups(catalogue: Catalogue, elsewhere: Aggregation) -> list[tuple[str, list[str]]]:
+    return [*catalogue.groups(), *elsewhere.groups().items()]
+
+
+def _one_group(catalogue: Catalogue, group: str, elsewhere: Aggregation) -> Object:
+    found = [versions for name, versions in _all_groups(catalogue, elsewhere) if name == group]
     if not found:
         raise no_such_path()
     return {"kind": "APIGroup", "apiVersion": "v1", **_group(group, found[0])}
@@ -95,11 +102,13 @@ def _wants_aggregated(request: Request) -> bool:
     return any(wanted == set(entry.split(";")) for entry in accepted.split(","))
 
 
-def _groups(catalogue: Catalogue, request: Request, *, named: bool) -> Response:
+def _groups(
+    catalogue: Catalogue, request: Request, elsewhere: Aggregation, *, named: bool
+) -> Response:
     if _wants_aggregated(request):
-        return answer(_aggregated(catalogue, named=named), 200, _AGGREGATED)
+        return answer(_aggregated(catalogue, elsewhere, named=named), 200, _AGGREGATED)
     if named:
-        groups = [_group(name, versions) for name, versions in catalogue.groups()]
+        groups = [_group(name, found) for name, found in _all_groups(catalogue, elsewhere)]
         return answer({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
     return answer({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []})
 
@@ -162,7 +171,7 @@ def _sub_verbs(sub: str) -> list[str]:
     return ["update"] if sub == "finalize" else ["get", "patch", "update"]
 
 
-def _aggregated(catalogue: Catalogue, *, named: bool) -> Object:
+def _aggregated(catalogue: Catalogue, elsewhere: Aggregation, *, named: bool) -> Object:
     groups = catalogue.groups() if named else [("", ["v1"])]
     items = [
         {
@@ -178,11 +187,54 @@ def _aggregated(catalogue: Catalogue, *, named: bool) -> Object:
         }
         for name, versions in groups
     ]
+    others = elsewhere.groups() if named else {}
+    items += [
+        {
+            "metadata": {"name": name},
+            "versions": [_version_elsewhere(elsewhere, name, version) for version in versions],
+        }
+        for name, versions in others.items()
+    ]
     return {
         "kind": "APIGroupDiscoveryList",
         "apiVersion": "apidiscovery.k8s.io/v2",
         "metadata": {},
         "items": items,
+    }
+
+
+def _version_elsewhere(elsewhere: Aggregation, group: str, version: str) -> Object:
+    known = elsewhere.discovered(group, version)
+    listed = (known or {}).get("resources") or []
+    whole = [entry for entry in listed if "/" not in entry["name"]]
+    return {
+        "version": version,
+        "freshness": "Current" if known is not None else "Stale",
+        "resources": [_entry_elsewhere(entry, listed, group, version) for entry in whole],
+    }
+
+
+def _entry_elsewhere(entry: Object, listed: Sequence[Object], group: str, version: str) -> Object:
+    def kind(of: Object) -> Object:
+        return {"group": group, "version": version, "kind": of["kind"]}
+
+    prefix = f"{entry['name']}/"
+    return {
+        "resource": entry["name"],
+        "responseKind": kind(entry),
+        "scope": "Namespaced" if entry["namespaced"] else "Cluster",
+        "singularResource": entry.get("singularName", ""),
+        "verbs": entry["verbs"],
+        **({"shortNames": entry["shortNames"]} if entry.get("shortNames") else {}),
+        "subresources": [
+            {
+                "subresource": sub["name"].removeprefix(prefix),
+                "responseKind": kind(sub),
+                "verbs": sub["verbs"],
+            }
+            for sub in listed
+            if sub["name"].startswith(prefix)
+        ],
     }
 
 
@@ -211,13 +263,14 @@ def _entry(resource: Resource) -> Object:
     }
 
 
-def _openapi(catalogue: Catalogue, place: str) -> Object:
+def _openapi(catalogue: Catalogue, place: str, elsewhere: Aggregation) -> Object:
     places: dict[str, tuple[str, str]] = {}
     for resource in catalogue.named():
         root = f"apis/{resource.api_version}" if resource.group else f"api/{resource.version}"
         places[root] = (resource.group, resource.version)
     if not place:
-        return {"paths": {at: {"serverRelativeURL": f"/openapi/v3/{at}"} for at in places}}
+        everywhere = (*places, *elsewhere.openapi())
+        return {"paths": {at: {"serverRelativeURL": f"/openapi/v3/{at}"} for at in everywhere}}
     if place not in places:
         raise no_such_path()
     served = _served(catalogue, *places[place])

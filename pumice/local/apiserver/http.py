@@ -18,10 +18,13 @@ from aiohttp import web
 from typing_extensions import override
 
 from pumice.local.apiserver.admission import AdmissionResponse, Call
+from pumice.local.apiserver.aggregation import Passed
 from pumice.local.apiserver.answers import Failure, Request, Response
-from pumice.local.apiserver.core import ApiServer
+from pumice.local.apiserver.core import ApiServer, Outcome
 from pumice.local.apiserver.journal import Journal
+from pumice.local.apiserver.passing import FrontProxy
 from pumice.local.apiserver.watching import Watch
+from shared.runtime.tasks import TaskGroup
 
 LARGEST_BODY: Final = 3 << 20
 """Bytes of a request, as kube-apiserver limits it."""
@@ -35,8 +38,16 @@ _JSON: Final = {"Content-Type": "application/json"}
 class Shell:
     """Serves one core."""
 
-    def __init__(self, core: ApiServer, *, token: str, journal: Journal | None = None) -> None:
+    def __init__(
+        self,
+        core: ApiServer,
+        *,
+        token: str,
+        journal: Journal | None = None,
+        front_proxy: FrontProxy | None = None,
+    ) -> None:
         self._core = core
+        self._front_proxy = front_proxy or FrontProxy(core.aggregation, cert="", key="")
         self._token = f"Bearer {token}".encode()
         self._journal = journal
         self._wake = asyncio.Event()
@@ -50,7 +61,8 @@ class Shell:
         await runner.setup()
         try:
             await web.TCPSite(runner, host, port, ssl_context=tls, backlog=512).start()
-            async with aiohttp.ClientSession() as self._webhooks:
+            async with aiohttp.ClientSession() as self._webhooks, TaskGroup() as tasks:
+                tasks.create_task(self._front_proxy.run(), name="front-proxy")
                 await self._let_time_pass()
         finally:
             self._core.cut()
@@ -95,6 +107,8 @@ class Shell:
         )
         if isinstance(outcome, Watch):
             return await self._stream(request, outcome)
+        if isinstance(outcome, Passed):
+            return await self._front_proxy.carry(request, outcome)
         if request.method != "GET":
             self._stir()
         return _plain(outcome)
@@ -106,14 +120,14 @@ class Shell:
         transport = request.transport
         return bool(transport is not None and transport.get_extra_info("peercert"))
 
-    async def _carry_out(self, request: Request) -> Response | Watch:
+    async def _carry_out(self, request: Request) -> Outcome:
         steps = self._core.steps(request)
         try:
             call = next(steps)
             while True:
                 call = steps.send(await self._ask(call))
         except StopIteration as done:
-            outcome: Response | Watch = done.value
+            outcome: Outcome = done.value
             return outcome
 
     async def _ask(self, call: Call) -> AdmissionResponse:

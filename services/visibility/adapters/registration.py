@@ -59,6 +59,12 @@ class _Found(msgspec.Struct, frozen=True):
     spec: Json = {}
     status: _Status = _Status()
 
+    @property
+    def place(self) -> Json:
+        """Return the Service that an APIService leads to."""
+        place: Json = self.spec.get("service") or {}
+        return place
+
 
 class Registration:
     """Keeps the objects."""
@@ -70,6 +76,7 @@ class Registration:
         self._log = log
         self._begun_s: float | None = None
         self._is_withdrawn = False
+        self._has_left = False
 
     async def ensure(self, bundle: str) -> None:
         """Bring the objects to what they shall be. Raises the errors of `Kube`.
@@ -79,24 +86,35 @@ class Registration:
         """
         if self._is_withdrawn:
             return
-        if self._address.external_name:
+        found = await self._find(APISERVICE, "", NAME)
+        if not self._address.external_name:
+            await self._keep_api_service(found, bundle)
+        elif found is not None and self._is_anothers(found):
+            self._leave(found)
+        else:
             await self._keep_service()
-        found = await self._keep_api_service(bundle)
-        if self._address.external_name:
-            await self._look(found)
+            await self._look(await self._keep_api_service(found, bundle))
 
     async def remove(self) -> None:
         """Delete the objects, if they are there and lead to us."""
         found = await self._find(APISERVICE, "", NAME)
-        place = (found.spec.get("service") or {}) if found is not None else {}
-        if found is not None and place.get("name") == self._address.service:
+        if found is not None and found.place == self._place:
             await self._delete(APISERVICE, "", NAME, found)
         service = await self._find(SERVICE, self._address.namespace, self._address.service)
         if service is not None and service.spec.get("type") == "ExternalName":
             await self._delete(SERVICE, self._address.namespace, self._address.service, service)
 
-    async def _keep_api_service(self, bundle: str) -> _Found:
-        found = await self._find(APISERVICE, "", NAME)
+    def _is_anothers(self, found: _Found) -> bool:
+        """Tell whether an APIService leads to an installation in the cluster."""
+        return found.place.get("namespace") != self._address.namespace
+
+    def _leave(self, found: _Found) -> None:
+        """Say once that another installation serves the API."""
+        if not self._has_left:
+            self._has_left = True
+            self._log.warning("api_served_by_another", service=found.place)
+
+    async def _keep_api_service(self, found: _Found | None, bundle: str) -> _Found:
         wanted = self._spec(bundle)
         if found is None:
             if not self._address.external_name:
@@ -112,10 +130,14 @@ class Registration:
         self._log.info("api_registered", name=NAME)
         return found
 
+    @property
+    def _place(self) -> Json:
+        address = self._address
+        return {"namespace": address.namespace, "name": address.service, "port": address.port}
+
     def _spec(self, bundle: str) -> Json:
         address = self._address
-        place = {"namespace": address.namespace, "name": address.service, "port": address.port}
-        trusted = {"service": place, "caBundle": base64.b64encode(bundle.encode()).decode()}
+        trusted = {"service": self._place, "caBundle": base64.b64encode(bundle.encode()).decode()}
         if not address.external_name:
             return trusted
         order = {"groupPriorityMinimum": 1000, "versionPriority": 15}

@@ -110,13 +110,18 @@ class VisibilityServer:
     ) -> web.StreamResponse:
         """Answer a request about objects; an error of ours about it is a refusal of it alone."""
         key = f"{target.namespace}/{target.name}"
-        response: web.StreamResponse | None = None
+        outcome: web.StreamResponse | Failure | None = None
         with self._contain.isolate(target.resource.plural, key, stage="answer") as isolated:
-            response = await self._objects(request, user, target)
+            try:
+                outcome = await self._objects(request, user, target)
+            except Failure as failure:
+                outcome = failure
         if isolated.error is not None:
             raise Failure(INTERNAL, f"cannot be answered: {describe(isolated.error)}")
-        assert response is not None, "answered or isolated"
-        return response
+        assert outcome is not None, "answered, refused or isolated"
+        if isinstance(outcome, Failure):
+            raise outcome
+        return outcome
 
     async def _objects(
         self, request: web.Request, user: User, target: Target

@@ -18,7 +18,7 @@ from services.visibility.api.statuses import (
 )
 from services.visibility.api.users import User
 from services.visibility.interface import Answers, LiveAnswers
-from shared.api.base import View, describe
+from shared.api.base import View, describe, without_nulls
 from shared.api.meta import ObjectMeta
 from shared.api.nesting import is_too_deep
 from shared.api.time import format_seconds
@@ -173,8 +173,8 @@ def _read(body: bytes) -> tuple[Json, WhatIf]:
     if is_too_deep(body):
         raise Failure(BAD_REQUEST, "the object is nested too deeply")
     try:
-        raw = msgspec.json.decode(body, type=Json)
-        question = msgspec.convert(raw, WhatIf)
+        raw: Json = without_nulls(msgspec.json.decode(body, type=Json))
+        question = msgspec.json.decode(msgspec.json.encode(raw), type=WhatIf)
     except msgspec.DecodeError as error:
         raise Failure(BAD_REQUEST, f"no WhatIf: {describe(error)}") from error
     head = (raw.get("apiVersion", API_VERSION), raw.get("kind", "WhatIf"))

@@ -98,6 +98,8 @@ def _carried(resource: Resource, obj: View, include: str) -> Json:
 def whole(resource: Resource, obj: View) -> Json:
     """Return an object with its kind."""
     head = {"kind": resource.kind, "apiVersion": resource.api_version}
+    if isinstance(obj, WhatIf):  # pod templates in it are JSON that was never read
+        return {**head, **msgspec.json.decode(msgspec.json.encode(obj))}
     return {**head, **msgspec.to_builtins(obj)}
 
 

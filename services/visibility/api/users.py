@@ -10,6 +10,8 @@ from services.visibility.api.statuses import unauthorized
 
 MASTERS: Final = "system:masters"
 """Group that may do everything, whatever the roles say."""
+AUTHENTICATED: Final = "system:authenticated"
+UNAUTHENTICATED: Final = "system:unauthenticated"
 
 
 class User(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,9 +82,19 @@ def read_user(
     return User(
         name=name,
         uid=_first(headers.uid_headers, values),
-        groups=tuple(group for header in headers.group_headers for group in values(header)),
+        groups=_groups([group for header in headers.group_headers for group in values(header)]),
         extra=_extra(headers.extra_prefixes, values, names),
     )
+
+
+def _groups(given: Sequence[str]) -> tuple[str, ...]:
+    """Return the groups of a user, with the one that each known user is in.
+
+    The API server asks for documents under a user of its own that it gives no group.
+    """
+    if AUTHENTICATED in given or UNAUTHENTICATED in given:
+        return tuple(given)
+    return (*given, AUTHENTICATED)
 
 
 def _first(headers: Sequence[str], values: Callable[[str], Sequence[str]]) -> str:

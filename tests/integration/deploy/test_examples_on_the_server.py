@@ -10,14 +10,14 @@ from tests.support.api import connect
 from tests.support.manifests import ROOT, apply
 
 EXAMPLES = ROOT / "examples"
-FOR_OTHERS = "local"
-"""Folder of files that `pumice up` reads, not the API server."""
+FOR_OTHERS = {"local", "visibility"}
+"""Folders of files that others read: `pumice up`, and visibility (see test_visibility_page.py)."""
 CLUSTER_WIDE = {"Queue"}
 
 
 @pytest.mark.parametrize(
     "path",
-    sorted(p for p in EXAMPLES.rglob("*.yaml") if p.parent.name != FOR_OTHERS),
+    sorted(p for p in EXAMPLES.rglob("*.yaml") if p.parent.name not in FOR_OTHERS),
     ids=lambda p: str(p.relative_to(EXAMPLES)),
 )
 async def test_the_api_server_takes_an_example(guarded_plane: ControlPlane, path: Path) -> None:

@@ -11,13 +11,18 @@ from services.controller.hypernode import config as topology
 from services.controller.settings import ControllerSettings
 from services.scheduler.config import parse
 from services.scheduler.policy.catalog import ACTIONS, PLUGINS
-from shared.api.kinds import JOB, KINDS, decode
+from shared.api import visibility
+from shared.api.kinds import JOB, KINDS, Kind, decode
 from tests.support.manifests import BASE, ROOT, build, named
 
 EXAMPLES = ROOT / "examples"
 LOCAL = sorted((EXAMPLES / "local").glob("*.yaml"))
 FILES = sorted(set(EXAMPLES.rglob("*.yaml")) - set(LOCAL))
-BY_KIND = {(kind.api_version, kind.kind): kind for kind in KINDS.values()}
+WHAT_IF = Kind(
+    kind="WhatIf", group=visibility.GROUP, version=visibility.VERSION, plural="whatifs",
+    type=visibility.WhatIf,
+)  # fmt: skip
+BY_KIND = {(kind.api_version, kind.kind): kind for kind in (*KINDS.values(), WHAT_IF)}
 
 
 def objects_of(path: Path) -> list[dict]:

@@ -1,0 +1,163 @@
+"""Aggregation: groups that another server serves, by their APIServices.
+
+The core knows which requests go elsewhere and what discovery says of them; `http` carries requests
+over (`Passed`) and asks each server from time to time whether it is there (`Look`). A Service
+leads to its external name: there is no network of pods here.
+"""
+
+import base64
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from pumice.local.apiserver.answers import Object, Request, Response
+from pumice.local.apiserver.world import World
+
+APISERVICES: Final = "apiservices.apiregistration.k8s.io"
+SERVICES: Final = "services."
+CONFIGMAPS: Final = "configmaps."
+AUTHENTICATION: Final = "extension-apiserver-authentication"
+_OF_GROUP: Final = 4
+"""Parts of a path that names a group's version: "", apis, group, version."""
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """A server that serves a group's version, and how its certificate is checked."""
+
+    name: str
+    """Name of the APIService."""
+    group: str
+    version: str
+    url: str
+    """Empty when nothing leads to it; `error` says why."""
+    server_name: str
+    authorities: bytes
+    error: str = ""
+
+    @property
+    def root(self) -> str:
+        """Return the path of the group's version."""
+        return f"/apis/{self.group}/{self.version}"
+
+
+class Passed(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that another server answers."""
+
+    place: Place
+    request: Request
+
+
+class Aggregation:
+    """The APIServices of a world, and what was found out about their servers."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._resources: dict[str, Object] = {}
+        """What the server behind an APIService says of its resources: an APIResourceList."""
+
+    def places(self) -> Iterator[Place]:
+        """Yield the servers of all APIServices that name one."""
+        for obj in self._world.objects(APISERVICES):
+            if obj["spec"].get("service"):
+                yield self._place(obj)
+
+    def pass_on(self, request: Request) -> Passed | Response | None:
+        """Return where a request goes, a refusal if that server is away, None if it stays here."""
+        place = self._place_of(request.path)
+        if place is None:
+            return None
+        if not self._is_available(place):
+            text = {"Content-Type": "text/plain; charset=utf-8"}
+            return Response(status=503, headers=text, body=b"service unavailable\n")
+        return Passed(place=place, request=request)
+
+    def groups(self) -> dict[str, list[str]]:
+        """Return the versions of each group that is served elsewhere."""
+        found: dict[str, list[str]] = {}
+        for place in self.places():
+            found.setdefault(place.group, []).append(place.version)
+        return found
+
+    def discovered(self, group: str, version: str) -> Object | None:
+        """Return the resources that the other server told of, None when it never did."""
+        return self._resources.get(f"{version}.{group}")
+
+    def openapi(self) -> Iterator[str]:
+        """Yield the places of OpenAPI documents that other servers have."""
+        for place in self.places():
+            if self._is_available(place):
+                yield place.root.removeprefix("/")
+
+    def note(self, place: Place, *, error: str, resources: Object | None = None) -> None:
+        """Take note of what a look at a server found, and say so on its APIService."""
+        if resources is not None:
+            self._resources[place.name] = resources
+        obj = self._world.find(APISERVICES, "", place.name)
+        if obj is None:
+            self._resources.pop(place.name, None)
+            return
+        conditions: list[Object] = (obj.get("status") or {}).get("conditions") or []
+        before = conditions[0] if conditions else {}
+        state = {
+            "type": "Available",
+            "status": "False" if error else "True",
+            "reason": "FailedDiscoveryCheck" if error else "Passed",
+            "message": error or "all checks passed",
+        }
+        if all(before.get(key) == value for key, value in state.items()):
+            return
+        changed = before.get("status") != state["status"]
+        stamp = self._world.timestamp() if changed else before["lastTransitionTime"]
+        status = {"conditions": [{"lastTransitionTime": stamp, **state}]}
+        self._world.write(APISERVICES, {**obj, "status": status})
+
+    def trust(self, data: Mapping[str, str]) -> None:
+        """Say in the usual ConfigMap how this server proves who it is to those behind it."""
+        namespace, name = "kube-system", AUTHENTICATION
+        found = self._world.find(CONFIGMAPS, namespace, name)
+        if found is None:
+            self._world.add(CONFIGMAPS, namespace, name, data=dict(data))
+        elif found.get("data") != dict(data):
+            self._world.write(CONFIGMAPS, {**found, "data": dict(data)})
+
+    def _is_available(self, place: Place) -> bool:
+        obj = self._world.find(APISERVICES, "", place.name) or {}
+        conditions = (obj.get("status") or {}).get("conditions") or ()
+        return any(c["type"] == "Available" and c["status"] == "True" for c in conditions)
+
+    def _place_of(self, path: str) -> Place | None:
+        """Return the server of a path of objects or of an OpenAPI document."""
+        path = path.removeprefix("/openapi/v3")
+        parts = path.split("/")
+        if len(parts) < _OF_GROUP or parts[1] != "apis":
+            return None
+        obj = self._world.find(APISERVICES, "", f"{parts[3]}.{parts[2]}")
+        if obj is None or not obj["spec"].get("service"):
+            return None
+        return self._place(obj)
+
+    def _place(self, obj: Object) -> Place:
+        spec = obj["spec"]
+        named: Mapping[str, Any] = spec["service"]
+        namespace, name = named.get("namespace", ""), named.get("name", "")
+        host, error = self._host(namespace, name)
+        return Place(
+            name=obj["metadata"]["name"],
+            group=spec["group"],
+            version=spec["version"],
+            url=f"https://{host}:{named.get('port') or 443}" if host else "",
+            server_name=f"{name}.{namespace}.svc",
+            authorities=base64.b64decode(spec.get("caBundle") or ""),
+            error=error,
+        )
+
+    def _host(self, namespace: str, name: str) -> tuple[str, str]:
+        """Return the host that a Service leads to, or why there is none."""
+        service = self._world.find(SERVICES, namespace, name)
+        if service is None:
+            return "", f"service/{name} in {namespace!r} is not present"
+        spec = service["spec"]
+        if spec.get("type") != "ExternalName":
+            return "", f"service/{name} in {namespace!r} has no external name: there is no network"
+        return str(spec["externalName"]), ""

@@ -1,0 +1,133 @@
+"""Carries requests over to the servers behind APIServices, and looks whether these are there.
+
+The server proves who it is by a certificate of the front proxy's authority and names its user in
+headers, as kube-apiserver does.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from typing import Any, Final
+
+import aiohttp
+import msgspec
+from aiohttp import web
+
+from pumice.local.apiserver.aggregation import Aggregation, Passed, Place
+from pumice.local.apiserver.answers import Object
+from pumice.local.apiserver.writing import USER
+from pumice.local.pki import FRONT_PROXY
+
+GROUPS: Final = ("system:masters", "system:authenticated")
+_LOOK_S: Final = 1.0
+_CONNECT_S: Final = 5.0
+_CONTEXTS_MOST: Final = 16
+_ASKED: Final = ("accept", "content-type", "if-none-match", "user-agent")
+_ANSWERED: Final = ("Content-Type", "ETag", "Warning", "Retry-After", "Location")
+_OK: Final = 200
+
+
+def request_headers(authority: str) -> Mapping[str, str]:
+    """Return what the servers behind need to know about this one: as a ConfigMap's data."""
+    lists = {
+        "requestheader-allowed-names": [FRONT_PROXY],
+        "requestheader-username-headers": ["X-Remote-User"],
+        "requestheader-uid-headers": ["X-Remote-Uid"],
+        "requestheader-group-headers": ["X-Remote-Group"],
+        "requestheader-extra-headers-prefix": ["X-Remote-Extra-"],
+    }
+    encoded = {key: msgspec.json.encode(names).decode() for key, names in lists.items()}
+    return {"requestheader-client-ca-file": authority, **encoded}
+
+
+class FrontProxy:
+    """The client side of aggregation."""
+
+    def __init__(self, aggregation: Aggregation, *, cert: str, key: str) -> None:
+        """Take the files of our certificate; without them no server will know us."""
+        self._aggregation = aggregation
+        self._cert = cert
+        self._key = key
+        self._contexts: dict[bytes, ssl.SSLContext] = {}
+        self._session: aiohttp.ClientSession | None = None
+
+    async def run(self) -> None:
+        """Look at the servers again and again, until cancelled."""
+        unbounded = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S)
+        async with aiohttp.ClientSession(timeout=unbounded, auto_decompress=False) as self._session:
+            while True:
+                for place in list(self._aggregation.places()):
+                    await self._look(place)
+                await asyncio.sleep(_LOOK_S)
+
+    async def carry(self, request: web.BaseRequest, passed: Passed) -> web.StreamResponse:
+        """Send a request on, and the answer back as it comes."""
+        asked = passed.request
+        given = {name: asked.headers[name] for name in _ASKED if name in asked.headers}
+        try:
+            async with self._asked(
+                passed.place, asked.method, request.path_qs, given, asked.body
+            ) as answer:
+                return await _returned(request, answer)
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            text = f"error trying to reach service: {error}\n"
+            return web.Response(status=503, text=text)
+
+    def _asked(
+        self, place: Place, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
+    ) -> Any:  # noqa: ANN401 - a context manager of the library
+        assert self._session is not None, "runs"
+        pairs = [*headers.items(), ("X-Remote-User", USER)]
+        pairs += [("X-Remote-Group", group) for group in GROUPS]
+        return self._session.request(
+            method,
+            f"{place.url}{path}",
+            data=body or None,
+            headers=pairs,
+            ssl=self._context(place.authorities),
+            server_hostname=place.server_name,
+        )
+
+    def _context(self, authorities: bytes) -> ssl.SSLContext:
+        """Return how a server's certificate is checked, and ours shown."""
+        if authorities not in self._contexts:
+            context = ssl.create_default_context(cadata=authorities.decode() or None)
+            context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # Go is not as strict as Python 3.13
+            if self._cert:
+                context.load_cert_chain(self._cert, self._key)
+            if len(self._contexts) >= _CONTEXTS_MOST:
+                self._contexts.clear()
+            self._contexts[authorities] = context
+        return self._contexts[authorities]
+
+    async def _look(self, place: Place) -> None:
+        """Ask a server for its resources, and note whether it answers."""
+        resources: Object | None = None
+        error = place.error
+        if place.url:
+            try:
+                async with (
+                    asyncio.timeout(_CONNECT_S),
+                    self._asked(place, "GET", place.root, {}) as answer,
+                ):
+                    body = await answer.read()
+                    error = "" if answer.status == _OK else f"bad status {answer.status}"
+                    resources = None if error else msgspec.json.decode(body)
+            except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as failure:
+                error = f"failing or missing response from {place.url}{place.root}: {failure}"
+        self._aggregation.note(place, error=error, resources=resources)
+
+
+async def _returned(request: web.BaseRequest, answer: aiohttp.ClientResponse) -> web.StreamResponse:
+    headers = [(name, value) for name in _ANSWERED for value in answer.headers.getall(name, [])]
+    response = web.StreamResponse(status=answer.status)
+    for name, value in headers:
+        response.headers.add(name, value)
+    try:
+        await response.prepare(request)
+        async for chunk in answer.content.iter_any():
+            await response.write(chunk)
+        await response.write_eof()
+    except (ConnectionError, aiohttp.ClientConnectionError):
+        pass  # one of the two has closed the connection
+    return response
