@@ -155,6 +155,19 @@ def _path(path: str) -> Callable[[Object], Any]:
     return lambda obj: _look(obj, path)
 
 
+def _place(obj: Object) -> tuple[str, str]:
+    service = obj["spec"]["service"]
+    return (service["namespace"], service["name"])
+
+
+def _available(obj: Object) -> str:
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    state = next((c for c in conditions if c["type"] == "Available"), None)
+    if state is None:
+        return "Unknown"
+    return "True" if state["status"] == "True" else f"{state['status']} ({state['reason']})"
+
+
 _BUILTIN: Final[dict[str, Cells]] = {
     "pods": (("Ready", _ready), ("Status", _pod_status), ("Restarts", _restarts)),
     "nodes": (
@@ -171,6 +184,10 @@ _BUILTIN: Final[dict[str, Cells]] = {
     "services": (
         ("Type", _path(".spec.type")),
         ("Cluster-IP", _path(".spec.clusterIP")),
+    ),
+    "apiservices": (
+        ("Service", lambda obj: "/".join(_place(obj))),
+        ("Available", _available),
     ),
     "priorityclasses": (
         ("Value", _path(".value")),

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import pytest
 from aiohttp import web
 
+from pumice.local.authority import Authority, pair
 from tests.contract.apiserver.client import Answer, Side
-from tests.support.certificates import Authority
 from tests.support.wait import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -80,20 +80,21 @@ async def behind(side: Side, directory: Path) -> AsyncIterator[Behind]:
     app.router.add_get(ROOT, resources)
     app.router.add_route("*", ROOT + "/{rest:.*}", things)
     app.router.add_route("*", "/{rest:.*}", nothing)
-    runner = web.AppRunner(app)
+    runner = web.AppRunner(app, shutdown_timeout=0.5)
     await runner.setup()
     try:
-        authority = Authority(directory / "authority")
-        tls = authority.server_context(ssl.CERT_NONE)
-        mine = authority.issue("thing-server.kube-system.svc")
+        authority = Authority("authority of the test")
+        mine = pair(directory, "server")
+        authority.issue(mine, "server", hosts=["thing-server.kube-system.svc"])
+        front_proxy = str(side.plane.pki.front_proxy_ca)
+        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=front_proxy)
         tls.load_cert_chain(mine.cert, mine.key)
-        tls.load_verify_locations(side.plane.pki.front_proxy_ca)
         tls.verify_mode = ssl.CERT_OPTIONAL
         site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
         await site.start()
         port = runner.addresses[0][1]
-        await register(side, port, authority.ca_file.read_bytes())
-        await until(lambda: available(side), deadline_s=30, describe=lambda: condition(side))
+        await register(side, port, authority.certificate.encode())
+        await until(lambda: available(side), deadline_s=30, describe="the APIService is available")
         yield Behind(side, seen, port)
     finally:
         await side.request("DELETE", f"{API_SERVICES}/{NAME}")
@@ -173,7 +174,7 @@ async def test_discovery_names_the_group_and_its_resources(side: Side, tmp_path:
         async def is_aggregated() -> bool:
             return bool(await discovered())
 
-        await until(is_aggregated, deadline_s=30, describe=discovered)
+        await until(is_aggregated, deadline_s=30, describe="aggregated discovery")
         (thing,) = await discovered()
         assert thing["resource"] == "things"
         assert thing["scope"] == "Namespaced"
@@ -195,13 +196,17 @@ async def test_a_server_that_is_not_there_is_unavailable_and_a_group_that_goes_i
         async def is_unavailable() -> bool:
             return (await answer()).status == 503
 
-        await until(is_unavailable, deadline_s=30, describe=answer)
-        assert not await available(side)
+        await until(is_unavailable, deadline_s=30, describe="the answer below the group")
+
+        async def is_said() -> bool:
+            return not await available(side)
+
+        await until(is_said, deadline_s=30, describe="the condition of the APIService")
         assert (await side.request("DELETE", f"{API_SERVICES}/{NAME}")).status == 200
 
         async def is_unknown() -> bool:
             return (await answer()).status == 404
 
-        await until(is_unknown, deadline_s=30, describe=answer)
+        await until(is_unknown, deadline_s=30, describe="the answer below the group")
         listed = await side.request("GET", "/apis")
         assert GROUP not in {entry["name"] for entry in listed.body["groups"]}

@@ -25,7 +25,7 @@ SAYS = {
     "kubectl get pendingjobs -A": "2 of 4 pods fit",
     "kubectl get pendingjobs my-job": "position: 1",
     "kubectl get explanations my-job": "gang",
-    "kubectl get explanations my-job -o": "hiddenHolders",
+    "kubectl get explanations my-job -o": "of-other",
     "kubectl get timelines": "1m15s",
     "kubectl get queuetrees": "cpu=8",
     "kubectl get --raw": '"kind":"PendingJobList"',
