@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -12,16 +12,19 @@ from services.visibility.app import serving
 from services.visibility.settings import VisibilitySettings
 from shared.api.meta import ObjectMeta
 from shared.api.visibility import (
+    Change,
     Delay,
     EvictedPod,
     Explanation,
     Gate,
     Holder,
+    NodeUse,
     ObjectRef,
     PendingJob,
     QueueResource,
     QueueTree,
     ResourceShortage,
+    RunningJob,
     Timeline,
     TimelineEntry,
     WhatIfSpec,
@@ -47,6 +50,8 @@ class Told:
     explanations: dict[tuple[str, str], Explanation] = field(default_factory=dict)
     timelines: dict[tuple[str, str], Timeline] = field(default_factory=dict)
     verdict: WhatIfStatus = field(default_factory=lambda: WhatIfStatus(starts_now=True))
+    running: list[RunningJob] = field(default_factory=list)
+    nodes: list[NodeUse] = field(default_factory=list)
     failure: Exception | None = None
     asked: list[tuple[str, WhatIfSpec]] = field(default_factory=list)
 
@@ -79,6 +84,25 @@ class Told:
         """Return what was written down."""
         self._fail()
         return self.timelines.get((namespace, name))
+
+    async def running_jobs(self, namespace: str = "", *, queue: str = "") -> Sequence[RunningJob]:
+        """Return the running jobs of a namespace or a queue."""
+        self._fail()
+        return [
+            job
+            for job in self.running
+            if namespace in ("", job.metadata.namespace) and queue in ("", job.queue)
+        ]
+
+    async def node_uses(self) -> Sequence[NodeUse]:
+        """Return the nodes."""
+        self._fail()
+        return self.nodes
+
+    async def changes(self, namespace: str = "") -> AsyncGenerator[Change, None]:
+        """Yield once that all lists are new."""
+        del namespace
+        yield Change(resources=("pendingjobs",))
 
     def _fail(self) -> None:
         if self.failure is not None:
@@ -166,7 +190,7 @@ async def serving_api(
         faults=Faults("", ""),
         spans=NO_SPANS,
     )
-    parts = await serving(settings, context, kube, answers)
+    parts = await serving(settings, context, kube, answers, answers)
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(part.run(), name=part.name) for part in parts]
         async with asyncio.timeout(60):

@@ -71,6 +71,12 @@ class Sources:
             case "queuetrees":
                 queues = await self._answers.queue_trees()
                 return [queue for queue in queues if target.selects(queue.metadata)]
+            case "runningjobs":
+                running = await self._live.running_jobs(target.namespace)
+                return [job for job in running if target.selects(job.metadata)]
+            case "nodeuses":
+                nodes = await self._live.node_uses()
+                return [node for node in nodes if target.selects(node.metadata)]
             case _:
                 raise wrong_method()
 
@@ -85,6 +91,10 @@ class Sources:
                 return await self._queue(target.name, plural="queuetrees")
             case "timelines":
                 return await self._timeline(target)
+            case "runningjobs":
+                return await self._running(target)
+            case "nodeuses":
+                return await self._node(target)
             case _:
                 raise wrong_method()
 

@@ -13,7 +13,10 @@ import pytest_asyncio
 from pumice.local.control_plane import ControlPlane
 from pumice.local.ports import free_port
 from services.visibility.adapters.registration import NAME
+from services.visibility.api.resources import RESOURCES
 from services.visibility.settings import VisibilitySettings
+from shared.api.meta import ObjectMeta
+from shared.api.visibility import NodeUse, ObjectRef, RunningJob
 from shared.kube.config import connect as connect_kube
 from shared.runtime.errors import Retryable
 from tests.integration.deploy.tenants import tenant
@@ -34,7 +37,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 ROOT = "/apis/visibility.pumice.dev/v1alpha1"
 API_SERVICE = f"/apis/apiregistration.k8s.io/v1/apiservices/{NAME}"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
-RBAC = "/apis/rbac.authorization.k8s.io/v1"
+ABOUT = ObjectRef(kind="Job", namespace="a", name="one")
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -102,6 +105,8 @@ async def test_kubectl_finds_the_resources_and_their_fields(told: Told, api: Api
 async def test_aggregated_discovery_names_the_resources_with_short_names(
     told: Told, control_plane: ControlPlane
 ) -> None:
+    wanted = [short for resource in RESOURCES for short in resource.short_names]
+    assert {"pj", "qt"} <= set(wanted)
     accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
     async with raw_session(control_plane.kubeconfig) as session:
 
@@ -118,9 +123,9 @@ async def test_aggregated_discovery_names_the_resources_with_short_names(
             ]
 
         async def are_known() -> bool:
-            return await short_names() == ["pj", "qt"]
+            return sorted(await short_names()) == sorted(wanted)
 
-        await until(are_known, deadline_s=30, describe=short_names)
+        await until(are_known, deadline_s=30, describe="short names in aggregated discovery")
 
 
 async def test_waiting_jobs_are_a_list_and_a_table(
@@ -139,6 +144,20 @@ async def test_waiting_jobs_are_a_list_and_a_table(
     ((name, queue, position, gate, short, *_),) = (row["cells"] for row in table["rows"])
     assert (name, queue, position, gate) == ("second", "default", 2, "gang")
     assert short == "nvidia.com/gpu 4>2"
+
+
+async def test_running_jobs_and_the_use_of_nodes_are_lists_too(told: Told, api: Api) -> None:
+    told.running = [
+        RunningJob(metadata=ObjectMeta(namespace="a", name=name), owner=ABOUT, queue="q")
+        for name in ("one", "two")
+    ]
+    told.nodes = [NodeUse(metadata=ObjectMeta(name="n"))]
+    for plural, names in (("runningjobs", ["one", "two"]), ("nodeuses", ["n"])):
+        found = await api.request("GET", f"{ROOT}/{plural}")
+        assert [item["metadata"]["name"] for item in found["items"]] == names
+    one = await api.request("GET", namespaced("a", "runningjobs", "two"))
+    assert one["kind"] == "RunningJob"
+    assert (await api.request("GET", f"{ROOT}/nodeuses/n"))["kind"] == "NodeUse"
 
 
 async def test_the_line_of_a_queue_is_its_subresource(told: Told, api: Api) -> None:

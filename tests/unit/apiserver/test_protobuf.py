@@ -88,7 +88,10 @@ def test_negative_numbers_and_packed_lists():
 def test_every_kind_that_is_served_and_sent_in_protobuf_is_known():
     kinds = {f"{r.api_version} {r.kind}" for r in builtin()}
     known = msgspec.json.decode(protobuf.TABLE.read_bytes())["kinds"]
-    assert kinds - set(known) == {"apiextensions.k8s.io/v1 CustomResourceDefinition"}
+    assert kinds - set(known) == {
+        "apiextensions.k8s.io/v1 CustomResourceDefinition",
+        "apiregistration.k8s.io/v1 APIService",
+    }
 
 
 @pytest.mark.parametrize(
