@@ -54,7 +54,7 @@ class Aggregation:
     def __init__(self, world: World) -> None:
         self._world = world
         self._resources: dict[str, Object] = {}
-        """What the server behind an APIService says of its resources: an APIResourceList."""
+        """By APIService: the APIResourceList of the server behind it."""
 
     def places(self) -> Iterator[Place]:
         """Yield the servers of all APIServices that name one."""
