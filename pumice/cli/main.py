@@ -18,6 +18,7 @@ from typing import Final, Protocol, cast
 
 import msgspec
 
+from pumice.cli.pipes import hush
 from pumice.local.errors import LocalError, WrongSettingError
 
 INTERRUPTED: Final = 130
@@ -143,7 +144,10 @@ def _complete(words: list[str]) -> int:
 def _run(name: str, entry: Entry, words: list[str]) -> int:
     """Import and run a command; an interrupt ends either without a traceback."""
     try:
-        return _run_command(name, entry, words)
+        code = _run_command(name, entry, words)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return hush()
     except KeyboardInterrupt:
         return INTERRUPTED
     except ModuleNotFoundError as error:
@@ -155,6 +159,7 @@ def _run(name: str, entry: Entry, words: list[str]) -> int:
     except _errors(LocalError, "PumiceError") as error:
         wrong = isinstance(error, _errors(WrongSettingError, "Rejected"))
         return _refuse(str(error), code=_WRONG_USAGE if wrong else 1)
+    return code
 
 
 def _errors(own: type[LocalError], of_services: str) -> tuple[type[Exception], ...]:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final, cast
 
+from pumice.cli.pipes import hush
 from pumice.vcctl.commands import program
 from pumice.vcctl.flags import Value
 from pumice.vcctl.tree import Path, run
@@ -26,13 +27,13 @@ _INTERRUPTED: Final = 130
 def main(name: str, line: list[str] | None = None) -> int:
     """Run one of the programs; returns the exit code."""
     outcome = run(program(name), sys.argv[1:] if line is None else line)
-    sys.stdout.write(outcome.out)
-    sys.stdout.flush()
-    sys.stderr.write(outcome.err)
-    if not outcome.path:
-        return outcome.code
     try:
-        return _carry_out(outcome.path, outcome.values)
+        sys.stdout.write(outcome.out)
+        code = _carry_out(outcome.path, outcome.values) if outcome.path else outcome.code
+        sys.stdout.flush()
+        sys.stderr.write(outcome.err)
+    except BrokenPipeError:
+        return hush()
     except KeyboardInterrupt:
         return _INTERRUPTED
     except ModuleNotFoundError as error:
@@ -41,6 +42,7 @@ def main(name: str, line: list[str] | None = None) -> int:
             raise  # all of `pumice` is one distribution: this is a bug
         sys.stderr.write(f"error: {name} needs {missing}: pip install 'pumice[services]'\n")
         return 1
+    return code
 
 
 def _carry_out(path: Path, values: Mapping[str, Value]) -> int:

@@ -6,6 +6,7 @@ proxy. The errors are those of `transport`.
 """
 
 import asyncio
+import contextlib
 import http.client
 import os
 import socket
@@ -165,6 +166,7 @@ class PlainTransport:
 
     def _hang_up(self) -> None:
         """End what a thread waits for: the person who asked does not wait any more."""
-        connection = self._connection
+        connection, self._connection = self._connection, None
         if connection is not None and connection.sock is not None:
-            connection.sock.shutdown(socket.SHUT_RDWR)
+            with contextlib.suppress(OSError):  # it may have ended by itself
+                connection.sock.shutdown(socket.SHUT_RDWR)

@@ -119,3 +119,14 @@ def test_candidates_are_silent_without_a_cluster(capsys: pytest.CaptureFixture[s
     assert candidates([], tuple(COMMANDS), lambda _: pytest.fail("no command is named")) == list(
         COMMANDS
     )
+
+
+@pytest.mark.parametrize("line", [["pumice", "completion", "bash"], ["vcctl", "--help"]], ids=str)
+def test_a_reader_that_is_gone_ends_a_program_silently(line: list[str]) -> None:
+    program = subprocess.Popen(
+        [PROGRAMS / line[0], *line[1:]], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert program.stdout is not None
+    program.stdout.close()
+    _, err = program.communicate(timeout=30)
+    assert (program.returncode, err) == (141, b"")

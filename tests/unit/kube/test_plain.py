@@ -1,18 +1,23 @@
 """The transport of command lines: one connection, the errors of the services' transport."""
 
+import asyncio
 import socket
+import ssl
 
 import pytest
 
 from shared.kube.credentials import Access, Credentials, Loaded
 from shared.kube.errors import AlreadyExists, Busy, Unreachable, Vanished
-from shared.kube.plain import PlainTransport
+from shared.kube.plain import PlainTransport, connect
+from shared.kube.transport import HttpTransport
 from shared.kube.wire import Request
 from shared.runtime.clock import SystemClock
 from shared.runtime.errors import Rejected
-from tests.support.scripted_api import ScriptedApi, json, status
+from tests.support.certificates import Authority
+from tests.support.scripted_api import ScriptedApi, hang, json, status
 
 PODS = Request(method="GET", path="/api/v1/pods", query=[("labelSelector", "a in (b)")])
+OPTIONS = {"user_agent": "test", "timeout_s": 30.0, "clock": SystemClock()}
 MAKE = Request(method="POST", path="/api/v1/pods", body=b'{"a": 1}')
 
 
@@ -27,6 +32,16 @@ class Renewing:
         self._count += 1
         access = Access(host=self._host)
         return Loaded(access=access, authorization=f"Bearer token-{self._count}")
+
+
+class Fixed:
+    """A source of one way to connect."""
+
+    def __init__(self, access):
+        self._access = access
+
+    async def load(self):
+        return Loaded(access=self._access, authorization=None)
 
 
 async def transport(host):
@@ -89,6 +104,67 @@ async def test_no_server_is_unreachable():
     with pytest.raises(Unreachable, match="refused") as caught:
         await way.exchange(PODS)
     assert isinstance(caught.value.__cause__, ConnectionRefusedError)
+
+
+@pytest.mark.parametrize("name", [None, "localhost"], ids=["by-address", "by-name"])
+async def test_certificates_are_presented_and_checked(tmp_path, name):
+    authority = Authority(tmp_path / "ca")
+    client = authority.issue("someone")
+    async with ScriptedApi().serving(authority.server_context()) as api:
+        access = Access(
+            host=api.url,
+            server_name=name,
+            ca=authority.ca_file,
+            certificate=client.cert,
+            key=client.key,
+        )
+        api.then(json({}))
+        way = await connect(Fixed(access), environ={}, **OPTIONS)
+        assert await way.exchange(PODS) == b"{}"
+        await way.close()
+        assert [seen.client for seen in api.seen] == ["someone"]
+
+
+@pytest.mark.parametrize("name", [None, "another"], ids=["of-another-authority", "of-another-name"])
+async def test_a_server_with_another_certificate_is_refused(tmp_path, name):
+    authority = Authority(tmp_path / "ca")
+    trusted = authority if name else Authority(tmp_path / "stranger")
+    tls = authority.server_context(verify=ssl.CERT_NONE)
+    async with ScriptedApi().serving(tls) as api:
+        access = Access(host=api.url, server_name=name, ca=trusted.ca_file)
+        way = await connect(Fixed(access), environ={}, **OPTIONS)
+        with pytest.raises(Unreachable, match="certificate"):
+            await way.exchange(PODS)
+        assert api.seen == []
+
+
+async def test_an_answer_that_does_not_come_is_unreachable(api):
+    api.then(hang())
+    way = await connect(Fixed(Access(host=api.url)), environ={}, **{**OPTIONS, "timeout_s": 0.05})
+    with pytest.raises(Unreachable, match="timed out"):
+        await way.exchange(PODS)
+
+
+async def test_a_cancelled_request_ends_at_once_and_the_next_goes_out(api):
+    api.then(hang(), json({}))
+    way = await connect(Fixed(Access(host=api.url)), environ={}, **OPTIONS)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await way.exchange(PODS)
+    assert await way.exchange(MAKE) == b"{}"
+    await way.close()
+
+
+@pytest.mark.parametrize(
+    ("proxy", "environ"),
+    [("http://127.0.0.1:1", {}), (None, {"HTTPS_PROXY": "http://127.0.0.1:1"})],
+    ids=["of-the-kubeconfig", "of-the-environment"],
+)
+async def test_a_proxy_takes_the_transport_of_the_services(proxy, environ):
+    source = Fixed(Access(host="http://127.0.0.1:1", proxy=proxy))
+    way = await connect(source, environ=environ, **OPTIONS)
+    assert isinstance(way, HttpTransport)
+    await way.close()
 
 
 async def test_a_watch_is_refused():
