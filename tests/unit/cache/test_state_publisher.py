@@ -31,7 +31,7 @@ LOG = structlog.get_logger()
 
 
 class Bus:
-    """Takes facts, but none about `large` at all, none about `odd` once sent; never answers `late`."""
+    """Takes facts, but not `large`, not `odd` once it was sent; of `late` it never answers."""
 
     def __init__(self) -> None:
         self.facts: list[Fact] = []
