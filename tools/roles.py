@@ -60,6 +60,10 @@ _BY_A_PLUGIN = (
     "no request of its own: the plugin OwnerReferencesPermissionEnforcement asks inside of the API"
     " server. Tests of tests/integration/deploy fail without it"
 )
+_WITHIN = (
+    "no request of its own: the API server asks for it within a write of a claim's status. Tests of"
+    " tests/integration/binder fail without it"
+)
 _RENEWED = (
     "a certificate that is renewed; the tests that do so register under names of their own, which"
     " the role does not allow"
@@ -80,6 +84,7 @@ RARE: Mapping[str, Mapping[tuple[str, str, str], str]] = {
     },
     "binder": {
         ("patch", "", "events"): "an Event that happens again within minutes",
+        ("patch", "resource.k8s.io", "resourceclaims/binding"): _WITHIN,
         ("get", "scheduling.volcano.sh", "podgroups"): _MET,
         ("get", "scheduling.volcano.sh", "queues"): _MET,
     },

@@ -22,6 +22,10 @@ PATHS = {
     "serviceaccounts": "/api/v1",
     "resourcequotas": "/api/v1",
     "priorityclasses": "/apis/scheduling.k8s.io/v1",
+    "deviceclasses": "/apis/resource.k8s.io/v1",
+    "resourceslices": "/apis/resource.k8s.io/v1",
+    "resourceclaims": "/apis/resource.k8s.io/v1",
+    "resourceclaimtemplates": "/apis/resource.k8s.io/v1",
     "networkpolicies": "/apis/networking.k8s.io/v1",
     "jobs": "/apis/batch.volcano.sh/v1alpha1",
     "cronjobs": "/apis/batch.volcano.sh/v1alpha1",
@@ -39,6 +43,8 @@ CLUSTER_SCOPED = {
     "queues",
     "hypernodes",
     "priorityclasses",
+    "deviceclasses",
+    "resourceslices",
     "customresourcedefinitions",
 }
 

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import structs
 
 from pumice.testing import Cluster, binds_of
+from services.scheduler.policy.states.claims import Devices
 from shared.api import kinds
 from shared.contracts.messages import Result
 from tests.support.devices import DRIVER, device, device_class, request, slice_of, spec_of
@@ -268,3 +269,46 @@ def test_the_next_leader_goes_by_the_devices_of_published_binds():
     assert given(after.decide()) == {"h-0": ["n1/d0"]}
     gang(after, "i", 1)
     assert len(given(after.decide())) == 1
+
+
+def test_a_recorded_cycle_takes_the_devices_of_published_binds_along():
+    world = world_of({"n1": 1})
+    gang(world, "g", 1)
+    world.step()
+    devices, again = world.cluster_state.store(Devices), Devices()
+    kept = msgspec.json.decode(msgspec.json.encode(devices.dump()))
+    assert list(kept) == ["ns/g-0"]
+    again.restore(kept)
+    assert again.dump() == devices.dump()
+
+
+# --- devices that two claims have ----------------------------------------------------------------
+
+
+def test_a_free_device_is_better_than_one_that_is_about_to_be_given_back():
+    world = world_of({"n1": 1, "n2": 1})
+    claim(world, "ended", status=allocated("n1/d0", pods=("uid-of-a-pod-that-is-gone",)))
+    gang(world, "g", 1)
+    assert given(world.decide()) == {"g-0": ["n2/d0"]}
+
+
+def test_a_pod_waits_for_a_device_that_is_about_to_be_given_back():
+    world = world_of({"n1": 1})
+    claim(world, "ended", status=allocated("n1/d0", pods=("uid-of-a-pod-that-is-gone",)))
+    gang(world, "g", 1)
+    assert binds_of(world.step()) == {}
+    claim(world, "ended")
+    assert given(world.step()) == {"g-0": ["n1/d0"]}
+
+
+def test_no_pod_of_a_gang_is_bound_while_two_claims_have_one_device():
+    """Two schedulers may choose a device in the same moment; nothing in Kubernetes forbids it."""
+    world = world_of({"n1": 2})
+    gang(world, "g", 2)
+    claim(world, "g-0", status=allocated("n1/d0", node="n1"))
+    claim(world, "theirs", status=allocated("n1/d0", pods=("a-pod-of-theirs",), node="n1"))
+    plan = world.decide()
+    assert binds_of(plan) == {}
+    assert "n1/d0 of resource claim ns/g-0 is still in use" in plan.explanations[0].message
+    claim(world, "theirs")
+    assert sorted(given(world.decide())) == ["g-0", "g-1"]

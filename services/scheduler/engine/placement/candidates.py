@@ -128,8 +128,10 @@ class Candidates:
     def _widen(self) -> None:
         self.idle, self.future = self.own_idle, self.own_future
         if self._cross_node_verdicts:
-            self.idle = self.idle & self.open_within(waiting=False)
-            self.future = self.future & self.open_within(waiting=True)
+            within = later = self.open_within(waiting=False)
+            if any(verdict.later for _, verdict in self._cross_node_verdicts):
+                later = self.open_within(waiting=True)
+            self.idle, self.future = self.idle & within, self.future & later
 
     def open_within(self, *, waiting: bool) -> BoolArray:
         """Return the nodes that what happens on other nodes leaves open, now or in future."""

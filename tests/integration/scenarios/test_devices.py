@@ -1,0 +1,112 @@
+"""Jobs whose pods ask for devices by claim, with Kubernetes' own controller for claims (PL07)."""
+
+from typing import Any
+
+import pytest
+
+from tests.integration.scenarios.playing import Playing, Scenarios
+from tests.integration.scenarios.scene import Object, Scene
+from tests.support.devices import device, device_class, request, slice_of, spec_of
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+scenarios = Scenarios()
+
+
+async def equip(scene: Scene, count: int) -> str:
+    """Give the scene a node with devices of a class of its own; return the class."""
+    node = await scene.node("n", cpu="64")
+    name = driver = f"{scene.namespace}.example.com"
+    await scene.api.create("deviceclasses", device_class(name, f'device.driver == "{driver}"'))
+    scene.also("deviceclasses", name)
+    devices = [device(f"d{number}", index=number) for number in range(count)]
+    await scene.api.create("resourceslices", slice_of(node, devices, node=node, driver=driver))
+    scene.also("resourceslices", node)
+    template = {"metadata": {"name": "one"}, "spec": {"spec": spec_of(request(device_class=name))}}
+    await scene.api.create("resourceclaimtemplates", template, scene.namespace)
+    return name
+
+
+def asking(scene: Scene, name: str, replicas: int, **claim: str) -> Object:
+    """Return a task whose pods have a claim each, or the one that is named."""
+    made = scene.at_home(name, replicas)
+    spec = made["template"]["spec"]
+    spec["resourceClaims"] = [{"name": "gpu", **(claim or {"resourceClaimTemplateName": "one"})}]
+    spec["containers"][0].setdefault("resources", {})["claims"] = [{"name": "gpu"}]
+    return made
+
+
+async def owners(scene: Scene) -> dict[str, list[str]]:
+    """Return device → pods that may use the claim that has it."""
+    found: dict[str, list[str]] = {}
+    for claim in await scene.api.items("resourceclaims", scene.namespace):
+        status: dict[str, Any] = claim.get("status", {})
+        users = sorted(user["name"] for user in status.get("reservedFor", []))
+        for result in status.get("allocation", {}).get("devices", {}).get("results", []):
+            assert result["device"] not in found, "a device was given twice"
+            found[result["device"]] = users
+    return found
+
+
+@scenarios
+async def a_gang_gets_devices_and_the_next_one_waits_until_they_are_free(scene: Scene) -> None:
+    name = await equip(scene, 3)
+    await scene.submit("first", asking(scene, "a", 2), minAvailable=2)
+    await scene.pods(2, phase="Running", task="a")
+    held = await owners(scene)
+    assert sorted(pod for pods in held.values() for pod in pods) == ["first-a-0", "first-a-1"]
+    await scene.submit("second", asking(scene, "b", 2), minAvailable=2)
+    await scene.condition("second", "Unschedulable", text=f"1 {name}")
+    pods = await scene.pods(2, phase="Pending", task="b")
+    assert not any(pod["spec"].get("nodeName") for pod in pods.values()), "no half gang"
+    assert set(await owners(scene)) == set(held), "it holds no device while it waits"
+    for pod in ("first-a-0", "first-a-1"):
+        await scene.end(pod)
+    await scene.pods(2, phase="Running", task="b")
+
+    async def freed() -> bool:
+        users = [pod for pods in (await owners(scene)).values() for pod in pods]
+        return sorted(users) == ["second-b-0", "second-b-1"]
+
+    await scene.wait(freed, "only the second gang has devices")
+
+
+@scenarios
+async def pods_that_share_a_claim_are_all_reserved_for(scene: Scene) -> None:
+    name = await equip(scene, 1)
+    claim = {"metadata": {"name": "ours"}, "spec": spec_of(request(device_class=name))}
+    await scene.api.create("resourceclaims", claim, scene.namespace)
+    await scene.submit("j", asking(scene, "a", 3, resourceClaimName="ours"), minAvailable=3)
+    await scene.pods(3, phase="Running")
+    assert list((await owners(scene)).values()) == [["j-a-0", "j-a-1", "j-a-2"]]
+
+
+@scenarios
+async def a_claim_with_a_class_that_does_not_exist_says_so(scene: Scene) -> None:
+    await equip(scene, 1)
+    wanted = spec_of(request(device_class="no-such-class"))
+    claim = {"metadata": {"name": "ours"}, "spec": wanted}
+    await scene.api.create("resourceclaims", claim, scene.namespace)
+    await scene.submit("j", asking(scene, "a", 1, resourceClaimName="ours"))
+    await scene.condition("j", "Unschedulable", text="device class no-such-class does not exist")
+
+
+@scenarios
+async def a_more_important_job_takes_the_device_of_another(scene: Scene) -> None:
+    await equip(scene, 1)
+    low, high = await scene.priority("low", 1), await scene.priority("high", 1000)
+    poor = asking(scene, "a", 1)
+    poor["template"]["spec"]["priorityClassName"] = low
+    await scene.submit("poor", poor, priorityClassName=low, minAvailable=0)
+    await scene.pods(1, phase="Running", task="a")
+    rich = asking(scene, "b", 1)
+    rich["template"]["spec"]["priorityClassName"] = high
+    await scene.submit("rich", rich, priorityClassName=high)
+    await scene.pods(1, phase="Running", task="b")
+    assert list((await owners(scene)).values()) == [["rich-b-0"]]
+
+
+@scenarios.mark()
+async def test_devices(playing: Playing, name: str, scenario: object) -> None:
+    del scenario
+    await playing.end_of(name)
