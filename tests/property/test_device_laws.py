@@ -13,7 +13,7 @@ from msgspec import convert
 from pumice.testing import Cluster
 from services.scheduler.decide import run_actions
 from services.scheduler.policy.devices.pools import DeviceId, Offered
-from services.scheduler.policy.devices.requests import Ask, Refusal, read
+from services.scheduler.policy.devices.requests import Ask, Budget, Refusal, read
 from services.scheduler.policy.devices.results import attribute
 from services.scheduler.policy.states.claims import Devices
 from shared.api import kinds
@@ -72,7 +72,7 @@ def _meets(offer: Offer, claim: Mapping, found: AllocationResult, node: str) -> 
     for alternatives in ask.requests:
         (used,) = [each for each in alternatives if each.name in given_to]
         devices = given_to[used.name]
-        assert all(offer.judge.admits(used, device) for device in devices)
+        assert all(offer.judge.admits(used, device, Budget(10**6)) for device in devices)
         if not used.wants_all:
             assert len(devices) == (used.asks.count or 1)
     for constraint in ask.claim.constraints:
@@ -139,7 +139,7 @@ def _fits(offer: Offer, ask: Ask, ways, there: list[Offered], taken: set[DeviceI
         free = [
             device
             for device in there
-            if offer.judge.admits(way, device)
+            if offer.judge.admits(way, device, Budget(10**6))
             and (
                 way.wants_all or ((way.admin or device.id not in taken) and _untainted(way, device))
             )

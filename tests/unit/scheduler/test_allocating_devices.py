@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+import pytest
 from msgspec import structs
 
 from pumice.testing import Cluster, binds_of
@@ -199,6 +200,19 @@ def test_new_slices_and_classes_are_heeded():
     assert given(world.decide()) == {"g-0": ["n1/b"]}
     world.put(kinds.RESOURCECLAIM, {"metadata": {"name": "x", "namespace": "ns"}, "spec": {}})
     assert given(world.decide()) == {"g-0": ["n1/b"]}
+
+
+@pytest.mark.parametrize("asked", [{"count": 4}, {"allocationMode": "All"}], ids=["four", "all"])
+def test_a_costly_condition_takes_several_cycles_and_gets_what_it_asks_for(asked):
+    world = world_of({"n1": 4})
+    numbers = "[" + ",".join("1" * 100) + "]"
+    costly = f"{numbers}.all(x, {numbers}.all(y, x == y))"
+    claim(world, "c", request("r", costly, **asked))
+    world.group("g").pod("g-0", "g", cpu="1", **using("c"))
+    assert binds_of(world.decide()) == {}
+    plans = [world.decide() for _ in range(4)]
+    (found,) = given(plans[-1]).values()
+    assert found == ["n1/d0", "n1/d1", "n1/d2", "n1/d3"]
 
 
 # --- preemption ----------------------------------------------------------------------------------

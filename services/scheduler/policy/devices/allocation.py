@@ -13,6 +13,7 @@ from services.scheduler.policy.devices.pools import DeviceId, Offered, OfferedPo
 from services.scheduler.policy.devices.requests import (
     Alternative,
     Ask,
+    Budget,
     Judge,
     Refusal,
 )
@@ -28,18 +29,12 @@ from shared.api.resource import (
     ExactDeviceRequest,
 )
 
-LOOKS_MAX: Final = 20_000
-"""Devices that are looked at for the claims of a pod on one node, the same ones again counted."""
+WORK_MAX: Final = 50_000
+"""Looks at devices, and steps of expressions, for the claims of a pod on one node."""
 _DEPTH_MAX: Final = 500
 """Calls within calls that a search may take; 64 requests of 4 devices each are as many."""
 _CALLS_PER_REQUEST: Final = 4
-
-
-class Budget:
-    """How many looks at devices are left."""
-
-    def __init__(self, looks: int) -> None:
-        self.left = looks
+_TOO_MUCH: Final = "cannot allocate all claims: too many combinations"
 
 
 def allocate(
@@ -51,11 +46,8 @@ def allocate(
     judge: Judge,
     budget: Budget | None = None,
 ) -> tuple[AllocationResult, ...] | Refusal:
-    """Return the devices of each claim on a node, or why not all of them can be had there.
-
-    A search takes `LOOKS_MAX` of the budget at most.
-    """
-    search = _Search(asks, pools, taken, judge, budget or Budget(LOOKS_MAX))
+    """Return the devices of each claim on a node, or why not all of them can be had there."""
+    search = _Search(asks, pools, taken, judge, budget or Budget(WORK_MAX))
     try:
         return search.result(node)
     except SelectorFault as error:
@@ -88,8 +80,7 @@ class _Search:
         """Claim and constraint → the values of what is chosen."""
         self._free: dict[PoolKey, dict[tuple[str, str], int]] = {}
         self._budget = budget
-        self._least = max(0, budget.left - LOOKS_MAX)
-        """The search ends when the budget has come down to this."""
+        """The search ends when it is used up."""
         self._asked_of_all: dict[tuple[int, str], tuple[Offered, ...]] = {}
 
     def result(self, node: str) -> tuple[AllocationResult, ...] | Refusal:
@@ -101,8 +92,8 @@ class _Search:
                 result_of(ask.claim, [c for c in self._chosen if c.claim == number], node)
                 for number, ask in enumerate(self._asks)
             )
-        if self._budget.left <= self._least:
-            return Refusal("cannot allocate all claims: too many combinations")
+        if self._budget.left <= 0:
+            return Refusal(_TOO_MUCH)
         return Refusal("cannot allocate all claims")
 
     def _prepare(self) -> Refusal | None:
@@ -130,10 +121,14 @@ class _Search:
                 state = "invalid" if pool.problem else "being updated"
                 text = f"asks for all devices, but resource pool {'/'.join(pool.key)} is {state}"
                 return Refusal(f"request {alternative.name}: {text}", fault=True)
+        self._budget.left -= len(self._devices)
         self._asked_of_all[number, alternative.name] = tuple(
-            device for device in self._devices if self._judge.admits(alternative, device)
+            device
+            for device in self._devices
+            if self._judge.admits(alternative, device, self._budget)
         )
-        return None
+        # Devices that could not be judged for want of time are not among them.
+        return Refusal(_TOO_MUCH) if self._budget.left <= 0 else None
 
     def _count(self, number: int, alternative: Alternative) -> int:
         if alternative.wants_all:
@@ -186,9 +181,9 @@ class _Search:
         ]
         for index in open_ones[: max(0, len(open_ones) - count + 1)]:
             device = self._devices[index]
-            if self._budget.left <= self._least:
+            if self._budget.left <= 0:
                 return False
-            if not self._judge.admits(alternative, device):
+            if not self._judge.admits(alternative, device, self._budget):
                 continue
             if not self._choose(number, alternative, device):
                 continue
@@ -204,7 +199,7 @@ class _Search:
         """
         return (
             self._is_open(number, alternative, device)
-            and self._judge.answer(alternative, device) is not False
+            and self._judge.answer(alternative, device, self._budget) is not False
             and self._meeting(number, alternative, device) is not None
         )
 

@@ -54,15 +54,15 @@ class Evaluation:
 
     def __init__(self, variables: Mapping[str, Any]) -> None:
         self._variables = variables
-        self._steps = 0
+        self.steps = 0
 
     def value(self, tree: Node) -> Any:  # noqa: ANN401 - any value of CEL
         """Return the value of a tree. Raises `EvaluationError`."""
         return self._value(tree, self._variables)
 
     def _spend(self, steps: int) -> None:
-        self._steps += steps
-        if self._steps > STEPS_MAX:
+        self.steps += steps
+        if self.steps > STEPS_MAX:
             raise TooCostly(f"the expression takes more than {STEPS_MAX} steps")
 
     def _value(self, tree: Node, known: Mapping[str, Any]) -> Any:  # noqa: ANN401

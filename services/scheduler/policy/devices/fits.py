@@ -11,16 +11,17 @@ import numpy as np
 
 from pumice.plugins import BoolArray, CodeArray
 from services.scheduler.engine.nodes.attributes import NodeAttributes
-from services.scheduler.policy.devices.allocation import Budget, allocate
+from services.scheduler.policy.devices.allocation import WORK_MAX, allocate
 from services.scheduler.policy.devices.pools import DeviceId, Inventory, OfferedPool, PoolKey
-from services.scheduler.policy.devices.requests import Ask, Judge, Refusal
+from services.scheduler.policy.devices.requests import Ask, Budget, Judge, Refusal
 from shared.api.resource import AllocationResult
 from shared.api.selectors import NodeSelector
 
 FITS, LACKING, IN_USE = range(3)
 """The claims can be had; the node has no such devices; others have them."""
-_BUDGET: Final = 200_000
-"""Looks at devices for one answer about all nodes."""
+_BUDGET: Final = 2_000_000
+"""Work for one answer about all nodes, and for all answers of one session: seconds."""
+_CHANGES_MAX: Final = 100_000
 _SHAPES_MAX: Final = 1_000
 _NOTHING: Final[frozenset[DeviceId]] = frozenset()
 
@@ -29,7 +30,8 @@ class _Answer(NamedTuple):
     """The state of knowledge about one shape."""
 
     codes: CodeArray
-    versions: Hashable
+    pending: tuple[int, ...]
+    """Columns for which there was no time; their codes refuse."""
     seen: int
     """How many changes of pools it heeds."""
     fault: str
@@ -47,10 +49,17 @@ class Fits:
         self._offers: dict[str, tuple[OfferedPool, ...]] = {}
         self._masks: dict[NodeSelector, BoolArray] = {}
         self._columns: dict[str, int] = {}
+        self._left = _BUDGET
 
     def note(self, device: DeviceId) -> None:
         """Take note that a device was taken or given back."""
         self._changed.append((device.driver, device.pool))
+        if len(self._changed) > _CHANGES_MAX:
+            self.forget()
+
+    def begin(self) -> None:
+        """Begin a session: what was too much work in the one before goes on."""
+        self._left = _BUDGET
 
     def forget(self) -> None:
         """Forget all answers: classes have changed."""
@@ -91,28 +100,47 @@ class Fits:
         """Return each node's code, and what is wrong with the claims if something is."""
         self._keep_up(attributes)
         known = self._answers.get(shape)
-        if known is not None and known.versions == self._versions:
-            columns = self._touched(known, attributes)
-            codes = known.codes
-        else:
-            columns = range(len(attributes.names))
+        if known is None:
+            columns: Sequence[int] = range(len(attributes.names))
             codes = np.full(len(attributes.names), LACKING, dtype=np.uint8)
-        fault = known.fault if known is not None and not columns else ""
-        budget = Budget(_BUDGET)
+        else:
+            columns, codes = self._due(known, attributes), known.codes
+            if not columns:
+                return codes, known.fault
+        fault, pending = "", []
         for column in columns:
-            if not attributes.names[column]:
-                codes[column] = LACKING
+            if self._left <= 0:
+                pending.append(column)
                 continue
-            found = self.allocate(asks, attributes, column, taken, budget)
+            found = self._on_node(asks, attributes, column, taken)
             if isinstance(found, Refusal) and found.fault:
                 fault = found.text
                 break
+            if isinstance(found, Refusal) and found.unfinished:
+                pending.append(column)
             codes[column] = self._code(found, asks, attributes, column, taken)
         if len(self._answers) >= _SHAPES_MAX:
             self._answers.clear()
-        versions = None if fault else self._versions  # a fault is looked at anew
-        self._answers[shape] = _Answer(codes, versions, len(self._changed), fault)
+        self._answers[shape] = _Answer(codes, tuple(pending), len(self._changed), fault)
         return codes, fault
+
+    def _on_node(
+        self,
+        asks: Sequence[Ask],
+        attributes: NodeAttributes,
+        column: int,
+        taken: Collection[DeviceId],
+    ) -> tuple[AllocationResult, ...] | Refusal:
+        """Allocate on one node, within what time is left for all."""
+        if not attributes.names[column]:
+            return Refusal("no node")
+        budget = Budget(min(WORK_MAX, self._left))
+        before = budget.left
+        found = self.allocate(asks, attributes, column, taken, budget)
+        self._left -= before - budget.left
+        if isinstance(found, Refusal) and budget.left <= 0 and budget.learning:
+            return found._replace(unfinished=True)
+        return found
 
     def _code(
         self,
@@ -126,18 +154,18 @@ class Fits:
             return FITS
         if not taken:
             return LACKING
-        alone = self.allocate(asks, attributes, column, _NOTHING)
+        alone = self._on_node(asks, attributes, column, _NOTHING)
         return LACKING if isinstance(alone, Refusal) else IN_USE
 
-    def _touched(self, known: _Answer, attributes: NodeAttributes) -> Sequence[int]:
-        """Return the columns whose answer may have changed."""
-        names: set[str] = set()
+    def _due(self, known: _Answer, attributes: NodeAttributes) -> Sequence[int]:
+        """Return the columns whose answer may have changed, or that had to wait."""
+        found = set(known.pending)
         for pool in dict.fromkeys(self._changed[known.seen :]):
             nodes = self._inventory.nodes_of(pool)
-            if nodes is None:
+            if nodes is None or known.fault:
                 return range(len(attributes.names))
-            names |= nodes
-        return [self._columns[name] for name in sorted(names) if name in self._columns]
+            found.update(self._columns[name] for name in nodes if name in self._columns)
+        return sorted(found)
 
     def _keep_up(self, attributes: NodeAttributes) -> None:
         versions = (self._inventory.generation, attributes.generation, len(attributes.names))

@@ -22,6 +22,8 @@ class Refusal(NamedTuple):
     text: str
     fault: bool = False
     """Whether something is wrong with the claims or with what they ask for: no node helps then."""
+    unfinished: bool = False
+    """Whether there was no time to find out, and the next time will come further."""
 
 
 class Alternative(NamedTuple):
@@ -48,6 +50,15 @@ class Alternative(NamedTuple):
 
 Requests = tuple[tuple[Alternative, ...], ...]
 """The requests of a claim, each with its alternatives."""
+
+
+class Budget:
+    """How much work is left: looks at devices, and steps of expressions about them."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+        self.learning = False
+        """Whether there were devices of which nothing was known yet: with that, less is left."""
 
 
 class Ask(NamedTuple):
@@ -99,20 +110,30 @@ class Judge:
         """Forget all answers: slices have gone that they were about."""
         self._variables, self._judged, self._size = {}, {}, 0
 
-    def admits(self, alternative: Alternative, offered: Offered) -> bool:
+    def admits(self, alternative: Alternative, offered: Offered, budget: Budget) -> bool:
         """Tell whether a device meets all conditions. Raises `SelectorFault`."""
-        answer = self.answer(alternative, offered)
+        answer = self.answer(alternative, offered, budget)
         if isinstance(answer, SelectorFault):
             raise answer
         return answer
 
-    def answer(self, alternative: Alternative, offered: Offered) -> bool | SelectorFault:
-        """Return whether a device meets all conditions, or why that cannot be said."""
+    def answer(
+        self, alternative: Alternative, offered: Offered, budget: Budget
+    ) -> bool | SelectorFault:
+        """Return whether a device meets all conditions, or why that cannot be said.
+
+        Without budget no device does, for now.
+        """
         answers = self._judged.setdefault(alternative.conditions, {})
         version = (offered.serial, offered.place)
         answer = answers.get(version)
         if answer is None:
+            budget.learning = True
+            if budget.left <= 0:
+                return False
+            before = self._selectors.steps
             answer = answers[version] = self._ask(alternative, offered)
+            budget.left -= self._selectors.steps - before
             self._size += 1
         return answer
 

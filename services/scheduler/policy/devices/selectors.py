@@ -29,6 +29,8 @@ class Selectors:
     """The compiled conditions of claims and classes."""
 
     def __init__(self) -> None:
+        self.steps = 0
+        """Steps that evaluations have taken so far."""
         self._trees: dict[str, Node | str] = {}
         """Expression → tree, or why there is none."""
 
@@ -47,13 +49,16 @@ class Selectors:
             tree = self._trees[expression] = _compiled(expression)
         if isinstance(tree, str):
             raise SelectorFault(tree)
+        evaluation = Evaluation(variables)
         try:
-            found = Evaluation(variables).value(tree)
+            found = evaluation.value(tree)
         except EvaluationError as error:
             text = f"CEL runtime error: {error}"
             if isinstance(error, TooCostly):
                 self._trees[expression] = text  # not to be tried on each device
             raise SelectorFault(text) from error
+        finally:
+            self.steps += evaluation.steps
         if not isinstance(found, bool):
             raise SelectorFault("CEL runtime error: the value is neither true nor false")
         return found

@@ -338,6 +338,7 @@ class Devices(PolicyState):
         """Begin a session, without allocations unless a plugin asks for them."""
         super().begin(journal)
         self._attributes = None
+        self.fits.begin()
 
     @override
     def dump(self) -> Any:
