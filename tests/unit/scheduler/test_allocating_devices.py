@@ -7,6 +7,7 @@ import pytest
 from msgspec import structs
 
 from pumice.testing import Cluster, binds_of
+from services.scheduler.policy.devices.evaluation import Evaluation
 from services.scheduler.policy.states.claims import Devices
 from shared.api import kinds
 from shared.contracts.messages import Result
@@ -213,6 +214,23 @@ def test_a_costly_condition_takes_several_cycles_and_gets_what_it_asks_for(asked
     plans = [world.decide() for _ in range(4)]
     (found,) = given(plans[-1]).values()
     assert found == ["n1/d0", "n1/d1", "n1/d2", "n1/d3"]
+
+
+def test_equal_claims_share_the_answers_about_devices(monkeypatch):
+    asked = []
+    value = Evaluation.value
+    monkeypatch.setattr(
+        Evaluation, "value", lambda self, tree: asked.append(1) or value(self, tree)
+    )
+    world = world_of({"n1": 4, "n2": 4})
+    world.group("g", min_member=5)
+    for number in range(5):
+        claim(world, f"c{number}", request("r", f'device.driver == "{DRIVER}"'))
+        world.pod(f"g-{number}", "g", cpu="1", **using(f"c{number}"))
+    assert len(given(world.decide())) == 5
+    assert len(asked) == 8, "each device is asked about once"
+    assert len(given(world.decide())) == 5
+    assert len(asked) == 8
 
 
 # --- preemption ----------------------------------------------------------------------------------
