@@ -217,11 +217,14 @@ def test_a_costly_condition_takes_several_cycles_and_gets_what_it_asks_for(asked
 
 
 def test_equal_claims_share_the_answers_about_devices(monkeypatch):
-    asked = []
+    asked: list[object] = []
     value = Evaluation.value
-    monkeypatch.setattr(
-        Evaluation, "value", lambda self, tree: asked.append(1) or value(self, tree)
-    )
+
+    def counted(self: Evaluation, tree: Any) -> Any:
+        asked.append(tree)
+        return value(self, tree)
+
+    monkeypatch.setattr(Evaluation, "value", counted)
     world = world_of({"n1": 4, "n2": 4})
     world.group("g", min_member=5)
     for number in range(5):
