@@ -12,6 +12,7 @@ import pytest
 from pumice.testing import Cluster
 from services.scheduler.engine.plan import Explanation, Plan, Shortage
 from shared.api import kinds
+from tests.support.devices import device_class, request, spec_of
 
 TIERS = """
 tiers:
@@ -92,6 +93,16 @@ def not_ready() -> Cluster:
 def volume_missing() -> Cluster:
     claim = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
     return world().gang("g", tasks=1, volumes=[claim])
+
+
+def no_device() -> Cluster:
+    found = world().put(kinds.DEVICECLASS, device_class("gpu.example.com"))
+    marks = {"resource.kubernetes.io/pod-claim-name": "gpu"}
+    meta = {"name": "c", "namespace": "ns", "uid": "c", "annotations": marks}
+    spec = spec_of(request(device_class="gpu.example.com"))
+    found.put(kinds.RESOURCECLAIM, {"metadata": meta, "spec": spec})
+    uses = [{"name": "gpu", "resourceClaimName": "c"}]
+    return found.gang("g", tasks=1, resourceClaims=uses)
 
 
 def gated() -> Cluster:
@@ -196,6 +207,12 @@ ROWS = {
         "predicate",
         "0/1 nodes are unavailable: ",
         {"persistentvolumeclaim not found": 1},
+    ),
+    "no device": Row(
+        no_device,
+        "predicate",
+        "0/1 nodes are unavailable: 1 cannot allocate all claims: gpu (1 gpu.example.com).",
+        {"cannot allocate all claims: gpu (1 gpu.example.com)": 1},
     ),
     "gated": Row(gated, "gang", "pod g-0 has scheduling gates", pods=""),
     "no HyperNode": Row(no_hypernode, "topology", "no HyperNode"),
