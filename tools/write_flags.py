@@ -22,7 +22,7 @@ from shared.runtime.values import Seconds, show_seconds
 
 PAGE: Final = Path(__file__).parent.parent / "docs" / "configuration.md"
 _BEHAVIOUR: Final = re.compile(r" \([A-Z]{1,2}\d{1,2}[^)]*\)")
-_READERS: Final = frozenset({"integer", "number", "boolean", "names", "text"})
+_READERS: Final = frozenset({"integer", "number", "boolean", "names", "seconds", "text"})
 """Functions of `services.scheduler.policy.arguments`."""
 _NAMED: Final = re.compile(r"`(\w[\w.<>-]*)`")
 """Arguments that the text about a plugin's `__init__` names; some are read by hand."""
@@ -141,7 +141,7 @@ def _text_of(name: ast.expr, known: Mapping[str, object]) -> str:
 def _default_of(call: ast.Call, known: Mapping[str, object]) -> str:
     given = [*call.args[2:], *(keyword.value for keyword in call.keywords)]
     shown = [ast.unparse(value) for value in given]
-    return "".join(f" ({known.get(text, text)})".lower() for text in shown[:1])
+    return "".join(f" ({known.get(text, text)})".lower().replace("'", "") for text in shown[:1])
 
 
 def plain(text: str) -> str:

@@ -29,6 +29,7 @@ from pumice.plugins.values import (
     CrossNodeVerdict,
     DeviceUse,
     FloatArray,
+    Hold,
     IntArray,
     Invalid,
     Opinion,
@@ -271,6 +272,16 @@ def invalid(answer: object, *_: object) -> Invalid | None:
 def condition(answer: object, *_: object) -> Condition | None:
     """Return a condition, or None."""
     return None if answer is None else _of(Condition, answer, "a Condition or None")
+
+
+def hold(answer: object, *_: object) -> Hold | None:
+    """Return why a job may not start, or None; without nodes where it is tried once more."""
+    return None if answer is None else _of(Hold, answer, "a Hold or None")._replace(elsewhere=None)
+
+
+def held(guard: Guard, _job: object) -> Hold:
+    """Return why a job waits whose plugin failed to say whether it may start."""
+    return Hold("plugin", guard.blame)
 
 
 def text(answer: object, *_: object) -> str:

@@ -5,13 +5,13 @@ them after the cycle.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pumice.plugins.status import TaskStatus
-from pumice.plugins.values import BoolArray, EvictionKind, IntArray, NodeGroups
+from pumice.plugins.values import BoolArray, EvictionKind, FloatArray, IntArray, NodeGroups
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 _S = TypeVar("_S")
@@ -121,6 +121,10 @@ class Task(Protocol):
     def task_class(self) -> TaskClass:
         """Its class."""
 
+    @property
+    def expected_s(self) -> float | None:
+        """Seconds that it will run from its start, as the pod itself says; None if it does not."""
+
     def order(self) -> tuple[int, str, str]:
         """Return the default order within a job: index, age, uid."""
 
@@ -229,6 +233,10 @@ class Job(Protocol):
     @property
     def is_ready(self) -> bool:
         """Whether the gang's minimum is reached, pending best-effort tasks included."""
+
+    @property
+    def expected_s(self) -> float | None:
+        """Seconds that its pods will run, as the job or all of its pods say; else None."""
 
     def roles_short_of(self, *statuses: int, best_effort: bool) -> Mapping[str, int]:
         """Return role → tasks missing to its minimum, counting tasks in these statuses."""
@@ -401,6 +409,18 @@ class Cluster(Protocol):
 
     def job_of(self, task: Task) -> Job | None:
         """Return the job that a task belongs to."""
+
+    def turn_of(self, job: Job) -> tuple[Any, ...]:
+        """Return a key by which jobs of a queue have their turns; the smallest comes first."""
+
+    def open_nodes(self, task_class: TaskClass) -> BoolArray:
+        """Return the nodes that take tasks of a class for all that node objects say.
+
+        Room, and what other pods are there, is not asked for.
+        """
+
+    def room_of(self, queue: Queue) -> FloatArray:
+        """Return the amounts that a queue may still get, infinite where no plugin limits it."""
 
     def schedulable(self, job: Job) -> int:
         """Return how many tasks are ready, or were before an attempt was given up."""

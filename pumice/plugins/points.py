@@ -11,13 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from pumice.plugins import combining, contributions, guarding
-from pumice.plugins.combining import (
-    Each,
-    Key,
-    OrderKey,
-    Unwanted,
-    Victims,
-)
+from pumice.plugins.combining import Each, Key, OrderKey, Unwanted, Victims
 from pumice.plugins.guarding import answering
 from pumice.plugins.interface import (
     Cluster,
@@ -31,6 +25,7 @@ from pumice.plugins.interface import (
     TaskClass,
 )
 from pumice.plugins.point import Contributing, Plain, Point
+from pumice.plugins.turn_points import TurnPoints
 from pumice.plugins.uses import Uses, uses
 from pumice.plugins.values import (
     ClaimUse,
@@ -55,7 +50,7 @@ _WHO_MAY_GO: Final = "which of the offered tasks may go for a task, None to abst
 _TRY: Final = "which HyperNodes to try, level by level"
 
 
-class Points:
+class Points(TurnPoints):
     """All extension points."""
 
     # --- jobs --------------------------------------------------------------------------------
@@ -421,7 +416,10 @@ class Points:
 
 AnyPoint = Point[Any, Any, Any]
 POINTS: Final[Mapping[str, AnyPoint]] = {
-    name: row for name, row in vars(Points).items() if isinstance(row, Point)
+    name: row
+    for kind in Points.__mro__
+    for name, row in vars(kind).items()
+    if isinstance(row, Point)
 }
 """The extension points by name."""
 

@@ -43,6 +43,16 @@ PERMIT = Opinion(Vote.PERMIT)
 ABSTAIN = Opinion(Vote.ABSTAIN)
 
 
+class Hold(NamedTuple):
+    """Why a job may not start now although there may be room for it, as a person reads it."""
+
+    gate: str
+    """The gate that it waits at, one word as in docs/observing.md."""
+    message: str
+    elsewhere: BoolArray | None = None
+    """Nodes on which it might start all the same, where it is tried once more; None: on none."""
+
+
 class Condition(NamedTuple):
     """A condition of an object; its writer adds times and ids (D01, D02)."""
 

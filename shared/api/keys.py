@@ -54,6 +54,9 @@ INHERITED_PREFIX: Final = "volcano.sh/"
 EXPECTED_DURATION: Final = "pumice.dev/expected-duration"
 """Annotation of a Job, PodGroup or pod: how long it will run, in seconds or as Go writes it."""
 
+QUEUE_ORDER: Final = "pumice.dev/order"
+"""Annotation of a queue: how jobs may pass those before them (plugin `reservation`)."""
+
 # --- queues (KY3) ---
 HIERARCHY: Final = "volcano.sh/hierarchy"
 HIERARCHY_WEIGHTS: Final = "volcano.sh/hierarchy-weights"

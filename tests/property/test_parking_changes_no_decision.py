@@ -18,15 +18,26 @@ from tests.support.hits import meet, met_in
 
 _TIERS = """
 tiers:
-- plugins: [{name: priority}, {name: gang, enablePreemptable: false}, {name: conformance}]
+- plugins: [{name: priority}, {name: gang, enablePreemptable: false}, {name: conformance}%s]
 - plugins: [{name: overcommit}, {name: drf, enablePreemptable: false}, {name: predicates}, \
 {name: %s}, {name: nodeorder}, {name: binpack}]
 """
+_RESERVING = (
+    ", {name: reservation, arguments: {reservation.order: %s, reservation.defaultDuration: 9s}}"
+)
 CONFIGURATIONS = [
     configure(DEFAULT_TEXT),
-    configure('actions: "allocate, backfill"' + _TIERS % "proportion"),
-    configure('actions: "enqueue, allocate, backfill"' + _TIERS % "capacity"),
-    configure('actions: "enqueue, allocate, preempt, reclaim, backfill"' + _TIERS % "capacity"),
+    configure('actions: "allocate, backfill"' + _TIERS % ("", "proportion")),
+    configure('actions: "enqueue, allocate, backfill"' + _TIERS % ("", "capacity")),
+    configure(
+        'actions: "enqueue, allocate, preempt, reclaim, backfill"' + _TIERS % ("", "capacity")
+    ),
+    *(
+        configure(
+            'actions: "enqueue, allocate, backfill"' + _TIERS % (_RESERVING % order, "capacity")
+        )
+        for order in ("backfill", "strict")
+    ),
 ]
 NEVER = 10**9
 
@@ -89,7 +100,9 @@ class Histories:
 
     def limit(self, name: str, cpu: str) -> None:
         spec = {"weight": 1, "capability": {"cpu": cpu}, "deserved": {"cpu": "4"}}
-        meta = {"name": name, "uid": name}
+        meta: dict[str, Any] = {"name": name, "uid": name}
+        if name == "b":  # an order of its own, where the configuration has orders
+            meta["annotations"] = {"pumice.dev/order": "best-effort"}
         self.put("queues", {"metadata": meta, "spec": spec, "status": {"state": "Open"}})
 
     def node(self, number: int, cpu: str) -> None:

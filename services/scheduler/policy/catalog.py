@@ -37,6 +37,7 @@ from services.scheduler.policy.plugins.predicates import Predicates
 from services.scheduler.policy.plugins.priority import Priority
 from services.scheduler.policy.plugins.proportion import Proportion
 from services.scheduler.policy.plugins.rescheduling import Rescheduling
+from services.scheduler.policy.plugins.reservation import Reservation
 from services.scheduler.policy.plugins.resource_strategy_fit import ResourceStrategyFit
 from services.scheduler.policy.plugins.resourcequota import ResourceQuota
 from services.scheduler.policy.plugins.sla import Sla
@@ -125,4 +126,5 @@ PLUGINS: Final[Plugins] = {
     "pdb": Pdb,
     "cdp": Cdp,
     "network-topology-aware": NetworkTopologyAware,
+    "reservation": Reservation,
 }

@@ -25,9 +25,13 @@ _PATIENT: Final = frozenset(
         "pdb",
         "cdp",
         "resource-strategy-fit",
+        "reservation",
     }
 )
-"""Plugins whose refusals rest on amounts; predicates may refuse for any reason."""
+"""Plugins whose refusals rest on amounts; predicates may refuse for any reason.
+
+`reservation` goes by the clock, and says of which jobs (`Hooks.job_watched`).
+"""
 _EVICTING: Final = frozenset({"preempt", "reclaim", "shuffle", "gangpreempt", "gangreclaim"})
 _DEVICES: Final = "capacity.DynamicResourceAllocationEnable"
 

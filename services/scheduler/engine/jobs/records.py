@@ -209,6 +209,12 @@ class Job:
         """How long it will run from the start of its pods, if it or all of its pods say so."""
         return of_gang(self.annotations, (task.expected for task in self.tasks.values()))
 
+    @property
+    def expected_s(self) -> float | None:
+        """The same in seconds."""
+        expected = self.expected
+        return None if expected is None else expected.seconds
+
     # --- figures that rules speak of (T02, T03) -----------------------------------------------
 
     @property

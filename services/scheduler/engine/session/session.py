@@ -11,7 +11,6 @@ from collections.abc import (
     Collection,
     Iterable,
     Iterator,
-    Mapping,
     Sequence,
 )
 from contextlib import AbstractContextManager
@@ -27,11 +26,9 @@ from services.scheduler.engine.jobs.parking import Group
 from services.scheduler.engine.jobs.records import Job, Queue
 from services.scheduler.engine.jobs.rollups import Rollup
 from services.scheduler.engine.journal import Journal
-from services.scheduler.engine.nodes.tables import NodeTables
 from services.scheduler.engine.own import own
 from services.scheduler.engine.placement.candidates import Candidates, FitErrors
 from services.scheduler.engine.placement.fill import fill
-from services.scheduler.engine.placement.hooks import Combined
 from services.scheduler.engine.placement.target import PlacementTarget, choose_by_batch_order
 from services.scheduler.engine.plan import (
     Eviction,
@@ -56,6 +53,7 @@ from services.scheduler.engine.session.places import Places
 from services.scheduler.engine.session.room import Room, lacked
 from services.scheduler.engine.session.sharding import outside
 from services.scheduler.engine.session.uses import claims_of, devices_of
+from services.scheduler.engine.session.view import ClusterView
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.engine.tasks.classes import TaskClass
 from services.scheduler.engine.tasks.task import Task
@@ -66,7 +64,7 @@ _S = TypeVar("_S")
 _T = TypeVar("_T", bound=plugins.Task)
 
 
-class Session:
+class Session(ClusterView):
     """One round. Implements `pumice.plugins.Cluster` for the plugins."""
 
     def __init__(
@@ -81,12 +79,11 @@ class Session:
         alike: bool = False,
     ) -> None:
         """Begin a round; jobs of the keys `without` have no turn in it."""
-        self.cluster_state = cluster_state
+        super().__init__(cluster_state)
         self.alike = alike
         """Whether plugins answer alike for jobs of a queue that are equal in what they ask for."""
         self.actions = actions
         """Names of the actions of this round; some ask what others will do."""
-        self.hooks = Combined()
         self.preemption_attempts = 0
         """How often a node with enough victims was found and cleared, kept or undone (ME2)."""
         self.eviction_transactions: Counter[str] = Counter()
@@ -111,6 +108,8 @@ class Session:
         self.places = Places(cluster_state.jobs.parking, self.hooks)
         """Where jobs stand in the lines of their queues, by their turns in this round."""
         self.explanations: dict[str, Explanation] = {}
+        self.held: set[str] = set()
+        """Keys of the jobs that plugins hold although they may have room."""
         self.asides = Asides()
         """Jobs, queues and actions that were left out because of an error."""
         self.jobs: list[Job] = [j for j in cluster_state.jobs.unsettled() if j.key not in without]
@@ -121,58 +120,10 @@ class Session:
 
     # --- pumice.plugins.Cluster --------------------------------------------------------------
 
-    @property
-    def resources(self) -> Sequence[str]:
-        """Names of the resources, in the order of amounts arrays."""
-        return self.cluster_state.dimensions.names
-
-    @property
-    def node_names(self) -> Sequence[str]:
-        """Names of the nodes by column."""
-        return self.cluster_state.nodes.attributes.names
-
-    @cached_property
-    def nodes(self) -> NodeTables:
-        """The tables of nodes."""
-        return NodeTables(self.cluster_state.nodes)
-
-    @property
-    def queues(self) -> Mapping[str, Queue]:
-        """All queues by name."""
-        return self.cluster_state.jobs.queues
-
     @cached_property
     def memory(self) -> PluginMemory:
         """Numbers that plugins keep from cycle to cycle."""
         return PluginMemory(self.cluster_state.memory, self.journal)
-
-    def resource(self, name: str) -> int | None:
-        """Return the index of a resource, None when no object ever named it."""
-        return self.cluster_state.dimensions.find(name)
-
-    def amounts(self, listed: Mapping[str, str | int | float]) -> IntArray:
-        """Return a Kubernetes resource list as an amounts array. Raises `BadQuantity`."""
-        return self.cluster_state.dimensions.known(listed)
-
-    def jobs_of(self, queue: str) -> list[Job]:
-        """Return the jobs of a queue in any state, in order of their keys."""
-        return self.cluster_state.jobs.of_queue(queue)
-
-    def tasks_on(self, node: str) -> Iterable[Task]:
-        """Return the pods on a node that facts and assumptions put there."""
-        return self.cluster_state.nodes.tasks_on(node)
-
-    def queue(self, name: str) -> Queue | None:
-        """Return a queue."""
-        return self.cluster_state.jobs.queues.get(name)
-
-    def job(self, key: str) -> Job | None:
-        """Return a job."""
-        return self.cluster_state.jobs.get(key)
-
-    def job_of(self, task: plugins.Task) -> Job | None:
-        """Return the job of a task."""
-        return self.cluster_state.jobs.get(task.job_key)
 
     def schedulable(self, job: plugins.Job) -> int:
         """Return how many tasks are ready, or were before an attempt was given up."""
@@ -226,6 +177,10 @@ class Session:
         else:
             found.refresh()
         return found
+
+    def open_nodes(self, task_class: plugins.TaskClass) -> BoolArray:
+        """Return the nodes that take tasks of a class for all that node objects say."""
+        return self.candidates(own(task_class, TaskClass)).open
 
     @cached_property
     def network(self) -> Network:
@@ -410,6 +365,18 @@ class Session:
         """Note the gate that stopped a job; the first one stands."""
         if job.key not in self.explanations:
             self.explanations[job.key] = explanation(job, gate, message, failure, shortages)
+
+    def hold(self, job: Job, hold: plugins.Hold) -> None:
+        """Note that a job may not start for now; what its attempt met on nodes is no reason."""
+        self.held.add(job.key)
+        self._failures.pop(job.key, None)
+        self.explanations.pop(job.key, None)
+        self.explain(job, hold.gate, hold.message)
+
+    def let_go(self, job: Job) -> None:
+        """Note that a job that was held has started after all."""
+        self.held.discard(job.key)
+        self.explanations.pop(job.key, None)
 
     # --- end ---------------------------------------------------------------------------------
 

@@ -204,6 +204,8 @@ def _demand(session: Session, job: Job, why: Explanation) -> Demand | None:
     """Return what a job waits for, None when that is more than amounts."""
     if job.division is not None or job.gated or job.reservation_expired:
         return None
+    if session.hooks.job_watched(job):
+        return None
     if not job.tasks:
         if job.min_resources is None or not job.is_pending or why.gate != "enqueue":
             return None

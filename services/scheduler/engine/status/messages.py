@@ -1,8 +1,9 @@
 """Messages about waiting jobs: missing amounts and the place in line, behind a gate's message.
 
 Called by `statuses` at the end of a cycle. The figures change with every pod that comes or goes, so
-a status is not written again for them alone: `same` leaves out what is free at the moment and reads
-places in steps. A shown figure is as old as the condition that shows it.
+a status is not written again for them alone: `same` leaves out what is free at the moment and the
+time at which something is expected, and reads places in steps. A shown figure is as old as the
+condition that shows it.
 """
 
 import re
@@ -20,6 +21,7 @@ _NODES: Final = "predicate"
 """The gate at which a shortage is one of nodes; at all others a job's minimum is too much."""
 _OF_A_NAMESPACE: Final = "resource quota"
 _FREE: Final = re.compile(r"\S+ free\b")
+_MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\dT[\d:]+Z")
 _PLACE: Final = re.compile(r"place (\d+) in queue")
 _WORDED: Final = 10
 """Shortages that are told of in figures; each costs a look through all resources."""
@@ -118,7 +120,8 @@ def _alike(one: Condition, other: Condition) -> bool:
 
 
 def _settled(condition: Condition) -> str:
-    return _PLACE.sub(_step, _FREE.sub("free", condition.message))
+    message = _FREE.sub("free", condition.message)
+    return _PLACE.sub(_step, _MOMENT.sub("then", message))
 
 
 def _step(place: re.Match[str]) -> str:

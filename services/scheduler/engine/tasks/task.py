@@ -108,6 +108,11 @@ class Task:
     rv: str
     """resourceVersion of the pod as it was seen last."""
 
+    @property
+    def expected_s(self) -> float | None:
+        """How long it will run in seconds, if it says so."""
+        return None if self.expected is None else self.expected.seconds
+
     def order(self) -> tuple[int, str, str]:
         """Return the default order within a job: index, age, uid (SS09)."""
         return self.index, self.created, self.uid

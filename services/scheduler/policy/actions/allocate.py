@@ -9,7 +9,7 @@ each.
 import heapq
 from collections import deque
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from services.scheduler.engine.jobs.records import Job, Queue
 from services.scheduler.engine.session.session import Session
@@ -18,6 +18,9 @@ from services.scheduler.policy.actions.grouped import GroupedJobAttempt, waits_f
 from services.scheduler.policy.actions.job_attempt import JobAttempt, Worklist
 from services.scheduler.policy.actions.queues import JobHeap, by_queue
 from shared.model.status import TaskStatus
+
+_OF_ITS_OWNER: Final = frozenset({"gang", "binder"})
+"""Gates of jobs that lack what the cluster cannot give: pods without gates, binds that succeed."""
 
 
 def execute(session: Session, arguments: Mapping[str, Any]) -> None:  # noqa: ARG001 - see below
@@ -51,13 +54,24 @@ def _attempt(
 ) -> bool:
     """Place tasks of a job, unless an equal one just failed; return whether it was committed."""
     tasks = tuple(worklist)
-    if failed.stands_for(job, tasks):
-        return False
-    turn = JobAttempt if job.division is None else GroupedJobAttempt
-    if turn(session, queue, job, worklist).run():
-        return True
-    failed.learn(job, tasks)
+    hold = session.hooks.job_turn(job)
+    if hold is not None:
+        session.hold(job, hold)
+    elif not failed.stands_for(job, tasks):
+        turn = JobAttempt if job.division is None else GroupedJobAttempt
+        if turn(session, queue, job, worklist).run():
+            return True
+        if job.key not in session.held:
+            failed.learn(job, tasks)
+    if _waits_for_room(session, job):
+        session.hooks.job_waits(job)
     return False
+
+
+def _waits_for_room(session: Session, job: Job) -> bool:
+    """Tell whether a job waits for more than its owner: for nodes, a share, a release, a plugin."""
+    why = session.explanations.get(job.key)
+    return why is None or why.gate not in _OF_ITS_OWNER
 
 
 def _explain_overused(session: Session, queue: Queue, waiting: JobHeap) -> None:

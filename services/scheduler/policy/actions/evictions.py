@@ -17,11 +17,14 @@ from shared.model.status import READY, TaskStatus
 
 
 def starving_jobs(session: Session) -> list[Job]:
-    """Return the valid jobs outside of phase Pending that may take from others (SS07)."""
+    """Return the valid jobs outside of phase Pending that may take from others (SS07).
+
+    A job that a plugin holds does not: it would take by force what it may not have by its turn.
+    """
     hooks = session.hooks
     starving = []
     for job in session.jobs:
-        if not job.is_pending and not session.asides.has(job):
+        if not job.is_pending and not session.asides.has(job) and job.key not in session.held:
             with session.isolate("starving", job):
                 if hooks.job_valid(job) is None and hooks.job_starving(job):
                     starving.append(job)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from pumice.plugins import BoolArray
+from pumice.plugins import BoolArray, Hold
 from services.scheduler.engine.jobs.records import Job, Queue
 from services.scheduler.engine.jobs.subjobs import Division, SubJob
 from services.scheduler.engine.nodes.hypernodes import TOP
@@ -63,12 +63,16 @@ class GroupedJobAttempt:
         self._division: Division = job.division
         self._tasks = tasks
         self._subs = job.division.subs()
+        self._hold: Hold | None = None
+        """Why it may not keep the places that one of the tries found."""
 
     def run(self) -> bool:
         """Place tasks until the job is ready; return whether it was committed."""
         before = self._session.explanations.pop(self._job.key, None)
         committed = self._solve()
         self._explain(before, solved=committed is not None)
+        if committed is None and self._hold is not None:
+            self._session.hold(self._job, self._hold)
         return bool(committed)
 
     def _solve(self) -> bool | None:
@@ -135,6 +139,9 @@ class GroupedJobAttempt:
             score = self._place_subs(place, left, required, places)
             placements = _placements(session, position)
             done = session.hooks.job_ready(job) == 0 or session.hooks.job_pipelined(job)
+            hold = session.hooks.job_start(job) if placements and done else None
+            self._hold = self._hold or hold
+            done = done and hold is None
         for name, allocated in before.items():
             session.network.occupy(job, allocated, self._subs[name])
         return Solution(place, score, placements, left, places) if placements and done else None

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from itertools import islice, takewhile
 from typing import Protocol
 
+from pumice.plugins import BoolArray, Hold
 from services.scheduler.engine.jobs.records import Job, Queue
 from services.scheduler.engine.placement.target import PlacementTarget
 from services.scheduler.engine.plan import Shortage
@@ -39,14 +40,14 @@ class Goal(Protocol):
 
 
 class WholeJob:
-    """A turn for a job without subgroups, anywhere."""
+    """A turn for a job without subgroups, anywhere or on some nodes."""
 
     singly = False
 
-    def __init__(self, session: Session, job: Job) -> None:
+    def __init__(self, session: Session, job: Job, within: BoolArray | None = None) -> None:
         self._session = session
         self._job = job
-        self._target = PlacementTarget(job)
+        self._target = PlacementTarget(job, within=within)
         self._failed = session.failures(job)
 
     def missing(self) -> int:
@@ -88,18 +89,43 @@ class JobAttempt:
         self._goal: Goal = goal or WholeJob(session, job)
 
     def run(self) -> bool:
-        """Place tasks until the job is ready; return whether it was committed."""
+        """Place tasks until the job is ready; return whether it was committed.
+
+        A job that plugins hold where it was placed is tried once more where they would not.
+        """
+        session, job = self._session, self._job
+        tasks = tuple(self._tasks)
+        found = self._attempt()
+        if not isinstance(found, Hold):
+            return found
+        session.hold(job, found)
+        if found.elsewhere is None:
+            return False
+        self._tasks.clear()
+        self._tasks.extend(task for task in tasks if not task.gated)  # their gates had their turn
+        self._goal = WholeJob(session, job, found.elsewhere)
+        committed = self._attempt() is True
+        if committed:
+            session.let_go(job)
+        else:
+            session.hold(job, found)
+        return committed
+
+    def _attempt(self) -> bool | Hold:
         session, job = self._session, self._job
         position = session.journal.position
         with session.trial() as keep:
             self.place()
-            if session.hooks.job_ready(job) == 0:
-                keep()
+            ready = session.hooks.job_ready(job) == 0
+            if not ready and not session.hooks.job_pipelined(job):
+                return False
+            hold = session.hooks.job_start(job)
+            if hold is not None:
+                return hold
+            keep()
+            if ready:
                 session.commit(job, position)
-                return True
-            if session.hooks.job_pipelined(job):
-                keep()
-        return False
+        return ready
 
     def place(self) -> None:
         """Place tasks until the goal is reached or nothing more fits; the caller judges."""

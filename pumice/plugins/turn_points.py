@@ -1,0 +1,52 @@
+"""The extension points of turns: whether a job may start although nodes have room for it.
+
+Rows of the table in `pumice.plugins.points`. Rules that reserve room, or keep an order, are made of
+these.
+"""
+
+from collections.abc import Callable
+
+from pumice.plugins import combining, guarding
+from pumice.plugins.guarding import answering
+from pumice.plugins.interface import Job
+from pumice.plugins.point import Plain
+from pumice.plugins.values import Hold
+
+_Holds = Callable[[Job], Hold | None]
+
+
+class TurnPoints:
+    """Points that a job passes at its turn in `allocate`."""
+
+    job_turn: Plain[_Holds, _Holds] = Plain(
+        "",
+        "",
+        "why a job has to wait before nodes are looked at: a `Hold`, or None",
+        together=combining.first_objection,
+        guarded=answering(guarding.hold, made=guarding.held),
+        failing="it waits",
+    )
+    job_start: Plain[_Holds, _Holds] = Plain(
+        "",
+        "",
+        "why a job may not keep the places that it has just got: a `Hold`, or None",
+        together=combining.first_objection,
+        guarded=answering(guarding.hold, made=guarding.held),
+        failing="it may not",
+    )
+    job_waits: Plain[Callable[[Job], None], Callable[[Job], None]] = Plain(
+        "",
+        "",
+        "nothing, is told that a turn of a job found no room for it, or that it was held",
+        together=combining.notified,
+        guarded=answering(guarding.nothing),
+        failing="",
+    )
+    job_watched: Plain[Callable[[Job], bool], Callable[[Job], bool]] = Plain(
+        "",
+        "",
+        "whether a waiting job needs a turn in each cycle, because time alone may let it go",
+        together=combining.any_of,
+        guarded=answering(guarding.flag, instead=True),
+        failing="it does",
+    )

@@ -1,0 +1,89 @@
+"""The cluster as plugins and actions read it: jobs, queues, nodes and pods of the cluster state.
+
+The part of `pumice.plugins.Cluster` that a session answers without anything of its own but the
+plugins' rules.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from pumice import plugins
+from pumice.plugins import FloatArray, IntArray
+from pumice.plugins.combining import OrderKey
+from services.scheduler.engine.jobs.records import Job, Queue
+from services.scheduler.engine.nodes.tables import NodeTables
+from services.scheduler.engine.own import own
+from services.scheduler.engine.placement.hooks import Combined
+from services.scheduler.engine.state.cluster_state import ClusterState
+from services.scheduler.engine.tasks.task import Task
+
+
+class ClusterView:
+    """Answers of the cluster state, and of all plugins together."""
+
+    def __init__(self, cluster_state: ClusterState) -> None:
+        self.cluster_state = cluster_state
+        self.hooks = Combined()
+
+    @property
+    def resources(self) -> Sequence[str]:
+        """Names of the resources, in the order of amounts arrays."""
+        return self.cluster_state.dimensions.names
+
+    @property
+    def node_names(self) -> Sequence[str]:
+        """Names of the nodes by column."""
+        return self.cluster_state.nodes.attributes.names
+
+    @cached_property
+    def nodes(self) -> NodeTables:
+        """The tables of nodes."""
+        return NodeTables(self.cluster_state.nodes)
+
+    @property
+    def queues(self) -> Mapping[str, Queue]:
+        """All queues by name."""
+        return self.cluster_state.jobs.queues
+
+    def resource(self, name: str) -> int | None:
+        """Return the index of a resource, None when no object ever named it."""
+        return self.cluster_state.dimensions.find(name)
+
+    def amounts(self, listed: Mapping[str, str | int | float]) -> IntArray:
+        """Return a Kubernetes resource list as an amounts array. Raises `BadQuantity`."""
+        return self.cluster_state.dimensions.known(listed)
+
+    def jobs_of(self, queue: str) -> list[Job]:
+        """Return the jobs of a queue in any state, in order of their keys."""
+        return self.cluster_state.jobs.of_queue(queue)
+
+    def tasks_on(self, node: str) -> Iterable[Task]:
+        """Return the pods on a node that facts and assumptions put there."""
+        return self.cluster_state.nodes.tasks_on(node)
+
+    def queue(self, name: str) -> Queue | None:
+        """Return a queue."""
+        return self.cluster_state.jobs.queues.get(name)
+
+    def job(self, key: str) -> Job | None:
+        """Return a job."""
+        return self.cluster_state.jobs.get(key)
+
+    def job_of(self, task: plugins.Task) -> Job | None:
+        """Return the job of a task."""
+        return self.cluster_state.jobs.get(task.job_key)
+
+    def turn_of(self, job: plugins.Job) -> OrderKey:
+        """Return a key by which the jobs of a queue have their turns; the smallest comes first."""
+        return self.hooks.job_order(own(job, Job))
+
+    def room_of(self, queue: plugins.Queue) -> FloatArray:
+        """Return what a queue may still get; infinite where no plugin limits it."""
+        mine = own(queue, Queue)
+        room: FloatArray = np.full(self.cluster_state.dimensions.capacity, np.inf)
+        for left in self.hooks.queue_room:
+            limit = left(mine)[: len(room)]
+            room[: len(limit)] = np.minimum(room[: len(limit)], limit)
+        return room
