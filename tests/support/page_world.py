@@ -346,10 +346,14 @@ class WorldWay:
         self._may = may
         self._versions = itertools.count(1)
         self.asked: list[Request] = []
+        self.failure: Exception | None = None
+        """Takes the place of each answer."""
 
     async def exchange(self, request: Request) -> bytes:
         """Return the answer to one request."""
         self.asked.append(request)
+        if self.failure is not None:
+            raise self.failure
         namespace, resource, name = self._read(request)
         answers = self.answers
         if resource in _LISTS:

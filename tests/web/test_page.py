@@ -3,6 +3,7 @@
 import pytest
 
 from shared.api.visibility import Change, ObjectRef, TimelineEntry
+from shared.kube.errors import Busy, Status
 from tests.support.browser import Keys, Page, chromium, until
 
 
@@ -215,6 +216,17 @@ def test_a_user_of_one_namespace_is_shown_that_one(browser, small):
     assert seen == {"team-00"}
     page.go("nodes")
     page.shows("is forbidden")
+
+
+@pytest.mark.parametrize("place", ["waiting", "jobs"])
+def test_a_service_that_is_not_synced_yet_is_asked_again(browser, small, place):
+    job = small.world.waiting[0].metadata
+    words = "the state of the cluster is not synced yet"
+    small.way.failure = Busy("GET", Status(code=503, message=words))
+    page = Page(browser, small, f"jobs/{job.namespace}/{job.name}" if place == "jobs" else place)
+    page.shows(words)
+    small.way.failure = None
+    page.shows("Gates" if place == "jobs" else "60 of 60")
 
 
 def test_a_page_without_its_server_says_so_and_recovers(browser, small):

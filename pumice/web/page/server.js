@@ -9,6 +9,11 @@ export class Refused extends Error {
     super(message);
     this.status = status;
   }
+
+  /** Return whether the same question may be answered later. */
+  get passes() {
+    return this.status === 0 || this.status === 429 || this.status >= 500;
+  }
 }
 
 const WORDS = new Map([

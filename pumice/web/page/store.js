@@ -126,11 +126,13 @@ export class Store {
       for (const item of items) delete item.metadata.resourceVersion;
       Object.assign(list, { items, error: null });
     } catch (error) {
-      list.error = error;
+      // A server that is away, or does not know the cluster yet, is asked again without being told.
+      Object.assign(list, { error, stale: list.stale || error.passes });
     }
     const ended = performance.now();
     Object.assign(list, { loaded: true, busy: false });
-    list.next = ended + Math.max(REST_MS, REST_TIMES * (ended - begun));
+    const rest = list.error?.passes ? POLL_MS : REST_MS;
+    list.next = ended + Math.max(rest, REST_TIMES * (ended - begun));
     if (round === this.#round || CLUSTER_WIDE.has(name)) this.changed(name);
     this.#pump();
   }

@@ -6,6 +6,7 @@ import { get, path } from "../server.js";
 
 const SIGNS = { Passed: "✓", Failed: "✕", NotReached: "·" };
 const REST_MS = 1000;
+const AWAY_MS = 5000;
 
 /** The page of a job, asked for again when lists change. */
 export class Job {
@@ -31,12 +32,12 @@ export class Job {
   }
 
   update(what) {
-    if (what === "touched" || (what === "tick" && !this.store.isLive)) this.#soon();
+    if (what === "touched" || (what === "tick" && !this.store.isLive)) this.#soon(REST_MS);
   }
 
-  #soon() {
+  #soon(ms) {
     if (this.#busy) this.#again = true;
-    else if (!this.#timer) this.#timer = setTimeout(() => this.#load(), REST_MS);
+    else if (!this.#timer) this.#timer = setTimeout(() => this.#load(), ms);
   }
 
   async #load() {
@@ -47,10 +48,10 @@ export class Job {
     this.#busy = false;
     if (this.#closed) return;
     this.#show(explanation, timeline);
-    if (this.#again) {
-      this.#again = false;
-      this.#soon();
-    }
+    const isAway = explanation.reason?.passes || timeline.reason?.passes;
+    if (this.#again) this.#soon(REST_MS);
+    else if (isAway) this.#soon(AWAY_MS);
+    this.#again = false;
   }
 
   #show(explanation, timeline) {
