@@ -121,13 +121,13 @@ def until(check: Callable[[], Any], what: str) -> Any:
     raise AssertionError(f"not within {_DEADLINE_S:g} s: {what}")
 
 
-class Page:
-    """The page in a browser, as a user meets it."""
+class Browsed:
+    """The page at an address with its key, as a user meets it."""
 
-    def __init__(self, driver: Any, served: Served, place: str = "") -> None:
-        self.driver, self.served = driver, served
+    def __init__(self, driver: Any, address: str) -> None:
+        self.driver = driver
         driver.get("about:blank")
-        driver.get(f"{served.address}#/{place}" if place else served.address)
+        driver.get(address)
         until(lambda: self.text("#live") == "live", "the page is live")
 
     def run(self, script: str, *arguments: object) -> Any:
@@ -162,3 +162,11 @@ class Page:
         (field,) = self.all(selector)
         field.clear()
         field.send_keys(text)
+
+
+class Page(Browsed):
+    """The page of a world that a test has made."""
+
+    def __init__(self, driver: Any, served: Served, place: str = "") -> None:
+        self.served = served
+        super().__init__(driver, f"{served.address}#/{place}" if place else served.address)
