@@ -11,12 +11,18 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+import msgspec
+
 from benchmarks.engine import clusters
 from benchmarks.engine.clusters import BLOCK_MILLI, fact
 from services.scheduler.config import DEFAULT_TEXT
 from services.scheduler.decide import configure
+from services.visibility.adapters.answering import ANSWER_S
+from services.visibility.answers.explaining import explain, subject_of
 from services.visibility.answers.replica import Replica
 from services.visibility.answers.survey import Policy, survey
+from services.visibility.answers.whatif import what_if
+from shared.api.visibility import WhatIfSpec
 from shared.contracts import codec
 from shared.runtime.service import collect_rarely
 
@@ -66,6 +72,41 @@ def timed(work: Callable[[], Any], times: int = 3) -> float:
     return min(found)
 
 
+def questions() -> dict[str, WhatIfSpec]:
+    """Return what-ifs by the names under which they are printed."""
+    container = {"name": "main", "resources": {"requests": {"cpu": "500m"}}}
+    template = {"spec": {"containers": [{**container, "image": "busybox"}]}}
+    job = {
+        "metadata": {"name": "asked"},
+        "spec": {"queue": "q1", "tasks": [{"name": "w", "replicas": 100, "template": template}]},
+    }
+    bodies = {
+        "what if: 100 pods": {"job": job},
+        "what if: 10 nodes": {"addNodes": [{"count": 10, "like": "node-1"}]},
+        "what if: drain 10": {"drainNodes": [f"node-{number}" for number in range(10)]},
+    }
+    return {
+        name: msgspec.json.decode(msgspec.json.encode(body), type=WhatIfSpec)
+        for name, body in bodies.items()
+    }
+
+
+def ask(replica: Replica, policy: Policy, spec: WhatIfSpec) -> None:
+    """Answer a what-if."""
+    what_if(replica, policy, spec, namespace="ns", now=NOW)
+
+
+def tell(replica: Replica, policy: Policy, name: str) -> None:
+    """Explain a job that waits, its survey included."""
+    why = survey(replica.state, policy, now=NOW).explanations.get(f"ns/{name}")
+    subject = subject_of(replica, "ns", name)
+    assert subject is not None, f"{name} waits"
+    begun = time.monotonic()
+    explain(
+        replica, policy, subject, why, now=NOW, enough=lambda: time.monotonic() - begun > ANSWER_S
+    )
+
+
 def main(argv: list[str] | None = None) -> None:
     """Print a line per figure."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.visibility", description=__doc__)
@@ -85,6 +126,12 @@ def main(argv: list[str] | None = None) -> None:
     print(f"waiting jobs told of {len(found.pending):>10}")
     took = timed(lambda: survey(replica.state, policy, now=NOW))
     print(f"survey               {took:>10.1f} ms")
+    for name, spec in questions().items():
+        took = timed(lambda spec=spec: ask(replica, policy, spec), times=1)
+        print(f"{name:<21}{took:>10.1f} ms")
+    for name in ("wait-0", "wait-1"):
+        took = timed(lambda name=name: tell(replica, policy, name), times=1)
+        print(f"explain {name:<13}{took:>10.1f} ms")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"resident, at most    {peak:>10.1f} MiB")
 

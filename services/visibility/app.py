@@ -22,6 +22,7 @@ from services.visibility.adapters.authentication import (
 from services.visibility.adapters.authorization import Authorization
 from services.visibility.adapters.changes import Changes
 from services.visibility.adapters.feed import EventFeed
+from services.visibility.adapters.hearing import DecisionFeed
 from services.visibility.adapters.history import EventHistory
 from services.visibility.adapters.keeping import Keeper
 from services.visibility.adapters.live import Live
@@ -29,6 +30,7 @@ from services.visibility.adapters.registration import Address, Registration
 from services.visibility.adapters.server import VisibilityServer
 from services.visibility.adapters.sources import Sources
 from services.visibility.adapters.watching import Watching
+from services.visibility.answers.decisions import Decisions
 from services.visibility.answers.replica import Replica
 from services.visibility.answers.survey import Policy
 from services.visibility.api.users import RequestHeaders
@@ -134,13 +136,16 @@ def following_parts(
     sharding = Sharding(
         mode=Mode(settings.scheduler_sharding_mode), name=settings.scheduler_sharding_name
     )
+    decisions = Decisions()
     answers = Answering(
         keeper,
         lambda: Policy(config=conf.config, plugins=plugins, seed=settings.seed, sharding=sharding),
         history=EventHistory(bus, stream=needed.events.name, subjects=subjects),
+        decisions=decisions,
         clock=clock,
     )
-    return answers, keeper, [conf, state, outcomes, keeper]
+    heard = DecisionFeed(bus, decisions, stream=needed.events.name, subjects=subjects)
+    return answers, keeper, [conf, state, outcomes, keeper, heard]
 
 
 async def serving(

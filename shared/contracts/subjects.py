@@ -142,6 +142,10 @@ class Subjects(msgspec.Struct, frozen=True, kw_only=True):
         """
         return f"{self.prefix}.events.{event_type}.{escape(split_key(key)[0])}"
 
+    def events_about(self, event_type: str) -> str:
+        """Return the wildcard over the events of one type."""
+        return f"{self.prefix}.events.{event_type}.*"
+
     def events_of(self, namespace: str) -> str:
         """Return the wildcard over the events about objects of one namespace."""
         return f"{self.prefix}.events.*.*.{escape(namespace)}"

@@ -15,6 +15,7 @@ from typing_extensions import override
 from services.scheduler.config import SchedulerConfig
 from services.visibility.adapters.history import EventHistory
 from services.visibility.adapters.keeping import Keeper
+from services.visibility.answers.decisions import Decisions
 from services.visibility.answers.explaining import explain, subject_of
 from services.visibility.answers.gangs import BadQuestion
 from services.visibility.answers.replica import Replica
@@ -64,11 +65,13 @@ class Answering(Answers):
         policy: Callable[[], Policy],
         *,
         history: EventHistory,
+        decisions: Decisions,
         clock: Clock,
     ) -> None:
         self._keeper = keeper
         self._policy = policy
         self._history = history
+        self._decisions = decisions
         self._clock = clock
         self._made: _Made | None = None
         self._one = asyncio.Lock()
@@ -118,8 +121,18 @@ class Answering(Answers):
             return None
         key = subject.job.key if subject.job else ""
         why = self._make_survey(replica).explanations.get(key)
-        now, policy = self._clock.now(), self._policy()
-        return explain(replica, policy, subject, why, now=now, enough=self._enough())
+        job, decided_at = subject.job, None
+        if job is not None and why is not None:
+            decided_at = self._decisions.at(job.key, job.uid, why.gate)
+        return explain(
+            replica,
+            self._policy(),
+            subject,
+            why,
+            now=self._clock.now(),
+            decided_at=decided_at,
+            enough=self._enough(),
+        )
 
     def _imagine(self, replica: Replica, namespace: str, spec: WhatIfSpec) -> WhatIfStatus:
         policy, now = self._policy(), self._clock.now()

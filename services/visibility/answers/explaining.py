@@ -1,8 +1,8 @@
 """The whole answer for one job: gates in their order, holders of what is short, what would help.
 
-The gate that stops a job is the engine's word, of the leader's last cycle or of a session here. All
-else is looked up in a session in which no action has run. A change is told of as a help only if a
-rehearsal of it opens the gate (`helps`).
+The gate that stops a job is the word of the scheduler's engine, in a session here; where the leader
+has announced the same, the answer says when. All else is looked up in a session in which no action
+has run. A change is told of as a help only if a rehearsal of it opens the gate (`helps`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +24,7 @@ from services.visibility.answers.whatif import Enough, never
 from services.visibility.answers.wording import meta_of, owner_of, shortages
 from shared.api.kinds import POD
 from shared.api.meta import ObjectMeta
+from shared.api.time import format_seconds
 from shared.api.visibility import Explanation, Gate, NodesReason, ObjectRef
 from shared.model.status import TaskStatus
 
@@ -65,9 +66,13 @@ def explain(
     why: Why | None,
     *,
     now: float,
+    decided_at: float | None = None,
     enough: Enough = never,
 ) -> Explanation:
-    """Return the answer for a job or one of its pods; `why` is what stops it, None for nothing."""
+    """Return the answer for a job or one of its pods; `why` is what stops it, None for nothing.
+
+    `decided_at` is when the leader said so, in Unix seconds.
+    """
     job = subject.job
     meta = ObjectMeta(name=subject.about.name, namespace=subject.about.namespace)
     if job is None or not job.has_group:
@@ -98,6 +103,7 @@ def explain(
         holders=tuple(each.holder for each in held),
         would_help=would_help,
         next_event=event,
+        decided_at=None if decided_at is None else format_seconds(decided_at),
     )
 
 

@@ -121,6 +121,23 @@ async def test_an_explanation_names_gate_and_help(stage: Stage, answers: Answers
     assert await answers.explanation("ns", "nobody") is None
 
 
+async def test_an_explanation_says_when_the_leader_said_so(stage: Stage, answers: Answers):
+    await stage.cluster(nodes=1, cpu="4")
+    await stage.gang("big", 1, cpu="5")
+    await until_pending(answers, "big")
+    before = await answers.explanation("ns", "big")
+    assert before is not None
+    assert before.decided_at is None
+
+    await stage.start()
+
+    async def announced() -> bool:
+        found = await answers.explanation("ns", "big")
+        return found is not None and found.decided_at is not None
+
+    await until(announced, deadline_s=15, describe=lambda: "the leader's word is not told")
+
+
 async def test_the_life_of_a_job_that_is_gone_is_told_from_events(stage: Stage, answers: Answers):
     await stage.cluster()
     await until_pending(answers)
