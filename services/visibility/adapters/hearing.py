@@ -1,4 +1,4 @@
-"""Follows what the leading scheduler announces of gangs; a part of the service."""
+"""Follows the leading scheduler's announcements about gangs; a part of the service."""
 
 from contextlib import aclosing
 from typing import Final

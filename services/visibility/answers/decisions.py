@@ -23,7 +23,7 @@ class Decided(NamedTuple):
 
 
 class Decisions:
-    """What was last said of each gang that waits, by the key of its PodGroup."""
+    """The last word on each gang that waits, by the key of its PodGroup."""
 
     def __init__(self, most: int = DECISIONS_MOST) -> None:
         self._most = most
