@@ -162,6 +162,8 @@ class _Trees:
     def _resources(self, queue: Queue) -> Iterator[QueueResource]:
         names, sums = self._session.resources, self._sums[queue.name]
         figures = self._figures.get(queue.name)
+        # Without a tree the plugin judges each queue alone; a parent shows sums for its readers.
+        judged = self._is_tree or not self._family.children(queue.name)
         deserved = queue.deserved if figures is None else figures.deserved
         amounts = (deserved, queue.guarantee, sums.allocated, sums.inqueue, sums.pending)
         used = np.any([each[: len(names)] > 0 for each in amounts], axis=0)
@@ -169,7 +171,7 @@ class _Trees:
         told |= {dim for dim, name in enumerate(names) if name in queue.capability}
         for dim in sorted(told)[:_RESOURCES_MOST]:
             name = names[dim]
-            states = bool(deserved[dim]) or dim in queue.deserved_dims
+            states = bool(deserved[dim]) or (judged and dim in queue.deserved_dims)
             yield QueueResource(
                 resource=name,
                 deserved=amount(name, deserved[dim]) if states else "",
@@ -178,7 +180,7 @@ class _Trees:
                 allocated=amount(name, sums.allocated[dim]),
                 inqueue=amount(name, sums.inqueue[dim]),
                 pending=amount(name, sums.pending[dim]),
-                overused=states and bool(sums.allocated[dim] - deserved[dim] >= EPSILON),
+                overused=judged and states and bool(sums.allocated[dim] - deserved[dim] >= EPSILON),
             )
 
 

@@ -49,6 +49,16 @@ def test_proportion_tells_what_a_queue_deserves_and_holds() -> None:
     assert cpu(found["b"]).overused is False
 
 
+def test_a_queue_that_the_plugin_does_not_judge_is_not_overused() -> None:
+    """The root is made with amounts of zero; proportion shares among the queues below it."""
+    none = {"cpu": "0", "memory": "0"}
+    world = cluster().queue("root", deserved=none).queue("a", parent="root")
+
+    found = cpu(trees(running(world, "mine", "a", "6"))["root"])
+
+    assert (found.allocated, found.deserved, found.overused) == ("6", "", False)
+
+
 @pytest.mark.parametrize("sharing", [PROPORTION, CAPACITY])
 def test_stated_amounts_are_told_and_others_stay_empty(sharing: str) -> None:
     world = cluster(sharing).queue(
