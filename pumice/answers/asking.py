@@ -109,6 +109,16 @@ class Asker:
         except _Unknown as unknown:
             raise AnswerError(str(unknown)) from unknown
 
+    async def line(self, queue: str) -> bytes:
+        """Return the jobs that wait in a queue. Raises AnswerError, with a hint at a queue."""
+        try:
+            return await self._ask("GET", f"/queues/{queue}/pendingjobs")
+        except _Unknown as unknown:
+            trees = msgspec.json.decode(await self.get("/queuetrees"), type=_Names).items
+            near = difflib.get_close_matches(queue, [tree.metadata.name for tree in trees], n=1)
+            hint = f"did you mean {near[0]}?" if near else "see `pumice queue tree`"
+            raise AnswerError(f"there is no queue {queue}; {hint}") from unknown
+
     async def pending(self) -> bytes:
         """Return the jobs that wait in the namespace, or in all. Raises AnswerError."""
         within = f"/namespaces/{self.namespace}" if self.namespace else ""

@@ -22,6 +22,8 @@ _HEADS: Final = 4
 _LEAST_ROWS: Final = 3
 _NAMES: Final = 14
 """Least width of the first column."""
+_PODS: Final = "pods"
+"""Counted as a resource, too, and no share of it tells how much of a cluster a queue has."""
 _ELASTIC: Final = frozenset({"holds", "short"})
 """Columns that give way to the others, as the first one does."""
 _TENTHS: Final = 10
@@ -134,7 +136,7 @@ def dominant(queue: QueueTree) -> tuple[float, str]:
     shares = [
         (amount(found.allocated) / whole, found.resource)
         for found in queue.resources
-        if (whole := amount(found.deserved) or amount(found.capability))
+        if found.resource != _PODS and (whole := amount(found.deserved) or amount(found.capability))
     ]
     return max(shares, default=(0.0, ""))
 

@@ -198,13 +198,16 @@ def _entry(entry: TimelineEntry, own: str, now_s: float) -> str:
     return f"  {at:>12}  {entry.what:<9}  {lasted:>6}  {words}".rstrip()
 
 
-def what_if(answer: WhatIfStatus, now_s: float) -> str:
-    """Return what would happen."""
-    return "".join(f"{line}\n" for line in _imagined(answer, now_s))
+def what_if(answer: WhatIfStatus, now_s: float, *, of_job: bool = True) -> str:
+    """Return what would happen: to a job, or with other queues and nodes alone."""
+    return "".join(f"{line}\n" for line in _imagined(answer, now_s, of_job=of_job))
 
 
-def _imagined(answer: WhatIfStatus, now_s: float) -> Iterable[str]:
-    if answer.starts_now:
+def _imagined(answer: WhatIfStatus, now_s: float, *, of_job: bool) -> Iterable[str]:
+    if not of_job:
+        count = len(answer.starting)
+        yield f"{count} of the jobs that wait would start" if count else "no job would start"
+    elif answer.starts_now:
         yield "starts now"
     else:
         gate = f" at the gate {answer.gate}" if answer.gate else ""

@@ -33,8 +33,8 @@ async def run(args: argparse.Namespace) -> int:
     """Print the tree or the line."""
     wide = args.output == "wide"
     if args.shown == "line":
-        path = f"/queues/{args.queue}/pendingjobs"
-        return await show(args, lambda a: a.get(path), jobs.line(everywhere=True, wide=wide))
+        tell_line = jobs.line(everywhere=True, wide=wide)
+        return await show(args, lambda asker: asker.line(args.queue), tell_line)
 
     def tell(raw: bytes, _: float) -> tuple[str, int]:
         return text.tree(msgspec.json.decode(raw, type=_Trees).items, wide=wide), 0

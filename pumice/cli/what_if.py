@@ -43,8 +43,9 @@ async def run(args: argparse.Namespace) -> int:
         status = msgspec.json.decode(raw, type=WhatIf).status
         if status is None:
             return "no answer came\n", 1
-        fails = "job" in spec and not status.starts_now
-        return text.what_if(status, now_s), NO if fails else 0
+        of_job = "job" in spec
+        words = text.what_if(status, now_s, of_job=of_job)
+        return words, NO if of_job and not status.starts_now else 0
 
     return await show(args, lambda asker: asker.create("whatifs", body), tell)
 

@@ -184,6 +184,7 @@ WAITS = WhatIfStatus(
 )
 
 
+QUEUES = {tree.metadata.name for tree in TREES}
 LISTS = {
     "queuetrees": lambda _: ("QueueTree", TREES),
     "nodeuses": lambda _: ("NodeUse", NODES),
@@ -232,7 +233,7 @@ class AnswersWay:
             case ("GET", "pendingjobs", name):
                 found = [j for j in self.jobs if _is_in(j, namespace) and j.metadata.name == name]
                 return whole("PendingJob", found[0]) if found else _missing("pendingjobs", name)
-            case ("GET", "queues", queue, "pendingjobs"):
+            case ("GET", "queues", queue, "pendingjobs") if queue in QUEUES:
                 return listed("PendingJob", [j for j in self.jobs if j.queue == queue])
             case ("GET", ("explanations" | "timelines") as plural, "train"):
                 return whole(*OF_TRAIN[plural])
@@ -242,7 +243,7 @@ class AnswersWay:
                 asked = json.loads(request.body or b"")
                 return {**asked, "status": msgspec.to_builtins(self.what_if)}
             case _:
-                return _missing(parts[0], parts[-1])
+                return _missing(*parts[:2])
 
 
 def refused(request: Request, failure: statuses.Failure) -> PumiceError:

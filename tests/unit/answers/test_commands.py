@@ -7,6 +7,7 @@ import yaml
 
 from pumice.cli.main import COMMANDS, main
 from services.visibility.api import statuses
+from shared.api.visibility import WhatIfStatus
 from shared.kube.wire import Request
 from tests.support.answers_world import (
     JOBS,
@@ -254,6 +255,20 @@ def test_a_job_that_is_not_known_brings_a_similar_name(run: Run) -> None:
     code, _, err = run("why", "tarin")
     assert code == 1
     assert err == "error: nothing is known of default/tarin; did you mean train?\n"
+
+
+def test_a_queue_that_is_not_known_brings_a_similar_name(run: Run) -> None:
+    code, _, err = run("queue", "line", "reserch")
+    assert (code, err) == (1, "error: there is no queue reserch; did you mean research?\n")
+
+
+def test_other_nodes_alone_tell_which_jobs_they_would_start(run: Run, way: AnswersWay) -> None:
+    way.what_if = WhatIfStatus(starts_now=False, starting=(JOBS[0].owner,))
+    words = ("what-if", "--add-nodes", "1", "--like", "node-1")
+    told = "1 of the jobs that wait would start\n  starts    default/train\n"
+    assert run(*words) == (0, told, "")
+    way.what_if = WhatIfStatus(starts_now=False)
+    assert run(*words) == (0, "no job would start\n", "")
 
 
 def test_without_a_kubeconfig_the_usage_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from pumice.answers.frame import Picture, amount, dominant, frame, tenth
 from services.visibility.api import statuses
 from shared.api.meta import ObjectMeta
 from shared.api.time import parse
-from shared.api.visibility import NodeUse, QueueTree
+from shared.api.visibility import NodeUse, QueueResource, QueueTree
 from shared.kube.wire import Request
 from tests.support.answers_world import NODES, NOW, ROOT, TREES, AnswersWay, refused, unreachable
 from tests.support.page_world import World
@@ -138,6 +138,8 @@ def test_a_picture_fits_its_terminal(height: int, width: int) -> None:
 
 def test_the_dominant_share_is_of_what_is_deserved_or_else_allowed() -> None:
     assert [dominant(queue) for queue in TREES] == [(0.625, "cpu"), (1.25, "cpu"), (0.0, "")]
+    pods = QueueResource(resource="pods", deserved="4", allocated="4")
+    assert dominant(QueueTree(metadata=ObjectMeta(name="q"), resources=(pods,))) == (0.0, "")
     assert dominant(QueueTree(metadata=ObjectMeta(name="empty"))) == (0.0, "")
 
 
