@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pumice.testing import Cluster, binds_of
+from pumice.testing import Cluster, binds_of, evictions_of, phase_in
 from services.scheduler.config import BadConfig
 from services.scheduler.decide import configure
 from services.scheduler.engine import Plan
@@ -241,6 +241,51 @@ def test_the_share_of_a_queue_is_reserved_like_room_on_nodes():
     plan = world.step(now=NOW)
     assert started(plan) == {"short"}
     assert gate(plan, "long")[0] == "reservation"
+
+
+def test_a_job_that_is_held_goes_once_the_gang_has_started():
+    """Nothing but time passes, and the end of the pod that the gang waited for."""
+    world = crowded("backfill")
+    waiting(world, "long", 3, cpu="4", duration="90m")
+    assert started(world.step(now=NOW)) == set()
+    world.delete(kinds.POD, "ns/busy-0").delete(kinds.PODGROUP, "ns/busy")
+    assert started(world.step(now=NOW + 600)) == {"large"}
+    for number in range(2):
+        world.delete(kinds.POD, f"ns/large-{number}")
+    world.delete(kinds.PODGROUP, "ns/large")
+    assert started(world.step(now=NOW + 4200)) == {"long"}
+
+
+def test_the_first_jobs_of_a_line_get_their_pods_whatever_later_tiers_say():
+    """The queue's capability would keep both out; the order of the queue lets the first in."""
+    conf = CONF.replace('"allocate"', '"enqueue, allocate"') % "reservation.depth: 1"
+    for order, phases in (("backfill", ["Inqueue", None]), ("best-effort", [None, None])):
+        world = ordered(Cluster(conf), "default", order, capability={"cpu": "4"})
+        world.node("n0", cpu="8")
+        running(world, "busy", "n0", cpu="4", duration="1h")
+        world.group("busy", phase="Running", minResources={"cpu": "4"})
+        for number, name in enumerate(("first", "second")):
+            created = f"2026-01-01T00:00:0{number}Z"
+            world.group(name, phase="Pending", created=created, minResources={"cpu": "4"})
+        plan = world.step(now=NOW)
+        wanted = [phase_in(plan, name) for name in ("first", "second")]
+        assert [None if phase == "Pending" else phase for phase in wanted] == phases
+
+
+def test_a_job_that_is_held_evicts_nothing():
+    conf = CONF.replace('"allocate"', '"allocate, preempt"').replace(
+        "{name: gang}", "{name: priority}, {name: gang, enablePreemptable: false}"
+    )
+    for order, evicted in (("strict", set()), ("best-effort", {"victim-0"})):
+        world = ordered(Cluster(conf % ""), "default", order)
+        world.node("n0", cpu="4")
+        world.put(kinds.PRIORITYCLASS, {"metadata": {"name": "high", "uid": "h"}, "value": 9})
+        running(world, "victim", "n0", cpu="4", duration="1h")
+        world.group("large", created="2026-01-01T00:00:01Z", priorityClassName="high")
+        world.pod("large-0", "large", cpu="4", preemptionPolicy="Never")
+        world.group("small", created="2026-01-01T00:00:02Z", priorityClassName="high")
+        world.pod("small-0", "small", cpu="1", priority=9)
+        assert set(evictions_of(world.step(now=NOW))) == evicted
 
 
 def test_an_order_that_is_none_is_refused_in_the_configuration():
