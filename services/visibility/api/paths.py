@@ -45,6 +45,8 @@ def read(method: str, path: str, query: Mapping[str, str]) -> Target:
     namespace = ""
     if parts[0] == "namespaces" and len(parts) > _OF_OBJECT:
         namespace, parts = parts[1], parts[_OF_OBJECT:]
+        if not namespace:
+            raise no_such_path()
     name, *rest = (*parts[1:], "")[:_OF_OBJECT]
     resource = resources.find(parts[0], rest[0] if rest else "")
     is_unknown = resource is None or len(parts) > _OF_OBJECT + 1 or "" in parts
