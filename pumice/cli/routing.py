@@ -15,7 +15,12 @@ from shared.runtime.settings import Field
 
 OWN: Final = frozenset({"listen-address", "healthz-address", "instance", "fault"})
 """Common settings that two services cannot share: always written with the service in front."""
-ALIKE: Final = frozenset({"leader-elect"})
+ALIKE: Final = frozenset(
+    {
+        "leader-elect",
+        *("node-selector", "scheduler-sharding-mode", "scheduler-sharding-name", "seed"),
+    }
+)
 """Settings that not all services have, and that are the same for those that do."""
 TAKEN: Final = frozenset({"cluster", "nats"})
 """Flags of `pumice run` itself that hold for all services.

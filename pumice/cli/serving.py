@@ -52,7 +52,8 @@ def flags_of(args: argparse.Namespace, environ: Mapping[str, str] = os.environ) 
     if args.scheduler_conf is not None:
         conf = existing(args.scheduler_conf, "--scheduler-conf").absolute()
         _check_configuration(conf)
-        routed["scheduler"] = (*routed["scheduler"], f"--scheduler-conf={conf}")
+        for service in ("scheduler", "visibility"):  # which decides as the scheduler does
+            routed[service] = (*routed[service], f"--scheduler-conf={conf}")
     if args.log_dir is not None:
         _check_writable(args.log_dir, "--log-dir")
     return routed

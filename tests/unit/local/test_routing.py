@@ -75,3 +75,13 @@ def test_the_flags_of_volcanos_scheduler_reach_the_scheduler():
     fields = {service: fields_of(serving.settings_type(service)) for service in SERVICES}
     routed = route(["--schedule-period=2s"], fields)
     assert routed["scheduler"] == ("--schedule-period=2s",)
+
+
+@pytest.mark.parametrize(
+    "flag", ["--seed=3", "--node-selector=a:b", "--scheduler-sharding-mode=hard"]
+)
+def test_a_flag_by_which_is_decided_reaches_all_that_decide(flag):
+    fields = {service: fields_of(serving.settings_type(service)) for service in SERVICES}
+    routed = route([flag], fields)
+    assert {service for service, flags in routed.items() if flags} == {"scheduler", "visibility"}
+    assert routed["visibility"] == routed["scheduler"] == (flag,)
