@@ -131,3 +131,9 @@ def path_of(manifest: dict) -> str:
     plural = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
     middle = f"/namespaces/{meta['namespace']}" if "namespace" in meta else ""
     return f"{root}{middle}/{plural}/{meta['name']}"
+
+
+def key_of(manifest: dict) -> tuple[str, str, str]:
+    """Return what tells an object from all others, to sort by."""
+    meta = manifest["metadata"]
+    return (manifest["kind"], meta.get("namespace", ""), meta["name"])

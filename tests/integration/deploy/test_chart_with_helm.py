@@ -15,7 +15,8 @@ from services.scheduler.settings import SchedulerSettings
 from shared.runtime.settings import load
 from tests.support import pages
 from tests.support.goprograms import at_a_terminal
-from tests.support.manifests import BASE, WORKLOADS, named
+from tests.support.manifests import BASE, WORKLOADS, key_of, named
+from tools.write_chart import SERVICES
 
 CHART = "k8s/chart"
 PAGE = pages.ROOT / "docs" / "deployment.md"
@@ -65,7 +66,7 @@ def run_in(folder: Path, words: list[str], **environ: str) -> str:
 def objects(text: str) -> list[dict]:
     """Return the objects of a stream in an order of their own."""
     found = [o for o in yaml.safe_load_all(text) if o]
-    return sorted(found, key=lambda o: (o["kind"], o["metadata"]["name"]))
+    return sorted(found, key=key_of)
 
 
 def rendered(folder: Path, values: dict, tmp_path: Path, *flags: str) -> list[dict]:
@@ -184,7 +185,7 @@ async def test_helm_installs_changes_and_uninstalls_by_the_lines_of_the_page(
         install, change, uninstall = scripts
         run(install)
         names = run("kubectl get deployment,statefulset -n pumice-system -o name").split()
-        assert len(names) == 7
+        assert len(names) == len(SERVICES) + 1
         run(change)
         where = "-o jsonpath={.spec.replicas}"
         assert run(f"kubectl -n pumice-system get deployment pumice-scheduler {where}") == "3"

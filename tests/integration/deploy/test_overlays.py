@@ -8,7 +8,7 @@ import yaml
 
 from pumice.local.control_plane import ControlPlane
 from tests.support.api import connect
-from tests.support.manifests import BASE, OVERLAYS, apply, build, overlay
+from tests.support.manifests import BASE, OVERLAYS, apply, build, key_of, overlay
 
 each_overlay = pytest.mark.parametrize(
     "folder", sorted(path for path in OVERLAYS.iterdir()), ids=lambda path: path.name
@@ -25,7 +25,7 @@ def kustomized(programs: Path, folder: Path) -> list[dict]:
 
 def sorted_by_name(objects: list[dict]) -> list[dict]:
     """Return objects in an order of their own: kubectl has another than the files."""
-    return sorted(objects, key=lambda o: (o["kind"], o["metadata"]["name"]))
+    return sorted(objects, key=key_of)
 
 
 @each_overlay

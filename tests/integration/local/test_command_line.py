@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pumice.local import state
+from pumice.local.names import SERVICES
 from tests.support.pumice_run import pumice_run
 from tests.support.wait import until
 
@@ -122,7 +123,7 @@ async def test_the_services_run_against_a_cluster_until_a_signal(control_plane, 
     words = ("--kubeconfig", str(control_plane.kubeconfig), "--log-dir", str(logs))
     async with pumice_run(*words, "--schedule-period=500ms") as run:
         await run.ready()
-        assert sum(" listens on 127.0.0.1:" in line for line in run.lines) == 5
+        assert sum(" listens on 127.0.0.1:" in line for line in run.lines) == len(SERVICES)
         (told,) = (line for line in run.lines if "pumice events --follow --data-dir " in line)
         place = Path(told.rpartition(" ")[2])
         code, out, err = await pumice("events", "--data-dir", str(place))
@@ -137,6 +138,7 @@ async def test_the_services_run_against_a_cluster_until_a_signal(control_plane, 
         "binder.log",
         "controller.log",
         "admission.log",
+        "visibility.log",
     }
 
 
