@@ -5,10 +5,12 @@ import pytest
 
 from pumice.events import GangAdmitted, GangPlaced, JobPhaseChanged, PodBound
 from pumice.events.envelope import encode
+from services.visibility.adapters.answering import QUESTIONS_MOST
 from services.visibility.interface import Answers
 from shared.api.visibility import QueueTree, WhatIfSpec
 from shared.contracts.messages import Result
 from shared.runtime.errors import Rejected, Retryable
+from shared.runtime.tasks import TaskGroup
 from tests.support.replicas import job
 from tests.support.scheduler_stage import STREAMS, SUBJECTS, Stage
 from tests.support.wait import until
@@ -96,6 +98,35 @@ async def test_a_what_if_says_where_the_scheduler_then_binds(stage: Stage, answe
     await stage.gang("train", 1, cpu="3")
     [command] = await stage.until_commands(1)
     assert [placed.node for placed in answer.placements] == [b.node for b in command.binds]
+
+
+async def test_all_who_ask_at_a_time_share_one_survey(stage: Stage, answers: Answers):
+    await stage.cluster(nodes=1, cpu="4")
+    await stage.gang("big", 1, cpu="9")
+    await until_pending(answers, "big")
+
+    assert await answers.queue_trees() is await answers.queue_trees()
+
+
+async def test_of_too_many_questions_some_are_to_be_asked_again(stage: Stage, answers: Answers):
+    await stage.cluster(nodes=1, cpu="4")
+    await until_pending(answers)
+    told: list[bool] = []
+
+    async def ask() -> None:
+        try:
+            answer = await answers.what_if("ns", question(job=job("train", worker=(1, "3"))))
+        except Retryable:
+            told.append(False)
+        else:
+            told.append(answer.starts_now)
+
+    async with TaskGroup() as tasks:
+        for number in range(3 * QUESTIONS_MOST):
+            tasks.create_task(ask(), name=f"question-{number}")
+
+    assert told.count(True) == QUESTIONS_MOST
+    assert told.count(False) == 2 * QUESTIONS_MOST
 
 
 async def test_a_question_with_a_fault_names_the_field(stage: Stage, answers: Answers):
