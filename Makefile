@@ -171,6 +171,10 @@ bench-engine: $(READY) ## the scheduling engine alone
 bench-openb: $(READY) ## replay a GPU trace through the engine: make bench-openb TRACE=folder with its CSV files
 	$(PY) -m benchmarks.engine.openb $(TRACE)
 
+.PHONY: bench-forecast
+bench-forecast: $(READY) ## how well forecasts of starts hold on traces: make bench-forecast TRACES="folder file…"
+	$(PY) -m benchmarks.forecast $(TRACES) $(FLAGS)
+
 .PHONY: bench-jobs
 bench-jobs: go ## many jobs: how fast they are made, and how many writes their lives take
 	$(PY) -m benchmarks.jobs --jobs 500 --replicas 20

@@ -30,8 +30,8 @@ _DOUBT: Final = 3.0
 _DEFAULT_S: Final = (60.0, 86_400.0)
 _GRACE_S: Final = 30.0
 """The time that a pod gets beyond its deadline."""
-_OVERRUN: Final = 0.2
-"""A job beyond the duration that it stated is expected to last this part of it longer."""
+_OVERRUN: Final = 0.15
+"""A job beyond the duration that it stated goes on for this part of what it has run, as a mean."""
 _RUNNING: Final = "Running"
 _NORMAL: Final = NormalDist()
 _LEAST: Final = 1e-12
@@ -204,7 +204,7 @@ def _stated_rest(stated: Expected, elapsed: float, uniform: Uniform) -> float:
         return stated.seconds - elapsed
     if stated.basis is Basis.DEADLINE:
         return _GRACE_S
-    return _OVERRUN * elapsed * (1.0 / (1.0 - uniform()) - 1.0)
+    return -_OVERRUN * elapsed * math.log(1.0 - uniform())
 
 
 def subject_of(key: str, owner_job: str, queue: str, annotations: Mapping[str, str]) -> Subject:
