@@ -22,6 +22,7 @@ from services.visibility.adapters.authentication import (
 from services.visibility.adapters.authorization import Authorization
 from services.visibility.adapters.changes import Changes
 from services.visibility.adapters.feed import EventFeed
+from services.visibility.adapters.forecasting import Forecasting
 from services.visibility.adapters.hearing import DecisionFeed
 from services.visibility.adapters.history import EventHistory
 from services.visibility.adapters.keeping import Keeper
@@ -136,16 +137,31 @@ def following_parts(
     sharding = Sharding(
         mode=Mode(settings.scheduler_sharding_mode), name=settings.scheduler_sharding_name
     )
+
+    def policy() -> Policy:
+        return Policy(config=conf.config, plugins=plugins, seed=settings.seed, sharding=sharding)
+
     decisions = Decisions()
+    forecasts = Forecasting(
+        keeper,
+        policy,
+        bus=bus,
+        stream=needed.events.name,
+        subjects=subjects,
+        scheduler_name=settings.scheduler_name[0],
+        contain=Containment(context.set_aside, clock=clock, log=log),
+        clock=clock,
+    )
     answers = Answering(
         keeper,
-        lambda: Policy(config=conf.config, plugins=plugins, seed=settings.seed, sharding=sharding),
+        policy,
         history=EventHistory(bus, stream=needed.events.name, subjects=subjects),
         decisions=decisions,
+        expected=forecasts.expected,
         clock=clock,
     )
     heard = DecisionFeed(bus, decisions, stream=needed.events.name, subjects=subjects)
-    return answers, keeper, [conf, state, outcomes, keeper, heard]
+    return answers, keeper, [conf, state, outcomes, keeper, heard, forecasts]
 
 
 async def serving(

@@ -24,6 +24,7 @@ from services.visibility.answers.whatif import what_if
 from services.visibility.interface import Answers
 from services.visibility.lives import known_of, timeline
 from shared.api.visibility import (
+    ExpectedStart,
     Explanation,
     PendingJob,
     QueueTree,
@@ -66,12 +67,15 @@ class Answering(Answers):
         *,
         history: EventHistory,
         decisions: Decisions,
+        expected: Callable[[str], ExpectedStart | None],
         clock: Clock,
     ) -> None:
+        """Answer; `expected` tells by the key of a PodGroup when it is expected to start."""
         self._keeper = keeper
         self._policy = policy
         self._history = history
         self._decisions = decisions
+        self._expected = expected
         self._clock = clock
         self._made: _Made | None = None
         self._one = asyncio.Lock()
@@ -80,7 +84,7 @@ class Answering(Answers):
     @override
     async def pending_jobs(self, namespace: str = "", *, queue: str = "") -> Sequence[PendingJob]:
         return [
-            job
+            replace(job, expected_start=self._expected(f"{job.metadata.namespace}/{job.pod_group}"))
             for job in (await self._latest()).pending
             if namespace in ("", job.metadata.namespace) and queue in ("", job.queue)
         ]
@@ -92,7 +96,10 @@ class Answering(Answers):
     @override
     async def explanation(self, namespace: str, name: str) -> Explanation | None:
         async with self._turn():
-            return await self._keeper.ask(lambda replica: self._explain(replica, namespace, name))
+            found = await self._keeper.ask(lambda replica: self._explain(replica, namespace, name))
+        if found is None or not found.pod_group:
+            return found
+        return replace(found, expected_start=self._expected(f"{namespace}/{found.pod_group}"))
 
     @override
     async def what_if(self, namespace: str, spec: WhatIfSpec) -> WhatIfStatus:

@@ -51,7 +51,8 @@ class Forecaster:
         bounds: Bounds = _BOUNDS,
         seed: int = 0,
     ) -> None:
-        self._rules = rules
+        self.rules = rules
+        """They may be others from play to play."""
         self._history = history
         self._arrivals = arrivals
         self._draws = draws
@@ -122,7 +123,7 @@ class Forecaster:
         self._played += 1
         play = Play(
             cluster_state,
-            self._rules,
+            self.rules,
             Durations(self._history),
             now=now,
             uniform=uniform,

@@ -21,6 +21,7 @@ from services.scheduler.decide import open_session, run_actions
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.plan import GangBinds
 from services.scheduler.engine.session.session import Session
+from services.scheduler.engine.session.sharding import UNSHARDED, Mode, Sharding
 from services.scheduler.engine.session.waking import refused, wake
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.engine.state.imagined import Imagined
@@ -67,6 +68,7 @@ class Rules(NamedTuple):
     templates: Templates = lambda _: ()
     stated: Callable[[Job], Expected | None] = attrgetter("expected")
     """The duration that a job states, if it does."""
+    sharding: Sharding = UNSHARDED
 
 
 class Outcome(NamedTuple):
@@ -258,8 +260,12 @@ class Play:
         return any(not self._cycle() for _ in range(_ROUNDS))
 
     def _session(self) -> Session:
-        config, plugins = self._rules.config, self._rules.plugins
-        return open_session(self._cluster_state, config, now=self._now, plugins=plugins)
+        config, plugins, sharding = self._rules.config, self._rules.plugins, self._rules.sharding
+        session = open_session(self._cluster_state, config, now=self._now, plugins=plugins)
+        if sharding.mode is not Mode.NONE:
+            names = self._cluster_state.shards.get(sharding.name, ())
+            session.join_shard(names, hard=sharding.mode is Mode.HARD)
+        return session
 
     def _cycle(self) -> bool:
         """Run one cycle; return whether it made work for another one."""

@@ -155,6 +155,10 @@ class Arrivals:
         """Return how many jobs are remembered."""
         return len(self._latest)
 
+    def begin_anew(self) -> None:
+        """Take the jobs of the next review for old ones: the state was read again."""
+        self._known = None
+
     def review(self, cluster_state: ClusterState, now: float) -> None:
         """Note the jobs that have come since the last call; the first one notes none.
 

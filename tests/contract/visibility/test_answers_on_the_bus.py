@@ -1,5 +1,7 @@
 """Answers of a replica on a real nats-server, with the rights of visibility."""
 
+import time
+
 import msgspec
 import pytest
 
@@ -7,6 +9,7 @@ from pumice.events import GangAdmitted, GangPlaced, JobPhaseChanged, PodBound
 from pumice.events.envelope import encode
 from services.visibility.adapters.answering import QUESTIONS_MOST
 from services.visibility.interface import Answers
+from shared.api import time as times
 from shared.api.visibility import QueueTree, WhatIfSpec
 from shared.contracts.messages import Result
 from shared.runtime.errors import Rejected, Retryable
@@ -194,3 +197,39 @@ async def test_the_life_of_a_job_that_is_gone_is_told_from_events(stage: Stage, 
     assert told == ["Created", "Waits", "Phase", "Admitted", "Placed", "Bound", "Ended"]
     assert found.entries[1].seconds == 1.0
     assert await answers.timeline("ns", "nobody") is None
+
+
+async def test_expected_starts_come_from_what_jobs_of_the_same_name_took(
+    stage: Stage, answers: Answers
+):
+    publisher = stage.bus.publisher(STREAMS.events.name)
+    for number in range(30):
+        event = JobPhaseChanged(
+            job=f"ns/train-{number}", uid=f"u{number}", phase="Completed", previous="Running",
+            queue="default", template="ns/train", seconds_running=3600.0,
+        )  # fmt: skip
+        payload = encode(event, id=str(number), time=1e9 + number, source="test")
+        await publisher.publish(SUBJECTS.event(event.topic, event.key), payload)
+    await stage.cluster(nodes=1, cpu="4")
+    await stage.group("train-99", 1, "Running")
+    await stage.pod("train-99", 0, cpu="4", node="n0")
+    await stage.gang("next", 1, cpu="4")
+    begun, last = time.time(), None
+
+    async def expected() -> bool:
+        nonlocal last
+        try:
+            last = [job.expected_start for job in await answers.pending_jobs()]
+        except Retryable as error:
+            last = str(error)
+            return False
+        return len(last) == 1 and last[0] is not None
+
+    await until(expected, deadline_s=20, describe=lambda: str(last))
+    (found,) = last
+    assert found.basis.startswith("history")
+    assert 3_000 < times.parse(found.median) - begun < 4_500
+    assert found.latest >= found.median
+    why = await answers.explanation("ns", "next")
+    assert why is not None
+    assert why.expected_start is not None

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from pumice.testing import Cluster
+from services.scheduler.engine.nodes.nodes import Nodes
 from services.scheduler.policy.patience import Patience
 from services.visibility.forecast import play
 from services.visibility.forecast.durations import History, Subject
@@ -206,6 +207,20 @@ def test_the_cluster_state_is_the_same_afterwards(make):
     assert world.cluster_state.audit() == []
     assert world.cluster_state.is_whole
     assert world.decide() == other.decide()
+
+
+def test_a_state_that_cannot_be_taken_back_is_not_whole(monkeypatch):
+    world = two_nodes()
+    pending(world, "a", 50)
+
+    def broken(self, task):
+        raise RuntimeError("no")
+
+    forecaster = Forecaster(Rules(world.config, world.plugins), History())
+    monkeypatch.setattr(Nodes, "hold", broken)
+    with pytest.raises(RuntimeError, match="no"):
+        forecaster.draw(world.cluster_state, now=NOW)
+    assert not world.cluster_state.is_whole
 
 
 def test_jobs_that_the_engine_need_not_visit_start_when_they_would_otherwise(monkeypatch):

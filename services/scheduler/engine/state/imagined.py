@@ -5,7 +5,8 @@ what sessions go by is changed, by the same counting as a fact, so that taking e
 reverse gives the amounts that were there before. No fact may be folded meanwhile.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
@@ -63,9 +64,13 @@ class Imagined:
             self._put(POD.token, pod.metadata.key, pod.metadata.uid, pod)
 
     def undo(self) -> None:
-        """Take everything back, the latest first."""
-        while self._undo:
-            self._undo.pop()()
+        """Take everything back, the latest first; a state that resists is not whole any more."""
+        with self._whole_or_spoilt():
+            while self._undo:
+                self._undo.pop()()
+            self._put_back()
+
+    def _put_back(self) -> None:
         cluster_state = self._cluster_state
         cluster_state.jobs.wake_all()
         cluster_state.memory.clear()
@@ -76,6 +81,16 @@ class Imagined:
         cluster_state.tidy()
 
     # --- details -----------------------------------------------------------------------------
+
+    @contextmanager
+    def _whole_or_spoilt(self) -> Iterator[None]:
+        done = False
+        try:
+            yield
+            done = True
+        finally:
+            if not done:
+                self._cluster_state.spoil()
 
     def _put(self, kind: str, key: str, uid: str, obj: Any) -> None:  # noqa: ANN401 - as `apply`
         self._cluster_state.apply(kind, "put", key, uid, obj)
@@ -88,7 +103,8 @@ class Imagined:
     def _move(self, job: Job, places: list[tuple[Task, str]], status: TaskStatus) -> None:
         before = [(task, task.node) for task, _ in places]
         statuses = [task.status for task, _ in places]
-        self._carry_out(job, places, [status] * len(places))
+        with self._whole_or_spoilt():
+            self._carry_out(job, places, [status] * len(places))
         self._undo.append(lambda: self._carry_out(job, before, statuses))
 
     def _carry_out(

@@ -1,0 +1,152 @@
+"""Forecasts of starts: learns from the events, and plays between the questions; a part.
+
+A play takes the replica's thread, as questions do: it ends when `PLAY_S` are over, and the thread
+rests from plays for several times as long as each took. Events are gathered here and taken in
+there, so that nothing is read and changed at once.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import Final
+
+from pumice.events import CloudEvent, GangPlaced, JobPhaseChanged
+from pumice.events.envelope import decode_any
+from services.visibility.adapters.keeping import Keeper
+from services.visibility.answers.replica import Replica
+from services.visibility.answers.survey import Policy
+from services.visibility.forecast.durations import History
+from services.visibility.forecast.forecaster import Forecaster
+from services.visibility.forecast.play import Rules, waiting
+from services.visibility.forecast.shapes import Arrivals
+from shared.api.visibility import ExpectedStart
+from shared.bus.port import Batch, FromSequence, Reading
+from shared.contracts.subjects import Subjects
+from shared.runtime.clock import Clock
+from shared.runtime.contain import Containment
+from shared.runtime.errors import Retryable
+from shared.runtime.tasks import TaskGroup
+
+EVERY_S: Final = 2.0
+PLAY_S: Final = 1.0
+"""Questions wait for so long at most, and for one moment of a play."""
+REST: Final = 4.0
+"""Plays take a fifth of the replica's thread at most."""
+_GATHERED_MOST: Final = 100_000
+_STAGE: Final = "play"
+_SEEN: Final = 16_384
+_READ: Final = (JobPhaseChanged, GangPlaced)
+_FIRST: Final = FromSequence(1)
+
+
+class Forecasting:
+    """Keeps the expected starts of the jobs that wait."""
+
+    name: Final = "forecasts"
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        policy: Callable[[], Policy],
+        *,
+        bus: Reading,
+        stream: str,
+        subjects: Subjects,
+        scheduler_name: str,
+        contain: Containment,
+        clock: Clock,
+    ) -> None:
+        self._keeper = keeper
+        self._policy = policy
+        self._bus = bus
+        self._stream = stream
+        self._subjects = subjects
+        self._scheduler_name = scheduler_name
+        self._contain = contain
+        self._clock = clock
+        self._gathered: deque[CloudEvent] = deque(maxlen=_GATHERED_MOST)
+        self._seen: OrderedDict[tuple[str, str], None] = OrderedDict()
+        """The latest events: after a reset of the stream they come again."""
+        self._history = History()
+        self._arrivals = Arrivals()
+        self._forecaster = Forecaster(self._rules(), self._history, arrivals=self._arrivals)
+        self._epoch = -1
+        self._expected: dict[str, ExpectedStart] = {}
+
+    def expected(self, key: str) -> ExpectedStart | None:
+        """Return when a PodGroup is expected to start, None while nothing is known of it."""
+        return self._expected.get(key)
+
+    async def run(self) -> None:
+        """Learn and play for ever."""
+        async with TaskGroup() as tasks:
+            tasks.create_task(self._gather(), name="forecast-events")
+            tasks.create_task(self._keep_playing(), name="forecast-plays")
+
+    async def _gather(self) -> None:
+        of_types = [self._subjects.events_about(each.topic) for each in _READ]
+        follow = self._bus.follow(self._stream, of_types, start=_FIRST)
+        async with aclosing(follow) as items:
+            async for item in items:
+                if isinstance(item, Batch):
+                    self._gathered += (decode_any(each.payload) for each in item.messages)
+
+    async def _keep_playing(self) -> None:
+        while True:
+            begun = self._clock.monotonic()
+            with self._contain.isolate("forecasts", self._scheduler_name, stage=_STAGE) as isolated:
+                try:
+                    await self._keeper.ask(self._play)
+                except Retryable:
+                    self._expected = {}
+            if isolated.error is not None:
+                self._expected = {}
+            took_s = self._clock.monotonic() - begun
+            await self._clock.sleep(max(EVERY_S, REST * took_s))
+
+    # --- in the replica's thread -------------------------------------------------------------
+
+    def _play(self, replica: Replica) -> None:
+        """Take in what was gathered, play once, and tell what is known now."""
+        policy, now = self._policy(), self._clock.now()
+        self._learn()
+        if replica.epoch != self._epoch:
+            self._epoch = replica.epoch
+            self._arrivals.begin_anew()
+        replica.review(policy.config, now=now)
+        self._arrivals.review(replica.state, now)
+        keys = waiting(replica.state)
+        if keys:
+            self._forecaster.rules = self._rules()
+            ends = self._clock.monotonic() + PLAY_S
+            self._forecaster.draw(
+                replica.state, now=now, asked=keys, enough=lambda: self._clock.monotonic() >= ends
+            )
+        found = ((key, self._forecaster.expected(key)) for key in keys)
+        self._expected = {key: expected for key, expected in found if expected is not None}
+
+    def _rules(self) -> Rules:
+        policy = self._policy()
+        return Rules(policy.config, policy.plugins, self._scheduler_name, sharding=policy.sharding)
+
+    def _learn(self) -> None:
+        while self._gathered:
+            event = self._gathered.popleft()
+            if not self._is_new(event):
+                continue
+            match event.data:
+                case JobPhaseChanged():
+                    self._history.learn(event.data)
+                case GangPlaced(gang=key):
+                    self._forecaster.calibration.started(key, event.time.timestamp())
+                case _:
+                    pass
+
+    def _is_new(self, event: CloudEvent) -> bool:
+        key = (event.source, event.id)
+        if key in self._seen:
+            return False
+        self._seen[key] = None
+        if len(self._seen) > _SEEN:
+            self._seen.popitem(last=False)
+        return True
