@@ -11,7 +11,7 @@ from services.controller.adapters.reconciler import Manager, Reconciler
 from services.controller.adapters.recorder import ControllerEvents, Recorder, SetAsideEvents
 from services.controller.adapters.store import Touched
 from services.controller.adapters.writer import Writer
-from services.controller.controllers import BUILT, CONTROLLERS, Controller, selected
+from services.controller.controllers import BUILT, CONTROLLERS, SHARDING, Controller, selected
 from services.controller.metrics import ControllerMetrics
 from services.controller.settings import ControllerSettings
 from shared.bus.members import Members
@@ -84,7 +84,10 @@ class _Wiring:
         self._on_bus = BusParts(context, bus, streams=self._streams, settings=settings)
         self._metrics = ControllerMetrics(context.metrics)
         self._contain = Containment(context.set_aside, clock=context.clock, log=context.log)
-        self._informers = Informers(scheduler_names=settings.scheduler_name)
+        chosen = selected(settings.controllers)
+        self._informers = Informers(
+            scheduler_names=settings.scheduler_name, loads=SHARDING in chosen
+        )
         self._ownership = ownership
         self._tenure = tenure
         tenure.on_change(self._in_charge)
@@ -100,7 +103,6 @@ class _Wiring:
         self._announcer = self._on_bus.announcer()
         self._feed = self._make_feed()
         manager = self._make_manager(kube)
-        chosen = selected(settings.controllers)
         self._controllers = [self._make(row, manager) for row in CONTROLLERS if row.name in chosen]
         self._informers.on_change(self._enqueue)
         if absent := sorted(chosen - set(BUILT)):

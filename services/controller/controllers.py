@@ -20,6 +20,7 @@ from services.controller.jobtemplate.reconciler import JobTemplateReconciler
 from services.controller.podgroup.reconciler import PodGroupReconciler
 from services.controller.queue.reconciler import QueueReconciler
 from services.controller.settings import ControllerSettings
+from services.controller.sharding.reconciler import ShardingReconciler
 from shared.api import kinds
 from shared.api.kinds import Kind
 from shared.runtime.errors import Rejected
@@ -66,6 +67,7 @@ def _rights(kind: Kind, *verbs: str, status: bool = False, owns: bool = False) -
 
 _READ_WRITE: Final = ("get", "create", "patch", "delete")
 _TWO_WORKERS: Final = 2
+SHARDING: Final = "sharding-controller"
 
 CONTROLLERS: Final = (
     Controller(
@@ -168,14 +170,25 @@ CONTROLLERS: Final = (
             *_rights(kinds.CONFIGMAP, "get"),
         ),
     ),
+    Controller(
+        name=SHARDING,
+        reconciler=ShardingReconciler,
+        queue="shards",
+        set_aside=("keeper", "deal"),
+        watches=(kinds.NODESHARD, kinds.NODE, kinds.POD),
+        rights=(
+            *_rights(kinds.NODESHARD, *_READ_WRITE),
+            *_rights(kinds.CONFIGMAP, "get"),
+        ),
+    ),
 )  # fmt: skip
 
 SHARED_RIGHTS: Final = _rights(kinds.EVENT, "create")
 """Rights that every controller needs: it writes Kubernetes Events."""
 
 BUILT: Final = tuple(row.name for row in CONTROLLERS)
-ABSENT: Final = ("sharding-controller", "colocation-config-controller")
-"""Volcano's others: known, so that a command line moves over unedited, but not there."""
+ABSENT: Final = ("colocation-config-controller",)
+"""Volcano's other one: known, so that a command line moves over unedited, but not there."""
 _ALL: Final = "*"
 _FIELD: Final = "controllers"
 

@@ -64,6 +64,25 @@ class ControllerSettings(InheritedSettings, frozen=True, kw_only=True):
             "others only when the policy pumice-queue-commands guarded them"
         ),
     ] = ()
+    scheduler_configs: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="shards while no ConfigMap says otherwise, each "
+            "name:type:minUtil:maxUtil:preferWarmup:minNodes:maxNodes"
+        ),
+    ] = ("volcano:volcano:0.0:0.6:false:2:100", "agent-scheduler:agent:0.7:1.0:true:2:100")
+    shard_sync_period: Annotated[
+        Seconds, Meta(description="upper bound between two deals of nodes to shards", gt=0)
+    ] = Seconds(60.0)
+    enable_node_event_trigger: Annotated[
+        bool, Meta(description="deal nodes out when they or the CPU requested of them change")
+    ] = True
+    sharding_configmap: Annotated[
+        str, Meta(description="ConfigMap with the shards, key sharding.yaml")
+    ] = "volcano-sharding-configmap"
+    sharding_configmap_namespace: Annotated[
+        str, Meta(description="its namespace; empty: our own")
+    ] = ""
     topology_config_map: Annotated[
         str,
         Meta(

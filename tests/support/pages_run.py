@@ -26,6 +26,7 @@ RUN_BY: Final[dict[tuple[str, str], str]] = {
     ("observing.md", "One job's life"): LOCAL,
     ("simulation.md", "Simulation"): LOCAL,
     ("visibility.md", "Questions"): "tests/contract/docs/test_visibility_page.py",
+    ("shards.md", "Shards: several schedulers on one cluster"): LOCAL,
     ("deployment.md", "Kubernetes"): ON_KUBERNETES,
     ("deployment.md", "Three NATS servers"): ON_KUBERNETES,
     ("deployment.md", "Uninstall"): ON_KUBERNETES,

@@ -53,7 +53,7 @@ from tests.support.facts import fact
 CRDS = Path(__file__).parents[2] / "k8s" / "crds"
 KEPT = (
     kinds.JOB, kinds.CRONJOB, kinds.JOBFLOW, kinds.JOBTEMPLATE, kinds.QUEUE, kinds.COMMAND,
-    kinds.PODGROUP, kinds.POD, kinds.NODE, kinds.HYPERNODE,
+    kinds.PODGROUP, kinds.POD, kinds.NODE, kinds.HYPERNODE, kinds.NODESHARD,
 )  # fmt: skip
 NAMESPACE = "default"
 COURSE = ("Pending", "Running", "Completed")
@@ -155,7 +155,7 @@ class Process:
     ) -> None:
         """`trusted` namespaces may order queues about."""
         self.stage = stage
-        self.informers = Informers(scheduler_names=["volcano"])
+        self.informers = Informers(scheduler_names=["volcano"], loads=True)
         self.refused: set[str] = set()
         """Requests that another webhook refuses, such as `PATCH queues/a/status`."""
         self.denied = 0
@@ -250,6 +250,7 @@ class Process:
             queue_commands_from=tuple(trusted),
             topology_config_map=f"{NAMESPACE}/topology",
             topology_hosts=("*",),
+            sharding_configmap_namespace=NAMESPACE,
         )
         self.manager = Manager(
             settings=settings,

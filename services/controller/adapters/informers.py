@@ -10,7 +10,7 @@ has to reconcile (`Touched`); an object of any other kind is to be reconciled it
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -25,10 +25,12 @@ from services.controller.adapters.store import (
     identity_of,
 )
 from services.controller.adapters.stores import (
+    HeldNode,
     HeldPod,
     Stores,
     group_of_owner,
     held_metadata,
+    held_node,
     held_pod,
     home,
     is_meant,
@@ -55,8 +57,11 @@ _URGENT: Final = frozenset(
 class Informers(Stores):
     """The stores, as facts and answers change them."""
 
-    def __init__(self, *, scheduler_names: Collection[str]) -> None:
-        """Pods of `scheduler_names` that are in no group are bare pods."""
+    def __init__(self, *, scheduler_names: Collection[str], loads: bool = False) -> None:
+        """Pods of `scheduler_names` that are in no group are bare pods.
+
+        With `loads` it is followed, too, how much CPU pods request of each node.
+        """
         super().__init__()
         self.oversized: dict[str, str] = {}
         """Jobs too large for STATE: key → uid. Nothing but their existence is known."""
@@ -73,6 +78,7 @@ class Informers(Stores):
             **dict.fromkeys(self.owners, self._owner_changed),
         }
         self._scheduler_names = tuple(scheduler_names)
+        self._loads = loads
         self._waiting_for: dict[str, dict[str, None]] = {}
         """Key of a claim that is not there → keys of the jobs that asked for it."""
         self._by_home: dict[str, JobRecord] = {}
@@ -205,10 +211,12 @@ class Informers(Stores):
         match found:
             case Pod():
                 before = self.pods.of_uid(known.key, known.uid)
-                return held_pod(found, self._scheduler_names, before)
+                return held_pod(found, self._scheduler_names, before, loads=self._loads)
             case Job():
                 return self._held_job(found, known)
-            case Node() | PersistentVolumeClaim():
+            case Node():
+                return held_node(found)
+            case PersistentVolumeClaim():
                 return held_metadata(found.metadata)
             case _:
                 return found
@@ -249,6 +257,8 @@ class Informers(Stores):
         for held in (before, after):
             if held is not None and held.group:
                 touched.add(kinds.PODGROUP, held.group)
+        if self._loads and _load(before) != _load(after):
+            touched.add(kinds.POD, change.key)
         was, now = before.home if before else "", after.home if after else ""
         view = before.view if before else None
         if was and was != now:
@@ -370,8 +380,16 @@ def _nothing_changed(change: Change[Any], touched: Touched) -> None:
     """Touch nothing: the jobs of a PriorityClass are not reconciled when its value changes."""
 
 
-def _node_changed(change: Change[PartialObject], touched: Touched) -> None:
-    """Touch a node whose labels changed: HyperNodes depend on nothing else of it."""
+def _node_changed(change: Change[HeldNode], touched: Touched) -> None:
+    """Touch a node whose labels or CPU changed: nothing depends on more of it."""
     before, after = change.before, change.after
-    if before is None or after is None or before.metadata.labels != after.metadata.labels:
+    if before is None or after is None or _dealt_by(before) != _dealt_by(after):
         touched.add(kinds.NODE, change.key)
+
+
+def _dealt_by(node: HeldNode) -> tuple[Mapping[str, str], int]:
+    return node.metadata.labels, node.cpu_milli
+
+
+def _load(pod: HeldPod | None) -> tuple[str, int]:
+    return (pod.node, pod.cpu_milli) if pod is not None else ("", 0)

@@ -11,15 +11,16 @@ from services.controller.job.facts import PodView, pod_view
 from services.controller.podgroup.groups import GroupFacts, group_name, is_bare
 from shared.api import keys, kinds
 from shared.api.batch import Command, Job
-from shared.api.core import Pod
+from shared.api.core import Node, Pod, PodPhase
 from shared.api.cron import CronJob
 from shared.api.flow import JobFlow, JobTemplate
 from shared.api.kinds import Kind
 from shared.api.meta import ObjectMeta
-from shared.api.scheduling import PodGroup, PriorityClass, Queue
+from shared.api.scheduling import NodeShard, PodGroup, PriorityClass, Queue
 from shared.api.topology import HyperNode
 from shared.api.workloads import Workload
 from shared.kube.decode import PartialObject
+from shared.model.quantity import milli
 
 _OWNERS: Final = {(kind.api_version, kind.kind): kind for kind in (kinds.CRONJOB, kinds.JOBFLOW)}
 _TAKERS: Final = (kinds.JOB, kinds.QUEUE)
@@ -36,6 +37,16 @@ class HeldPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     group: str = ""
     """Key of the PodGroup of a bare pod: `namespace/podgroup-<uid of the owner>`."""
     pod: Pod | None = None
+    node: str = ""
+    """Node on which it requests CPU, where loads of nodes are followed (S03)."""
+    cpu_milli: int = 0
+
+
+class HeldNode(msgspec.Struct, frozen=True, gc=False):
+    """A node: its names and labels, and the capacity that shards are dealt out by."""
+
+    metadata: ObjectMeta
+    cpu_milli: int
 
 
 def home(namespace: str, uid: str) -> str:
@@ -47,23 +58,41 @@ def home(namespace: str, uid: str) -> str:
     return f"{namespace}/{uid}"
 
 
-def held_pod(pod: Pod, scheduler_names: Collection[str], known: HeldPod | None) -> HeldPod | None:
+def held_pod(
+    pod: Pod, scheduler_names: Collection[str], known: HeldPod | None, *, loads: bool = False
+) -> HeldPod | None:
     """Return what is held of a pod, None of one that is neither bare nor a job's.
 
-    `known` is what was held of it. A job's pod stays one, whatever becomes of its annotations.
+    `known` is what was held of it. A job's pod stays one, whatever becomes of its annotations. With
+    `loads` a pod that requests CPU of a node is held, too, of any scheduler.
     """
     meta = pod.metadata
     found = pod_view(pod)
     bare = meta.deletion_timestamp is None and is_bare(pod, scheduler_names)
     before = known if found is None else None
-    if found is None and not bare and (before is None or before.view is None):
+    node, cpu_milli = load_of(pod) if loads else ("", 0)
+    if found is None and not bare and not node and (before is None or before.view is None):
         return None
     return HeldPod(
         home=home(meta.namespace, found[0]) if found else before.home if before else "",
         view=found[1] if found else before.view if before else None,
         group=f"{meta.namespace}/{group_name(pod)}" if bare else "",
         pod=pod if bare else None,
+        node=node,
+        cpu_milli=cpu_milli,
     )
+
+
+def load_of(pod: Pod) -> tuple[str, int]:
+    """Return the node of a pod and the CPU that its containers request there; "" for none.
+
+    As Volcano counts it: without init containers, and without mirror pods (S03).
+    """
+    ended = pod.status.phase in {PodPhase.SUCCEEDED, PodPhase.FAILED}
+    if not pod.spec.node_name or ended or keys.MIRROR in pod.metadata.annotations:
+        return "", 0
+    requests = (one.resources.requests.get("cpu", 0) for one in pod.spec.containers)
+    return pod.spec.node_name, sum(milli(cpu) for cpu in requests)
 
 
 def group_of_owner(owner: Workload) -> tuple[str]:
@@ -130,6 +159,12 @@ def held_metadata(meta: ObjectMeta) -> PartialObject:
     )
 
 
+def held_node(node: Node) -> HeldNode:
+    """Return what is held of a node."""
+    cpu = node.status.capacity.get("cpu", 0)
+    return HeldNode(held_metadata(node.metadata).metadata, milli(cpu))
+
+
 def is_meant(command: Command, record: JobRecord) -> bool:
     """Tell whether a Command to the job's name is for this very job."""
     return command.target is not None and command.target.uid in {"", record.uid}
@@ -147,7 +182,8 @@ class Stores:
         self.flows: Store[JobFlow] = Store()
         self.templates: Store[JobTemplate] = Store()
         self.hypernodes: Store[HyperNode] = Store()
-        self.nodes: Store[PartialObject] = Store()
+        self.nodes: Store[HeldNode] = Store()
+        self.shards: Store[NodeShard] = Store()
         self.commands: Store[Command] = Store({"taker": lambda command: (taker_of(command),)})
         self.claims: Store[PartialObject] = Store()
         self.priorities: Store[PriorityClass] = Store()
@@ -174,6 +210,7 @@ class Stores:
             kinds.JOBTEMPLATE.token: self.templates,
             kinds.HYPERNODE.token: self.hypernodes,
             kinds.NODE.token: self.nodes,
+            kinds.NODESHARD.token: self.shards,
             **self.owners,
         }
         self._grouped: tuple[Store[Any], ...] = (self.pods, *self.owners.values())

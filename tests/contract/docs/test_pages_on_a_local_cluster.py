@@ -1,4 +1,4 @@
-"""The lines of observing.md and simulation.md, and README's demo, as they stand there."""
+"""Lines of observing.md, shards.md and simulation.md, and README's demo, as they stand there."""
 
 import os
 import subprocess
@@ -108,6 +108,24 @@ async def test_the_line_that_prints_a_jobs_life_prints_it(
     assert (printed.returncode, printed.stderr) == (0, "")
     assert "placed: 3 pods on " in printed.stdout
     assert printed.stdout.count("is bound: node-") == 3
+
+
+@pytest.mark.timeout(180)
+async def test_the_nodes_are_dealt_out_as_the_page_says(shell: Shell, home: Path) -> None:
+    *make, get = (
+        line.replace(" kubeconfig", f" {home}/of-page")
+        for line in lines("shards.md", "Shards: several schedulers on one cluster")
+    )
+    try:
+        for line in make:
+            done = shell(line)
+            assert done.returncode == 0, done.stderr
+        shown = "volcano           [node-00000 node-00001 node-00002 node-00003]"
+        await until(
+            lambda: shown in shell(get).stdout, deadline_s=40, describe=lambda: shell(get).stdout
+        )
+    finally:
+        shell("pumice down --purge")
 
 
 @pytest.mark.timeout(200)

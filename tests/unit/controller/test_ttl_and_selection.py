@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from services.controller.controllers import BUILT, selected
+from services.controller.controllers import BUILT, SHARDING, selected
 from services.controller.garbage.reconciler import due_at
 from services.controller.settings import ControllerSettings
 from shared.api.batch import JobPhase, JobState, JobStatus
@@ -45,13 +45,17 @@ def test_a_job_that_is_being_deleted_is_not_deleted_again_g01() -> None:
 @pytest.mark.parametrize(
     ("words", "names"),
     [
-        pytest.param(ControllerSettings().controllers, set(BUILT), id="default"),
+        pytest.param(ControllerSettings().controllers, set(BUILT) - {SHARDING}, id="default"),
         pytest.param(["*", "-gc-controller"], set(BUILT) - {"gc-controller"}, id="all-but-one"),
         pytest.param(["-gc-controller", "*"], set(BUILT) - {"gc-controller"}, id="any-order"),
         pytest.param(
             ["+job-controller", "pg-controller"], {"job-controller", "pg-controller"}, id="two"
         ),
-        pytest.param(["*", "+sharding-controller"], {*BUILT, "sharding-controller"}, id="absent"),
+        pytest.param(
+            ["*", "+colocation-config-controller"],
+            {*BUILT, "colocation-config-controller"},
+            id="absent",
+        ),
         pytest.param([], set(), id="none"),
     ],
 )

@@ -9,6 +9,7 @@ import yaml
 from pumice.local import fleet
 from services.controller.hypernode import config as topology
 from services.controller.settings import ControllerSettings
+from services.controller.sharding import config as sharding
 from services.scheduler.config import parse
 from services.scheduler.policy.catalog import ACTIONS, PLUGINS
 from shared.api import visibility
@@ -49,6 +50,13 @@ def test_the_example_of_a_network_is_a_configuration_h02() -> None:
     assert found["metadata"]["name"] == ControllerSettings().topology_config_map
     discovery = topology.parse(found["data"][topology.KEY], topology.Bounds())
     assert discovery.types == {"roce": ("example.com/spine", "example.com/leaf")}
+
+
+def test_the_example_of_shards_is_a_configuration_s02() -> None:
+    (found,) = objects_of(EXAMPLES / "shards.yaml")
+    assert found["metadata"]["name"] == ControllerSettings().sharding_configmap
+    config = sharding.parse(found["data"][sharding.KEY], sharding.Config())
+    assert [shard.name for shard in config.shards] == ["volcano", "agent-scheduler"]
 
 
 def test_the_example_of_fake_machines_can_be_started_with() -> None:

@@ -1,0 +1,98 @@
+"""Deals nodes out to shards, and says in which order NodeShards are to be written (S01, S03).
+
+Each shard takes its nodes from those that no shard before it took. A node is in one shard at most,
+also between two writes: it is taken out of one NodeShard in a first wave of writes, and put into
+another in a second.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from services.controller.sharding.policies import NodeLoad, Weighted
+
+Desired = Mapping[str, Sequence[str]]
+"""Name of a NodeShard → its nodes."""
+_TENTH: Final = 10
+
+
+class Shard(msgspec.Struct, frozen=True, kw_only=True):
+    """One scheduler's shard, and how it chooses its nodes."""
+
+    name: str
+    policies: tuple[Weighted, ...]
+
+
+def assign(
+    shards: Sequence[Shard], nodes: Collection[NodeLoad], present: Desired
+) -> dict[str, tuple[str, ...]]:
+    """Return the nodes of each shard, by name.
+
+    Of nodes with the same score a shard prefers those that it has at `present`. All shards are left
+    as they are while none differs by enough: a change of some would leave a node in two shards.
+    """
+    free = {node.name: node for node in nodes}
+    found: dict[str, tuple[str, ...]] = {}
+    for shard in shards:
+        chosen = [node.name for node in _choose(shard, free.values(), present.get(shard.name, ()))]
+        for name in chosen:
+            del free[name]
+        found[shard.name] = tuple(sorted(chosen))
+    known = {node.name for node in nodes}
+    sound = _is_disjoint(present) and known.issuperset(_all(present))
+    if sound and not any(_differs(present, *one) for one in found.items()):
+        return {name: tuple(present[name]) for name in found}
+    return found
+
+
+def waves(
+    present: Desired, wanted: Desired
+) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
+    """Return the nodes of the NodeShards to be written first, and of those to be written then.
+
+    A NodeShard that is not wanted is left without nodes. One that gains nodes loses others before.
+    """
+    first = {
+        name: tuple(sorted(set(wanted.get(name, ())) & set(nodes)))
+        for name, nodes in present.items()
+    }
+    less = {name: nodes for name, nodes in first.items() if set(nodes) != set(present[name])}
+    more = {
+        name: tuple(nodes)
+        for name, nodes in wanted.items()
+        if name not in present or set(nodes) != set(first[name])
+    }
+    return less, more
+
+
+def _choose(
+    shard: Shard, nodes: Collection[NodeLoad], present: Collection[str]
+) -> Sequence[NodeLoad]:
+    here = frozenset(present)
+    kept = [n for n in nodes if all(one.policy.keeps(n) for one in shard.policies)]
+    chosen: Sequence[NodeLoad] = sorted(
+        kept, key=lambda node: (-_score(shard, node), node.name not in here, node.name)
+    )
+    for one in shard.policies:
+        chosen = one.policy.select(chosen)
+    return chosen
+
+
+def _score(shard: Shard, node: NodeLoad) -> float:
+    return sum(one.weight * one.policy.score(node) for one in shard.policies)
+
+
+def _differs(present: Desired, name: str, nodes: Sequence[str]) -> bool:
+    """Return whether a shard is to be written: another number of nodes, or a tenth of them."""
+    if name not in present or len(present[name]) != len(nodes):
+        return True
+    return len(set(nodes) - set(present[name])) >= max(1, len(nodes) // _TENTH)
+
+
+def _is_disjoint(present: Desired) -> bool:
+    return len(set(_all(present))) == sum(len(nodes) for nodes in present.values())
+
+
+def _all(present: Desired) -> Iterator[str]:
+    return (node for nodes in present.values() for node in nodes)
