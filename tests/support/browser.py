@@ -111,14 +111,15 @@ class Served:
             await self._end.wait()
 
 
-def until(check: Callable[[], Any], what: str) -> Any:
-    """Return the first true value of a check; fails with `what` after a deadline."""
+def until(check: Callable[[], Any], what: str | Callable[[], str]) -> Any:
+    """Return the first true value of a check; fails after a deadline, saying `what` was awaited."""
     end = time.monotonic() + _DEADLINE_S
     while time.monotonic() < end:
         if found := check():
             return found
         time.sleep(0.02)
-    raise AssertionError(f"not within {_DEADLINE_S:g} s: {what}")
+    words = what if isinstance(what, str) else what()
+    raise AssertionError(f"not within {_DEADLINE_S:g} s: {words}")
 
 
 class Browsed:
@@ -146,7 +147,8 @@ class Browsed:
     def shows(self, text: str, selector: str = "main") -> None:
         """Wait until an element shows a text."""
         until(
-            lambda: text in self.text(selector), f"{text!r} in {selector}: {self.text(selector)!r}"
+            lambda: text in self.text(selector),
+            lambda: f"{text!r} in {selector}: {self.text(selector)!r}",
         )
 
     def go(self, place: str) -> None:
