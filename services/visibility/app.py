@@ -157,7 +157,7 @@ def following_parts(
         policy,
         history=EventHistory(bus, stream=needed.events.name, subjects=subjects),
         decisions=decisions,
-        expected=forecasts.expected,
+        starts=forecasts,
         clock=clock,
     )
     heard = DecisionFeed(bus, decisions, stream=needed.events.name, subjects=subjects)

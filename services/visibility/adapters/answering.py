@@ -7,12 +7,13 @@ that take many sessions, what-ifs and explanations, go one at a time and not for
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
 from typing_extensions import override
 
 from services.scheduler.config import SchedulerConfig
+from services.scheduler.engine.state.cluster_state import ClusterState
 from services.visibility.adapters.history import EventHistory
 from services.visibility.adapters.keeping import Keeper
 from services.visibility.answers.decisions import Decisions
@@ -46,6 +47,16 @@ QUESTIONS_MOST: Final = 8
 _AGAIN_S: Final = 2.0
 
 
+class Starts(Protocol):
+    """Expected starts of jobs that wait, and of jobs that are imagined."""
+
+    def expected(self, key: str) -> ExpectedStart | None:
+        """Return when a PodGroup is expected to start, None while nothing is known of it."""
+
+    def foresee(self, state: ClusterState, key: str, now: float) -> ExpectedStart | None:
+        """Return when a PodGroup of an imagined cluster state would start."""
+
+
 class _Made(NamedTuple):
     """A survey, and what it was made of."""
 
@@ -67,15 +78,14 @@ class Answering(Answers):
         *,
         history: EventHistory,
         decisions: Decisions,
-        expected: Callable[[str], ExpectedStart | None],
+        starts: Starts,
         clock: Clock,
     ) -> None:
-        """Answer; `expected` tells by the key of a PodGroup when it is expected to start."""
         self._keeper = keeper
         self._policy = policy
         self._history = history
         self._decisions = decisions
-        self._expected = expected
+        self._starts = starts
         self._clock = clock
         self._made: _Made | None = None
         self._one = asyncio.Lock()
@@ -84,7 +94,10 @@ class Answering(Answers):
     @override
     async def pending_jobs(self, namespace: str = "", *, queue: str = "") -> Sequence[PendingJob]:
         return [
-            replace(job, expected_start=self._expected(f"{job.metadata.namespace}/{job.pod_group}"))
+            replace(
+                job,
+                expected_start=self._starts.expected(f"{job.metadata.namespace}/{job.pod_group}"),
+            )
             for job in (await self._latest()).pending
             if namespace in ("", job.metadata.namespace) and queue in ("", job.queue)
         ]
@@ -99,7 +112,9 @@ class Answering(Answers):
             found = await self._keeper.ask(lambda replica: self._explain(replica, namespace, name))
         if found is None or not found.pod_group:
             return found
-        return replace(found, expected_start=self._expected(f"{namespace}/{found.pod_group}"))
+        return replace(
+            found, expected_start=self._starts.expected(f"{namespace}/{found.pod_group}")
+        )
 
     @override
     async def what_if(self, namespace: str, spec: WhatIfSpec) -> WhatIfStatus:
@@ -144,7 +159,15 @@ class Answering(Answers):
     def _imagine(self, replica: Replica, namespace: str, spec: WhatIfSpec) -> WhatIfStatus:
         policy, now = self._policy(), self._clock.now()
         replica.review(policy.config, now=now)
-        return what_if(replica, policy, spec, namespace=namespace, now=now, enough=self._enough())
+        return what_if(
+            replica,
+            policy,
+            spec,
+            namespace=namespace,
+            now=now,
+            enough=self._enough(),
+            foresee=lambda key: self._starts.foresee(replica.state, key, now),
+        )
 
     def _make_survey(self, replica: Replica) -> Survey:
         policy, now = self._policy(), self._clock.now()

@@ -12,11 +12,12 @@ from typing import Final
 
 from pumice.events import CloudEvent, GangPlaced, JobPhaseChanged
 from pumice.events.envelope import decode_any
+from services.scheduler.engine.state.cluster_state import ClusterState
 from services.visibility.adapters.keeping import Keeper
 from services.visibility.answers.replica import Replica
 from services.visibility.answers.survey import Policy
 from services.visibility.forecast.durations import History
-from services.visibility.forecast.forecaster import Forecaster
+from services.visibility.forecast.forecaster import DRAWS, Forecaster
 from services.visibility.forecast.play import Rules, waiting
 from services.visibility.forecast.shapes import Arrivals
 from shared.api.visibility import ExpectedStart
@@ -30,6 +31,8 @@ from shared.runtime.tasks import TaskGroup
 EVERY_S: Final = 2.0
 PLAY_S: Final = 1.0
 """Questions wait for so long at most, and for one moment of a play."""
+FORESEE_S: Final = 2.0
+"""The draws for one what-if take so long at most."""
 REST: Final = 4.0
 """Plays take a fifth of the replica's thread at most."""
 _GATHERED_MOST: Final = 100_000
@@ -124,6 +127,21 @@ class Forecasting:
             )
         found = ((key, self._forecaster.expected(key)) for key in keys)
         self._expected = {key: expected for key, expected in found if expected is not None}
+
+    def foresee(self, state: ClusterState, key: str, now: float) -> ExpectedStart | None:
+        """Return when a PodGroup of an imagined cluster state would start, from a few draws.
+
+        None where not even the first draw ends in time.
+        """
+        ends = self._clock.monotonic() + FORESEE_S
+        forecaster = Forecaster(self._rules(), self._history, arrivals=self._arrivals)
+        for _ in range(DRAWS):
+            forecaster.draw(
+                state, now=now, asked=[key], enough=lambda: self._clock.monotonic() >= ends
+            )
+            if self._clock.monotonic() >= ends:
+                break
+        return forecaster.expected(key)
 
     def _rules(self) -> Rules:
         policy = self._policy()

@@ -37,6 +37,7 @@ from shared.api.visibility import (
     AddedNodes,
     Delay,
     EvictedPod,
+    ExpectedStart,
     ObjectRef,
     TaskPlacement,
     WhatIfSpec,
@@ -55,9 +56,17 @@ Enough = Callable[[], bool]
 """Tells whether the time for an answer is over."""
 
 
+Foresee = Callable[[str], ExpectedStart | None]
+"""Plays forward on the cluster state as it is; returns when the PodGroup of a key would start."""
+
+
 def never() -> bool:
     """Set no bound."""
     return False
+
+
+def unforeseen(_: str) -> None:
+    """Foresee nothing."""
 
 
 class Outlook(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,10 +85,12 @@ def what_if(
     namespace: str,
     now: float,
     enough: Enough = never,
+    foresee: Foresee = unforeseen,
 ) -> WhatIfStatus:
     """Return what is decided with a change. The cluster state is the same before and after.
 
-    Raises `BadQuestion`.
+    A job that does not start now has an expected start, as far as `foresee` knows. Raises
+    `BadQuestion`.
     """
     check(spec, replica)
     gang = None
@@ -94,7 +105,12 @@ def what_if(
         outlook = changed.run()
         delayed = _delays(replica, plain - outlook.started)
         starting = _refs(replica, outlook.started - plain)
-    return replace(outlook.status, delays=delayed, starting=starting)
+    expected = None
+    if gang is not None and not outlook.status.starts_now:
+        with Rehearsal(replica, policy, now=now) as rehearsal:
+            _Play(rehearsal, replica, gang, waiting, enough, now=now).change(spec)
+            expected = foresee(gang.key)
+    return replace(outlook.status, delays=delayed, starting=starting, expected_start=expected)
 
 
 def check(spec: WhatIfSpec, replica: Replica) -> None:

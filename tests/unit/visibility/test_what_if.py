@@ -9,9 +9,14 @@ from services.scheduler.decide import configure
 from services.visibility.answers.gangs import PODS_MOST, BadQuestion
 from services.visibility.answers.replica import Replica
 from services.visibility.answers.survey import Policy
-from services.visibility.answers.whatif import what_if
+from services.visibility.answers.whatif import Foresee, unforeseen, what_if
+from services.visibility.forecast.durations import History
+from services.visibility.forecast.forecaster import forecast
+from services.visibility.forecast.play import Rules
+from shared.api.time import parse
 from shared.api.visibility import (
     EvictedPod,
+    ExpectedStart,
     ObjectRef,
     ResourceShortage,
     TaskPlacement,
@@ -34,10 +39,13 @@ tiers:
 """
 
 
-def ask(world: World, conf: str = CONF, **spec: Any) -> WhatIfStatus:
+NOW = 1e9
+
+
+def ask(world: World, conf: str = CONF, foresee: Foresee = unforeseen, **spec: Any) -> WhatIfStatus:
     policy = Policy(config=configure(conf))
     question = msgspec.json.decode(msgspec.json.encode(spec), type=WhatIfSpec)
-    return what_if(world.replica, policy, question, namespace="ns", now=1e9)
+    return what_if(world.replica, policy, question, namespace="ns", now=NOW, foresee=foresee)
 
 
 def test_a_job_that_fits_starts_now_and_says_where() -> None:
@@ -49,6 +57,34 @@ def test_a_job_that_fits_starts_now_and_says_where() -> None:
     assert sum(placed.pods for placed in answer.placements) == 3
     assert {placed.node for placed in answer.placements} == {"n1", "n2"}
     assert (answer.gate, answer.evictions) == ("", ())
+
+
+def test_a_job_that_does_not_start_now_is_expected_when_there_is_room_for_it() -> None:
+    world = World().queue("default").node("n1", cpu="4")
+    world.group("other", phase="Running")
+    world.pod("other-0", "other", cpu="3", node="n1", activeDeadlineSeconds=600)
+    rules = Rules(configure(CONF))
+
+    def foresee(key: str) -> ExpectedStart | None:
+        return forecast(world.replica.state, rules, History(), now=NOW, asked=[key]).get(key)
+
+    answer = ask(world, foresee=foresee, job=job("train", worker=(1, "2")))
+
+    assert answer.starts_now is False
+    assert answer.expected_start is not None
+    assert answer.expected_start.median is not None
+    assert NOW < parse(answer.expected_start.median) <= NOW + 600
+    assert world.replica.state.jobs.get("ns/train-what-if") is None
+
+
+def test_a_job_that_starts_now_is_not_forecast() -> None:
+    asked: list[str] = []
+
+    answer = ask(
+        World().queue("default").node("n1"), foresee=asked.append, job=job("train", w=(1, "1"))
+    )
+
+    assert (answer.starts_now, answer.expected_start, asked) == (True, None, [])
 
 
 def test_a_job_without_room_names_the_gate_and_what_is_short() -> None:
