@@ -166,8 +166,9 @@ def decide(
         without=without,
     )
     if sharding.mode is not Mode.NONE:
-        names = cluster_state.shards.get(sharding.name, ())
-        session.join_shard(names, hard=sharding.mode is Mode.HARD)
+        hard, shards = sharding.mode is Mode.HARD, cluster_state.shards
+        names = shards.usable(sharding.name) if hard else shards.claimed(sharding.name)
+        session.join_shard(names, hard=hard)
     try:
         wake(session)
         run_actions(session, config, ended=ended)

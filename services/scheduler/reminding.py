@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from services.scheduler.engine.state.cluster_state import ClusterState
+from services.scheduler.engine.state.shards import ShardStatus
 from shared.contracts import messages as m
 
 FIRST_S: Final = 60
@@ -82,6 +83,15 @@ class Reminders:
         heapq.heappush(self._due, (sent.due, status.wanted.uid))
 
 
+def shard_status(wanted: m.DesiredNodeShard) -> ShardStatus:
+    """Return the status that a message wants of a NodeShard."""
+    return ShardStatus(
+        in_use=frozenset(wanted.in_use),
+        to_add=frozenset(wanted.to_add),
+        to_remove=frozenset(wanted.to_remove),
+    )
+
+
 def stands(status: DesiredStatus, cluster_state: ClusterState) -> bool:
     """Tell whether a status is still the scheduler's, and its object does not show it."""
     wanted = status.wanted
@@ -94,6 +104,8 @@ def stands(status: DesiredStatus, cluster_state: ClusterState) -> bool:
     if isinstance(wanted, m.DesiredPod):
         task = cluster_state.task(wanted.uid)
         return task is not None and not task.fact_node and task.last_condition != task.shown
+    if isinstance(wanted, m.DesiredNodeShard):
+        return cluster_state.shards.stands(wanted.key, wanted.uid, shard_status(wanted))
     queue = cluster_state.jobs.queues.get(wanted.key)
     return (
         queue is not None

@@ -294,7 +294,26 @@ class DesiredQueue(
     """Resources that the queue shows and that its jobs hold no more."""
 
 
-Desired = DesiredPodGroup | DesiredPod | DesiredUngated | DesiredQueue
+class DesiredNodeShard(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    tag="nodeshard",
+    forbid_unknown_fields=True,
+):
+    """Nodes that a scheduler uses, and those that it will use and will leave (CA12)."""
+
+    v: int = CURRENT
+    key: Key
+    uid: Uid
+    in_use: tuple[str, ...] = ()
+    to_add: tuple[str, ...] = ()
+    to_remove: tuple[str, ...] = ()
+    cycle: int = 0
+    rv: Version = ""
+
+
+Desired = DesiredPodGroup | DesiredPod | DesiredUngated | DesiredQueue | DesiredNodeShard
 
 
 class Result(enum.Enum):

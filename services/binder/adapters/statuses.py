@@ -20,14 +20,16 @@ from services.binder.intents.desired import (
     pod_patch,
     podgroup_patch,
     queue_patch,
+    shard_patch,
 )
 from shared.api.core import Pod
-from shared.api.kinds import POD, PODGROUP, QUEUE, Kind, decode
-from shared.api.scheduling import PodGroup, Queue
+from shared.api.kinds import NODESHARD, POD, PODGROUP, QUEUE, Kind, decode
+from shared.api.scheduling import NodeShard, PodGroup, Queue
 from shared.api.time import format_seconds
 from shared.contracts.messages import (
     Desired,
     DesiredCondition,
+    DesiredNodeShard,
     DesiredPod,
     DesiredPodGroup,
     DesiredQueue,
@@ -44,6 +46,7 @@ KIND_OF: Final[dict[type, Kind]] = {
     DesiredPod: POD,
     DesiredUngated: POD,
     DesiredQueue: QUEUE,
+    DesiredNodeShard: NODESHARD,
 }
 
 
@@ -130,7 +133,9 @@ class Statuses:
                 self._recorder.podgroup_condition(wanted.key, wanted.uid, condition)
 
 
-def compare(wanted: Desired, present: PodGroup | Pod | Queue, *, now: str) -> StatusPatch | Nothing:
+def compare(
+    wanted: Desired, present: PodGroup | Pod | Queue | NodeShard, *, now: str
+) -> StatusPatch | Nothing:
     """Return the difference between a wanted status and an object of the wanted uid."""
     news: list[DesiredCondition] = []
     if isinstance(wanted, DesiredPodGroup) and isinstance(present, PodGroup):
@@ -138,6 +143,8 @@ def compare(wanted: Desired, present: PodGroup | Pod | Queue, *, now: str) -> St
         news = changed_conditions(wanted.conditions, present.status.conditions)
     elif isinstance(wanted, DesiredUngated) and isinstance(present, Pod):
         patch = gate_patch(present)
+    elif isinstance(wanted, DesiredNodeShard) and isinstance(present, NodeShard):
+        patch = shard_patch(wanted, present, now=now)
     elif isinstance(wanted, DesiredPod) and isinstance(present, Pod):
         if present.spec.node_name:
             return Nothing.OVER

@@ -9,15 +9,16 @@ A message that names the version of the object that it was decided on is written
 object read and compared (`podgroup_patch`, `pod_patch`, `queue_patch`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from shared.api import keys
 from shared.api.core import Pod, PodCondition
-from shared.api.scheduling import PodGroup, PodGroupCondition, Queue
+from shared.api.scheduling import NodeShard, PodGroup, PodGroupCondition, Queue
 from shared.contracts.messages import (
     Desired,
     DesiredCondition,
+    DesiredNodeShard,
     DesiredPod,
     DesiredPodGroup,
     DesiredQueue,
@@ -40,6 +41,8 @@ def as_decided(wanted: Desired, *, now: str) -> tuple[Patch, list[DesiredConditi
     if isinstance(wanted, DesiredQueue):
         allocated = {**dict.fromkeys(wanted.released), **_plain(wanted.allocated)}
         return {"allocated": allocated, "pending": wanted.pending}, []
+    if isinstance(wanted, DesiredNodeShard):
+        return _shard_status(wanted.in_use, wanted.to_add, wanted.to_remove, now), []
     if isinstance(wanted, DesiredPod):
         conditions = [_pod_condition(condition, None, now) for condition in wanted.conditions]
         return {"conditions": conditions}, list(wanted.conditions)
@@ -151,6 +154,29 @@ def queue_patch(wanted: DesiredQueue, present: Queue) -> Patch:
     if wanted.pending != present.status.pending:
         patch["pending"] = wanted.pending
     return patch
+
+
+def shard_patch(wanted: DesiredNodeShard, present: NodeShard, *, now: str) -> Patch:
+    """Return what to write into a NodeShard's status, of whatever version it is by now (CA12).
+
+    A node is newly in use only at a version that desires it: it may be another scheduler's since.
+    """
+    desired, status = set(present.spec.nodes_desired), present.status
+    in_use = set(wanted.in_use) & (desired | set(status.nodes_in_use))
+    found = (in_use, desired - in_use, in_use - desired)
+    shown = (status.nodes_in_use, status.nodes_to_add, status.nodes_to_remove)
+    return _shard_status(*found, now) if found != tuple(map(set, shown)) else {}
+
+
+def _shard_status(
+    in_use: Iterable[str], to_add: Iterable[str], to_remove: Iterable[str], now: str
+) -> Patch:
+    return {
+        "nodesInUse": sorted(in_use),
+        "nodesToAdd": sorted(to_add),
+        "nodesToRemove": sorted(to_remove),
+        "lastUpdateTime": now,
+    }
 
 
 def _plain(amounts: Mapping[str, str]) -> dict[str, str | None]:

@@ -10,11 +10,15 @@ from services.binder.intents.desired import (
     pod_patch,
     podgroup_patch,
     queue_patch,
+    shard_patch,
 )
 from shared.api import keys
 from shared.api.core import Pod, PodCondition, PodSchedulingGate, PodSpec, PodStatus
 from shared.api.meta import ObjectMeta
 from shared.api.scheduling import (
+    NodeShard,
+    NodeShardSpec,
+    NodeShardStatus,
     PodGroup,
     PodGroupCondition,
     PodGroupPhase,
@@ -24,6 +28,7 @@ from shared.api.scheduling import (
 )
 from shared.contracts.messages import (
     DesiredCondition,
+    DesiredNodeShard,
     DesiredPod,
     DesiredPodGroup,
     DesiredQueue,
@@ -184,3 +189,33 @@ def test_the_gate_of_a_queue_is_lifted_and_no_other_one_ca14() -> None:
     assert gate_patch(Pod(spec=PodSpec(scheduling_gates=gates))) == lifted
     assert gate_patch(Pod(spec=PodSpec(scheduling_gates=gates[:1]))) == {}
     assert as_decided(DesiredUngated(key="ns/p", uid="u"), now=NOW) == (lifted, [])
+
+
+def node_shard(desired: str, in_use: str = "", to_add: str = "", to_remove: str = "") -> NodeShard:
+    return NodeShard(
+        spec=NodeShardSpec(nodes_desired=tuple(desired.split())),
+        status=NodeShardStatus(
+            nodes_in_use=tuple(in_use.split()),
+            nodes_to_add=tuple(to_add.split()),
+            nodes_to_remove=tuple(to_remove.split()),
+        ),
+    )
+
+
+def test_a_node_is_newly_in_use_only_at_a_version_that_desires_it_ca12() -> None:
+    wish = DesiredNodeShard(key="s", uid="u", in_use=("n1", "n2", "n3"))
+    assert shard_patch(wish, node_shard("n1", "n3"), now=NOW) == {
+        "nodesInUse": ["n1", "n3"],
+        "nodesToAdd": [],
+        "nodesToRemove": ["n3"],
+        "lastUpdateTime": NOW,
+    }
+    assert shard_patch(wish, node_shard("n1", "n3 n1", to_remove="n3"), now=NOW) == {}
+
+
+def test_the_status_of_a_shard_is_written_whole_where_its_version_is_known_ca12() -> None:
+    wish = DesiredNodeShard(key="s", uid="u", in_use=("n1",), to_add=("n2",), rv="7")
+    assert as_decided(wish, now=NOW) == (
+        {"nodesInUse": ["n1"], "nodesToAdd": ["n2"], "nodesToRemove": [], "lastUpdateTime": NOW},
+        [],
+    )

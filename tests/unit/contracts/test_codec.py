@@ -133,6 +133,16 @@ GOLDEN = {
         codec.decode_desired,
         b'{"type":"ungated","v":1,"key":"ns/p","uid":"u1","cycle":3,"rv":"8"}',
     ),
+    "desired node shard": (
+        m.DesiredNodeShard(
+            key="volcano", uid="u8", in_use=("n1",), to_add=("n2",), to_remove=(), cycle=3, rv="6"
+        ),
+        codec.decode_desired,
+        (
+            b'{"type":"nodeshard","v":1,"key":"volcano","uid":"u8","in_use":["n1"],'
+            b'"to_add":["n2"],"to_remove":[],"cycle":3,"rv":"6"}'
+        ),
+    ),
     "desired queue": (
         m.DesiredQueue(
             key="default",

@@ -1,14 +1,22 @@
 """A scheduler's shard of the nodes: hard keeps to it, soft prefers it."""
 
 from collections import Counter
+from collections.abc import Sequence
 
+import msgspec
 import pytest
 
 from pumice.testing import Cluster, binds_of
-from services.scheduler.decide import conclude, run_actions
+from services.scheduler.decide import conclude, configure, run_actions
 from services.scheduler.engine.session.sharding import Mode, Sharding
+from services.scheduler.engine.state.shards import NodeShards, ShardStatus
+from services.scheduler.worker import Decision, Worker
 from shared.api import kinds
+from shared.api.scheduling import NodeShard
+from shared.contracts import messages as m
+from tests.support import facts
 
+HARD = Sharding(mode=Mode.HARD)
 CONF = """
 actions: "allocate, backfill, preempt"
 tiers:
@@ -69,8 +77,14 @@ def test_nodes_outside_a_hard_shard_are_named_as_the_reason():
 # --- as a setting --------------------------------------------------------------------------------
 
 
-def shard(world: Cluster, *nodes: str, name: str = "volcano") -> Cluster:
-    document = {"metadata": {"name": name, "uid": name}, "spec": {"nodesDesired": list(nodes)}}
+def shard(
+    world: Cluster, *nodes: str, name: str = "volcano", in_use: Sequence[str] | None = None
+) -> Cluster:
+    document = {
+        "metadata": {"name": name, "uid": name},
+        "spec": {"nodesDesired": list(nodes)},
+        "status": {"nodesInUse": list(nodes if in_use is None else in_use)},
+    }
     return world.put(kinds.NODESHARD, document)
 
 
@@ -95,3 +109,124 @@ def test_without_its_shard_a_scheduler_has_no_node_or_all_of_them():
     assert binds_of(world.decide(sharding=Sharding(mode=Mode.HARD))) == {"g-0": "n1"}
     world.delete(kinds.NODESHARD, "volcano")
     assert binds_of(world.decide(sharding=Sharding(mode=Mode.HARD))) == {}
+
+
+# --- a node that goes from one scheduler to another (CA12) ---------------------------------------
+
+
+@pytest.mark.parametrize("mode", [Mode.HARD, Mode.SOFT])
+def test_a_node_is_not_used_while_another_scheduler_has_it_in_use_ca12(mode):
+    world = Cluster(CONF).node("n1").node("n2").gang("g", tasks=1)
+    shard(shard(world, "n1"), "n2", name="other", in_use=["n1", "n2"])
+    found = binds_of(world.decide(sharding=Sharding(mode=mode)))
+    assert found == ({} if mode is Mode.HARD else {"g-0": "n1"}), "soft takes what it finds"
+    shard(world, "n2", name="other", in_use=["n2"])
+    assert binds_of(world.decide(sharding=Sharding(mode=mode))) == {"g-0": "n1"}
+
+
+def test_a_node_is_used_when_the_object_shows_that_it_is_in_use_ca12():
+    world = Cluster(CONF).node("n1").gang("g", tasks=1)
+    shard(world, "n1", in_use=())
+    assert binds_of(world.decide(sharding=Sharding(mode=Mode.HARD))) == {}
+    shard(world, "n1")
+    assert binds_of(world.decide(sharding=Sharding(mode=Mode.HARD))) == {"g-0": "n1"}
+
+
+def node_shard(name: str, desired: str, in_use: str = "") -> NodeShard:
+    document = {
+        "metadata": {"name": name, "uid": name, "resourceVersion": "3"},
+        "spec": {"nodesDesired": desired.split()},
+        "status": {"nodesInUse": in_use.split()},
+    }
+    found: NodeShard = kinds.decode(kinds.NODESHARD, msgspec.json.encode(document))
+    return found
+
+
+def shards(**found: tuple[str, str]) -> NodeShards:
+    made = NodeShards()
+    for name, (desired, in_use) in found.items():
+        made.put(name, node_shard(name, desired, in_use))
+    return made
+
+
+def status(in_use: str = "", to_add: str = "", to_remove: str = "") -> ShardStatus:
+    return ShardStatus(
+        in_use=frozenset(in_use.split()),
+        to_add=frozenset(to_add.split()),
+        to_remove=frozenset(to_remove.split()),
+    )
+
+
+def test_the_status_says_what_is_in_use_and_what_is_to_come_and_to_go_ca12():
+    seen = shards(a=("n1 n2 n3", "n1 n4"), b=("n4", "n2"))
+    assert seen.status("a", {"n4"}) == status("n1 n3 n4", "n2", "n4")
+    assert seen.status("a", ()) == status("n1 n3", "n2")
+    assert seen.status("none", ()) is None
+
+
+def test_a_status_that_is_shown_or_on_its_way_is_not_wanted_again_ca12():
+    seen = shards(a=("n1", ""))
+    wanted = seen.status("a", ())
+    assert wanted is not None
+    seen.adopt("a", wanted)
+    assert seen.status("a", ()) is None
+    assert seen.stands("a", "a", wanted)
+    assert not seen.stands("a", "another", wanted)
+    seen.put("a", node_shard("a", "n1"))
+    assert seen.status("a", ()) == wanted, "another version may have refused it"
+    seen.put("a", node_shard("a", "n1", "n1"))
+    assert seen.status("a", ()) is None
+    assert not seen.stands("a", "a", wanted)
+
+
+def test_of_two_that_claim_one_node_neither_uses_it_and_one_gives_way_ca12():
+    seen = shards(a=("n1", "n1"), b=("n1", "n1"))
+    assert seen.usable("a") == seen.usable("b") == frozenset()
+    assert seen.status("a", ()) is None
+    assert seen.status("b", ()) == status(to_add="n1")
+
+
+def put(to: Worker, kind: str, body: dict, rv: str = "1") -> None:
+    body["metadata"]["resourceVersion"] = rv
+    assert to.fold([facts.fact(kind, body)]) == []
+
+
+def put_shard(to: Worker, rv: str, desired: Sequence[str]) -> None:
+    meta = {"name": "volcano", "uid": "s"}
+    body = {"metadata": meta, "spec": {"nodesDesired": desired}, "status": {"nodesInUse": ["n1"]}}
+    put(to, "nodeshards", body, rv)
+
+
+def shard_wanted(decision: Decision) -> m.DesiredNodeShard:
+    (found,) = (s.wanted for s in decision.statuses if isinstance(s.wanted, m.DesiredNodeShard))
+    return found
+
+
+def test_a_node_stays_in_use_while_a_bind_to_it_is_under_way_ca12():
+    worker = Worker(
+        scheduler_names=("volcano",), seed=0, gang_message=10, settle_s=0, sharding=HARD
+    )
+    amounts = {"cpu": "8", "memory": "8Gi", "pods": "20"}
+    put(
+        worker,
+        "nodes",
+        {"metadata": {"name": "n1", "uid": "n1"}, "status": {"allocatable": amounts}},
+    )
+    queue = {"metadata": {"name": "default", "uid": "q"}, "spec": {}, "status": {"state": "Open"}}
+    put(worker, "queues", queue)
+    group = {"metadata": {"name": "g", "namespace": "ns", "uid": "g"}}
+    spec = {"minMember": 1, "queue": "default"}
+    put(worker, "podgroups", {**group, "spec": spec, "status": {"phase": "Inqueue"}})
+    assert worker.fold([facts.fact("pods", facts.pod("ns/p", uid="p", group="g"))]) == []
+    put_shard(worker, "4", ["n1"])
+    conf = configure(CONF)
+    bound = worker.decide(conf, now=1.0, cycle=1, token=7)
+    assert [bind.node for command in bound.commands for bind in command.binds] == ["n1"]
+
+    put_shard(worker, "5", [])
+    kept = shard_wanted(worker.decide(conf, now=2.0, cycle=2, token=7))
+    assert (kept.in_use, kept.to_remove, kept.rv) == (("n1",), ("n1",), "5")
+
+    assert worker.fold([facts.fact("pods", facts.pod("ns/p", uid="p", group="g", node="n1"))]) == []
+    left = shard_wanted(worker.decide(conf, now=3.0, cycle=3, token=7))
+    assert (left.in_use, left.to_remove, left.rv) == ((), (), "5")

@@ -26,6 +26,7 @@ from services.scheduler.engine.state.assumptions import (
     Purpose,
 )
 from services.scheduler.engine.state.refusals import Refusals
+from services.scheduler.engine.state.shards import NodeShards
 from services.scheduler.engine.tasks.classes import TaskClass, TaskClasses
 from services.scheduler.engine.tasks.from_pod import fill_in, traits_of
 from services.scheduler.engine.tasks.policy_state import Fold, PolicyState
@@ -66,8 +67,7 @@ class ClusterState:
         affinity = self.nodes.pod_affinity
         self.jobs = Jobs(self.dimensions)
         self.hypernodes = HyperNodes()
-        self.shards: dict[str, tuple[str, ...]] = {}
-        """NodeShard → nodes that its scheduler is to have."""
+        self.shards = NodeShards()
         self.static_cache = StaticCache()
         self.memory: dict[str, float] = {}
         """When a plugin last did what it does from time to time (unix seconds), by its name."""
@@ -186,10 +186,12 @@ class ClusterState:
         self._whole = True
 
     def _put_shard(self, name: str, shard: NodeShard) -> None:
-        self.shards[name] = shard.spec.nodes_desired
+        self.shards.put(name, shard)
+        self.jobs.wake_all()
 
     def _remove_shard(self, name: str) -> None:
-        self.shards.pop(name, None)
+        self.shards.remove(name)
+        self.jobs.wake_all()
 
     def _put_pod(self, key: str, pod: Pod) -> None:
         task = self._read(key, pod)
@@ -362,6 +364,7 @@ class ClusterState:
     def forget_wanted(self) -> None:
         """Go by the statuses that objects show, whatever was wanted of them before."""
         self.jobs.forget_wanted()
+        self.shards.forget_wanted()
         for task in self._tasks.values():
             task.last_condition = task.shown
             task.lifting = False
@@ -391,6 +394,12 @@ class ClusterState:
     def tasks(self) -> Iterable[Task]:
         """Return all tasks."""
         return self._tasks.values()
+
+    def busy_nodes(self) -> frozenset[str]:
+        """Return the nodes on which something was asked for that no fact shows yet."""
+        found = {assumption.node for _, assumption in self.assumptions.items()}
+        tasks = (self._tasks.get(uid) for uid, _ in self.assumptions.items())
+        return frozenset(found | {task.node for task in tasks if task is not None}) - {""}
 
     @property
     def assumed(self) -> int:

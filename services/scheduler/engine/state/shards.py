@@ -1,0 +1,137 @@
+"""NodeShards as a scheduler sees them, and which nodes of its own it may use (CA12).
+
+A scheduler uses a node only while its own NodeShard shows the node in use and no other one does. It
+gives a node back once nothing is under way there. The API server orders the writes of all
+NodeShards, and each scheduler reads them in that order: of two schedulers that claim one node, the
+later one has seen the claim of the earlier one before it sees its own.
+"""
+
+from collections.abc import Collection, Iterator
+
+from msgspec import Struct
+
+from shared.api.scheduling import NodeShard
+
+_NONE: frozenset[str] = frozenset()
+
+
+class ShardStatus(Struct, frozen=True, kw_only=True):
+    """Status of a NodeShard, without its time."""
+
+    in_use: frozenset[str] = _NONE
+    to_add: frozenset[str] = _NONE
+    to_remove: frozenset[str] = _NONE
+
+
+class Shard(Struct, frozen=True, kw_only=True):
+    """One NodeShard."""
+
+    uid: str
+    rv: str
+    desired: frozenset[str]
+    shown: ShardStatus
+
+
+class NodeShards:
+    """All NodeShards by name, and what was wanted last of each one's status."""
+
+    def __init__(self) -> None:
+        self._shards: dict[str, Shard] = {}
+        self._wanted: dict[str, ShardStatus] = {}
+        """Published and not shown yet."""
+        self.given_back: dict[str, frozenset[str]] = {}
+        """Nodes that the scheduler has asked to be shown as not in use, until they are.
+
+        The write may have happened already: the node is another scheduler's, although neither is
+        seen yet, and even if it is desired again meanwhile.
+        """
+
+    def put(self, name: str, found: NodeShard) -> None:
+        """Take a NodeShard; its status is decided on anew."""
+        status = found.status
+        shown = ShardStatus(
+            in_use=frozenset(status.nodes_in_use),
+            to_add=frozenset(status.nodes_to_add),
+            to_remove=frozenset(status.nodes_to_remove),
+        )
+        self._shards[name] = Shard(
+            uid=found.metadata.uid,
+            rv=found.metadata.resource_version,
+            desired=frozenset(found.spec.nodes_desired),
+            shown=shown,
+        )
+        self._wanted.pop(name, None)
+        if name in self.given_back:
+            self.given_back[name] &= shown.in_use
+
+    def remove(self, name: str) -> None:
+        """Drop a NodeShard."""
+        self._shards.pop(name, None)
+        self._wanted.pop(name, None)
+
+    def get(self, name: str) -> Shard | None:
+        """Return a NodeShard."""
+        return self._shards.get(name)
+
+    def usable(self, name: str) -> frozenset[str]:
+        """Return the nodes that are the scheduler's alone: it claims them, and no other does."""
+        own = self._shards.get(name)
+        if own is None:
+            return _NONE
+        kept = (own.desired & own.shown.in_use) - self.given_back.get(name, _NONE)
+        return kept.difference(*self._claims_of_others(name))
+
+    def claimed(self, name: str) -> frozenset[str]:
+        """Return the nodes that the scheduler is to claim: those that no other has in use.
+
+        Where two claim one node, the first name keeps its claim and the other gives way.
+        """
+        own = self._shards.get(name)
+        if own is None:
+            return _NONE
+        found = own.desired
+        for other, shard in self._shards.items():
+            if other != name:
+                held = shard.shown.in_use
+                found -= held if other < name else held - own.shown.in_use
+        return found
+
+    def status(self, name: str, busy: Collection[str]) -> ShardStatus | None:
+        """Return the status to be written, None where it is shown or on its way.
+
+        On `busy` nodes something is under way that the API server does not show yet: a node that
+        was in use remains so.
+        """
+        own = self._shards.get(name)
+        if own is None:
+            return None
+        kept = self.claimed(name) - self.given_back.get(name, _NONE)
+        in_use = kept | (own.shown.in_use & frozenset(busy))
+        found = ShardStatus(
+            in_use=in_use, to_add=own.desired - in_use, to_remove=in_use - own.desired
+        )
+        return None if found in (own.shown, self._wanted.get(name)) else found
+
+    def give_back(self, name: str, status: ShardStatus) -> None:
+        """Use no more what a status that is about to be published shows as not in use."""
+        own = self._shards.get(name)
+        if own is not None:
+            before = self.given_back.get(name, _NONE)
+            self.given_back[name] = before | (own.shown.in_use - status.in_use)
+
+    def stands(self, name: str, uid: str, status: ShardStatus) -> bool:
+        """Return whether a status that was published is still to be written."""
+        own = self._shards.get(name)
+        return own is not None and own.uid == uid and self._wanted.get(name) == status
+
+    def adopt(self, name: str, status: ShardStatus) -> None:
+        """Note that a status was published."""
+        if name in self._shards:
+            self._wanted[name] = status
+
+    def forget_wanted(self) -> None:
+        """Go by the statuses that objects show."""
+        self._wanted.clear()
+
+    def _claims_of_others(self, name: str) -> Iterator[frozenset[str]]:
+        return (one.shown.in_use for other, one in self._shards.items() if other != name)
