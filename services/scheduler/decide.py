@@ -126,6 +126,14 @@ def open_session(
     return session
 
 
+def keep_to_shard(session: Session, sharding: Sharding) -> None:
+    """Have a session use, or prefer, the nodes of its scheduler's shard (CA12)."""
+    if sharding.mode is not Mode.NONE:
+        hard, shards = sharding.mode is Mode.HARD, session.cluster_state.shards
+        names = shards.usable(sharding.name) if hard else shards.claimed(sharding.name)
+        session.join_shard(names, hard=hard)
+
+
 def run_actions(session: Session, config: SchedulerConfig, *, ended: Stopwatch = untimed) -> None:
     """Run the configured actions in order (SS01)."""
     for action in config.actions:
@@ -165,10 +173,7 @@ def decide(
         ended=ended,
         without=without,
     )
-    if sharding.mode is not Mode.NONE:
-        hard, shards = sharding.mode is Mode.HARD, cluster_state.shards
-        names = shards.usable(sharding.name) if hard else shards.claimed(sharding.name)
-        session.join_shard(names, hard=hard)
+    keep_to_shard(session, sharding)
     try:
         wake(session)
         run_actions(session, config, ended=ended)

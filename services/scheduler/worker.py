@@ -19,12 +19,12 @@ from services.scheduler.engine.journal import BrokenOff
 from services.scheduler.engine.plan import Explanation, Plan
 from services.scheduler.engine.session.asides import Aside
 from services.scheduler.engine.session.session import Session
-from services.scheduler.engine.session.sharding import UNSHARDED, Mode, Sharding
+from services.scheduler.engine.session.sharding import UNSHARDED, Sharding
 from services.scheduler.engine.session.waking import Parkable, parkable
 from services.scheduler.engine.state.cluster_state import BadFact, ClusterState
 from services.scheduler.engine.state.memory import SchedulerMemory, lay_out, memory_of, restore
-from services.scheduler.engine.state.shards import ShardStatus
 from services.scheduler.left_out import LeftOutConditions
+from services.scheduler.own_shard import OwnShard
 from services.scheduler.pacing import PATIENCE, Pacing
 from services.scheduler.policy.actions.enqueue import inqueue_timeout_s
 from services.scheduler.policy.catalog import PLUGINS, Plugins, states
@@ -32,7 +32,7 @@ from services.scheduler.policy.patience import Patience, patience
 from services.scheduler.policy.states.usage import Usage, UsageTable
 from services.scheduler.reminding import DesiredStatus, Reminders, stands
 from services.scheduler.waiting import IncompleteGangs, Waits
-from shared.api.kinds import KINDS, NODESHARD, POD, PODGROUP
+from shared.api.kinds import KINDS, POD, PODGROUP
 from shared.contracts import messages as m
 
 FEW: Final = 20
@@ -103,10 +103,8 @@ class Worker:
     ) -> None:
         self._node_labels = node_labels
         self._states = states(queue_gates=queue_gates)
-        self._few = few
-        self._plugins = plugins
-        self._sharding = sharding
-        self._shard_offered: ShardStatus | None = None
+        self._few, self._plugins = few, plugins
+        self._own_shard = OwnShard(sharding)
         self._measured = measured
         self._ended = ended
         self._metrics = CycleMetrics()
@@ -159,9 +157,8 @@ class Worker:
         self._metrics.disturb()
         self._reminders.forget()
         self._waits.resume_all()
-        given_back = self._cluster_state.shards.given_back
-        self._cluster_state = ClusterState(self._names, self._states, self._node_labels)
-        self._cluster_state.shards.given_back = given_back
+        anew = ClusterState(self._names, self._states, self._node_labels)
+        self._cluster_state = self._own_shard.carried_over(self._cluster_state, anew)
 
     def fold(self, facts: Sequence[m.Fact]) -> list[Trouble]:
         """Fold facts in, in order; return those that cannot be scheduled by.
@@ -352,33 +349,10 @@ class Worker:
         fresh = [
             DesiredStatus(kind=k, wanted=w) for k, w in messages.desires(plan, self._cluster_state)
         ]
-        if (shard := self._shard_wanted(plan.cycle)) is not None:
-            fresh.append(DesiredStatus(kind=NODESHARD.token, wanted=shard))
+        fresh += self._own_shard.wanted(self._cluster_state, plan.cycle)
         self._reminders.sent(fresh, now=now)
         return fresh + self._reminders.due(
             now=now, stands=lambda status: stands(status, self._cluster_state)
-        )
-
-    def _shard_wanted(self, cycle: int) -> m.DesiredNodeShard | None:
-        """Return the status that this scheduler's NodeShard is to have, if it is another (CA12)."""
-        self._shard_offered = None
-        name, shards = self._sharding.name, self._cluster_state.shards
-        own = shards.get(name)
-        if self._sharding.mode is Mode.NONE or own is None:
-            return None
-        status = shards.status(name, self._cluster_state.busy_nodes())
-        if status is None:
-            return None
-        self._shard_offered = status
-        shards.give_back(name, status)
-        return m.DesiredNodeShard(
-            key=name,
-            uid=own.uid,
-            in_use=tuple(sorted(status.in_use)),
-            to_add=tuple(sorted(status.to_add)),
-            to_remove=tuple(sorted(status.to_remove)),
-            cycle=cycle,
-            rv=own.rv,
         )
 
     def _being_made(self, plan: Plan, now: float) -> frozenset[str]:
@@ -400,7 +374,7 @@ class Worker:
                 seed=self._seed,
                 cycle=cycle,
                 plugins=self._plugins,
-                sharding=self._sharding,
+                sharding=self._own_shard.sharding,
                 ended=self._ended,
                 look=self._metrics.look,
                 concluded=self._rest,
@@ -446,8 +420,7 @@ class Worker:
         """Go by the statuses of a published plan until the objects show them."""
         self._metrics.disturb()
         self._cluster_state.adopt(plan, unpublished=sorted(self._unpublished))
-        if self._shard_offered is not None:
-            self._cluster_state.shards.adopt(self._sharding.name, self._shard_offered)
+        self._own_shard.published(self._cluster_state)
 
     # --- recorded cycles ----------------------------------------------------------------------
 

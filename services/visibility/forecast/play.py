@@ -17,11 +17,11 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 from services.scheduler.config import SchedulerConfig
-from services.scheduler.decide import open_session, run_actions
+from services.scheduler.decide import keep_to_shard, open_session, run_actions
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.plan import GangBinds
 from services.scheduler.engine.session.session import Session
-from services.scheduler.engine.session.sharding import UNSHARDED, Mode, Sharding
+from services.scheduler.engine.session.sharding import UNSHARDED, Sharding
 from services.scheduler.engine.session.waking import refused, wake
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.engine.state.imagined import Imagined
@@ -262,9 +262,7 @@ class Play:
     def _session(self) -> Session:
         config, plugins, sharding = self._rules.config, self._rules.plugins, self._rules.sharding
         session = open_session(self._cluster_state, config, now=self._now, plugins=plugins)
-        if sharding.mode is not Mode.NONE:
-            names = self._cluster_state.shards.get(sharding.name, ())
-            session.join_shard(names, hard=sharding.mode is Mode.HARD)
+        keep_to_shard(session, sharding)
         return session
 
     def _cycle(self) -> bool:
