@@ -120,7 +120,7 @@ async def test_the_nodes_are_dealt_out_as_the_page_says(shell: Shell, home: Path
         for line in make:
             done = shell(line)
             assert done.returncode == 0, done.stderr
-        shown = "volcano           [node-00000 node-00001 node-00002 node-00003]"
+        shown = "volcano           [node-0 node-1 node-2 node-3]"
         await until(
             lambda: shown in shell(get).stdout, deadline_s=40, describe=lambda: shell(get).stdout
         )
