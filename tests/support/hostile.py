@@ -96,6 +96,8 @@ def _of(kind: mi.Type, field: str, depth: int) -> st.SearchStrategy[Any]:
         return st.booleans()
     if isinstance(kind, mi.StrType):
         return _within(_text(field), kind)
+    if isinstance(kind, mi.AnyType):
+        return st.sampled_from([{}, {"a": [1, None, "x"]}, [], "x", 7, None])
     raise NotImplementedError(f"{field}: {kind}")
 
 

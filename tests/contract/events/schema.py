@@ -8,6 +8,7 @@ TYPES = {
     "object": dict,
     "string": str,
     "integer": int,
+    "number": (int, float),
     "array": list,
     "null": type(None),
     "boolean": bool,
