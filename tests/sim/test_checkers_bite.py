@@ -1,5 +1,6 @@
 """Bugs that are planted into the services are found within a few seeds, and told with a story."""
 
+import asyncio
 import re
 
 import pytest
@@ -10,7 +11,9 @@ from services.binder.intents import evict
 from services.scheduler.engine.state.cluster_state import ClusterState
 from shared.bus.publisher import NatsPublisher
 from shared.kube.client import Kube
+from tests.sim.nemeses import NEMESES
 from tests.sim.simulation import simulate
+from tests.sim.story import Story
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -56,6 +59,29 @@ def binder_that_evicts_by_uid_alone(monkeypatch):
 
     monkeypatch.setattr(Kube, "delete", by_uid)
     monkeypatch.setattr(evict, "_over", lambda victim, seen: None)
+    freeze_when_victims_are_chosen(monkeypatch)
+
+
+def freeze_when_victims_are_chosen(monkeypatch):
+    """Has the binders frozen from the first eviction on, until its victims may have finished."""
+    waiting = []
+    tell = Story.tell
+
+    def told(self, who, what, /, **about):
+        tell(self, who, what, **about)
+        if what == "intent evict":
+            for chosen in waiting:
+                chosen.set()
+
+    async def frozen(sim):
+        chosen = asyncio.Event()
+        waiting[:] = [chosen]
+        await chosen.wait()
+        binders = [machine for machine in sim.machines if machine.service == "binder"]
+        await asyncio.gather(*(machine.cut_off(13.0) for machine in binders))
+
+    monkeypatch.setattr(Story, "tell", told)
+    monkeypatch.setitem(NEMESES, "binders_frozen", frozen)
 
 
 def messages_that_never_end(monkeypatch):

@@ -7,6 +7,7 @@ promised in the catalogue and never filled here is a promise that does not hold.
 import json
 import os
 import signal
+import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any, Final
 from pumice.events import CATALOGUE, Event, LeaderChanged, Received, subscribe
 from pumice.local.control_plane import ControlPlane
 from pumice.local.fleet import NodeShape
+from shared.api import time as times
 from tests.support.api import Api, connect
 from tests.support.pumice_run import Run, pumice_run
 from tests.support.roles import run_flags
@@ -168,12 +170,20 @@ async def _jobs(api: Api, seen: Seen) -> None:
     low["spec"]["minAvailable"] = 1
     await api.create("jobs", low, NAMESPACE)
     await seen.comes("job.phase", job="default/low", phase="Running")
+    await _second_is_over(api, "low")
     await api.create(
         "jobs", job("high", task("work", 2, cpu="2"), priorityClassName="high"), NAMESPACE
     )
     await seen.comes("pod.evicted", job="default/low")
     await seen.comes("job.phase", job="default/low", phase="Restarting")
     await seen.comes("pod.bound", job="default/high")
+
+
+async def _second_is_over(api: Api, name: str) -> None:
+    """Wait until a job has been in its phase for a second: times of objects are whole seconds."""
+    status = (await api.get("jobs", NAMESPACE, name))["status"]
+    since = times.parse(status["state"]["lastTransitionTime"])
+    await until(lambda: time.time() >= since + 1, describe=f"{name} is a second in its phase")
 
 
 def complaints(events: Sequence[Received]) -> list[str]:

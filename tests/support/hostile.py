@@ -72,6 +72,13 @@ def objects(token: str) -> st.SearchStrategy[dict[str, Any]]:
     return _of(mi.type_info(kinds.KINDS[token].type), token, 0)
 
 
+SIMPLE: dict[type[mi.Type], st.SearchStrategy[Any]] = {
+    mi.FloatType: st.sampled_from([0.0, -1.5, 1e300, 1e-300]),
+    mi.BoolType: st.booleans(),
+    mi.AnyType: st.sampled_from([{}, {"a": [1, None, "x"]}, [], "x", 7, None]),
+}
+
+
 def _of(kind: mi.Type, field: str, depth: int) -> st.SearchStrategy[Any]:
     if isinstance(kind, mi.Metadata):
         return _of(kind.type, field, depth)
@@ -90,14 +97,10 @@ def _of(kind: mi.Type, field: str, depth: int) -> st.SearchStrategy[Any]:
         return st.sampled_from([member.value for member in kind.cls])
     if isinstance(kind, mi.IntType):
         return _number(kind)
-    if isinstance(kind, mi.FloatType):
-        return st.sampled_from([0.0, -1.5, 1e300, 1e-300])
-    if isinstance(kind, mi.BoolType):
-        return st.booleans()
+    if (drawn := SIMPLE.get(type(kind))) is not None:
+        return drawn
     if isinstance(kind, mi.StrType):
         return _within(_text(field), kind)
-    if isinstance(kind, mi.AnyType):
-        return st.sampled_from([{}, {"a": [1, None, "x"]}, [], "x", 7, None])
     raise NotImplementedError(f"{field}: {kind}")
 
 
