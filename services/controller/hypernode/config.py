@@ -23,8 +23,8 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
-import yaml
 
+from services.controller.config_text import BadConfigError, decoded
 from services.controller.hypernode.discovery import clean
 from shared.model import durations
 
@@ -37,10 +37,6 @@ _OBJECT: Final = re.compile(rf"{_PART}(\.{_PART})*")
 _TYPE_MAX: Final = 20
 _ADDRESS: Final = re.compile(r"https?://[^/\s@]+(/\S*)?")
 _ANY: Final = "*"
-
-
-class BadConfigError(ValueError):
-    """The configuration cannot be used; the text names the field."""
 
 
 class _Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -131,14 +127,7 @@ class Discovery(msgspec.Struct, frozen=True, kw_only=True):
 
 def parse(text: str, bounds: Bounds) -> Discovery:
     """Return what a configuration asks for; BadConfigError names what is wrong with it."""
-    try:
-        plain = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise BadConfigError(f"{KEY} is no YAML: {error}") from error
-    try:
-        file = msgspec.convert(plain if plain is not None else {}, _File)
-    except msgspec.ValidationError as error:
-        raise BadConfigError(f"{KEY}: {error}") from error
+    file = decoded(text, KEY, _File)
     enabled = [
         (n, one) for n, one in enumerate(file.network_topology_discovery) if _checked(n, one)
     ]

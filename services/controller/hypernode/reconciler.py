@@ -12,6 +12,7 @@ from typing import ClassVar, Final
 import msgspec
 from typing_extensions import override
 
+from services.controller.adapters.config_map import ConfigMapReader
 from services.controller.adapters.reconciler import Manager, SingletonReconciler
 from services.controller.adapters.ufm import FabricManager
 from services.controller.adapters.writer import apply
@@ -19,24 +20,18 @@ from services.controller.hypernode import config, discovery, ufm
 from services.controller.hypernode.config import Discovery
 from shared.api import kinds
 from shared.api.kinds import Kind
-from shared.api.meta import ObjectMeta
 from shared.api.patch import merge_patch
 from shared.api.topology import HyperNode, HyperNodeStatus
 from shared.contracts.subjects import split_key
 from shared.kube.errors import AlreadyExists
 from shared.model.hypernodes import Labels, forest
-from shared.runtime.errors import Gone, Rejected, Retryable
+from shared.runtime.errors import Rejected, Retryable
 from shared.runtime.workqueue import WorkQueue
 
 _STAGE: Final = "keep"
 _ASK_AGAIN_S: Final = 60.0
 """A fabric manager that did not answer is asked again so much later, or when it is due."""
 _WRITERS: Final = 8
-
-
-class _ConfigMap(msgspec.Struct, frozen=True, kw_only=True):
-    metadata: ObjectMeta = ObjectMeta()
-    data: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class HyperNodeReconciler(SingletonReconciler):
@@ -52,12 +47,18 @@ class HyperNodeReconciler(SingletonReconciler):
         self._kube = manager.kube
         self._contain = manager.contain
         named = manager.settings.topology_config_map
-        self._config_map = named if "/" in named else f"{manager.namespace}/{named}"
-        namespace, _ = split_key(self._config_map)
+        at = named if "/" in named else f"{manager.namespace}/{named}"
+        namespace, _ = split_key(at)
         hosts = frozenset(manager.settings.topology_hosts)
-        self._bounds = config.Bounds(namespace=namespace, hosts=hosts)
+        bounds = config.Bounds(namespace=namespace, hosts=hosts)
+        self._file = ConfigMapReader(
+            manager,
+            at,
+            key=config.KEY,
+            name="topology",
+            parse=lambda text: config.parse(text, bounds),
+        )
         self._discovery = Discovery()
-        self._text = ""
         self._ask_at = float("-inf")
         """Monotonic time at which the fabric manager is asked again."""
         self._ports: list[ufm.Port] | None = None
@@ -88,28 +89,12 @@ class HyperNodeReconciler(SingletonReconciler):
 
     async def _read_config(self) -> None:
         """Read the configuration; without one nothing is discovered, and what was found stays."""
-        namespace, name = split_key(self._config_map)
-        try:
-            answer = await self._kube.get(kinds.CONFIGMAP, namespace, name)
-        except Gone:
-            self._discovery, self._text = Discovery(), ""
+        found = await self._file.changed()
+        if not self._file.is_there:
+            self._discovery = Discovery()
+        if found is None:
             return
-        except Rejected as error:
-            self._log.warning("topology_config_not_read", reason=str(error))
-            return
-        found = msgspec.json.decode(answer, type=_ConfigMap)
-        text = found.data.get(config.KEY, "")
-        if text == self._text:
-            return
-        self._text = text
-        try:
-            self._discovery = config.parse(text, self._bounds)
-        except config.BadConfigError as error:
-            self._log.warning("topology_config_refused", reason=str(error))
-            self._recorder.tell_of(
-                kinds.CONFIGMAP, found.metadata, "InvalidConfig", str(error), warning=True
-            )
-            return
+        self._discovery = found
         types = self._discovery.types
         self._log.info("topology_config_read", networks=sorted(types) if types else [])
         self._ask_at, self._ports = float("-inf"), None

@@ -22,8 +22,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
-import yaml
 
+from services.controller.config_text import BadConfigError, decoded
 from services.controller.sharding.plan import Shard
 from services.controller.sharding.policies import Weighted, policy_of
 from shared.model import durations
@@ -35,10 +35,6 @@ _NAME_MAX: Final = 253
 _FIELDS: Final = 7
 _INFINITE: Final = {"inf": 1.0, "infinity": 1.0, "-inf": 0.0, "-infinity": 0.0}
 _BOOLS: Final = {"true": True, "1": True, "t": True, "false": False, "0": False, "f": False}
-
-
-class BadConfigError(ValueError):
-    """The configuration cannot be used; the text names the field."""
 
 
 class _Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -86,14 +82,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
 def parse(text: str, base: Config) -> Config:
     """Return the configuration of a ConfigMap; `base` has what it leaves open."""
-    try:
-        plain = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise BadConfigError(f"{KEY} is no YAML: {error}") from error
-    try:
-        file = msgspec.convert(plain if plain is not None else {}, _File)
-    except msgspec.ValidationError as error:
-        raise BadConfigError(f"{KEY}: {error}") from error
+    file = decoded(text, KEY, _File)
     if not file.scheduler_configs:
         raise BadConfigError("schedulerConfigs is empty")
     events = file.enable_node_event_trigger

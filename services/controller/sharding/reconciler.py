@@ -15,9 +15,11 @@ from typing import ClassVar, Final
 import msgspec
 from typing_extensions import override
 
+from services.controller.adapters.config_map import ConfigMapReader
 from services.controller.adapters.reconciler import Manager, SingletonReconciler
 from services.controller.adapters.store import Touched
 from services.controller.adapters.writer import apply
+from services.controller.config_text import BadConfigError
 from services.controller.settings import ControllerSettings
 from services.controller.sharding import config
 from services.controller.sharding.plan import assign, waves
@@ -27,8 +29,9 @@ from shared.api.kinds import Kind
 from shared.api.meta import ObjectMeta
 from shared.api.patch import merge_patch
 from shared.api.scheduling import NodeShard, NodeShardSpec
+from shared.contracts.subjects import key_of
 from shared.kube.errors import AlreadyExists
-from shared.runtime.errors import Conflict, Gone, Rejected
+from shared.runtime.errors import Conflict, Rejected
 from shared.runtime.workqueue import WorkQueue
 
 _READ_AGAIN_S: Final = 10.0
@@ -43,13 +46,8 @@ def _of_flags(settings: ControllerSettings) -> config.Config:
             period_s=settings.shard_sync_period,
             on_events=settings.enable_node_event_trigger,
         )
-    except config.BadConfigError as error:
+    except BadConfigError as error:
         raise Rejected(str(error), field="scheduler-configs") from error
-
-
-class _ConfigMap(msgspec.Struct, frozen=True, kw_only=True):
-    metadata: ObjectMeta = ObjectMeta()
-    data: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class ShardingReconciler(SingletonReconciler):
@@ -65,10 +63,14 @@ class ShardingReconciler(SingletonReconciler):
         settings = manager.settings
         self._kube = manager.kube
         namespace = settings.sharding_configmap_namespace or manager.namespace
-        self._place = (namespace, settings.sharding_configmap)
-        self._flags = _of_flags(settings)
-        self._config = self._flags
-        self._text = ""
+        self._config = flags = _of_flags(settings)
+        self._file = ConfigMapReader(
+            manager,
+            key_of(namespace, settings.sharding_configmap),
+            key=config.KEY,
+            name="sharding",
+            parse=lambda text: config.parse(text, flags),
+        )
         self._due_at = float("-inf")
         """Monotonic time of the next pass; a read of the configuration alone is none."""
 
@@ -156,26 +158,10 @@ class ShardingReconciler(SingletonReconciler):
         return found
 
     async def _read_config(self) -> None:
-        """Read the configuration; flags count until there was one that can be used."""
-        try:
-            answer = await self._kube.get(kinds.CONFIGMAP, *self._place)
-        except Gone:
-            return  # what was read last stays in force (S02)
-        except Rejected as error:
-            self._log.warning("sharding_config_not_read", reason=str(error))
+        """Read the configuration; what was read last stays in force, and flags until then (S02)."""
+        found = await self._file.changed()
+        if found is None:
             return
-        found = msgspec.json.decode(answer, type=_ConfigMap)
-        text = found.data.get(config.KEY, "")
-        if text == self._text:
-            return
-        self._text = text
-        try:
-            self._config = config.parse(text, self._flags)
-        except config.BadConfigError as error:
-            self._log.warning("sharding_config_refused", reason=str(error))
-            self._recorder.tell_of(
-                kinds.CONFIGMAP, found.metadata, "InvalidConfig", str(error), warning=True
-            )
-            return
+        self._config = found
         self._due_at = float("-inf")
         self._log.info("sharding_config_read", shards=[one.name for one in self._config.shards])

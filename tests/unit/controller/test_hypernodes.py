@@ -8,8 +8,9 @@ import msgspec
 import pytest
 import yaml
 
+from services.controller.config_text import BadConfigError
 from services.controller.hypernode import ufm
-from services.controller.hypernode.config import BadConfigError, Bounds, Discovery, UfmSource, parse
+from services.controller.hypernode.config import Bounds, Discovery, UfmSource, parse
 from services.controller.hypernode.discovery import changes, discovered
 from services.controller.hypernode.reconciler import statuses
 from shared.api import kinds

@@ -10,8 +10,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from services.controller.config_text import BadConfigError
 from services.controller.settings import ControllerSettings
-from services.controller.sharding.config import BadConfigError, Config, from_flags, parse
+from services.controller.sharding.config import Config, from_flags, parse
 from services.controller.sharding.plan import Shard, assign, waves
 from services.controller.sharding.policies import NodeLoad, Weighted, policy_of
 from shared.api import kinds

@@ -4,7 +4,7 @@ An expression is a tree (`syntax`); a step is one operation on one value. Users 
 so that each evaluation has `STEPS_MAX` of them, counted for long texts and lists, too.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from services.scheduler.policy.devices.syntax import BadExpression, Node
@@ -87,11 +87,15 @@ class Evaluation:
         return self._operation(kind, values)
 
     def _junction(self, tree: Node, known: Mapping[str, Any], *, ends: bool) -> bool:
-        """Return `||` or `&&` of the parts; one that decides makes up for errors of others."""
+        """Return `||` or `&&` of the parts."""
+        return self._decided(((part, known) for part in tree.parts), ends=ends)
+
+    def _decided(self, tests: Iterable[tuple[Node, Mapping[str, Any]]], *, ends: bool) -> bool:
+        """Return `ends` if a test says so, which makes up for errors of others."""
         failed: EvaluationError | None = None
-        for part in tree.parts:
+        for test, scope in tests:
             try:
-                if _truth(self._value(part, known)) is ends:
+                if _truth(self._value(test, scope)) is ends:
                     return ends
             except TooCostly:
                 raise
@@ -143,24 +147,9 @@ class Evaluation:
             raise EvaluationError(f"{name}() of a value without elements")
         scopes = ((item, {**known, variable: item}) for item in over)
         if name in {"all", "exists"}:
-            return self._quantified(tree.parts[1], scopes, ends=name == "exists")
+            tests = ((tree.parts[1], scope) for _, scope in scopes)
+            return self._decided(tests, ends=name == "exists")
         return self._collected(name, tree.parts[1:], scopes)
-
-    def _quantified(
-        self, test: Node, scopes: Iterator[tuple[Any, dict[str, Any]]], *, ends: bool
-    ) -> bool:
-        failed: EvaluationError | None = None
-        for _, scope in scopes:
-            try:
-                if _truth(self._value(test, scope)) is ends:
-                    return ends
-            except TooCostly:
-                raise
-            except EvaluationError as error:
-                failed = error
-        if failed is not None:
-            raise failed
-        return not ends
 
     def _collected(
         self, name: str, parts: tuple[Node, ...], scopes: Iterator[tuple[Any, dict[str, Any]]]
