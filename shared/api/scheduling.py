@@ -35,6 +35,14 @@ def podgroup_of(job: str, uid: str) -> str:
     return f"{job}-{uid}"
 
 
+class QueueOrder(enum.StrEnum):
+    """How jobs of a queue may pass those before them: annotation `pumice.dev/order`."""
+
+    BEST_EFFORT = "best-effort"
+    STRICT = "strict"
+    BACKFILL = "backfill"
+
+
 class TopologyMode(enum.StrEnum):
     """Whether a network topology constraint must hold or is a wish."""
 

@@ -25,7 +25,7 @@ from services.admission.rules.review import (
 from shared.api import keys
 from shared.api.base import CrQuantity
 from shared.api.lenient import lenient
-from shared.api.scheduling import DEFAULT_QUEUE, ROOT_QUEUE, Queue, QueueState
+from shared.api.scheduling import DEFAULT_QUEUE, ROOT_QUEUE, Queue, QueueOrder, QueueState
 from shared.jobs.problems import Problem, unreadable
 from shared.model import quantity
 from shared.model.quantity import BadQuantity, is_quantity, milli
@@ -144,6 +144,10 @@ def _of_itself(queue: Queue, facts: Facts) -> Iterator[Problem]:
     state = queue.status.state
     if state and state not in _STATES:
         yield _invalid("spec.state", str(state), f"queue state must be in [{' '.join(_STATES)}]")
+    order = queue.metadata.annotations.get(keys.QUEUE_ORDER)
+    if order is not None and order not in set(QueueOrder):
+        known = ", ".join(QueueOrder)
+        yield _invalid(f"metadata.annotations[{keys.QUEUE_ORDER}]", order, f"it is none of {known}")
     yield from _hierarchy(queue, facts)
 
 

@@ -20,6 +20,11 @@ def test_a_queue_without_a_spec_gets_one_w50() -> None:
     assert only == {"op": "add", "path": "/spec", "value": {"reclaimable": True, "weight": 1}}
 
 
+@pytest.mark.parametrize("order", ["best-effort", "strict", "backfill"])
+def test_a_queue_may_state_each_order_that_there_is(order: str) -> None:
+    assert ask("/queues/validate", queue(annotations={"pumice.dev/order": order})).allowed
+
+
 def test_a_path_begins_at_the_root_w50() -> None:
     stated = queue(annotations={PATH: "root/a", WEIGHTS: "1/2"}, reclaimable=False)
     assert ask("/queues/mutate", stated).patch == ()
@@ -51,6 +56,13 @@ def test_a_path_begins_at_the_root_w50() -> None:
             (
                 'requestBody.spec.deserved.memory: Invalid value: "<nil>": deserved[memory] must be'
                 " >= guarantee[memory]=1Gi"
+            ),
+        ),
+        (
+            queue(annotations={"pumice.dev/order": "fifo"}),
+            (
+                'requestBody.metadata.annotations[pumice.dev/order]: Invalid value: "fifo": it is'
+                " none of best-effort, strict, backfill"
             ),
         ),
         (

@@ -6,7 +6,6 @@ of the queue pass a job that waits, and `backfill` lets jobs pass that do not de
 first that wait, as far as expected ends tell. docs/reservations.md is its page.
 """
 
-import enum
 from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -29,6 +28,7 @@ from services.scheduler.policy.arguments import BadArgument, integer, seconds, t
 from services.scheduler.policy.reserved import Forecast, Move, Moves, Plans, Reserved
 from services.scheduler.policy.shadow import UNKNOWN
 from shared.api import keys
+from shared.api.scheduling import QueueOrder as Order
 from shared.api.time import format_seconds
 from shared.model.status import TaskStatus
 
@@ -38,14 +38,6 @@ _SINCE: Final = "reservation.since/"
 _PROMISE: Final = "reservation.promise/"
 _PATIENCE_S: Final = 3600
 _DEPTH: Final = 100
-
-
-class Order(enum.StrEnum):
-    """How jobs of a queue may pass those before them."""
-
-    BEST_EFFORT = "best-effort"
-    STRICT = "strict"
-    BACKFILL = "backfill"
 
 
 class Reservation:
