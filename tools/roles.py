@@ -87,6 +87,7 @@ RARE: Mapping[str, Mapping[tuple[str, str, str], str]] = {
         ("patch", "resource.k8s.io", "resourceclaims/binding"): _WITHIN,
         ("get", "scheduling.volcano.sh", "podgroups"): _MET,
         ("get", "scheduling.volcano.sh", "queues"): _MET,
+        ("get", "shard.volcano.sh", "nodeshards"): _MET,
     },
     "controller": {
         ("update", "batch.volcano.sh", "jobs/finalizers"): _BY_A_PLUGIN,
@@ -98,6 +99,7 @@ RARE: Mapping[str, Mapping[tuple[str, str, str], str]] = {
         ("get", "flow.volcano.sh", "jobtemplates"): _MET,
         ("get", "topology.volcano.sh", "hypernodes"): _MET,
         ("get", "scheduling.volcano.sh", "queues"): _MET,
+        ("get", "shard.volcano.sh", "nodeshards"): _MET,
         ("get", "scheduling.volcano.sh", "podgroups"): _TAKEN,
         ("get", "", "pods"): _TAKEN,
         ("get", "", "services"): _TAKEN,

@@ -38,8 +38,8 @@ async def cluster(services: Fleet, hand: Hand) -> AsyncIterator[Hand]:
                 await hand.api.delete(plural, "", one["metadata"]["name"])
 
 
-def config(hand: Hand, *, most: int = 0) -> dict[str, Any]:
-    """Return two shards of this test's own nodes by what is requested of them."""
+def config(hand: Hand, *, most: int = 0, shards: int = 2) -> dict[str, Any]:
+    """Return shards of this test's own nodes by what is requested of them."""
 
     def shard(name: str, low: float, high: float) -> dict[str, Any]:
         bounds = {"minCPUUtil": low, "maxCPUUtil": high}
@@ -51,12 +51,12 @@ def config(hand: Hand, *, most: int = 0) -> dict[str, Any]:
         ]
         return {"name": f"{hand.namespace}-{name}", "type": "volcano", "policies": policies}
 
-    shards = [shard("low", 0.0, 0.6), shard("high", 0.7, 1.0)]
+    known = [shard("low", 0.0, 0.6), shard("high", 0.7, 1.0)]
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": "shards"},
-        "data": {"sharding.yaml": yaml.safe_dump({"schedulerConfigs": shards})},
+        "data": {"sharding.yaml": yaml.safe_dump({"schedulerConfigs": known[:shards]})},
     }
 
 
@@ -121,3 +121,15 @@ async def test_node_shards_appear_and_follow_nodes_and_requests(
 
     await api.patch("configmaps", namespace, "shards", {"data": config(cluster, most=1)["data"]})
     await wait_shards(cluster, services, {first}, set())
+
+    one = config(cluster, most=1, shards=1)
+    await api.patch("configmaps", namespace, "shards", {"data": one["data"]})
+
+    async def names() -> list[str]:
+        return [found["metadata"]["name"] for found in await api.items("nodeshards")]
+
+    async def is_gone() -> bool:
+        return f"{namespace}-high" not in await names()
+
+    await until(is_gone, deadline_s=40, describe=services.logs)
+    assert f"{namespace}-low" in await names()
