@@ -50,7 +50,7 @@ def cost() -> str:
     return (
         "node-check needs root and Debian's packages containerd, runc, containernetworking-plugins,"
         " iptables, conntrack, docker.io and debootstrap; the first run builds programs (7 min,"
-        " 280 MB) and images (3 min, 900 MB), later ones take about 8 min"
+        " 280 MB) and images (3 min, 900 MB), later ones take about 5 min"
     )
 
 
