@@ -84,6 +84,8 @@ class Inventory:
         self._by_node: dict[str, dict[str, SliceRecord]] = {}
         self._shared: dict[str, SliceRecord] = {}
         """Slices that more than one node may reach."""
+        self._newest: dict[PoolKey, int] = {}
+        """Pool → the newest generation of its slices, once it has been asked for."""
 
     def __len__(self) -> int:
         return len(self._slices)
@@ -95,6 +97,7 @@ class Inventory:
         self.generation += 1
         self._slices[name] = record
         self._pools.setdefault(record.pool, {})[name] = record
+        self._newest.pop(record.pool, None)
         self._home(record)[name] = record
 
     def remove(self, name: str) -> None:
@@ -104,6 +107,7 @@ class Inventory:
             return
         self.generation += 1
         del self._pools[record.pool][name]
+        self._newest.pop(record.pool, None)
         del self._home(record)[name]
 
     def _home(self, record: SliceRecord) -> dict[str, SliceRecord]:
@@ -126,8 +130,11 @@ class Inventory:
         return tuple(self._pool(key, found[key], node, selects) for key in sorted(found))
 
     def _is_newest(self, record: SliceRecord) -> bool:
-        siblings = self._pools[record.pool].values()
-        newest = max(sibling.slice.spec.pool.generation for sibling in siblings)
+        newest = self._newest.get(record.pool)
+        if newest is None:
+            siblings = self._pools[record.pool].values()
+            newest = max(sibling.slice.spec.pool.generation for sibling in siblings)
+            self._newest[record.pool] = newest
         return record.slice.spec.pool.generation == newest
 
     def _pool(
