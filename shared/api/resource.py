@@ -199,7 +199,7 @@ class Counter(View, frozen=True, kw_only=True):
 
 
 class CounterSet(View, frozen=True, kw_only=True):
-    """Amounts that devices of a pool share, or that one of them takes of a set."""
+    """Amounts that devices of a pool share."""
 
     name: str = ""
     counters: Mapping[str, Counter] = field(default_factory=dict)

@@ -106,8 +106,8 @@ class Judge:
         self._judged: dict[tuple[str, ...], dict[tuple[int, int], bool | SelectorFault]] = {}
         self._size = 0
 
-    def forget(self) -> None:
-        """Forget all answers: slices have gone that they were about."""
+    def _forget(self) -> None:
+        """Forget all answers: many are about versions of devices that have gone."""
         self._variables, self._judged, self._size = {}, {}, 0
 
     def admits(self, alternative: Alternative, offered: Offered, budget: Budget) -> bool:
@@ -124,6 +124,8 @@ class Judge:
 
         Without budget no device does, for now.
         """
+        if self._size > _JUDGED_MAX:
+            self._forget()
         answers = self._judged.setdefault(alternative.conditions, {})
         version = (offered.serial, offered.place)
         answer = answers.get(version)
@@ -138,8 +140,6 @@ class Judge:
         return answer
 
     def _ask(self, alternative: Alternative, offered: Offered) -> bool | SelectorFault:
-        if self._size > _JUDGED_MAX:
-            self.forget()
         selectors = (*alternative.device_class.spec.selectors, *alternative.asks.selectors)
         try:
             return self._selectors.admit(selectors, self._seen(offered)) if selectors else True

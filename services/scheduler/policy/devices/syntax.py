@@ -80,11 +80,9 @@ def _tokens(text: str) -> Iterator[_Token]:
     yield _Token("end", "")
 
 
-def node(
-    kind: str, *parts: Node, value: object = None, optional: bool = False, deeper: int = 1
-) -> Node:
+def node(kind: str, *parts: Node, value: object = None, optional: bool = False) -> Node:
     """Return a node over its parts. Raises `BadExpression` where the tree gets too deep."""
-    depth = deeper + max((part.depth for part in parts), default=0)
+    depth = 1 + max((part.depth for part in parts), default=0)
     if depth > DEPTH_MAX:
         raise BadExpression(f"nested more than {DEPTH_MAX} deep")
     return Node(kind, parts, value, optional, depth)

@@ -88,8 +88,6 @@ def equal(one: object, other: object) -> bool:
     """Tell whether two values are the same; values of different types are not."""
     if is_number(one) and is_number(other):
         return one == other
-    if isinstance(one, Version) and isinstance(other, Version):
-        return one.order() == other.order()
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(equal, one, other))
     if isinstance(one, dict) and isinstance(other, dict):
