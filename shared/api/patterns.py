@@ -5,7 +5,7 @@ take time in proportion to the text, whatever they say.
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import re2
 
@@ -32,13 +32,18 @@ def finder(pattern: str) -> Callable[[str], bool]:
     """Return what tells whether a text contains a match. Raises `BadPattern`."""
     if len(pattern) > PATTERN_MAX:
         raise BadPattern("error parsing regexp: expression too large")
+    found = compiled(pattern)
+    return lambda text: found.search(text) is not None
+
+
+def compiled(pattern: str) -> Any:  # noqa: ANN401 - re2 has no types
+    """Return a pattern, however long, ready to search texts. Raises `BadPattern`."""
     options = re2.Options()
     options.log_errors = False
     try:
-        compiled = re2.compile(pattern, options)
+        return re2.compile(pattern, options)
     except re2.error as error:
         raise BadPattern(f"error parsing regexp: {_text_of(error)}") from error
-    return lambda text: compiled.search(text) is not None
 
 
 def _text_of(error: Exception) -> str:

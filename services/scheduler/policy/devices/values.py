@@ -9,8 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-import re2
-
+from shared.api import patterns
 from shared.model.quantity import BadQuantity, milli
 
 _BOUND: Final = 1 << 63
@@ -211,11 +210,9 @@ def _found(value: object, pattern: object) -> str:
 
 @functools.lru_cache(maxsize=1024)
 def _compiled(pattern: str) -> Any:  # noqa: ANN401 - re2 has no types
-    options = re2.Options()
-    options.log_errors = False
     try:
-        return re2.compile(pattern, options)
-    except re2.error as error:
+        return patterns.compiled(pattern)
+    except patterns.BadPattern as error:
         raise EvaluationError(f"{pattern!r} is no regular expression") from error
 
 
