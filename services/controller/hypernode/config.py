@@ -24,58 +24,58 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from services.controller.config_text import BadConfigError, decoded
+from services.controller.config_text import (
+    BadConfigError,
+    Wire,
+    converted,
+    decoded,
+    is_object_name,
+    seconds,
+)
 from services.controller.hypernode.discovery import clean
-from shared.model import durations
 
 KEY: Final = "volcano-controller.conf"
 LABEL: Final = "label"
 UFM: Final = "ufm"
 SOURCES: Final = (LABEL, UFM)
-_PART: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_OBJECT: Final = re.compile(rf"{_PART}(\.{_PART})*")
 _TYPE_MAX: Final = 20
 _ADDRESS: Final = re.compile(r"https?://[^/\s@]+(/\S*)?")
 _ANY: Final = "*"
 
 
-class _Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Base of what stands in the file; unknown fields are let pass."""
-
-
-class Level(_Wire, frozen=True, kw_only=True):
+class Level(Wire, frozen=True, kw_only=True):
     """One level of a network: the label whose values tell its parts apart."""
 
     node_label: str
 
 
-class LabelConfig(_Wire, frozen=True, kw_only=True):
+class LabelConfig(Wire, frozen=True, kw_only=True):
     """Settings of the source `label`: networks by name, each from its top to its bottom."""
 
     network_topology_types: dict[str, tuple[Level, ...]]
 
 
-class UfmConfig(_Wire, frozen=True, kw_only=True):
+class UfmConfig(Wire, frozen=True, kw_only=True):
     """Settings of the source `ufm`."""
 
     endpoint: str
     insecure_skip_verify: bool = False
 
 
-class SecretRef(_Wire, frozen=True, kw_only=True):
+class SecretRef(Wire, frozen=True, kw_only=True):
     """The Secret with `username` and `password`."""
 
     name: str
     namespace: str = ""
 
 
-class SourceCredentials(_Wire, frozen=True, kw_only=True):
+class SourceCredentials(Wire, frozen=True, kw_only=True):
     """How a source lets us in."""
 
     secret_ref: SecretRef
 
 
-class TopologySource(_Wire, frozen=True, kw_only=True):
+class TopologySource(Wire, frozen=True, kw_only=True):
     """One source of topology."""
 
     source: str
@@ -85,7 +85,7 @@ class TopologySource(_Wire, frozen=True, kw_only=True):
     config: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-class _File(_Wire, frozen=True, kw_only=True):
+class _File(Wire, frozen=True, kw_only=True):
     network_topology_discovery: tuple[TopologySource, ...] = ()
 
 
@@ -150,27 +150,20 @@ def _checked(number: int, one: TopologySource) -> bool:
     if one.source not in SOURCES:
         known = ", ".join(SOURCES)
         raise BadConfigError(f"{path}.source: {one.source!r} is none of {known}")
-    try:
-        interval_s = durations.seconds(one.interval)
-    except ValueError as error:
-        raise BadConfigError(f"{path}.interval: {error}") from error
-    if interval_s <= 0.0:
+    if seconds(one.interval, f"{path}.interval") <= 0.0:
         raise BadConfigError(f"{path}.interval: {one.interval!r} is no time to wait")
     return one.enabled
 
 
 def _types(number: int, one: TopologySource) -> dict[str, tuple[str, ...]]:
     path = f"networkTopologyDiscovery[{number}].config"
-    try:
-        config = msgspec.convert(one.config, LabelConfig)
-    except msgspec.ValidationError as error:
-        raise BadConfigError(f"{path}: {error}") from error
+    config = converted(one.config, path, LabelConfig)
     found = {}
     for name, levels in config.network_topology_types.items():
         place = f"{path}.networkTopologyTypes.{name}"
         if not 0 < len(name) <= _TYPE_MAX:
             raise BadConfigError(f"{place}: a name has 1 to {_TYPE_MAX} characters")
-        if not _OBJECT.fullmatch(f"hypernode-{clean(name)}-tier1"):
+        if not is_object_name(f"hypernode-{clean(name)}-tier1"):
             raise BadConfigError(f"{place}: its HyperNodes cannot be called {clean(name)!r}")
         found[name] = tuple(_labels(place, [level.node_label for level in levels]))[:-1]
     return found
@@ -178,10 +171,7 @@ def _types(number: int, one: TopologySource) -> dict[str, tuple[str, ...]]:
 
 def _ufm(number: int, one: TopologySource, bounds: Bounds) -> UfmSource:
     path = f"networkTopologyDiscovery[{number}]"
-    try:
-        config = msgspec.convert(one.config, UfmConfig)
-    except msgspec.ValidationError as error:
-        raise BadConfigError(f"{path}.config: {error}") from error
+    config = converted(one.config, f"{path}.config", UfmConfig)
     endpoint = config.endpoint if "://" in config.endpoint else f"https://{config.endpoint}"
     if not _ADDRESS.fullmatch(endpoint):
         raise BadConfigError(f"{path}.config.endpoint: {config.endpoint!r} is no http(s) address")
@@ -202,7 +192,7 @@ def _ufm(number: int, one: TopologySource, bounds: Bounds) -> UfmSource:
         endpoint=endpoint,
         insecure_skip_verify=config.insecure_skip_verify,
         secret=f"{bounds.namespace}/{ref.name}",
-        interval_s=durations.seconds(one.interval),
+        interval_s=seconds(one.interval, f"{path}.interval"),
     )
 
 

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import ClassVar, Final
 
-import msgspec
 from typing_extensions import override
 
 from services.controller.adapters.config_map import ConfigMapReader
@@ -129,9 +128,8 @@ class HyperNodeReconciler(SingletonReconciler):
             self._log.info("hypernode_deleted", hypernode=one.metadata.name)
 
     async def _create(self, one: HyperNode) -> None:
-        body = msgspec.json.decode(kinds.encode(kinds.HYPERNODE, one))
         try:
-            await self._writer.create(kinds.HYPERNODE, "", body)
+            await self._writer.create(kinds.HYPERNODE, "", kinds.encode(kinds.HYPERNODE, one))
         except AlreadyExists:
             self._log.warning("hypernode_name_taken", hypernode=one.metadata.name)
         else:

@@ -17,31 +17,28 @@ The older fields of a scheduler (`cpuUtilizationMin`, `preferWarmupNodes`, `maxN
 flag `--scheduler-configs` stand for policies, and are turned into them here.
 """
 
-import re
 from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 
-from services.controller.config_text import BadConfigError, decoded
+from services.controller.config_text import (
+    BadConfigError,
+    Wire,
+    decoded,
+    is_object_name,
+    seconds,
+)
 from services.controller.sharding.plan import Shard
 from services.controller.sharding.policies import Weighted, policy_of
-from shared.model import durations
 
 KEY: Final = "sharding.yaml"
-_PART: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_OBJECT: Final = re.compile(rf"{_PART}(\.{_PART})*")
-_NAME_MAX: Final = 253
 _FIELDS: Final = 7
 _INFINITE: Final = {"inf": 1.0, "infinity": 1.0, "-inf": 0.0, "-infinity": 0.0}
 _BOOLS: Final = {"true": True, "1": True, "t": True, "false": False, "0": False, "f": False}
 
 
-class _Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Base of what stands in the file; unknown fields are let pass."""
-
-
-class PolicyEntry(_Wire, frozen=True, kw_only=True):
+class PolicyEntry(Wire, frozen=True, kw_only=True):
     """One policy of a scheduler."""
 
     name: str
@@ -50,7 +47,7 @@ class PolicyEntry(_Wire, frozen=True, kw_only=True):
     arguments: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-class SchedulerEntry(_Wire, frozen=True, kw_only=True):
+class SchedulerEntry(Wire, frozen=True, kw_only=True):
     """One scheduler; all but its name and its policies are older forms."""
 
     name: str
@@ -64,7 +61,7 @@ class SchedulerEntry(_Wire, frozen=True, kw_only=True):
     max_nodes: int = 0
 
 
-class _File(_Wire, frozen=True, kw_only=True):
+class _File(Wire, frozen=True, kw_only=True):
     scheduler_configs: tuple[SchedulerEntry, ...] = ()
     shard_sync_period: str = ""
     enable_node_event_trigger: bool | None = None
@@ -88,7 +85,7 @@ def parse(text: str, base: Config) -> Config:
     events = file.enable_node_event_trigger
     return Config(
         shards=_shards(file.scheduler_configs, "schedulerConfigs"),
-        period_s=_period_s(file.shard_sync_period) or base.period_s,
+        period_s=seconds(file.shard_sync_period, "shardSyncPeriod") or base.period_s,
         on_events=base.on_events if events is None else events,
     )
 
@@ -126,19 +123,12 @@ def _utilization(text: str) -> float:
     return _INFINITE[text] if text in _INFINITE else float(text)
 
 
-def _period_s(text: str) -> float:
-    try:
-        return durations.seconds(text)
-    except ValueError as error:
-        raise BadConfigError(f"shardSyncPeriod: {error}") from error
-
-
 def _shards(entries: Sequence[SchedulerEntry], path: str) -> tuple[Shard, ...]:
     seen: set[str] = set()
     found = []
     for number, entry in enumerate(entries):
         place = f"{path}[{number}]"
-        if not (_OBJECT.fullmatch(entry.name) and len(entry.name) <= _NAME_MAX):
+        if not is_object_name(entry.name):
             raise BadConfigError(f"{place}.name: {entry.name!r} is no name of a NodeShard")
         if entry.name in seen:
             raise BadConfigError(f"{place}.name: {entry.name!r} is there twice")

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import ClassVar, Final
 
-import msgspec
 from typing_extensions import override
 
 from services.controller.adapters.config_map import ConfigMapReader
@@ -61,7 +60,6 @@ class ShardingReconciler(SingletonReconciler):
     def __init__(self, manager: Manager, queue: WorkQueue[str], *, workers: int) -> None:
         super().__init__(manager, queue, workers=workers)
         settings = manager.settings
-        self._kube = manager.kube
         namespace = settings.sharding_configmap_namespace or manager.namespace
         self._config = flags = _of_flags(settings)
         self._file = ConfigMapReader(
@@ -128,9 +126,8 @@ class ShardingReconciler(SingletonReconciler):
 
     async def _create(self, name: str, spec: NodeShardSpec) -> None:
         shard = NodeShard(metadata=ObjectMeta(name=name), spec=spec)
-        body = msgspec.json.decode(kinds.encode(kinds.NODESHARD, shard))
         try:
-            await self._writer.create(kinds.NODESHARD, "", body)
+            await self._writer.create(kinds.NODESHARD, "", kinds.encode(kinds.NODESHARD, shard))
         except AlreadyExists as error:
             raise Conflict(f"NodeShard {name} was made meanwhile") from error
         self._log.info("node_shard_created", shard=name, nodes=len(spec.nodes_desired))
