@@ -5,17 +5,16 @@
         rehearsal.cycle()
 
 Facts are folded as they would be, a plan is gone by as the scheduler goes by one that it has
-published, and at the end each step is taken back in the reverse order. Nothing leaves the process.
+published, and at the end each step is taken back (`Imagined`). Nothing leaves the process.
 """
 
-from collections.abc import Callable, Iterable
-from types import TracebackType
-from typing import Any, Final, Self
+from collections.abc import Iterable
+from typing import Any, Final
 
 from msgspec.structs import replace
 
 from services.scheduler.decide import Conclusion
-from services.scheduler.engine.jobs.records import GroupStatus, Job
+from services.scheduler.engine.jobs.records import GroupStatus
 from services.scheduler.engine.plan import Eviction, GangBinds, Plan, PodGroupStatusWanted
 from services.scheduler.engine.state.assumptions import Assumption
 from services.scheduler.engine.state.imagined import Imagined
@@ -37,67 +36,29 @@ FEW: Final = 50
 as long as dozens of searches for room, so that with more only the job asked about may."""
 
 
-class Rehearsal:
-    """Everything that was done in thought, and how each step is taken back."""
+class Rehearsal(Imagined):
+    """Changes in thought, and cycles that are decided on top of them."""
 
     def __init__(self, replica: Replica, policy: Policy, *, now: float) -> None:
+        super().__init__(replica.state)
         self._replica = replica
-        self._state = replica.state
         self._policy = policy
         self._now = now
-        self._undo: list[Callable[[], None]] = []
         self._intents = 0
-        self.bound: dict[str, str] = {}
-        """Pods that were placed, by uid, and their nodes."""
         self.evicted: dict[str, Eviction] = {}
         """Pods that were told to go, by uid."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        undone = False
-        try:
-            while self._undo:
-                self._undo.pop()()
-            undone = True
-        finally:
-            if not undone:
-                self._state.spoil()  # it is filled anew
 
     # --- changes -----------------------------------------------------------------------------
 
     def put(self, kind: Kind, obj: Any) -> None:  # noqa: ANN401 - the type of the kind
         """Fold an object that is new, or of a kind that is kept."""
-        key, uid = obj.metadata.key, obj.metadata.uid
-        before = self._replica.kept.get(kind.token, key)
-        state = self._state
-
-        def take_back() -> None:
-            if before is None:
-                state.apply(kind.token, "delete", key, uid, None)
-            else:
-                state.apply(kind.token, "put", key, before.metadata.uid, before)
-
-        self._undo.append(take_back)
-        state.apply(kind.token, "put", key, uid, obj)
-
-    def replace(self, kind: Kind, obj: Any) -> None:  # noqa: ANN401 - the type of the kind
-        """Fold another version of an object that this rehearsal has put."""
-        self._state.apply(kind.token, "put", obj.metadata.key, obj.metadata.uid, obj)
+        self.fold(kind, obj, self._replica.kept.get(kind.token, obj.metadata.key))
 
     def end(self, key: str) -> None:
         """Let all pods of a gang succeed; they hold nothing any more."""
-        job = self._state.jobs.get(key)
+        job = self._cluster_state.jobs.get(key)
         if job is not None:
-            imagined = Imagined(self._state)
-            self._undo.append(imagined.undo)
-            imagined.settle(job, list(job.tasks.values()), TaskStatus.SUCCEEDED)
+            self.settle(job, list(job.tasks.values()), TaskStatus.SUCCEEDED)
 
     def assume_gone(self, tasks: Iterable[Task]) -> None:
         """Count pods as leaving."""
@@ -114,19 +75,23 @@ class Rehearsal:
         With many waiting jobs only the asker may have others evicted.
         """
         config = self._policy.config
-        waiting = [job.key for job in self._state.jobs.unsettled() if job.key != asker]
+        waiting = [job.key for job in self._cluster_state.jobs.unsettled() if job.key != asker]
         if EVICTING.isdisjoint(config.actions) or len(waiting) <= FEW:
             return [self._decide(self._policy, (), concluded)]
         quiet = replace(self._policy, config=without_evictions(config))
         plans = [self._decide(quiet, (), concluded)]
-        job = self._state.jobs.get(asker)
+        job = self._cluster_state.jobs.get(asker)
         if job is not None and not job.is_ready:
             plans.append(self._decide(self._policy, waiting, concluded))
         return plans
 
     def _decide(self, policy: Policy, without: Iterable[str], concluded: Conclusion) -> Plan:
         plan = decided(
-            self._state, policy, now=self._now, concluded=concluded, without=frozenset(without)
+            self._cluster_state,
+            policy,
+            now=self._now,
+            concluded=concluded,
+            without=frozenset(without),
         )
         for gang in plan.binds:
             self._bind(gang)
@@ -144,61 +109,56 @@ class Rehearsal:
         intent = self._intent()
         for bind in gang.binds:
             self._restore_later(bind.uid, intent)
-            self.bound[bind.uid] = bind.node
-        self._state.assume(intent, gang.binds)
+        self._cluster_state.assume(intent, gang.binds)
 
     def _leave(self, victims: Iterable[Eviction]) -> None:
         intent = self._intent()
         for victim in victims:
             self._restore_later(victim.uid, intent)
             self.evicted[victim.uid] = victim
-            self._state.assume_evictions(intent, [victim])
+            self._cluster_state.assume_evictions(intent, [victim])
 
     def _restore_later(self, uid: str, intent: str) -> None:
-        before: Assumption | None = self._state.assumptions.get(uid)
+        before: Assumption | None = self._cluster_state.assumptions.get(uid)
 
         def take_back() -> None:
-            self._state.outcome(intent, [(uid, Result.FAILED)])
+            self._cluster_state.outcome(intent, [(uid, Result.FAILED)])
             if before is not None:
-                self._state.add_assumption(uid, before)
+                self._cluster_state.add_assumption(uid, before)
 
-        self._undo.append(take_back)
+        self.on_undo(take_back)
 
     def _nominate(self, nominations: Iterable[Preemptor]) -> None:
         for nomination in nominations:
             self._nominate_one(nomination.uid, nomination.node)
 
     def _nominate_one(self, uid: str, node: str) -> None:
-        task = self._state.task(uid)
+        task = self._cluster_state.task(uid)
         if task is None:
             return
         shown = task.nominated
         known = [
-            (intent, where) for of, intent, where in self._state.nominations.items() if of == uid
+            (intent, where)
+            for of, intent, where in self._cluster_state.nominations.items()
+            if of == uid
         ]
 
         def take_back() -> None:
-            self._state.nominations.drop(uid)
+            self._cluster_state.nominations.drop(uid)
             for intent, where in known:
-                self._state.nominations.add(uid, intent, where)
+                self._cluster_state.nominations.add(uid, intent, where)
             task.nominated = shown
 
-        self._undo.append(take_back)
-        self._state.assume_nomination(self._intent(), uid, node)
+        self.on_undo(take_back)
+        self._cluster_state.assume_nomination(self._intent(), uid, node)
 
     def _enter(self, group: PodGroupStatusWanted) -> None:
-        job = self._state.jobs.get(group.key)
+        job = self._cluster_state.jobs.get(group.key)
         if job is None or job.uid != group.uid or job.last_status.phase == group.phase:
             return
         before = job.decided
-        self._undo.append(lambda: self._state.jobs.restate(group.key, before))
+        self.on_undo(lambda: self._cluster_state.jobs.restate(group.key, before))
         status = job.last_status
-        self._state.jobs.adopt(
+        self._cluster_state.jobs.adopt(
             group.key, group.uid, GroupStatus(group.phase, status.counters, status.conditions)
         )
-
-    # --- questions ---------------------------------------------------------------------------
-
-    def job(self, key: str) -> Job | None:
-        """Return a job as it is in this rehearsal."""
-        return self._state.jobs.get(key)

@@ -15,6 +15,7 @@ from services.scheduler.engine.plan import Explanation, Plan
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.session.sharding import UNSHARDED, Sharding
 from services.scheduler.engine.state.cluster_state import ClusterState
+from services.scheduler.engine.state.imagined import Imagined
 from services.scheduler.policy.catalog import PLUGINS, Plugins
 from services.visibility.answers.pending import pending_jobs
 from services.visibility.answers.queues import queue_trees
@@ -61,30 +62,24 @@ def decided(
     concluded: Conclusion = unread,
     without: Collection[str] = (),
 ) -> Plan:
-    """Return the plan of one session. The cluster state is the same before and after.
+    """Return the plan of one session. Jobs of the keys `without` have no turn.
 
-    Jobs of the keys `without` have no turn. What plugins note of when they last acted is put back
-    as well: here nothing was acted on.
+    Plugins may note what they have chosen, as if it were acted on: call it within `Imagined`.
     """
-    noted = dict(state.memory)
-    try:
-        return decide(
-            state,
-            policy.config,
-            now=now,
-            seed=policy.seed,
-            plugins=policy.plugins,
-            sharding=policy.sharding,
-            concluded=concluded,
-            without=without,
-        )
-    finally:
-        state.memory.clear()
-        state.memory.update(noted)
+    return decide(
+        state,
+        policy.config,
+        now=now,
+        seed=policy.seed,
+        plugins=policy.plugins,
+        sharding=policy.sharding,
+        concluded=concluded,
+        without=without,
+    )
 
 
 def survey(state: ClusterState, policy: Policy, *, now: float) -> Survey:
-    """Return what a session finds at `now`, in Unix seconds.
+    """Return what a session finds at `now`, in Unix seconds; it leaves nothing behind.
 
     Actions that evict are left out: what stops a job is known before, and a search for victims for
     each waiting job takes many times as long.
@@ -103,5 +98,6 @@ def survey(state: ClusterState, policy: Policy, *, now: float) -> Survey:
             )
         )
 
-    decided(state, quiet, now=now, concluded=read)
+    with Imagined(state):
+        decided(state, quiet, now=now, concluded=read)
     return found[0]

@@ -33,6 +33,7 @@ from services.scheduler.policy.patience import patience
 from services.visibility.forecast import shapes
 from services.visibility.forecast.durations import Durations, Subject, Uniform, subject_of
 from services.visibility.forecast.shapes import Arrival, Arrivals, Templates
+from shared.api.kinds import POD, PODGROUP
 from shared.jobs.durations import Basis, Expected
 from shared.model.status import HOLDS_RESOURCES, TERMINAL, TaskStatus
 
@@ -141,7 +142,7 @@ class Play:
         It ends, too, when it has been `enough`, which is asked after each moment.
         """
         open_ = set(asked)
-        try:
+        with self._imagined:
             self._begin()
             quiet = self._decide()
             played_s = self._bounds.horizon_s
@@ -155,8 +156,6 @@ class Play:
                 quiet = self._decide()
             open_ -= self._starts.keys()
             stopped_by = self._explain(sorted(open_)) if open_ else {}
-        finally:
-            self._imagined.undo()
         settled = quiet and not self._ends and self._coming.at == math.inf
         return Outcome(
             starts={key: at for key, at in self._starts.items() if key in asked},
@@ -249,7 +248,7 @@ class Play:
         if self._came >= self._bounds.arrivals:
             self._coming.at = math.inf
         key = f"{arrival.namespace}/~{self._came}"
-        self._imagined.add(key, shapes.group(key, arrival, now=self._now), ())
+        self._imagined.fold(PODGROUP, shapes.group(key, arrival, now=self._now))
         self._subjects[key] = Subject(arrival.namespace, arrival.queue, arrival.template)
         self._to_come[key] = arrival
 
@@ -299,7 +298,8 @@ class Play:
                 shape = shapes.pods_of(job, dimensions) if arrival is None else arrival.pods
                 name = self._rules.scheduler_name
                 made = shapes.pods(job.key, shape, now=self._now, scheduler_name=name)
-            self._imagined.add(job.key, None, made)
+            for pod in made:
+                self._imagined.fold(POD, pod)
 
     def _bind(self, gang: GangBinds) -> None:
         job = self._cluster_state.jobs.get(gang.job)

@@ -1,8 +1,9 @@
 """Jobs that wait: their place in line, the gate that stops them, and what is short."""
 
 from pumice.testing import Cluster
+from services.scheduler.engine.state.memory import memory_of
 from services.visibility.answers.survey import Policy, Survey, survey
-from shared.api.kinds import PODGROUP
+from shared.api.kinds import NODE, PODGROUP
 from shared.api.visibility import ObjectRef, PendingJob, ResourceShortage
 
 CONF = """
@@ -147,3 +148,18 @@ def test_a_survey_changes_neither_the_plan_nor_what_plugins_note() -> None:
 
     assert before == after
     assert world.cluster_state.memory == {"tdm": 12.0}
+
+
+def test_cards_that_are_chosen_in_a_survey_are_not_kept() -> None:
+    conf = (
+        'actions: "allocate"\ntiers:\n- plugins: [{name: gang}, '
+        "{name: deviceshare, arguments: {deviceshare.GPUSharingEnable: true}}]\n"
+    )
+    has = {"cpu": "4", "pods": "9", "volcano.sh/gpu-memory": "16", "volcano.sh/gpu-number": "1"}
+    status = {"allocatable": has, "capacity": has}
+    world = Cluster(conf).put(NODE, {"metadata": {"name": "n1", "uid": "n1"}, "status": status})
+    world.gang("g", tasks=1, requests={"volcano.sh/gpu-memory": "8"})
+
+    assert len(seen(world).plan.binds) == 1
+
+    assert memory_of(world.cluster_state)["cards"] == []

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from services.scheduler.decide import configure
+from services.scheduler.engine.state.memory import memory_of
 from services.visibility.answers.gangs import PODS_MOST, BadQuestion
 from services.visibility.answers.replica import Replica
 from services.visibility.answers.survey import Policy
@@ -39,7 +40,13 @@ tiers:
 """
 
 
+SHARING = """
+actions: "enqueue, allocate"
+tiers:
+- plugins: [{name: gang}, {name: deviceshare, arguments: {deviceshare.GPUSharingEnable: true}}]
+"""
 NOW = 1e9
+GPU_MEMORY = "volcano.sh/gpu-memory"
 
 
 def ask(world: World, conf: str = CONF, foresee: Foresee = unforeseen, **spec: Any) -> WhatIfStatus:
@@ -241,6 +248,20 @@ def test_a_name_that_a_job_has_is_no_hindrance() -> None:
     running(world, "train-uid", cpu="1", node="n1", owner="train")
 
     assert ask(world, job=job("train", worker=(1, "1"))).starts_now is True
+
+
+def test_cards_that_are_chosen_in_thought_are_not_kept() -> None:
+    world = World().queue("default")
+    cards = {GPU_MEMORY: "16", "volcano.sh/gpu-number": "1"}
+    with_cards = node("n1", cpu="4", **cards)
+    with_cards["status"]["capacity"] = with_cards["status"]["allocatable"]
+    container = {"name": "main", "resources": {"requests": {GPU_MEMORY: "8"}}}
+    world.group("wide", phase="Inqueue").pod("wide-0", "wide", cpu="0", containers=[container])
+
+    answer = ask(world, SHARING, addNodes=[{"count": 1, "template": with_cards}])
+
+    assert [each.name for each in answer.starting] == ["wide"]
+    assert memory_of(world.replica.state)["cards"] == []
 
 
 def test_the_replica_is_made_of_the_kinds_that_the_scheduler_reads() -> None:

@@ -1,31 +1,35 @@
 """Changes of a cluster state that did not happen, on top of which sessions can decide.
 
-A forecast plays on: gangs end, others take their place, jobs come. Facts stay as they are; only
-what sessions go by is changed, by the same counting as a fact, so that taking everything back in
-reverse gives the amounts that were there before. No fact may be folded meanwhile.
+    with Imagined(cluster_state) as imagined:
+        imagined.fold(QUEUE, changed, before)
+        decide(cluster_state, …)
+
+A forecast plays on: gangs end, others take their place, jobs come. A question changes objects. What
+sessions go by is changed by the same counting as a fact, so that taking everything back in reverse
+gives the amounts that were there before; what plugins noted meanwhile is forgotten. No fact of the
+cluster may be folded until then.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import groupby
 from operator import attrgetter
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from msgspec import to_builtins
 
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.engine.tasks.task import Task
-from shared.api.core import Pod
-from shared.api.kinds import POD, PODGROUP
-from shared.api.scheduling import PodGroup
+from shared.api.kinds import Kind
 from shared.model.status import TaskStatus
 
 _by_shape = attrgetter("task_class.id", "role", "status")
 
 
 class Imagined:
-    """The changes that are imagined of one cluster state, until `undo`."""
+    """The changes that are imagined of one cluster state, until `undo` or the end of `with`."""
 
     def __init__(self, cluster_state: ClusterState) -> None:
         """Begin; parked jobs take part in sessions again."""
@@ -36,6 +40,17 @@ class Imagined:
         self._remembered: list[Any] = [
             to_builtins(state.dump()) if state.name else None for state in cluster_state.states
         ]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.undo()
 
     def settle(self, job: Job, tasks: Iterable[Task], status: TaskStatus) -> None:
         """Give tasks of a job another status where they are; ended ones hold nothing there."""
@@ -53,15 +68,26 @@ class Imagined:
     def phase(self, job: Job, phase: str) -> None:
         """Give a job another phase."""
         before = job.phase
-        self._undo.append(lambda: self._set_phase(job, before))
+        self.on_undo(lambda: self._set_phase(job, before))
         self._set_phase(job, phase)
 
-    def add(self, key: str, group: PodGroup | None, pods: Sequence[Pod]) -> None:
-        """Add a group, or pods of one that is there; their names must be free."""
-        if group is not None:
-            self._put(PODGROUP.token, key, group.metadata.uid, group)
-        for pod in pods:
-            self._put(POD.token, pod.metadata.key, pod.metadata.uid, pod)
+    def fold(self, kind: Kind, obj: Any, before: Any = None) -> None:  # noqa: ANN401 - of the kind
+        """Fold an object in the place of the one of its name; None: the name is free."""
+        token, key, uid = kind.token, obj.metadata.key, obj.metadata.uid
+        apply = self._cluster_state.apply
+
+        def take_back() -> None:
+            if before is None:
+                apply(token, "delete", key, uid, None)
+            else:
+                apply(token, "put", key, before.metadata.uid, before)
+
+        self.on_undo(take_back)  # first: a bad object takes the place of the one before, too
+        apply(token, "put", key, uid, obj)
+
+    def on_undo(self, take_back: Callable[[], None]) -> None:
+        """Have a change taken back that the caller makes by itself."""
+        self._undo.append(take_back)
 
     def undo(self) -> None:
         """Take everything back, the latest first; a state that resists is not whole any more."""
@@ -92,10 +118,6 @@ class Imagined:
             if not done:
                 self._cluster_state.spoil()
 
-    def _put(self, kind: str, key: str, uid: str, obj: Any) -> None:  # noqa: ANN401 - as `apply`
-        self._cluster_state.apply(kind, "put", key, uid, obj)
-        self._undo.append(lambda: self._cluster_state.apply(kind, "delete", key, uid, None))
-
     def _set_phase(self, job: Job, phase: str) -> None:
         job.phase = phase
         self._cluster_state.jobs.changed(job)
@@ -105,7 +127,7 @@ class Imagined:
         statuses = [task.status for task, _ in places]
         with self._whole_or_spoilt():
             self._carry_out(job, places, [status] * len(places))
-        self._undo.append(lambda: self._carry_out(job, before, statuses))
+        self.on_undo(lambda: self._carry_out(job, before, statuses))
 
     def _carry_out(
         self, job: Job, places: list[tuple[Task, str]], statuses: list[TaskStatus]
