@@ -15,7 +15,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import tomllib
 from collections.abc import Callable
@@ -27,6 +26,7 @@ from pumice.local import parts
 from pumice.local.errors import LocalError
 from pumice.local.versions import versions
 from tools.compose_docker import ROOT, CheckError, Docker, docker
+from tools.docker_images import of_debian, of_program
 
 _READY_S: Final = 300
 _DEMO_S: Final = 300.0
@@ -47,7 +47,7 @@ _RESTART_S: Final = 60.0
 _INTO_THE_DEMO_S: Final = 4.0
 """When its first jobs run and others wait; it takes ten seconds."""
 _PULL_S: Final = 600.0
-_DEBIAN: Final = "bookworm"
+_OF_PYTHON: Final = "python3,python3-venv,ca-certificates"
 _CERTIFICATES: Final = Path("/etc/ssl/certs/ca-certificates.crt")
 _PIP_CONFIG: Final = Path("/etc/pip.conf")
 
@@ -118,52 +118,19 @@ def ensure(docker: Docker, own_image: str) -> None:
         if docker.run("pull", name, quiet=True, timeout_s=_PULL_S):
             continue
         if part == "python":
-            _debian(docker, name)
+            of_debian(docker, name, _OF_PYTHON, finish=_with_python)
         else:
-            _scratch(docker, name, part)
+            of_program(docker, name, parts.require((part,))[part], target=PROGRAMS[part])
     if not docker.run("build", "--network=host", "--tag", own_image, "."):
         raise CheckError("the image could not be built from the Dockerfile; see above")
 
 
-def _scratch(docker: Docker, name: str, part: str) -> None:
-    """Make an image that holds one program of the local stack and nothing else."""
-    program = parts.require((part,))[part]
-    target = PROGRAMS[part]
-    print(f"making {name} of {program}: for this check only", flush=True)
-    with tempfile.TemporaryDirectory(prefix="pumice-image-") as folder:
-        shutil.copy(program, Path(folder) / "program")
-        (Path(folder) / "Dockerfile").write_text(
-            f'FROM scratch\nCOPY program {target}\nENTRYPOINT ["{target}"]\n'
-        )
-        if not docker.run("build", "--tag", name, folder, quiet=True):
-            raise CheckError(f"{name} could not be made")
-
-
-def _debian(docker: Docker, name: str) -> None:
-    """Make a base image with a Python: Debian's, by debootstrap."""
-    program = shutil.which("debootstrap")
-    if program is None:
-        raise CheckError(
-            f"{name} cannot be pulled, and there is no debootstrap to make it "
-            "(on Debian and Ubuntu: apt-get install debootstrap)"
-        )
-    print(f"making {name} of Debian {_DEBIAN} and its Python: for this check only", flush=True)
-    with tempfile.TemporaryDirectory(prefix="pumice-debian-") as folder:
-        root = Path(folder) / "root"
-        packages = "python3,python3-venv,ca-certificates"
-        subprocess.run(
-            [program, "--variant=minbase", f"--include={packages}", _DEBIAN, str(root)],
-            stdout=subprocess.DEVNULL,
-            check=True,
-        )
-        (root / "usr/local/bin/python").symlink_to("/usr/bin/python3")
-        for path in (_CERTIFICATES, _PIP_CONFIG):  # what this machine's pip needs, ours will too
-            if path.exists():
-                shutil.copy(path, root / path.relative_to("/"))
-        archive = Path(folder) / "root.tar"
-        subprocess.run(["tar", "-C", str(root), "-cf", str(archive), "."], check=True)
-        if not docker.run("import", str(archive), name, quiet=True):
-            raise CheckError(f"{name} could not be imported")
+def _with_python(root: Path) -> None:
+    """Have the Python of a Debian where the public image has its own, and what pip needs here."""
+    (root / "usr/local/bin/python").symlink_to("/usr/bin/python3")
+    for path in (_CERTIFICATES, _PIP_CONFIG):  # what this machine's pip needs, ours will too
+        if path.exists():
+            shutil.copy(path, root / path.relative_to("/"))
 
 
 def version_of_project() -> str:

@@ -44,10 +44,9 @@ class Docker(msgspec.Struct, frozen=True, kw_only=True):
 
     def output(self, *args: str, timeout_s: float = 120.0) -> str:
         """Return what `docker ...` prints. Raises CheckError when it fails."""
-        environ = {**os.environ, **({"DOCKER_HOST": self.host} if self.host else {})}
         done = subprocess.run(
             [self.cli, *args],
-            env=environ,
+            env=self._environ(),
             capture_output=True,
             text=True,
             timeout=timeout_s,
@@ -64,14 +63,11 @@ class Docker(msgspec.Struct, frozen=True, kw_only=True):
         return self._run(argv, quiet=False, timeout_s=timeout_s)
 
     def _run(self, argv: Sequence[str], *, quiet: bool, timeout_s: float) -> bool:
-        environ = dict(os.environ)
-        if self.host:
-            environ["DOCKER_HOST"] = self.host
         output = subprocess.DEVNULL if quiet else None
         try:
             done = subprocess.run(
                 argv,
-                env={**environ, "DOCKER_BUILDKIT": "0"},
+                env={**self._environ(), "DOCKER_BUILDKIT": "0"},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -83,6 +79,9 @@ class Docker(msgspec.Struct, frozen=True, kw_only=True):
             print(f"{' '.join(argv)}: not done after {timeout_s:g} s")
             return False
         return done.returncode == 0
+
+    def _environ(self) -> dict[str, str]:
+        return {**os.environ, "DOCKER_HOST": self.host} if self.host else dict(os.environ)
 
 
 @contextlib.contextmanager

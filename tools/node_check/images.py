@@ -5,9 +5,6 @@ a small Debian with Python, sshd and Open MPI; CoreDNS and the pause program sta
 """
 
 import hashlib
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -16,12 +13,12 @@ from pumice.local.parts import cache_dir
 from pumice.local.versions import versions
 from tools.compose_check import ensure, version_of_project
 from tools.compose_docker import ROOT, CheckError, Docker, docker
+from tools.docker_images import of_debian, of_program
 from tools.node_check.programs import Programs
 
 JOBS: Final = "pumice.invalid/node-check/jobs:1"
 COREDNS: Final = "pumice.invalid/node-check/coredns:1"
 PAUSE: Final = "pumice.invalid/node-check/pause:1"
-_DEBIAN: Final = "bookworm"
 _OF_JOBS: Final = "python3,openssh-server,openssh-client,openmpi-bin"
 _SOURCES: Final = ("Dockerfile", "requirements/base.txt", "pyproject.toml")
 
@@ -54,11 +51,11 @@ def archives(programs: Programs) -> list[Path]:
 def _make(tools: Docker, programs: Programs, names: Iterable[str], own: str) -> None:
     for name in names:
         if name == JOBS:
-            _debian(tools, programs)
+            of_debian(tools, name, _OF_JOBS)
         elif name == COREDNS:
-            _alone(tools, name, programs["coredns"])
+            of_program(tools, name, programs["coredns"])
         elif name == PAUSE:
-            _alone(tools, name, programs["pause"])
+            of_program(tools, name, programs["pause"])
         else:
             ensure(tools, own)
 
@@ -68,35 +65,6 @@ def _save(tools: Docker, path: Path, names: Iterable[str]) -> None:
     if not tools.run("save", "--output", str(draft), *names):
         raise CheckError(f"{', '.join(names)} cannot be saved")
     draft.replace(path)
-
-
-def _alone(tools: Docker, name: str, program: Path) -> None:
-    with tempfile.TemporaryDirectory(prefix="pumice-image-") as folder:
-        shutil.copy(program, Path(folder) / "program")
-        text = 'FROM scratch\nCOPY program /program\nENTRYPOINT ["/program"]\n'
-        (Path(folder) / "Dockerfile").write_text(text)
-        if not tools.run("build", "--tag", name, folder, quiet=True):
-            raise CheckError(f"{name} could not be made")
-
-
-def _debian(tools: Docker, programs: Programs) -> None:
-    print(f"making {JOBS} of Debian {_DEBIAN}: {_OF_JOBS}", flush=True)
-    with tempfile.TemporaryDirectory(prefix="pumice-debian-") as folder:
-        root, archive = Path(folder) / "root", Path(folder) / "root.tar"
-        subprocess.run(
-            [
-                str(programs["debootstrap"]),
-                "--variant=minbase",
-                f"--include={_OF_JOBS}",
-                _DEBIAN,
-                str(root),
-            ],
-            stdout=subprocess.DEVNULL,
-            check=True,
-        )
-        subprocess.run(["tar", "-C", str(root), "-cf", str(archive), "."], check=True)
-        if not tools.run("import", str(archive), JOBS, quiet=True):
-            raise CheckError(f"{JOBS} could not be imported")
 
 
 def _parts(programs: Programs) -> Iterable[bytes]:
