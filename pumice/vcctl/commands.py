@@ -61,77 +61,75 @@ def _leaf(name: str, about: str, action: str, *flags: Flag) -> Command:
     return Command(name, short=about, long=about, action=action, flags=(*_CLUSTER, *flags))
 
 
+def _group(name: str, about: str, *children: Command) -> Command:
+    """Return a command that only leads to others."""
+    return Command(name, short=about, long=about, children=children)
+
+
 def _one_job(name: str, about: str, action: str) -> Command:
     return _leaf(name, about, f"jobs:{action}", _namespace("job"), _name("job"))
 
 
 def _job() -> Command:
-    about = "vcctl command line operation job"
-    return Command(
+    return _group(
         "job",
-        short=about,
-        long=about,
-        children=(
-            _leaf(
-                "run",
-                "run job by parameters from the command line",
-                "jobs:run",
-                *_SIZE,
-                *_AMOUNTS,
-                Flag("filename", STRING, "the yaml file of job", "f"),
-                Flag("image", STRING, "the container image of job", "i", "busybox"),
-                Flag("scheduler", STRING, "the scheduler for this job", "S", "volcano"),
-                _namespace("job"),
-                _name("job"),
-            ),
-            _leaf(
-                "list",
-                "list job information",
-                "jobs:show",
-                *_LISTED_JOBS,
-                Flag("queue", STRING, "list job with specified queue name", "q"),
-                _namespace("job"),
-            ),
-            _one_job("view", "show job information", "view"),
-            _one_job("suspend", "abort a job", "suspend"),
-            _one_job("resume", "resume a job", "resume"),
-            _one_job("delete", "delete a job", "delete"),
+        "vcctl command line operation job",
+        _leaf(
+            "run",
+            "run job by parameters from the command line",
+            "jobs:run",
+            *_SIZE,
+            *_AMOUNTS,
+            Flag("filename", STRING, "the yaml file of job", "f"),
+            Flag("image", STRING, "the container image of job", "i", "busybox"),
+            Flag("scheduler", STRING, "the scheduler for this job", "S", "volcano"),
+            _namespace("job"),
+            _name("job"),
         ),
+        _leaf(
+            "list",
+            "list job information",
+            "jobs:show",
+            *_LISTED_JOBS,
+            Flag("queue", STRING, "list job with specified queue name", "q"),
+            _namespace("job"),
+        ),
+        _one_job("view", "show job information", "view"),
+        _one_job("suspend", "abort a job", "suspend"),
+        _one_job("resume", "resume a job", "resume"),
+        _one_job("delete", "delete a job", "delete"),
     )
 
 
 def _queue() -> Command:
     name = _name("queue", "n")
-    return Command(
+    return _group(
         "queue",
-        short="Queue Operations",
-        long="Queue Operations",
-        children=(
-            _leaf(
-                "create",
-                "creates queue",
-                "queues:create",
-                Flag("name", STRING, "the name of queue", "n", "test"),
-                Flag("state", STRING, "the state of queue", "S", "Open"),
-                Flag("weight", INT32, "the weight of the queue", "w", 1),
-            ),
-            _leaf("delete", "delete queue", "queues:delete", name),
-            _leaf(
-                "operate",
-                "operate queue",
-                "queues:operate",
-                name,
-                Flag("weight", INT32, "the weight of the queue", "w"),
-                Flag(
-                    "action",
-                    STRING,
-                    "operate action to queue, valid actions are open, close, update",
-                    "a",
-                ),
-            ),
-            _leaf("list", "lists all the queue", "queues:show"),
-            _leaf("get", "get a queue", "queues:get", name),
+        "Queue Operations",
+        _leaf(
+            "create",
+            "creates queue",
+            "queues:create",
+            Flag("name", STRING, "the name of queue", "n", "test"),
+            Flag("state", STRING, "the state of queue", "S", "Open"),
+            Flag("weight", INT32, "the weight of the queue", "w", 1),
         ),
+        _leaf("delete", "delete queue", "queues:delete", name),
+        _leaf(
+            "operate",
+            "operate queue",
+            "queues:operate",
+            name,
+            Flag("weight", INT32, "the weight of the queue", "w"),
+            Flag(
+                "action",
+                STRING,
+                "operate action to queue, valid actions are open, close, update",
+                "a",
+            ),
+        ),
+        _leaf("list", "lists all the queue", "queues:show"),
+        _leaf("get", "get a queue", "queues:get", name),
     )
 
 
@@ -140,37 +138,29 @@ def _declared(noun: str, spoken: str, module: str, *listed: Flag) -> Command:
     file = Flag("file", STRING, f"the path to the YAML file containing the {spoken}", "f")
     one = (_namespace(spoken), _name(spoken))
     form = Flag("format", STRING, "the format of output", "o", "yaml")
-    about = f"vcctl command line operation {noun}"
-    return Command(
+    return _group(
         noun,
-        short=about,
-        long=about,
-        children=(
-            _leaf("create", f"create a {noun}", f"{module}:create", file),
-            _leaf("list", f"list {noun}s", f"{module}:show", *listed, _namespace(spoken)),
-            _leaf("get", f"get a {noun}", f"{module}:get", *one),
-            _leaf("delete", f"delete a {noun}", f"{module}:delete", file, *one),
-            _leaf("describe", f"describe a {noun}", f"{module}:describe", form, *one),
-        ),
+        f"vcctl command line operation {noun}",
+        _leaf("create", f"create a {noun}", f"{module}:create", file),
+        _leaf("list", f"list {noun}s", f"{module}:show", *listed, _namespace(spoken)),
+        _leaf("get", f"get a {noun}", f"{module}:get", *one),
+        _leaf("delete", f"delete a {noun}", f"{module}:delete", file, *one),
+        _leaf("describe", f"describe a {noun}", f"{module}:describe", form, *one),
     )
 
 
 def _pod() -> Command:
-    about = "vcctl command line operation pod"
-    return Command(
+    return _group(
         "pod",
-        short=about,
-        long=about,
-        children=(
-            _leaf(
-                "list",
-                "list pod information created by vcjob",
-                "pods:show",
-                _everywhere("pods"),
-                Flag("job", STRING, "list pod with specified job name", "j"),
-                Flag("queue", STRING, "list pod with specified queue name", "q"),
-                _namespace("pod"),
-            ),
+        "vcctl command line operation pod",
+        _leaf(
+            "list",
+            "list pod information created by vcjob",
+            "pods:show",
+            _everywhere("pods"),
+            Flag("job", STRING, "list pod with specified job name", "j"),
+            Flag("queue", STRING, "list pod with specified queue name", "q"),
+            _namespace("pod"),
         ),
     )
 

@@ -33,9 +33,8 @@ async def run(cluster: Cluster, values: Mapping[str, Value]) -> str:
     file = text(values, "filename")
     if not file and not text(values, "name"):
         raise Failure("job name cannot be left blank")
-    job = _from_file(file) if file else _made(values, text(values, "image"), [])
-    made = await cluster.create(JOB, text(values, "namespace"), job)
-    return f"run job {tables.meta(made, 'name')} successfully\n"
+    job = _from_file(file) if file else _made(values, [])
+    return await _create(cluster, text(values, "namespace"), job)
 
 
 async def submit(cluster: Cluster, values: Mapping[str, Value]) -> str:
@@ -47,9 +46,8 @@ async def submit(cluster: Cluster, values: Mapping[str, Value]) -> str:
         for flag, variable in _FROM_ENVIRONMENT.items()
     }
     chosen = {**values, **{flag: values[flag] or word for flag, word in usual.items()}}
-    job = _made(chosen, text(chosen, "image"), _words(text(values, "command")))
-    made = await cluster.create(JOB, text(chosen, "namespace"), job)
-    return f"run job {tables.meta(made, 'name')} successfully\n"
+    job = _made(chosen, _words(text(values, "command")))
+    return await _create(cluster, text(chosen, "namespace"), job)
 
 
 async def show(cluster: Cluster, values: Mapping[str, Value]) -> str:
@@ -87,16 +85,23 @@ async def resume(cluster: Cluster, values: Mapping[str, Value]) -> str:
 
 async def delete(cluster: Cluster, values: Mapping[str, Value]) -> str:
     """Delete a job."""
-    name = _name(values, "delete")
-    await cluster.delete(JOB, text(values, "namespace"), name)
-    return f"delete job {name} successfully\n"
+    return await _delete(cluster, values, "delete")
 
 
 async def cancel(cluster: Cluster, values: Mapping[str, Value]) -> str:
     """Delete a job (`vcancel`)."""
-    name = _name(values, "cancel")
+    return await _delete(cluster, values, "cancel")
+
+
+async def _delete(cluster: Cluster, values: Mapping[str, Value], verb: str) -> str:
+    name = _name(values, verb)
     await cluster.delete(JOB, text(values, "namespace"), name)
-    return f"cancel job {name} successfully\n"
+    return f"{verb} job {name} successfully\n"
+
+
+async def _create(cluster: Cluster, namespace: str, job: documents.Object) -> str:
+    made = await cluster.create(JOB, namespace, job)
+    return f"run job {tables.meta(made, 'name')} successfully\n"
 
 
 async def _order(cluster: Cluster, values: Mapping[str, Value], verb: str, action: str) -> str:
@@ -148,7 +153,7 @@ def _from_file(file: str) -> documents.Object:
         raise Failure(f"failed to unmarshal file, err:  {error}") from error
 
 
-def _made(values: Mapping[str, Value], image: str, command: Sequence[str]) -> documents.Object:
+def _made(values: Mapping[str, Value], command: Sequence[str]) -> documents.Object:
     """Return the job that the flags describe: one task of one container."""
     name = text(values, "name")
     resources = {
@@ -157,7 +162,7 @@ def _made(values: Mapping[str, Value], image: str, command: Sequence[str]) -> do
         if (amounts := _amounts(text(values, field)))
     }
     container = {
-        "image": image,
+        "image": text(values, "image"),
         "name": name,
         "imagePullPolicy": "IfNotPresent",
         "resources": resources,
