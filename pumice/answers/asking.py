@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from pumice.answers.lists import Items
 from pumice.directory import default_directory
 from pumice.local import state
 from shared.api.visibility import API_VERSION, GROUP
@@ -114,7 +115,7 @@ class Asker:
         try:
             return await self._ask("GET", f"/queues/{queue}/pendingjobs")
         except _Unknown as unknown:
-            trees = msgspec.json.decode(await self.get("/queuetrees"), type=_Names).items
+            trees = msgspec.json.decode(await self.get("/queuetrees"), type=Items[_Item]).items
             near = difflib.get_close_matches(queue, [tree.metadata.name for tree in trees], n=1)
             hint = f"did you mean {near[0]}?" if near else "see `pumice queue tree`"
             raise AnswerError(f"there is no queue {queue}; {hint}") from unknown
@@ -172,7 +173,7 @@ class Asker:
             raw = await self.get(f"/namespaces/{namespace}/pendingjobs")
         except AnswerError:
             return ""
-        names = [item.metadata.name for item in msgspec.json.decode(raw, type=_Names).items]
+        names = [item.metadata.name for item in msgspec.json.decode(raw, type=Items[_Item]).items]
         near = difflib.get_close_matches(name, names, n=1)
         return f"; did you mean {near[0]}?" if near else "; see `pumice why -A` for jobs that wait"
 
@@ -195,10 +196,6 @@ class _Metadata(msgspec.Struct, frozen=True):
 
 class _Item(msgspec.Struct, frozen=True):
     metadata: _Metadata
-
-
-class _Names(msgspec.Struct, frozen=True):
-    items: list[_Item]
 
 
 def _local() -> str:

@@ -56,9 +56,7 @@ def frame(picture: Picture, *, height: int) -> RenderableType:
         parts.append(_running(picture.running, running, picture.now_s))
     if picture.nodes is not None:
         parts.append(_nodes(picture.nodes))
-    parts += [
-        Text(each, style="red", no_wrap=True, overflow="ellipsis") for each in picture.troubles
-    ]
+    parts += [_trouble(each) for each in picture.troubles]
     return Group(*parts)
 
 
@@ -163,8 +161,8 @@ def _waiting(jobs: Sequence[PendingJob], rows: int, now_s: float) -> Table:
         short = ", ".join(f"{s.resource} {s.requested}>{s.free}" for s in job.shortages)
         expected = job.expected_start.median if job.expected_start else None
         waits = since(job.waiting_since, now_s)
-        name = f"{job.metadata.namespace}/{job.metadata.name}"
         place = str(job.position or "-")
+        name = job.metadata.key
         table.add_row(name, job.queue, place, job.gate, short, waits, until(expected, now_s))
     return _more(table, rows, len(jobs))
 
@@ -174,9 +172,8 @@ def _running(jobs: Sequence[RunningJob], rows: int, now_s: float) -> Table:
     largest = sorted(jobs, key=lambda job: (-job.pods, job.metadata.namespace, job.metadata.name))
     for job in largest[:rows]:
         held = ", ".join(f"{name} {amount}" for name, amount in sorted(job.allocated.items()))
-        name = f"{job.metadata.namespace}/{job.metadata.name}"
         times = since(job.running_since, now_s), until(job.expected_end, now_s)
-        table.add_row(name, job.queue, str(job.pods), str(job.nodes), held, *times)
+        table.add_row(job.metadata.key, job.queue, str(job.pods), str(job.nodes), held, *times)
     return _more(table, rows, len(jobs))
 
 

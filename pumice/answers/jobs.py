@@ -6,16 +6,10 @@ import msgspec
 
 from pumice.answers import text
 from pumice.answers.asking import NO
-from shared.api.base import View
+from pumice.answers.lists import Items
 from shared.api.visibility import Explanation, PendingJob, Timeline
 
 Told = tuple[str, int]
-
-
-class PendingJobs(View, frozen=True, kw_only=True):
-    """The jobs that wait."""
-
-    items: tuple[PendingJob, ...] = ()
 
 
 def why(raw: bytes, now_s: float) -> Told:
@@ -33,7 +27,7 @@ def line(*, everywhere: bool, wide: bool) -> Callable[[bytes, float], Told]:
     """Return the teller of a list of jobs that wait."""
 
     def tell(raw: bytes, now_s: float) -> Told:
-        jobs = msgspec.json.decode(raw, type=PendingJobs).items
+        jobs = msgspec.json.decode(raw, type=Items[PendingJob]).items
         return text.pending(jobs, now_s, everywhere=everywhere, wide=wide), 0
 
     return tell

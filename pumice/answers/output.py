@@ -8,12 +8,12 @@ import asyncio
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 from typing import Any, Final, TextIO
 
 import msgspec
 
 from pumice.answers.asking import AnswerError, Asker, Place
+from pumice.cli.called import is_plugin
 
 FORMS: Final = ("text", "wide", "json", "yaml", "name")
 _WATCH_S: Final = 2.0
@@ -58,18 +58,17 @@ def place_of(args: argparse.Namespace) -> Place:
     )
 
 
-def is_plugin() -> bool:
-    """Tell whether kubectl runs this program as its plugin."""
-    return Path(sys.argv[0]).name.startswith("kubectl")
-
-
 async def show(args: argparse.Namespace, ask: Ask, tell: Tell, *, out: TextIO | None = None) -> int:
     """Ask, print the answer in the form that was wanted; return the exit code."""
-    out = out or sys.stdout
+    return await connected(args, lambda asker: _show(args, asker, ask, tell, out or sys.stdout))
+
+
+async def connected(args: argparse.Namespace, act: Callable[[Asker], Awaitable[int]]) -> int:
+    """Act with a connection to the place that the flags name; a refusal is a line on stderr."""
     try:
         asker = await Asker.open(place_of(args))
         try:
-            return await _show(args, asker, ask, tell, out)
+            return await act(asker)
         finally:
             await asker.close()
     except AnswerError as error:

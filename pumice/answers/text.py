@@ -149,7 +149,7 @@ def _pending(job: PendingJob, now_s: float, everywhere: bool, wide: bool) -> lis
 
 def when(job: PendingJob, now_s: float) -> str:
     """Return when a job that waits is expected to start."""
-    name = f"{job.metadata.namespace}/{job.metadata.name}"
+    name = job.metadata.key
     place = f"place {job.position} in queue {job.queue}" if job.position else f"queue {job.queue}"
     waited = since(job.waiting_since, now_s)
     return f"{name}: {start(job.expected_start, now_s)} ({place}, waiting for {waited})\n"
@@ -179,9 +179,8 @@ def _queue(queue: QueueTree, *, wide: bool) -> Iterable[list[object]]:
 
 def timeline(answer: Timeline, now_s: float) -> str:
     """Return a job's life, a line for each thing that happened."""
-    name = f"{answer.metadata.namespace}/{answer.metadata.name}"
     queue = f" in queue {answer.queue}" if answer.queue else ""
-    lines = [f"{name}: {answer.phase or 'unknown'}{queue}"]
+    lines = [f"{answer.metadata.key}: {answer.phase or 'unknown'}{queue}"]
     own = answer.metadata.name
     lines += [_entry(entry, own, now_s) for entry in answer.entries]
     if answer.hidden_pods:

@@ -13,11 +13,11 @@ import importlib
 import sys
 from collections.abc import Sequence
 from importlib import metadata
-from pathlib import Path
 from typing import Final, Protocol, cast
 
 import msgspec
 
+from pumice.cli.called import words as called
 from pumice.cli.pipes import hush
 from pumice.local.errors import LocalError, WrongSettingError
 
@@ -180,18 +180,13 @@ def _run_command(name: str, entry: Entry, words: list[str]) -> int:
 
 def _parser(name: str, command: Command) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog=f"{_called()} {name}",
+        prog=f"{called()} {name}",
         description=command.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     command.add_arguments(parser)
     return parser
-
-
-def _called() -> str:
-    """Return the words by which the program was called: it is a plugin of kubectl, too."""
-    return "kubectl pumice" if Path(sys.argv[0]).name.startswith("kubectl") else "pumice"
 
 
 def _flags(parser: argparse.ArgumentParser) -> list[str]:
@@ -218,13 +213,13 @@ def _help() -> str:
     lines = [f"  {name:<{width}}  {entry.help}" for name, entry in COMMANDS.items()]
     return "\n".join(
         [
-            f"usage: {_called()} COMMAND [...]",
+            f"usage: {called()} COMMAND [...]",
             "",
             "A batch scheduling system for Kubernetes, wire-compatible with Volcano.",
             "",
             "commands:",
             *lines,
             "",
-            f"`{_called()} COMMAND --help` tells more about one of them.",
+            f"`{called()} COMMAND --help` tells more about one of them.",
         ]
     )

@@ -9,13 +9,9 @@ import argparse
 import msgspec
 
 from pumice.answers import jobs, text
+from pumice.answers.lists import Items
 from pumice.answers.output import add_output, add_place, show
-from shared.api.base import View
 from shared.api.visibility import QueueTree
-
-
-class _Trees(View, frozen=True, kw_only=True):
-    items: tuple[QueueTree, ...] = ()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +33,6 @@ async def run(args: argparse.Namespace) -> int:
         return await show(args, lambda asker: asker.line(args.queue), tell_line)
 
     def tell(raw: bytes, _: float) -> tuple[str, int]:
-        return text.tree(msgspec.json.decode(raw, type=_Trees).items, wide=wide), 0
+        return text.tree(msgspec.json.decode(raw, type=Items[QueueTree]).items, wide=wide), 0
 
     return await show(args, lambda asker: asker.get("/queuetrees"), tell)

@@ -13,8 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from pumice.answers.asking import AnswerError, Asker
-from pumice.answers.output import add_place, place_of
-from shared.api.base import View
+from pumice.answers.lists import Items
+from pumice.answers.output import add_place, connected
 from shared.api.visibility import NodeUse, PendingJob, QueueTree, RunningJob
 
 _EVERY_S: Final = 2.0
@@ -22,29 +22,13 @@ _LONG: Final = 60
 """Least lines of a picture that is not kept on a screen."""
 
 
-class _Trees(View, frozen=True, kw_only=True):
-    items: tuple[QueueTree, ...] = ()
-
-
-class _Waiting(View, frozen=True, kw_only=True):
-    items: tuple[PendingJob, ...] = ()
-
-
-class _Running(View, frozen=True, kw_only=True):
-    items: tuple[RunningJob, ...] = ()
-
-
-class _Nodes(View, frozen=True, kw_only=True):
-    items: tuple[NodeUse, ...] = ()
-
-
 Part = tuple[str, str, Any, bool]
 
 _PARTS: Final[tuple[Part, ...]] = (
-    ("queues", "queuetrees", _Trees, False),
-    ("waiting", "pendingjobs", _Waiting, True),
-    ("running", "runningjobs", _Running, True),
-    ("nodes", "nodeuses", _Nodes, False),
+    ("queues", "queuetrees", Items[QueueTree], False),
+    ("waiting", "pendingjobs", Items[PendingJob], True),
+    ("running", "runningjobs", Items[RunningJob], True),
+    ("nodes", "nodeuses", Items[NodeUse], False),
 )
 """Part of the picture, its resource, the type of its list, and whether it is of a namespace."""
 _NEVER_MISSED: Final = frozenset({"queuetrees", "pendingjobs"})
@@ -59,18 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def run(args: argparse.Namespace) -> int:
     """Show pictures until it is interrupted, or one."""
-    try:
-        asker = await Asker.open(place_of(args))
-    except AnswerError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return error.code
-    try:
-        return await _show(asker, once=args.once or not sys.stdout.isatty(), only=args.namespace)
-    except AnswerError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return error.code
-    finally:
-        await asker.close()
+    once = args.once or not sys.stdout.isatty()
+    return await connected(args, lambda asker: _show(asker, once=once, only=args.namespace))
 
 
 async def _show(asker: Asker, *, once: bool, only: str) -> int:
