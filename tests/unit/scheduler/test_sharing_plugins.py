@@ -1,5 +1,6 @@
 """What the plugins for sharing decide (PL04, PL06, PL11 to PL13, PL16, PL21, PL23)."""
 
+import datetime as dt
 import itertools
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 from pumice.plugins import NodeGroups
 from pumice.testing import Cluster, binds_of, evictions_of, phase_in
+from services.scheduler.config import BadConfig
 from services.scheduler.policy.hierarchical_shares import Tree
 from services.scheduler.policy.plugins.nodegroup import admits, score
 from services.scheduler.policy.plugins.tdm import is_open
@@ -268,11 +270,12 @@ def test_wishes_come_after_requirements_and_dislikes_before_both_pl13():
     ],
 )
 def test_zones_are_open_at_their_hours_pl16(hours, clock, expected):
-    assert is_open(hours, 86400.0 * 20000 + clock * 3600.0) is expected
+    assert is_open(hours, dt.datetime(2024, 10, 4, clock, tzinfo=dt.UTC)) is expected
 
 
-def lent(hours, *, agreed=False, node=""):
-    conf = plain("tdm", **{"tdm.revocable-zone.z": hours}).replace("backfill", "backfill, shuffle")
+def lent(hours, *, agreed=False, node="", time_zone="UTC"):
+    arguments = {"tdm.revocable-zone.z": hours, "tdm.time-zone": time_zone}
+    conf = plain("tdm", **arguments).replace("backfill", "backfill, shuffle")
     world = Cluster(conf).node("lent", labels={"volcano.sh/revocable-zone": "z"})
     world.group("g", min_member=4)
     for number in range(4):
@@ -285,6 +288,24 @@ def test_lent_nodes_take_pods_that_agreed_while_they_are_lent_pl16():
     assert binds_of(lent("0:00-0:00").decide()) == {}
     assert len(binds_of(lent("0:00-0:00", agreed=True).decide())) == 4
     assert binds_of(lent("5:00-6:00", agreed=True).decide()) == {}
+
+
+def test_the_hours_of_a_zone_are_those_of_the_time_zone_that_the_user_names_pl16():
+    for time_zone, placed in (("''", 0), ("UTC", 0), ("Asia/Tokyo", 4), ("America/New_York", 0)):
+        world = lent("8:00-18:00", agreed=True, time_zone=time_zone)
+        assert len(binds_of(world.decide())) == placed, time_zone
+
+
+@pytest.mark.parametrize(("day", "placed"), [("2024-07-01", 4), ("2024-12-01", 0)])
+def test_hours_follow_the_clock_into_summer_time_pl16(day, placed):
+    world = lent("8:00-18:00", agreed=True, time_zone="Europe/Berlin")
+    half_past_six = dt.datetime.fromisoformat(f"{day}T06:30:00+00:00").timestamp()
+    assert len(binds_of(world.decide(now=half_past_six))) == placed
+
+
+def test_a_time_zone_that_there_is_not_is_refused_by_name_pl16():
+    with pytest.raises(BadConfig, match=r"tdm\.time-zone: unknown time zone 'Berlin'"):
+        lent("8:00-18:00", time_zone="Berlin")
 
 
 def test_pods_leave_lent_nodes_within_their_budget_pl16():

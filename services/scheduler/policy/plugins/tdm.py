@@ -2,12 +2,14 @@
 
 A node of a zone (label `volcano.sh/revocable-zone`) takes pods while its hours last, and only
 pods that agreed to it. Afterwards those that may be evicted are, a few per round, as the budget of
-their job allows. Hours are those of UTC, where upstream goes by the clock of its machine.
+their job allows. Hours are those of the time zone `tdm.time-zone`, UTC unless it is given; upstream
+goes by the local time of the scheduler's machine, which two replicas may have set differently.
 """
 
 import math
 import re
 from collections.abc import Sequence
+from datetime import datetime, tzinfo
 from typing import Final
 
 import numpy as np
@@ -26,14 +28,16 @@ from pumice.plugins import (
     Vote,
 )
 from services.scheduler.engine.tasks.from_pod import REVOCABLE
+from services.scheduler.policy.arguments import BadArgument, text
 from shared.api import keys
-from shared.model import durations
+from shared.model import durations, schedules
 from shared.model.status import TaskStatus
 
 _PREFIX: Final = "tdm.revocable-zone."
 _PERIOD: Final = "tdm.evict.period"
+_TIME_ZONE: Final = "tdm.time-zone"
 _HOURS: Final = re.compile(r"(\d{1,2}):(\d{2})-(\d{1,2}):(\d{2})")
-_DAY_S: Final = 86400.0
+_DAY_S: Final = 86400
 _MAX: Final = 100.0
 _CLOSED = Reason("current time beyond revocable zone", resolvable=False)
 _NOT_AGREED = Reason("not allow to dispatch to revocable node", resolvable=False)
@@ -45,7 +49,7 @@ class Tdm:
     name = "tdm"
 
     def __init__(self, arguments: Arguments) -> None:
-        """Take `tdm.revocable-zone.<zone>` (`HH:MM-HH:MM`) and `tdm.evict.period`."""
+        """Take `tdm.revocable-zone.<zone>` (`HH:MM-HH:MM`), `tdm.evict.period`, `tdm.time-zone`."""
         self._zones = {
             key.replace(_PREFIX, "", 1): str(value)
             for key, value in arguments.items()
@@ -53,11 +57,13 @@ class Tdm:
         }
         period = durations.parse(str(arguments.get(_PERIOD, "")))
         self._period_s = 60.0 if period is None else period
+        self._time_zone = _time_zone(arguments)
 
     def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
         """Add the rules."""
         self._cluster = cluster
-        self._open = {zone for zone, hours in self._zones.items() if is_open(hours, cluster.now)}
+        local = datetime.fromtimestamp(cluster.now, self._time_zone)
+        self._open = {zone for zone, hours in self._zones.items() if is_open(hours, local)}
         zones = cluster.nodes.label(keys.REVOCABLE_ZONE)
         codes = [0 if not zone else 1 + (zone in self._open) for zone in zones]
         self._codes = np.array(codes, dtype=np.uint8)
@@ -129,8 +135,15 @@ class Tdm:
         return victims
 
 
-def is_open(hours: str, now: float) -> bool:
-    """Tell whether `now` is within hours such as `22:00-06:00`; unreadable ones are never open.
+def _time_zone(arguments: Arguments) -> tzinfo:
+    try:
+        return schedules.zone(text(arguments, _TIME_ZONE))
+    except ValueError as error:
+        raise BadArgument(f"{_TIME_ZONE}: {error}") from error
+
+
+def is_open(hours: str, local: datetime) -> bool:
+    """Tell whether a local time is within hours such as `22:00-06:00`; unreadable are never open.
 
     ⚠ Hours over midnight begin today: at 05:00 they are not open yet.
     """
@@ -141,8 +154,8 @@ def is_open(hours: str, now: float) -> bool:
     if max(start_h, end_h) >= 24 or max(start_m, end_m) >= 60:  # noqa: PLR2004 - of a clock
         return False
     start, end = start_h * 3600 + start_m * 60, end_h * 3600 + end_m * 60
-    into_day = int(now % _DAY_S)
-    return start <= into_day <= (end if end > start else end + int(_DAY_S))
+    into_day = local.hour * 3600 + local.minute * 60 + local.second
+    return start <= into_day <= (end if end > start else end + _DAY_S)
 
 
 def _fixed_first(job: Job) -> bool:
