@@ -90,3 +90,10 @@ def test_what_cannot_be_honoured_is_refused_when_it_is_configured(arguments):
     plugin = f"{{name: deviceshare, arguments: {{{arguments}}}}}"
     with pytest.raises(BadConfig, match="deviceshare"):
         configure(f'actions: "allocate"\ntiers:\n- plugins: [{plugin}]\n')
+
+
+@pytest.mark.parametrize("key", ["AscendMindClusterVNPUEnable", "AscendHAMiVNPUEnable"])
+def test_npus_are_refused_by_the_name_of_the_argument_that_asks_for_them_dv3(key):
+    plugin = f"{{name: deviceshare, arguments: {{deviceshare.{key}: true}}}}"
+    with pytest.raises(BadConfig, match=rf"deviceshare\.{key}: NPUs are not implemented"):
+        configure(f'actions: "allocate"\ntiers:\n- plugins: [{plugin}]\n')

@@ -150,6 +150,25 @@ def test_a_pod_may_say_which_cards_it_wants(wish):
     assert cards_of(plan) == ({"g-0": cards} if cards else {})
 
 
+def test_mig_is_refused_by_its_name_on_nodes_and_on_pods():
+    cut = register(("GPU-0", A100)).replace("hami-core", "mig")
+    plan = ask(add_node(world_of(cards=cut), "n2"), "g", number=1, memory=10).decide()
+    assert binds_of(plan) == {"g-0": "n2"}
+    plan = ask(world_of(cards=cut), "g", number=1, memory=10).decide()
+    assert dict(plan.explanations[0].reasons) == {"GPUs in MIG mode are not supported": 1}
+    wish = {"volcano.sh/vgpu-mode": "mig"}
+    plan = ask(world_of(), "g", number=1, memory=10, annotations=wish).decide()
+    reasons = {"the pod wants vGPUs in another mode than hami-core": 1}
+    assert dict(plan.explanations[0].reasons) == reasons
+
+
+def test_cards_that_leave_mig_mode_are_given():
+    cut = register(("GPU-0", A100)).replace("hami-core", "mig")
+    world = ask(world_of(cards=cut), "g", number=1, memory=10)
+    assert binds_of(world.decide()) == {}
+    assert cards_of(add_node(world).decide()) == {"g-0": ["GPU-1"]}
+
+
 def test_binpack_fills_nodes_and_cards_and_spread_shares_none_while_others_are_idle():
     for policy, nodes, cards in (
         ("binpack", 1, ["GPU-0", "GPU-0", "GPU-0"]),

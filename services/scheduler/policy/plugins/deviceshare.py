@@ -1,7 +1,8 @@
 """deviceshare (PL18): pods share GPU cards by memory, take whole cards (DV1), or parts (DV2).
 
-NPUs (DV3) are not implemented; a configuration that asks for them is refused rather than half
-obeyed. `NodeLockEnable` changes nothing: the scheduler writes no nodes.
+NPUs (DV3) and cards in MIG mode are not implemented, and refused by their names rather than half
+obeyed: NPUs in the configuration, MIG on nodes and pods. `NodeLockEnable` changes nothing: the
+scheduler writes no nodes.
 """
 
 from collections.abc import Mapping
@@ -34,8 +35,10 @@ _NO_MEMORY, _NO_CARDS = 1, 2
 _VGPU_REASONS = (
     Reason("node not initialized with devicehamivgpu"),
     Reason("hami-vgpuDeviceSharing error"),
+    Reason("GPUs in MIG mode are not supported", resolvable=False),
+    Reason("the pod wants vGPUs in another mode than hami-core", resolvable=False),
 )
-_UNREGISTERED, _NOT_FITTED = 1, 2
+_UNREGISTERED, _NOT_FITTED, _CUT, _OTHER_MODE = 1, 2, 3, 4
 _POLICIES = ("", "binpack", "spread")
 _RULES = "deviceshare.GPUExclusiveRules"
 
@@ -62,10 +65,10 @@ class DeviceShare:
             )
         if self._virtual and (self._sharing or self._number):
             raise BadArgument("deviceshare: VGPUEnable excludes GPUSharingEnable, GPUNumberEnable")
-        if boolean(arguments, "deviceshare.AscendMindClusterVNPUEnable", default=False) or boolean(
-            arguments, "deviceshare.AscendHAMiVNPUEnable", default=False
-        ):
-            raise BadArgument("deviceshare: NPUs are not implemented")
+        if boolean(arguments, "deviceshare.AscendMindClusterVNPUEnable", default=False):
+            raise BadArgument("deviceshare.AscendMindClusterVNPUEnable: NPUs are not implemented")
+        if boolean(arguments, "deviceshare.AscendHAMiVNPUEnable", default=False):
+            raise BadArgument("deviceshare.AscendHAMiVNPUEnable: NPUs are not implemented")
         self._policy = text(arguments, "deviceshare.SchedulePolicy")
         if self._policy not in _POLICIES:
             raise BadArgument(
@@ -108,6 +111,8 @@ class DeviceShare:
         cards.choose_by(now=cluster.now, policy=self._policy, matches=self._matches)
         names = cluster.node_names
         registered = cards.registered(names)
+        refusals = np.where(registered > 0, _NOT_FITTED, _UNREGISTERED)
+        refusals[cards.cut(names)] = _CUT
 
         def places(task_class: TaskClass, rows: NodeRows) -> list[float | None]:
             found: list[float | None] = [None] * len(rows)
@@ -119,13 +124,14 @@ class DeviceShare:
             return found
 
         def predicate(task_class: TaskClass, rows: NodeRows) -> CodeArray:
-            if not cards.want(task_class).requests:
+            want = cards.want(task_class)
+            if not want.requests:
                 return np.zeros(len(rows), dtype=np.uint8)
             fits = np.array(
                 [score is not None for score in places(task_class, rows)], dtype=np.bool_
             )
-            code = np.where(rows.pick(registered) > 0, _NOT_FITTED, _UNREGISTERED)
-            return np.where(fits, 0, code).astype(np.uint8)
+            codes = np.where(want.wants_other_mode(), _OTHER_MODE, rows.pick(refusals))
+            return np.where(fits, 0, codes).astype(np.uint8)
 
         def score(task_class: TaskClass, rows: NodeRows) -> FloatArray:
             if not cards.want(task_class).requests:

@@ -26,6 +26,7 @@ from shared.model.numbers import parse_bool
 _MAKER: Final = "NVIDIA"
 _MODE: Final = "hami-core"
 """The only mode: cards cut into hardware partitions (MIG) are not supported."""
+_CUT: Final = "mig"
 _WHOLE: Final = 100
 _FIELDS: Final = 5
 _SILENCE_S: Final = 60.0
@@ -85,11 +86,15 @@ class Want(NamedTuple):
             f"{pod.metadata.namespace}/{group}" if group else "",
         )
 
+    def wants_other_mode(self) -> bool:
+        """Tell whether the pod wants cards shared in a mode that is not supported."""
+        return self.wishes.get(MODE, _MODE) != _MODE
+
     def takes(self, card: Card) -> bool:
         """Tell whether a card is of a kind that the pod wants."""
         wishes = self.wishes
         kind = card.type.upper()
-        if _MAKER not in kind or wishes.get(MODE, _MODE) != _MODE:
+        if _MAKER not in kind or self.wants_other_mode():
             return False
         if USE_UUID in wishes and card.uuid not in _listed(wishes[USE_UUID]):
             return False
@@ -193,6 +198,12 @@ def cards_of(text: str) -> tuple[Card, ...]:
         if parse_bool(healthy.lower()):
             cards.append(Card(uuid, int(slots), int(memory), kind))
     return tuple(cards)
+
+
+def are_cut(text: str) -> bool:
+    """Tell whether a node registers cards in MIG mode."""
+    parts = (part.split(",") for part in text.split(":"))
+    return any(len(fields) > _FIELDS and fields[_FIELDS].strip() == _CUT for fields in parts)
 
 
 def is_present(handshake: str, now: float) -> bool:

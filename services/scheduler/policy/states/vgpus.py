@@ -13,7 +13,7 @@ from msgspec import convert
 from typing_extensions import override
 
 from pumice import plugins
-from pumice.plugins import IntArray
+from pumice.plugins import BoolArray, IntArray
 from services.scheduler.engine.own import own
 from services.scheduler.engine.tasks.classes import TaskClass
 from services.scheduler.engine.tasks.policy_state import Fold, PolicyState
@@ -23,6 +23,7 @@ from services.scheduler.policy.states.vgpu_cards import (
     CardUsage,
     Share,
     Want,
+    are_cut,
     cards_of,
     choose,
     is_present,
@@ -67,6 +68,9 @@ class _NodeCards:
 
     def __init__(self) -> None:
         self.cards: tuple[Card, ...] = ()
+        self.cut = False
+        """Whether its cards are in MIG mode: then none is given, since a share of HAMi-core would
+        mean nothing to the node's device plugin."""
         self.handshake = ""
         self.pods: dict[str, _Held] = {}
         self.version = 0
@@ -143,18 +147,20 @@ class VGpus(PolicyState):
     def put(self, name: str, node: Node) -> None:
         """Take over which cards a node has registered."""
         annotations = node.metadata.annotations
-        cards = cards_of(annotations.get(_REGISTER, "")) if _HANDSHAKE in annotations else ()
-        if not cards and name not in self._nodes:
+        registered = annotations.get(_REGISTER, "") if _HANDSHAKE in annotations else ""
+        cut = are_cut(registered)
+        cards = () if cut else cards_of(registered)
+        if not (cards or cut or name in self._nodes):
             return
         found = self._nodes.setdefault(name, _NodeCards())
-        found.cards = cards
+        found.cards, found.cut = cards, cut
         found.handshake = annotations.get(_HANDSHAKE, "")
         found.version += 1
 
     def remove(self, name: str) -> None:
         """Forget the cards of a node that is gone; its pods stay known."""
         if name in self._nodes:
-            self._nodes[name].cards = ()
+            self._nodes[name].cards, self._nodes[name].cut = (), False
             self._nodes[name].version += 1
 
     @override
@@ -237,6 +243,11 @@ class VGpus(PolicyState):
             for name in names
         ]
         return np.array(counts, dtype=np.int64)
+
+    def cut(self, names: Sequence[str]) -> BoolArray:
+        """Return which nodes have their cards in MIG mode."""
+        found = (self._nodes.get(name) for name in names)
+        return np.array([node is not None and node.cut for node in found], dtype=np.bool_)
 
     def scores(
         self, task_class: plugins.TaskClass, names: Sequence[str], extra: Sequence[int]
