@@ -12,6 +12,7 @@ import numpy as np
 
 from pumice.plugins import IntArray
 from services.scheduler.engine.jobs.records import NOWHERE
+from services.scheduler.engine.nodes.arrivals import Arrivals
 from services.scheduler.engine.nodes.attributes import NodeAttributes
 from services.scheduler.engine.nodes.images import NodeImages
 from services.scheduler.engine.nodes.ledger import Ledger
@@ -104,6 +105,8 @@ class Nodes:
         self._free: list[int] = []
         self.pod_affinity = PodAffinityIndex(self.column, self.attributes, task_classes.moved)
         """The index for pod affinity; a session counts its own decisions in, too."""
+        self.arrivals = Arrivals(self._tasks)
+        """Pods that are too new to show in measurements of load."""
         self.port_holders: dict[str, Task] = {}
         """Placed tasks that take ports of their node, by uid; a session adds its own."""
 
@@ -158,6 +161,7 @@ class Nodes:
             task.task_class.asked or task.task_class, task.status == TaskStatus.RELEASING, task
         )
         record.held[task.uid] = held
+        self.arrivals.come(task)
         self.meet(task, 1)
         self._count(record, held, 1)
 
@@ -167,6 +171,7 @@ class Nodes:
         held = record.held.pop(task.uid, None) if record else None
         if record is None or held is None:
             return
+        self.arrivals.go(task)
         self.meet(task, -1)
         self._count(record, held, -1)
         if record.column == NOWHERE and not record.held:
@@ -216,6 +221,9 @@ class Nodes:
         """Return the tasks that a node holds."""
         record = self._by_name.get(name)
         return iter([held.task for held in record.held.values()] if record else [])
+
+    def _tasks(self) -> Iterator[Task]:
+        return (held.task for record in self._by_name.values() for held in record.held.values())
 
     def held_shapes(self) -> list[TaskClass]:
         """Return the classes by which pods were counted in."""

@@ -93,7 +93,7 @@ class ClusterState:
             for kind, fold in state.folds().items():
                 # First, since the engine may count pods anew on a node that it takes over.
                 self._folds.setdefault(kind, []).insert(0, fold)
-        tables = (self.nodes.attributes, self.nodes.images, affinity)
+        tables = (self.nodes.attributes, self.nodes.images, self.nodes.arrivals, affinity)
         self._stores: dict[type, object] = {type(s): s for s in (*self.states, *tables)}
 
     @property

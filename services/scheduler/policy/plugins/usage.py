@@ -21,14 +21,13 @@ from pumice.plugins import (
     Job,
     NodeRows,
     Reason,
-    Task,
     TaskClass,
 )
+from services.scheduler.engine.nodes.arrivals import Arrivals
 from services.scheduler.engine.resources.dimensions import CPU_DIM, MEMORY_DIM
 from services.scheduler.policy.arguments import BadArgument, integer, number
 from services.scheduler.policy.states.usage import UsageTable
 from shared.model.quantity import BadQuantity, milli, units
-from shared.model.status import TaskStatus
 
 
 class Estimator(NamedTuple):
@@ -91,7 +90,6 @@ _REASONS = (
     Reason("the CPU load of the node exceeds the upper limit.", resolvable=False),
     Reason("the memory load of the node exceeds the upper limit.", resolvable=False),
 )
-_ON_THE_WAY = frozenset({TaskStatus.ALLOCATED, TaskStatus.BINDING, TaskStatus.BOUND})
 
 
 class Usage:
@@ -123,10 +121,9 @@ class Usage:
         )
         self._estimate: FloatArray = np.zeros_like(self._load[:2])
         self._counted: dict[tuple[int, int], list[FloatArray]] = {}
-        for column, name in enumerate(cluster.node_names):
-            for task in cluster.tasks_on(name):
-                if _is_unseen(task, cluster.now):
-                    self._count(column, task.task_class)
+        for task in cluster.store(Arrivals).since(cluster.now - _INTERVAL_S):
+            if (column := nodes.column(task.node)) >= 0:
+                self._count(column, task.task_class)
         hooks.predicate(self._predicate, reasons=_REASONS)
         hooks.node_score(self._score)
         hooks.moved(self._moved)
@@ -181,13 +178,6 @@ class Usage:
             counted = self._counted.get((column, task_class.id), [])
             for _time in range(min(-count, len(counted))):
                 self._estimate[:, column] -= counted.pop()
-
-
-def _is_unseen(task: Task, now: float) -> bool:
-    """Tell whether a task on a node is too new to show in measurements."""
-    if task.status == TaskStatus.RUNNING:
-        return task.started == np.inf or now - task.started < _INTERVAL_S
-    return task.status in _ON_THE_WAY
 
 
 def _section(arguments: Mapping[str, Any], key: str) -> Mapping[str, Any]:
