@@ -1,11 +1,11 @@
 """Follows the events of the bus into the feed of the live page; a part of the service."""
 
-from collections import OrderedDict
 from contextlib import aclosing
 from typing import Final
 
 from pumice.events.envelope import decode_any
 from services.visibility.adapters.live import Live
+from services.visibility.adapters.seen import SeenEvents
 from services.visibility.answers.happenings import entry_of
 from shared.api.time import format_seconds
 from shared.bus.port import Batch, FromTime, Message, Reading
@@ -28,8 +28,7 @@ class EventFeed:
         self._stream = stream
         self._live = live
         self._clock = clock
-        self._seen: OrderedDict[tuple[str, str], None] = OrderedDict()
-        """The latest events: after a reset of the stream they come again."""
+        self._seen = SeenEvents(_SEEN)
 
     async def run(self) -> None:
         """Follow for ever."""
@@ -43,17 +42,8 @@ class EventFeed:
 
     def _take(self, message: Message) -> None:
         event = decode_any(message.payload)
-        if not self._is_new(event.source, event.id):
+        if not self._seen.is_new(event):
             return
         entry = entry_of(event.data, format_seconds(event.time.timestamp()))
         if entry is not None:
             self._live.happened(entry)
-
-    def _is_new(self, source: str, event_id: str) -> bool:
-        key = (source, event_id)
-        if key in self._seen:
-            return False
-        self._seen[key] = None
-        if len(self._seen) > _SEEN:
-            self._seen.popitem(last=False)
-        return True

@@ -5,7 +5,7 @@ rests from plays for several times as long as each took. Events are gathered her
 there, so that nothing is read and changed at once.
 """
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable
 from contextlib import aclosing
 from typing import Final
@@ -14,6 +14,7 @@ from pumice.events import CloudEvent, GangPlaced, JobPhaseChanged
 from pumice.events.envelope import decode_any
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.visibility.adapters.keeping import Keeper
+from services.visibility.adapters.seen import SeenEvents
 from services.visibility.answers.replica import Replica
 from services.visibility.answers.survey import Policy
 from services.visibility.forecast.durations import History
@@ -68,8 +69,7 @@ class Forecasting:
         self._contain = contain
         self._clock = clock
         self._gathered: deque[CloudEvent] = deque(maxlen=_GATHERED_MOST)
-        self._seen: OrderedDict[tuple[str, str], None] = OrderedDict()
-        """The latest events: after a reset of the stream they come again."""
+        self._seen = SeenEvents(_SEEN)
         self._history = History()
         self._arrivals = Arrivals()
         self._forecaster = Forecaster(self._rules(), self._history, arrivals=self._arrivals)
@@ -150,7 +150,7 @@ class Forecasting:
     def _learn(self) -> None:
         while self._gathered:
             event = self._gathered.popleft()
-            if not self._is_new(event):
+            if not self._seen.is_new(event):
                 continue
             match event.data:
                 case JobPhaseChanged():
@@ -159,12 +159,3 @@ class Forecasting:
                     self._forecaster.calibration.started(key, event.time.timestamp())
                 case _:
                     pass
-
-    def _is_new(self, event: CloudEvent) -> bool:
-        key = (event.source, event.id)
-        if key in self._seen:
-            return False
-        self._seen[key] = None
-        if len(self._seen) > _SEEN:
-            self._seen.popitem(last=False)
-        return True

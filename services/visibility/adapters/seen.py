@@ -1,0 +1,27 @@
+"""Which events have come already: after a reset of their stream they come again.
+
+One for each follower of EVENTS that takes an event in only once (`feed`, `forecasting`).
+"""
+
+from collections import OrderedDict
+
+from pumice.events import CloudEvent
+
+
+class SeenEvents:
+    """The latest events by source and id."""
+
+    def __init__(self, most: int) -> None:
+        """Remember `most` events; an older one counts as new when it comes again."""
+        self._most = most
+        self._seen: OrderedDict[tuple[str, str], None] = OrderedDict()
+
+    def is_new(self, event: CloudEvent) -> bool:
+        """Tell whether an event comes for the first time, and remember it."""
+        key = (event.source, event.id)
+        if key in self._seen:
+            return False
+        self._seen[key] = None
+        if len(self._seen) > self._most:
+            self._seen.popitem(last=False)
+        return True
