@@ -46,7 +46,7 @@ class Answers(Protocol):
 class LiveAnswers(Protocol):
     """Answers that only the live page needs; they raise and show as those of `Answers` do."""
 
-    async def running_jobs(self, namespace: str = "", *, queue: str = "") -> Sequence[RunningJob]:
+    async def running_jobs(self, namespace: str = "") -> Sequence[RunningJob]:
         """Return jobs that have pods on nodes, by namespace and name."""
 
     async def node_uses(self) -> Sequence[NodeUse]:

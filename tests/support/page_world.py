@@ -201,9 +201,9 @@ class WorldAnswers(Answers, LiveAnswers):
         """Return jobs that wait."""
         return _chosen(self.world.waiting, namespace, queue)
 
-    async def running_jobs(self, namespace="", *, queue=""):
+    async def running_jobs(self, namespace=""):
         """Return jobs that run."""
-        return _chosen(self.world.running, namespace, queue)
+        return _chosen(self.world.running, namespace)
 
     async def queue_trees(self):
         """Return the queues."""
@@ -326,7 +326,7 @@ class WorldAnswers(Answers, LiveAnswers):
                 stream.put_nowait(change)
 
 
-def _chosen(jobs: Sequence[Any], namespace: str, queue: str) -> list[Any]:
+def _chosen(jobs: Sequence[Any], namespace: str, queue: str = "") -> list[Any]:
     return [
         job
         for job in jobs

@@ -85,14 +85,10 @@ class Told:
         self._fail()
         return self.timelines.get((namespace, name))
 
-    async def running_jobs(self, namespace: str = "", *, queue: str = "") -> Sequence[RunningJob]:
-        """Return the running jobs of a namespace or a queue."""
+    async def running_jobs(self, namespace: str = "") -> Sequence[RunningJob]:
+        """Return the running jobs of a namespace."""
         self._fail()
-        return [
-            job
-            for job in self.running
-            if namespace in ("", job.metadata.namespace) and queue in ("", job.queue)
-        ]
+        return [job for job in self.running if namespace in ("", job.metadata.namespace)]
 
     async def node_uses(self) -> Sequence[NodeUse]:
         """Return the nodes."""

@@ -85,11 +85,11 @@ class Live(LiveAnswers):
         self._recent: deque[TimelineEntry] = deque(maxlen=KEPT)
 
     @override
-    async def running_jobs(self, namespace: str = "", *, queue: str = "") -> Sequence[RunningJob]:
+    async def running_jobs(self, namespace: str = "") -> Sequence[RunningJob]:
         return [
             job
             for job in (await self._keeper.ask(self._latest)).running
-            if namespace in ("", job.metadata.namespace) and queue in ("", job.queue)
+            if namespace in ("", job.metadata.namespace)
         ]
 
     @override
