@@ -37,6 +37,8 @@ from shared.api.visibility import (
 from shared.runtime.clock import Clock
 
 Objects = Sequence[View]
+Listed = Sequence[PendingJob] | Sequence[QueueTree] | Sequence[RunningJob] | Sequence[NodeUse]
+"""Lists of objects that have a name."""
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,41 +64,22 @@ class Sources:
     async def listing(self, target: Target) -> Objects:
         """Return the objects of a collection. Raises Failure (405), Retryable."""
         match target.resource.plural:
-            case "pendingjobs":
-                jobs: Sequence[PendingJob] = await self._answers.pending_jobs(target.namespace)
-                return [job for job in jobs if target.selects(job.metadata)]
             case "queues/pendingjobs":
-                await self._queue(target.name, plural="queues")
+                _named(await self._answers.queue_trees(), target.name, plural="queues")
                 return await self._answers.pending_jobs(queue=target.name)
-            case "queuetrees":
-                queues = await self._answers.queue_trees()
-                return [queue for queue in queues if target.selects(queue.metadata)]
-            case "runningjobs":
-                running = await self._live.running_jobs(target.namespace)
-                return [job for job in running if target.selects(job.metadata)]
-            case "nodeuses":
-                nodes = await self._live.node_uses()
-                return [node for node in nodes if target.selects(node.metadata)]
             case _:
-                raise wrong_method()
+                objects = await self._collection(target)
+                return [obj for obj in objects if target.selects(obj.metadata)]
 
     async def one(self, user: User, target: Target) -> View:
         """Return one object. Raises Failure (404, 405), Retryable."""
         match target.resource.plural:
-            case "pendingjobs":
-                return await self._pending(target)
             case "explanations":
                 return await self._explanation(user, target)
-            case "queuetrees":
-                return await self._queue(target.name, plural="queuetrees")
             case "timelines":
                 return await self._timeline(target)
-            case "runningjobs":
-                return await self._running(target)
-            case "nodeuses":
-                return await self._node(target)
-            case _:
-                raise wrong_method()
+            case plural:
+                return _named(await self._collection(target), target.name, plural=plural)
 
     async def what_if(self, user: User, target: Target, body: bytes) -> Asked:
         """Return the answer to a what-if. Raises Failure (400, 403, 422), Retryable, Rejected."""
@@ -122,23 +105,19 @@ class Sources:
         answered = WhatIf(metadata=metadata, spec=spec, status=hiding.hide(status, seen))
         return Asked(what_if=answered, spec=raw["spec"], warnings=warnings)
 
-    async def _pending(self, target: Target) -> PendingJob:
-        for job in await self._answers.pending_jobs(target.namespace):
-            if job.metadata.name == target.name:
-                return job
-        raise not_found("pendingjobs", target.name)
-
-    async def _running(self, target: Target) -> RunningJob:
-        for job in await self._live.running_jobs(target.namespace):
-            if job.metadata.name == target.name:
-                return job
-        raise not_found("runningjobs", target.name)
-
-    async def _node(self, target: Target) -> NodeUse:
-        for node in await self._live.node_uses():
-            if node.metadata.name == target.name:
-                return node
-        raise not_found("nodeuses", target.name)
+    async def _collection(self, target: Target) -> Listed:
+        """Return all objects of a resource, or those of a namespace. Raises Failure (405)."""
+        match target.resource.plural:
+            case "pendingjobs":
+                return await self._answers.pending_jobs(target.namespace)
+            case "queuetrees":
+                return await self._answers.queue_trees()
+            case "runningjobs":
+                return await self._live.running_jobs(target.namespace)
+            case "nodeuses":
+                return await self._live.node_uses()
+            case _:
+                raise wrong_method()
 
     async def _explanation(self, user: User, target: Target) -> Explanation:
         found = await self._answers.explanation(target.namespace, target.name)
@@ -152,18 +131,20 @@ class Sources:
             raise not_found("timelines", target.name)
         return found
 
-    async def _queue(self, name: str, *, plural: str) -> QueueTree:
-        for queue in await self._answers.queue_trees():
-            if queue.metadata.name == name:
-                return queue
-        raise not_found(plural, name)
-
     async def _seen(
         self, user: User, namespace: str, answer: Explanation | WhatIfStatus
     ) -> set[str]:
         """Return the namespaces that may be spoken of: the one asked about is among them."""
         others = hiding.namespaces(answer) - {namespace}
         return {namespace} | await self._authorization.seen(user, others)
+
+
+def _named(objects: Listed, name: str, *, plural: str) -> View:
+    """Return the object of that name. Raises Failure (404)."""
+    for obj in objects:
+        if obj.metadata.name == name:
+            return obj
+    raise not_found(plural, name)
 
 
 def _is_of_cluster(spec: WhatIfSpec) -> bool:
