@@ -11,10 +11,10 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
+from services.visibility.adapters import documents
 from services.visibility.adapters.authentication import Authentication
 from services.visibility.adapters.authorization import Authorization
 from services.visibility.adapters.changes import Changes
-from services.visibility.adapters.documents import Documents
 from services.visibility.adapters.sources import Objects, Sources
 from services.visibility.adapters.watching import Watching, versioned
 from services.visibility.api import paths, rights, tables
@@ -73,7 +73,6 @@ class VisibilityServer:
         self._contain = contain
         self._clock = clock
         self._metrics = metrics
-        self._documents = Documents()
         https.router.add_route("*", "/{path:.*}", self._handle)
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
@@ -97,7 +96,7 @@ class VisibilityServer:
         await self._authorization.check(user, rights.of_path(request.path))
         if request.method not in ("GET", "HEAD"):
             raise wrong_method()
-        document = self._documents.find(request.path, request.headers.get("Accept", ""))
+        document = documents.find(request.path, request.headers.get("Accept", ""))
         if document is None:
             raise no_such_path()
         headers = {"Content-Type": document.content_type, "ETag": document.etag}
