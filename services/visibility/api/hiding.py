@@ -4,7 +4,7 @@ The reader may see a namespace when he may get `pendingjobs.visibility.pumice.de
 objects need no hiding: the right to list them is the right to see them.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -32,13 +32,13 @@ def hide(answer: T, seen: Collection[str]) -> T:
     """Return the answer with objects of namespaces that are `seen`, or of none, and no others."""
     if isinstance(answer, Explanation):
         holders = tuple(h for h in answer.holders if _is_seen(h.job.namespace, seen))
-        count = answer.hidden_holders + _fewer(answer.holders, holders)
+        count = answer.hidden_holders + len(answer.holders) - len(holders)
         return replace(answer, holders=holders, hidden_holders=count)
     evictions = tuple(pod for pod in answer.evictions if _is_seen(pod.namespace, seen))
     starting = tuple(job for job in answer.starting if _is_seen(job.namespace, seen))
     delays = tuple(delay for delay in answer.delays if _is_seen(delay.job.namespace, seen))
     count = answer.hidden + sum(
-        _fewer(before, after)
+        len(before) - len(after)
         for before, after in (
             (answer.evictions, evictions),
             (answer.starting, starting),
@@ -50,7 +50,3 @@ def hide(answer: T, seen: Collection[str]) -> T:
 
 def _is_seen(namespace: str, seen: Collection[str]) -> bool:
     return not namespace or namespace in seen
-
-
-def _fewer(before: Iterable[object], after: Iterable[object]) -> int:
-    return len(tuple(before)) - len(tuple(after))
