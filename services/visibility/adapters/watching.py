@@ -22,6 +22,7 @@ from services.visibility.api.paths import Target
 from services.visibility.api.statuses import EXPIRED, TOO_MANY, Failure, Json
 from services.visibility.metrics import VisibilityMetrics
 from shared.api.base import View
+from shared.model.numbers import parse_bool
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Retryable
 
@@ -33,7 +34,6 @@ _WRITE_S: Final = 30.0
 _MOST: Final = 100
 _KEPT: Final = 32
 """Lists that a watch may go on from."""
-_TRUE: Final = frozenset({"1", "true", "True"})
 _INITIAL_END: Final = {"k8s.io/initial-events-end": "true"}
 
 Snapshot = Mapping[str, View]
@@ -94,7 +94,7 @@ class Watching:
     def _begin(self, target: Target) -> Snapshot | None:
         """Return what the client knows; None when it wants to be told everything."""
         version = target.query.get("resourceVersion", "")
-        if version in ("", "0") or target.query.get("sendInitialEvents") in _TRUE:
+        if version in ("", "0") or _is_set(target, "sendInitialEvents"):
             return None
         known = self._kept.get((*_collection(target), version))
         if known is None:
@@ -136,7 +136,7 @@ class Watching:
         known: Snapshot | None,
     ) -> None:
         sent_s = self._clock.monotonic()
-        is_initial = known is None and target.query.get("sendInitialEvents") in _TRUE
+        is_initial = known is None and _is_set(target, "sendInitialEvents")
         known = known or {}
         while True:
             changes = lines.changes(known, feed.objects, feed.version, now=self._clock.now())
@@ -161,7 +161,7 @@ class _Lines:
     def __init__(self, target: Target, *, is_table: bool) -> None:
         self._resource = target.resource
         self._include = target.query.get("includeObject") or "Metadata"
-        self._bookmarks = target.query.get("allowWatchBookmarks") in _TRUE
+        self._bookmarks = _is_set(target, "allowWatchBookmarks")
         self._is_table = is_table
         self._is_headed = False
 
@@ -230,6 +230,10 @@ def _key(obj: View) -> str:
 def _collection(target: Target) -> tuple[str, ...]:
     selector = target.query.get("fieldSelector", "")
     return (target.resource.plural, target.namespace, selector)
+
+
+def _is_set(target: Target, option: str) -> bool:
+    return parse_bool(target.query.get(option)) is True
 
 
 def _version(objects: Objects) -> str:

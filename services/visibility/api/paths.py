@@ -10,10 +10,10 @@ from services.visibility.api.resources import Resource
 from services.visibility.api.statuses import BAD_REQUEST, Failure, no_such_path
 from shared.api.meta import ObjectMeta
 from shared.api.visibility import API_VERSION, GROUP
+from shared.model.numbers import parse_bool
 
 ROOT: Final = f"/apis/{API_VERSION}/"
 _WRITES: Final = {"POST": "create", "PUT": "update", "PATCH": "patch"}
-_TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _OF_OBJECT: Final = 2
 """Parts of a path behind the namespace that name an object; a third one is the subresource."""
 
@@ -65,7 +65,7 @@ def read(method: str, path: str, query: Mapping[str, str]) -> Target:
 
 def _verb(method: str, name: str, query: Mapping[str, str], *, is_sub: bool) -> str:
     if method in ("GET", "HEAD"):
-        if query.get("watch") in _TRUE and not is_sub:
+        if parse_bool(query.get("watch")) and not is_sub:
             return "watch"
         return "get" if name else "list"
     if method == "DELETE":
