@@ -64,11 +64,11 @@ class Watching:
 
     def remember(self, target: Target, objects: Objects) -> str:
         """Return the version of a list; a watch may start from it for a while."""
-        version, snapshot = _version(objects), {_key(obj): obj for obj in objects}
+        version = _version(objects)
         if "watch" in target.resource.verbs:
             place = (*_collection(target), version)
             self._kept.pop(place, None)
-            self._kept[place] = snapshot
+            self._kept[place] = {_key(obj): obj for obj in objects}
             if len(self._kept) > _KEPT:
                 self._kept.popitem(last=False)
         return version
@@ -125,7 +125,7 @@ class Watching:
             objects = await self._sources.listing(target)
             feed.asked_s = self._clock.monotonic()
             feed.version = self.remember(target, objects)
-            feed.objects = {_key(obj): obj for obj in objects}
+            feed.objects = self._kept[*_collection(target), feed.version]
 
     async def _send(
         self,
