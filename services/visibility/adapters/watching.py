@@ -229,7 +229,7 @@ def _key(obj: View) -> str:
 
 def _collection(target: Target) -> tuple[str, ...]:
     selector = target.query.get("fieldSelector", "")
-    return (target.resource.plural, target.namespace, selector)
+    return (target.resource.plural, target.namespace, target.name, selector)
 
 
 def _is_set(target: Target, option: str) -> bool:

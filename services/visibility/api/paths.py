@@ -29,8 +29,10 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def selects(self) -> Callable[[ObjectMeta], bool]:
-        """Return what the field selector asks of an object. Raises Failure (400)."""
+        """Return what field selector and name ask of an object. Raises Failure (400)."""
         wanted = _fields(self.query.get("fieldSelector", ""))
+        if self.name:
+            wanted.append(("metadata.name", True, self.name))
 
         def is_selected(metadata: ObjectMeta) -> bool:
             found = {"metadata.name": metadata.name, "metadata.namespace": metadata.namespace}

@@ -126,6 +126,17 @@ def test_objects_are_selected_by_name_and_by_no_other_field():
         chosen("spec.queue=q")
 
 
+def test_a_watch_of_a_name_selects_that_object_alone():
+    def chosen(path: str, query: dict[str, str]) -> list[str]:
+        target = paths.read("GET", paths.ROOT + path, {"watch": "true", **query})
+        jobs = [pending("n", "a"), pending("n", "b")]
+        return [job.metadata.name for job in jobs if target.selects(job.metadata)]
+
+    assert chosen("namespaces/n/pendingjobs", {}) == ["a", "b"]
+    assert chosen("namespaces/n/pendingjobs/a", {}) == ["a"]
+    assert chosen("namespaces/n/pendingjobs/a", {"fieldSelector": "metadata.name=b"}) == []
+
+
 def test_kubectl_gets_tables_programs_get_objects_and_others_are_refused():
     assert negotiation.form_of(KUBECTL) is Form.TABLE
     assert negotiation.form_of("application/json") is Form.OBJECT
