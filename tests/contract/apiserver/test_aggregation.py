@@ -61,7 +61,7 @@ async def behind(side: Side, directory: Path) -> AsyncIterator[Behind]:
             for number in range(3):
                 line = {"type": "ADDED", "object": {"metadata": {"name": f"t{number}"}}}
                 await response.write(json.dumps(line).encode() + b"\n")
-            await asyncio.sleep(60)  # the watcher goes before
+            await asyncio.Event().wait()  # the watch goes on until the server ends
             return response
         if request.method == "POST":
             return web.json_response(await request.json(), status=201)
@@ -134,7 +134,7 @@ async def available(side: Side) -> bool:
 async def test_requests_are_passed_on_with_the_user_in_headers(side: Side, tmp_path: Path) -> None:
     async with behind(side, tmp_path) as server:
         url = f"{ROOT}/namespaces/default/things"
-        forged = {"X-Remote-User": "somebody", "X-Remote-Group": "everything"}
+        forged = {"X-Remote-User": "another", "X-Remote-Group": "everything"}
         found = await side.request("GET", f"{url}?limit=5", headers=forged)
         assert found.body["items"] == [{"metadata": {"name": "t"}}]
         made = await side.request("POST", url, {"metadata": {"name": "new"}})

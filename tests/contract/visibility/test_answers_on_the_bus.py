@@ -152,7 +152,7 @@ async def test_an_explanation_names_gate_and_help(stage: Stage, answers: Answers
     assert found is not None
     assert [gate.name for gate in found.gates if gate.state == "Failed"] == ["predicate"]
     assert "a node with 5 cpu and 1Gi memory" in found.would_help
-    assert await answers.explanation("ns", "nobody") is None
+    assert await answers.explanation("ns", "missing") is None
 
 
 async def test_an_explanation_says_when_the_leader_said_so(stage: Stage, answers: Answers):
@@ -196,7 +196,7 @@ async def test_the_life_of_a_job_that_is_gone_is_told_from_events(stage: Stage, 
     told = [entry.what for entry in found.entries]
     assert told == ["Created", "Waits", "Phase", "Admitted", "Placed", "Bound", "Ended"]
     assert found.entries[1].seconds == 1.0
-    assert await answers.timeline("ns", "nobody") is None
+    assert await answers.timeline("ns", "missing") is None
 
 
 async def test_expected_starts_come_from_what_jobs_of_the_same_name_took(

@@ -286,7 +286,9 @@ async def test_a_watch_tells_what_comes_changes_and_goes(
     assert seen == {("DELETED", "first"), ("MODIFIED", "second"), ("ADDED", "third")}
 
 
-async def test_nobody_but_the_api_server_is_listened_to(told: Told, control_plane: ControlPlane):
+async def test_a_caller_that_is_not_the_api_server_is_refused(
+    told: Told, control_plane: ControlPlane
+):
     """A caller that names a user, with a certificate of users or with none, stays unknown."""
     async with connect(control_plane.kubeconfig) as api:
         service = (await api.request("GET", API_SERVICE))["spec"]["service"]

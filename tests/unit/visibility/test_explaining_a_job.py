@@ -221,7 +221,7 @@ def test_a_job_is_found_by_its_own_name_and_by_that_of_a_pod() -> None:
     of_pod = answer(world, "train-0")
     assert of_pod.about == ObjectRef(kind="Pod", namespace="ns", name="train-0")
     assert (of_pod.phase, failed(of_pod)) == ("Pending", "predicate")
-    assert subject_of(world.replica, "ns", "nobody") is None
+    assert subject_of(world.replica, "ns", "missing") is None
 
 
 def test_pods_on_their_way_out_are_the_next_event() -> None:
