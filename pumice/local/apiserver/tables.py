@@ -155,9 +155,10 @@ def _path(path: str) -> Callable[[Object], Any]:
     return lambda obj: _look(obj, path)
 
 
-def _place(obj: Object) -> tuple[str, str]:
-    service = obj["spec"]["service"]
-    return (service["namespace"], service["name"])
+def _server(obj: Object) -> str:
+    """Return the Service that an APIService leads to."""
+    service = obj["spec"].get("service")
+    return f"{service['namespace']}/{service['name']}" if service else "Local"
 
 
 def _available(obj: Object) -> str:
@@ -186,7 +187,7 @@ _BUILTIN: Final[dict[str, Cells]] = {
         ("Cluster-IP", _path(".spec.clusterIP")),
     ),
     "apiservices": (
-        ("Service", lambda obj: "/".join(_place(obj))),
+        ("Service", _server),
         ("Available", _available),
     ),
     "priorityclasses": (

@@ -278,3 +278,15 @@ def test_a_journal_brings_back_what_was_written_and_not_what_was_deleted(tmp_pat
     assert second.ask("GET", f"{MAPS}/b")[0] == 404
     assert second.core.world.store.version >= first.core.world.store.version
     journal.close()
+
+
+def test_an_api_service_that_names_no_server_is_shown_as_local() -> None:
+    world = World()
+    url = "/apis/apiregistration.k8s.io/v1/apiservices"
+    spec = {"group": "things.dev", "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1}
+    assert world.ask("POST", url, {"metadata": {"name": "v1.things.dev"}, "spec": spec})[0] == 201
+    table = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+    answer = world.core.handle(Request(method="GET", path=url, headers=table))
+    assert isinstance(answer, Response)
+    ((_, service, *_),) = (row["cells"] for row in json.loads(answer.body)["rows"])
+    assert service == "Local"
