@@ -331,11 +331,7 @@ def _aggregation_flags(keys: pki.Pki) -> list[str]:
     """Return how the API server passes requests on, and proves that it is the API server."""
     return [
         f"--requestheader-client-ca-file={keys.front_proxy_ca}",
-        f"--requestheader-allowed-names={pki.FRONT_PROXY}",
-        "--requestheader-username-headers=X-Remote-User",
-        "--requestheader-uid-headers=X-Remote-Uid",
-        "--requestheader-group-headers=X-Remote-Group",
-        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+        *(f"--requestheader-{key}={name}" for key, name in pki.REQUEST_HEADERS.items()),
         f"--proxy-client-cert-file={keys.front_proxy.cert}",
         f"--proxy-client-key-file={keys.front_proxy.key}",
     ]

@@ -40,6 +40,16 @@ class Pki(msgspec.Struct, frozen=True, kw_only=True):
 
 
 FRONT_PROXY: Final = "front-proxy-client"
+"""Name of that certificate's files, and its common name."""
+REQUEST_HEADERS: Final = {
+    "allowed-names": FRONT_PROXY,
+    "username-headers": "X-Remote-User",
+    "uid-headers": "X-Remote-Uid",
+    "group-headers": "X-Remote-Group",
+    "extra-headers-prefix": "X-Remote-Extra-",
+}
+"""How an API server says to those behind it who it is, and who asks; as flags are called behind
+`--requestheader-`."""
 
 
 def ensure(directory: Path) -> Pki:
@@ -51,7 +61,7 @@ def ensure(directory: Path) -> Pki:
         etcd_client=pair(directory, "etcd-client"),
         service_account_key=directory / "service-account.key",
         front_proxy_ca=directory / "front-proxy-ca.crt",
-        front_proxy=pair(directory, "front-proxy-client"),
+        front_proxy=pair(directory, FRONT_PROXY),
     )
     if not pki.service_account_key.exists():  # written last
         _make(pki)

@@ -1,8 +1,8 @@
 """Aggregation: groups that another server serves, by their APIServices.
 
-The core knows which requests go elsewhere and what discovery says of them; `http` carries requests
-over (`Passed`) and asks each server from time to time whether it is there (`Look`). A Service
-leads to its external name: there is no network of pods here.
+The core knows which requests go elsewhere (`Passed`) and what discovery says of them; `passing`
+carries them over, and asks each server from time to time whether it is there. A Service leads to
+its external name: there is no network of pods here.
 """
 
 import base64

@@ -16,7 +16,7 @@ from aiohttp import web
 from pumice.local.apiserver.aggregation import Aggregation, Passed, Place
 from pumice.local.apiserver.answers import Object
 from pumice.local.apiserver.writing import USER
-from pumice.local.pki import FRONT_PROXY
+from pumice.local.pki import REQUEST_HEADERS
 
 GROUPS: Final = ("system:masters", "system:authenticated")
 _LOOK_S: Final = 1.0
@@ -30,14 +30,10 @@ _OK: Final = 200
 def request_headers(authority: str) -> Mapping[str, str]:
     """Return what the servers behind need to know about this one: as a ConfigMap's data."""
     lists = {
-        "requestheader-allowed-names": [FRONT_PROXY],
-        "requestheader-username-headers": ["X-Remote-User"],
-        "requestheader-uid-headers": ["X-Remote-Uid"],
-        "requestheader-group-headers": ["X-Remote-Group"],
-        "requestheader-extra-headers-prefix": ["X-Remote-Extra-"],
+        f"requestheader-{key}": msgspec.json.encode([name]).decode()
+        for key, name in REQUEST_HEADERS.items()
     }
-    encoded = {key: msgspec.json.encode(names).decode() for key, names in lists.items()}
-    return {"requestheader-client-ca-file": authority, **encoded}
+    return {"requestheader-client-ca-file": authority, **lists}
 
 
 class FrontProxy:
@@ -77,8 +73,8 @@ class FrontProxy:
         self, place: Place, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
     ) -> Any:  # noqa: ANN401 - a context manager of the library
         assert self._session is not None, "runs"
-        pairs = [*headers.items(), ("X-Remote-User", USER)]
-        pairs += [("X-Remote-Group", group) for group in GROUPS]
+        pairs = [*headers.items(), (REQUEST_HEADERS["username-headers"], USER)]
+        pairs += [(REQUEST_HEADERS["group-headers"], group) for group in GROUPS]
         return self._session.request(
             method,
             f"{place.url}{path}",
