@@ -1,4 +1,4 @@
-"""Questions about changes: where a job would start, whom it would evict, what would stop it."""
+"""Questions about changes: the nodes of a job, the pods that it evicts, the gate that stops it."""
 
 from typing import Any
 
@@ -115,7 +115,7 @@ def test_a_job_that_its_queue_would_not_admit_says_so() -> None:
     assert answer.shortages == (ResourceShortage(resource="cpu", requested="3", free="2"),)
 
 
-def test_a_job_that_evicts_names_whom() -> None:
+def test_a_job_that_evicts_names_the_pods() -> None:
     world = World().queue("default").node("n1", cpu="2")
     world.priority("high", 1000).priority("low", 1)
     running(world, "batch", cpu="1", node="n1", priority="low", preemptable=True)
