@@ -7,6 +7,7 @@ for the same. What only the job's owner can do needs no trial.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -23,7 +24,7 @@ from services.visibility.answers.replica import Replica
 from services.visibility.answers.survey import Policy
 from services.visibility.answers.wording import listed
 from shared.api.core import Node, NodeSpec, NodeStatus
-from shared.api.kinds import NODE, QUEUE
+from shared.api.kinds import NODE, QUEUE, Kind
 from shared.api.meta import ObjectMeta
 from shared.api.scheduling import Queue, QueueState, QueueStatus
 from shared.model.status import VALID, TaskStatus
@@ -135,11 +136,11 @@ class _Candidates:
                 metadata=ObjectMeta(name=name, uid="what-if"),
                 status=QueueStatus(state=QueueState.OPEN),
             )
-            yield f"a queue {name}", lambda r: r.put(QUEUE, made)
+            yield f"a queue {name}", _puts(QUEUE, [made])
             return
         if known.status.state is not QueueState.OPEN:
             opened = replace(known, status=replace(known.status, state=QueueState.OPEN))
-            yield f"queue {name} opened", lambda r: r.put(QUEUE, opened)
+            yield f"queue {name} opened", _puts(QUEUE, [opened])
         yield from self._raised(self._lacks())
 
     def _raised(self, lacks: dict[str, int]) -> Iterator[tuple[str, Change]]:
@@ -150,7 +151,7 @@ class _Candidates:
         for names in sets:
             changed = [self._higher(name, lacks) for name in names]
             where = f"queue {names[0]}" if len(names) == 1 else f"queues {', '.join(names)}"
-            yield f"{listed(lacks)} more in {where}", _puts(changed)
+            yield f"{listed(lacks)} more in {where}", _puts(QUEUE, changed)
 
     def _states(self, name: str, lacks: dict[str, int]) -> bool:
         capability = self._replica.state.jobs.queues[name].capability
@@ -182,7 +183,7 @@ class _Candidates:
         if self._why.gate == "enqueue":
             if lacks := self._lacks():
                 node = _node(0, {name: quantity(name, most) for name, most in lacks.items()})
-                yield f"a node with {listed(lacks)}", lambda r: r.put(NODE, node)
+                yield f"a node with {listed(lacks)}", _puts(NODE, [node])
             return
         task = self._first_pending()
         if task is not None:
@@ -209,7 +210,7 @@ class _Candidates:
         labels = "".join(f", label {key}={value}" for key, value in sorted(selector.items()))
         what = "a node" if count == 1 else f"{count} nodes, each"
         words = f" with {listed(amounts)}" if amounts else ""
-        return f"{what}{words}{labels}", _puts_nodes(nodes)
+        return f"{what}{words}{labels}", _puts(NODE, nodes)
 
     # --- the end of others -------------------------------------------------------------------
 
@@ -225,18 +226,10 @@ class _Candidates:
             yield f"the end of the {what} most of it", _end(gone)
 
 
-def _puts(queues: Sequence[Queue]) -> Change:
+def _puts(kind: Kind, objects: Sequence[Any]) -> Change:
     def change(rehearsal: Rehearsal) -> None:
-        for queue in queues:
-            rehearsal.put(QUEUE, queue)
-
-    return change
-
-
-def _puts_nodes(nodes: Sequence[Node]) -> Change:
-    def change(rehearsal: Rehearsal) -> None:
-        for node in nodes:
-            rehearsal.put(NODE, node)
+        for obj in objects:
+            rehearsal.put(kind, obj)
 
     return change
 
