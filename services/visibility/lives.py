@@ -35,9 +35,9 @@ class Known(Objects, frozen=True, kw_only=True):
 def known_of(replica: Replica, namespace: str, name: str) -> Known:
     """Return what there is of a Job, or else of a PodGroup, of that name."""
     key = f"{namespace}/{name}"
-    made = [job for job in replica.state.jobs.all() if job.owner_job == key and job.has_group]
-    if made:
-        return _known(max(made, key=lambda each: (each.created, each.key)), is_job=True)
+    made = replica.group_of(key)
+    if made is not None:
+        return _known(made, is_job=True)
     group = replica.state.jobs.get(key)
     if group is not None and group.has_group and not group.owner_job:
         return _known(group, is_job=False)

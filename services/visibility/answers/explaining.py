@@ -47,9 +47,7 @@ class Subject(Struct, frozen=True, kw_only=True):
 def subject_of(replica: Replica, namespace: str, name: str) -> Subject | None:
     """Return the Job of a name, else the PodGroup, else the pod."""
     key = f"{namespace}/{name}"
-    made = [job for job in replica.state.jobs.all() if job.owner_job == key and job.has_group]
-    job = max(made, key=lambda each: (each.created, each.key), default=None)
-    job = job or replica.state.jobs.get(key)
+    job = replica.group_of(key) or replica.state.jobs.get(key)
     if job is not None and job.has_group:
         return Subject(about=owner_of(job), job=job)
     task = replica.state.pod(key)

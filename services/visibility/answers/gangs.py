@@ -99,8 +99,7 @@ def imagined(job: Job, replica: Replica, *, namespace: str, now: float) -> Imagi
 def _name(job: Job, replica: Replica, namespace: str) -> str:
     """Return the job's name, or another one if a job has it: no rule reads it."""
     name = job.metadata.name or f"{job.metadata.generate_name}0"
-    owner = f"{namespace}/{name}"
-    taken = any(gang.owner_job == owner for gang in replica.state.jobs.all())
+    taken = replica.group_of(f"{namespace}/{name}") is not None
     return f"{name[:40].rstrip('-.')}-{_UID}" if taken else name
 
 

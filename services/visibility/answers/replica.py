@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from services.scheduler.config import SchedulerConfig
+from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.jobs.reservation_timeouts import ReservationTimeouts
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.policy.actions.enqueue import inqueue_timeout_s
@@ -133,6 +134,11 @@ class Replica:
         self.state.review_refusals(now)
         timeout_s = inqueue_timeout_s(config.arguments.get("enqueue", {}))
         self._timeouts.review(self.state.jobs, now=now, timeout_s=timeout_s)
+
+    def group_of(self, owner_job: str) -> Job | None:
+        """Return the PodGroup that the Job of a key made last."""
+        made = [job for job in self.state.jobs.all() if job.owner_job == owner_job]
+        return max(made, key=lambda job: (job.created, job.key), default=None)
 
     def priorities(self) -> Mapping[str, int]:
         """Return the values of the priority classes."""
