@@ -69,6 +69,11 @@ class DeviceRequest(View, frozen=True, kw_only=True):
     exactly: ExactDeviceRequest | None = None
     first_available: tuple[ExactDeviceRequest, ...] = ()
 
+    @property
+    def alternatives(self) -> tuple[ExactDeviceRequest, ...]:
+        """All that meets it, the best first; none for a kind of request that is not known here."""
+        return (self.exactly,) if self.exactly else self.first_available
+
 
 class DeviceConstraint(View, frozen=True, kw_only=True):
     """An attribute that the devices of some requests (none named: of all) share, or differ in."""

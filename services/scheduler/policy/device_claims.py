@@ -165,9 +165,7 @@ class _Verdict:
 
 
 def _words(request: DeviceRequest) -> str:
-    if request.exactly is None:
-        return " or ".join(_amount(each) for each in request.first_available)
-    return _amount(request.exactly)
+    return " or ".join(_amount(each) for each in request.alternatives)
 
 
 def _amount(asks: ExactDeviceRequest) -> str:

@@ -73,8 +73,7 @@ def read(claim: DeviceClaim, classes: Mapping[str, DeviceClass]) -> Ask | Refusa
     requests = []
     for request in claim.requests:
         found = []
-        given = (request.exactly,) if request.exactly else request.first_available
-        for asks in given:
+        for asks in request.alternatives:
             name = request.name if request.exactly else f"{request.name}/{asks.name}"
             device_class = classes.get(asks.device_class_name)
             if device_class is None:

@@ -378,7 +378,5 @@ def _ids(allocation: AllocationResult) -> Iterable[DeviceId]:
 
 
 def _wanted(request: DeviceRequest) -> tuple[str, int]:
-    alternatives = (request.exactly,) if request.exactly else request.first_available
-    if not alternatives or alternatives[0] is None:
-        return "", 0
-    return alternatives[0].device_class_name, alternatives[0].count or 1
+    best = next(iter(request.alternatives), None)
+    return (best.device_class_name, best.count or 1) if best is not None else ("", 0)
