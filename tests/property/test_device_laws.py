@@ -99,14 +99,7 @@ def _view(claim: Mapping) -> DeviceClaim:
 
 
 def _devices(offer: Offer, node: str) -> list[Offered]:
-    labels = offer.labels[node]
-
-    def selects(selector) -> bool:
-        (term,) = selector.node_selector_terms
-        return all(labels.get(need.key) in need.values for need in term.match_expressions)
-
-    pools = offer.inventory.offer(node, selects)
-    return [device for pool in pools if pool.usable for device in pool.devices]
+    return [device for pool in offer.pools(node) if pool.usable for device in pool.devices]
 
 
 @met_in(at_least=35)

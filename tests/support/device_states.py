@@ -11,9 +11,12 @@ import msgspec
 
 from tests.support.devices import (
     Document,
+    card,
     device,
     device_class,
     first_of,
+    nodes_in,
+    part_of_card,
     request,
     slice_of,
     spec_of,
@@ -107,11 +110,9 @@ def _partitioned(rng: Random, node: str) -> list[Document]:
     parts = []
     for number in range(rng.randint(2, 5)):
         amount = rng.choice(("10Gi", "20Gi", "40Gi"))
-        uses = [{"counterSet": "card", "counters": {"memory": {"value": amount}}}]
-        parts.append({**device(f"p{number}", numa=0), "consumesCounters": uses})
-    counters = [{"name": "card", "counters": {"memory": {"value": "40Gi"}}}]
+        parts.append(part_of_card(f"p{number}", amount, numa=0))
     return [
-        slice_of(f"{node}-c", node=node, driver=GPU, count=2, sharedCounters=counters),
+        card(f"{node}-c", node=node, driver=GPU),
         slice_of(f"{node}-p", parts, node=node, driver=GPU, count=2),
     ]
 
@@ -125,9 +126,7 @@ def _network(rng: Random) -> list[Document]:
     if shape == "all":
         return [slice_of("net", nics, driver=NIC, allNodes=True)]
     if shape == "rack":
-        need = {"key": "rack", "operator": "In", "values": [rng.choice("ab")]}
-        selector = {"nodeSelectorTerms": [{"matchExpressions": [need]}]}
-        return [slice_of("net", nics, driver=NIC, nodeSelector=selector)]
+        return [slice_of("net", nics, driver=NIC, nodeSelector=nodes_in(rng.choice("ab")))]
     placed = [{**nic, "nodeName": rng.choice(NODES)} for nic in nics]
     return [slice_of("net", placed, driver=NIC, perDeviceNodeSelection=True)]
 

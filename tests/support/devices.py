@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import convert
 
 from services.scheduler.policy.devices.allocation import allocate
-from services.scheduler.policy.devices.pools import DeviceId, Inventory
+from services.scheduler.policy.devices.pools import DeviceId, Inventory, OfferedPool
 from services.scheduler.policy.devices.requests import Ask, Judge, Refusal, read
 from shared.api.resource import AllocationResult, DeviceClaim, DeviceClass, ResourceSlice
 
@@ -84,6 +84,24 @@ def spec_of(*requests: Document, **devices: Any) -> Document:
     return {"devices": {"requests": list(requests), **devices}}
 
 
+def part_of_card(name: str, memory: str, **attributes: Any) -> Document:
+    """Return a device that takes of the memory of a card."""
+    uses = [{"counterSet": "card", "counters": {"memory": {"value": memory}}}]
+    return {**device(name, **attributes), "consumesCounters": uses}
+
+
+def card(name: str, memory: str = "40Gi", **place: Any) -> Document:
+    """Return the slice that states the memory of a card; the parts are in another."""
+    counters = [{"name": "card", "counters": {"memory": {"value": memory}}}]
+    return slice_of(name, count=2, sharedCounters=counters, **place)
+
+
+def nodes_in(rack: str) -> Document:
+    """Return a selector of the nodes of a rack."""
+    need = {"key": "rack", "operator": "In", "values": [rack]}
+    return {"nodeSelectorTerms": [{"matchExpressions": [need]}]}
+
+
 class Offer:
     """The offers of drivers, to be asked directly."""
 
@@ -111,6 +129,16 @@ class Offer:
             if isinstance(found, Refusal):
                 return found
             asks.append(found)
+        return allocate(
+            asks,
+            self.pools(node),
+            node=node,
+            taken={DeviceId(*each.split("/")) for each in taken},
+            judge=self.judge,
+        )
+
+    def pools(self, node: str) -> tuple[OfferedPool, ...]:
+        """Return the pools of which a node reaches something."""
         labels = self.labels.get(node, {})
 
         def selects(selector: Any) -> bool:
@@ -119,13 +147,7 @@ class Offer:
                 for term in selector.node_selector_terms
             )
 
-        return allocate(
-            asks,
-            self.inventory.offer(node, selects),
-            node=node,
-            taken={DeviceId(*each.split("/")) for each in taken},
-            judge=self.judge,
-        )
+        return self.inventory.offer(node, selects)
 
     def names(self, *specs: Document, **where: Any) -> list[list[str]] | str:
         """Return the devices of each claim, or why there are none."""

@@ -6,9 +6,12 @@ from services.scheduler.policy.devices.requests import Refusal
 from tests.support.devices import (
     DRIVER,
     Offer,
+    card,
     device,
     device_class,
     first_of,
+    nodes_in,
+    part_of_card,
     request,
     slice_of,
     spec_of,
@@ -119,11 +122,9 @@ def test_a_pool_with_two_devices_of_one_name_offers_nothing():
 
 
 def test_pools_reach_a_node_by_name_by_labels_or_everywhere():
-    term = {"key": "rack", "operator": "In", "values": ["a"]}
-    selector = {"nodeSelectorTerms": [{"matchExpressions": [term]}]}
     offer = Offer(
         slice_of("s", ["local"], node="n1"),
-        slice_of("t", ["rack"], nodeSelector=selector),
+        slice_of("t", ["rack"], nodeSelector=nodes_in("a")),
         slice_of("u", ["net"], allNodes=True),
         labels={"n1": {"rack": "a"}, "n2": {"rack": "b"}},
     )
@@ -139,10 +140,8 @@ def test_devices_of_one_slice_may_be_on_different_nodes():
 
 
 def test_an_allocation_says_which_nodes_reach_its_devices():
-    term = {"key": "rack", "operator": "In", "values": ["a"]}
-    selector = {"nodeSelectorTerms": [{"matchExpressions": [term]}]}
     offer = Offer(
-        slice_of("a", ["rack"], nodeSelector=selector),
+        slice_of("a", ["rack"], nodeSelector=nodes_in("a")),
         slice_of("b", ["net"], allNodes=True),
         slice_of("z", ["local"], node="n1"),
         labels={"n1": {"rack": "a"}},
@@ -273,20 +272,14 @@ def test_a_taint_without_effect_on_scheduling_keeps_nothing_off():
 
 def partitioned() -> Offer:
     """A card of 40Gi as a whole, or as parts of 20Gi and 10Gi."""
-
-    def part(name: str, memory: str) -> dict:
-        uses = [{"counterSet": "card", "counters": {"memory": {"value": memory}}}]
-        return {"name": name, "consumesCounters": uses}
-
     parts = [
-        part("whole", "40Gi"),
-        part("half-a", "20Gi"),
-        part("half-b", "20Gi"),
-        part("q", "10Gi"),
+        part_of_card("whole", "40Gi"),
+        part_of_card("half-a", "20Gi"),
+        part_of_card("half-b", "20Gi"),
+        part_of_card("q", "10Gi"),
     ]
-    counters = [{"name": "card", "counters": {"memory": {"value": "40Gi"}}}]
     return Offer(
-        slice_of("a", sharedCounters=counters, node="n1", pool="p", count=2),
+        card("a", node="n1", pool="p"),
         slice_of("b", parts, node="n1", pool="p", count=2),
     )
 
