@@ -32,7 +32,7 @@ async def services(
 async def services_of_a_test(
     control_plane: ControlPlane, api: Api, tmp_path: Path
 ) -> AsyncIterator[Fleet]:
-    """The processes of one test, for files that kill some: the next test must not miss them."""
+    """The processes of one test, for files that kill some or start some with flags of their own."""
     await _clear(api)
     async with fleet(control_plane, tmp_path) as running:
         await running.start("cache")

@@ -1,7 +1,6 @@
 """HyperNodes on a real API server: counts of nodes, and discovery (H01 to H04)."""
 
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,9 +9,8 @@ import yaml
 from aiohttp import encode_basic_auth, web
 from aiohttp.test_utils import TestServer
 
-from pumice.local.control_plane import ControlPlane
-from tests.integration.controller.conftest import Hand
-from tests.support.fleet import Fleet, fleet
+from tests.integration.controller.conftest import Hand, services_of_a_test
+from tests.support.fleet import Fleet
 from tests.support.roles import NAMESPACE
 from tests.support.wait import until
 from tests.support.world import node
@@ -21,14 +19,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 SOURCE = "volcano.sh/network-topology-source"
 FABRIC_SECRET = "pumice-fabric-manager"
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def services(control_plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Fleet]:
-    """The processes of one test: the ConfigMap to follow is a flag."""
-    async with fleet(control_plane, tmp_path) as running:
-        await running.start("cache")
-        yield running
+services = services_of_a_test
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -1,30 +1,21 @@
 """NodeShards on a real API server: they appear, and follow nodes, pods and the ConfigMap (S01)."""
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 import yaml
 
-from pumice.local.control_plane import ControlPlane
-from tests.integration.controller.conftest import Hand
-from tests.support.fleet import Fleet, fleet
+from tests.integration.controller.conftest import Hand, services_of_a_test
+from tests.support.fleet import Fleet
 from tests.support.wait import until
 from tests.support.world import node
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 FLAGS = {"controllers": "*"}
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def services(control_plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Fleet]:
-    """The processes of one test: the ConfigMap to follow is a flag."""
-    async with fleet(control_plane, tmp_path) as running:
-        await running.start("cache")
-        yield running
+services = services_of_a_test
 
 
 @pytest_asyncio.fixture(loop_scope="session")
