@@ -3,8 +3,9 @@
 import { h } from "./dom.js";
 import { amount, show, short } from "./quantity.js";
 
-const PARTS = ["allocated", "inqueue", "pending"];
-const MARKS = ["guarantee", "deserved", "capability"];
+/** Amounts that a bar is made of, and what it is marked with; styles have the same names. */
+export const PARTS = ["allocated", "inqueue", "pending"];
+export const MARKS = ["guarantee", "deserved", "capability"];
 
 /** Return a bar: allocated, admitted and waiting amounts, and marks for what the queue may have. */
 export function bar(resource) {

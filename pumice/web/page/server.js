@@ -4,7 +4,7 @@ const BASE = "/apis/visibility.pumice.dev/v1alpha1";
 const RETRY_MS = 5000;
 
 /** An answer that says no. */
-export class Refused extends Error {
+class Refused extends Error {
   constructor(status, message) {
     super(message);
     this.status = status;

@@ -1,6 +1,6 @@
 /** Parts that several views share: why a list is empty, a filter, cells of jobs. */
 
-import { h, jobLink, link } from "../dom.js";
+import { h, jobLink, link, route } from "../dom.js";
 import { VirtualList } from "../list.js";
 import { amount, show, showAll, short, since, until } from "../quantity.js";
 
@@ -29,11 +29,11 @@ export const fits = (job, text) =>
     .some((word) => word?.toLowerCase().includes(text));
 
 /** Return the key of a job in a list. */
-export const keyOf = (object) => `${object.metadata.namespace ?? ""}/${object.metadata.name}`;
+const keyOf = (object) => `${object.metadata.namespace ?? ""}/${object.metadata.name}`;
 
 /** Go to the page of a job. */
-export const openJob = (job) => {
-  location.hash = `#/jobs/${encodeURIComponent(job.metadata.namespace)}/${encodeURIComponent(job.metadata.name)}`;
+const openJob = (job) => {
+  location.hash = route(["jobs", job.metadata.namespace, job.metadata.name]);
 };
 
 /** Return amounts that are short as one text. */

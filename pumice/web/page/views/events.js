@@ -1,6 +1,6 @@
 /** A feed of what happens, newest first. */
 
-import { h } from "../dom.js";
+import { h, route } from "../dom.js";
 import { VirtualList } from "../list.js";
 import { clock } from "../quantity.js";
 import { filter } from "./common.js";
@@ -53,7 +53,7 @@ const PLACES = { Job: (ref) => ["jobs", ref.namespace, ref.name], PodGroup: (ref
 
 const address = (ref) => {
   const parts = PLACES[ref?.kind]?.(ref);
-  return parts ? `#/${parts.map((part) => encodeURIComponent(part ?? "")).join("/")}` : "";
+  return parts ? route(parts.map((part) => part ?? "")) : "";
 };
 
 function about(ref) {

@@ -1,7 +1,7 @@
 /** The tree of queues with their shares, and one queue with its line. */
 
-import { bar } from "../bars.js";
-import { h, link } from "../dom.js";
+import { MARKS, PARTS, bar } from "../bars.js";
+import { h, link, route } from "../dom.js";
 import { VirtualList } from "../list.js";
 import { byResource } from "../quantity.js";
 import { Notice, pendingList, runningList } from "./common.js";
@@ -29,7 +29,7 @@ export class Queues {
         "aria-expanded": queue.children?.length ? !this.#closed.has(nameOf(queue)) : null,
         "data-columns": this.#columns.join(),
       }),
-      open: (queue) => { location.hash = `#/queues/${encodeURIComponent(nameOf(queue))}`; },
+      open: (queue) => { location.hash = route(["queues", nameOf(queue)]); },
       move: (key, queue) => this.#move(key, queue),
     });
     this.element = h("div", { class: "fill" },
@@ -92,8 +92,8 @@ export class Queues {
 }
 
 function legend() {
-  const parts = ["allocated", "inqueue", "pending"].map((name) => h("span", {}, h("i", { class: name }), name));
-  const marks = ["guarantee", "deserved", "capability"].map((name) => h("span", {}, h("b", { class: name }), name));
+  const parts = PARTS.map((name) => h("span", {}, h("i", { class: name }), name));
+  const marks = MARKS.map((name) => h("span", {}, h("b", { class: name }), name));
   return h("div", { class: "legend", "aria-hidden": "true" }, parts, marks);
 }
 
