@@ -1,12 +1,13 @@
 """What the tests of this folder share: commands as a person gives them, and kubectl."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.support.goprograms import at_a_terminal
 
 ROOT = Path(__file__).parents[3]
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -41,14 +42,13 @@ def ctl(cluster: Path, programs: Path) -> Run:
     """`ctl("get", "pods")`: kubectl on that cluster."""
 
     def run(*words: str, stdin: str = "") -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [programs / "kubectl", *words],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-            env={**os.environ, "KUBECONFIG": str(cluster / "kubeconfig")},
+        return at_a_terminal(
+            ["kubectl", *words],
+            programs=programs,
+            cwd=ROOT,
+            stdin=stdin,
+            timeout_s=60,
+            KUBECONFIG=str(cluster / "kubeconfig"),
         )
 
     return run

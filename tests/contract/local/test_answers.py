@@ -1,14 +1,14 @@
 """`pumice why`, `when` and the others on a local cluster, whose visibility answers them."""
 
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.support import pages
+from tests.support.goprograms import at_a_terminal
 from tests.support.wait import until
 
 PROGRAMS = Path(sys.executable).parent
@@ -32,21 +32,15 @@ spec:
 def run(cluster: Path) -> Run:
     """`run("pumice", "why")`: exit code, and stdout behind which stderr stands."""
 
-    environ = {
-        **os.environ,
-        "KUBECONFIG": str(cluster / "kubeconfig"),
-        "XDG_STATE_HOME": str(cluster.parent),  # without a local cluster in the usual place
-    }
-
     def run(*line: str, stdin: str = "") -> tuple[int, str]:
-        done = subprocess.run(
-            [PROGRAMS / line[0], *line[1:]],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-            env=environ,
+        done = at_a_terminal(
+            line,
+            programs=PROGRAMS,
+            cwd=pages.ROOT,
+            stdin=stdin,
+            timeout_s=60,
+            KUBECONFIG=str(cluster / "kubeconfig"),
+            XDG_STATE_HOME=str(cluster.parent),  # without a local cluster in the usual place
         )
         return done.returncode, done.stdout + done.stderr
 

@@ -1,9 +1,7 @@
 """vcctl as a person uses it: as a process, against a local cluster with all services."""
 
 import json
-import os
 import shlex
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import pages
+from tests.support.goprograms import at_a_terminal
 from tests.support.wait import until
 
 PAGE = pages.ROOT / "docs" / "vcctl.md"
@@ -37,14 +36,12 @@ def run(cluster: Path, tmp_path: Path) -> Vcctl:
     """`run("vcctl", "job", "list")`: the output of a program that must end with 0."""
 
     def run(*line: str) -> str:
-        done = subprocess.run(
-            [PROGRAMS / line[0], *line[1:]],
+        done = at_a_terminal(
+            line,
+            programs=PROGRAMS,
             cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-            env={**os.environ, "KUBECONFIG": str(cluster / "kubeconfig")},
+            timeout_s=60,
+            KUBECONFIG=str(cluster / "kubeconfig"),
         )
         assert (done.returncode, done.stderr) == (0, ""), (line, done.stdout, done.stderr)
         return done.stdout
