@@ -1,6 +1,7 @@
 """`pumice demo` as a person runs it: a process of its own, on a real stack, left alone or not."""
 
 import asyncio
+import contextlib
 import os
 import pty
 import re
@@ -39,6 +40,16 @@ class Run:
             describe=lambda: f"the demo says {text!r}: {self.out[-2000:]}{self.err}",
         )
         assert text in self.out, f"ended before it said {text!r}: {self.out}{self.err}"
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send a signal to the demo; one that has ended gets none.
+
+        `Process.send_signal` collects the exit code of a child that has just ended, which asyncio
+        then reports as 255.
+        """
+        if self.process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.process.pid, number)
 
     async def ends(self, *, deadline_s: float = 50) -> int:
         async with asyncio.timeout(deadline_s):
@@ -89,9 +100,8 @@ async def demo(temporary: Path, *flags: str, **environ: str) -> AsyncIterator[Ru
         try:
             yield run
         finally:
-            if process.returncode is None:
-                process.send_signal(signal.SIGTERM)
-                await process.wait()
+            run.send_signal(signal.SIGTERM)
+            await process.wait()
 
 
 @pytest.mark.timeout(120)
@@ -126,7 +136,7 @@ async def test_a_signal_at_any_point_leaves_nothing_behind(tmp_path, moment, num
     async with demo(tmp_path / "demo") as run:
         await run.says(moment)
         assert run.left_behind()
-        run.process.send_signal(number)
+        run.send_signal(number)
         assert await run.ends() == code
     assert run.left_behind() == []
     assert run.err == f"stopped by {number.name}, nothing is left behind\n"
@@ -136,8 +146,7 @@ async def test_an_impatient_ctrl_c_leaves_nothing_behind_either(tmp_path):
     async with demo(tmp_path / "demo") as run:
         await run.says("pods created")
         for _ in range(20):
-            if run.process.returncode is None:
-                run.process.send_signal(signal.SIGINT)
+            run.send_signal(signal.SIGINT)
             await asyncio.sleep(0.05)
         assert await run.ends() == 130
     assert run.left_behind() == []
@@ -163,7 +172,7 @@ async def test_a_ctrl_c_in_the_middle_of_a_build_leaves_nothing_running(tmp_path
         await run.says("setup: building kubernetes")
         log = tmp_path / "cache" / "pumice" / "build-kubernetes.log"
         await until(lambda: "building" in log.read_text(), describe="the build runs")
-        run.process.send_signal(signal.SIGINT)
+        run.send_signal(signal.SIGINT)
         assert await run.ends() == 130
     assert run.left_behind() == []
 
@@ -211,13 +220,12 @@ async def test_on_a_terminal_it_draws_and_ctrl_c_gives_the_terminal_back(tmp_pat
         await run.says("twenty-together")
         ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 34, 120, 0, 0))
         await run.says("─" * 81)
-        process.send_signal(signal.SIGINT)
+        run.send_signal(signal.SIGINT)
         assert await run.ends() == 130
     finally:
         loop.remove_reader(master)
-        if process.returncode is None:
-            process.terminate()
-            await process.wait()
+        run.send_signal(signal.SIGTERM)
+        await process.wait()
         after = termios.tcgetattr(slave)
         os.close(slave)
         os.close(master)
