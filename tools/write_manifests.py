@@ -1,9 +1,9 @@
 """Writes manifests that are made from code (`make crds`).
 
 `k8s/crds` from the typed models, one file per kind and no others; `k8s/base/nats/config.yaml`, the
-NATS server's ConfigMap, and the one beside it for three servers; and the demo's own copies of the
-examples that it plays. The texts come from functions of their own: tests compare the checked-in
-files with what they return.
+NATS server's ConfigMap, and the one beside it for three servers; the scheduler of single pods,
+which is the base's with other flags; and the demo's own copies of the examples that it plays. The
+texts come from functions of their own: tests compare the checked-in files with what they return.
 """
 
 import textwrap
@@ -25,6 +25,7 @@ from pumice.deploy.nats_config import (
 )
 from shared.api.crdgen import manifest
 from shared.api.crds import CRDS
+from shared.contracts.subjects import SINGLE_PODS
 
 _ROOT: Final = Path(__file__).parents[1]
 EXAMPLES: Final = _ROOT / "examples"
@@ -34,6 +35,8 @@ HEADER: Final = "# Made by `make crds` from the types in shared/api: change thos
 
 NATS_FILE: Final = _ROOT / "k8s" / "base" / "nats" / "config.yaml"
 ROUTES_FILE: Final = _ROOT / "k8s" / "overlays" / "nats-of-three" / "routes.yaml"
+SCHEDULER: Final = _ROOT / "k8s" / "base" / "services" / "scheduler.yaml"
+AGENT_FILE: Final = _ROOT / "k8s" / "overlays" / "agent-scheduler" / "scheduler.yaml"
 SERVERS: Final = 3
 """NATS servers of that overlay."""
 CLUSTER: Final = "main"
@@ -63,6 +66,25 @@ metadata:
     app.kubernetes.io/part-of: pumice
 data:
   nats.conf: |
+"""
+_AGENT_HEAD: Final = """\
+# Made by `make crds` from k8s/base/services/scheduler.yaml: change that, not this file.
+# Leader and warm standby of the scheduler for single pods, beside the one for groups.
+"""
+_MOUNT: Final = """\
+            - name: scheduler-config
+              mountPath: /etc/pumice/scheduler
+              readOnly: true
+"""
+_VOLUME: Final = """\
+        - name: scheduler-config
+          configMap:
+            name: pumice-scheduler-configmap
+"""
+_FLAGS: Final = f"""\
+            - --single-pods=true
+            - --scheduler-name={SINGLE_PODS}
+            - --scheduler-sharding-name={SINGLE_PODS}
 """
 
 
@@ -123,6 +145,22 @@ def nats_of_three() -> str:
     return head + textwrap.indent(render_routes(server, beside="nats.conf"), "    ")
 
 
+def agent_scheduler() -> str:
+    """Return the text of the scheduler of single pods: the base's with other flags."""
+    text = SCHEDULER.read_text(encoding="utf-8").partition("\n")[2]
+    for old, new in (
+        ("name: pumice-scheduler\n", f"name: pumice-{SINGLE_PODS}\n"),
+        ("name: scheduler\n", f"name: {SINGLE_PODS}\n"),
+        ("            - --scheduler-conf=/etc/pumice/scheduler/volcano-scheduler.conf\n", _FLAGS),
+    ):
+        assert old in text, old
+        text = text.replace(old, new)
+    for part in (_MOUNT, _VOLUME):
+        assert part in text, part
+        text = text.replace(part, "")
+    return _AGENT_HEAD + text
+
+
 def copy_jobs() -> None:
     """Copy the examples that the demo plays: an installed distribution has no folder `examples`."""
     for file in (file for act in ACTS for file in act):
@@ -136,6 +174,7 @@ def main() -> None:
     write_crds()
     NATS_FILE.write_text(nats_config(), encoding="utf-8")
     ROUTES_FILE.write_text(nats_of_three(), encoding="utf-8")
+    AGENT_FILE.write_text(agent_scheduler(), encoding="utf-8")
     copy_jobs()
 
 

@@ -33,7 +33,7 @@ from shared.contracts.streams import (
     desired_consumer,
     streams,
 )
-from shared.contracts.subjects import Subjects
+from shared.contracts.subjects import SINGLE_PODS, Subjects
 from shared.kube.client import Kube
 from shared.kube.service import kube_of
 from shared.runtime.backoff import Backoff
@@ -171,6 +171,7 @@ class _Wiring:
             backoff=Backoff(first_s=0.1, cap_s=2.0, rng=context.rng),
             log=context.log,
         )
+        roles = ("", SINGLE_PODS)
         hands = Hands(
             held=asyncio.Semaphore(settings.intents_held),
             active=asyncio.Semaphore(settings.intents_active),
@@ -181,7 +182,7 @@ class _Wiring:
                 puller,
                 partition=partition,
                 stream=self._streams.command.name,
-                leader=self._subjects.leader("command"),
+                leaders=[self._subjects.leader("command", role) for role in roles],
                 executor=executor,
                 outcomes=outcomes,
                 finished=finished,

@@ -14,6 +14,7 @@ from services.scheduler.adapters.inbox import Inbox
 from services.scheduler.adapters.publish import PlanPublisher
 from services.scheduler.adapters.report import GangEvents, Report, Timings
 from services.scheduler.adapters.usage_source import UsageSource, UsageStore
+from services.scheduler.config import DEFAULT_TEXT, SINGLE_PODS_TEXT
 from services.scheduler.cycle import Scheduler
 from services.scheduler.dump import Options
 from services.scheduler.engine.session.sharding import Mode, Sharding
@@ -27,7 +28,7 @@ from shared.bus.service import BusParts, bus_of
 from shared.bus.tenure import Tenure
 from shared.contracts.messages import SCHEDULING
 from shared.contracts.streams import Streams, all_streams, streams
-from shared.contracts.subjects import Subjects
+from shared.contracts.subjects import SINGLE_PODS, Subjects
 from shared.runtime.backoff import Backoff
 from shared.runtime.common import idle_flags
 from shared.runtime.contain import Containment
@@ -97,6 +98,7 @@ class _Wiring:
             clock=context.clock,
             log=context.log,
             changed=self._inbox.changed,
+            default=SINGLE_PODS_TEXT if self._settings.single_pods else DEFAULT_TEXT,
             plugins=self._plugins,
         )
         state, outcomes, dumper = self._state(), self._outcomes(), self._dumper()
@@ -126,6 +128,7 @@ class _Wiring:
             sharding=self._sharding,
             queue_gates=is_on(settings.feature_gates, QUEUE_ADMISSION),
             node_labels=node_labels(settings.node_selector),
+            single_pods=settings.single_pods,
             measured=self._usage.latest,
             ended=Timings(self._context.metrics, monotonic=self._context.clock.monotonic),
         )
@@ -174,6 +177,7 @@ class _Wiring:
                 sharding=self._sharding,
                 queue_gates=is_on(settings.feature_gates, QUEUE_ADMISSION),
                 node_labels=node_labels(settings.node_selector),
+                single_pods=settings.single_pods,
             ),
             instance=context.instance,
             directory=settings.cache_dump_dir if settings.cache_dumper else "",
@@ -211,7 +215,10 @@ class _Wiring:
             conf=conf,
             publisher=publisher,
             leadership=self._on_bus.leadership(
-                self._streams.command.name, guard="command", announcer=self._announcer
+                self._streams.command.name,
+                guard="command",
+                role=SINGLE_PODS if settings.single_pods else "",
+                announcer=self._announcer,
             ),
             report=report,
             dumper=dumper,

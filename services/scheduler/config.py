@@ -60,6 +60,16 @@ tiers:
 """
 """The configuration without a file (K05)."""
 
+SINGLE_PODS_TEXT: Final = """\
+actions: "allocate, backfill"
+tiers:
+- plugins:
+  - name: priority
+  - name: predicates
+  - name: nodeorder
+"""
+"""The same where each pod is placed by itself; `backfill` places those that ask for nothing."""
+
 
 class BadConfig(ValueError):  # noqa: N818 - reads as the fact it states
     """The configuration cannot be used; the message names the place and what to do."""

@@ -208,6 +208,8 @@ def conclude(session: Session) -> Plan:
         queues += queue_statuses(session)
     if session.asides.found:
         groups = with_asides(session, groups)
+    if session.cluster_state.single_pods:
+        groups, queues = [], []  # the objects do not exist
     return Plan(
         cycle=session.cycle,
         binds=session.binds,

@@ -51,6 +51,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     sharding: Sharding = UNSHARDED
     queue_gates: bool = False
     node_labels: tuple[tuple[str, str], ...] = ()
+    single_pods: bool = False
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):

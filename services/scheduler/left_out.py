@@ -4,11 +4,14 @@ An object that could not be folded is in no session, and no other rule writes it
 worker notes it here; the conditions go out with the next plan. Pure.
 """
 
+import hashlib
+
 from msgspec.structs import replace
 
 from pumice.plugins import Condition
 from services.scheduler.engine.plan import Plan, PodConditionWanted, PodGroupStatusWanted
 from shared.api.kinds import POD, PODGROUP
+from shared.contracts.messages import Fact
 
 _MOST_LETTERS = 300
 _MOST = 1_000
@@ -54,3 +57,8 @@ class LeftOutConditions:
             if kind == PODGROUP.token
         )
         return replace(plan, pods=(*plan.pods, *pods), podgroups=(*plan.podgroups, *groups))
+
+
+def digest(fact: Fact) -> bytes:
+    """Return what tells one content of an object from another."""
+    return hashlib.blake2b(bytes(fact.body), digest_size=16).digest()

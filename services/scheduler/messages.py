@@ -1,6 +1,6 @@
 """Plans to messages: what the shell publishes of a plan, without any I/O.
 
-Intent ids are `<leader token>-<cycle>-<index>`: unique over all leaders and cycles, and the same
+Intent ids are `<leader>-<cycle>-<index>`: unique over all leaders and cycles, and the same
 again only when the same message is sent again.
 
 An intent is split by the number of its pods and by bytes (`COMMAND_BYTES`), so that it and its
@@ -38,13 +38,17 @@ def commands(
     *,
     token: int,
     gang_message: int,
+    role: str = "",
 ) -> list[m.Command]:
     """Return the intents of a plan in order: binds gang by gang, then evictions.
+
+    Leaders of another `role` may have the same token.
 
     One message has at most `gang_message` pods: a larger gang is split, and so are the evictions
     for one preemptor, which travel together otherwise. Each part names the preemptor.
     """
-    ids = (f"{token}-{plan.cycle}-{index}" for index in count())
+    leader = f"{role}-{token}" if role else str(token)
+    ids = (f"{leader}-{plan.cycle}-{index}" for index in count())
     wanted: list[m.Command] = [
         m.BindGang(
             id=next(ids),

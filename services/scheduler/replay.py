@@ -82,6 +82,7 @@ def replayed(dump: Dump, plugins: Plugins = PLUGINS) -> Plan:
         sharding=header.options.sharding,
         queue_gates=header.options.queue_gates,
         node_labels=header.options.node_labels,
+        single_pods=header.options.single_pods,
     )
     try:
         worker.lay_out(header.memory)

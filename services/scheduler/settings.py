@@ -60,6 +60,13 @@ class SchedulerSettings(InheritedSettings, frozen=True, kw_only=True):
     csi_storage: Annotated[
         bool, Meta(description="heed the capacity that CSI drivers publish: only false is there")
     ] = False
+    single_pods: Annotated[
+        bool,
+        Meta(
+            description="place each pod by itself, without PodGroup and queue; such a scheduler "
+            "runs beside one for groups, on the same bus"
+        ),
+    ] = False
     scheduler_sharding_mode: Annotated[
         Literal["none", "hard", "soft"],
         Meta(description="whether this scheduler keeps to the nodes of a NodeShard"),

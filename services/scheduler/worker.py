@@ -4,8 +4,8 @@ It folds what the loop has gathered and decides; both are synchronous and may ta
 loop calls them in a thread (ADR 6). Nothing else touches the cluster state: it needs no lock.
 """
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -23,7 +23,7 @@ from services.scheduler.engine.session.sharding import UNSHARDED, Sharding
 from services.scheduler.engine.session.waking import Parkable, parkable
 from services.scheduler.engine.state.cluster_state import BadFact, ClusterState
 from services.scheduler.engine.state.memory import SchedulerMemory, lay_out, memory_of, restore
-from services.scheduler.left_out import LeftOutConditions
+from services.scheduler.left_out import LeftOutConditions, digest
 from services.scheduler.own_shard import OwnShard
 from services.scheduler.pacing import PATIENCE, Pacing
 from services.scheduler.policy.actions.enqueue import inqueue_timeout_s
@@ -34,6 +34,7 @@ from services.scheduler.reminding import DesiredStatus, Reminders, stands
 from services.scheduler.waiting import IncompleteGangs, Waits
 from shared.api.kinds import KINDS, POD, PODGROUP
 from shared.contracts import messages as m
+from shared.contracts.subjects import SINGLE_PODS
 
 FEW: Final = 20
 """So many waiting jobs have a turn in every cycle: what is shown of a short queue is always new."""
@@ -100,18 +101,19 @@ class Worker:
         few: int = FEW,
         queue_gates: bool = False,
         node_labels: Sequence[tuple[str, str]] = (),
+        single_pods: bool = False,
     ) -> None:
-        self._node_labels = node_labels
-        self._states = states(queue_gates=queue_gates)
+        served = (tuple(scheduler_names), states(queue_gates=queue_gates), node_labels)
+        self._empty: Final = partial(ClusterState, *served, single_pods=single_pods)
+        role = SINGLE_PODS if single_pods else ""
+        self._commands: Final = partial(messages.commands, gang_message=gang_message, role=role)
         self._few, self._plugins = few, plugins
         self._own_shard = OwnShard(sharding)
         self._measured = measured
         self._ended = ended
         self._metrics = CycleMetrics()
         self._config: SchedulerConfig | None = None
-        self._names: Final = tuple(scheduler_names)
         self._seed = seed
-        self._gang_message = gang_message
         self._pacing = Pacing(settle_s)
         self._incomplete_gangs = IncompleteGangs(PATIENCE * settle_s)
         self._waits = Waits(settle_s)
@@ -120,7 +122,7 @@ class Worker:
         self._reservation_timeouts = ReservationTimeouts()
         self._reminders = Reminders()
         self._unpublished: set[str] = set()
-        self._cluster_state = ClusterState(self._names, self._states, self._node_labels)
+        self._cluster_state = self._empty()
         self._left_out: dict[tuple[str, str], tuple[bytes, Exception]] = {}
         """Objects that met an error of ours, by kind and key: what content, and the error."""
         self._without: set[str] = set()
@@ -157,8 +159,7 @@ class Worker:
         self._metrics.disturb()
         self._reminders.forget()
         self._waits.resume_all()
-        anew = ClusterState(self._names, self._states, self._node_labels)
-        self._cluster_state = self._own_shard.carried_over(self._cluster_state, anew)
+        self._cluster_state = self._own_shard.carried_over(self._cluster_state, self._empty())
 
     def fold(self, facts: Sequence[m.Fact]) -> list[Trouble]:
         """Fold facts in, in order; return those that cannot be scheduled by.
@@ -188,7 +189,7 @@ class Worker:
         if self._left_out:
             at = (fact.kind, fact.key)
             known = self._left_out.pop(at, None)
-            if known is not None and fact.op is m.Op.PUT and known[0] == _digest(fact):
+            if known is not None and fact.op is m.Op.PUT and known[0] == digest(fact):
                 self._left_out[at] = known
                 return Trouble(fact.kind, fact.key, fact.uid, known[1])
         try:
@@ -196,7 +197,7 @@ class Worker:
         except (BadFact, msgspec.DecodeError) as error:
             return Trouble(fact.kind, fact.key, fact.uid, str(error))
         except Exception as error:  # noqa: BLE001 - an error of ours about one object (ADR 19)
-            self._left_out[fact.kind, fact.key] = (_digest(fact), error)
+            self._left_out[fact.kind, fact.key] = (digest(fact), error)
             self._remove(fact)
             return Trouble(fact.kind, fact.key, fact.uid, error)
         return None
@@ -309,7 +310,7 @@ class Worker:
         self._unpublished = {group.key for group in whole.podgroups} - {
             g.key for g in plan.podgroups
         }
-        wanted = messages.commands(plan, token=token, gang_message=self._gang_message)
+        wanted = self._commands(plan, token=token)
         for command in wanted:
             self._assume(command)
         statuses = self._statuses(plan, now)
@@ -444,7 +445,3 @@ class Worker:
     def audit(self) -> list[str]:
         """Derive node usage from the pods again; return what had drifted (repaired)."""
         return [str(drift) for drift in self._cluster_state.audit()]
-
-
-def _digest(fact: m.Fact) -> bytes:
-    return hashlib.blake2b(bytes(fact.body), digest_size=16).digest()

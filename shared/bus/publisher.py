@@ -6,7 +6,7 @@ connection); each has its own future. See `port.Publisher` for what is raised wh
 
 import asyncio
 from asyncio import Future
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -31,13 +31,13 @@ _TTL: Final = "Nats-TTL"
 _ROLLUP: Final = "Nats-Rollup"
 
 
-def is_fenced(message: Message, subject: str) -> bool:
-    """Tell whether a message was published under a leader's right: with the token of `subject`.
+def is_fenced(message: Message, subjects: Collection[str]) -> bool:
+    """Tell whether a message was published under a leader's right: with the token of a subject.
 
     The server has compared the token. Only a publish without one can have come from another.
     """
     headers = message.headers or {}
-    return headers.get(_LAST_OF) == subject and headers.get(_LAST, "0").strip("0") != ""
+    return headers.get(_LAST_OF) in subjects and headers.get(_LAST, "0").strip("0") != ""
 
 
 class _PubAck(msgspec.Struct, frozen=True, gc=False):

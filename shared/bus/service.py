@@ -147,32 +147,35 @@ class BusParts:
             presence=partial(self._subjects.presence, context.service),
         )
 
-    def leadership(self, stream: str, *, guard: str, announcer: Announcer) -> Leadership:
+    def leadership(
+        self, stream: str, *, guard: str, announcer: Announcer, role: str = ""
+    ) -> Leadership:
         """Return the leadership of the service, and with it the right to publish to `stream`.
 
-        `guard` names the stream among the subjects that leaders write. A change of the leader is
-        announced.
+        `guard` names the stream among the subjects that leaders write. Replicas of a `role` have a
+        leader of their own. A change of the leader is announced.
         """
         context = self._context
+        name = role or context.service
 
         def changed(term: Term | None) -> None:
             if term is None or term.previous == context.instance:
                 return
             event = LeaderChanged(
-                service=context.service,
+                service=name,
                 instance=context.instance,
                 previous=term.previous,
                 term=term.number,
             )
-            announcer.announce(event, f"leader/{context.service}/{term.number}")
+            announcer.announce(event, f"leader/{name}/{term.number}")
 
         return Leadership(
             self.leases,
-            self.lease(context.service),
+            self.lease(name),
             fences=[
                 Fence(
                     stream=stream,
-                    subject=self._subjects.leader(guard),
+                    subject=self._subjects.leader(guard, role),
                     rollup=stream == self._streams.command.name,
                 )
             ],

@@ -23,7 +23,7 @@ from shared.contracts.streams import (
     streams,
     with_copies_of_events,
 )
-from shared.contracts.subjects import Subjects
+from shared.contracts.subjects import SINGLE_PODS, Subjects
 
 DECLARER: Final = "declarer"
 """The user that makes and changes streams and durable consumers."""
@@ -138,6 +138,7 @@ def permissions(cluster: str, namespaces: Sequence[str] = ()) -> dict[str, Permi
         own = (*leases, subjects.members_of(name), presence)
         return user(name, _get(s.lease), own, *publish, hears=(presence,))
 
+    scheduler_leases = (subjects.lease("scheduler"), subjects.lease(SINGLE_PODS))
     job_leases = tuple(subjects.job_lease(partition) for partition in range(JOB_PARTITIONS))
     return {
         "cache": service(
@@ -147,7 +148,7 @@ def permissions(cluster: str, namespaces: Sequence[str] = ()) -> dict[str, Permi
             _info(s.events),
             (f"{prefix}.state.>", subjects.event("leader.changed", "cache")),
         ),
-        "scheduler": service("scheduler", (subjects.lease("scheduler"),), *_scheduler(s, prefix)),
+        "scheduler": service("scheduler", scheduler_leases, *_scheduler(s, prefix)),
         "binder": service("binder", (), *_binder(cluster, s, prefix)),
         "controller": service(
             "controller", job_leases, _follow(s.state), _info(s.events), (f"{prefix}.events.>",)

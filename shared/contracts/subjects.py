@@ -13,6 +13,9 @@ import msgspec
 NO_NAMESPACE: Final = "_"
 """Token in place of a namespace for a cluster-scoped object (no namespace is called so)."""
 
+SINGLE_PODS: Final = "agent-scheduler"
+"""Role of a scheduler of single pods: it has a leader of its own beside that for groups."""
+
 _RESERVED: Final = frozenset(".*>% \t\r\n")
 
 
@@ -69,9 +72,12 @@ class Subjects(msgspec.Struct, frozen=True, kw_only=True):
         """Return the subject of the cache's synced marker (on the STATE stream)."""
         return f"{self.prefix}.state.marker"
 
-    def leader(self, stream: str) -> str:
-        """Return the subject whose last sequence fences `stream` (`state` or `command`)."""
-        return f"{self.prefix}.{stream}.leader"
+    def leader(self, stream: str, role: str = "") -> str:
+        """Return the subject whose last sequence fences `stream` (`state` or `command`).
+
+        Leaders of another `role` publish to the same stream, under a fence of their own.
+        """
+        return f"{self.prefix}.{stream}.{role}-leader" if role else f"{self.prefix}.{stream}.leader"
 
     def command(self, partition: int) -> str:
         """Return the subject of the intents of one partition."""

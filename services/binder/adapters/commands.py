@@ -9,6 +9,7 @@ decided before another one was fails, to be decided anew.
 """
 
 import asyncio
+from collections.abc import Collection
 from contextlib import aclosing
 from typing import Final
 
@@ -68,7 +69,7 @@ class Commands:
         *,
         partition: int,
         stream: str,
-        leader: str,
+        leaders: Collection[str],
         executor: Executor,
         outcomes: Outcomes,
         finished: IntentFinished,
@@ -88,7 +89,7 @@ class Commands:
         self._puller = puller
         self._partition = partition
         self._stream = stream
-        self._leader = leader
+        self._leaders = frozenset(leaders)
         self._executor = executor
         self._outcomes = outcomes
         self._finished = finished
@@ -141,7 +142,7 @@ class Commands:
         except ContractError as error:
             await self._poison(delivery, str(error))
         else:
-            if not is_fenced(delivery.message, self._leader):
+            if not is_fenced(delivery.message, self._leaders):
                 await self._poison(delivery, "published without the token of a leader")
             elif not is_identity(intent.id):
                 await self._poison(delivery, "its id is not one that a header can carry")

@@ -31,9 +31,12 @@ class ConfFile:
         clock: Clock,
         log: Logger,
         changed: asyncio.Event,
+        default: str = DEFAULT_TEXT,
         plugins: Plugins = PLUGINS,
     ) -> None:
+        """Read the file at `path`; without one `default` is in force."""
         self._path = Path(path) if path else None
+        self._default = default
         self._plugins = plugins
         self._clock = clock
         self._log = log
@@ -45,7 +48,7 @@ class ConfFile:
     def _first(self) -> SchedulerConfig:
         """Read the file for the first time. Raises Rejected with the place in the file."""
         if self._path is None:
-            return self._use(DEFAULT_TEXT)
+            return self._use(self._default)
         try:
             self._stamp = self._look()
             return self._use(self._path.read_text(encoding="utf-8"))

@@ -23,7 +23,7 @@ from shared.contracts.streams import (
     durable_consumers,
     streams,
 )
-from shared.contracts.subjects import Subjects
+from shared.contracts.subjects import SINGLE_PODS, Subjects
 from tests.contract.bus.conftest import only_nats
 from tests.contract.bus.readers import Reader
 from tests.support.memory_nats.subjects import Filter
@@ -94,6 +94,7 @@ def said_to_each_other() -> Iterator[str]:
     for service in (*SERVICES, "declarer", "events"):
         yield from (s.lease(service), s.member(service, f"{service}-1"))
     yield from (s.job_lease(0), s.job_lease(15))
+    yield from (s.lease(SINGLE_PODS), s.leader("command", SINGLE_PODS))
     yield from (Subjects(cluster="other").state("pods", "ns/a"), "$SYS.REQ.SERVER.PING", "anything")
     yield from (f"{inbox_prefix(user)}.x" for user in (*USERS, "admin"))
 

@@ -112,7 +112,7 @@ def commands(deliveries: list[Delivery], server: Server, set_aside: SetAside) ->
         SimpleNamespace(deliveries=items),
         partition=0,
         stream="COMMAND",
-        leader=LEADER,
+        leaders=[LEADER],
         executor=SimpleNamespace(run=run, prepare=prepare),
         outcomes=Outcomes(server, subjects=SUBJECTS, clock=CLOCK, backoff=backoff, log=LOG),
         finished=SimpleNamespace(has=has),

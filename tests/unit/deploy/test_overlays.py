@@ -7,6 +7,7 @@ import yaml
 
 from pumice.deploy import nats_secrets
 from services.declarer.settings import DeclarerSettings
+from services.scheduler.settings import SchedulerSettings
 from shared.contracts.streams import all_streams, streams
 from shared.model.quantity import units
 from shared.runtime.settings import load
@@ -65,6 +66,29 @@ def test_every_image_comes_from_the_registry_with_its_credentials() -> None:
         for container in pod["containers"]:
             assert container["image"].startswith("registry.example.com/")
             assert ":" in container["image"], "the version stays that of the base"
+
+
+def test_the_scheduler_of_single_pods_has_the_pods_that_cache_and_binder_serve_too() -> None:
+    assert write_manifests.AGENT_FILE.read_text() == write_manifests.agent_scheduler()
+    objects = overlay(OVERLAYS / "agent-scheduler")
+    flags = {
+        service: named(objects, "Deployment", f"pumice-{service}")["spec"]["template"]["spec"][
+            "containers"
+        ][0]["args"]
+        for service in ("agent-scheduler", "binder", "cache")
+    }
+    given = [flag for flag in flags.pop("agent-scheduler") if "password" not in flag]
+    singles = load(SchedulerSettings, service="scheduler", argv=given, environ={})
+    assert singles.single_pods
+    for args in flags.values():
+        assert f"--scheduler-name=volcano,{singles.scheduler_name[0]}" in args
+    pods = named(objects, "Deployment", "pumice-agent-scheduler")["spec"]
+    labels = pods["selector"]["matchLabels"]
+    assert labels.items() <= pods["template"]["metadata"]["labels"].items()
+    others = named(objects, "Deployment", "pumice-scheduler")["spec"]["selector"]["matchLabels"]
+    assert labels != others, "each Deployment has pods of its own"
+    budget = named(objects, "PodDisruptionBudget", "pumice-agent-scheduler")["spec"]
+    assert budget["selector"]["matchLabels"] == labels
 
 
 OF_THREE = overlay(OVERLAYS / "nats-of-three")

@@ -27,6 +27,7 @@ from services.scheduler.engine.state.assumptions import (
 )
 from services.scheduler.engine.state.refusals import Refusals
 from services.scheduler.engine.state.shards import NodeShards
+from services.scheduler.engine.state.single_pods import SinglePods
 from services.scheduler.engine.tasks.classes import TaskClass, TaskClasses
 from services.scheduler.engine.tasks.from_pod import fill_in, traits_of
 from services.scheduler.engine.tasks.policy_state import Fold, PolicyState
@@ -53,10 +54,13 @@ class ClusterState:
         scheduler_names: Iterable[str] = ("volcano",),
         states: Iterable[Callable[[], PolicyState]] = (),
         node_labels: Iterable[tuple[str, str]] = (),
+        *,
+        single_pods: bool = False,
     ) -> None:
         """Begin with no fact, and with a new one of each of policy's states.
 
-        Of `node_labels`, if there are any, a node has to have one to take part (K11).
+        Of `node_labels`, if there are any, a node has to have one to take part (K11). With
+        `single_pods` each pod is a job of its own, and PodGroups and queues are not read (Y01).
         """
         self._names = frozenset(scheduler_names)
         self._node_labels = frozenset(node_labels)
@@ -89,12 +93,20 @@ class ClusterState:
             kinds.HYPERNODE.token: [Fold(self.hypernodes.put, self.hypernodes.remove)],
             kinds.NODESHARD.token: [Fold(self._put_shard, self._remove_shard)],
         }
+        self.single_pods = single_pods
+        if single_pods:
+            self._take_pods_singly()
         for state in self.states:
             for kind, fold in state.folds().items():
                 # First, since the engine may count pods anew on a node that it takes over.
                 self._folds.setdefault(kind, []).insert(0, fold)
         tables = (self.nodes.attributes, self.nodes.images, self.nodes.arrivals, affinity)
         self._stores: dict[type, object] = {type(s): s for s in (*self.states, *tables)}
+
+    def _take_pods_singly(self) -> None:
+        singles = SinglePods(self.jobs, self._names)
+        self._folds[kinds.POD.token].insert(0, Fold(singles.put, singles.remove))
+        del self._folds[kinds.PODGROUP.token], self._folds[kinds.QUEUE.token]
 
     @property
     def kinds(self) -> frozenset[str]:
@@ -231,6 +243,8 @@ class ClusterState:
             task.task_class = self.task_classes.marked(task.task_class, traits)
         fill_in(task, key, pod)
         task.ours = pod.spec.scheduler_name in self._names
+        if self.single_pods:
+            task.job_key = key if task.ours else ""
         task.nominated = self.nominations.overlay(task.uid, pod.status.nominated_node_name)
         return task
 
