@@ -129,14 +129,20 @@ class Api:
         self._replies = replies
 
     async def call(
-        self, operation: str, body: object, answer: type[_T], *, about: str
+        self,
+        operation: str,
+        body: object,
+        answer: type[_T],
+        *,
+        about: str,
+        timeout_s: float = API_S,
     ) -> _T | ApiError:
         """Call `$JS.API.<operation>`; a refusal is a value, since some are expected.
 
         Raises NoAnswer, StreamMissing (JetStream is off) or NotPermitted.
         """
         payload = msgspec.json.encode(body) if body is not None else b""
-        future = await self._replies.ask(f"$JS.API.{operation}", payload, timeout_s=API_S)
+        future = await self._replies.ask(f"$JS.API.{operation}", payload, timeout_s=timeout_s)
         reply = await future
         failed = msgspec.json.decode(reply.payload, type=_Failed)
         if failed.error is not None:

@@ -71,6 +71,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Asked for each connection, so that a renewed authority counts from the next one on."""
     on_request: Callable[[str], None] = _uncounted
     """Told of each request to the JetStream API: its operation, such as `STREAM.INFO`."""
+    copied: str = ""
+    """Stream whose copies tell whether a server has lost the others; "": servers are not asked."""
 
 
 class Session:
@@ -181,6 +183,11 @@ class Connection:
             except NoAnswer:
                 return
             await session.down.wait()
+
+    def leave(self, session: Session, reason: str) -> None:
+        """Give up a session for `reason`."""
+        self._last_error = reason
+        session.break_off()
 
     async def run(self) -> None:
         """Connect and reconnect for ever."""

@@ -165,7 +165,8 @@ class Follower:
             "mem_storage": True,
             "num_replicas": 1,
         }
-        if place is not None and place.sequence > 0:
+        new = isinstance(self._start, OnlyNew)  # on an empty stream new is what follows nothing
+        if place is not None and (place.sequence > 0 or new):
             return {
                 **config,
                 "deliver_policy": "by_start_sequence",

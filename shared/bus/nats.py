@@ -32,10 +32,11 @@ from shared.bus.port import (
 )
 from shared.bus.publisher import NatsPublisher
 from shared.bus.puller import NatsPuller
+from shared.bus.quorum import Quorum
 from shared.bus.replies import Replies
 from shared.bus.streams import DeclaredStreams, unfit
 from shared.contracts.permissions import inbox_prefix
-from shared.contracts.streams import ConsumerSpec, StreamSpec
+from shared.contracts.streams import ConsumerSpec, StreamSpec, streams
 from shared.runtime.clock import Clock
 from shared.runtime.common import CommonSettings
 from shared.runtime.errors import Rejected
@@ -92,6 +93,7 @@ def from_settings(
         credentials=credentials if settings.nats_user else None,
         tls=tls,
         on_request=on_request,
+        copied=streams(settings.cluster).lease.name,
     )
     return NatsBus(options, clock=clock, log=log, on_status=on_status)
 
@@ -143,6 +145,11 @@ class NatsBus:
             rng=rng,
             dial=dial,
         )
+        self._quorum = (
+            Quorum(self._connection, self._api, stream=options.copied, clock=clock)
+            if options.copied
+            else None
+        )
 
     def beside(self, name: str, *, presence: str, on_status: StatusHook) -> "NatsBus":
         """Return another connection to the same servers as the same user, for a part of its own."""
@@ -163,6 +170,8 @@ class NatsBus:
             tasks.create_task(self._replies.run(), name="bus-replies")
             tasks.create_task(self._declared.run(), name="bus-streams")
             tasks.create_task(self._connection.run(), name="bus-connection")
+            if self._quorum is not None:
+                tasks.create_task(self._quorum.run(), name="bus-quorum")
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError:
@@ -301,6 +310,8 @@ class NatsBus:
             await self._api.jetstream()
         except StreamMissing as exc:
             raise NoAnswer("JetStream is off or not up yet (nats-server -js)") from exc
+        if self._quorum is not None:
+            await self._quorum.check()
         self._declared.check_soon()
 
     def _on_error(self, error: str) -> None:

@@ -4,8 +4,11 @@ import asyncio
 import json
 import shutil
 import urllib.request
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+
+from typing_extensions import override
 
 from pumice.deploy.nats_config import Routes
 from pumice.local import parts
@@ -13,6 +16,7 @@ from pumice.local.declaring import Declaring, login
 from pumice.local.nats import NatsServer
 from pumice.local.ports import free_port
 from shared.contracts.streams import Storage
+from tests.support.proxy import Proxy
 from tests.support.wait import until
 
 SERVERS = 3
@@ -20,15 +24,78 @@ DECLARED_S = 60.0
 """Each stream and consumer chooses a leader: that takes its time where processors are busy."""
 
 
+class _Unannounced(NatsServer):
+    """A server that the others reach by the addresses that they were given, and by no other.
+
+    It tells them an address at which nothing listens, so that none goes around a proxy.
+    """
+
+    @override
+    def _configuration(self) -> str:
+        document = json.loads(super()._configuration())
+        document["cluster"]["advertise"] = "127.0.0.1:1"
+        return json.dumps(document)
+
+
+class Cuttable:
+    """The way from each server to each other one, by a proxy of its own."""
+
+    def __init__(self, ports: list[int]) -> None:
+        self._ways = {
+            (here, there): (Proxy(port), free_port())
+            for here in range(SERVERS)
+            for there, port in enumerate(ports)
+            if here != there
+        }
+        self._listeners: list[asyncio.Server] = []
+
+    def peers(self, number: int) -> tuple[str, ...]:
+        """Return the addresses by which a server reaches the others."""
+        return tuple(
+            f"127.0.0.1:{port}" for (here, _), (_, port) in self._ways.items() if here == number
+        )
+
+    async def open(self) -> None:
+        """Begin to forward."""
+        for proxy, port in self._ways.values():
+            proxy.port = port
+            self._listeners.append(await asyncio.start_server(proxy.serve, "127.0.0.1", port))
+
+    def close(self) -> None:
+        """Forward nothing any more."""
+        for listener in self._listeners:
+            listener.close()
+        for proxy, _ in self._ways.values():
+            proxy.mend()
+            proxy.cut()
+
+    def of(self, number: int) -> Iterator[Proxy]:
+        """Yield the ways from and to a server."""
+        for way, (proxy, _) in self._ways.items():
+            if number in way:
+                yield proxy
+
+
 class NatsCluster:
-    """Servers that tests kill, rob of their disks and start again; streams have three copies.
+    """Servers that tests kill, cut off, rob of their disks and start again.
+
+    Streams have three copies.
 
     What a test needs of a `NatsServer` it finds here: `url`, `environ`, `start` and `stop`.
     """
 
-    def __init__(self, directory: Path, *, cluster: str = "local", declares: bool = True) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        cluster: str = "local",
+        declares: bool = True,
+        cuttable: bool = False,
+    ) -> None:
+        """With `cuttable` the servers know each other by proxies in this process (`cut_off`)."""
         directory.mkdir(parents=True)
         ports = [free_port() for _ in range(SERVERS)]
+        self._ways = Cuttable(ports) if cuttable else None
         peers = tuple(f"127.0.0.1:{port}" for port in ports)
         self.servers: list[NatsServer] = []
         for number, peer in enumerate(peers):
@@ -36,14 +103,15 @@ class NatsCluster:
             home.mkdir()
             for shared in ("users.json", "state-key") if self.servers else ():
                 shutil.copy(self.servers[0].directory / shared, home / shared)
+            others = self._ways.peers(number) if self._ways else peers
             self.servers.append(
-                NatsServer(
+                (_Unannounced if cuttable else NatsServer)(
                     binary=parts.nats_server_binary(),
                     directory=home,
                     cluster=cluster,
                     declares=False,
                     name=f"nats-{number}",
-                    routes=Routes(name="three", listen=peer, peers=peers),
+                    routes=Routes(name="three", listen=peer, peers=others),
                 )
             )
         self.cluster = cluster
@@ -62,6 +130,8 @@ class NatsCluster:
 
     async def start(self) -> None:
         """Start all servers; they wait for each other."""
+        if self._ways:
+            await self._ways.open()
         async with asyncio.TaskGroup() as tasks:
             for server in self.servers:
                 tasks.create_task(server.start(), name=server.name)
@@ -75,6 +145,26 @@ class NatsCluster:
         async with asyncio.TaskGroup() as tasks:
             for server in self.servers:
                 tasks.create_task(server.process.stop(), name=server.name)
+        if self._ways:
+            self._ways.close()
+
+    def cut_off(self, number: int, *, silently: bool = False) -> None:
+        """Cut a server off from the other two, not from its clients.
+
+        `silently` as a network does that drops packets: no connection ends.
+        """
+        assert self._ways, "made to be cuttable"
+        for way in self._ways.of(number):
+            if silently:
+                way.silence()
+            else:
+                way.cut()
+
+    def rejoin(self, number: int) -> None:
+        """Let a server reach the others again."""
+        assert self._ways, "made to be cuttable"
+        for way in self._ways.of(number):
+            way.mend()
 
     async def lose_disk(self, number: int) -> None:
         """Kill a server and remove everything that it has stored."""

@@ -11,7 +11,7 @@ import structlog
 from pumice.local.services import Supervised, Supervisor
 from shared.bus.errors import NoAnswer
 from shared.bus.members import Members, Storing
-from shared.bus.port import CaughtUp, FromSequence, Reset, Started
+from shared.bus.port import CaughtUp, FromSequence, OnlyNew, Reset, Started
 from shared.bus.puller import NatsDelivery
 from shared.contracts.streams import command_consumer
 from shared.runtime.clock import SystemClock
@@ -190,6 +190,18 @@ async def test_a_follower_goes_on_within_two_seconds_of_a_restart(bus, declared,
         assert reader.of(Reset) == []
         assert [m.sequence for m in reader.messages] == list(range(1, len(reader.messages) + 1))
         assert [s.resumed for s in reader.of(Started)] == [False, True, True, True]
+
+
+async def test_a_reader_of_what_is_new_misses_nothing_although_it_had_read_nothing_yet(
+    bus, declared, subjects, open_bus
+):
+    stream, other = declared.outcome.name, await open_bus(name="other")
+    async with Reader(bus.follow(stream, [subjects.outcome(0)], start=OnlyNew())) as reader:
+        await reader.has(1, CaughtUp)
+        bus._connection.current.break_off()
+        await fill(other, stream, lambda _: subjects.outcome(0), 3)
+        await reader.until_seen(b"2")
+        assert reader.payloads == [b"0", b"1", b"2"]
 
 
 async def test_a_memory_stream_lost_by_a_restart_is_made_again_and_read_from_its_start(

@@ -1,0 +1,126 @@
+"""Leaving a server that has lost the others.
+
+A stream that has copies on several servers can be written where most of them are. A server that is
+cut off from the others keeps its clients: it answers pings, goes on with heartbeats, and reads to
+them what it has, without a sign that nothing new can come. It takes up to twenty seconds to notice
+by itself, and does not send its clients away then either. So each connection asks it every two
+seconds how the copies of one stream are. When there was no good answer for some seconds, the
+connection is given up; the next one counts only where the answer is good.
+
+With one server there is nowhere else to go: a stream without copies is asked about once.
+"""
+
+from typing import Final
+
+import msgspec
+
+from shared.bus.api import STREAM_NOT_FOUND, Api, ApiError
+from shared.bus.connection import Connection, Session
+from shared.bus.errors import NoAnswer, NotPermitted, StreamMissing
+from shared.runtime.clock import Clock
+from shared.runtime.errors import Retryable
+
+EVERY_S: Final = 2.0
+AGAIN_S: Final = 0.5
+ANSWER_S: Final = 1.0
+SILENT_S: Final = 3.0
+"""Copies that are not heard of for this long are lost to their leader, which hears of them each
+second."""
+GIVE_UP_S: Final = 6.0
+"""How long there may be no good answer. Copies whose leader died choose another within four to nine
+seconds, mostly less than six, and no server has a good answer until then."""
+_NANO: Final = 1_000_000_000
+
+
+class _Copy(msgspec.Struct, frozen=True):
+    active: int = 0
+    """Nanoseconds since the leader heard of it."""
+    offline: bool = False
+
+    @property
+    def is_heard(self) -> bool:
+        return not self.offline and self.active < SILENT_S * _NANO
+
+
+class _Copies(msgspec.Struct, frozen=True):
+    leader: str = ""
+    replicas: list[_Copy] | None = None
+
+
+class _Settings(msgspec.Struct, frozen=True):
+    num_replicas: int = 1
+
+
+class _Stream(msgspec.Struct, frozen=True):
+    config: _Settings
+    cluster: _Copies = _Copies()
+
+    @property
+    def is_copied(self) -> bool:
+        return self.config.num_replicas > 1
+
+    @property
+    def trouble(self) -> str:
+        """Return why the stream cannot be written from here, "" if it can be."""
+        if not self.is_copied:
+            return ""
+        if not self.cluster.leader:
+            return "its copies have no leader"
+        heard = 1 + sum(copy.is_heard for copy in self.cluster.replicas or ())
+        if 2 * heard <= self.config.num_replicas:
+            return f"its leader hears of {heard} of {self.config.num_replicas} copies"
+        return ""
+
+
+class Quorum:
+    """Watches over one connection by asking for the copies of `stream`."""
+
+    def __init__(self, connection: Connection, api: Api, *, stream: str, clock: Clock) -> None:
+        self._connection = connection
+        self._api = api
+        self._stream = stream
+        self._clock = clock
+        self._is_copied = False
+
+    async def check(self) -> None:
+        """Raise NoAnswer when the server of the new connection has lost the others."""
+        trouble = await self._trouble()
+        if trouble:
+            raise NoAnswer(f"the server has lost the others: {trouble}")
+
+    async def run(self) -> None:
+        """Look after one session after the other, for ever."""
+        while True:
+            session = await self._connection.session()
+            if self._is_copied:
+                await self._look_after(session)
+            await session.down.wait()
+
+    async def _look_after(self, session: Session) -> None:
+        """Return when the session has ended."""
+        good_at = self._clock.monotonic()
+        while session.alive:
+            trouble = await self._trouble()
+            now = self._clock.monotonic()
+            if not trouble:
+                good_at = now
+            elif now - good_at >= GIVE_UP_S:
+                self._connection.leave(session, f"the server has lost the others: {trouble}")
+            await self._clock.sleep(AGAIN_S if trouble else EVERY_S)
+
+    async def _trouble(self) -> str:
+        """Return why this server is of no use for copied streams, "" if it is."""
+        about = f"stream {self._stream}"
+        try:
+            found = await self._api.call(
+                f"STREAM.INFO.{self._stream}", None, _Stream, about=about, timeout_s=ANSWER_S
+            )
+        except (NotPermitted, StreamMissing):
+            return ""  # a user, or an account, that does not see the stream
+        except Retryable as exc:
+            return str(exc)
+        if isinstance(found, ApiError):
+            missing = found.err_code == STREAM_NOT_FOUND
+            return "" if missing else f"{about}: {found.description}"
+        self._is_copied = found.is_copied
+        return f"{about}: {found.trouble}" if found.trouble else ""
