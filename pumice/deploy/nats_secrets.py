@@ -109,6 +109,11 @@ def main(argv: Sequence[str]) -> None:
         metavar="FILE",
         help="authority of a server of your own, which has a certificate",
     )
+    which.add_argument(
+        "--only-user",
+        metavar="USER",
+        help="print the Secret of this user alone: of one that an upgrade brings",
+    )
     given = parser.parse_args(argv)
     users = manifests(
         namespace=given.namespace,
@@ -121,6 +126,11 @@ def main(argv: Sequence[str]) -> None:
     else:
         tls = certificate(given.namespace)
     documents = [tls] if given.only_certificate else [*users, tls]
+    if given.only_user:
+        name = secret_name(given.only_user)
+        documents = [found for found in users if found["metadata"]["name"] == name]
+        if not documents:
+            parser.error(f"there is no user {given.only_user!r} in cluster {given.cluster!r}")
     sys.stdout.write(yaml.safe_dump_all(documents, sort_keys=False))
 
 

@@ -3,8 +3,8 @@
 Facts are in the past tense of the world (`Fact`: an object is so), commands in the imperative
 (`BindGang`, `Evict`), desires name what scheduling wants (`DesiredPodGroup`, …) and outcomes tell
 how a command ended. A message holds its version `v`; facts tolerate unknown fields, commands and
-desires refuse them, because a field that is silently ignored there would be an order that is
-silently ignored.
+desires refuse them in all their parts, because a field that is silently ignored there would be an
+order that is silently ignored.
 """
 
 import enum
@@ -98,7 +98,9 @@ class Leader(msgspec.Struct, frozen=True, kw_only=True):
     time: float
 
 
-class ClaimUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ClaimUse(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
     """A claim that waits for its pod's node before it gets a volume (CA11)."""
 
     claim: Key
@@ -108,7 +110,9 @@ class ClaimUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     volume_uid: Uid = Uid("")
 
 
-class DeviceUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class DeviceUse(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
     """A claim for devices that a pod uses; its status is to say so before the pod is bound."""
 
     claim: Key
@@ -119,7 +123,9 @@ class DeviceUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether the claim had it already: then only the pod is added to those that use it."""
 
 
-class Bind(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Bind(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
     """One pod of a gang and its node."""
 
     pod: Key
@@ -159,7 +165,9 @@ class BindGang(
     binds: tuple[Bind, ...]
 
 
-class Victim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Victim(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
     """One pod to evict."""
 
     pod: Key
@@ -173,7 +181,7 @@ class Victim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     node: str = ""
 
 
-class Preemptor(msgspec.Struct, frozen=True, kw_only=True):
+class Preemptor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The pod that an eviction makes room for, and the node that it is nominated to."""
 
     pod: Key
@@ -203,7 +211,12 @@ Command = BindGang | Evict
 
 
 class DesiredCondition(
-    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    rename="camel",
+    forbid_unknown_fields=True,
 ):
     """A condition of a pod or PodGroup.
 

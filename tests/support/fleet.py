@@ -103,12 +103,14 @@ class Fleet:
         wait: bool = True,
         kubeconfig: Path | str | None = None,
         nats: str = "",
+        python: Path | str = sys.executable,
         **flags: str,
     ) -> Service:
         """Start one instance; with `wait` it is ready on return.
 
         It comes to the API server with its own account. `kubeconfig` and `nats` (a URL) lead it
-        there, and to NATS, by another way.
+        there, and to NATS, by another way. `python` is the one of an environment with another
+        release.
         """
         if kubeconfig is None:
             kubeconfig = self._plane.kubeconfig
@@ -117,7 +119,7 @@ class Fleet:
         log = self._directory / f"{name}-{instance}.log"
         address = f"127.0.0.1:{port}"
         argv = [
-            sys.executable,
+            str(python),
             "-P",
             "-m",
             f"services.{name}",

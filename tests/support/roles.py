@@ -69,8 +69,11 @@ def make_accounts(plane: ControlPlane) -> None:
         (folder / f"{name}.token").write_text(token)
 
 
-async def apply_roles(plane: ControlPlane) -> None:
-    """Apply the roles of k8s/base, and write the kubeconfigs of the accounts."""
+async def apply_roles(plane: ControlPlane, base: Path = BASE) -> None:
+    """Apply the roles of k8s/base, and write the kubeconfigs of the accounts.
+
+    `base` is that folder of another release.
+    """
     document = yaml.safe_load(plane.kubeconfig.read_text())
     (user,) = document["users"]
     for name in WITH_ACCOUNT:
@@ -79,7 +82,7 @@ async def apply_roles(plane: ControlPlane) -> None:
         path.write_text(yaml.safe_dump(document))
         path.chmod(0o600)
     async with connect(plane.kubeconfig) as api:
-        for file in (BASE / "namespace.yaml", *sorted((BASE / "rbac").glob("*.yaml"))):
+        for file in (base / "namespace.yaml", *sorted((base / "rbac").glob("*.yaml"))):
             for manifest in yaml.safe_load_all(file.read_text()):
                 await apply(api, manifest)
 

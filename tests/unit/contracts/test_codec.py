@@ -222,6 +222,25 @@ def test_a_command_with_an_unknown_field_is_refused_and_named():
         codec.decode_command(golden.replace(b'"v":1', b'"v":1,"dryRun":true'))
 
 
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("bind", b'{"pod":"ns/p",'),
+        ("bind with devices", b'{"claim":"ns/c",'),
+        ("evict", b'{"pod":"ns/b",'),
+        ("evict", b'{"pod":"ns/a",'),
+        ("desired podgroup", b'{"type":"Scheduled",'),
+    ],
+)
+def test_a_part_of_an_order_with_an_unknown_field_is_refused_and_named(name, part):
+    """It would be an order that is silently ignored: a pod bound without its devices."""
+    _, decode, golden = GOLDEN[name]
+    newer = golden.replace(part, part + b'"dryRun":true,')
+    assert newer != golden
+    with pytest.raises(ContractError, match="dryRun"):
+        decode(newer)
+
+
 def test_a_fact_with_an_unknown_field_is_accepted():
     golden = GOLDEN["fact"][2]
     assert codec.decode_fact(golden.replace(b'"v":1', b'"v":1,"shard":3')).key == "ns/p"
