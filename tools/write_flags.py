@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from pumice.cli.serving import settings_type
 from pumice.local.names import SERVICES
+from pumice.local.services import settings_type
 from services.scheduler.policy.catalog import ACTIONS, PLUGINS
 from shared.jobplugins.catalogue import PLUGINS as JOB_PLUGINS
 from shared.jobplugins.interface import JobPlugin

@@ -2,7 +2,9 @@
 
 Each service is a process of its own; one that dies is started again. A nats-server is started
 too unless --nats names one, whose user and password come from PUMICE_NATS_USER and
-PUMICE_NATS_PASSWORD (or PUMICE_NATS_PASSWORD_FILE).
+PUMICE_NATS_PASSWORD (or PUMICE_NATS_PASSWORD_FILE). With --in-process all services are one process
+on one event loop, with a bus in memory in place of nats-server; that process is started again as a
+whole, and events from before its start are gone.
 
 All flags of the services are taken too: bare when one service has it (--schedule-period=1s) or
 when all have it in common (--log-level=debug), else with the service in front
@@ -14,27 +16,40 @@ import asyncio
 import os
 import signal
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
+import msgspec
+
 from pumice.cli import serving
 from pumice.cli.places import events_lines
 from pumice.local import parts, state
 from pumice.local.declaring import Declaring
-from pumice.local.errors import unwrapped
+from pumice.local.errors import WrongSettingError, unwrapped
 from pumice.local.names import SERVICES
 from pumice.local.nats import NatsServer
+from pumice.local.ports import LOOPBACK, free_port
 from pumice.local.process import Process
-from pumice.local.services import Service, Supervised, Supervisor, Wiring, all_ready
+from pumice.local.services import (
+    Hosted,
+    Service,
+    Supervised,
+    Supervisor,
+    Together,
+    Wiring,
+    all_ready,
+)
 from shared.kube.sources import KubeconfigSource
 from shared.runtime.clock import SystemClock
 from shared.runtime.common import CommonSettings
 from shared.runtime.settings import load
 from shared.runtime.tasks import TaskGroup
 
+_NATS: Final = "nats"
+"""Folder of the bus in the data directory."""
 _STOP_S: Final = 12.0
 
 
@@ -47,6 +62,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data-dir", type=Path, metavar="DIR", help="keep the data of our NATS server there"
     )
+    parser.add_argument(
+        "--in-process",
+        action="store_true",
+        help="all services in one process with the bus in memory: less CPU and memory, one core",
+    )
     serving.add_arguments(parser)
 
 
@@ -56,6 +76,8 @@ async def run(args: argparse.Namespace) -> int:
         print(serving.flags_page())
         return 0
     flags = serving.flags_of(args)
+    if args.in_process and args.nats:
+        raise WrongSettingError("--in-process has its bus in memory: leave out --nats")
     kubeconfig = _kubeconfig(args.kubeconfig)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -76,60 +98,97 @@ async def _serve(
     data: Path,
 ) -> None:
     async with AsyncExitStack() as stack:
-        supervised: list[Supervised] = []
-        nats, url = None, args.nats
-        if not url:
-            nats = NatsServer(
-                binary=parts.nats_server_binary(), directory=data / "nats", cluster=args.cluster
-            )
-            url = nats.url
-            stack.push_async_callback(nats.stop)
-            await nats.start()
-            _say(f"nats-server listens on {nats.url}")
-            stack.callback(state.forget, data)
-            for line in events_lines(_state(nats, (), phase="ready"), data):
-                _say(line)
-            supervised.append(
-                Supervised(process=nats.process, start=nats.start, must_end=nats.must_end)
-            )
-        else:
-            given = [f"--nats={url}", f"--cluster={args.cluster}"]
-            declaring = Declaring(
-                load(CommonSettings, service="run", argv=given, environ=os.environ)
-            )
-            stack.push_async_callback(declaring.stop)
-            declaring.begin(report=_say)
+        bus = await _bus(args, data, stack)
         wiring = Wiring(
             kubeconfig=kubeconfig,
-            nats_url=url,
-            nats=nats,
+            nats_url=bus.url,
+            nats=bus.nats,
             cluster=args.cluster,
             logs=args.log_dir,
             log_format="json" if args.log_dir else "console",
         )
-        services = [Service(service, wiring, flags=flags[service]) for service in SERVICES]
-        stack.push_async_callback(_stop_all, [service.process for service in services])
+        services, programs = _services(args, wiring, flags, data)
+        stack.push_async_callback(_stop_all, [program.process for program in programs])
+        for program in programs:
+            program.process.start()
         for service in services:
-            service.process.start()
             _say(f"{service.name} listens on {service.address} (pid {service.process.pid})")
 
         def leave_word(*, phase: Literal["starting", "ready"]) -> None:
-            if nats is not None:
-                state.write(data, _state(nats, services, phase=phase, kubeconfig=kubeconfig))
+            if bus.is_ours:
+                state.write(data, _state(bus.url, services, phase=phase, kubeconfig=kubeconfig))
 
-        async def start_again(service: Service) -> None:
-            await service.start()
+        async def start_again(program: Service | Together) -> None:
+            await program.start()
             leave_word(phase="ready")
 
         leave_word(phase="starting")
         await all_ready(services, report=_say, patient=True)
         leave_word(phase="ready")
         _say("everything is ready; Ctrl-C stops it")
-        supervised += [
-            Supervised(process=service.process, start=partial(start_again, service))
-            for service in services
+        again = [
+            Supervised(process=program.process, start=partial(start_again, program))
+            for program in programs
         ]
-        await Supervisor(supervised, report=_say).run()
+        await Supervisor([*bus.supervised, *again], report=_say).run()
+
+
+class _Bus(msgspec.Struct, frozen=True, kw_only=True):
+    """The bus that the services use."""
+
+    url: str
+    nats: NatsServer | None = None
+    """Our server, if there is one."""
+    is_ours: bool = True
+    """Whether it ends with this command."""
+
+    @property
+    def supervised(self) -> list[Supervised]:
+        """Return the program to start again when it dies: our server, if there is one."""
+        nats = self.nats
+        if nats is None:
+            return []
+        return [Supervised(process=nats.process, start=nats.start, must_end=nats.must_end)]
+
+
+async def _bus(args: argparse.Namespace, data: Path, stack: AsyncExitStack) -> _Bus:
+    """Return the bus, started if it is a server of ours; `stack` ends it."""
+    if args.nats:
+        await _declare_elsewhere(args, stack)
+        return _Bus(url=args.nats, is_ours=False)
+    stack.callback(state.forget, data)
+    if args.in_process:
+        bus = _Bus(url=f"nats://{LOOPBACK}:{free_port()}")
+    else:
+        nats = NatsServer(
+            binary=parts.nats_server_binary(), directory=data / _NATS, cluster=args.cluster
+        )
+        stack.push_async_callback(nats.stop)
+        await nats.start()
+        _say(f"nats-server listens on {nats.url}")
+        bus = _Bus(url=nats.url, nats=nats)
+    for line in events_lines(_state(bus.url, (), phase="ready"), data):
+        _say(line)
+    return bus
+
+
+async def _declare_elsewhere(args: argparse.Namespace, stack: AsyncExitStack) -> None:
+    """Declare the streams on a server of others, as far as our user there may."""
+    given = [f"--nats={args.nats}", f"--cluster={args.cluster}"]
+    declaring = Declaring(load(CommonSettings, service="run", argv=given, environ=os.environ))
+    stack.push_async_callback(declaring.stop)
+    declaring.begin(report=_say)
+
+
+def _services(
+    args: argparse.Namespace, wiring: Wiring, flags: Mapping[str, tuple[str, ...]], data: Path
+) -> tuple[Sequence[Hosted], Sequence[Service | Together]]:
+    """Return the services, and the programs that they live in."""
+    if args.in_process:
+        together = Together(wiring, data / _NATS, flags=flags)
+        return together.services, [together]
+    alone = [Service(service, wiring, flags=flags[service]) for service in SERVICES]
+    return alone, alone
 
 
 async def _stop_all(processes: list[Process]) -> None:
@@ -167,8 +226,8 @@ def _data_directory(given: Path | None) -> Iterator[Path]:
 
 
 def _state(
-    nats: NatsServer,
-    services: Iterable[Service],
+    nats: str,
+    services: Iterable[Hosted],
     *,
     phase: Literal["starting", "ready"],
     kubeconfig: Path | None = None,
@@ -177,7 +236,7 @@ def _state(
     return state.State(
         phase=phase,
         pid=os.getpid(),
-        nats=nats.url,
+        nats=nats,
         kubeconfig=str(kubeconfig or ""),
         programs=tuple(
             state.Program(

@@ -5,18 +5,15 @@ program is started.
 """
 
 import argparse
-import importlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import cast
-
-import msgspec
 
 from pumice.cli.places import directory
 from pumice.cli.routing import TAKEN, route
 from pumice.local.errors import WrongSettingError
 from pumice.local.names import SERVICES
+from pumice.local.services import settings_type
 from shared.runtime.errors import Rejected
 from shared.runtime.settings import Field, fields_of, load
 
@@ -62,12 +59,6 @@ def flags_of(args: argparse.Namespace, environ: Mapping[str, str] = os.environ) 
 def fields() -> dict[str, tuple[Field, ...]]:
     """Return the settings of each service."""
     return {service: fields_of(settings_type(service)) for service in SERVICES}
-
-
-def settings_type(service: str) -> type[msgspec.Struct]:
-    """Return the settings of a service: `<Name>Settings` in its module `settings`."""
-    module = importlib.import_module(f"services.{service}.settings")
-    return cast("type[msgspec.Struct]", getattr(module, f"{service.capitalize()}Settings"))
 
 
 def existing(path: Path, flag: str) -> Path:

@@ -13,11 +13,14 @@ from typing import Final
 import structlog
 
 from pumice.local.errors import LocalError
+from shared.bus.client import Dial
 from shared.bus.declarer import Declarer
-from shared.bus.nats import from_settings
+from shared.bus.nats import from_settings, running
 from shared.contracts.permissions import DECLARER
 from shared.contracts.streams import (
     Storage,
+    Streams,
+    all_streams,
     copied,
     durable_consumers,
     streams,
@@ -41,6 +44,22 @@ def login(url: str, passwords: Mapping[str, str], cluster: str) -> CommonSetting
         nats_password=Secret(passwords[DECLARER]),
         cluster=cluster,
     )
+
+
+async def declare(declared: Streams, cluster: str, *, dial: Dial) -> None:
+    """Declare streams and durable consumers on a server that loses none as long as it runs."""
+    bus = from_settings(
+        CommonSettings(cluster=cluster),
+        service=DECLARER,
+        instance="pumice-local",
+        clock=SystemClock(),
+        log=_silent(),
+        on_status=lambda **_: None,
+        dial=dial,
+    )
+    async with running(bus) as connected:
+        await connected.ensure_streams(all_streams(declared))
+        await connected.ensure_consumers(durable_consumers(cluster))
 
 
 class Declaring:

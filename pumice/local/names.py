@@ -11,6 +11,8 @@ SERVICES: Final = (
     "visibility",
 )
 """Our services, in the order in which they are started."""
+IN_PROCESS: Final = "services"
+"""The process that all of them live in with `pumice run --in-process`."""
 PROGRAMS: Final = (
     "apiserver",
     "etcd",
@@ -18,5 +20,6 @@ PROGRAMS: Final = (
     "kube-controller-manager",
     "kwok",
     "nats-server",
+    IN_PROCESS,
 )
 """Everything else, of both kinds of API server."""

@@ -15,6 +15,7 @@ from typing import Final
 
 from pumice.deploy.nats_accounts import ADMIN
 from pumice.deploy.nats_config import Routes, Server, render
+from pumice.directory import USERS
 from pumice.local.declaring import Declaring, login
 from pumice.local.files import write_private
 from pumice.local.ports import LOOPBACK, claim, free_port
@@ -30,6 +31,26 @@ ROOM: Final = 64 * 1024**2
 """Bytes that must be free on the disk before a server that met its end there is started anew."""
 MEMORY_MAX: Final = 4 * 1024**3
 FILE_MAX: Final = 16 * 1024**3
+
+
+class Users:
+    """The users of one server, kept in its directory: each has a password, some share a key."""
+
+    def __init__(self, directory: Path, cluster: str, namespaces: tuple[str, ...] = ()) -> None:
+        self.passwords = _passwords(directory / USERS.name, cluster, namespaces)
+        self._state_key = _state_key(directory / "state-key")
+
+    def environ(self, user: str) -> dict[str, str]:
+        """Return the environment of a program that connects as `user`.
+
+        That is nothing for one that has no user here, since it needs no NATS (admission).
+        """
+        if user not in self.passwords:
+            return {}
+        given = {"PUMICE_NATS_USER": user, "PUMICE_NATS_PASSWORD": self.passwords[user]}
+        if user in SEALERS:
+            given[f"PUMICE_{user.upper()}_STATE_KEY"] = self._state_key
+        return given
 
 
 class NatsServer:
@@ -62,8 +83,8 @@ class NatsServer:
         """Port of the server's monitoring."""
         self._looks = 0
         """Looks in a row that found streams which cannot be written."""
-        self.passwords = _passwords(directory / "users.json", cluster, namespaces)
-        self._state_key = _state_key(directory / "state-key")
+        self._users = Users(directory, cluster, namespaces)
+        self.passwords = self._users.passwords
         self._config = directory / "nats-server.conf"
         self._namespaces = namespaces
         self.declaring = Declaring(
@@ -85,16 +106,8 @@ class NatsServer:
         return f"nats://{LOOPBACK}:{self.port}"
 
     def environ(self, user: str = ADMIN) -> dict[str, str]:
-        """Return the environment of a program that connects as `user`.
-
-        That is nothing for one that has no user here, since it needs no NATS (admission).
-        """
-        if user not in self.passwords:
-            return {}
-        given = {"PUMICE_NATS_USER": user, "PUMICE_NATS_PASSWORD": self.passwords[user]}
-        if user in SEALERS:
-            given[f"PUMICE_{user.upper()}_STATE_KEY"] = self._state_key
-        return given
+        """Return the environment of a program that connects as `user`."""
+        return self._users.environ(user)
 
     async def start(self) -> None:
         """Write the configuration, start the server and wait until JetStream answers."""

@@ -1,27 +1,30 @@
 """Our services as processes: starts them, waits until they are ready, restarts those that die.
 
-Used by the local stack and by `pumice run`. A service is always `python -P -m services.<name>`
-with a listen address that is chosen here, so that its `/readyz` can be asked. A service that dies
-is started again after a growing delay. One that ends before it was ready for the first time would
-end again: that is an error.
+Used by the local stack and by `pumice run`. A service is `python -P -m services.<name>`, or one of
+all those that live in one process (`Together`), with a listen address that is chosen here, so that
+its `/readyz` can be asked. A process that dies is started again after a growing delay. One that
+ends before it was ready for the first time would end again: that is an error.
 """
 
 import asyncio
+import importlib
 import random
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 
 from pumice.local import readiness
 from pumice.local.errors import LocalError
+from pumice.local.names import IN_PROCESS
 from pumice.local.nats import NatsServer
 from pumice.local.ports import LOOPBACK, claim
 from pumice.local.process import Process, ProcessSpec
 from shared.runtime.backoff import Backoff
+from shared.runtime.common import CommonSettings
 from shared.runtime.tasks import TaskGroup
 
 READY_S: Final = 60.0
@@ -31,6 +34,7 @@ _TELL_AGAIN_S: Final = 300.0
 _STABLE_S: Final = 60.0
 """A program that ran this long starts its back-off from the beginning."""
 
+_LISTENS: Final = "listen-address"
 _LOOK_S: Final = 3.0
 """Between two looks at a program that may live and not work."""
 _NICE: Final = 5
@@ -54,8 +58,24 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True):
     log_format: str = "json"
 
 
-class Service:
-    """One process of one service."""
+class Hosted:
+    """One service at its address, and the process that it lives in."""
+
+    def __init__(self, service: str, name: str, given: tuple[str, ...], process: Process) -> None:
+        """`given` are its flags, of which one says where it listens."""
+        self.service = service
+        self.name = name
+        self.address = _given(given, _LISTENS)
+        self.port = int(self.address.rpartition(":")[2])
+        self.process = process
+
+    async def probe(self) -> str:
+        """Return "" when the service is ready, else the gates that are shut."""
+        return await readiness.ask(f"{LOOPBACK}:{self.port}")
+
+
+class Service(Hosted):
+    """One service in a process of its own."""
 
     def __init__(
         self,
@@ -67,38 +87,19 @@ class Service:
         environ: Mapping[str, str] | None = None,
     ) -> None:
         """`instance` tells replicas apart; `flags` come last, so that they win."""
-        self.service = service
-        self.name = instance or service
-        flags = (*_called_back(service, self.name, flags), *flags)
-        self.address = _given(flags, "listen-address") or f"{LOOPBACK}:0"
-        host, _, port = self.address.rpartition(":")
-        self.port = claim(int(port or 0), owner=self.name, flag=f"--{service}.listen-address")
-        self.address = f"{host or '0.0.0.0'}:{self.port}"  # noqa: S104 - what an empty host means
+        name = instance or service
         given = dict(environ or {})
         if wiring.nats is not None:
             given = {**wiring.nats.environ(service), **given}
-        self.process = Process(
-            ProcessSpec(
-                name=self.name,
-                argv=(*_program(service), *self._common(wiring), *flags, self._listen()),
-                log=wiring.logs / f"{self.name}.log" if wiring.logs else None,
-                environ=given,
-                nice=_NICE,
-            )
+        argv = flags_of(service, name, wiring, flags)
+        spec = ProcessSpec(
+            name=name,
+            argv=(*_program(service), *argv),
+            log=wiring.logs / f"{name}.log" if wiring.logs else None,
+            environ=given,
+            nice=_NICE,
         )
-
-    def _common(self, wiring: Wiring) -> list[str]:
-        flags = [
-            f"--nats={wiring.nats_url}",
-            f"--cluster={wiring.cluster}",
-            f"--log-format={wiring.log_format}",
-        ]
-        if wiring.kubeconfig is not None:
-            flags.append(f"--kubeconfig={wiring.kubeconfig}")
-        return flags
-
-    def _listen(self) -> str:
-        return f"--listen-address={self.address}"
+        super().__init__(service, name, argv, Process(spec))
 
     async def start(self) -> None:
         """Start the process and wait until it is ready. Raises LocalError when it is not."""
@@ -109,9 +110,90 @@ class Service:
         """Wait until `/readyz` says so; LocalError when the process ends or the time passes."""
         await self.process.ready(self.probe, deadline_s=deadline_s)
 
+
+class Together:
+    """All services in one process, with the bus in memory (`pumice.local.in_process`)."""
+
+    def __init__(
+        self, wiring: Wiring, directory: Path, *, flags: Mapping[str, tuple[str, ...]]
+    ) -> None:
+        """`directory` holds the users of the bus; `flags` are those of each service."""
+        port = int(wiring.nats_url.rpartition(":")[2])
+        given = {name: flags_of(name, name, wiring, flags[name]) for name in flags}
+        words = Words(directory=str(directory), port=port, cluster=wiring.cluster, flags=given)
+        self.process = Process(
+            ProcessSpec(
+                name=IN_PROCESS,
+                argv=(sys.executable, "-P", "-m", "pumice.local.in_process", *words.argv()),
+                log=wiring.logs / f"{IN_PROCESS}.log" if wiring.logs else None,
+                nice=_NICE,
+            )
+        )
+        self.services = [Hosted(name, name, its, self.process) for name, its in given.items()]
+
+    async def start(self) -> None:
+        """Start the process and wait until all are ready. Raises LocalError when they are not."""
+        self.process.start()
+        await self.process.ready(self.probe, deadline_s=READY_S)
+
     async def probe(self) -> str:
-        """Return "" when the service is ready, else the gates that are shut."""
-        return await readiness.ask(f"{LOOPBACK}:{self.port}")
+        """Return "" when all services are ready, else what is missing."""
+        missing = {service.name: await service.probe() for service in self.services}
+        return _list({name: text for name, text in missing.items() if text})
+
+
+class Words(msgspec.Struct, frozen=True, kw_only=True):
+    """The arguments of the process that all services live in."""
+
+    directory: str
+    port: int
+    cluster: str
+    flags: Mapping[str, tuple[str, ...]]
+    """Service → its flags."""
+
+    def argv(self) -> tuple[str, ...]:
+        """Return the arguments."""
+        flags = [word for service, its in self.flags.items() for word in (service, *its)]
+        return (self.directory, str(self.port), self.cluster, *flags)
+
+
+def words_of(argv: Sequence[str]) -> Words:
+    """Return what the arguments of `Words.argv` say."""
+    directory, port, cluster, *rest = argv
+    flags: dict[str, list[str]] = {}
+    for word in rest:
+        if word.startswith("--"):
+            flags[next(reversed(flags))].append(word)
+        else:
+            flags[word] = []
+    return Words(
+        directory=directory,
+        port=int(port),
+        cluster=cluster,
+        flags={service: tuple(its) for service, its in flags.items()},
+    )
+
+
+def settings_type(service: str) -> type[CommonSettings]:
+    """Return the settings of a service: `<Name>Settings` in its module `settings`."""
+    module = importlib.import_module(f"services.{service}.settings")
+    return cast("type[CommonSettings]", getattr(module, f"{service.capitalize()}Settings"))
+
+
+def flags_of(service: str, name: str, wiring: Wiring, flags: Iterable[str]) -> tuple[str, ...]:
+    """Return all flags of a service, with an address at which its readiness can be asked."""
+    common = [
+        f"--nats={wiring.nats_url}",
+        f"--cluster={wiring.cluster}",
+        f"--log-format={wiring.log_format}",
+    ]
+    if wiring.kubeconfig is not None:
+        common.append(f"--kubeconfig={wiring.kubeconfig}")
+    own = (*_called_back(service, name, flags), *flags)
+    host, _, port = (_given(own, _LISTENS) or f"{LOOPBACK}:0").rpartition(":")
+    taken = claim(int(port or 0), owner=name, flag=f"--{service}.{_LISTENS}")
+    every = host or "0.0.0.0"  # noqa: S104 - what an empty host means
+    return (*common, *own, f"--{_LISTENS}={every}:{taken}")
 
 
 def _program(service: str) -> tuple[str, ...]:
@@ -151,7 +233,7 @@ def _given(flags: Iterable[str], name: str) -> str:
     return values[-1] if values else ""
 
 
-async def all_ready(services: Iterable[Service], *, report: Report, patient: bool) -> None:
+async def all_ready(services: Iterable[Hosted], *, report: Report, patient: bool) -> None:
     """Wait until every service is ready; reports from time to time which are not, and why.
 
     Raises LocalError when a process ends, or, unless `patient`, when READY_S pass.

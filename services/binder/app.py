@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from pumice.events.tls import TlsClient
 from services.binder.adapters.cluster import Cluster
 from services.binder.adapters.commands import Commands, Hands
 from services.binder.adapters.desired import DesiredStatuses
@@ -20,6 +21,7 @@ from services.binder.intents.pace import Pace, PaceLimits
 from services.binder.intents.steps import Ladder
 from services.binder.metrics import BinderMetrics
 from services.binder.settings import BinderSettings
+from shared.bus.client import Dial
 from shared.bus.nats import NatsBus
 from shared.bus.port import Puller
 from shared.bus.service import BusParts, bus_of
@@ -51,11 +53,13 @@ _EVENT_CONNECTIONS: Final = 8
 """Connections to the API server beyond those for intents and statuses."""
 
 
-async def build(settings: BinderSettings, context: Context) -> Sequence[Part]:
+async def build(
+    settings: BinderSettings, context: Context, dial: Dial = TlsClient
+) -> Sequence[Part]:
     """Return the parts of a binder; connections come up, and back, while they run."""
     connections = settings.requests_most + settings.statuses_active + _EVENT_CONNECTIONS
     kube = await kube_of(settings, context, max_connections=connections)
-    return compose(settings, context, kube=kube, bus=bus_of(settings, context))
+    return compose(settings, context, kube=kube, bus=bus_of(settings, context, dial))
 
 
 def compose(

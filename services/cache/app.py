@@ -9,6 +9,7 @@ watcher per kind ──▶ queue ──▶ publisher ──▶ STATE       (the 
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from pumice.events.tls import TlsClient
 from services.cache.adapters.claims import Claim, Claims
 from services.cache.adapters.publisher import StatePublisher
 from services.cache.adapters.state_gate import StateGate
@@ -17,6 +18,7 @@ from services.cache.fold.publish_queue import PublishQueue
 from services.cache.kinds import rows
 from services.cache.metrics import CacheMetrics
 from services.cache.settings import CacheSettings, lease_times
+from shared.bus.client import Dial
 from shared.bus.leader import Leadership
 from shared.bus.nats import NatsBus
 from shared.bus.port import Lasting
@@ -37,11 +39,13 @@ _CONNECTIONS: Final = 64
 """Each kind's watch holds one; more are needed for moments, when all are listed anew."""
 
 
-async def build(settings: CacheSettings, context: Context) -> Sequence[Part]:
+async def build(
+    settings: CacheSettings, context: Context, dial: Dial = TlsClient
+) -> Sequence[Part]:
     """Return the parts of the cache."""
     kube = await kube_of(settings, context, max_connections=_CONNECTIONS)
     leases = await kube_of(settings, context, max_connections=_LEASE_CONNECTIONS)
-    return compose(settings, context, kube=kube, leases=leases, bus=bus_of(settings, context))
+    return compose(settings, context, kube=kube, leases=leases, bus=bus_of(settings, context, dial))
 
 
 def compose(

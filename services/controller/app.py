@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
+from pumice.events.tls import TlsClient
 from services.controller.adapters.feed import Feed
 from services.controller.adapters.informers import Informers
 from services.controller.adapters.line import Line
@@ -14,6 +15,7 @@ from services.controller.adapters.writer import Writer
 from services.controller.controllers import BUILT, CONTROLLERS, SHARDING, Controller, selected
 from services.controller.metrics import ControllerMetrics
 from services.controller.settings import ControllerSettings
+from shared.bus.client import Dial
 from shared.bus.members import Members
 from shared.bus.nats import NatsBus
 from shared.bus.partitions import Partitions
@@ -37,13 +39,15 @@ SERVICE: Final = "controller"
 _EVENT_CONNECTIONS: Final = 8
 
 
-async def build(settings: ControllerSettings, context: Context) -> Sequence[Part]:
+async def build(
+    settings: ControllerSettings, context: Context, dial: Dial = TlsClient
+) -> Sequence[Part]:
     """Return the parts of a controller; connections come up, and back, while they run."""
     selected(settings.controllers)  # a wrong name is refused before anything is opened
     load_job_plugins()
     connections = settings.requests_most + _EVENT_CONNECTIONS
     kube = await kube_of(settings, context, max_connections=connections)
-    return compose(settings, context, kube=kube, bus=bus_of(settings, context))
+    return compose(settings, context, kube=kube, bus=bus_of(settings, context, dial))
 
 
 def compose(

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
 
+from pumice.events.tls import TlsClient
 from services.scheduler.adapters.conf_file import ConfFile
 from services.scheduler.adapters.dumper import Dumper
 from services.scheduler.adapters.entry_points import PluginFailures, load_plugins
@@ -23,6 +24,7 @@ from services.scheduler.policy.plugins.extender import Extender
 from services.scheduler.selection import node_labels
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.worker import Worker
+from shared.bus.client import Dial
 from shared.bus.nats import NatsBus
 from shared.bus.service import BusParts, bus_of
 from shared.bus.tenure import Tenure
@@ -40,9 +42,11 @@ from shared.runtime.supervise import Part
 SERVICE: Final = "scheduler"
 
 
-async def build(settings: SchedulerSettings, context: Context) -> Sequence[Part]:
+async def build(
+    settings: SchedulerSettings, context: Context, dial: Dial = TlsClient
+) -> Sequence[Part]:
     """Return the parts of the scheduler."""
-    return compose(settings, context, bus=bus_of(settings, context))
+    return compose(settings, context, bus=bus_of(settings, context, dial))
 
 
 def compose(settings: SchedulerSettings, context: Context, *, bus: NatsBus) -> Sequence[Part]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+from pumice.events.tls import TlsClient
 from services.scheduler.adapters.conf_file import ConfFile
 from services.scheduler.adapters.entry_points import PluginFailures, load_plugins
 from services.scheduler.adapters.feed import OutcomeFeed, StateFeed
@@ -38,6 +39,7 @@ from services.visibility.api.users import RequestHeaders
 from services.visibility.interface import Answers, LiveAnswers
 from services.visibility.metrics import VisibilityMetrics
 from services.visibility.settings import VisibilitySettings
+from shared.bus.client import Dial
 from shared.bus.nats import NatsBus
 from shared.bus.service import BusParts, bus_of
 from shared.bus.tenure import Tenure
@@ -63,10 +65,12 @@ _SHOWN_S: Final = 60.0
 """How long a request that failed is shown."""
 
 
-async def build(settings: VisibilitySettings, context: Context) -> Sequence[Part]:
+async def build(
+    settings: VisibilitySettings, context: Context, dial: Dial = TlsClient
+) -> Sequence[Part]:
     """Return the parts of visibility. Raises Rejected for settings that cannot work."""
     kube = await kube_of(settings, context)
-    bus = bus_of(settings, context)
+    bus = bus_of(settings, context, dial)
     answers, live, following = _answers(settings, context, bus)
     return [*following, *await serving(settings, context, kube, answers, live)]
 

@@ -71,11 +71,12 @@ def from_settings(
     log: Logger,
     on_status: StatusHook,
     on_request: Callable[[str], None] = lambda _: None,
+    dial: Dial = TlsClient,
 ) -> "NatsBus":
     """Return the bus of a service as its settings say; nothing is connected yet.
 
     `on_status` is usually a readiness gate's `set`; `on_request` hears of each request to the
-    JetStream API.
+    JetStream API; `dial` makes the connections' clients.
     """
     credentials = Credentials(
         user=lambda: settings.nats_user, password=settings.nats_password.reveal
@@ -95,7 +96,7 @@ def from_settings(
         on_request=on_request,
         copied=streams(settings.cluster).lease.name,
     )
-    return NatsBus(options, clock=clock, log=log, on_status=on_status)
+    return NatsBus(options, clock=clock, log=log, on_status=on_status, dial=dial)
 
 
 class NatsBus:

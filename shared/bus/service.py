@@ -8,7 +8,9 @@ from collections.abc import Collection
 from functools import partial
 
 from pumice.events import LeaderChanged
+from pumice.events.tls import TlsClient
 from shared.bus.announcer import Announcer
+from shared.bus.client import Dial
 from shared.bus.declarer import StreamCheck
 from shared.bus.leader import Fence, Leadership, Term
 from shared.bus.lease import Lease, Timing
@@ -24,7 +26,7 @@ from shared.runtime.errors import Rejected
 from shared.runtime.service import Context
 
 
-def bus_of(settings: CommonSettings, context: Context) -> NatsBus:
+def bus_of(settings: CommonSettings, context: Context, dial: Dial = TlsClient) -> NatsBus:
     """Return the bus of a service; its readiness gate `nats` says whether it is connected."""
     requests = context.metrics.counter(
         "pumice_bus_api_requests",
@@ -39,6 +41,7 @@ def bus_of(settings: CommonSettings, context: Context) -> NatsBus:
         log=context.log,
         on_status=context.readiness.gate("nats").set,
         on_request=lambda operation: requests.labels(operation).inc(),
+        dial=dial,
     )
 
 

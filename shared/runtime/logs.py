@@ -138,6 +138,16 @@ def configure(
     return log, writer
 
 
+def of_service(writer: LineWriter, *, service: str, instance: str, level: str) -> Logger:
+    """Return the logger of one service of several in this process, where `configure` has run.
+
+    The names hold for the present task and those that it makes.
+    """
+    structlog.contextvars.bind_contextvars(service=service, instance=instance)
+    wrapper = structlog.make_filtering_bound_logger(level)
+    return cast("Logger", structlog.wrap_logger(writer, wrapper_class=wrapper))
+
+
 def stderr() -> TextIO:
     """Return the stream that logs go to."""
     return sys.stderr

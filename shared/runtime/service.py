@@ -16,7 +16,8 @@ import socket
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, NoReturn, TypeVar
+from functools import partial
+from typing import Final, NoReturn, Protocol, TypeVar
 
 import msgspec
 
@@ -63,6 +64,17 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 Build = Callable[[S, Context], Awaitable[Sequence[Part]]]
 """`async def build(settings, ctx) -> parts`: makes everything, and returns what has to run."""
 
+Ended = tuple[int, str]
+"""The exit code, and the line for a person about what stopped it."""
+
+
+class Serving(Protocol):
+    """Runs one service or several until an event is set."""
+
+    def __call__(self, *, stop: asyncio.Event) -> Awaitable[Ended]:
+        """Run until `stop` is set."""
+        ...
+
 
 def main(service: str, settings_type: type[S], build: Build[S]) -> NoReturn:
     """Read the settings and `run`."""
@@ -72,7 +84,7 @@ def main(service: str, settings_type: type[S], build: Build[S]) -> NoReturn:
 def run(service: str, settings: S, build: Build[S]) -> NoReturn:
     """Run `service` until a signal or a failure, then exit the process."""
     rng = random.Random()  # noqa: S311 - jitter and names, no secrets
-    instance = settings.instance or f"{service}-{socket.gethostname()}-{rng.randrange(16**6):06x}"
+    instance = settings.instance or made_up(service, rng)
     log, writer = configure(
         service=service,
         instance=instance,
@@ -83,14 +95,27 @@ def run(service: str, settings: S, build: Build[S]) -> NoReturn:
     if links := service_links(os.environ):
         log.info("service_links_ignored", variables=" ".join(links))
     collect_rarely()
-    code, message = asyncio.run(
-        _serve(service=service, instance=instance, settings=settings, build=build, rng=rng, log=log)
+    serving = partial(
+        serve,
+        service=service,
+        instance=instance,
+        settings=settings,
+        build=build,
+        rng=rng,
+        log=log,
     )
+    code, message = asyncio.run(until_signal(serving))
     writer.close()
-    _end(code, message)
+    end(code, message)
 
 
-def _end(code: int, message: str = "") -> NoReturn:
+def made_up(service: str, rng: random.Random) -> str:
+    """Return a name for an instance that was given none."""
+    return f"{service}-{socket.gethostname()}-{rng.randrange(16**6):06x}"
+
+
+def end(code: int, message: str = "") -> NoReturn:
+    """End the process, with one line about what stopped it."""
     if message:
         sys.stderr.write(f"error: {message}\n")
     sys.exit(code)
@@ -105,7 +130,15 @@ def collect_rarely() -> None:
     gc.set_threshold(_YOUNG, 50, 100)
 
 
-async def _serve(
+async def until_signal(serving: Serving) -> Ended:
+    """Run until SIGTERM or SIGINT, or until it ends by itself."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return await serving(stop=stop)
+
+
+async def serve(
     *,
     service: str,
     instance: str,
@@ -113,8 +146,9 @@ async def _serve(
     build: Build[S],
     rng: random.Random,
     log: Logger,
-) -> tuple[int, str]:
-    """Return the exit code and the line for a person."""
+    stop: asyncio.Event,
+) -> Ended:
+    """Run one service on the present loop until `stop` or its first failure, which sets `stop`."""
     metrics = Metrics()
     set_aside = SetAside()
     metrics.registry.register(set_aside)
@@ -137,9 +171,6 @@ async def _serve(
         servers = await _listen(settings, context)
     except Rejected as error:
         return WRONG_SETTINGS, str(error)
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
     started = context.readiness.gate("started")
 
     async def start() -> Sequence[Part]:

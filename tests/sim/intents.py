@@ -5,11 +5,11 @@ Reads the messages as the server stores them, which no process of the simulation
 
 from typing import Any
 
+from pumice.local.memory_nats.stream import Stored
 from shared.contracts import codec
 from shared.contracts.messages import BindGang
 from shared.contracts.subjects import Subjects
 from shared.contracts.versions import ContractError
-from tests.support.memory_nats.stream import Stored
 
 Told = tuple[str, dict[str, Any]]
 

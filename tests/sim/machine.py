@@ -10,6 +10,8 @@ import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from pumice.local.memory_nats.client import MemoryClient
+from pumice.local.memory_nats.server import MemoryNats
 from services.binder import app as binder
 from services.binder.settings import BinderSettings
 from services.cache import app as cache
@@ -33,8 +35,6 @@ from shared.runtime.supervise import Part, PartFailed, supervise
 from shared.runtime.values import Secret
 from shared.runtime.workqueue import WorkQueueMetrics
 from tests.sim.wire import CoreTransport
-from tests.support.memory_nats.client import MemoryClient
-from tests.support.memory_nats.server import MemoryNats
 from tests.support.simloop import SimClock
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ come to its end, before the processes go.
 import copy
 from collections.abc import Iterator
 
+from pumice.local.memory_nats.server import MemoryNats
+from pumice.local.memory_nats.stream import MemoryStream, Stored
 from shared.contracts import codec
 from shared.contracts.messages import Op
 from shared.contracts.streams import streams
 from shared.contracts.subjects import Subjects
 from tests.sim.cluster import Cluster
-from tests.support.memory_nats.server import MemoryNats
-from tests.support.memory_nats.stream import MemoryStream, Stored
 
 WEEK_S = 7 * 86400.0
 _STREAMS = streams("local")

@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from pumice.local.memory_nats.server import MemoryNats
+from pumice.local.memory_nats.stream import Stored
 from shared.contracts.permissions import permissions
 from tests.sim import hostile, nemeses, remains, workloads
 from tests.sim.asked import Asked
@@ -28,8 +30,6 @@ from tests.sim.three import ThreeServers
 from tests.sim.weather import ApiWeather, NetworkWeather
 from tests.support import world
 from tests.support.api_server import ApiServer
-from tests.support.memory_nats.server import MemoryNats
-from tests.support.memory_nats.stream import Stored
 from tests.support.simloop import SimClock, SimLoop
 
 TICK_S = (0.01, 0.15)

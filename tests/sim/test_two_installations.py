@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pumice.local.memory_nats.server import MemoryNats
 from shared.bus.tenure import Tenure
 from shared.contracts.permissions import permissions
 from tests.sim import nemeses, simulation
@@ -15,7 +16,6 @@ from tests.sim.cluster import Refused
 from tests.sim.machine import SERVICES, Machine
 from tests.sim.simulation import Simulation, simulate
 from tests.sim.workloads import gang
-from tests.support.memory_nats.server import MemoryNats
 from tests.support.simloop import SimClock
 
 if TYPE_CHECKING:

@@ -12,11 +12,10 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from pumice.local.memory_nats.api import API
+from pumice.local.memory_nats.link import Frame
+from pumice.local.memory_nats.server import Line, MemoryNats, Peer
 from tests.sim.weather import NetworkWeather
-from tests.support.memory_nats.api import API
-from tests.support.memory_nats.client import MemoryClient
-from tests.support.memory_nats.link import Frame
-from tests.support.memory_nats.server import Line, MemoryNats
 
 MEMBERS: Final = 3
 ELECTION_S: Final = (0.2, 3.0)
@@ -43,7 +42,7 @@ class ThreeServers(MemoryNats):
         self._elected_at: dict[str, float] = {}
         self._holder_of: dict[tuple[str, str], int] = {}
 
-    def connect(self, client: MemoryClient) -> Line:
+    def connect(self, client: Peer) -> Line:
         """Open a connection to one of the servers that run. Raises OSError when none does."""
         running = [member for member in range(MEMBERS) if member not in self._down]
         if not running:

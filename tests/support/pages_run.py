@@ -53,6 +53,7 @@ ALONE: Final[dict[str, str]] = {
     "make image-check": "make image-check",
     "make test-web": "make test-web",
     "pumice web": "tests/unit/web/test_web_command.py",
+    "pumice run --in-process": "tests/integration/local/test_in_process.py",
     "make dra-check": "make dra-check",
     "make attack": "make attack",
     ".venv/bin/python -m tests.attack": "make attack",

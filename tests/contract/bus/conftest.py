@@ -1,6 +1,7 @@
 """The bus under test, on nats-server and on the server in memory: one suite for both.
 
-What a test says holds for both unless it is marked `only_nats`: users, passwords, processes and
+The server in memory is met twice: through its own client, and over TCP as other processes meet it.
+What a test says holds for all unless it is marked `only_nats`: users, passwords, processes and
 addresses are matters of the real server alone.
 """
 
@@ -14,6 +15,7 @@ import pytest_asyncio
 import structlog
 
 from pumice.local import parts
+from pumice.local.memory_nats.server import MemoryNats
 from pumice.local.nats import NatsServer
 from shared.bus.connection import Credentials, Options
 from shared.bus.nats import NatsBus, from_settings
@@ -23,7 +25,7 @@ from shared.contracts.subjects import Subjects
 from shared.runtime.clock import SystemClock
 from shared.runtime.common import CommonSettings
 from shared.runtime.values import Secret
-from tests.support.memory_nats.server import MemoryNats
+from tests.support.listening_nats import ListeningNats
 from tests.support.wait import until
 
 OpenBus = Callable[..., Awaitable[NatsBus]]
@@ -61,7 +63,7 @@ class RealServer:
     """nats-server in a process of its own."""
 
     def __init__(self, directory: Path) -> None:
-        self.nats = NatsServer(
+        self.nats: NatsServer | ListeningNats = NatsServer(
             binary=parts.nats_server_binary(), directory=directory, declares=False
         )
 
@@ -108,7 +110,7 @@ class RealServer:
 
 
 class MemoryServer:
-    """`tests.support.memory_nats` on this test's loop."""
+    """`pumice.local.memory_nats` on this test's loop."""
 
     def __init__(self, _directory: Path) -> None:
         table = {user: allowed.publish for user, allowed in permissions("local").items()}
@@ -146,7 +148,20 @@ class MemoryServer:
         self.memory.thaw()
 
 
-SERVERS = {"memory": MemoryServer, "nats": RealServer}
+class ListeningServer(RealServer):
+    """The same server as clients of other processes meet it: over TCP, through nats-py."""
+
+    def __init__(self, directory: Path) -> None:
+        self.nats = ListeningNats(directory, declares=False)
+
+    async def freeze(self) -> None:
+        self.nats.memory.freeze()
+
+    def thaw(self) -> None:
+        self.nats.memory.thaw()
+
+
+SERVERS = {"memory": MemoryServer, "listening": ListeningServer, "nats": RealServer}
 Server = RealServer | MemoryServer
 only_nats = pytest.mark.parametrize("server", ["nats"], indirect=True)
 """For what can be said of the real server alone."""

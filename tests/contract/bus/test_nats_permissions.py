@@ -13,6 +13,7 @@ import nats
 import pytest
 from nats.aio.client import Client
 
+from pumice.local.memory_nats.subjects import Filter
 from shared.bus.errors import NotPermitted
 from shared.bus.port import CaughtUp, FromSequence, Started
 from shared.contracts.permissions import inbox_prefix, permissions
@@ -26,7 +27,6 @@ from shared.contracts.streams import (
 from shared.contracts.subjects import SINGLE_PODS, Subjects
 from tests.contract.bus.conftest import only_nats
 from tests.contract.bus.readers import Reader
-from tests.support.memory_nats.subjects import Filter
 from tests.support.wait import until
 
 FOLLOWS = {

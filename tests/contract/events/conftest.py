@@ -1,4 +1,7 @@
-"""A server of the test's own, publishers and subscribers on it."""
+"""A server of the test's own, publishers and subscribers on it.
+
+Subscribers must not tell nats-server from the server in memory: each test runs on both.
+"""
 
 import asyncio
 import contextlib
@@ -15,6 +18,21 @@ from shared.runtime.clock import SystemClock
 from shared.runtime.common import CommonSettings
 from shared.runtime.values import Secret
 from tests.contract.events.publishing import Publisher
+from tests.support.listening_nats import ListeningNats
+from tests.support.stack import running_nats
+
+
+@pytest_asyncio.fixture(params=["nats", "memory"])
+async def nats_server(request, tmp_path):
+    """A running server of this test alone."""
+    if request.param == "nats":
+        async with running_nats(tmp_path / "nats") as server:
+            yield server
+        return
+    server = ListeningNats(tmp_path / "nats")
+    await server.start()
+    yield server
+    await server.stop()
 
 
 @pytest_asyncio.fixture

@@ -5,9 +5,9 @@ from typing import Annotated
 import pytest
 from msgspec import Meta
 
-from pumice.cli import serving
 from pumice.cli.routing import route
 from pumice.local.names import SERVICES
+from pumice.local.services import settings_type
 from shared.runtime.common import CommonSettings
 from shared.runtime.errors import Rejected
 from shared.runtime.settings import fields_of
@@ -68,11 +68,11 @@ def test_what_is_not_clear_is_refused_with_how_to_write_it(words, message):
 
 
 def test_every_service_has_settings_where_run_looks_for_them():
-    assert all(fields_of(serving.settings_type(service)) for service in SERVICES)
+    assert all(fields_of(settings_type(service)) for service in SERVICES)
 
 
 def test_the_flags_of_volcanos_scheduler_reach_the_scheduler():
-    fields = {service: fields_of(serving.settings_type(service)) for service in SERVICES}
+    fields = {service: fields_of(settings_type(service)) for service in SERVICES}
     routed = route(["--schedule-period=2s"], fields)
     assert routed["scheduler"] == ("--schedule-period=2s",)
 
@@ -81,7 +81,7 @@ def test_the_flags_of_volcanos_scheduler_reach_the_scheduler():
     "flag", ["--seed=3", "--node-selector=a:b", "--scheduler-sharding-mode=hard"]
 )
 def test_a_flag_by_which_is_decided_reaches_all_that_decide(flag):
-    fields = {service: fields_of(serving.settings_type(service)) for service in SERVICES}
+    fields = {service: fields_of(settings_type(service)) for service in SERVICES}
     routed = route([flag], fields)
     assert {service for service, flags in routed.items() if flags} == {"scheduler", "visibility"}
     assert routed["visibility"] == routed["scheduler"] == (flag,)

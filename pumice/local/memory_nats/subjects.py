@@ -1,6 +1,10 @@
 """Which subjects a filter of NATS takes: tokens between dots, `*` for one, `>` for the rest."""
 
 from collections.abc import Iterable
+from typing import Final
+
+_REMEMBERED: Final = 20_000
+"""Subjects that a filter remembers: those of pods are ever new ones."""
 
 
 def matches(pattern: str, subject: str) -> bool:
@@ -38,5 +42,7 @@ class Filter:
         known = self._known.get(subject)
         if known is None:
             known = any(matches(pattern, subject) for pattern in self.patterns)
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
             self._known[subject] = known
         return known

@@ -12,15 +12,17 @@ from typing import Any, Final
 
 import msgspec
 
-from tests.support.memory_nats.consumer import Consumer
-from tests.support.memory_nats.stream import NANO, MemoryStream, Refusal, Stored
-from tests.support.memory_nats.subjects import Filter, overlap
+from pumice.local.memory_nats.consumer import Consumer
+from pumice.local.memory_nats.stream import NANO, MemoryStream, Refusal, Stored
+from pumice.local.memory_nats.subjects import Filter, overlap
 
 API: Final = "$JS.API."
 DIRECT: Final = "DIRECT.GET."
 MOST_LASTS: Final = 1024
 """The server sends no more messages in answer to one question."""
 
+_NO_TIME: Final = "0001-01-01T00:00:00Z"
+"""The time of the first message where there is none."""
 _NO_STREAM: Final = Refusal(404, 10059, "stream not found")
 _NO_CONSUMER: Final = Refusal(404, 10014, "consumer not found")
 _NO_MESSAGE: Final = Refusal(404, 10037, "no message found")
@@ -230,6 +232,7 @@ def failed(refusal: Answer) -> dict[str, Any]:
 
 def described(stream: MemoryStream) -> dict[str, Any]:
     """Return the answer about a stream."""
+    first = stream.get(stream.first_seq)
     return {
         "created": stream.created,
         "config": stream.config,
@@ -237,6 +240,7 @@ def described(stream: MemoryStream) -> dict[str, Any]:
             "messages": len(stream),
             "bytes": stream.bytes,
             "first_seq": stream.first_seq,
+            "first_ts": stamp(first.time) if first is not None else _NO_TIME,
             "last_seq": stream.last_seq,
         },
     }

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import nats.errors
 from nats.aio.msg import Msg
 
-from tests.support.memory_nats.link import Frame
+from pumice.local.memory_nats.link import Frame
 
 if TYPE_CHECKING:
-    from tests.support.memory_nats.server import Line, MemoryNats
+    from pumice.local.memory_nats.server import Line, MemoryNats
 
 Callback = Callable[[], Awaitable[None]]
 MAX_PAYLOAD: Final = 1024 * 1024

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
-from tests.support.memory_nats.stream import NANO, MemoryStream, Stored
-from tests.support.memory_nats.subjects import Filter
+from pumice.local.memory_nats.stream import NANO, MemoryStream, Stored
+from pumice.local.memory_nats.subjects import Filter
 
 NEVER: Final = float("inf")
 

@@ -7,16 +7,16 @@ for the simulation.
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
-from tests.support.memory_nats.api import API, DIRECT, JetStream, failed
-from tests.support.memory_nats.client import REFUSAL, MemoryClient
-from tests.support.memory_nats.consumer import NEVER, Consumer, Request
-from tests.support.memory_nats.link import Calm, Frame, Link, Weather
-from tests.support.memory_nats.stream import NANO, Refusal, Stored
-from tests.support.memory_nats.subjects import Filter
+from pumice.local.memory_nats.api import API, DIRECT, JetStream, failed
+from pumice.local.memory_nats.client import REFUSAL, MemoryClient
+from pumice.local.memory_nats.consumer import NEVER, Consumer, Request
+from pumice.local.memory_nats.link import Calm, Frame, Link, Weather
+from pumice.local.memory_nats.stream import NANO, Refusal, Stored
+from pumice.local.memory_nats.subjects import Filter
 
 SILENT_S: Final = 7.5
 """After this long without a sign of the server a client gives its connection up (two pings)."""
@@ -26,10 +26,27 @@ _NEXT: Final = "CONSUMER.MSG.NEXT."
 _NO_RESPONDERS: Final = {"Status": "503"}
 
 
+class Peer(Protocol):
+    """The other end of a connection: a client in this process, or one behind a socket."""
+
+    @property
+    def user(self) -> str:
+        """Return the name of its user, "" for a stranger."""
+        ...
+
+    def arrived(self, frame: Frame) -> None:
+        """Take a message from the server."""
+        ...
+
+    def broken(self) -> None:
+        """Notice that the connection is gone."""
+        ...
+
+
 class Line:
     """The server's end of one connection."""
 
-    def __init__(self, server: "MemoryNats", client: MemoryClient, weather: Weather) -> None:
+    def __init__(self, server: "MemoryNats", client: Peer, weather: Weather) -> None:
         self._server = server
         self._client = client
         self.subscriptions: set[str] = set()
@@ -112,7 +129,7 @@ class MemoryNats:
         """Return a client that will connect here; stands in for nats-py's `Client`."""
         return MemoryClient(self)
 
-    def connect(self, client: MemoryClient) -> Line:
+    def connect(self, client: Peer) -> Line:
         """Open a connection. Raises OSError when the server is down."""
         if not self.up:
             raise ConnectionRefusedError("connection refused")
@@ -168,7 +185,7 @@ class MemoryNats:
         else:
             self._publish(line, frame)
 
-    def reaches(self, line: Line) -> bool:
+    def reaches(self, line: Line) -> bool:  # noqa: ARG002 - for servers that are more than one
         """Tell whether what one connection publishes can come to another."""
         return True
 

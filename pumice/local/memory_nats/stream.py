@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tests.support.memory_nats.subjects import Filter, matches
+from pumice.local.memory_nats.subjects import Filter, matches
 
 NANO: Final = 1_000_000_000
 OVERHEAD: Final = 30
