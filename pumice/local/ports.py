@@ -1,27 +1,51 @@
 """Free and taken TCP ports on the loopback."""
 
+import contextlib
+import secrets
 import socket
+from collections import deque
 from typing import Final
 
 from pumice.local.errors import LocalError, WrongSettingError
 
 LOOPBACK: Final = "127.0.0.1"
 _LAST_PORT: Final = 65535
-_given: Final[set[int]] = set()
+_FREE: Final = range(10_000, 32_768)
+"""Ports below those that Linux and macOS give to outgoing connections: none of these takes a port
+between its choice here and the moment when a program listens there, or while it is restarted."""
+_MOST_HELD: Final = 64
+
+_held: Final[deque[socket.socket]] = deque(maxlen=_MOST_HELD)
+"""UDP sockets at the numbers of the ports chosen last: what keeps other processes from choosing
+them, too. TCP does not see them. An older one is closed: a program listens at its port by now."""
 
 
 def free_port() -> int:
-    """Return a port that was free just now; the kernel hands them out in no fixed order.
+    """Return a port at which nothing listens and that no other call has chosen just now.
 
-    None is given twice by one process: its first taker may not listen there yet.
+    Raises LocalError when there is none.
     """
-    while True:
-        with socket.socket() as probe:
-            probe.bind((LOOPBACK, 0))
-            port: int = probe.getsockname()[1]
-        if port not in _given:
-            _given.add(port)
+    first = secrets.randbelow(len(_FREE))
+    for offset in range(len(_FREE)):
+        port = _FREE[(first + offset) % len(_FREE)]
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind((LOOPBACK, port))
+            _hold(port)
             return port
+    raise LocalError(f"no port from {_FREE[0]} to {_FREE[-1]} is free on {LOOPBACK}")
+
+
+def _hold(port: int) -> None:
+    """Keep a port from being chosen again. Raises OSError when it is held, here or elsewhere."""
+    held = socket.socket(type=socket.SOCK_DGRAM)
+    try:
+        held.bind((LOOPBACK, port))
+    except OSError:
+        held.close()
+        raise
+    if len(_held) == _MOST_HELD:
+        _held[0].close()
+    _held.append(held)
 
 
 def claim(port: int, *, owner: str, flag: str) -> int:

@@ -1,6 +1,7 @@
 """A program of the local stack is started, watched and never left behind."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -8,6 +9,7 @@ import sys
 
 import pytest
 
+from pumice.local import ports
 from pumice.local.errors import LocalError
 from pumice.local.ports import claim, free_port
 from pumice.local.process import Process, ProcessSpec, tail
@@ -143,6 +145,37 @@ def test_a_free_port_is_kept_and_zero_gives_one():
     port = free_port()
     assert claim(port, owner="x", flag="--port") == port
     assert claim(0, owner="x", flag="--port") > 0
+
+
+def test_processes_that_choose_ports_at_the_same_time_choose_different_ones():
+    program = (
+        "from pumice.local import ports; ports._FREE = range(7_100, 7_120);"
+        "print(*(ports.free_port() for _ in range(4)), flush=True); input()"
+    )
+    with contextlib.ExitStack() as stack:
+        choosing = [
+            stack.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+                )
+            )
+            for _ in range(3)
+        ]
+        chosen = [port for process in choosing for port in process.stdout.readline().split()]
+        assert len(chosen) == len(set(chosen)) == 12
+        for process in choosing:
+            process.communicate(b"\n")
+
+
+def test_no_port_is_chosen_that_an_outgoing_connection_may_take():
+    first_of_outgoing = 32_768  # Linux' default; that of macOS is above it
+    assert all(1024 < free_port() < first_of_outgoing for _ in range(100))
+
+
+def test_it_is_said_when_no_port_is_free(monkeypatch):
+    monkeypatch.setattr(ports, "_FREE", range(7_140, 7_142))
+    with pytest.raises(LocalError, match="no port from 7140 to 7141 is free"):
+        set(iter(free_port, 0))  # until it is raised
 
 
 def test_the_log_of_a_program_that_never_ran_has_no_lines(tmp_path):
