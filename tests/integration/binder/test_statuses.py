@@ -59,12 +59,15 @@ async def reached(desk, name: str, phase: str) -> dict:
 async def dropped(desk, binder) -> None:
     """Wait until the binder has found the one wish void, and has done with it."""
 
+    seen: list[object] = []
+
     async def done() -> bool:
         backlog = await desk.bus.pull(desired_consumer("local", 0)).backlog()
         handled = await binder.metric("pumice_binder_statuses_total")
+        seen[:] = handled, backlog
         return handled == 1 and backlog.waiting == backlog.in_progress == 0
 
-    await until(done, describe=f"the wish is dropped\n{desk.services.logs()}")
+    await until(done, describe=lambda: f"the wish is dropped: {seen}\n{desk.services.logs()}")
 
 
 async def test_a_podgroup_gets_phase_counts_conditions_and_an_event_d01(desk) -> None:
