@@ -38,7 +38,7 @@ STAGES = {
     ],
     "fast": [[*PYTEST, "-n", "2", "-m", "not nats and not kube and not laws", *SERVERLESS]],
     "laws": [[*PYTEST, "-n", "2", "-m", "laws", "tests"]],
-    "contract": [[*PYTEST, "-n", "2", "-m", "nats and not kubectl and not helm", "tests"]],
+    "contract": [[*PYTEST, "-n", "4", "-m", "nats and not kubectl and not helm", "tests"]],
     "integration": [
         [
             *PYTEST,
@@ -51,14 +51,14 @@ STAGES = {
             "tests",
         ]
     ],
-    "restart": [[*PYTEST, "-n", "2", "-m", "restart", "tests"]],
+    "restart": [[*PYTEST, "-n", "4", "--dist", "loadfile", "-m", "restart", "tests"]],
     "kubectl": [[*PYTEST, "-n", "2", "-m", "kubectl", "tests"]],
     "helm": [[*PYTEST, "-m", "helm", "tests"]],
     "web": [[*PYTEST, "-m", "web", "tests/web"]],
 }
-"""Tests on a real API server wait for it much of the time: three at once fill two cores. A folder
-that has a control plane of its own goes to one worker (`tests/conftest.py`). Restarts mostly wait
-for leases and timeouts: each of two workers has a stack of its own."""
+"""Tests on a real API server wait for it much of the time: three at once fill two cores, and four
+of those that wait for leases and timeouts (contract, restart). A folder, or with restarts a file,
+that has a control plane of its own goes to one worker (`tests/conftest.py`)."""
 NEEDS_PARTS = {"integration", "restart", "kubectl", "helm"}
 APART = {"kubectl", "helm", "web"}
 """Stages that need more than Python and what the suite builds: a new Go, or a browser."""

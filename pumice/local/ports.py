@@ -1,6 +1,7 @@
 """Free and taken TCP ports on the loopback."""
 
 import contextlib
+import os
 import secrets
 import socket
 from collections import deque
@@ -15,9 +16,9 @@ _FREE: Final = range(10_000, 32_768)
 between its choice here and the moment when a program listens there, or while it is restarted."""
 _MOST_HELD: Final = 64
 
-_held: Final[deque[socket.socket]] = deque(maxlen=_MOST_HELD)
-"""UDP sockets at the numbers of the ports chosen last: what keeps other processes from choosing
-them, too. TCP does not see them. An older one is closed: a program listens at its port by now."""
+_held: Final[deque[int]] = deque(maxlen=_MOST_HELD)
+"""File descriptors of UDP sockets at the ports chosen last, which keep other processes from
+choosing them, too. TCP does not see them. An older one is closed: its program listens by now."""
 
 
 def free_port() -> int:
@@ -44,8 +45,8 @@ def _hold(port: int) -> None:
         held.close()
         raise
     if len(_held) == _MOST_HELD:
-        _held[0].close()
-    _held.append(held)
+        os.close(_held[0])
+    _held.append(held.detach())
 
 
 def claim(port: int, *, owner: str, flag: str) -> int:
