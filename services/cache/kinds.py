@@ -59,6 +59,8 @@ def rows(scheduler_names: Collection[str]) -> tuple[Row, ...]:
         Row(kind=kinds.PV),
         Row(kind=kinds.STORAGECLASS),
         Row(kind=kinds.CSINODE),
+        Row(kind=kinds.CSIDRIVER),
+        Row(kind=kinds.CSISTORAGECAPACITY),
         Row(kind=kinds.RESOURCECLAIM),
         Row(kind=kinds.DEVICECLASS),
         Row(kind=kinds.RESOURCESLICE),

@@ -34,7 +34,6 @@ from shared.contracts.subjects import SINGLE_PODS, Subjects
 from shared.runtime.backoff import Backoff
 from shared.runtime.common import idle_flags
 from shared.runtime.contain import Containment
-from shared.runtime.errors import Rejected
 from shared.runtime.features import QUEUE_ADMISSION, is_on
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part
@@ -60,11 +59,6 @@ class _Wiring:
     """Makes the parts; lives only during `build`."""
 
     def __init__(self, settings: SchedulerSettings, context: Context, bus: NatsBus) -> None:
-        if settings.csi_storage:
-            raise Rejected(
-                "--csi-storage: the capacity that CSI drivers publish is not heeded; leave it out",
-                field="csi-storage",
-            )
         self._settings = settings
         self._context = context
         self._bus = bus
@@ -131,6 +125,7 @@ class _Wiring:
             plugins=self._plugins,
             sharding=self._sharding,
             queue_gates=is_on(settings.feature_gates, QUEUE_ADMISSION),
+            csi_storage=settings.csi_storage,
             node_labels=node_labels(settings.node_selector),
             single_pods=settings.single_pods,
             measured=self._usage.latest,

@@ -58,8 +58,8 @@ class SchedulerSettings(InheritedSettings, frozen=True, kw_only=True):
         tuple[str, ...], inert("volumes are no part of what a pod asks for; limits are per node")
     ] = ()
     csi_storage: Annotated[
-        bool, Meta(description="heed the capacity that CSI drivers publish: only false is there")
-    ] = False
+        bool, Meta(description="heed the capacity for new volumes that CSI drivers publish")
+    ] = True
     single_pods: Annotated[
         bool,
         Meta(

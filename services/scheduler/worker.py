@@ -100,10 +100,12 @@ class Worker:
         ended: Stopwatch = untimed,
         few: int = FEW,
         queue_gates: bool = False,
+        csi_storage: bool = True,
         node_labels: Sequence[tuple[str, str]] = (),
         single_pods: bool = False,
     ) -> None:
-        served = (tuple(scheduler_names), states(queue_gates=queue_gates), node_labels)
+        chosen = states(queue_gates=queue_gates, csi_storage=csi_storage)
+        served = (tuple(scheduler_names), chosen, node_labels)
         self._empty: Final = partial(ClusterState, *served, single_pods=single_pods)
         role = SINGLE_PODS if single_pods else ""
         self._commands: Final = partial(messages.commands, gang_message=gang_message, role=role)

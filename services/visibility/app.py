@@ -112,6 +112,7 @@ def following_parts(
         scheduler_names=settings.scheduler_name,
         plugins=plugins,
         queue_gates=is_on(settings.feature_gates, QUEUE_ADMISSION),
+        csi_storage=settings.csi_storage,
         node_labels=node_labels(settings.node_selector),
     )
     state = StateFeed(

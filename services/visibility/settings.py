@@ -82,6 +82,9 @@ class VisibilitySettings(CommonSettings, frozen=True, kw_only=True):
         tuple[str, ...],
         Meta(description="labels name:value; only nodes with one of them count, as for scheduling"),
     ] = ()
+    csi_storage: Annotated[
+        bool, Meta(description="whether scheduling heeds the capacity that CSI drivers publish")
+    ] = True
     scheduler_sharding_mode: Annotated[
         Literal["none", "hard", "soft"],
         Meta(description="whether the scheduler keeps to the nodes of a NodeShard"),

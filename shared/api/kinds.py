@@ -95,6 +95,19 @@ CSINODE: Final = Kind(
     namespaced=False,
     type=storage.CSINode,
 )
+CSIDRIVER: Final = Kind(
+    kind="CSIDriver",
+    group="storage.k8s.io",
+    plural="csidrivers",
+    namespaced=False,
+    type=storage.CSIDriver,
+)
+CSISTORAGECAPACITY: Final = Kind(
+    kind="CSIStorageCapacity",
+    group="storage.k8s.io",
+    plural="csistoragecapacities",
+    type=storage.CSIStorageCapacity,
+)
 RESOURCECLAIM: Final = Kind(
     kind="ResourceClaim",
     group="resource.k8s.io",
@@ -224,6 +237,8 @@ KINDS: Final[dict[str, Kind]] = {
         PV,
         STORAGECLASS,
         CSINODE,
+        CSIDRIVER,
+        CSISTORAGECAPACITY,
         RESOURCECLAIM,
         DEVICECLASS,
         RESOURCESLICE,

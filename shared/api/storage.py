@@ -5,7 +5,7 @@ The scheduler's volume predicates read them; the job controller reads claims (J3
 
 from msgspec import field
 
-from shared.api.base import ResourceList, View
+from shared.api.base import Quantity, ResourceList, View
 from shared.api.core import ResourceRequirements
 from shared.api.meta import ObjectMeta
 from shared.api.selectors import LabelSelector, NodeSelector
@@ -133,3 +133,29 @@ class CSINode(View, frozen=True, kw_only=True):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: CSINodeSpec = CSINodeSpec()
+
+
+class CSIDriverSpec(View, frozen=True, kw_only=True):
+    """Spec of a CSI driver."""
+
+    storage_capacity: bool | None = None
+    """Whether pods that wait for a volume of its making have to heed its published capacity."""
+
+
+class CSIDriver(View, frozen=True, kw_only=True):
+    """A CSI driver; named as classes name their provisioner."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: CSIDriverSpec = CSIDriverSpec()
+
+
+class CSIStorageCapacity(View, frozen=True, kw_only=True):
+    """Room for volumes of one class on the nodes of one topology segment."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    node_topology: LabelSelector | None = None
+    """Nodes that can reach the segment; absent: none of the cluster."""
+    storage_class_name: str = ""
+    capacity: Quantity | None = None
+    maximum_volume_size: Quantity | None = None
+    """The largest single volume; where it is given it says more than the capacity."""

@@ -45,6 +45,7 @@ from services.scheduler.policy.plugins.task_topology import TaskTopology
 from services.scheduler.policy.plugins.tdm import Tdm
 from services.scheduler.policy.plugins.usage import Usage
 from services.scheduler.policy.states.budgets import Budgets
+from services.scheduler.policy.states.capacities import Capacities
 from services.scheduler.policy.states.claims import Devices
 from services.scheduler.policy.states.gpus import Gpus
 from services.scheduler.policy.states.numa import Numa
@@ -82,6 +83,7 @@ STATES: Final[tuple[Callable[[], PolicyState], ...]] = (
     VGpus,
     Numa,
     Volumes,
+    Capacities,
     Devices,
     Quotas,
     Budgets,
@@ -91,11 +93,13 @@ STATES: Final[tuple[Callable[[], PolicyState], ...]] = (
 """States of plugins beside a cluster state; a recorded cycle holds their fields in this order."""
 
 
-def states(*, queue_gates: bool) -> tuple[Callable[[], PolicyState], ...]:
-    """Return the states, with gates of queues lifted or not."""
-    if not queue_gates:
-        return STATES
-    return (*(state for state in STATES if state is not QueueGates), partial(QueueGates, on=True))
+def states(*, queue_gates: bool, csi_storage: bool = True) -> tuple[Callable[[], PolicyState], ...]:
+    """Return the states: whether gates of queues are lifted, and capacity of drivers heeded."""
+    chosen: Mapping[Callable[[], PolicyState], Callable[[], PolicyState]] = {
+        QueueGates: partial(QueueGates, on=queue_gates),
+        Capacities: partial(Capacities, on=csi_storage),
+    }
+    return tuple(chosen.get(state, state) for state in STATES)
 
 
 Plugins = Mapping[str, Callable[[Arguments], Plugin]]

@@ -1,7 +1,9 @@
 """Volume checks (VolumeZone, NodeVolumeLimits, VolumeBinding, VolumeRestrictions), on all nodes.
 
-What a claim's own state forbids holds for every node; the rest are masks over nodes. Capacity that
-a driver publishes (CSIStorageCapacity) is not looked at.
+What a claim's own state forbids holds for every node; the rest are masks over nodes. Of the room
+that a driver publishes each claim is held against the whole, as kube-scheduler does it: two claims
+that wait together may be placed where only one of them fits, and a driver that cannot make a volume
+gives the claim back.
 """
 
 from collections.abc import Iterator
@@ -20,9 +22,10 @@ from pumice.plugins import (
     TaskClass,
 )
 from services.scheduler.engine.nodes.attributes import NodeAttributes
-from services.scheduler.policy.states.volumes import ZONE_LABELS, Attachment, Volumes
+from services.scheduler.policy.states.capacities import Capacities
+from services.scheduler.policy.states.volumes import ZONE_LABELS, Attachment, Volumes, size_of
 from shared.api import keys
-from shared.api.storage import PersistentVolume, StorageClass
+from shared.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 
 _NO_PROVISIONER = frozenset({"", "kubernetes.io/no-provisioner"})
 _GA = {
@@ -40,8 +43,9 @@ BINDING_REASONS = (
     ),
     Reason("node(s) didn't match PersistentVolume's node affinity", resolvable=False),
     Reason("node(s) didn't find available persistent volumes to bind", resolvable=False),
+    Reason("node(s) did not have enough free storage", resolvable=False),
 )
-_UNKNOWN, _UNBOUND, _LOST, _ELSEWHERE, _NONE_TO_BIND = range(1, 6)
+_UNKNOWN, _UNBOUND, _LOST, _ELSEWHERE, _NONE_TO_BIND, _NO_SPACE = range(1, 7)
 ZONE_REASONS = (Reason("node(s) had no available volume zone", resolvable=False),)
 _IN_USE = (
     "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
@@ -58,6 +62,7 @@ class Storage:
     def __init__(self, cluster: Cluster) -> None:
         self._nodes = cluster.nodes
         self._volumes = cluster.store(Volumes)
+        self._capacities = cluster.store(Capacities)
         self._attributes = cluster.store(NodeAttributes)
 
     # --- VolumeZone --------------------------------------------------------------------------
@@ -159,8 +164,8 @@ class Storage:
         for _, volume in self._bound(task_class):
             if volume is not None:
                 codes[~self._reaches(volume) & (codes == 0)] = _ELSEWHERE
-        codes[~self._bindable(task_class) & (codes == 0)] = _NONE_TO_BIND
-        return codes
+        found = self._bindable(task_class)
+        return np.where(codes == 0, found, codes)
 
     def _codes_for_all_nodes(self, task_class: TaskClass) -> Iterator[int]:
         """Yield what no node can help with."""
@@ -185,16 +190,16 @@ class Storage:
             return np.ones(self._size, dtype=np.bool_)
         return self._attributes.selected(affinity.required)
 
-    def _bindable(self, task_class: TaskClass) -> BoolArray:
-        """Return the nodes where each claim without volume finds one or gets one made.
+    def _bindable(self, task_class: TaskClass) -> CodeArray:
+        """Judge the nodes by whether each claim without volume finds one or gets one made.
 
         Volumes that claims of tasks placed before have found are theirs.
         """
         volumes = self._volumes
         open_claims = [key for key in task_class.claims if not volumes.claims[key].spec.volume_name]
-        result = np.ones(self._size, dtype=np.bool_)
+        codes = np.zeros(self._size, dtype=np.uint8)
         if not open_claims:
-            return result
+            return codes
         taken = self._promised(set(open_claims))
         used: dict[str, BoolArray] = {}
         for key in sorted(open_claims, key=lambda k: [v.metadata.name for v in volumes.offers(k)]):
@@ -207,13 +212,15 @@ class Storage:
                     here = lacking & self._reaches(volume) & ~before
                     used[name] = before | here
                     lacking &= ~here
-            result &= ~lacking | self._provisionable(volumes.class_of(volumes.claims[key]))
+            claim = volumes.claims[key]
+            codes[lacking & (codes == 0) & ~self._roomy(claim)] = _NO_SPACE
+            codes[lacking & ~self._provisionable(volumes.class_of(claim))] = _NONE_TO_BIND
             if selected is not None:
-                only = np.zeros(self._size, dtype=np.bool_)
+                elsewhere = np.ones(self._size, dtype=np.bool_)
                 if (column := self._nodes.column(selected)) >= 0:
-                    only[column] = True
-                result &= only
-        return result
+                    elsewhere[column] = False
+                codes[elsewhere] = _NONE_TO_BIND
+        return codes
 
     def _promised(self, own: set[str]) -> set[str]:
         """Return the volumes that claims of tasks on nodes will be bound to."""
@@ -270,6 +277,16 @@ class Storage:
                 within &= self._has(need.key, list(need.values))
             result |= within
         return result
+
+    def _roomy(self, claim: PersistentVolumeClaim) -> BoolArray:
+        """Return the nodes where the driver says that it has room for a claim, if it says so."""
+        storage_class = self._volumes.class_of(claim)
+        wanted = size_of(claim.spec.resources.requests)
+        if storage_class is None or not self._capacities.publishes(storage_class.provisioner):
+            return np.ones(self._size, dtype=np.bool_)
+        largest = self._capacities.largest(storage_class.metadata.name, self._attributes)
+        roomy: BoolArray = largest >= wanted
+        return roomy
 
     @property
     def _size(self) -> int:

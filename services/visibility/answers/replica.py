@@ -69,6 +69,7 @@ class Replica:
         scheduler_names: Sequence[str] = ("volcano",),
         plugins: Plugins = PLUGINS,
         queue_gates: bool = False,
+        csi_storage: bool = True,
         node_labels: Sequence[tuple[str, str]] = (),
     ) -> None:
         self.scheduler_names = tuple(scheduler_names)
@@ -79,6 +80,7 @@ class Replica:
             settle_s=0.0,
             plugins=plugins,
             queue_gates=queue_gates,
+            csi_storage=csi_storage,
             node_labels=node_labels,
         )
         self.epoch = self.version = -1

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from pumice.testing import Cluster, binds_of
+from services.scheduler.engine.state.cluster_state import BadFact, ClusterState
+from services.scheduler.policy.catalog import states
 from shared.api import kinds
 
 
@@ -148,6 +150,137 @@ def test_a_node_that_was_selected_for_a_claim_is_the_only_one():
     claim(world, "c", annotations={"volume.kubernetes.io/selected-node": "n1"})
     world.gang("g", tasks=1, **mounting("c"))
     assert binds_of(world.decide()) == {"g-0": "n1"}
+
+
+def publish(world: Cluster, *, on: bool = True) -> Cluster:
+    """Have the driver of a class that waits say that it publishes its capacity."""
+    driver = {"metadata": {"name": "csi", "uid": "csi"}, "spec": {"storageCapacity": on}}
+    return storage_class(world, provisioner="csi").put(kinds.CSIDRIVER, driver)
+
+
+def room(world: Cluster, name: str, size: str | None, *, of: str = "fast", **more: Any) -> Cluster:
+    """Say how much room a class has in a zone, or where `nodeTopology` says."""
+    head = {"name": name, "namespace": "driver", "uid": name}
+    topology = {"nodeTopology": {"matchLabels": {"topology.kubernetes.io/zone": name}}}
+    document = {"metadata": head, "storageClassName": of, **topology, **more}
+    return world.put(kinds.CSISTORAGECAPACITY, document | ({"capacity": size} if size else {}))
+
+
+def test_a_pod_goes_where_its_driver_has_room_for_its_volume():
+    world = claim(publish(world_of("a", "b", "c")), "c")
+    room(room(room(world, "a", "500Mi"), "c", "9Gi", of="slow"), "b", "1Gi")
+    assert binds_of(world.gang("g", tasks=1, **mounting("c")).decide()) == {"g-0": "n1"}
+
+
+def test_a_pod_waits_for_room_and_says_so_until_the_driver_has_it():
+    world = claim(publish(world_of("a", "b")), "c")
+    plan = room(world, "a", "500Mi").gang("g", tasks=1, **mounting("c")).decide()
+    assert plan.binds == ()
+    assert reasons(plan) == {"node(s) did not have enough free storage": 2}
+    assert binds_of(room(world, "a", "2Gi").step()) == {"g-0": "n0"}
+
+
+def test_a_capacity_that_is_withdrawn_no_longer_counts():
+    world = room(claim(publish(world_of("a")), "c"), "a", "2Gi").gang("g", tasks=1, **mounting("c"))
+    world.delete(kinds.CSISTORAGECAPACITY, "driver/a", "a")
+    assert world.decide().binds == ()
+    world.delete(kinds.CSIDRIVER, "csi", "csi")
+    assert binds_of(world.decide()) == {"g-0": "n0"}
+
+
+@pytest.mark.parametrize(
+    ("said", "placed"),
+    [
+        ({"capacity": "9Gi", "maximumVolumeSize": "500Mi"}, False),
+        ({"capacity": "500Mi", "maximumVolumeSize": "1Gi"}, True),
+        ({}, False),
+        ({"capacity": "1e30"}, True),
+        ({"capacity": "1Gi", "nodeTopology": None}, False),
+        ({"capacity": "1Gi", "nodeTopology": {}}, True),
+        (
+            {
+                "capacity": "1Gi",
+                "nodeTopology": {
+                    "matchExpressions": [
+                        {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["n0"]}
+                    ]
+                },
+            },
+            False,
+        ),
+        (
+            {
+                "capacity": "1Gi",
+                "nodeTopology": {
+                    "matchLabels": {
+                        "kubernetes.io/hostname": "n0",
+                        "topology.kubernetes.io/zone": "a",
+                    }
+                },
+            },
+            True,
+        ),
+    ],
+    ids=[
+        "largest volume too small",
+        "largest volume wins",
+        "no amount",
+        "beyond all bounds",
+        "no nodes",
+        "all nodes",
+        "not this node",
+        "two labels",
+    ],
+)
+def test_what_an_object_says_of_capacity_is_read_as_kubernetes_does(said, placed):
+    world = room(claim(publish(world_of("a")), "c"), "a", None, **said)
+    plan = world.gang("g", tasks=1, **mounting("c")).decide()
+    assert bool(binds_of(plan)) is placed
+
+
+def test_an_object_that_cannot_be_read_counts_as_absent():
+    world = claim(publish(world_of("a")), "c").gang("g", tasks=1, **mounting("c"))
+    room(world, "a", "1Gi")
+    with pytest.raises(BadFact, match="'much' is no quantity"):
+        room(world, "a", "much")
+    assert world.decide().binds == ()
+    assert binds_of(room(world, "a", "1Gi").decide()) == {"g-0": "n0"}
+
+
+def test_of_several_objects_for_a_node_the_largest_counts():
+    world = claim(publish(world_of("a")), "c")
+    for name, size in (("x", "2Gi"), ("y", "500Mi"), ("z", "1Mi")):
+        nodes = {"matchLabels": {"topology.kubernetes.io/zone": "a"}}
+        room(world, name, size, nodeTopology=nodes if name != "z" else {})
+    assert binds_of(world.gang("g", tasks=1, **mounting("c")).decide()) == {"g-0": "n0"}
+
+
+def test_a_driver_that_publishes_nothing_is_believed_to_have_room():
+    world = claim(publish(world_of("a"), on=False), "c")
+    assert binds_of(world.gang("g", tasks=1, **mounting("c")).decide()) == {"g-0": "n0"}
+
+
+def test_a_free_volume_needs_no_room():
+    world = volume(claim(publish(world_of("a")), "c"), "pv", node="n0")
+    assert binds_of(world.gang("g", tasks=1, **mounting("c")).decide()) == {"g-0": "n0"}
+
+
+def test_a_node_that_moves_to_a_zone_with_room_is_taken():
+    world = room(claim(publish(world_of("a")), "c"), "b", "1Gi").gang("g", tasks=1, **mounting("c"))
+    assert world.decide().binds == ()
+    world.node("n0", labels={"topology.kubernetes.io/zone": "b"})
+    assert binds_of(world.decide()) == {"g-0": "n0"}
+
+
+def test_without_the_flag_capacity_is_not_even_read():
+    heeding, heedless = (
+        ClusterState(("volcano",), states(queue_gates=False, csi_storage=on), ())
+        for on in (True, False)
+    )
+    assert heeding.kinds - heedless.kinds == {
+        kinds.CSIDRIVER.token,
+        kinds.CSISTORAGECAPACITY.token,
+    }
 
 
 def test_a_node_attaches_no_more_volumes_than_its_driver_can():

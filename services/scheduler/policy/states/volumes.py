@@ -182,7 +182,7 @@ class Volumes(PolicyState):
     def offers(self, key: str) -> list[PersistentVolume]:
         """Return the free volumes that meet a claim, smallest first, wherever they are."""
         claim = self.claims[key]
-        wanted = _size(claim.spec.resources.requests)
+        wanted = size_of(claim.spec.resources.requests)
         fitting = [
             volume
             for volume in self.volumes.values()
@@ -192,9 +192,9 @@ class Volumes(PolicyState):
             == (claim.spec.volume_mode or "Filesystem")
             and set(claim.spec.access_modes) <= set(volume.spec.access_modes)
             and _selects(claim, volume)
-            and _size(volume.spec.capacity) >= wanted
+            and size_of(volume.spec.capacity) >= wanted
         ]
-        return sorted(fitting, key=lambda v: (_size(v.spec.capacity), v.metadata.name))
+        return sorted(fitting, key=lambda v: (size_of(v.spec.capacity), v.metadata.name))
 
     def _is_free(self, volume: PersistentVolume, key: str) -> bool:
         reference = volume.spec.claim_ref
@@ -218,7 +218,8 @@ def _selects(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
     return selector is None or selector.matches(volume.metadata.labels)
 
 
-def _size(amounts: Mapping[str, str | int | float]) -> int:
+def size_of(amounts: Mapping[str, str | int | float]) -> int:
+    """Return the bytes of storage that are asked for or there; 0 when that cannot be read."""
     try:
         return units(amounts.get("storage", 0))
     except BadQuantity:
