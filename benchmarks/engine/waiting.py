@@ -273,6 +273,8 @@ class World:
             codec.encode(command)
         for desired in decision.statuses:
             codec.encode(desired.wanted)
+        for said in decision.explained:
+            codec.encode(said)
         if not decision.says_nothing:
             self._worker.adopt(decision.plan)
         took = time.process_time() - begun

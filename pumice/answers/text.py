@@ -7,6 +7,7 @@ from shared.api.time import read
 from shared.api.visibility import (
     ExpectedStart,
     Explanation,
+    Finding,
     Holder,
     PendingJob,
     QueueResource,
@@ -116,6 +117,16 @@ def _facts(answer: Explanation, now_s: float) -> Iterable[tuple[str, str]]:
         yield "start", start(answer.expected_start, now_s)
     if answer.decided_at is not None:
         yield "decided", f"{since(answer.decided_at, now_s)} ago"
+    if answer.latest is not None:
+        yield "latest", _latest(answer.latest, now_s)
+
+
+def _latest(found: Finding, now_s: float) -> str:
+    """Return what was found after the leader's decision."""
+    what = (
+        f"stopped at the gate {found.gate}: {found.message}" if found.gate else "nothing stops it"
+    )
+    return f"{what}, on the state of {since(found.at, now_s)} ago"
 
 
 def _holder(holder: Holder, now_s: float) -> str:

@@ -15,6 +15,7 @@ from services.scheduler.adapters.inbox import Inbox
 from services.scheduler.adapters.publish import PlanPublisher
 from services.scheduler.adapters.report import GangEvents, Report, Timings
 from services.scheduler.adapters.usage_source import UsageSource, UsageStore
+from services.scheduler.adapters.wait_publisher import WaitPublisher
 from services.scheduler.config import DEFAULT_TEXT, SINGLE_PODS_TEXT
 from services.scheduler.cycle import Scheduler
 from services.scheduler.dump import Options
@@ -87,6 +88,13 @@ class _Wiring:
         self._tenure.on_change(self._inbox.changed.set)
         self._worker = self._make_worker()
         self._announcer = self._on_bus.announcer()
+        self._explained = WaitPublisher(
+            bus.publisher(self._streams.waiting.name),
+            subjects=self._subjects,
+            clock=context.clock,
+            backoff=Backoff(first_s=0.2, rng=context.rng),
+            log=context.log,
+        )
 
     def parts(self) -> Sequence[Part]:
         """Return everything that has to run."""
@@ -113,6 +121,7 @@ class _Wiring:
             self._scheduler(conf=conf, state=state, outcomes=outcomes, dumper=dumper),
             dumper,
             self._announcer,
+            self._explained,
         ]
 
     def _make_worker(self) -> Worker:
@@ -220,6 +229,7 @@ class _Wiring:
                 announcer=self._announcer,
             ),
             report=report,
+            explained=self._explained,
             dumper=dumper,
             contain=contain,
             backoff=Backoff(first_s=0.2, rng=context.rng),

@@ -16,6 +16,7 @@ from services.scheduler.adapters.feed import OutcomeFeed, StateFeed
 from services.scheduler.adapters.inbox import Gathered, Inbox
 from services.scheduler.adapters.publish import PlanPublisher
 from services.scheduler.adapters.report import Report
+from services.scheduler.adapters.wait_publisher import WaitPublisher
 from services.scheduler.engine.session.asides import Aside
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.worker import Decision, Trouble, Worker
@@ -67,6 +68,7 @@ class Scheduler:
         publisher: PlanPublisher,
         leadership: Leadership,
         report: Report,
+        explained: WaitPublisher,
         dumper: Dumper,
         executor: Executor,
         contain: Containment,
@@ -87,6 +89,7 @@ class Scheduler:
         self._publisher = publisher
         self._leadership = leadership
         self._report = report
+        self._explained = explained
         self._dumper = dumper
         self._executor = executor
         self._contain = contain
@@ -146,6 +149,7 @@ class Scheduler:
                 await self._wait_for_change(started)
         finally:
             self._report.leading(leads=False)
+            self._explained.forget()
             self._following.set()
 
     async def _contained(self, work: Callable[[], Awaitable[None]]) -> str:
@@ -247,6 +251,7 @@ class Scheduler:
         if decision.commands:
             self._faults.point("scheduler.before-publish")
         await self._publish(decision, term, tenure, begun=now)
+        self._explained.tell(decision.explained)
         published = self._clock.monotonic()
         self._report.cycle(
             decision.plan,

@@ -31,7 +31,8 @@ from services.scheduler.policy.catalog import PLUGINS, Plugins, states
 from services.scheduler.policy.patience import Patience, patience
 from services.scheduler.policy.states.usage import Usage, UsageTable
 from services.scheduler.reminding import DesiredStatus, Reminders, stands
-from services.scheduler.waiting import IncompleteGangs, Waits
+from services.scheduler.told_waits import ToldWaits
+from services.scheduler.waiting import IncompleteGangs
 from shared.api.kinds import KINDS, POD, PODGROUP
 from shared.contracts import messages as m
 from shared.contracts.subjects import SINGLE_PODS
@@ -69,6 +70,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """Statuses to publish: those of the plan, and earlier ones that nothing has come of."""
     waits: Sequence[Explanation] = ()
     """Waits that have lasted and that no event has reported yet."""
+    explained: Sequence[m.WaitExplained] = ()
+    """Why gangs wait, where something else is to be published than is; and that one does not."""
     expired_reservations: Sequence[str] = ()
     """Keys of PodGroups that no longer reserve anything, because their pods did not come."""
     asides: Sequence[Aside] = ()
@@ -118,7 +121,7 @@ class Worker:
         self._seed = seed
         self._pacing = Pacing(settle_s)
         self._incomplete_gangs = IncompleteGangs(PATIENCE * settle_s)
-        self._waits = Waits(settle_s)
+        self._told_waits = ToldWaits(settle_s)
         self._patience = Patience()
         self._parkable: list[Parkable] = []
         self._reservation_timeouts = ReservationTimeouts()
@@ -160,7 +163,7 @@ class Worker:
         """Start from nothing: STATE is about to be replayed."""
         self._metrics.disturb()
         self._reminders.forget()
-        self._waits.resume_all()
+        self._told_waits.read_again()
         self._cluster_state = self._own_shard.carried_over(self._cluster_state, self._empty())
 
     def fold(self, facts: Sequence[m.Fact]) -> list[Trouble]:
@@ -265,7 +268,7 @@ class Worker:
         """
         self._metrics.begin()
         self._reminders.forget()
-        self._waits.forget()
+        self._told_waits.forget()
         self._cluster_state.jobs.wake_all()
         self._cluster_state.forget_wanted()
         self._cluster_state.drop_assumptions()
@@ -316,13 +319,17 @@ class Worker:
         for command in wanted:
             self._assume(command)
         statuses = self._statuses(plan, now)
-        waits = self._lasting(whole, now)
+        waits, explained = self._told_waits.review(
+            whole, self._cluster_state.jobs, self._parkable, now=now, term=token
+        )
+        self._parkable = []
         return Decision(
             plan=plan,
             whole=whole,
             commands=wanted,
             statuses=statuses,
             waits=waits,
+            explained=explained,
             parked=parked,
             expired_reservations=expired_reservations,
             asides=self._metrics.asides,
@@ -330,23 +337,12 @@ class Worker:
             placements=list(placements(plan, self._cluster_state, now=now)),
         )
 
-    def _lasting(self, whole: Plan, now: float) -> list[Explanation]:
-        """Return the waits to report; park the jobs that nothing is left to say of."""
-        jobs, waits = self._cluster_state.jobs, self._waits
-        waits.resume(jobs.parking.take_left())
-        lasting = waits.lasting(whole.explanations, jobs, now=now)
-        for job, order, demand in self._parkable:
-            if waits.is_reported(job.key) and jobs.park(job, order, demand, now=now):
-                waits.park(job.key)
-        self._parkable = []
-        return lasting
-
     def _rest(self, session: Session, plan: Plan) -> None:
         """Note which jobs may be parked when the session is closed."""
         self._parkable = []
         if len(plan.explanations) + len(self._cluster_state.jobs.parking) > self._few:
             gates = self._patience._asdict()
-            self._parkable = parkable(session, plan, self._waits.is_reported, **gates)
+            self._parkable = parkable(session, plan, self._told_waits.is_reported, **gates)
 
     def _statuses(self, plan: Plan, now: float) -> list[DesiredStatus]:
         fresh = [

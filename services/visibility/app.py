@@ -85,7 +85,14 @@ def _answers(
     parts: list[Part] = [
         bus,
         on_bus.leases,
-        on_bus.check(needed.state, needed.command, needed.outcome, needed.events, needed.lease),
+        on_bus.check(
+            needed.state,
+            needed.command,
+            needed.outcome,
+            needed.events,
+            needed.lease,
+            needed.waiting,
+        ),
         on_bus.members(),
         *following,
     ]
@@ -146,7 +153,7 @@ def following_parts(
     def policy() -> Policy:
         return Policy(config=conf.config, plugins=plugins, seed=settings.seed, sharding=sharding)
 
-    decisions = Decisions()
+    decisions = Decisions(clock.monotonic)
     forecasts = Forecasting(
         keeper,
         policy,
@@ -165,7 +172,7 @@ def following_parts(
         starts=forecasts,
         clock=clock,
     )
-    heard = DecisionFeed(bus, decisions, stream=needed.events.name, subjects=subjects)
+    heard = DecisionFeed(bus, decisions, stream=needed.waiting, log=log)
     return answers, keeper, [conf, state, outcomes, keeper, heard, forecasts]
 
 

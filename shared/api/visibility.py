@@ -82,7 +82,19 @@ class PendingJob(View, frozen=True, kw_only=True):
     message: str = ""
     shortages: tuple[ResourceShortage, ...] = ()
     waiting_since: Timestamp | None = None
+    decided_at: Annotated[
+        Timestamp | None,
+        doc("When the leading scheduler decided so; empty: the gate is that of a session here."),
+    ] = None
     expected_start: ExpectedStart | None = None
+
+
+class Finding(View, frozen=True, kw_only=True):
+    """A session on the state of a moment that finds another gate than the leader has said."""
+
+    at: Timestamp
+    gate: Annotated[str, doc("Empty: nothing stops the job any longer.")] = ""
+    message: str = ""
 
 
 class Gate(View, frozen=True, kw_only=True):
@@ -111,7 +123,17 @@ class Explanation(View, frozen=True, kw_only=True):
     would_help: Annotated[tuple[str, ...], doc("Changes of which each would open the gate.")] = ()
     next_event: Annotated[str, doc("The next expected event that could change the answer.")] = ""
     decided_at: Annotated[
-        Timestamp | None, doc("When the leading scheduler said so; empty if it said nothing.")
+        Timestamp | None,
+        doc(
+            "When the leading scheduler decided so: gates, reasons and amounts are its own. "
+            "Empty: it has said nothing, and they are those of a session here."
+        ),
+    ] = None
+    latest: Annotated[
+        Finding | None,
+        doc(
+            "What a session here finds since, if that is another gate; holders and help follow it."
+        ),
     ] = None
     expected_start: ExpectedStart | None = None
 

@@ -35,6 +35,7 @@ _leader: Final = msgspec.json.Decoder(m.Leader)
 _command: Final[msgspec.json.Decoder[m.Command]] = msgspec.json.Decoder(m.Command)
 _desired: Final[msgspec.json.Decoder[m.Desired]] = msgspec.json.Decoder(m.Desired)
 _outcome: Final = msgspec.json.Decoder(m.Outcome)
+_waiting: Final = msgspec.json.Decoder(m.WaitExplained)
 _lease: Final = msgspec.json.Decoder(m.LeaseRecord)
 _member: Final = msgspec.json.Decoder(m.Member)
 
@@ -119,6 +120,11 @@ def decode_desired(payload: bytes) -> m.Desired:
 def decode_outcome(payload: bytes) -> m.Outcome:
     """Decode the end of a command."""
     return _decode(_outcome, payload)
+
+
+def decode_waiting(payload: bytes) -> m.WaitExplained:
+    """Decode why a gang waits."""
+    return _decode(_waiting, payload)
 
 
 def decode_lease(payload: bytes) -> m.LeaseRecord:

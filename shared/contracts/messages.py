@@ -386,6 +386,41 @@ class Poison(msgspec.Struct, frozen=True, kw_only=True):
     time: float
 
 
+class Short(msgspec.Struct, frozen=True, kw_only=True):
+    """A resource that is short, in its canonical unit."""
+
+    resource: str
+    requested: int
+    largest_free: int
+    """The amount that is left: on the node with most, in queue, cluster or quota."""
+
+
+class WaitExplained(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a gang waits, as the leading scheduler has decided (stream WAITING).
+
+    The last one per PodGroup counts. One without a gate says that the gang waits no longer.
+    """
+
+    v: int = CURRENT
+    gang: Key
+    """Key of the PodGroup."""
+    uid: Uid
+    term: int
+    """Number of the leader's term."""
+    cycle: int
+    time: float
+    """Unix seconds that the cycle went by which decided so."""
+    gate: str = ""
+    message: str = ""
+    details: str = ""
+    """Missing amounts and place in line; goes behind the message."""
+    position: int = 0
+    nodes: int = 0
+    reasons: dict[str, int] = {}
+    """Reason → number of nodes."""
+    shortages: tuple[Short, ...] = ()
+
+
 class LeaseRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The holder of a lease; renewed by compare-and-set."""
 

@@ -160,6 +160,7 @@ def permissions(cluster: str, namespaces: Sequence[str] = ()) -> dict[str, Permi
             _get(s.command),
             _follow(s.outcome),
             _follow(s.events),
+            _follow(s.waiting),
         ),
         DECLARER: user(DECLARER, _declare(cluster, namespaces)),
         EVENTS: user(
@@ -180,9 +181,14 @@ def _scheduler(s: Streams, prefix: str) -> tuple[tuple[str, ...], ...]:
     return (
         _follow(s.state),
         _get(s.command),
-        _info(s.desired, s.events),
+        _info(s.desired, s.events, s.waiting),
         _follow(s.outcome),
-        (f"{prefix}.command.>", f"{prefix}.desired.>", f"{prefix}.events.>"),
+        (
+            f"{prefix}.command.>",
+            f"{prefix}.desired.>",
+            f"{prefix}.events.>",
+            f"{prefix}.waiting.>",
+        ),
     )
 
 

@@ -79,6 +79,11 @@ COMMAND_BYTES: Final = 256 * 1024
 the rest is room for its outcome, which says more of each pod than the intent did."""
 OUTCOME_AGE_S: Final = 3600.0
 """Outcomes are kept for an hour; a restarting scheduler needs a quarter of it."""
+WAITING_TTL_S: Final = 3600
+"""Time to live of why a gang waits: it is said again at half of it, for as long as it stands. So
+what a leader that is gone has left behind goes by itself."""
+WAITED_TTL_S: Final = 60
+"""Time to live of the statement that a gang waits no longer."""
 TOMBSTONE_TTL_S: Final = 600
 """Time to live of the fact that an object is gone: a reader that was away for half of it replays
 from the start. Each costs the server most of a KiB, so they are not kept for longer than it takes
@@ -94,6 +99,7 @@ class Streams(msgspec.Struct, frozen=True, kw_only=True):
     outcome: StreamSpec
     events: StreamSpec
     lease: StreamSpec
+    waiting: StreamSpec
 
 
 def streams(
@@ -162,6 +168,14 @@ def streams(
             max_bytes=16 * MIB,
             allow_msg_ttl=True,
         ),
+        waiting=StreamSpec(
+            name=name("WAITING"),
+            subjects=(f"{s.prefix}.waiting.>",),
+            storage=state_storage,
+            max_msgs_per_subject=1,
+            max_bytes=64 * MIB,
+            allow_msg_ttl=True,
+        ),
     )
 
 
@@ -174,6 +188,7 @@ def all_streams(declared: Streams) -> tuple[StreamSpec, ...]:
         declared.outcome,
         declared.events,
         declared.lease,
+        declared.waiting,
     )
 
 

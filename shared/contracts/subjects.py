@@ -92,6 +92,11 @@ class Subjects(msgspec.Struct, frozen=True, kw_only=True):
         """Return the wildcard over one partition of DESIRED."""
         return f"{self.prefix}.desired.p{partition}.>"
 
+    def waiting(self, key: str) -> str:
+        """Return the subject of why the gang of a PodGroup waits."""
+        namespace, name = split_key(key)
+        return f"{self.prefix}.waiting.{escape(namespace)}.{escape(name)}"
+
     def outcome(self, partition: int) -> str:
         """Return the subject of the outcomes of one command partition."""
         return f"{self.prefix}.outcome.p{partition}"

@@ -16,6 +16,7 @@ from services.scheduler.decide import configure, decide
 from services.scheduler.engine.state.memory import memory_of
 from services.scheduler.worker import Worker
 from services.visibility.answers.gangs import imagined
+from services.visibility.answers.rehearsal import FEW
 from services.visibility.answers.survey import Policy
 from services.visibility.answers.whatif import what_if
 from services.visibility.forecast.shapes import pods, pods_of
@@ -213,6 +214,34 @@ def test_a_job_that_is_said_to_start_now_does_so_on_those_nodes(
     cluster.run()
     meet(answer.placements, answer.evictions)
     assert bool(answer.gate) is not answer.starts_now
+    if answer.starts_now:
+        assert cluster.asked_runs
+        assert cluster.bound == told(answer)
+
+
+crowds = st.lists(
+    st.tuples(st.integers(1, 2), st.sampled_from(["1", "2", "9"]), st.sampled_from(["a", "b"])),
+    min_size=FEW + 1,
+    max_size=FEW + 5,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@met_in(at_least=20)
+@given(worlds, crowds, asked, st.sampled_from(CONFIGURATIONS))
+def test_it_does_so_when_many_jobs_wait_too(
+    drawn: Json, crowd: list[tuple[int, str, str]], question: Json, conf: str
+) -> None:
+    world, submitted = build(drawn), wanted(question)
+    for number, (size, cpu, queue) in enumerate(crowd):
+        world.gang(f"crowd{number}", pods=size, cpu=cpu, queue=queue)
+
+    answer = ask(world, conf, job=submitted)
+
+    cluster = Cluster(world, conf)
+    cluster.submit(submitted)
+    cluster.run()
+    meet(answer.placements, answer.evictions)
     if answer.starts_now:
         assert cluster.asked_runs
         assert cluster.bound == told(answer)

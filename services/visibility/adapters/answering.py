@@ -16,7 +16,7 @@ from services.scheduler.config import SchedulerConfig
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.visibility.adapters.history import EventHistory
 from services.visibility.adapters.keeping import Keeper
-from services.visibility.answers.decisions import Decisions
+from services.visibility.answers.decisions import Decisions, as_decided
 from services.visibility.answers.explaining import explain, subject_of
 from services.visibility.answers.gangs import BadQuestion
 from services.visibility.answers.replica import Replica
@@ -93,13 +93,13 @@ class Answering(Answers):
 
     @override
     async def pending_jobs(self, namespace: str = "", *, queue: str = "") -> Sequence[PendingJob]:
+        jobs = await self._keeper.ask(lambda replica: self._pending(replica, namespace, queue))
         return [
             replace(
                 job,
                 expected_start=self._starts.expected(f"{job.metadata.namespace}/{job.pod_group}"),
             )
-            for job in (await self._latest()).pending
-            if namespace in ("", job.metadata.namespace) and queue in ("", job.queue)
+            for job in jobs
         ]
 
     @override
@@ -141,20 +141,28 @@ class Answering(Answers):
         subject = subject_of(replica, namespace, name)
         if subject is None:
             return None
-        key = subject.job.key if subject.job else ""
-        why = self._make_survey(replica).explanations.get(key)
-        job, decided_at = subject.job, None
-        if job is not None and why is not None:
-            decided_at = self._decisions.at(job.key, job.uid, why.gate)
+        latest = self._make_survey(replica)
         return explain(
             replica,
             self._policy(),
             subject,
-            why,
+            latest.explanations.get(subject.job.key if subject.job else ""),
             now=self._clock.now(),
-            decided_at=decided_at,
+            decided=self._decisions.of(subject.job) if subject.job else None,
+            found_at=latest.at,
             enough=self._enough(),
         )
+
+    def _pending(self, replica: Replica, namespace: str, queue: str) -> list[PendingJob]:
+        """Return jobs that wait, with the leader's words where it has spoken of them."""
+        found = []
+        for pending in self._make_survey(replica).pending:
+            if namespace in ("", pending.metadata.namespace) and queue in ("", pending.queue):
+                key = f"{pending.metadata.namespace}/{pending.pod_group}"
+                job = replica.state.jobs.get(key)
+                decided = self._decisions.of(job) if job is not None else None
+                found.append(pending if decided is None else as_decided(pending, decided))
+        return found
 
     def _imagine(self, replica: Replica, namespace: str, spec: WhatIfSpec) -> WhatIfStatus:
         policy, now = self._policy(), self._clock.now()

@@ -1,8 +1,9 @@
 """The whole answer for one job: gates in their order, holders of what is short, what would help.
 
-The gate that stops a job is the word of the scheduler's engine, in a session here; where the leader
-has announced the same, the answer says when. All else is looked up in a session in which no action
-has run. A change is told of as a help only if a rehearsal of it opens the gate (`helps`).
+The gate that stops a job, its texts and amounts are what the leading scheduler has decided and
+published. Of what it has not spoken of, a session of its engine here does; where that finds another
+gate by now, the answer says both. All else is looked up in a session in which no action has run. A
+change is told of as a help only if a rehearsal of it opens the gate (`helps`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from services.scheduler.engine.plan import Explanation as Why
 from services.scheduler.engine.resources.dimensions import PODS_DIM
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.tasks.task import Task
+from services.visibility.answers.decisions import Decided
 from services.visibility.answers.helps import Stop, helps
 from services.visibility.answers.holders import holders
 from services.visibility.answers.replica import Replica
@@ -25,7 +27,7 @@ from services.visibility.answers.wording import meta_of, owner_of, shortages
 from shared.api.kinds import POD
 from shared.api.meta import ObjectMeta
 from shared.api.time import format_seconds
-from shared.api.visibility import Explanation, Gate, NodesReason, ObjectRef
+from shared.api.visibility import Explanation, Finding, Gate, NodesReason, ObjectRef
 from shared.model.status import TaskStatus
 
 PASSED: Final = "Passed"
@@ -64,23 +66,26 @@ def explain(
     why: Why | None,
     *,
     now: float,
-    decided_at: float | None = None,
+    decided: Decided | None = None,
+    found_at: float | None = None,
     enough: Enough = never,
 ) -> Explanation:
-    """Return the answer for a job or one of its pods; `why` is what stops it, None for nothing.
+    """Return the answer for a job or one of its pods.
 
-    `decided_at` is when the leader said so, in Unix seconds.
+    `why` is what stops it in a session on the state of `found_at` (Unix seconds), None for nothing;
+    `decided` is what the leader has said.
     """
     job = subject.job
     meta = ObjectMeta(name=subject.about.name, namespace=subject.about.namespace)
     if job is None or not job.has_group:
         return Explanation(metadata=meta, about=subject.about, phase=_phase(subject))
+    said = decided.why if decided is not None else why
     session = open_session(replica.state, policy.config, now=now, plugins=policy.plugins)
     try:
         order = _order(session, job, why)
         held = holders(session, job, why) if why else ()
         event = _next_event(session, job, why) if why else ""
-        gates = tuple(_gates(job, why, order))
+        gates = tuple(_gates(job, said, _order(session, job, said)))
     finally:
         session.close()
     would_help: tuple[str, ...] = ()
@@ -93,16 +98,26 @@ def explain(
         pod_group=job.name,
         queue=job.queue,
         phase=_phase(subject),
-        position=why.position if why else 0,
+        position=(why or said).position if said else 0,
         gates=gates,
-        nodes=why.nodes if why else 0,
-        reasons=_reasons(why.reasons) if why else (),
-        shortages=shortages(why.shortages) if why else (),
+        nodes=said.nodes if said else 0,
+        reasons=_reasons(said.reasons) if said else (),
+        shortages=shortages(said.shortages) if said else (),
         holders=tuple(each.holder for each in held),
         would_help=would_help,
         next_event=event,
-        decided_at=None if decided_at is None else format_seconds(decided_at),
+        decided_at=None if decided is None else format_seconds(decided.at),
+        latest=_latest(why, decided, now if found_at is None else found_at),
     )
+
+
+def _latest(why: Why | None, decided: Decided | None, at: float) -> Finding | None:
+    """Return what a session has found since, if that is another gate than the leader has said."""
+    gate = why.gate if why else ""
+    if decided is None or decided.why.gate == gate or decided.at > at:
+        return None
+    message = why.message + why.details if why else ""
+    return Finding(at=format_seconds(at), gate=gate, message=message)
 
 
 def _phase(subject: Subject) -> str:

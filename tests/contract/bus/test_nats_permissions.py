@@ -34,7 +34,7 @@ FOLLOWS = {
     "scheduler": ("state", "outcome"),
     "binder": ("outcome",),
     "controller": ("state",),
-    "visibility": ("state", "outcome", "events"),
+    "visibility": ("state", "outcome", "events", "waiting"),
     "events": ("events",),
 }
 USERS = sorted(permissions("local"))
@@ -90,6 +90,7 @@ def said_to_each_other() -> Iterator[str]:
     s = Subjects(cluster="local")
     yield from (s.state("pods", "ns/a"), s.marker, s.leader("state"), s.leader("command"))
     yield from (s.command(0), s.command(3), s.desired(1, "pods", "ns/a"), s.outcome(0), s.poison)
+    yield s.waiting("ns/a")
     yield from (s.event("job.phase", "ns/a"), s.event("leader.changed", "scheduler"))
     for service in (*SERVICES, "declarer", "events"):
         yield from (s.lease(service), s.member(service, f"{service}-1"))

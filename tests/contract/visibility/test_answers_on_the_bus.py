@@ -1,6 +1,7 @@
 """Answers of a replica on a real nats-server, with the rights of visibility."""
 
 import time
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -10,10 +11,13 @@ from pumice.events.envelope import encode
 from services.visibility.adapters.answering import QUESTIONS_MOST
 from services.visibility.interface import Answers
 from shared.api import time as times
-from shared.api.visibility import QueueTree, WhatIfSpec
+from shared.api.visibility import Explanation, QueueTree, WhatIfSpec
+from shared.contracts import codec
+from shared.contracts import messages as m
 from shared.contracts.messages import Result
 from shared.runtime.errors import Rejected, Retryable
 from shared.runtime.tasks import TaskGroup
+from tests.support import world
 from tests.support.replicas import job
 from tests.support.scheduler_stage import STREAMS, SUBJECTS, Stage
 from tests.support.wait import until
@@ -155,8 +159,28 @@ async def test_an_explanation_names_gate_and_help(stage: Stage, answers: Answers
     assert await answers.explanation("ns", "missing") is None
 
 
-async def test_an_explanation_says_when_the_leader_said_so(stage: Stage, answers: Answers):
-    await stage.cluster(nodes=1, cpu="4")
+async def told_by_the_leader(answers: Answers, name: str) -> Explanation:
+    """Return an explanation once it is the leader's."""
+    last: Explanation | None = None
+
+    async def told() -> bool:
+        nonlocal last
+        last = await answers.explanation("ns", name)
+        return last is not None and last.decided_at is not None
+
+    await until(told, deadline_s=30, describe=lambda: f"the leader's word is not told: {last}")
+    assert last is not None
+    return last
+
+
+async def waiting(stage: Stage, name: str) -> m.WaitExplained | None:
+    """Return the last word on a gang that is on the bus."""
+    message = await stage.bus.last(STREAMS.waiting.name, SUBJECTS.waiting(f"ns/{name}"))
+    return codec.decode_waiting(message.payload) if message is not None else None
+
+
+async def test_an_explanation_is_what_the_leader_has_decided(stage: Stage, answers: Answers):
+    await stage.cluster(nodes=2, cpu="4")
     await stage.gang("big", 1, cpu="5")
     await until_pending(answers, "big")
     before = await answers.explanation("ns", "big")
@@ -164,12 +188,78 @@ async def test_an_explanation_says_when_the_leader_said_so(stage: Stage, answers
     assert before.decided_at is None
 
     await stage.start()
+    found = await told_by_the_leader(answers, "big")
 
-    async def announced() -> bool:
-        found = await answers.explanation("ns", "big")
-        return found is not None and found.decided_at is not None
+    said = await waiting(stage, "big")
+    assert said is not None
+    assert found.decided_at == times.format_seconds(said.time)
+    [failed] = [gate for gate in found.gates if gate.state == "Failed"]
+    assert (failed.name, failed.message) == (said.gate, said.message + said.details)
+    [pending] = await answers.pending_jobs()
+    assert (pending.gate, pending.decided_at) == (said.gate, found.decided_at)
 
-    await until(announced, deadline_s=15, describe=lambda: "the leader's word is not told")
+
+async def test_a_leader_with_other_rules_is_told_of_with_what_a_session_here_finds(
+    stage: Stage, answers: Answers, tmp_path: Path
+):
+    conf = tmp_path / "scheduler.conf"
+    conf.write_text(
+        """actions: "enqueue, allocate"
+tiers:
+- plugins: [{name: gang}, {name: predicates}]
+"""
+    )
+    await stage.cluster(nodes=2, cpu="4")
+    queue = {"metadata": {"name": "default", "uid": "uid-default"}, "status": {"state": "Open"}}
+    queue["spec"] = {"capability": {"cpu": "2"}}
+    await stage.fact("queues", "default", queue)
+    await stage.gang("big", 1, cpu="5")
+    await stage.start(scheduler_conf=str(conf))
+    await until_pending(answers, "big")
+
+    found = await told_by_the_leader(answers, "big")
+
+    said = await waiting(stage, "big")
+    assert said is not None
+    assert [gate.name for gate in found.gates if gate.state == "Failed"] == ["predicate"]
+    assert found.latest is not None
+    assert found.latest.gate == "quota"
+
+
+async def test_the_last_word_on_a_gang_goes_when_it_has_started(stage: Stage, answers: Answers):
+    await stage.cluster(nodes=1, cpu="4")
+    await stage.gang("big", 1, cpu="5")
+    await stage.start()
+    await until_pending(answers, "big")
+    await told_by_the_leader(answers, "big")
+
+    await stage.fact("nodes", "n1", {**world.node("n1", cpu="8"), "kind": "Node"})
+    await stage.until_commands(1)
+
+    async def gone() -> bool:
+        said = await waiting(stage, "big")
+        return said is None or not said.gate
+
+    await until(gone, deadline_s=30, describe=lambda: "the last word is still there")
+
+
+async def test_a_new_leader_says_anew_why_gangs_wait(stage: Stage, answers: Answers):
+    await stage.cluster(nodes=2, cpu="4")
+    await stage.gang("big", 1, cpu="5")
+    await stage.start()
+    await until_pending(answers, "big")
+    await told_by_the_leader(answers, "big")
+    first = await waiting(stage, "big")
+    assert first is not None
+
+    stage.kill_first()
+    await stage.start("b")
+
+    async def again() -> bool:
+        said = await waiting(stage, "big")
+        return said is not None and said.term > first.term
+
+    await until(again, deadline_s=30, describe=lambda: "the new leader has not said it")
 
 
 async def test_the_life_of_a_job_that_is_gone_is_told_from_events(stage: Stage, answers: Answers):

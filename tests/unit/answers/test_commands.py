@@ -4,12 +4,16 @@ import json
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
+from pumice.answers import text
 from pumice.cli.main import COMMANDS, main
 from services.visibility.api import statuses
-from shared.api.visibility import WhatIfStatus
+from shared.api.time import read
+from shared.api.visibility import Finding, WhatIfStatus
 from shared.kube.wire import Request
 from tests.support.answers_world import (
+    EXPLANATION,
     JOBS,
     ROOT,
     WAITS,
@@ -282,3 +286,19 @@ def test_each_command_has_a_help(run: Run, name: str) -> None:
     assert code == 0
     assert out.startswith(f"usage: pumice {name}")
     assert COMMANDS[name].help in run("--help")[1]
+
+
+def test_an_explanation_tells_what_was_found_after_the_leaders_decision():
+    at = "2026-01-02T02:59:58Z"
+    other = Finding(at=at, gate="quota", message="no share left")
+    now_s = read("2026-01-02T03:00:00Z")
+
+    told = [
+        text.explanation(replace(EXPLANATION, latest=found), now_s).splitlines()[-1]
+        for found in (other, Finding(at=at))
+    ]
+
+    assert told == [
+        "latest:     stopped at the gate quota: no share left, on the state of 2s ago",
+        "latest:     nothing stops it, on the state of 2s ago",
+    ]

@@ -178,6 +178,27 @@ GOLDEN = {
             b'"instance":"b-1","time":3.0}'
         ),
     ),
+    "wait": (
+        m.WaitExplained(
+            gang="ns/g",
+            uid="u0",
+            term=4,
+            cycle=2,
+            time=3.5,
+            gate="predicate",
+            message="0/1 nodes are available",
+            nodes=1,
+            reasons={"Insufficient cpu": 1},
+            shortages=(m.Short(resource="cpu", requested=9000, largest_free=4000),),
+        ),
+        codec.decode_waiting,
+        (
+            b'{"v":1,"gang":"ns/g","uid":"u0","term":4,"cycle":2,"time":3.5,"gate":"predicate",'
+            b'"message":"0/1 nodes are available","details":"","position":0,"nodes":1,'
+            b'"reasons":{"Insufficient cpu":1},'
+            b'"shortages":[{"resource":"cpu","requested":9000,"largest_free":4000}]}'
+        ),
+    ),
     "lease": (
         m.LeaseRecord(holder="c-1", renewals=5, time=4.0),
         codec.decode_lease,

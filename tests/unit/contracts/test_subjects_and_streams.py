@@ -23,6 +23,7 @@ WRITTEN = {
         SUBJECTS.command(0),
         SUBJECTS.leader("command"),
         SUBJECTS.desired(1, "pods", "ns/p"),
+        SUBJECTS.waiting("ns/g"),
     ],
     "binder": [SUBJECTS.outcome(0), SUBJECTS.poison],
 }

@@ -84,6 +84,7 @@ function summary(said) {
     ["Expected start", expected(said.expectedStart)],
     ["From", said.expectedStart?.basis || "–"],
     ["Decided", said.decidedAt ? clock(said.decidedAt) : "no decision heard"],
+    ...(said.latest ? [["Since", `${said.latest.gate ? `stopped at ${said.latest.gate}` : "nothing stops it"} (${clock(said.latest.at)})`]] : []),
   ];
   return section(`${said.about?.kind ?? "Job"} at a glance`,
     h("dl", { class: "facts" }, facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))));

@@ -116,11 +116,14 @@ def same(one: Sequence[Condition], other: Sequence[Condition]) -> bool:
 
 
 def _alike(one: Condition, other: Condition) -> bool:
-    return one == other or (one[:-1] == other[:-1] and _settled(one) == _settled(other))
+    return one == other or (
+        one[:-1] == other[:-1] and settled(one.message) == settled(other.message)
+    )
 
 
-def _settled(condition: Condition) -> str:
-    message = _FREE.sub("free", condition.message)
+def settled(message: str) -> str:
+    """Return a message without the figures that move all the time."""
+    message = _FREE.sub("free", message)
     return _PLACE.sub(_step, _MOMENT.sub("then", message))
 
 
