@@ -16,7 +16,9 @@ from shared.contracts.messages import WaitExplained
 class ToldWaits:
     """Remembers the waits of jobs, and what was told of them."""
 
-    def __init__(self, settle_s: float) -> None:
+    def __init__(self, settle_s: float, *, explains: bool = True) -> None:
+        """Explain on the bus why gangs wait, unless what waits are no PodGroups."""
+        self._explains = explains
         self._waits = Waits(settle_s)
         self._explained = WaitExplanations(settle_s)
 
@@ -43,7 +45,11 @@ class ToldWaits:
         self._explained.resume(left)
         lasting = self._waits.lasting(plan.explanations, jobs, now=now)
         changes = self._explained.changes(
-            plan.explanations, jobs, now=now, cycle=plan.cycle, term=term
+            plan.explanations if self._explains else (),
+            jobs,
+            now=now,
+            cycle=plan.cycle,
+            term=term,
         )
         for job, order, demand in may_park:
             if self._waits.is_reported(job.key) and jobs.park(job, order, demand, now=now):

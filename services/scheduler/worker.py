@@ -121,7 +121,7 @@ class Worker:
         self._seed = seed
         self._pacing = Pacing(settle_s)
         self._incomplete_gangs = IncompleteGangs(PATIENCE * settle_s)
-        self._told_waits = ToldWaits(settle_s)
+        self._told_waits = ToldWaits(settle_s, explains=not single_pods)
         self._patience = Patience()
         self._parkable: list[Parkable] = []
         self._reservation_timeouts = ReservationTimeouts()

@@ -27,6 +27,8 @@ def class_of(subject: str, payload: dict) -> str:
         return f"state.{rest[0]} {payload.get('op')}"
     if stream == "events":
         return f"events.{'.'.join(rest[:2])}"
+    if stream == "waiting":
+        return stream
     if stream == "lease":
         return f"lease.{rest[0].split('-')[0]}"
     if stream in ("command", "desired", "outcome") and rest[0] not in ("leader", "poison"):

@@ -39,6 +39,7 @@ _DECODERS = {
     "outcome": codec.decode_outcome,
     "lease": codec.decode_lease,
     "member": codec.decode_member,
+    "waiting": codec.decode_waiting,
 }
 _BY_NAME = {
     "marker": codec.decode_marker,

@@ -137,6 +137,12 @@ def test_many_waits_that_stand_cost_no_message():
     assert leader.after(10, *found) == []
 
 
+def test_nothing_is_explained_where_pods_wait_without_groups():
+    told = ToldWaits(1.0, explains=False)
+    plan, jobs = Plan(cycle=1, explanations=(why(),)), Cluster().cluster_state.jobs
+    assert [told.review(plan, jobs, (), now=float(now), term=1)[1] for now in range(9)] == [[]] * 9
+
+
 def test_a_gang_that_waits_for_its_owner_is_told_of_later():
     cluster = Cluster()
     cluster.node("n0", cpu="4")
