@@ -1,4 +1,4 @@
-"""What is told of gangs that wait: events once per cause, explanations on the bus; the worker's.
+"""Tells of gangs that wait: by events once per cause, by explanations on the bus; for the worker.
 
 A job that everything was told of may be parked: cycles do not look at it, and its wait goes on.
 """

@@ -1,4 +1,4 @@
-"""Which explanations of waits go to the bus: the last one per gang, on a change. Pure.
+"""Chooses explanations of waits for the bus: the last one per gang, on a change. Pure.
 
 A gang's explanation is published when its cause has stood for a while, and again when it has
 another cause. For other amounts and a place some way ahead alone it is published every `FIGURES_S`
@@ -29,7 +29,7 @@ _SHORT_MOST: Final = 20
 
 
 class _Wait(Struct):
-    """What is known of one gang that waits."""
+    """One gang that waits, as cycles have found it."""
 
     why: Explanation
     cause: str
