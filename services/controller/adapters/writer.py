@@ -159,8 +159,11 @@ async def apply(writes: Sequence[Callable[[], Awaitable[None]]], *, width: int) 
     """Carry out `writes`, `width` at a time; then raise the worst failure, if there was any.
 
     A failure does not keep the others from being tried, but a server that is away is not asked any
-    further.
+    further. A single write is carried out at once, so that those beside it do not overtake it.
     """
+    if len(writes) == 1:
+        await writes[0]()
+        return
     failures: list[PumiceError] = []
     rest = iter(writes)
 

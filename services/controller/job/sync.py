@@ -41,7 +41,9 @@ def stages_of(facts: JobFacts) -> tuple[Stage, ...]:
     touched = bool(creates or doomed or beside)
     begins = facts.group is None  # perhaps not for the first time: what went meanwhile is made
     if wanted and (begins or (facts.applied != mark and (touched or not _marked(job)))):
-        beside.append(effects.EnsureCompanions(companions=wanted, digest=mark, anew=begins))
+        ensure = effects.EnsureCompanions(companions=wanted, digest=mark, anew=begins)
+        # Scheduling waits for a new group; of a job that changes, pods wait for the hosts' names.
+        beside = [*beside, ensure] if begins else [ensure, *beside]
     deletes = (effects.DeletePod(name=p.name, uid=p.uid) for p in doomed)
     stages: tuple[Stage, ...] = (tuple(beside), (*deletes, *creates))
     return tuple(stage for stage in stages if stage)

@@ -21,11 +21,14 @@ class Counted(Process):
     def __init__(self, stage: JobStage) -> None:
         self.asked: Counter[str] = Counter()
         self.order: list[str] = []
+        self.all: list[str] = []
+        """Every request, whatever it is about."""
         super().__init__(stage)
 
     @override
     async def exchange(self, request: Request) -> bytes:
         plural = request.path.partition(f"/namespaces/{NAMESPACE}/")[2].partition("/")[0]
+        self.all.append(f"{request.method} {plural}")
         if plural in BESIDE:
             self.asked[request.method] += 1
             self.order.append(f"{request.method} {plural}")
@@ -42,6 +45,7 @@ class Counted(Process):
         """Count from here."""
         self.asked.clear()
         self.order.clear()
+        self.all.clear()
 
 
 async def started(plugins: dict[str, list[str]]) -> tuple[JobStage, Counted]:
@@ -57,10 +61,11 @@ async def started(plugins: dict[str, list[str]]) -> tuple[JobStage, Counted]:
     return stage, process
 
 
-def scale(stage: JobStage, replicas: int) -> None:
+def scale(stage: JobStage, replicas: int, **spec: Any) -> None:
     """Let the user want more or fewer pods."""
     task = stage.job()["spec"]["tasks"][0]
-    stage.ask("PATCH", kinds.JOB, "j", {"spec": {"tasks": [{**task, "replicas": replicas}]}})
+    wanted = {"tasks": [{**task, "replicas": replicas}], **spec}
+    stage.ask("PATCH", kinds.JOB, "j", {"spec": wanted})
 
 
 def hosts(stage: JobStage) -> str:
@@ -84,6 +89,16 @@ async def test_the_hosts_of_a_scaled_job_cost_one_request() -> None:
     process.forget()
     await process.settle()
     assert process.asked == {}
+
+
+@pytest.mark.parametrize("replicas", [0, 1, 5])
+async def test_the_hosts_of_a_scaled_job_are_the_first_that_is_written(replicas) -> None:
+    stage, process = await started(PLUGINS)
+    process.forget()
+    scale(stage, replicas, minAvailable=0)
+    await process.settle()
+    assert process.all[0] == "PATCH configmaps", process.all
+    assert len(process.all) > 1, "pods and PodGroup follow"
 
 
 async def test_a_process_that_takes_a_job_over_reads_once_and_writes_what_differs() -> None:
