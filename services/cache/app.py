@@ -130,7 +130,6 @@ class _Wiring:
                 self._bus,
                 stream=self._streams.state.name,
                 subjects=self._subjects,
-                kinds=self._kinds,
                 leads=lambda: publisher.leads,
                 complete=lambda: publisher.complete,
                 clock=context.clock,

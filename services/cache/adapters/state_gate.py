@@ -1,6 +1,10 @@
-"""Whether STATE is kept up: by this replica as leader, or by the leader that it stands by for."""
+"""Whether STATE is kept up: by this replica as leader, or by the leader that it stands by for.
 
-from collections.abc import Callable, Sequence
+A leader of another release may list fewer kinds than this replica would. A standby is ready all the
+same: a rollout waits for it, and only after it does the leader make way for one that lists them.
+"""
+
+from collections.abc import Callable
 from typing import Final
 
 from shared.bus.port import Reading
@@ -27,7 +31,6 @@ class StateGate:
         *,
         stream: str,
         subjects: Subjects,
-        kinds: Sequence[str],
         leads: Callable[[], bool],
         complete: Callable[[], bool],
         clock: Clock,
@@ -36,7 +39,6 @@ class StateGate:
         self._bus = bus
         self._stream = stream
         self._marker = subjects.marker
-        self._kinds = frozenset(kinds)
         self._leads = leads
         self._complete = complete
         self._clock = clock
@@ -64,10 +66,10 @@ class StateGate:
         if not self._is_alive(message.sequence):
             return "no leader publishes"
         try:
-            missing = self._kinds.difference(codec.decode_marker(message.payload).complete)
+            complete = codec.decode_marker(message.payload).complete
         except ContractError as exc:
             return f"the leader's marker cannot be read: {exc}"
-        return f"the leader has not listed {', '.join(sorted(missing))}" if missing else ""
+        return "" if complete else "the leader has not listed anything yet"
 
     def _is_alive(self, sequence: int) -> bool:
         """Tell whether the marker's sequence has moved, by our own clock, since a moment ago."""
