@@ -229,7 +229,7 @@ def _imagined(answer: WhatIfStatus, now_s: float, *, of_job: bool) -> Iterable[s
     yield from _labelled("starts", [f"{j.namespace}/{j.name}" for j in answer.starting])
     delays = [
         f"{d.job.namespace}/{d.job.name} "
-        + ("would not start" if d.seconds is None else f"by {span(d.seconds)}")
+        + ("not known by how much" if d.seconds is None else f"by {span(d.seconds)}")
         for d in answer.delays
     ]
     yield from _labelled("delays", delays)

@@ -205,7 +205,9 @@ class Delay(View, frozen=True, kw_only=True):
 
     job: ObjectRef
     queue: str = ""
-    seconds: Annotated[float | None, doc("By how much; empty if it would not start at all.")] = None
+    seconds: Annotated[
+        float | None, doc("By how much, in half of the forecasts; empty if that is not known.")
+    ] = None
 
 
 class WhatIfStatus(View, frozen=True, kw_only=True):

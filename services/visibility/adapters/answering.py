@@ -5,7 +5,7 @@ that take many sessions, what-ifs and explanations, go one at a time and not for
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, NamedTuple, Protocol
 
@@ -53,8 +53,10 @@ class Starts(Protocol):
     def expected(self, key: str) -> ExpectedStart | None:
         """Return when a PodGroup is expected to start, None while nothing is known of it."""
 
-    def foresee(self, state: ClusterState, key: str, now: float) -> ExpectedStart | None:
-        """Return when a PodGroup of an imagined cluster state would start."""
+    def foresee(
+        self, state: ClusterState, keys: Collection[str], now: float
+    ) -> Mapping[str, ExpectedStart]:
+        """Return when PodGroups of an imagined cluster state would start, as far as is known."""
 
 
 class _Made(NamedTuple):
@@ -174,7 +176,7 @@ class Answering(Answers):
             namespace=namespace,
             now=now,
             enough=self._enough(),
-            foresee=lambda key: self._starts.foresee(replica.state, key, now),
+            foresee=lambda keys: self._starts.foresee(replica.state, keys, now),
         )
 
     def _make_survey(self, replica: Replica) -> Survey:

@@ -6,7 +6,7 @@ there, so that nothing is read and changed at once.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from contextlib import aclosing
 from typing import Final
 
@@ -128,20 +128,23 @@ class Forecasting:
         found = ((key, self._forecaster.expected(key)) for key in keys)
         self._expected = {key: expected for key, expected in found if expected is not None}
 
-    def foresee(self, state: ClusterState, key: str, now: float) -> ExpectedStart | None:
-        """Return when a PodGroup of an imagined cluster state would start, from a few draws.
+    def foresee(
+        self, state: ClusterState, keys: Collection[str], now: float
+    ) -> Mapping[str, ExpectedStart]:
+        """Return when PodGroups of an imagined cluster state would start, from a few draws.
 
-        None where not even the first draw ends in time.
+        One is missing where not even the first draw ends in time.
         """
         ends = self._clock.monotonic() + FORESEE_S
         forecaster = Forecaster(self._rules(), self._history, arrivals=self._arrivals)
         for _ in range(DRAWS):
             forecaster.draw(
-                state, now=now, asked=[key], enough=lambda: self._clock.monotonic() >= ends
+                state, now=now, asked=keys, enough=lambda: self._clock.monotonic() >= ends
             )
             if self._clock.monotonic() >= ends:
                 break
-        return forecaster.expected(key)
+        found = ((key, forecaster.expected(key)) for key in keys)
+        return {key: expected for key, expected in found if expected is not None}
 
     def _rules(self) -> Rules:
         policy = self._policy()

@@ -16,6 +16,7 @@ from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.plan import Explanation as Why
 from services.scheduler.engine.resources.dimensions import PODS_DIM
 from services.scheduler.engine.session.session import Session
+from services.scheduler.engine.status.messages import NEVER
 from services.scheduler.engine.tasks.task import Task
 from services.visibility.answers.decisions import Decided
 from services.visibility.answers.helps import Stop, helps
@@ -175,6 +176,8 @@ def _next_event(session: Session, job: Job, why: Why) -> str:
         return f"the scheduling gates of {job.gated} pods are lifted"
     if why.gate == "binder":
         return "the pod is bound once more"
+    if NEVER in why.details:
+        return f"nothing that ends helps: {NEVER}"
     if leaving:
         return f"pods on their way out leave their nodes ({leaving} in the cluster)"
     if why.shortages:

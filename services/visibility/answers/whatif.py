@@ -8,7 +8,7 @@ an eviction that the pod leaves.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -30,6 +30,7 @@ from services.visibility.answers.replica import Replica
 from services.visibility.answers.survey import Policy
 from services.visibility.answers.wording import owner_of, shortages
 from services.visibility.forecast.shapes import pods, pods_of
+from shared.api import time as times
 from shared.api.core import Node, Pod
 from shared.api.kinds import NODE, POD, PODGROUP, QUEUE
 from shared.api.scheduling import Queue, QueueState
@@ -56,8 +57,8 @@ Enough = Callable[[], bool]
 """Tells whether the time for an answer is over."""
 
 
-Foresee = Callable[[str], ExpectedStart | None]
-"""Plays forward on the cluster state as it is; returns when the PodGroup of a key would start."""
+Foresee = Callable[[Collection[str]], Mapping[str, ExpectedStart]]
+"""Plays forward on the cluster state as it is; returns when the PodGroups of keys would start."""
 
 
 def never() -> bool:
@@ -65,8 +66,9 @@ def never() -> bool:
     return False
 
 
-def unforeseen(_: str) -> None:
+def unforeseen(_: Collection[str]) -> Mapping[str, ExpectedStart]:
     """Foresee nothing."""
+    return {}
 
 
 class Outlook(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,13 +105,14 @@ def what_if(
         changed = _Play(rehearsal, replica, gang, waiting, enough, now=now)
         changed.change(spec)
         outlook = changed.run()
-        delayed = _delays(replica, plain - outlook.started)
+        late = plain - outlook.started
+        delayed = _delays(replica, late, foresee(sorted(late)) if late else {}, now)
         starting = _refs(replica, outlook.started - plain)
     expected = None
     if gang is not None and not outlook.status.starts_now:
         with Rehearsal(replica, policy, now=now) as rehearsal:
             _Play(rehearsal, replica, gang, waiting, enough, now=now).change(spec)
-            expected = foresee(gang.key)
+            expected = foresee([gang.key]).get(gang.key)
     return replace(outlook.status, delays=delayed, starting=starting, expected_start=expected)
 
 
@@ -297,9 +300,24 @@ def added_nodes(added: AddedNodes, at: int, replica: Replica) -> Iterator[Node]:
         yield replace(template, metadata=meta, spec=spec, status=status)
 
 
-def _delays(replica: Replica, keys: Iterable[str]) -> tuple[Delay, ...]:
-    found = [replica.state.jobs.get(key) for key in sorted(keys)]
-    return tuple(Delay(job=owner_of(job), queue=job.queue) for job in found if job)[:LISTED_MOST]
+def _delays(
+    replica: Replica, keys: Iterable[str], starts: Mapping[str, ExpectedStart], now: float
+) -> tuple[Delay, ...]:
+    """Return jobs that would start now without the change, and when half of the plays start them.
+
+    Where the forecast knows no start, by how much is left open.
+    """
+    found = [replica.state.jobs.get(key) for key in sorted(keys)[:LISTED_MOST]]
+    return tuple(
+        Delay(job=owner_of(job), queue=job.queue, seconds=_later(starts.get(job.key), now))
+        for job in found
+        if job
+    )
+
+
+def _later(expected: ExpectedStart | None, now: float) -> float | None:
+    at = times.read(expected.median) if expected is not None else None
+    return None if at is None else max(0.0, round(at - now))
 
 
 def _refs(replica: Replica, keys: Iterable[str]) -> tuple[ObjectRef, ...]:

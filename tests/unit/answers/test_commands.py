@@ -69,7 +69,7 @@ starts now
             1 of worker on node-2
   evicts    team/big-0
   delays    default/train by 1m30s
-            team/other would not start
+            team/other not known by how much
   and 2 in namespaces that you may not see
 """
 JOB = """\

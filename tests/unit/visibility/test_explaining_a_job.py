@@ -229,11 +229,18 @@ def test_pods_on_their_way_out_are_the_next_event() -> None:
     leaving = world.objects["pods", "ns/one-0"]
     leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     world.put("pods", leaving)
-    world.gang("huge", pods=1, cpu="5")
+    world.gang("large", pods=1, cpu="4")
 
-    assert answer(world, "huge").next_event == (
+    assert answer(world, "large").next_event == (
         "pods on their way out leave their nodes (1 in the cluster)"
     )
+
+
+def test_a_job_that_never_fits_waits_for_no_end() -> None:
+    world = no_room().gang("huge", pods=1, cpu="9").gang("large", pods=1, cpu="4")
+
+    assert answer(world, "large").next_event == "a job that holds cpu ends"
+    assert answer(world, "huge").next_event == "nothing that ends helps: it never fits as it is"
 
 
 def test_an_explanation_leaves_the_plan_as_it_was() -> None:

@@ -1,5 +1,6 @@
 """Questions about changes: the nodes of a job, the pods that it evicts, the gate that stops it."""
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -49,6 +50,12 @@ NOW = 1e9
 GPU_MEMORY = "volcano.sh/gpu-memory"
 
 
+def forecasts(world: World) -> Foresee:
+    """Return what foresees starts in a world as it is then."""
+    rules = Rules(configure(CONF))
+    return lambda keys: forecast(world.replica.state, rules, History(), now=NOW, asked=keys)
+
+
 def ask(world: World, conf: str = CONF, foresee: Foresee = unforeseen, **spec: Any) -> WhatIfStatus:
     policy = Policy(config=configure(conf))
     question = msgspec.json.decode(msgspec.json.encode(spec), type=WhatIfSpec)
@@ -70,12 +77,7 @@ def test_a_job_that_does_not_start_now_is_expected_when_there_is_room_for_it() -
     world = World().queue("default").node("n1", cpu="4")
     world.group("other", phase="Running")
     world.pod("other-0", "other", cpu="3", node="n1", activeDeadlineSeconds=600)
-    rules = Rules(configure(CONF))
-
-    def foresee(key: str) -> ExpectedStart | None:
-        return forecast(world.replica.state, rules, History(), now=NOW, asked=[key]).get(key)
-
-    answer = ask(world, foresee=foresee, job=job("train", worker=(1, "2")))
+    answer = ask(world, foresee=forecasts(world), job=job("train", worker=(1, "2")))
 
     assert answer.starts_now is False
     assert answer.expected_start is not None
@@ -87,9 +89,11 @@ def test_a_job_that_does_not_start_now_is_expected_when_there_is_room_for_it() -
 def test_a_job_that_starts_now_is_not_forecast() -> None:
     asked: list[str] = []
 
-    answer = ask(
-        World().queue("default").node("n1"), foresee=asked.append, job=job("train", w=(1, "1"))
-    )
+    def foresee(keys: Collection[str]) -> Mapping[str, ExpectedStart]:
+        asked.extend(keys)
+        return {}
+
+    answer = ask(World().queue("default").node("n1"), foresee=foresee, job=job("train", w=(1, "1")))
 
     assert (answer.starts_now, answer.expected_start, asked) == (True, None, [])
 
@@ -181,6 +185,19 @@ def test_a_job_of_higher_priority_delays_one_that_was_about_to_start() -> None:
 
     assert answer.starts_now is True
     assert [(delay.job.name, delay.seconds) for delay in answer.delays] == [("next", None)]
+
+
+def test_a_delay_lasts_until_the_delayed_job_is_expected_to_start() -> None:
+    world = World().queue("default").node("n1", cpu="2").priority("high", 1000)
+    world.waiting("next", pods=1, cpu="2")
+    urgent = job("urgent", worker=(1, "2"), priority="high")
+    urgent["metadata"]["annotations"] = {"pumice.dev/expected-duration": "10m"}
+
+    answer = ask(world, foresee=forecasts(world), job=urgent)
+
+    [delay] = answer.delays
+    assert (delay.job.name, delay.seconds) == ("next", 600.0)
+    assert world.replica.state.jobs.get("ns/urgent-what-if") is None
 
 
 def test_the_queue_of_the_namespace_is_heeded_as_admission_does() -> None:

@@ -122,7 +122,7 @@ export class WhatIf {
 function answered(said) {
   const word = said.startsNow ? "It starts now." : said.gate ? `It waits at the gate “${said.gate}”.` : "The nodes change.";
   const gone = (pod) => [`${pod.namespace}/${pod.name}`, pod.job ?? "", pod.queue ?? ""];
-  const late = (delay) => [jobLink(delay.job), delay.queue ?? "", delay.seconds == null ? "would not start" : duration(delay.seconds)];
+  const late = (delay) => [jobLink(delay.job), delay.queue ?? "", delay.seconds == null ? "not known" : duration(delay.seconds)];
   const rows = (items, title, heads, row) => section(title, items?.length ? table(title, heads, items.map(row)) : null);
   return [
     section("Answer", h("p", { class: `verdict ${said.startsNow ? "good" : ""}` }, word),
