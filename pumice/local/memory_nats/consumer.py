@@ -191,6 +191,8 @@ class Consumer:
                 return stored, 1
             self._chosen.popleft()
         stored = self.stream.next_from(self._next, self.filter)
+        passed = stored.sequence if stored is not None else self.stream.last_seq + 1
+        self._next = max(self._next, passed)  # what it does not take is looked at once
         return (stored, 1) if stored is not None else None
 
     def _deliver(self, request: Request, taken: tuple[Stored, int], now: float) -> bool:

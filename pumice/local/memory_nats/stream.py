@@ -67,6 +67,8 @@ class MemoryStream:
         self.bytes = 0
         self._messages: dict[int, Stored] = {}
         self._order: list[int] = []
+        self._oldest = 0
+        """Place in `_order` of the oldest message, or one before it that was removed."""
         self._of_subject: dict[str, dict[int, None]] = {}
         self._mortal: list[tuple[float, int]] = []
         self._seen: dict[str, int] = {}
@@ -85,9 +87,9 @@ class MemoryStream:
     @property
     def first_seq(self) -> int:
         """Return the sequence of the oldest message, the next one's when it was emptied."""
-        for sequence in self._order:
-            if sequence in self._messages:
-                return sequence
+        self._skip_removed()
+        if self._oldest < len(self._order):
+            return self._order[self._oldest]
         return self.last_seq + 1 if self.last_seq else 0
 
     def __len__(self) -> int:
@@ -138,6 +140,7 @@ class MemoryStream:
             del self._of_subject[stored.subject]
         if len(self._order) > 2 * len(self._messages) + _COMPACT_AFTER:
             self._order = [number for number in self._order if number in self._messages]
+            self._oldest = 0
         return True
 
     def expire(self, now: float) -> None:
@@ -201,8 +204,9 @@ class MemoryStream:
 
     def messages(self, sequence: int = 0) -> Iterator[Stored]:
         """Yield the messages from `sequence` on; do not change the stream meanwhile."""
+        self._skip_removed()
         order = self._order
-        for place in range(bisect_left(order, sequence), len(order)):
+        for place in range(bisect_left(order, sequence, self._oldest), len(order)):
             stored = self._messages.get(order[place])
             if stored is not None:
                 yield stored
@@ -218,6 +222,12 @@ class MemoryStream:
         for sequence in gone:
             self.remove(sequence)
         return len(gone)
+
+    def _skip_removed(self) -> None:
+        """Step over the removed messages at the beginning, each of them once."""
+        order, stored = self._order, self._messages
+        while self._oldest < len(order) and order[self._oldest] not in stored:
+            self._oldest += 1
 
     def _refuses(self, subject: str, headers: dict[str, str]) -> Refusal | None:
         expected = headers.get(EXPECTED)
