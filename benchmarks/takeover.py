@@ -3,10 +3,12 @@
 Each service runs twice. Round by round the process that leads is killed (of controller and binder,
 which share the work, one of the two) and eight jobs of one pod are created in that moment: they go
 through every service and every share of the controller. What is measured is the time from the kill
-until the last of the eight pods is on a node, and beside it the same without a kill.
+until the last of the eight pods is on a node, and until STATE tells of the first job (`told`), and
+beside it the same without a kill.
 
 `--gangs 50 --size 100` first makes that many gangs at once and counts the leases that are lost
-while they are placed: none may be.
+while they are placed: none may be. `--nodes 5000 --running 50000` does it on a cluster of so many
+nodes, on which so many pods run; `--only cache` kills that service alone.
 """
 
 import argparse
@@ -17,7 +19,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import structlog
 
@@ -38,6 +40,17 @@ from tests.support.wait import until
 KILLED = ("cache", "scheduler", "controller", "binder")
 JOBS = 8
 NAMESPACE = "default"
+CROWD = "crowd"
+"""Namespace of the pods that run all the time."""
+CREATORS = 32
+READY_S = 300.0
+
+
+class Taken(NamedTuple):
+    """Seconds from the creation of jobs."""
+
+    told_s: float
+    bound_s: float
 
 
 class Stage:
@@ -55,7 +68,28 @@ class Stage:
             self.running[name] = [await self._another(name, wait=False) for _ in "ab"]
         for pair in self.running.values():
             for service in pair:
-                await service.ready(deadline_s=60)
+                await service.ready(deadline_s=READY_S)
+
+    async def crowd(self, pods: int, nodes: int) -> None:
+        """Have pods run that have nothing to do with what is measured."""
+        await self.api.create("namespaces", {"metadata": {"name": CROWD}})
+        numbers = iter(range(pods))
+
+        async def create() -> None:
+            for number in numbers:
+                node = f"node-{number % nodes}"
+                body = world.pod(f"p{number}", cpu="10m", scheduler="default", nodeName=node)
+                await self.api.create("pods", body, CROWD)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(CREATORS):
+                group.create_task(create())
+
+        async def run() -> bool:
+            asked = {"fieldSelector": "status.phase!=Running", "limit": "1"}
+            return not await self.api.items("pods", CROWD, **asked)
+
+        await until(run, deadline_s=1200, every_s=2.0, describe="all pods run")
 
     async def _another(self, name: str, *, wait: bool) -> Service:
         self._count += 1
@@ -70,24 +104,38 @@ class Stage:
             found = await bus.last(streams(cluster).lease.name, subject)
         return decode_lease(found.payload).holder if found else ""
 
-    async def work(self) -> float:
-        """Create jobs and return the seconds until each of their pods is on a node."""
+    async def work(self) -> Taken:
+        """Create jobs and return how long it takes until they are told of, and have nodes."""
         self._count += 1
         begun, name = time.monotonic(), f"work-{self._count}"
         for number in range(JOBS):
             body = world.job(f"{name}-{number}", world.task("t", 1, cpu="10m", memory="1Mi"))
             await self.api.create("jobs", body, NAMESPACE)
+        told_s = await self._told(f"{NAMESPACE}/{name}-0") - begun
 
         async def bound() -> bool:
             pods = await self.api.items("pods", NAMESPACE)
             mine = [pod for pod in pods if pod["metadata"]["name"].startswith(f"{name}-")]
             return len([pod for pod in mine if pod["spec"].get("nodeName")]) == JOBS
 
-        await until(bound, deadline_s=60, every_s=0.02, describe=self.services.logs)
+        await until(bound, deadline_s=READY_S, every_s=0.02, describe=self.services.logs)
         taken_s = time.monotonic() - begun
         for number in range(JOBS):
             await self.api.delete("jobs", NAMESPACE, f"{name}-{number}")
-        return taken_s
+        return Taken(told_s, taken_s)
+
+    async def _told(self, key: str) -> float:
+        """Wait until STATE tells of a job; return when that was."""
+        cluster = self.plane.options.cluster
+        subject = Subjects(cluster=cluster).state("jobs", key)
+        async with admin_bus(self.plane.nats) as bus:
+            await until(
+                lambda: bus.last(streams(cluster).state.name, subject),
+                deadline_s=READY_S,
+                every_s=0.02,
+                describe=self.services.logs,
+            )
+        return time.monotonic()
 
     async def load(self, gangs: int, size: int) -> dict[str, float]:
         """Place many gangs at once; return how long it took and how many leases were lost."""
@@ -117,7 +165,7 @@ class Stage:
         await until(gone, deadline_s=300, every_s=1.0, describe=self.services.logs)
         return {"pods": gangs * size, "bound_s": round(taken_s, 1), "leases_lost": lost}
 
-    async def strike(self, name: str) -> float:
+    async def strike(self, name: str) -> Taken:
         """Kill the process that leads, measure, and start another in its place."""
         pair = self.running[name]
         leading: list[Service] = []
@@ -133,19 +181,18 @@ class Stage:
         await until(found, deadline_s=20, describe=f"a leader among the {name}s")
         victim = leading[0]
         victim.kill()
-        taken_s = await self.work()
+        taken = await self.work()
         pair[pair.index(victim)] = again = await self._another(name, wait=True)
-        await again.ready(deadline_s=60)
+        await again.ready(deadline_s=READY_S)
         if name == "controller":
             await asyncio.sleep(2.0)  # shares are spread again
-        return taken_s
+        return taken
 
 
-async def measure(
-    kills: int, api_kind: Literal["embedded", "real"], gangs: int, size: int
-) -> dict[str, dict[str, float]]:
+async def measure(asked: argparse.Namespace) -> dict[str, dict[str, float]]:
     """Return median and worst per service, and of undisturbed work under `none`."""
     results: dict[str, dict[str, float]] = {}
+    api_kind: Literal["embedded", "real"] = asked.api
     with tempfile.TemporaryDirectory() as made:
         directory = Path(made)
         needed = ["nats-server"] if api_kind == "embedded" else None
@@ -153,20 +200,28 @@ async def measure(
         binaries = parts.require(needed) if needed else parts.require()
         async with plane_of(options, binaries) as plane:
             await plane.apply_crds(CRDS)
-            await plane.add_nodes(NodeShape(count=60, cpu="32", memory="64Gi"))
+            await plane.add_nodes(NodeShape(count=asked.nodes, cpu="32", memory="64Gi"))
             async with connect(plane.kubeconfig) as api, fleet(plane, directory) as services:
                 stage = Stage(plane, api, services)
+                if asked.running:
+                    await stage.crowd(asked.running, asked.nodes)
                 await stage.start()
                 await stage.work()
-                if gangs:
-                    results["load"] = await stage.load(gangs, size)
-                taken = {"none": [await stage.work() for _ in range(kills)]}
-                for name in KILLED:
-                    taken[name] = [await stage.strike(name) for _ in range(kills)]
-    return results | {
-        name: {"median_s": round(statistics.median(all_s), 2), "worst_s": round(max(all_s), 2)}
-        for name, all_s in taken.items()
-        if all_s
+                if asked.gangs:
+                    results["load"] = await stage.load(asked.gangs, asked.size)
+                taken = {"none": [await stage.work() for _ in range(asked.kills)]}
+                for name in asked.only or KILLED:
+                    taken[name] = [await stage.strike(name) for _ in range(asked.kills)]
+    return results | {name: _summary(each) for name, each in taken.items() if each}
+
+
+def _summary(each: list[Taken]) -> dict[str, float]:
+    told_s, bound_s = ([getattr(taken, what) for taken in each] for what in Taken._fields)
+    return {
+        "told_median_s": round(statistics.median(told_s), 2),
+        "told_worst_s": round(max(told_s), 2),
+        "median_s": round(statistics.median(bound_s), 2),
+        "worst_s": round(max(bound_s), 2),
     }
 
 
@@ -176,9 +231,12 @@ def main() -> None:
     parser.add_argument("--api", choices=("embedded", "real"), default="embedded")
     parser.add_argument("--gangs", type=int, default=0, help="gangs made at once before")
     parser.add_argument("--size", type=int, default=100, help="pods of each of them")
+    parser.add_argument("--nodes", type=int, default=60, help="nodes of the cluster")
+    parser.add_argument("--running", type=int, default=0, help="pods that run on them all the time")
+    parser.add_argument("--only", nargs="*", choices=KILLED, help="services to kill; else all")
     options = parser.parse_args()
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
-    found = asyncio.run(measure(options.kills, options.api, options.gangs, options.size))
+    found = asyncio.run(measure(options))
     print(json.dumps(found, indent=1))
 
 

@@ -2,7 +2,8 @@
 
 ```
 watcher per kind ──▶ queue ──▶ publisher ──▶ STATE       (the publisher only while leading)
-                                   ▲ read back at the beginning of a term
+                                   ▲           │
+                                published ◀────┘         (only while standing by)
 ```
 """
 
@@ -11,6 +12,7 @@ from typing import Final
 
 from pumice.events.tls import TlsClient
 from services.cache.adapters.claims import Claim, Claims
+from services.cache.adapters.published import PublishedFacts
 from services.cache.adapters.publisher import StatePublisher
 from services.cache.adapters.state_gate import StateGate
 from services.cache.adapters.watcher import Watcher
@@ -88,12 +90,13 @@ class _Wiring:
         queue = PublishQueue(self._kinds)
         watchers: list[Watcher] = []
 
-        def relist() -> None:
+        def renew() -> None:
             for watcher in watchers:
-                watcher.relist()
+                watcher.renew()
 
         claims = self._claims()
-        publisher = self._publisher(queue, relist, claims)
+        published = self._published()
+        publisher = self._publisher(queue, published, renew, claims)
         watchers += [
             Watcher(
                 row,
@@ -116,6 +119,7 @@ class _Wiring:
             self._on_bus.check(self._streams.state, self._streams.lease, self._streams.events),
             self._on_bus.members(),
             *watchers,
+            published,
             *([claims] if self._settings.leader_elect else []),
             _Leader(
                 publisher,
@@ -169,8 +173,25 @@ class _Wiring:
             log=context.log,
         )
 
+    def _published(self) -> PublishedFacts:
+        context = self._context
+        return PublishedFacts(
+            self._bus,
+            stream=self._streams.state.name,
+            subjects=self._subjects,
+            kinds=tuple(self._kinds),
+            instance=context.instance,
+            seal=self._seal,
+            clock=context.clock,
+            log=context.log,
+        )
+
     def _publisher(
-        self, queue: PublishQueue, relist: Callable[[], None], claims: Claims
+        self,
+        queue: PublishQueue,
+        published: PublishedFacts,
+        renew: Callable[[], None],
+        claims: Claims,
     ) -> StatePublisher:
         context = self._context
         return StatePublisher(
@@ -179,7 +200,8 @@ class _Wiring:
             stream=self._streams.state.name,
             subjects=self._subjects,
             kinds=self._kinds,
-            relist=relist,
+            published=published,
+            renew=renew,
             claims=claims,
             instance=context.instance,
             clock=context.clock,

@@ -45,6 +45,8 @@ class Term(msgspec.Struct, frozen=True, kw_only=True):
     """Grows from term to term over all processes: the lease's sequence at the beginning."""
     tokens: Mapping[str, Token]
     """Per stream."""
+    time: float = 0.0
+    """The time that its marks bear."""
     previous: str = ""
     """Instance that led before, as far as the streams still say; "" when they do not."""
 
@@ -111,8 +113,11 @@ class Leadership:
 
         async def govern() -> None:
             nonlocal ended
-            tokens = await self._mark_all()
-            term = Term(number=self._lease.sequence, tokens=tokens, previous=self._previous)
+            begun = self._clock.now()
+            tokens = {fence.stream: await self._mark(fence, begun) for fence in self._fences}
+            term = Term(
+                number=self._lease.sequence, tokens=tokens, time=begun, previous=self._previous
+            )
             self._log.info("leadership_begun", term=term.number, instance=self._instance)
             self._on_change(term)
             await body(term)
@@ -128,10 +133,7 @@ class Leadership:
             await self._lease.release()  # does nothing when it is lost
         return ended
 
-    async def _mark_all(self) -> dict[str, Token]:
-        return {fence.stream: await self._mark(fence) for fence in self._fences}
-
-    async def _mark(self, fence: Fence) -> Token:
+    async def _mark(self, fence: Fence, begun: float) -> Token:
         """Write this leader's message on a fenced stream. Raises LeaseLost."""
         publisher = self._bus.publisher(fence.stream)
         while True:
@@ -140,9 +142,7 @@ class Leadership:
                 self._previous = _instance(last)
                 if not self._lease.valid:
                     raise LeaseLost(f"lease {self._lease.subject}: ended before the mark")
-                mark = Leader(
-                    service=self._service, instance=self._instance, time=self._clock.now()
-                )
+                mark = Leader(service=self._service, instance=self._instance, time=begun)
                 ack = await publisher.publish(
                     fence.subject,
                     codec.encode(mark),

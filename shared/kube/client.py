@@ -128,6 +128,15 @@ class Kube:
                 continue
         return await self._collect(kind, selection, 0)
 
+    async def version(self, kind: Kind) -> str:
+        """Return the resourceVersion of this moment, as a list of the kind bears it.
+
+        The API server asks etcd for it; of the objects one is sent at most.
+        """
+        async for page in self.pages(kind, ALL, 1):
+            return page.resource_version
+        return ""
+
     async def pages(self, kind: Kind, selection: Selection, limit: int) -> AsyncIterator[Page]:
         """Yield the pages of one consistent list. Raises Expired (410) when it got too old."""
         token = ""

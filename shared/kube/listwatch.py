@@ -94,6 +94,8 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     watch_least_s: int = 300
     watch_most_s: int = 480
     """The server ends a watch after a random time between the two, so that load spreads."""
+    hurried_s: int = 3
+    """Length of a watch of which a bookmark is wanted: one comes two seconds before its end."""
     first_retry_s: float = 0.1
     last_retry_s: float = 5.0
     longest_asked_s: float = 30.0
@@ -187,9 +189,14 @@ class ListWatch:
         self._can_stream = True
         self._broken_lists = 0
         self._cut_off = False
+        self.hurried = False
+        """Whether the next connections are short, so that bookmarks come soon."""
 
     async def items(self) -> AsyncGenerator[Item, None]:
-        """Yield for ever; close the iterator (`contextlib.aclosing`) to end the watch."""
+        """Yield for ever; close the iterator (`contextlib.aclosing`) to end the watch.
+
+        Another one goes on where it was left, so close it only while it waits for more.
+        """
         while True:
             try:
                 async with aclosing(self._connection()) as connection:
@@ -237,10 +244,10 @@ class ListWatch:
 
     def _query(self) -> list[tuple[str, str]]:
         pace = self._pace
-        query = [
-            ("allowWatchBookmarks", "true"),
-            ("timeoutSeconds", str(self._rng.randint(pace.watch_least_s, pace.watch_most_s))),
-        ]
+        lasts_s = self._rng.randint(pace.watch_least_s, pace.watch_most_s)
+        if self.hurried and self._version:
+            lasts_s = pace.hurried_s
+        query = [("allowWatchBookmarks", "true"), ("timeoutSeconds", str(lasts_s))]
         if self._version:
             return [*query, ("resourceVersion", self._version)]
         return [

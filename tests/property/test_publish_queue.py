@@ -32,7 +32,7 @@ class CacheMachine(RuleBasedStateMachine):
         self.on_their_way: list[Publication] = []
         self.leads = False
         self.listed_in_term = False
-        """Whether the kind was listed in the term that is under way."""
+        """Whether the kind was listed, or is expected to be current, in the term under way."""
 
     def next_version(self) -> int:
         self.version += 1
@@ -79,6 +79,13 @@ class CacheMachine(RuleBasedStateMachine):
     def the_kind_is_listed_anew(self) -> None:
         self.events.clear()
         self.queue.listed("pods", dict(self.world), (), str(self.version))
+        self.listed_in_term = self.leads
+
+    @rule()
+    def the_present_version_is_asked_for(self) -> None:
+        self.queue.expect("pods", str(self.version))
+        if not self.events:
+            self.queue.bookmark("pods", str(self.version))
         self.listed_in_term = self.leads
 
     @rule(count=st.integers(1, 3))
@@ -143,9 +150,10 @@ class CacheMachine(RuleBasedStateMachine):
 
     @rule()
     def a_term_comes_to_rest(self) -> None:
-        """A term that has listed the kind needs no second list to tell all of the first."""
+        """A term that has listed the kind, or come to the present, needs no further list."""
         if self.listed_in_term:
             self.events_arrive(len(self.events))
+            self.queue.bookmark("pods", str(self.version))
             self.all_is_published()
 
     def teardown(self) -> None:

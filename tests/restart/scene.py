@@ -29,10 +29,10 @@ class Scene:
         await self.api.create("jobs", body, self.namespace)
         self.expected[name] = size
 
-    async def burst(self, gangs: int = GANGS, size: int = GANG_SIZE) -> None:
-        """Create gangs that together have 200 pods."""
+    async def burst(self, gangs: int = GANGS, size: int = GANG_SIZE, cpu: str = "1") -> None:
+        """Create gangs that together have 200 pods, or as many as is said."""
         for i in range(gangs):
-            await self.submit(f"gang-{i}", size)
+            await self.submit(f"gang-{i}", size, cpu=cpu)
 
     @property
     def total(self) -> int:

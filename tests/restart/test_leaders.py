@@ -4,10 +4,11 @@ import time
 
 import pytest
 
+from services.cache.adapters.watcher import LISTED_ANEW
 from shared.contracts.codec import decode_lease
 from shared.contracts.streams import streams
 from shared.contracts.subjects import Subjects
-from tests.restart.scene import Scene
+from tests.restart.scene import GANGS, Scene
 from tests.support.bus import admin_bus
 from tests.support.fleet import SERVICES, Service
 from tests.support.wait import until
@@ -37,14 +38,27 @@ async def test_a_standby_takes_over_within_two_seconds_of_a_kill(service, scene:
     await scene.all_running()
 
 
-async def _two_replicas_at_work(scene: Scene, service: str) -> Service:
+async def test_a_cache_that_holds_many_pods_takes_over_in_a_rush_and_loses_none(scene: Scene):
+    """So many that it does not list them anew, but goes on with its watch."""
+    first = await _two_replicas_at_work(scene, "cache", gangs=30, cpu="100m")
+    await until(
+        lambda: len(scene.judge.pods) > LISTED_ANEW, deadline_s=60, describe=scene.services.logs
+    )
+    first.kill()
+    await scene.all_running(deadline_s=120)
+    assert await _led_by(scene, "cache", "second")
+
+
+async def _two_replicas_at_work(
+    scene: Scene, service: str, gangs: int = GANGS, cpu: str = "1"
+) -> Service:
     """Return the replica that leads while another stands by and pods are being bound."""
     first = await scene.services.start(service, instance="first", wait=False)
     await scene.services.start_all(*(name for name in SERVICES if name != service))
     await first.ready()
     await until(lambda: _led_by(scene, service, "first"), describe="first leads")
     await scene.services.start(service, instance="second")
-    await scene.burst()
+    await scene.burst(gangs, cpu=cpu)
     await scene.some_bound()
     return first
 

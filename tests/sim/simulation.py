@@ -19,6 +19,7 @@ import yaml
 
 from pumice.local.memory_nats.server import MemoryNats
 from pumice.local.memory_nats.stream import Stored
+from services.cache.adapters import watcher
 from shared.contracts.permissions import permissions
 from tests.sim import hostile, nemeses, remains, workloads
 from tests.sim.asked import Asked
@@ -315,6 +316,8 @@ def simulate(
         return simulation.report(about)
 
     thinking = random.Random(f"think-{seed}")
+    # Clusters are small here: how a new leader of the cache treats many objects has to be drawn.
+    much, watcher.LISTED_ANEW = watcher.LISTED_ANEW, random.Random(f"much-{seed}").choice((0, 500))
     collecting = gc.isenabled()
     gc.disable()  # finalizers must not run at a moment that no seed decides
     try:
@@ -323,6 +326,7 @@ def simulate(
         ) as runner:
             return runner.run(main())
     finally:
+        watcher.LISTED_ANEW = much
         if collecting:
             gc.enable()
             gc.collect()

@@ -19,7 +19,7 @@ from pumice.local.apiserver.kubelets import Kubelets
 from pumice.local.apiserver.owners import GarbageCollector
 from pumice.local.apiserver.store import DELETED, Change, Entry, Store
 from pumice.local.apiserver.target import Target
-from pumice.local.apiserver.watching import BOOKMARK_EVERY_S, Watch
+from pumice.local.apiserver.watching import Watch
 from pumice.local.apiserver.world import CRDS, NAMESPACES, PRIORITIES, World, decode
 
 KEEP: Final = 20_000
@@ -174,11 +174,9 @@ class ApiServer:
         for resource, watches in list(self._watches.items()):
             for watch in watches:
                 if watch.ends_at is not None and now >= watch.ends_at:
-                    if watch.bookmarks and not watch.ended:
-                        watch.bookmark(self.world.store.version)
                     watch.close()
                 elif watch.bookmarks and now >= watch.bookmark_at:
-                    watch.bookmark_at = now + BOOKMARK_EVERY_S
+                    watch.bookmark_at = watch.next_bookmark(now)
                     watch.bookmark(self.world.store.version)
             left = [watch for watch in watches if not watch.ended]
             if len(left) < len(watches):

@@ -1,5 +1,6 @@
 """One watch: the changes since a version, as the lines that the API server sends."""
 
+import math
 from collections.abc import Callable
 from typing import Final
 
@@ -12,6 +13,8 @@ from pumice.local.apiserver.store import ADDED, DELETED, MODIFIED, Change, Entry
 LONGEST_BACKLOG: Final = 100_000
 """Lines that a watcher may be behind before it is cut off, as the real server does."""
 BOOKMARK_EVERY_S: Final = 60.0
+LAST_BOOKMARK_S: Final = 2.0
+"""How long before the end of a watch its last bookmark comes."""
 
 Accepts = Callable[[str, bytes], bool]
 """Tells by key and body whether an object is selected."""
@@ -42,8 +45,8 @@ class Watch:
         self.resource = resource
         self.ended = False
         self.bookmarks = bookmarks
-        self.bookmark_at = now + BOOKMARK_EVERY_S
         self.ends_at = ends_at
+        self.bookmark_at = self.next_bookmark(now)
         self._accepts = accepts
         self._prefix = prefix
         self._convert = convert if table is None else self._as_table(table)
@@ -87,6 +90,12 @@ class Watch:
         """Send an object that was there before."""
         if self._selects(key, entry.body):
             self._push(self._line(ADDED, entry.body))
+
+    def next_bookmark(self, now: float) -> float:
+        """Return when a bookmark is due that follows one of `now`; beyond the end: none is."""
+        last = math.inf if self.ends_at is None else self.ends_at - LAST_BOOKMARK_S
+        due = min(now + BOOKMARK_EVERY_S, last)
+        return due if due > now else math.inf
 
     def bookmark(self, version: int, *, initial_end: bool = False) -> None:
         """Tell the version up to which everything has been sent."""

@@ -1,31 +1,29 @@
 """The leader's work: make the stream say what the queue holds, and mark how far it does.
 
-A term begins with reading the stream back, behind the leader's own fencing message: everything a
-predecessor could ever say is before it. Then the differences go out, many in flight, each fenced;
-a refusal (`WrongSequence`) means that another leads, or that the stream was made anew, and ends the
-term. Kinds are listed anew in each term, so that a marker vouches for the world and not for
-what a frozen process remembers.
+A term begins with what the stream says as of the leader's own fencing message (`published`). Then
+the differences go out, many in flight, each fenced; a refusal (`WrongSequence`) means that another
+leads, or that the stream was made anew, and ends the term. Facts go out at once, since each is true
+as of its version. Markers name the kinds that were shown to be current in the term, so that they
+vouch for the world and not for what a frozen process remembers.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import aclosing
-from typing import Final, Protocol
+from typing import Final
 
 from services.cache.adapters.claims import Claims
-from services.cache.fold.objects import Published, cause_of, digest, done_of
-from services.cache.fold.publish_queue import Publication, PublishQueue, Slot
+from services.cache.adapters.published import PublishedFacts
+from services.cache.fold.objects import cause_of
+from services.cache.fold.publish_queue import Publication, PublishQueue
 from services.cache.metrics import CacheMetrics
-from shared.api.kinds import POD
-from shared.bus.errors import TooLarge, WrongSequence
+from shared.bus.errors import TooLarge
 from shared.bus.leader import Term
-from shared.bus.port import Ack, Batch, CaughtUp, Message, Publishing, Reading, Reset, Token
+from shared.bus.port import Ack, Publishing, Token
 from shared.bus.seal import Seal
 from shared.contracts import codec
 from shared.contracts.messages import Marker, Op
 from shared.contracts.streams import TOMBSTONE_TTL_S
-from shared.contracts.subjects import Subjects, key_of, unescape
-from shared.contracts.versions import ContractError
+from shared.contracts.subjects import Subjects
 from shared.runtime.clock import Clock
 from shared.runtime.contain import Containment
 from shared.runtime.errors import Rejected, Retryable
@@ -46,22 +44,19 @@ _BREATH: Final = 64
 _Answer = tuple[Publication, Awaitable[Ack], float]
 
 
-class PublisherBus(Publishing, Reading, Protocol):
-    """The publisher's calls to the bus."""
-
-
 class StatePublisher:
     """Publishes the queue for the length of a term."""
 
     def __init__(
         self,
-        bus: PublisherBus,
+        bus: Publishing,
         queue: PublishQueue,
         *,
         stream: str,
         subjects: Subjects,
         kinds: Sequence[str],
-        relist: Callable[[], None],
+        published: PublishedFacts,
+        renew: Callable[[], None],
         claims: Claims,
         instance: str,
         clock: Clock,
@@ -72,13 +67,13 @@ class StatePublisher:
         spans: Spans,
         log: Logger,
     ) -> None:
-        self._bus = bus
         self._queue = queue
         self._publisher = bus.publisher(stream)
         self._stream = stream
         self._subjects = subjects
         self._kinds = tuple(sorted(kinds))
-        self._relist = relist
+        self._published = published
+        self._renew = renew
         self._claims = claims
         self._instance = instance
         self._clock = clock
@@ -114,18 +109,18 @@ class StatePublisher:
         async with TaskGroup() as group:
             claiming = group.create_task(self._claims.keep(changed=self._news.set), name="claims")
             try:
-                await self._publish_all(token, answers, term.number)
+                await self._publish_all(term, token, answers)
             finally:
                 claiming.cancel()
 
     async def _publish_all(
-        self, token: Token, answers: "asyncio.Queue[_Answer]", term: int
+        self, term: Term, token: Token, answers: "asyncio.Queue[_Answer]"
     ) -> None:
         try:
             self._queue.end()
-            self._relist()  # while the stream is read back: both take seconds for many objects
-            published = await self._read_back(token.sequence)
-            self._log.info("stream_read_back", facts=len(published), term=term)
+            self._renew()
+            published = await self._published.at(term)
+            self._log.info("stream_read_back", facts=len(published), term=term.number)
             self._queue.begin(published.items())
             self.changed()  # ⚠ the lists may have come before, and nothing changes after them
             async with TaskGroup() as group:
@@ -134,58 +129,13 @@ class StatePublisher:
                 group.create_task(self._mark(token), name="state-marker")
         finally:
             self._queue.end()
+            self._published.resume()
             for stage in (_STAGE, _SUBMIT):
                 self._contain.begin_anew(stage=stage)
             self._complete = ()
             self.leads = False
             self._metrics.leads.set(0)
             self._metrics.waiting.set(0)
-
-    async def _read_back(self, mark: int) -> dict[Slot, Published]:
-        """Return what the stream says of each object, read at least up to sequence `mark`."""
-        published: dict[Slot, Published] = {}
-        wanted = [self._subjects.state_kind(kind) for kind in self._kinds]
-        wanted.append(self._subjects.leader("state"))
-        seen = 0
-        async with aclosing(self._bus.follow(self._stream, wanted)) as items:
-            async for item in items:
-                match item:
-                    case Reset():
-                        published.clear()
-                    case Batch(messages):
-                        seen = messages[-1].sequence
-                        for message in messages:
-                            self._recall(message, published)
-                    case CaughtUp() if seen < mark:
-                        raise WrongSequence(f"{self._stream} was made anew: our mark is gone")
-                    case CaughtUp():
-                        break
-                    case _:
-                        pass
-        return published
-
-    def _recall(self, message: Message, published: dict[Slot, Published]) -> None:
-        if message.subject == self._subjects.leader("state"):
-            return
-        try:
-            fact = self._seal.open(codec.decode_fact(message.payload))
-        except ContractError as exc:
-            slot = self._slot(message.subject)
-            self._log.warning("fact_unreadable", subject=message.subject, reason=str(exc))
-            published[slot] = Published(uid="", rv="")
-            return
-        slot = (fact.kind, fact.key)
-        if fact.op is Op.DELETE:
-            published.pop(slot, None)
-        else:
-            is_put = fact.op is Op.PUT
-            seen = digest(bytes(fact.body), fact.rv) if is_put else b""
-            done = done_of(bytes(fact.body)) if is_put and fact.kind == POD.token else b""
-            published[slot] = Published(uid=fact.uid, rv=fact.rv, digest=seen, done=done)
-
-    def _slot(self, subject: str) -> Slot:
-        kind, namespace, name = subject.removeprefix(f"{self._subjects.prefix}.state.").split(".")
-        return kind, key_of(unescape(namespace), unescape(name))
 
     async def _publish(self, token: Token, answers: asyncio.Queue[_Answer]) -> None:
         sent = 0

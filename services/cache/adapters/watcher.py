@@ -1,4 +1,12 @@
-"""One watcher per kind: what list/watch tells goes into the queue, its troubles into a gate."""
+"""One watcher per kind: what list/watch tells goes into the queue, its troubles into a gate.
+
+A watcher runs in a standby as in a leader, so that a new leader holds all objects already. They are
+as new as the last event that came, whose age is unknown: the process may have been frozen, or the
+connection may be dead without a sign. So a term begins with `renew`. A kind of which there is
+little is listed anew. Of the others the API server is asked for its present version, and the watch
+is opened anew where it was left: the kind is current once an event or a bookmark of that version or
+a later one has come. Should none come in time it is listed anew as well.
+"""
 
 import asyncio
 import random
@@ -23,6 +31,7 @@ from shared.kube.listwatch import (
     Unavailable,
 )
 from shared.runtime.contain import Containment
+from shared.runtime.errors import PumiceError
 from shared.runtime.health import Gate
 from shared.runtime.logs import Logger
 from shared.runtime.tasks import TaskGroup
@@ -35,6 +44,10 @@ _CHUNK: Final = 500
 _SURELY_ABSENT: Final = 2
 """Answers of 404 in a row after which objects that were there count as gone: seconds apart, so
 that one confused answer of a starting or broken server does not take all jobs away."""
+LISTED_ANEW: Final = 500
+"""Objects of a kind up to which a list costs no more than any other proof: one page."""
+_PROOF_S: Final = 5.0
+"""How long a bookmark is waited for: two watches that are short for it end in that time."""
 
 
 class Watcher:
@@ -65,12 +78,23 @@ class Watcher:
         self._rng = rng
         self._log = log.bind(kind=self.kind)
         self._again = asyncio.Event()
+        self._watch: ListWatch | None = None
+        """The watch that what is held comes from; None while the kind has to be listed."""
+        self._lists = False
+        """Whether a list is under way."""
+        self._doubted = False
+        """Whether what is held, or what a list under way brings, may be older than the term."""
         self._trouble = ""
         self._absences = 0
 
-    def relist(self) -> None:
-        """List anew: what is held may lag behind the world (a new leader's first act)."""
-        self._again.set()
+    def renew(self) -> None:
+        """Show that what is held is as new as the world: a new leader's first act.
+
+        A list that is under way is let come to its end, and shown to be new then.
+        """
+        self._doubted = True
+        if not self._lists:
+            self._again.set()
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -83,26 +107,60 @@ class Watcher:
                 following.cancel()
 
     async def _follow(self) -> None:
-        watch = ListWatch(
+        doubted, self._doubted = self._doubted, False
+        if doubted and self._watch is not None and not await self._is_provable(self._watch):
+            self._watch = None
+        self._lists = self._watch is None
+        watch = self._watch or self._new_watch()
+        overdue = asyncio.get_running_loop().call_later(_PROOF_S, self._relist_if_doubtful)
+        try:
+            async with aclosing(watch.items()) as items:
+                async for item in items:
+                    await self._take(item, watch)
+                    watch.hurried = watch.hurried and not self._queue.is_current(self.kind)
+        finally:
+            overdue.cancel()
+
+    async def _is_provable(self, watch: ListWatch) -> bool:
+        """Ask up to which version the watch has to come; False when a list is the better way."""
+        if self._queue.count(self.kind) <= LISTED_ANEW:
+            return False
+        try:
+            version = await self._kube.version(self._row.kind)
+        except PumiceError as exc:
+            self._log.debug("version_unknown", reason=str(exc))
+            return False
+        self._queue.expect(self.kind, version)
+        self._changed()
+        watch.hurried = not self._queue.is_current(self.kind)
+        return True
+
+    def _relist_if_doubtful(self) -> None:
+        """List anew when the watch that should have been shown to be new has not been."""
+        if self._watch is not None and self._watch.hurried:
+            self._log.info("kind_listed_anew", reason=f"no bookmark in {_PROOF_S:g} s")
+            self._watch = None
+            self._again.set()
+
+    def _new_watch(self) -> ListWatch:
+        return ListWatch(
             self._kube,
             self._row.kind,
             field_selector=self._row.field_selector,
             label_selector=self._row.label_selector,
             rng=self._rng,
         )
-        async with aclosing(watch.items()) as items:
-            async for item in items:
-                if self._again.is_set():
-                    return  # from a list that began before a new one was asked for
-                await self._take(item)
 
-    async def _take(self, item: Item) -> None:
+    async def _take(self, item: Item, watch: ListWatch) -> None:
         match item:
             case Unavailable():
+                self._lists = False
                 self._unavailable(item)
+                if self._doubted:
+                    self._again.set()
                 return
             case Listed():
-                await self._listed(item)
+                await self._listed(item, watch)
             case Changed(op=op, object=view):
                 self._changed_to(op, view)
             case Malformed():
@@ -112,7 +170,8 @@ class Watcher:
         self._well()
         self._changed()
 
-    async def _listed(self, item: Listed) -> None:
+    async def _listed(self, item: Listed, watch: ListWatch) -> None:
+        self._watch, self._lists = None, True
         shown: dict[str, Held] = {}
         unreadable = {odd.metadata.key for odd in item.malformed}
         for index, view in enumerate(item.items):
@@ -124,12 +183,15 @@ class Watcher:
                 unreadable.add(view.metadata.key)
             if index % _CHUNK == _CHUNK - 1:
                 await asyncio.sleep(0)
-        if self._again.is_set():
-            return
         for odd in item.malformed:
             self._malformed(odd)
         self._contain.keep_only(self.kind, unreadable, stage=_STAGE)
-        self._queue.listed(self.kind, shown, unreadable, item.resource_version)
+        self._queue.listed(
+            self.kind, shown, unreadable, item.resource_version, is_current=not self._doubted
+        )
+        self._watch, self._lists = watch, False
+        if self._doubted:
+            self._again.set()
         self._log.debug("kind_listed", objects=len(shown), version=item.resource_version)
 
     def _changed_to(self, op: ChangeOp, view: Any) -> None:  # noqa: ANN401 - of any kind
@@ -137,11 +199,15 @@ class Watcher:
         if op is ChangeOp.DELETED:
             self._deleted(metadata)
             return
-        with self._contain.isolate(self.kind, metadata.key, stage=_STAGE, uid=metadata.uid):
+        with self._contain.isolate(
+            self.kind, metadata.key, stage=_STAGE, uid=metadata.uid
+        ) as isolated:
             if self._row.keep(view):
                 self._queue.put(self.kind, *held(view))
             else:
                 self._deleted(metadata)
+        if isolated.error is not None:
+            self._queue.unreadable(self.kind, metadata.key)
 
     def _deleted(self, metadata: ObjectMeta) -> None:
         self._contain.gone(self.kind, metadata.key)
@@ -153,6 +219,7 @@ class Watcher:
         if odd.op is ChangeOp.DELETED:
             self._deleted(metadata)
             return
+        self._queue.unreadable(self.kind, metadata.key)
         self._metrics.unreadable.labels(self.kind).inc()
         self._log.error("object_unreadable", key=metadata.key, uid=metadata.uid, error=odd.error)
         why = f"cannot be read: {odd.error}"

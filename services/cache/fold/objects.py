@@ -138,3 +138,8 @@ def older(rv: str, than: str) -> bool:
     nothing is older: the order of arrival counts.
     """
     return rv.isdecimal() and than.isdecimal() and int(rv) < int(than)
+
+
+def reached(rv: str, version: str) -> bool:
+    """Tell whether `rv` is `version` or one after it, which is known of numbers only."""
+    return rv.isdecimal() and version.isdecimal() and int(rv) >= int(version)

@@ -9,11 +9,13 @@ says it again.
 
 A standby holds what is shown and publishes nothing. Since what it holds may lag (it may have been
 frozen), a new leader says only what is newer than the stream, and says that something is gone
-only when a list that was made in its term lacks it, or a watch saw it go.
+only when its watch has come further than the stream's last word on it, or a list that was made in
+its term lacks it. A kind is current in a term from a list made in it on, or once its watch has come
+as far as the API server was when it was asked in the term (`expect`).
 
 ⚠ Nothing goes back in time: a version below the one held or said is ignored, as a watch cache of a
 restarting API server may show old ones (CA10). After etcd was restored from a backup, purge
-STATE.
+STATE and restart all replicas of the cache.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -21,7 +23,7 @@ from typing import Final
 
 import msgspec
 
-from services.cache.fold.objects import Held, Published, older, remains
+from services.cache.fold.objects import Held, Published, older, reached, remains
 from shared.contracts.messages import Fact, Op
 
 _ENDED: Final = 16_384
@@ -61,10 +63,12 @@ class _KindState:
         """Keys that have to be said before the kind is complete."""
         self.open = 0
         """Keys in line or on their way."""
-        self.is_listed = False
-        """Whether it was listed, in this term if there is one."""
-        self.unreadable: frozenset[str] = frozenset()
-        """Keys of objects in the last list that could not be read."""
+        self.is_current = False
+        """Whether what is held is known to be as new as the term, if there is one."""
+        self.expected = ""
+        """Version with which it will be; empty: that takes a list."""
+        self.unreadable: set[str] = set()
+        """Keys of objects that could not be read when they were shown last."""
         self.seen = ""
         """Version up to which changes have been taken in."""
         self.covered = ""
@@ -93,10 +97,23 @@ class PublishQueue:
         """Return how many objects of a kind are held."""
         return len(self._kinds[kind].held)
 
+    def is_current(self, kind: str) -> bool:
+        """Tell whether what is held of a kind is known to be as new as the term."""
+        return self._kinds[kind].is_current
+
     def listed(
-        self, kind: str, shown: Mapping[str, Held], unreadable: Collection[str], version: str
+        self,
+        kind: str,
+        shown: Mapping[str, Held],
+        unreadable: Collection[str],
+        version: str,
+        *,
+        is_current: bool = True,
     ) -> None:
-        """Replace what is held of a kind; an unreadable object stays as it was last read."""
+        """Replace what is held of a kind; an unreadable object stays as it was last read.
+
+        A list that began before the term is not current.
+        """
         state = self._kinds[kind]
         before = state.held
         state.held = {
@@ -109,32 +126,43 @@ class PublishQueue:
             if was.done and (key not in state.held or state.held[key].uid != was.uid):
                 self._has_ended(was.uid, was.done)
         state.seen = version
-        state.is_listed = True
-        state.unreadable = frozenset(unreadable)
+        state.is_current = is_current or reached(version, state.expected)
+        state.unreadable = set(unreadable)
         self._find_gone(kind, state)
         self._touch_all(kind, state)
+
+    def expect(self, kind: str, version: str) -> None:
+        """Take in that a kind is current once all changes up to `version` have been taken in."""
+        state = self._kinds[kind]
+        state.expected = version
+        self._come_to(kind, state, state.seen)
+
+    def unreadable(self, kind: str, key: str) -> None:
+        """Take in that an object is there, and stays as it was last read."""
+        self._kinds[kind].unreadable.add(key)
 
     def put(self, kind: str, key: str, held: Held) -> None:
         """Take in a new or changed object."""
         state = self._kinds[kind]
         state.held[key] = self._newer(state.held.get(key), held)
         state.gone.pop(key, None)
-        state.seen = held.rv or state.seen
+        state.unreadable.discard(key)
         self._touch((kind, key), state)
+        self._come_to(kind, state, held.rv)
 
     def deleted(self, kind: str, key: str, uid: str, rv: str) -> None:
         """Take in that the object with `uid` is gone; a younger namesake stays."""
         state = self._kinds[kind]
-        state.seen = rv or state.seen
         held = state.held.get(key)
-        if held is not None and held.uid != uid:
-            return
-        state.held.pop(key, None)
-        if held is not None and held.done:
-            self._has_ended(uid, held.done)
-        if self._leads:
-            state.gone[key] = rv
-        self._touch((kind, key), state)
+        if held is None or held.uid == uid:
+            state.held.pop(key, None)
+            state.unreadable.discard(key)
+            if held is not None and held.done:
+                self._has_ended(uid, held.done)
+            if self._leads:
+                state.gone[key] = rv
+            self._touch((kind, key), state)
+        self._come_to(kind, state, rv)
 
     def absent(self, kind: str) -> None:
         """Take in that the API server does not know the kind: it has no objects."""
@@ -142,26 +170,25 @@ class PublishQueue:
 
     def bookmark(self, kind: str, version: str) -> None:
         """Take in that all changes up to `version` have been delivered."""
-        self._kinds[kind].seen = version
+        self._come_to(kind, self._kinds[kind], version)
 
     def begin(self, published: Iterable[tuple[Slot, Published]]) -> None:
         """Start to publish, given what the stream says at this moment.
 
-        Lists since the last `end` count as made in this term.
+        What has become current since the last `end` is current in this term.
         """
         self._leads = True
         for (kind, key), what in published:
             if kind in self._kinds:
                 self._kinds[kind].published[key] = what
         for kind, state in self._kinds.items():
-            if state.is_listed:
-                self._find_gone(kind, state)
+            self._find_gone(kind, state)
             self._touch_all(kind, state)
 
     def end(self) -> None:
-        """Stop publishing, and forget which kinds are listed: another leader may write from now on.
+        """Stop publishing, and forget which kinds are current: another may write from now on.
 
-        A new term begins with this as well, before its lists.
+        A new term begins with this as well, before it asks which kinds are.
         """
         self._leads = False
         self._line.clear()
@@ -171,7 +198,8 @@ class PublishQueue:
             state.gone.clear()
             state.first.clear()
             state.open = 0
-            state.is_listed = False
+            state.is_current = False
+            state.expected = ""
             state.covered = ""
 
     def next(self) -> Publication | None:
@@ -216,10 +244,10 @@ class PublishQueue:
         self.confirmed(publication)
 
     def complete(self) -> tuple[str, ...]:
-        """Return the kinds whose list, made in this term, is wholly published; sorted."""
+        """Return the kinds that are current in this term and wholly published; sorted."""
         if not self._leads:
             return ()
-        done = (k for k, state in self._kinds.items() if state.is_listed and not state.first)
+        done = (k for k, state in self._kinds.items() if state.is_current and not state.first)
         return tuple(sorted(done))
 
     def covered(self) -> dict[str, str]:
@@ -229,11 +257,26 @@ class PublishQueue:
                 state.covered = state.seen
         return {k: state.covered for k, state in sorted(self._kinds.items()) if state.covered}
 
+    def _come_to(self, kind: str, state: _KindState, version: str) -> None:
+        """Note the version up to which changes were taken in; it may be the one expected."""
+        state.seen = version or state.seen
+        if state.is_current or not reached(state.seen, state.expected):
+            return
+        state.is_current = True
+        self._find_gone(kind, state)
+        self._touch_all(kind, state)
+
     def _find_gone(self, kind: str, state: _KindState) -> None:
-        """Note what the stream holds, or is about to, and the API server does not."""
+        """Note what the stream holds, or is about to, and the API server does not.
+
+        Of a kind that may lag only what was said before the version that it has come to.
+        """
         on_their_way = (key for of, key in self._on_their_way if of == kind)
         for key in (*state.published, *on_their_way):
-            if key not in state.held and key not in state.unreadable:
+            if key in state.held or key in state.unreadable:
+                continue
+            said = state.published.get(key)
+            if state.is_current or (said is not None and reached(state.seen, said.rv)):
                 state.gone[key] = state.seen
 
     def _newer(self, before: Held | None, shown: Held) -> Held:
@@ -255,9 +298,8 @@ class PublishQueue:
         for key in (*state.held, *(key for key in state.published if key not in state.held)):
             self._touch((kind, key), state)
         if self._leads:
-            state.first = {
-                key for key in (*state.held, *state.published) if self._is_open((kind, key))
-            }
+            keys = (*state.held, *state.published) if state.open else ()
+            state.first = {key for key in keys if self._is_open((kind, key))}
 
     def _touch(self, slot: Slot, state: _KindState) -> None:
         """Put a slot in line if it differs and is not on its way (compared again on arrival)."""

@@ -203,7 +203,7 @@ def test_an_old_version_of_an_object_is_ignored() -> None:
 def test_a_new_leader_whose_memory_lags_neither_takes_back_nor_deletes() -> None:
     """It was frozen: the stream knows a bind, a new pod and a new namesake that it does not."""
     world = World(leads=False)
-    world.lists(pod("bound", 5), pod("again", 6, uid="old"))
+    world.lists(pod("bound", 5), pod("again", 6, uid="old"), version=10)
     world.stream = {
         key: Published(uid=shown.uid, rv=shown.rv, digest=shown.digest)
         for key, shown in (
@@ -252,6 +252,85 @@ def test_what_the_leader_before_said_after_our_list_stays() -> None:
     world.stream["ns/b"] = Published(uid="uid-b", rv="22")
     world.queue.begin([(("pods", key), said) for key, said in world.stream.items()])
     assert world.publishes() == ["delete ns/a@20"]
+
+
+def test_a_standby_that_has_come_further_than_the_stream_says_what_is_gone() -> None:
+    world = World(leads=False)
+    world.lists(pod("stays", 10), pod("goes", 11), version=15)
+    world.stream = {
+        key: Published(uid=shown.uid, rv=shown.rv, digest=shown.digest)
+        for key, shown in (pod("stays", 10), pod("goes", 11), pod("went", 14), pod("came", 21))
+    }
+    world.deletes("goes", 20)
+    world.begin()
+    assert world.publishes() == ["delete ns/goes@20", "delete ns/went@20"]
+    assert world.queue.complete() == ()
+
+
+@pytest.mark.parametrize(
+    "come",
+    [
+        lambda world: world.queue.bookmark("pods", "30"),
+        lambda world: world.puts(pod("new", 31)),
+        lambda world: world.deletes("other", 30),
+        lambda world: world.queue.listed("pods", dict([pod("a", 10)]), (), "30", is_current=False),
+    ],
+    ids=["bookmark", "change", "deletion", "list of before"],
+)
+def test_a_kind_is_current_once_its_watch_has_come_as_far_as_the_term_expects(come) -> None:
+    world = World(leads=False)
+    world.lists(pod("a", 10), version=15)
+    world.stream["ns/b"] = Published(uid="uid-b", rv="22")
+    world.begin()
+    world.queue.expect("pods", "30")
+    world.publishes()
+    world.queue.bookmark("pods", "21")
+    assert world.publishes() == []
+    assert not world.queue.is_current("pods")
+    come(world)
+    assert any(said.startswith("delete ns/b@3") for said in world.publishes())
+    assert world.queue.complete() == ("pods",)
+
+
+def test_a_kind_that_has_come_so_far_already_is_current_at_once() -> None:
+    world = World(leads=False)
+    world.lists(pod("a", 10), version=15)
+    world.queue.end()
+    world.queue.expect("pods", "15")
+    world.queue.begin([])
+    assert world.publishes() == ["put ns/a@10"]
+    assert world.queue.complete() == ("pods",)
+
+
+def test_the_next_term_expects_anew() -> None:
+    world = World()
+    world.queue.expect("pods", "30")
+    world.begin()
+    world.queue.bookmark("pods", "40")
+    assert world.queue.complete() == ()
+
+
+def test_a_list_that_began_before_the_term_is_not_current() -> None:
+    world = World()
+    world.stream["ns/b"] = Published(uid="uid-b", rv="22")
+    world.begin()
+    world.queue.listed("pods", {}, (), "20", is_current=False)
+    assert world.publishes() == []
+    assert world.queue.complete() == ()
+
+
+def test_what_a_watch_shows_and_cannot_be_read_is_not_said_to_be_gone() -> None:
+    """A cache of a release before could read it, and led until now."""
+    world = World(leads=False)
+    world.lists(version=5)
+    world.stream["ns/a"] = Published(uid="uid-a", rv="6")
+    world.queue.unreadable("pods", "ns/a")
+    world.queue.expect("pods", "8")
+    world.queue.bookmark("pods", "8")
+    world.begin()
+    assert world.publishes() == []
+    world.deletes("a", 9)
+    assert world.publishes() == ["delete ns/a@9"]
 
 
 def test_a_standby_publishes_nothing_and_gathers_nothing() -> None:

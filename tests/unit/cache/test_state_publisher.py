@@ -1,21 +1,23 @@
 """A leader's term: facts that the server never takes, and lists that come early."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import msgspec
 import structlog
 
+from services.cache.adapters.published import PublishedFacts
 from services.cache.adapters.publisher import StatePublisher
 from services.cache.fold.objects import Held
 from services.cache.fold.publish_queue import PublishQueue
 from services.cache.metrics import CacheMetrics
 from shared.bus.errors import TooLarge
 from shared.bus.leader import Term
-from shared.bus.port import Ack, CaughtUp, Token
+from shared.bus.port import Ack, Batch, CaughtUp, Message, Token
 from shared.bus.seal import Seal
 from shared.contracts import codec
-from shared.contracts.messages import Fact
+from shared.contracts.messages import Fact, Leader
 from shared.contracts.subjects import Subjects
 from shared.runtime.clock import SystemClock
 from shared.runtime.contain import Containment, SetAside
@@ -40,7 +42,10 @@ class Bus:
         return self
 
     async def follow(self, *_: object):
+        mark = codec.encode(Leader(service="cache", instance="c", time=TERM.time))
+        yield Batch([Message(subject=TOKEN.subject, sequence=7, payload=mark, time=0)])
         yield CaughtUp()
+        await asyncio.Event().wait()
 
     async def publish(self, *_: object, **__: object) -> Ack:
         return Ack(sequence=1)
@@ -67,19 +72,33 @@ class NoClaims:
         return
 
 
-def publisher_of(
-    bus: Bus,
+@asynccontextmanager
+async def publishing(
     queue: PublishQueue,
-    relist: Callable[[], None] = lambda: None,
+    bus: Bus | None = None,
+    renew: Callable[[], None] = lambda: None,
     metrics: Metrics | None = None,
-) -> StatePublisher:
-    return StatePublisher(
+) -> AsyncIterator[tuple[StatePublisher, asyncio.Task[None]]]:
+    """Run the first term of a publisher until the end of the block."""
+    bus = bus or Bus()
+    published = PublishedFacts(
+        bus,
+        stream="STATE",
+        subjects=SUBJECTS,
+        kinds=("queues",),
+        instance="c",
+        seal=Seal(""),
+        clock=SystemClock(),
+        log=LOG,
+    )
+    state = StatePublisher(
         bus,
         queue,
         stream="STATE",
         subjects=SUBJECTS,
         kinds=["queues"],
-        relist=relist,
+        published=published,
+        renew=renew,
         claims=NoClaims(),
         instance="c",
         clock=SystemClock(),
@@ -90,51 +109,59 @@ def publisher_of(
         spans=NO_SPANS,
         log=LOG,
     )
+    async with TaskGroup() as group:
+        following = group.create_task(published.run(), name="published")
+        term = group.create_task(state.lead(TERM), name="term")
+        await until(lambda: state.leads)
+        yield state, term
+        term.cancel()
+        following.cancel()
 
 
-TOKEN = Token(stream="STATE", subject=SUBJECTS.leader("state"), sequence=0)
-TERM = Term(number=1, tokens={"STATE": TOKEN})
+TOKEN = Token(stream="STATE", subject=SUBJECTS.leader("state"), sequence=7)
+TERM = Term(number=1, tokens={"STATE": TOKEN}, time=1.5)
 
 
 async def test_a_fact_that_is_refused_in_any_form_lets_the_others_pass() -> None:
     bus, queue = Bus(), PublishQueue(["queues"])
-    state = publisher_of(bus, queue)
-    async with TaskGroup() as group:
-        term = group.create_task(state.lead(TERM), name="term")
-        await until(lambda: state.leads)
+    async with publishing(queue, bus) as (state, term):
         held = {name: Held(uid=name, rv="1", body=b"{}", digest=name.encode()) for name in
                 ("a", "large", "odd", "z")}  # fmt: skip
         queue.listed("queues", held, (), "1")
         state.changed()
         await until(lambda: state.complete or term.done())
         assert not term.done()
-        term.cancel()
     assert [fact.key for fact in bus.facts] == ["a", "z"]
 
 
 async def test_a_term_is_complete_though_its_lists_came_before_the_stream_was_read_back() -> None:
     """As with three servers, where reading takes longer; nothing may change afterwards."""
     queue = PublishQueue(["queues"])
-    state = publisher_of(Bus(), queue, relist=lambda: queue.listed("queues", {}, (), "1"))
-    async with TaskGroup() as group:
-        term = group.create_task(state.lead(TERM), name="term")
+    async with publishing(queue, renew=lambda: queue.listed("queues", {}, (), "1")) as (state, _):
         await until(lambda: state.complete, deadline_s=5)
-        term.cancel()
+
+
+async def test_what_a_standby_holds_is_published_before_it_is_shown_to_be_current() -> None:
+    bus, queue = Bus(), PublishQueue(["queues"])
+    queue.listed("queues", {"a": Held(uid="a", rv="1", body=b"{}", digest=b"a")}, (), "1")
+    async with publishing(queue, bus) as (state, _):
+        await until(lambda: bus.facts)
+        assert not state.complete
+        queue.expect("queues", "5")
+        queue.bookmark("queues", "5")
+        state.changed()
+        assert state.complete
 
 
 async def test_a_cache_that_leads_no_more_has_no_facts_waiting() -> None:
     queue, metrics = PublishQueue(["queues"]), Metrics()
-    state = publisher_of(Bus(), queue, metrics=metrics)
 
     def waiting() -> float | None:
         return metrics.registry.get_sample_value("pumice_cache_facts_waiting")
 
-    async with TaskGroup() as group:
-        term = group.create_task(state.lead(TERM), name="term")
-        await until(lambda: state.leads)
+    async with publishing(queue, metrics=metrics) as (state, _):
         late = Held(uid="late", rv="1", body=b"{}", digest=b"late")
         queue.listed("queues", {"late": late}, (), "1")
         state.changed()
         await until(lambda: bool(waiting()), deadline_s=5)
-        term.cancel()
     assert waiting() == 0

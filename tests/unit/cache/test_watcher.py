@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 import structlog
+from aiohttp import web
 
+from services.cache.adapters import watcher
 from services.cache.adapters.watcher import Watcher
+from services.cache.fold.objects import Published
 from services.cache.fold.publish_queue import PublishQueue
 from services.cache.kinds import rows
 from services.cache.metrics import CacheMetrics
@@ -18,7 +21,16 @@ from shared.runtime.clock import SystemClock
 from shared.runtime.contain import Containment, SetAside
 from shared.runtime.health import Gate, Readiness
 from shared.runtime.metrics import Metrics
-from tests.support.scripted_api import ScriptedApi, bookmark, chunks, line, obj, status
+from tests.support.scripted_api import (
+    Answer,
+    ScriptedApi,
+    bookmark,
+    chunks,
+    line,
+    obj,
+    page,
+    status,
+)
 from tests.support.wait import until
 
 
@@ -30,13 +42,27 @@ class Watched:
         self.gate = gate
         self.metrics = metrics
         self.said: list[str] = []
+        self.stream: dict[str, Published] = {}
         self.set_aside = SetAside()
         self.watcher: Watcher
+
+    def lead(self) -> None:
+        """Begin another term, in which the stream says what was published."""
+        self.queue.end()
+        self.watcher.renew()
+        self.queue.begin((("pods", key), what) for key, what in self.stream.items())
 
     def publish(self) -> None:
         """Say at once what is in line."""
         while (publication := self.queue.next()) is not None:
             self.said.append(f"{publication.fact.op.value} {publication.fact.key}")
+            fact = publication.fact
+            if publication.is_tombstone:
+                self.stream.pop(fact.key)
+            else:
+                self.stream[fact.key] = Published(
+                    uid=fact.uid, rv=fact.rv, digest=publication.digest
+                )
             self.queue.confirmed(publication)
 
 
@@ -134,13 +160,105 @@ async def test_an_unreadable_object_is_counted_and_keeps_its_last_form(
         assert b'pumice_cache_unreadable_total{kind="pods"} 1.0' in watched.metrics.render()
 
 
-async def test_a_new_leader_lists_anew(api: ScriptedApi, tmp_path: Path) -> None:
+async def test_a_new_leader_lists_little_anew(api: ScriptedApi, tmp_path: Path) -> None:
     api.then(
         chunks(*listed(pod("a", 1), pod("gone", 2)), ending="hang"),
         chunks(*listed(pod("a", 1), version=20), ending="hang"),
     )
     async with watching(api, tmp_path) as watched:
         await until(lambda: len(watched.said) == 2, describe="the first list")
-        watched.watcher.relist()
+        watched.lead()
         await until(lambda: len(watched.said) == 3, describe="the second list")
         assert watched.said == ["put ns/a", "put ns/gone", "delete ns/gone"]
+
+
+@pytest.fixture
+def much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any number of objects is too many for a list."""
+    monkeypatch.setattr(watcher, "LISTED_ANEW", 0)
+
+
+@pytest.mark.usefixtures("much")
+async def test_of_much_a_new_leader_asks_the_version_and_goes_on_until_its_watch_has_come_there(
+    api: ScriptedApi, tmp_path: Path
+) -> None:
+    goes_on = asyncio.Event()
+    api.then(
+        chunks(*listed(pod("a", 1), pod("gone", 2)), ending="hang"),
+        page([pod("a", 1)], 20),
+        after(goes_on, chunks(line("DELETED", pod("gone", 15)), bookmark(20), ending="hang")),
+    )
+    async with watching(api, tmp_path) as watched:
+        await until(lambda: len(watched.said) == 2, describe="the list")
+        watched.lead()
+        await until(lambda: len(api.seen) == 3, describe="the watch that goes on")
+        assert watched.queue.complete() == ()
+        goes_on.set()
+        await until(lambda: watched.queue.complete() == ("pods",), describe="the proof")
+        assert watched.said == ["put ns/a", "put ns/gone", "delete ns/gone"]
+    _, asked, watch = api.seen
+    assert asked.query == {"limit": "1"}
+    assert watch.query["resourceVersion"] == "9"
+    assert watch.query["timeoutSeconds"] == "3", "two seconds before its end comes a bookmark"
+    assert "sendInitialEvents" not in watch.query
+
+
+@pytest.mark.usefixtures("much")
+@pytest.mark.parametrize(
+    "answers",
+    [(status(403),), (page([], 20), chunks(ending="hang"))],
+    ids=["the version is not told", "no bookmark comes"],
+)
+async def test_what_cannot_be_shown_to_be_new_is_listed_anew(
+    api: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: tuple[Answer, ...]
+) -> None:
+    monkeypatch.setattr(watcher, "_PROOF_S", 0.3)
+    api.then(
+        chunks(*listed(pod("a", 1)), ending="hang"),
+        *answers,
+        chunks(*listed(pod("b", 15), version=20), ending="hang"),
+    )
+    async with watching(api, tmp_path) as watched:
+        await until(lambda: len(watched.said) == 1, describe="the first list")
+        watched.lead()
+        await until(lambda: watched.queue.complete() == ("pods",), describe="the second list")
+        assert watched.said == ["put ns/a", "put ns/b", "delete ns/a"]
+
+
+@pytest.mark.usefixtures("much")
+async def test_a_list_under_way_at_the_beginning_of_a_term_is_used(
+    api: ScriptedApi, tmp_path: Path
+) -> None:
+    ends = asyncio.Event()
+    api.then(
+        after(ends, chunks(*listed(pod("a", 1)), ending="hang")),
+        page([], 20),
+        chunks(bookmark(21), ending="hang"),
+    )
+    async with watching(api, tmp_path) as watched:
+        await until(lambda: len(api.seen) == 1, describe="the first list")
+        watched.lead()
+        ends.set()
+        await until(lambda: watched.queue.complete() == ("pods",), describe="the proof")
+        assert watched.said == ["put ns/a"]
+        assert [seen.query.get("sendInitialEvents", "") for seen in api.seen] == ["true", "", ""]
+
+
+async def test_a_kind_that_is_unknown_is_asked_for_at_once_by_a_new_leader(
+    api: ScriptedApi, tmp_path: Path
+) -> None:
+    api.then(status(404), status(404))
+    async with watching(api, tmp_path) as watched:
+        await until(lambda: watched.gate.ok, describe="the first answer")
+        watched.lead()
+        await until(lambda: watched.queue.complete() == ("pods",), deadline_s=2)
+
+
+def after(event: asyncio.Event, answer: Answer) -> Answer:
+    """Give an answer once the event is set."""
+
+    async def wait(request: web.Request) -> web.StreamResponse:
+        await event.wait()
+        return await answer(request)
+
+    return wait

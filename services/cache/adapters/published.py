@@ -1,0 +1,171 @@
+"""The facts that STATE holds, followed while another replica leads.
+
+A new leader publishes the differences between what the API server shows and what the stream says.
+To read a stream of a hundred thousand facts takes seconds, so a standby follows it all the time,
+and keeps per object what a comparison needs: uid, version and a digest. A term begins once the
+leader's own fencing message has come by: everything that a predecessor could ever say is before it.
+Sequence, instance and time tell it from the one that a stream made anew may have in its place.
+
+During a term nothing is followed: the leader knows what it says.
+"""
+
+import asyncio
+from contextlib import aclosing
+from typing import Final, NamedTuple
+
+from services.cache.fold.objects import Published, digest, done_of
+from services.cache.fold.publish_queue import Slot
+from shared.api.kinds import POD
+from shared.bus.errors import WrongSequence
+from shared.bus.leader import Term
+from shared.bus.port import Batch, CaughtUp, FollowItem, Message, Reading, Reset, Started
+from shared.bus.seal import Seal
+from shared.contracts import codec
+from shared.contracts.messages import Op
+from shared.contracts.subjects import Subjects, key_of, unescape
+from shared.contracts.versions import ContractError
+from shared.runtime.clock import Clock
+from shared.runtime.logs import Logger
+from shared.runtime.tasks import TaskGroup, sleep_or_event
+
+CHECK_S: Final = 1.0
+"""How often a leader that waits for its own message asks whether it is still the last one."""
+
+
+class Mark(NamedTuple):
+    """A leader's fencing message."""
+
+    sequence: int
+    instance: str
+    time: float
+
+
+class PublishedFacts:
+    """Follows the facts of all kinds (a part of the service)."""
+
+    name: Final = "published"
+
+    def __init__(
+        self,
+        bus: Reading,
+        *,
+        stream: str,
+        subjects: Subjects,
+        kinds: tuple[str, ...],
+        instance: str,
+        seal: Seal,
+        clock: Clock,
+        log: Logger,
+    ) -> None:
+        self._bus = bus
+        self._stream = stream
+        self._subjects = subjects
+        self._leader = subjects.leader("state")
+        self._wanted = [*(subjects.state_kind(kind) for kind in kinds), self._leader]
+        self._instance = instance
+        self._seal = seal
+        self._clock = clock
+        self._log = log.bind(stream=stream)
+        self._facts: dict[Slot, Published] = {}
+        self._mark: Mark | None = None
+        """The last leader's message that has come by."""
+        self._is_whole = False
+        """Whether the replay is over."""
+        self._news = asyncio.Event()
+        self._led = asyncio.Event()
+        """Set while this replica leads."""
+        self._stands_by = asyncio.Event()
+        self._stands_by.set()
+
+    async def run(self) -> None:
+        """Follow whenever this replica does not lead, for ever."""
+        while True:
+            await self._stands_by.wait()
+            async with TaskGroup() as group:
+                following = group.create_task(self._follow(), name="published-follow")
+                await self._led.wait()
+                following.cancel()
+
+    async def at(self, term: Term) -> dict[Slot, Published]:
+        """Return what the stream says at the beginning of a term, and follow it no longer.
+
+        Raises WrongSequence when the leader's message is no longer the last one: another leads, or
+        the stream was made anew.
+        """
+        mine = Mark(term.token(self._stream).sequence, self._instance, term.time)
+        while not (self._is_whole and self._mark == mine):
+            self._news.clear()
+            if not await sleep_or_event(self._clock, CHECK_S, self._news):
+                await self._check(mine)
+        self._stands_by.clear()
+        self._led.set()
+        facts, self._facts = self._facts, {}
+        return facts
+
+    def resume(self) -> None:
+        """Follow again from the beginning: another may lead from now on."""
+        if self._led.is_set():
+            self._led.clear()
+            self._stands_by.set()
+
+    async def _follow(self) -> None:
+        self._forget()
+        async with aclosing(self._bus.follow(self._stream, self._wanted)) as items:
+            async for item in items:
+                self._take(item)
+
+    def _take(self, item: FollowItem) -> None:
+        match item:
+            case Started():
+                self._is_whole = False
+            case Reset():
+                self._forget()
+            case Batch(messages):
+                for message in messages:
+                    self._read(message)
+            case CaughtUp():
+                self._is_whole = True
+                self._news.set()
+            case _:
+                pass
+
+    def _forget(self) -> None:
+        self._facts.clear()
+        self._mark, self._is_whole = None, False
+
+    def _read(self, message: Message) -> None:
+        if message.subject == self._leader:
+            self._mark = _mark(message)
+            self._news.set()
+            return
+        try:
+            fact = self._seal.open(codec.decode_fact(message.payload))
+        except ContractError as exc:
+            self._log.warning("fact_unreadable", subject=message.subject, reason=str(exc))
+            self._facts[self._slot(message.subject)] = Published(uid="", rv="")
+            return
+        slot = (fact.kind, fact.key)
+        if fact.op is Op.DELETE:
+            self._facts.pop(slot, None)
+            return
+        body = bytes(fact.body) if fact.op is Op.PUT else b""
+        seen = digest(body, fact.rv) if body else b""
+        done = done_of(body) if fact.kind == POD.token else b""
+        self._facts[slot] = Published(uid=fact.uid, rv=fact.rv, digest=seen, done=done)
+
+    def _slot(self, subject: str) -> Slot:
+        kind, namespace, name = subject.removeprefix(f"{self._subjects.prefix}.state.").split(".")
+        return kind, key_of(unescape(namespace), unescape(name))
+
+    async def _check(self, mine: Mark) -> None:
+        last = await self._bus.last(self._stream, self._leader)
+        if last is None or _mark(last) != mine:
+            raise WrongSequence(f"{self._stream} has another leader, or was made anew")
+
+
+def _mark(message: Message) -> Mark | None:
+    try:
+        leader = codec.decode_leader(message.payload)
+    except ContractError:
+        return None
+    return Mark(message.sequence, leader.instance, leader.time)
