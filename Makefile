@@ -162,6 +162,7 @@ crds: $(READY) ## write what is made: k8s/crds, the chart, jobs of the demo, NAT
 	$(PY) -m tools.write_tables
 	$(PY) -m tools.write_asyncapi
 	$(PY) -m tools.write_dashboards
+	$(PY) -m tools.write_monitoring
 
 .PHONY: bench-engine
 bench-engine: $(READY) ## the scheduling engine alone

@@ -19,12 +19,15 @@ import time
 import tomllib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
 from pathlib import Path
 from typing import Final
 
+from pumice.demo import cast
 from pumice.local import parts
 from pumice.local.errors import LocalError
 from pumice.local.versions import versions
+from tools import compose_monitoring
 from tools.compose_docker import ROOT, CheckError, Docker, docker
 from tools.docker_images import of_debian, of_program
 
@@ -55,10 +58,17 @@ _PIP_CONFIG: Final = Path("/etc/pip.conf")
 def check(tools: Docker) -> None:
     """Bring the stack up, run the demo, take the stack down. Raises CheckError."""
     ensure(tools, f"pumice:{version_of_project()}")
+    for part in ("prometheus", "grafana"):
+        ensure_image(tools, part)
     down(tools)  # what an interrupted check may have left
     try:
         step("the stack is up and every service ready", lambda: up(tools))
+        step("Prometheus watches every service", lambda: watched(tools))
         step("the demo's jobs have completed", lambda: demo(tools))
+        step(
+            "Prometheus has the figures of these jobs",
+            lambda: compose_monitoring.knows(tools, jobs()),
+        )
         for name in RESTARTED:
             step(
                 f"{name} restarts in the middle of the demo", lambda name=name: restart(tools, name)
@@ -92,6 +102,16 @@ def demo(tools: Docker) -> bool:
     )
 
 
+def watched(tools: Docker) -> bool:
+    """Start the profile of monitoring; return whether it scrapes and judges all that it should."""
+    return compose_monitoring.up(tools) and compose_monitoring.watches(tools)
+
+
+def jobs() -> set[str]:
+    """Return the keys of the demo's jobs."""
+    return {role.key for act in cast.acts(ROOT / "examples") for role in act}
+
+
 def restart(tools: Docker, name: str) -> bool:
     """Restart a part while the demo's jobs run; return whether all of them completed."""
     with ThreadPoolExecutor(max_workers=1) as thread:
@@ -104,25 +124,26 @@ def restart(tools: Docker, name: str) -> bool:
 
 def down(tools: Docker) -> None:
     """Remove the stack with its volumes."""
-    if not tools.compose("--profile", "demo", "down", "--volumes", "--timeout=20"):
+    if not tools.compose("--profile", "*", "down", "--volumes", "--timeout=20"):
         print("error: the stack could not be taken down whole", file=sys.stderr)
 
 
 def ensure(docker: Docker, own_image: str) -> None:
-    """Have every image of docker-compose.yml at the daemon. Raises CheckError."""
+    """Have our image and those of the parts beside it at the daemon. Raises CheckError."""
     for part in ("python", *PROGRAMS):
-        name = versions().images[part]
-        if docker.run("image", "inspect", name, quiet=True):
-            continue
-        print(f"pulling {name}", flush=True)
-        if docker.run("pull", name, quiet=True, timeout_s=_PULL_S):
-            continue
-        if part == "python":
-            of_debian(docker, name, _OF_PYTHON, finish=_with_python)
-        else:
-            of_program(docker, name, parts.require((part,))[part], target=PROGRAMS[part])
+        ensure_image(docker, part)
     if not docker.run("build", "--network=host", "--tag", own_image, "."):
         raise CheckError("the image could not be built from the Dockerfile; see above")
+
+
+def ensure_image(docker: Docker, part: str) -> None:
+    """Have a public image at the daemon: pulled, else made here. Raises CheckError."""
+    name = versions().images[part]
+    if docker.has_image(name):
+        return
+    print(f"pulling {name}", flush=True)
+    if not docker.run("pull", name, quiet=True, timeout_s=_PULL_S):
+        _MADE[part](docker, name)
 
 
 def _with_python(root: Path) -> None:
@@ -131,6 +152,19 @@ def _with_python(root: Path) -> None:
     for path in (_CERTIFICATES, _PIP_CONFIG):  # what this machine's pip needs, ours will too
         if path.exists():
             shutil.copy(path, root / path.relative_to("/"))
+
+
+def _with_a_part(part: str, docker: Docker, name: str) -> None:
+    of_program(docker, name, parts.require((part,))[part], target=PROGRAMS[part])
+
+
+_MADE: Final[dict[str, Callable[[Docker, str], None]]] = {
+    "python": partial(of_debian, packages=_OF_PYTHON, finish=_with_python),
+    **{part: partial(_with_a_part, part) for part in PROGRAMS},
+    "prometheus": compose_monitoring.make_image,
+    "grafana": lambda *_: None,  # none can be made: the check goes on without
+}
+"""Makers of the public images that cannot be pulled, by part."""
 
 
 def version_of_project() -> str:
@@ -144,6 +178,8 @@ def main() -> int:
     # A free port each, so that the check does not meet what runs on this machine already.
     os.environ.setdefault("PUMICE_API_PORT", "0")
     os.environ.setdefault("PUMICE_NATS_PORT", "0")
+    os.environ.setdefault("PUMICE_PROMETHEUS_PORT", "0")
+    os.environ.setdefault("PUMICE_GRAFANA_PORT", "0")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that `finally` takes it down
     try:
         with docker() as tools:

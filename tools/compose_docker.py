@@ -44,23 +44,38 @@ class Docker(msgspec.Struct, frozen=True, kw_only=True):
 
     def output(self, *args: str, timeout_s: float = 120.0) -> str:
         """Return what `docker ...` prints. Raises CheckError when it fails."""
+        return self._told([self.cli, *args], f"docker {' '.join(args)}", timeout_s)
+
+    def has_image(self, name: str) -> bool:
+        """Return whether the daemon has an image."""
+        return self.run("image", "inspect", name, quiet=True)
+
+    def compose(self, *args: str, timeout_s: float = 900.0) -> bool:
+        """Run `docker compose ...` on docker-compose.yml; return whether it succeeded."""
+        return self._run([*self._composing(), *args], quiet=False, timeout_s=timeout_s)
+
+    def compose_output(self, *args: str, timeout_s: float = 120.0) -> str:
+        """Return what `docker compose ...` prints. Raises CheckError when it fails."""
+        return self._told(
+            [*self._composing(), *args], f"docker compose {' '.join(args)}", timeout_s
+        )
+
+    def _composing(self) -> tuple[str, ...]:
+        return (self.compose_program, "--progress=quiet", "-f", str(ROOT / "docker-compose.yml"))
+
+    def _told(self, argv: Sequence[str], shown: str, timeout_s: float) -> str:
         done = subprocess.run(
-            [self.cli, *args],
+            argv,
             env=self._environ(),
             capture_output=True,
             text=True,
             timeout=timeout_s,
             check=False,
+            cwd=ROOT,
         )
         if done.returncode:
-            raise CheckError(f"docker {' '.join(args)}: {done.stderr.strip()}")
+            raise CheckError(f"{shown}: {done.stderr.strip()}")
         return done.stdout
-
-    def compose(self, *args: str, timeout_s: float = 900.0) -> bool:
-        """Run `docker compose ...` on docker-compose.yml; return whether it succeeded."""
-        file = str(ROOT / "docker-compose.yml")
-        argv = [self.compose_program, "--progress=quiet", "-f", file, *args]
-        return self._run(argv, quiet=False, timeout_s=timeout_s)
 
     def _run(self, argv: Sequence[str], *, quiet: bool, timeout_s: float) -> bool:
         output = subprocess.DEVNULL if quiet else None

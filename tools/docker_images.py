@@ -6,7 +6,7 @@
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -17,11 +17,23 @@ _DEBIAN: Final = "bookworm"
 
 def of_program(docker: Docker, name: str, program: Path, *, target: str = "/program") -> None:
     """Make an image that holds one static program, its entry point. Raises CheckError."""
-    print(f"making {name} of {program}: for this check only", flush=True)
+    of_programs(docker, name, {target: program})
+
+
+def of_programs(docker: Docker, name: str, programs: Mapping[str, Path]) -> None:
+    """Make an image that holds static programs by their paths; the first is its entry point.
+
+    Raises CheckError.
+    """
+    listed = ", ".join(map(str, programs.values()))
+    print(f"making {name} of {listed}: for this check only", flush=True)
     with tempfile.TemporaryDirectory(prefix="pumice-image-") as folder:
-        shutil.copy(program, Path(folder) / "program")
+        copies = []
+        for number, (target, program) in enumerate(programs.items()):
+            shutil.copy(program, Path(folder) / str(number))
+            copies.append(f"COPY {number} {target}\n")
         (Path(folder) / "Dockerfile").write_text(
-            f'FROM scratch\nCOPY program {target}\nENTRYPOINT ["{target}"]\n'
+            f'FROM scratch\n{"".join(copies)}ENTRYPOINT ["{next(iter(programs))}"]\n'
         )
         if not docker.run("build", "--tag", name, folder, quiet=True):
             raise CheckError(f"{name} could not be made")

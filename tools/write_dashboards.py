@@ -205,19 +205,21 @@ DASHBOARDS: Final = {
 }
 
 
-class _Block(str):
-    """Text that stands in YAML line by line."""
-
-    __slots__ = ()
-
-
 class _Dumper(yaml.SafeDumper):
-    pass
+    """Writes text of several lines line by line."""
 
 
 _Dumper.add_representer(
-    _Block, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|")
+    str,
+    lambda dumper, text: dumper.represent_scalar(
+        "tag:yaml.org,2002:str", text, style="|" if "\n" in text else None
+    ),
 )
+
+
+def dump(*documents: dict[str, Any]) -> str:
+    """Return documents as YAML that a person can read."""
+    return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False)
 
 
 def expressions() -> list[str]:
@@ -229,6 +231,11 @@ def expressions() -> list[str]:
         for panel in panels
         for expression in panel.lines.values()
     ]
+
+
+def dashboards() -> dict[str, str]:
+    """Return the JSON of each dashboard by its name."""
+    return {name: _text(dashboard(name, title, rows)) for name, (title, rows) in DASHBOARDS.items()}
 
 
 def dashboard(name: str, title: str, rows: dict[str, tuple[Panel, ...]]) -> dict[str, Any]:
@@ -288,12 +295,12 @@ def manifests() -> str:
                 "namespace": "pumice-system",
                 "labels": {"app.kubernetes.io/part-of": "pumice", "grafana_dashboard": "1"},
             },
-            "data": {f"{name}.json": _Block(_text(dashboard(name, title, rows)))},
+            "data": {f"{name}.json": text},
         }
-        for name, (title, rows) in DASHBOARDS.items()
+        for name, text in dashboards().items()
     ]
     head = "# Grafana's dashboards, made by `make crds` from tools/write_dashboards.py.\n"
-    return head + yaml.dump_all(maps, Dumper=_Dumper, sort_keys=False)
+    return head + dump(*maps)
 
 
 def _text(value: dict[str, Any]) -> str:

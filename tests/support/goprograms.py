@@ -47,14 +47,25 @@ def kube_scheduler() -> Path:
     return _built("kube-scheduler", package, *flags, release=release, module=_PARTS)
 
 
-def promtool() -> Path:
-    """Return promtool of the pinned release, without the libraries of clouds that it could ask.
+def prometheus() -> Path:
+    """Return Prometheus of the pinned release, whose targets are listed in its configuration.
 
-    Its build takes two minutes of CPU.
+    Its build takes two minutes of CPU, with its pages for browsers left out.
     """
-    package = "github.com/prometheus/prometheus/cmd/promtool"
-    flags = ("-tags", "remove_all_sd", "-ldflags", "-s -w")
-    return _built("promtool", package, *flags, release=_pinned("promtool"))
+    return _of_prometheus("prometheus")
+
+
+def promtool() -> Path:
+    """Return promtool of the pinned release (its build takes a minute of CPU after Prometheus)."""
+    return _of_prometheus("promtool")
+
+
+def _of_prometheus(name: str) -> Path:
+    """Return one of its programs, without the libraries of clouds that it could ask."""
+    flags = ("-trimpath", "-tags", "remove_all_sd", "-ldflags", "-s -w")
+    package = f"github.com/prometheus/prometheus/cmd/{name}"
+    module = HERE / "prometheus_module"
+    return _built(name, package, *flags, release=_pinned("prometheus"), module=module)
 
 
 def at_a_terminal(
@@ -101,7 +112,7 @@ def _built(name: str, package: str, *flags: str, release: str, module: Path | No
             subprocess.run(
                 [go, "build", "-mod=readonly", "-buildvcs=false", *flags, "-o", draft, package],
                 cwd=module or HERE / f"{name}_module",
-                env={**os.environ, "GOTOOLCHAIN": "local", "GOWORK": "off"},
+                env={**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"},
                 check=True,
             )
             draft.rename(program)

@@ -18,6 +18,7 @@ from pumice.local.versions import versions
 from services.visibility.settings import VisibilitySettings
 from shared.contracts.permissions import permissions
 from tests.support.manifests import BASE, ROOT, build
+from tools import compose_monitoring, write_monitoring
 
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES = COMPOSE["services"]
@@ -28,6 +29,7 @@ PARTS = {
     "kwok": "kwok",
     "nats": "nats-server",
 }
+MONITORING = ("prometheus", "grafana")
 OURS = ("binder", "cache", "controller", "declarer", "scheduler", "visibility")
 """Those that have a user at NATS."""
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
@@ -36,6 +38,12 @@ VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["versi
 @pytest.mark.parametrize(("service", "part"), PARTS.items())
 def test_a_parts_image_is_the_pinned_one(service: str, part: str) -> None:
     assert SERVICES[service]["image"] == versions().images[part]
+
+
+@pytest.mark.parametrize("name", MONITORING)
+def test_monitoring_is_an_option_with_pinned_images(name: str) -> None:
+    assert SERVICES[name]["image"] == versions().images[name]
+    assert SERVICES[name]["profiles"] == ["monitoring"]
 
 
 @pytest.mark.parametrize("part", PARTS.values())
@@ -58,7 +66,10 @@ def test_the_nats_wheel_is_the_pinned_version() -> None:
 
 
 def test_everything_of_ours_is_one_image_of_this_version() -> None:
-    images = {name: service["image"] for name, service in SERVICES.items() if name not in PARTS} | {
+    others = {*PARTS, *MONITORING}
+    images = {
+        name: service["image"] for name, service in SERVICES.items() if name not in others
+    } | {
         o["metadata"]["name"]: o["spec"]["template"]["spec"]["containers"][0]["image"]
         for o in build(BASE)
         if o["kind"] == "Deployment"
@@ -103,7 +114,7 @@ def test_a_container_has_no_more_rights_than_it_needs(name: str) -> None:
     assert service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
     assert service["mem_limit"]
-    if name not in PARTS:
+    if name not in {*PARTS, *MONITORING}:
         assert service.get("user") == ("0:0" if name == "credentials" else None)
     for port in service.get("ports", []):
         assert port.startswith("127.0.0.1:"), "nothing listens beyond the loopback"
@@ -128,6 +139,33 @@ def test_every_volume_is_declared_and_used() -> None:
         if not mount.startswith(".")
     }
     assert used == set(COMPOSE["volumes"])
+
+
+def test_prometheus_asks_each_service_where_it_shows_its_metrics() -> None:
+    scraped = {
+        config["job_name"]: config["static_configs"][0]["targets"]
+        for config in write_monitoring.targets()["scrape_configs"]
+    }
+    port = SERVICES["cache"]["environment"]["PUMICE_LISTEN_ADDRESS"].rpartition(":")[2]
+    assert scraped == {f"pumice-{name}": [f"{name}:{port}"] for name in (*OURS, "admission")}
+
+
+def test_prometheus_and_grafana_read_the_files_that_are_made() -> None:
+    plain = f"./{write_monitoring.FOLDER.relative_to(ROOT)}"
+    assert f"{plain}:/etc/prometheus:ro" in SERVICES["prometheus"]["volumes"]
+    assert "--config.file=/etc/prometheus/prometheus.yml" in SERVICES["prometheus"]["command"]
+    for kind in ("datasources", "dashboards"):
+        mount = f"{plain}/grafana/{kind}:/etc/grafana/provisioning/{kind}:ro"
+        assert mount in SERVICES["grafana"]["volumes"]
+    assert write_monitoring.DASHBOARDS == "/etc/grafana/provisioning/dashboards"
+    name, _, port = write_monitoring.PROMETHEUS.removeprefix("http://").partition(":")
+    assert SERVICES[name]["ports"][0].endswith(f":{port}")
+
+
+def test_the_image_of_prometheus_has_the_programs_that_its_container_calls() -> None:
+    prometheus = SERVICES["prometheus"]
+    called = {prometheus["entrypoint"][0], prometheus["healthcheck"]["test"][1]}
+    assert called == compose_monitoring.PROGRAMS.keys()
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from shared.runtime.settings import load
 from shared.serving.certificates import RENEW_AFTER
 from tests.support.alert_histories import HISTORIES
 from tests.support.manifests import BASE, ROOT, build, named
-from tools import write_dashboards
+from tools import write_dashboards, write_monitoring
 from tools.write_tables import METRICS_PAGE, Metric, metrics
 
 MONITORING = ROOT / "k8s" / "monitoring"
@@ -235,7 +235,28 @@ def test_slow_reviews_are_told_before_the_api_server_stops_waiting() -> None:
 def test_every_file_of_the_folder_is_part_of_the_build() -> None:
     listed = yaml.safe_load((MONITORING / "kustomization.yaml").read_text())["resources"]
     files = {path.name for path in MONITORING.iterdir()}
-    assert files == {*listed, "kustomization.yaml"}
+    assert files == {*listed, "kustomization.yaml", write_monitoring.FOLDER.name}
+
+
+def test_the_files_for_a_prometheus_without_the_operator_say_the_same() -> None:
+    """The rules and dashboards of the operator's objects, and nothing else lies there."""
+    folder = write_monitoring.FOLDER
+    written = {
+        str(path.relative_to(folder)): path.read_text("utf-8")
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+    assert written == write_monitoring.files(), "make crds"
+    plain = yaml.safe_load(written["alerts.yml"])
+    assert plain == named(OBJECTS, "PrometheusRule", "pumice")["spec"]
+    for name in write_dashboards.DASHBOARDS:
+        config_map = named(OBJECTS, "ConfigMap", f"{name}-dashboard")
+        assert config_map["data"] == {f"{name}.json": written[f"grafana/dashboards/{name}.json"]}
+    assert yaml.safe_load(written["prometheus.yml"])["rule_files"] == ["alerts.yml"]
+    assert (
+        yaml.safe_load(written["prometheus.yml"])["global"]["scrape_interval"]
+        == (ENDPOINT["interval"])
+    )
 
 
 @each_alert

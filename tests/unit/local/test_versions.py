@@ -127,3 +127,10 @@ def test_the_kubectl_of_the_tests_is_of_the_release_of_the_api_server():
     text = (ROOT / "tests" / "support" / "kubectl_module" / "go.mod").read_text()
     _, minor, patch = versions().parts["kubernetes"].split(".")
     assert f"k8s.io/kubectl v0.{minor}.{patch}\n" in text
+
+
+def test_the_prometheus_of_the_checks_is_of_the_release_of_the_image():
+    """Its module says v0.315.0 where the release is 3.15.0."""
+    text = (ROOT / "tests" / "support" / "prometheus_module" / "go.mod").read_text()
+    major, minor, patch = release(versions().images["prometheus"])
+    assert f"github.com/prometheus/prometheus v0.{major}{minor:02}.{patch}\n" in text
