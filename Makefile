@@ -107,7 +107,7 @@ dra-check: go ## device claims beside the scheduler of Kubernetes, on drawn stat
 	@$(PY) -m tools.dra_check
 
 .PHONY: monitors-check
-monitors-check: go ## promtool tries each alert of k8s/monitoring (builds promtool; needs Go)
+monitors-check: go ## each alert of k8s/monitoring tried by promtool, and raised by its fault on a real cluster (builds Prometheus; needs Go)
 	@$(PY) -m tools.monitors_check
 
 # The folder of Volcano's programs: vcctl, vsub, vjobs and the others.

@@ -57,6 +57,7 @@ PUBLISHED = (
 STORES = 'pumice_bus_stores{job="pumice-binder", pod="binder-1"}'
 BACKLOG = 'pumice_binder_backlog{pod="binder-%d", stream="%s", partition="%d"}'
 ITEMS = 'pumice_binder_items_total{pod="binder-1", intent="bind", result="done"}'
+STATUSES = 'pumice_binder_statuses_total{pod="binder-1", kind="podgroups", result="written"}'
 INTENTS = "pumice_binder_intent_seconds_bucket"
 ASIDE = 'pumice_set_aside{job="pumice-controller", pod="controller-1", kind="jobs"}'
 REVIEWS = 'pumice_admission_requests_total{hook="/jobs/validate", outcome="%s"}'
@@ -143,7 +144,13 @@ HISTORIES: Final = (
         *("PumiceIntentsNotTaken", "intents wait, and none ends"),
         {BACKLOG % (1, "command", 0): f"3x{LONG}", ITEMS: f"70x{LONG}"},
         "11m",
-        {"3 intents wait, and no binder has ended one for five minutes.": ""},
+        {"3 intents or statuses wait, and no binder has ended one for five minutes.": ""},
+    ),
+    History(
+        *("PumiceIntentsNotTaken", "statuses wait, and none is written"),
+        {BACKLOG % (1, "desired", 0): f"4x{LONG}", ITEMS: f"70+1x{LONG}", STATUSES: f"9x{LONG}"},
+        "11m",
+        {"4 intents or statuses wait, and no binder has ended one for five minutes.": ""},
     ),
     History(
         *("PumiceIntentsNotTaken", "intents end"),
@@ -151,12 +158,13 @@ HISTORIES: Final = (
         "11m",
     ),
     History(
-        *("PumiceIntentsNotTaken", "one binder has an old figure, and statuses wait"),
+        *("PumiceIntentsNotTaken", "one binder has an old figure, and statuses are written"),
         {
             BACKLOG % (1, "command", 0): f"3x{LONG}",
             BACKLOG % (2, "command", 0): f"0x{LONG}",
             BACKLOG % (2, "desired", 1): f"3x{LONG}",
             ITEMS: f"70x{LONG}",
+            STATUSES: f"9+1x{LONG}",
         },
         "11m",
     ),

@@ -18,6 +18,7 @@ class Proxy:
         self._cut = False
         self._passes = asyncio.Event()
         self._passes.set()
+        self._late_s = 0.0
         self._writers: set[asyncio.StreamWriter] = set()
 
     def cut(self) -> None:
@@ -30,9 +31,14 @@ class Proxy:
         """Hold everything back and close nothing, as a network that drops packets does."""
         self._passes.clear()
 
+    def delay(self, seconds: float) -> None:
+        """Let what is sent through arrive later, as on the way to a server that is slow."""
+        self._late_s = seconds
+
     def mend(self) -> None:
-        """Let connections and what was held back pass again."""
+        """Let connections and what was held back pass again, at once."""
         self._cut = False
+        self._late_s = 0.0
         self._passes.set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -59,6 +65,7 @@ class Proxy:
         with contextlib.suppress(ConnectionError):
             while data := await reader.read(65536):
                 await self._passes.wait()
+                await asyncio.sleep(self._late_s)
                 writer.write(data)
                 await writer.drain()
         if not writer.is_closing():

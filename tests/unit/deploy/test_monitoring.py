@@ -12,6 +12,8 @@ from shared.serving.certificates import RENEW_AFTER
 from tests.support.alert_histories import HISTORIES
 from tests.support.manifests import BASE, ROOT, build, named
 from tools import write_dashboards, write_monitoring
+from tools.monitors_check import fast, live
+from tools.monitors_check.faults import FAULTS
 from tools.write_tables import METRICS_PAGE, Metric, metrics
 
 MONITORING = ROOT / "k8s" / "monitoring"
@@ -275,3 +277,37 @@ def test_the_histories_show_what_services_can_show() -> None:
     for series in shown:
         own = set(series.labels) - OF_A_TARGET
         assert series.name == "up" or own <= set(SERIES[series.name].labels), series
+
+
+def test_each_alert_has_a_fault_that_is_done_to_a_real_cluster() -> None:
+    """`make monitors-check` does them."""
+    raised = [fault for fault in FAULTS if fault.alert]
+    assert {fault.alert for fault in raised} == {alert["alert"] for alert in ALERTS}
+    for fault in raised:
+        (alert,) = (each for each in ALERTS if each["alert"] == fault.alert)
+        for labels in fault.labels:
+            assert labels.keys() <= grouped_by(alert["expr"]) | {"job"}
+
+
+def test_the_series_that_need_a_fault_are_some_of_those_that_are_shown() -> None:
+    assert live.series() > live.NEED_A_FAULT
+    assert {name for name in live.series() if not _is_shown(name)} == set()
+
+
+def _is_shown(name: str) -> bool:
+    return any(_is_called(name, pattern) for pattern in SERIES)
+
+
+@each_alert
+def test_a_rule_with_shorter_times_holds_as_many_samples(alert: dict) -> None:
+    assert minutes(ENDPOINT["interval"]) * 60 == fast.FACTOR * fast.INTERVAL_S
+    shorter = fast.shorter(alert["expr"])
+    windows = [s.window for s in selectors(alert["expr"]) if s.window]
+    assert [minutes(s.window) * fast.FACTOR for s in selectors(shorter) if s.window] == (
+        pytest.approx([minutes(window) for window in windows])
+    )
+    assert _names(shorter) == _names(alert["expr"])
+
+
+def _names(expression: str) -> list[str]:
+    return [selector.name for selector in selectors(expression)]

@@ -1,0 +1,1 @@
+"""Tries k8s/monitoring: its rules on histories, then its rules and panels on a real run."""
