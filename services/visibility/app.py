@@ -96,7 +96,7 @@ def _answers(
         on_bus.members(),
         *following,
     ]
-    live = Live(keeper, clock=context.clock)
+    live = Live(keeper, clock=context.clock, ends=answers.end_of)
     parts.append(EventFeed(bus, needed.events, live, clock=context.clock))
     return answers, live, parts
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from typing_extensions import override
 
 from services.scheduler.config import SchedulerConfig
+from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.visibility.adapters.history import EventHistory
 from services.visibility.adapters.keeping import Keeper
@@ -52,6 +53,9 @@ class Starts(Protocol):
 
     def expected(self, key: str) -> ExpectedStart | None:
         """Return when a PodGroup is expected to start, None while nothing is known of it."""
+
+    def end_of(self, job: Job) -> float | None:
+        """Return when a running job is expected to end, in Unix seconds."""
 
     def foresee(
         self, state: ClusterState, keys: Collection[str], now: float
@@ -139,6 +143,10 @@ class Answering(Answers):
 
     # --- in the replica's thread -------------------------------------------------------------
 
+    def end_of(self, job: Job) -> float | None:
+        """Return when a running job is expected to end, in Unix seconds; None if not known."""
+        return self._starts.end_of(job)
+
     def _explain(self, replica: Replica, namespace: str, name: str) -> Explanation | None:
         subject = subject_of(replica, namespace, name)
         if subject is None:
@@ -152,6 +160,7 @@ class Answering(Answers):
             now=self._clock.now(),
             decided=self._decisions.of(subject.job) if subject.job else None,
             found_at=latest.at,
+            ends=self._starts.end_of,
             enough=self._enough(),
         )
 

@@ -12,12 +12,14 @@ from typing import Final
 
 from pumice.events import CloudEvent, GangPlaced, JobPhaseChanged
 from pumice.events.envelope import decode_any
+from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.visibility.adapters.keeping import Keeper
 from services.visibility.adapters.seen import SeenEvents
 from services.visibility.answers.replica import Replica
 from services.visibility.answers.survey import Policy
 from services.visibility.forecast.durations import History
+from services.visibility.forecast.ends import Ends
 from services.visibility.forecast.forecaster import DRAWS, Forecaster
 from services.visibility.forecast.play import Rules, waiting
 from services.visibility.forecast.shapes import Arrivals
@@ -71,6 +73,7 @@ class Forecasting:
         self._gathered: deque[CloudEvent] = deque(maxlen=_GATHERED_MOST)
         self._seen = SeenEvents(_SEEN)
         self._history = History()
+        self._ends = Ends(self._history, clock.now)
         self._arrivals = Arrivals()
         self._forecaster = Forecaster(self._rules(), self._history, arrivals=self._arrivals)
         self._epoch = -1
@@ -127,6 +130,10 @@ class Forecasting:
             )
         found = ((key, self._forecaster.expected(key)) for key in keys)
         self._expected = {key: expected for key, expected in found if expected is not None}
+
+    def end_of(self, job: Job) -> float | None:
+        """Return when a running job is expected to end, in Unix seconds; None if not known."""
+        return self._ends.of(job)
 
     def foresee(
         self, state: ClusterState, keys: Collection[str], now: float

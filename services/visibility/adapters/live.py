@@ -13,7 +13,8 @@ from typing_extensions import override
 
 from services.visibility.answers.nodes import node_uses
 from services.visibility.answers.replica import Replica
-from services.visibility.answers.running import running_jobs
+from services.visibility.answers.running import EndOf, running_jobs
+from services.visibility.forecast.ends import stated_end
 from services.visibility.interface import LiveAnswers
 from shared.api.visibility import Change, NodeUse, RunningJob, TimelineEntry
 from shared.runtime.clock import Clock
@@ -77,8 +78,9 @@ class _Reader:
 class Live(LiveAnswers):
     """The lists, the readers, and the latest entries of the feed."""
 
-    def __init__(self, keeper: Keeper, *, clock: Clock) -> None:
+    def __init__(self, keeper: Keeper, *, clock: Clock, ends: EndOf = stated_end) -> None:
         self._keeper = keeper
+        self._ends = ends
         self._clock = clock
         self._lists: _Lists | None = None
         self._readers: set[_Reader] = set()
@@ -101,7 +103,9 @@ class Live(LiveAnswers):
         known, now_s = self._lists, self._clock.monotonic()
         if known is None or (known.version != replica.version and now_s - known.at_s >= EVERY_S):
             state = replica.state
-            known = _Lists(replica.version, now_s, running_jobs(state), node_uses(state))
+            known = _Lists(
+                replica.version, now_s, running_jobs(state, self._ends), node_uses(state)
+            )
             self._lists = known
         return known
 

@@ -22,9 +22,11 @@ from services.visibility.answers.decisions import Decided
 from services.visibility.answers.helps import Stop, helps
 from services.visibility.answers.holders import holders
 from services.visibility.answers.replica import Replica
+from services.visibility.answers.running import EndOf
 from services.visibility.answers.survey import Policy
 from services.visibility.answers.whatif import Enough, never
 from services.visibility.answers.wording import meta_of, owner_of, shortages
+from services.visibility.forecast.ends import stated_end
 from shared.api.kinds import POD
 from shared.api.meta import ObjectMeta
 from shared.api.time import format_seconds
@@ -69,6 +71,7 @@ def explain(
     now: float,
     decided: Decided | None = None,
     found_at: float | None = None,
+    ends: EndOf = stated_end,
     enough: Enough = never,
 ) -> Explanation:
     """Return the answer for a job or one of its pods.
@@ -84,7 +87,7 @@ def explain(
     session = open_session(replica.state, policy.config, now=now, plugins=policy.plugins)
     try:
         order = _order(session, job, why)
-        held = holders(session, job, why) if why else ()
+        held = holders(session, job, why, ends) if why else ()
         event = _next_event(session, job, why) if why else ""
         gates = tuple(_gates(job, said, _order(session, job, said)))
     finally:

@@ -11,7 +11,10 @@ from services.scheduler.engine.plan import Explanation
 from services.scheduler.engine.resources.dimensions import quantity
 from services.scheduler.engine.session.session import Session
 from services.visibility.answers.queues import Family
+from services.visibility.answers.running import EndOf
 from services.visibility.answers.wording import owner_of
+from services.visibility.forecast.ends import stated_end
+from shared.api.time import format_seconds
 from shared.api.visibility import Holder
 from shared.model.status import HOLDS_RESOURCES, TaskStatus
 
@@ -27,7 +30,9 @@ class Held(NamedTuple):
     holder: Holder
 
 
-def holders(session: Session, job: Job, why: Explanation) -> tuple[Held, ...]:
+def holders(
+    session: Session, job: Job, why: Explanation, ends: EndOf = stated_end
+) -> tuple[Held, ...]:
     """Return holders of the short resources, where the gate that stops a job looks for them."""
     names = [short.resource for short in why.shortages] or (["cpu"] if why.gate == "queue" else [])
     dims = [dim for name in names if (dim := session.resource(name)) is not None]
@@ -41,17 +46,22 @@ def holders(session: Session, job: Job, why: Explanation) -> tuple[Held, ...]:
     )
     kept = [holder for weight, holder in ranked[:HOLDERS_MOST] if weight > 0]
     by_key = {holder.key: amounts for holder, amounts in held}
-    return tuple(Held(each.key, _holder(session, each, by_key[each.key], dims)) for each in kept)
+    return tuple(
+        Held(each.key, _holder(session, each, by_key[each.key], dims, ends(each))) for each in kept
+    )
 
 
 def _weight(amounts: IntArray, total: FloatArray) -> float:
     return float((amounts / np.maximum(total, 1)).max(initial=0.0))
 
 
-def _holder(session: Session, job: Job, amounts: IntArray, dims: list[int]) -> Holder:
+def _holder(
+    session: Session, job: Job, amounts: IntArray, dims: list[int], end: float | None
+) -> Holder:
     names = session.resources
     held = {names[dim]: quantity(names[dim], int(amounts[dim])) for dim in dims if amounts[dim]}
-    return Holder(job=owner_of(job), queue=job.queue, holds=held)
+    until = format_seconds(end) if end is not None else None
+    return Holder(job=owner_of(job), queue=job.queue, holds=held, expected_end=until)
 
 
 def _held(session: Session, job: Job, why: Explanation) -> list[tuple[Job, IntArray]]:

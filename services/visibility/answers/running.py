@@ -1,22 +1,28 @@
-"""Jobs that have pods on nodes: what they hold, since when, and until when they say."""
+"""Jobs that have pods on nodes: what they hold, since when, and until when as is expected."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.resources.dimensions import quantity
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.engine.tasks.task import Task
 from services.visibility.answers.wording import meta_of, owner_of
+from services.visibility.forecast.ends import stated_end
 from shared.api.time import format_seconds
 from shared.api.visibility import RunningJob
 from shared.model.resources import PODS
 from shared.model.status import HOLDS_RESOURCES
 
+EndOf = Callable[[Job], float | None]
+"""Returns when a running job is expected to end, in Unix seconds; None where that is not known."""
 
-def running_jobs(state: ClusterState) -> tuple[RunningJob, ...]:
+
+def running_jobs(state: ClusterState, ends: EndOf = stated_end) -> tuple[RunningJob, ...]:
     """Return jobs that hold places on nodes, by namespace and name."""
-    found = (_running(job, list(_held(job)), state) for job in state.jobs.all() if job.has_group)
+    found = (
+        _running(job, list(_held(job)), state, ends) for job in state.jobs.all() if job.has_group
+    )
     running = [job for job in found if job.pods]
     return tuple(sorted(running, key=lambda job: (job.metadata.namespace, job.metadata.name)))
 
@@ -27,10 +33,10 @@ def _held(job: Job) -> Iterator[Task]:
             yield from tasks.values()
 
 
-def _running(job: Job, held: list[Task], state: ClusterState) -> RunningJob:
+def _running(job: Job, held: list[Task], state: ClusterState, ends: EndOf) -> RunningJob:
     started = min((task.started for task in held), default=math.inf)
     is_known = math.isfinite(started)
-    expected = job.expected if is_known else None
+    expected = ends(job) if held else None
     return RunningJob(
         metadata=meta_of(job),
         owner=owner_of(job),
@@ -42,7 +48,7 @@ def _running(job: Job, held: list[Task], state: ClusterState) -> RunningJob:
         nodes=len({task.node for task in held}),
         allocated=_holds(job, state),
         running_since=format_seconds(started) if is_known else None,
-        expected_end=format_seconds(started + expected.seconds) if expected else None,
+        expected_end=format_seconds(expected) if expected is not None else None,
     )
 
 

@@ -100,6 +100,11 @@ def waiting(cluster_state: ClusterState) -> list[str]:
     return sorted(job.key for job in jobs.all() if jobs.takes_part(job) and waits(job))
 
 
+def goes_on_for_ever(job: Job) -> bool:
+    """Tell whether a job's pods are those of a service, which do not end unless they say so."""
+    return job.owner_kind in _SERVICES
+
+
 class Play:
     """One play of a cluster state; `run` it once."""
 
@@ -178,8 +183,7 @@ class Play:
                 self._schedule_end(job, max(0.0, self._now - since))
 
     def _ends_ever(self, job: Job) -> bool:
-        """Tell whether a running job is one that ends: pods of a service go on for ever."""
-        return job.owner_kind not in _SERVICES or self._rules.stated(job) is not None
+        return not goes_on_for_ever(job) or self._rules.stated(job) is not None
 
     def _schedule_end(self, job: Job, elapsed: float | None = None) -> None:
         stated, subject = self._rules.stated(job), self._subject(job)

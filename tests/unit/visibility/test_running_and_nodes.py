@@ -1,9 +1,15 @@
 """Running jobs and how full nodes are, as the live page shows them."""
 
+import pytest
+
 from pumice.testing import Cluster
+from services.scheduler.engine.jobs.records import Job
 from services.visibility.answers.nodes import node_uses
 from services.visibility.answers.running import running_jobs
+from services.visibility.forecast.durations import History, Subject
+from services.visibility.forecast.ends import KEPT_S, Ends, stated_end
 from shared.api.kinds import NODE
+from shared.api.time import format_seconds, parse
 from shared.api.visibility import NodeUse, RunningJob
 
 CONF = """
@@ -53,6 +59,46 @@ def test_a_gang_says_since_when_it_runs_and_when_it_will_have_ended() -> None:
     assert (job.pods, job.nodes) == (2, 1)
     assert job.running_since == "2026-01-01T10:00:00Z"
     assert job.expected_end == "2026-01-01T11:00:00Z"
+
+
+def on_a_node(world: Cluster, **meta: object) -> Job:
+    world.group("train", phase="Running")
+    status = {"phase": "Running", "startTime": "2026-01-01T10:00:00Z"}
+    world.pod("a", "train", cpu="1", node="n1", status=status, **meta)
+    return world.cluster_state.jobs.get("ns/train")
+
+
+def test_a_gang_that_says_nothing_is_expected_to_run_as_long_as_others_of_its_name() -> None:
+    began, history = parse("2026-01-01T10:00:00Z"), History()
+    now = began + 600
+    job = on_a_node(world := cluster())
+    ends = Ends(history, lambda: now)
+    assert ends.of(job) is None
+    for _ in range(40):
+        history.ended(Subject("ns", "default", "ns/train"), 3600.0)
+
+    assert ends.of(job) is None
+    now += KEPT_S
+    at = ends.of(job)
+
+    assert at == pytest.approx(began + 3600, rel=0, abs=400)
+    [told] = running_jobs(world.cluster_state, ends.of)
+    assert told.expected_end == format_seconds(at)
+    now = at + 1
+    assert ends.of(job) > now
+
+
+def test_a_gang_that_states_its_duration_is_believed_whatever_others_took() -> None:
+    history = History()
+    history.ended(Subject("ns", "default", "ns/train"), 60.0)
+    annotations = {
+        "scheduling.k8s.io/group-name": "train",
+        "pumice.dev/expected-duration": "1h",
+    }
+    job = on_a_node(cluster(), metadata={"annotations": annotations})
+
+    assert Ends(history, lambda: parse("2026-01-01T10:10:00Z")).of(job) == stated_end(job)
+    assert stated_end(job) == parse("2026-01-01T11:00:00Z")
 
 
 def test_a_gang_that_waits_does_not_run() -> None:

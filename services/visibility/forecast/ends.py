@@ -1,0 +1,84 @@
+"""Expected ends of running jobs: as they state, else the median of what history gives. Pure.
+
+What is found is kept for a while: lists of running jobs are asked for each second.
+"""
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final, NamedTuple
+from zlib import crc32
+
+import numpy as np
+
+from services.scheduler.engine.jobs.records import Job
+from services.visibility.forecast.durations import Durations, History, subject_of
+from services.visibility.forecast.play import goes_on_for_ever
+from shared.jobs.durations import Basis
+from shared.model.status import HOLDS_RESOURCES
+
+DRAWS: Final = 15
+KEPT_S: Final = 60.0
+KEPT_MOST: Final = 20_000
+
+
+class _End(NamedTuple):
+    started: float
+    at: float | None
+    found: float
+    """When it was looked up (Unix seconds)."""
+
+
+def stated_end(job: Job) -> float | None:
+    """Return when a job says that it will have ended, in Unix seconds; None if it does not run."""
+    started = started_at(job)
+    return started + job.expected.seconds if job.expected and math.isfinite(started) else None
+
+
+def started_at(job: Job) -> float:
+    """Return when the first pod of a job that is on a node started; infinity if none has."""
+    held = (
+        task.started
+        for tasks, holds in zip(job.by_status, HOLDS_RESOURCES, strict=True)
+        if holds
+        for task in tasks.values()
+    )
+    return min(held, default=math.inf)
+
+
+class Ends:
+    """Looks ends up in a history."""
+
+    def __init__(self, history: History, now: Callable[[], float]) -> None:
+        self._history = history
+        self._now = now
+        self._known: OrderedDict[str, _End] = OrderedDict()
+
+    def of(self, job: Job) -> float | None:
+        """Return when a job is expected to end, in Unix seconds; None while nothing is known."""
+        if job.expected is not None or goes_on_for_ever(job):
+            return stated_end(job)
+        started, now = started_at(job), self._now()
+        if not math.isfinite(started):
+            return None
+        known = self._known.get(job.key)
+        if known is None or known.started != started or not self._stands(known, now):
+            known = self._known[job.key] = _End(started, self._find(job, started, now), now)
+            self._known.move_to_end(job.key)
+            if len(self._known) > KEPT_MOST:
+                self._known.popitem(last=False)
+        return known.at
+
+    def _stands(self, known: _End, now: float) -> bool:
+        return 0 <= now - known.found < KEPT_S and (known.at is None or known.at > now)
+
+    def _find(self, job: Job, started: float, now: float) -> float | None:
+        subject = subject_of(job.key, job.owner_job, job.queue, job.annotations)
+        if Durations(self._history).basis(subject, None) is not Basis.HISTORY:
+            return None
+        uniform = np.random.default_rng(crc32(job.key.encode())).random
+        elapsed = max(0.0, now - started)
+        left = sorted(
+            Durations(self._history).goes_on(subject, None, elapsed, uniform) for _ in range(DRAWS)
+        )
+        return now + left[DRAWS // 2]
