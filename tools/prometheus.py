@@ -47,6 +47,8 @@ class Prometheus:
     def down(self) -> dict[str, str]:
         """Return the jobs of which a target is not up, with what was wrong at the last scrape."""
         targets = self._ask("targets", state="active")["activeTargets"]
+        if not targets:
+            return {"": "it has no targets yet"}
         return {
             target["labels"]["job"]: target["lastError"] or target["health"]
             for target in targets
@@ -59,9 +61,12 @@ class Prometheus:
 
     def unwell(self) -> dict[str, str]:
         """Return the rules that were not evaluated, or not without an error."""
+        rules = self.rules()
+        if not rules:
+            return {"": "it has no rules yet"}
         return {
             rule["name"]: rule.get("lastError") or rule["health"]
-            for rule in self.rules()
+            for rule in rules
             if rule["health"] != "ok"
         }
 
