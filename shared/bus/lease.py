@@ -86,6 +86,7 @@ class Lease:
         self.timing: Final = timing or Timing()
         self._presence = presence
         self._seen_sequence = -1
+        self._seen_time = 0.0
         self._seen_at = 0.0
         self._unheard_since: float | None = None
         self._sequence = 0
@@ -153,8 +154,10 @@ class Lease:
         now = self._clock.monotonic()
         if message is None:
             return True
-        if message.sequence != self._seen_sequence:
-            self._seen_sequence, self._seen_at = message.sequence, now
+        # A copy that is behind tells what was: no sign of life, however often it takes turns.
+        if message.sequence > self._seen_sequence or message.time > self._seen_time:
+            self._seen_sequence, self._seen_time = message.sequence, message.time
+            self._seen_at = now
             self._unheard_since = None
         if not unheard:
             self._unheard_since = None

@@ -12,6 +12,7 @@ publish; questions it still answers.
 import asyncio
 from typing import Final, Protocol
 
+import msgspec
 from prometheus_client import Gauge
 
 from shared.bus.errors import NoAnswer, NotPermitted
@@ -70,6 +71,21 @@ SILENT_S: Final = 3.0
 """A member whose announcement did not change for this long is not counted as alive."""
 
 
+class _Seen(msgspec.Struct, frozen=True):
+    """The last announcement of a member."""
+
+    sequence: int
+    stored_at: float
+    """By the server's clock."""
+    at: float
+    """When it was read first, monotonic."""
+    member: Member
+
+    def is_older(self, message: Message) -> bool:
+        """Tell whether a message is news; one that a copy which is behind tells is none."""
+        return message.sequence > self.sequence or message.time > self.stored_at
+
+
 class MembersBus(Publishing, Reading, Lasting, Protocol):
     """Calls to the bus that announcements need."""
 
@@ -104,7 +120,7 @@ class Members:
         self._clock = clock
         self._log = log
         self._storing = storing
-        self._seen: dict[str, tuple[int, float, Member]] = {}
+        self._seen: dict[str, _Seen] = {}
         self._buried: dict[str, int | None] = {}
         """Per dead instance, its last announcement; None until the members are read once more.
 
@@ -132,9 +148,10 @@ class Members:
         """Return the live members, of one service or all, sorted by service and instance."""
         oldest = self._clock.monotonic() - SILENT_S
         members = [
-            member
-            for sequence, seen_at, member in self._seen.values()
-            if seen_at >= oldest and self._buried.get(member.instance, 0) not in (None, sequence)
+            seen.member
+            for seen in self._seen.values()
+            if seen.at >= oldest
+            and self._buried.get(seen.member.instance, 0) not in (None, seen.sequence)
         ]
         chosen = [member for member in members if service in (None, member.service)]
         return sorted(chosen, key=lambda member: (member.service, member.instance))
@@ -150,7 +167,7 @@ class Members:
             return
         self._lost[name] = sequence
         self._buried[name] = None
-        if any(member.instance == name for _, _, member in self._seen.values()):
+        if any(seen.member.instance == name for seen in self._seen.values()):
             self._log.info("member_dead", member=name, reason="its lease ran out")
 
     def version(self, *readers: str) -> int:
@@ -200,10 +217,10 @@ class Members:
     def _take(self, found: list[Message], dead: list[str]) -> None:
         """Take over the announcements found; those of `dead` are from before their death."""
         now = self._clock.monotonic()
-        seen: dict[str, tuple[int, float, Member]] = {}
+        seen: dict[str, _Seen] = {}
         for message in found:
             before = self._seen.get(message.subject)
-            if before is not None and before[0] == message.sequence:
+            if before is not None and not before.is_older(message):
                 seen[message.subject] = before
                 continue
             try:
@@ -212,9 +229,9 @@ class Members:
                 self._log.warning("member_unreadable", subject=message.subject, reason=str(exc))
                 continue
             if member.accepts:
-                seen[message.subject] = (message.sequence, now, member)
+                seen[message.subject] = _Seen(message.sequence, message.time, now, member)
         self._seen = seen
-        last = {member.instance: sequence for sequence, _, member in seen.values()}
+        last = {one.member.instance: one.sequence for one in seen.values()}
         self._buried |= {name: last.get(name, 0) for name in dead}
         self._buried = {
             name: sequence

@@ -22,13 +22,13 @@ from shared.runtime.errors import Retryable
 
 EVERY_S: Final = 2.0
 AGAIN_S: Final = 0.5
-ANSWER_S: Final = 1.0
+ANSWER_S: Final = 2.0
 SILENT_S: Final = 3.0
 """Copies that are not heard of for this long are lost to their leader, which hears of them each
 second."""
-GIVE_UP_S: Final = 6.0
+GIVE_UP_S: Final = 7.0
 """How long there may be no good answer. Copies whose leader died choose another within four to nine
-seconds, mostly less than six, and no server has a good answer until then."""
+seconds, mostly less than seven, and no server has a good answer until then."""
 _NANO: Final = 1_000_000_000
 
 

@@ -24,6 +24,7 @@ from services.scheduler import app as scheduler
 from services.scheduler.settings import SchedulerSettings
 from shared.bus.connection import Credentials, Options
 from shared.bus.nats import NatsBus
+from shared.contracts.streams import streams
 from shared.kube.client import Kube
 from shared.runtime.contain import SetAside
 from shared.runtime.faults import POINTS
@@ -34,6 +35,7 @@ from shared.runtime.spans import NO_SPANS
 from shared.runtime.supervise import Part, PartFailed, supervise
 from shared.runtime.values import Secret
 from shared.runtime.workqueue import WorkQueueMetrics
+from tests.sim.three import MEMBERS, ThreeServers
 from tests.sim.wire import CoreTransport
 from tests.support.simloop import SimClock
 
@@ -136,6 +138,7 @@ class Machine:
                 name=self.instance,
                 credentials=Credentials(user=lambda: self.service, password=lambda: ""),
                 on_request=self._asked,
+                copied=streams("local").lease.name,
             ),
             clock=context.clock,
             log=context.log,
@@ -206,7 +209,10 @@ class Machine:
         self, context: Context, kube: Kube, bus: NatsBus, stop: asyncio.Event, alive: list[bool]
     ) -> None:
         async def start() -> Sequence[Part]:
-            return _compose(self.service, context, kube=kube, bus=bus, conf=self._sim.conf)
+            replicas = MEMBERS if isinstance(self._nats, ThreeServers) else 1
+            return _compose(
+                self.service, context, kube=kube, bus=bus, conf=self._sim.conf, replicas=replicas
+            )
 
         try:
             await supervise(
@@ -229,11 +235,11 @@ class Machine:
 
 
 def _compose(
-    service: str, context: Context, *, kube: Kube, bus: NatsBus, conf: str
+    service: str, context: Context, *, kube: Kube, bus: NatsBus, conf: str, replicas: int
 ) -> Sequence[Part]:
     match service:
         case "declarer":
-            return declarer.compose(DeclarerSettings(), context, bus=bus)
+            return declarer.compose(DeclarerSettings(stream_replicas=replicas), context, bus=bus)
         case "cache":
             return cache.compose(
                 CacheSettings(state_key=STATE_KEY), context, kube=kube, leases=kube, bus=bus

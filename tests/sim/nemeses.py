@@ -114,9 +114,10 @@ async def nats_of_three(sim: "Simulation") -> None:
             await asyncio.sleep(sim.rng.uniform(0.1, 4))
             nats.start_one(member)
         else:
-            sim.tell("nats server cut off", member=member)
-            nats.cut_one(member)
-            await asyncio.sleep(sim.rng.uniform(0.5, 9))
+            silently, for_s = sim.rng.random() < 0.7, sim.rng.uniform(0.5, 15)
+            sim.tell("nats server cut off", member=member, silently=silently)
+            nats.cut_one(member, silently=silently)
+            await asyncio.sleep(for_s)
             nats.mend_one(member)
         sim.tell("nats server back", member=member)
 

@@ -1,10 +1,16 @@
 """NATS of three servers: each stream has three copies and a leader on one of the servers.
 
-What a client can tell from one server, and nothing more: its connection ends with the server that
-it is on; a stream whose leader is gone answers nobody until another is elected; a server without
-the other two answers nobody at all; a publish that met the end of a leader may be stored or not,
-and its acknowledgement never comes; consumers that one server alone held are gone with it. What was
-acknowledged stays, streams in memory included, as long as two servers are left.
+What a client can tell from one server, and nothing more. Its connection ends with the server that
+it is on. A stream whose leader is gone answers nobody until another is elected. A publish is on
+its way to the copies for a moment: another one on the same condition is refused meanwhile, and one
+that meets the end of a leader may be stored or not, and its acknowledgement never comes. Consumers
+that one server alone held are gone with it. What was acknowledged stays, streams in memory
+included, as long as two servers are left.
+
+A server that is cut off from the other two keeps its clients (`alone`); when it is back, questions
+that any copy may answer are answered from its old one for a while.
+`tests/contract/bus/test_cut_off_server.py` holds this and three real servers to the same
+statements.
 """
 
 import asyncio
@@ -12,14 +18,24 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from pumice.local.memory_nats.api import API
-from pumice.local.memory_nats.link import Frame
+import msgspec
+from typing_extensions import override
+
+from pumice.local.memory_nats.api import API, DIRECT, failed
+from pumice.local.memory_nats.link import Frame, Weather
 from pumice.local.memory_nats.server import Line, MemoryNats, Peer
-from tests.sim.weather import NetworkWeather
+from pumice.local.memory_nats.stream import EXPECTED, EXPECTED_OF, MSG_ID, Refusal
+from tests.sim.alone import Alone
 
 MEMBERS: Final = 3
-ELECTION_S: Final = (0.2, 3.0)
+ELECTION_S: Final = (0.5, 9.0)
+COPYING_S: Final = (0.0005, 0.005)
+LAGS_S: Final = (0.1, 3.0)
+"""How long a server that is back answers from its old copy."""
 _ACK: Final = "$JS.ACK."
+_INFO: Final = "STREAM.INFO."
+_SEQUENCE_IN_FLIGHT: Final = Refusal(400, 10164, "last sequence by subject mismatch")
+_ID_IN_FLIGHT: Final = Refusal(409, 10158, "duplicate message id is in process")
 
 
 class ThreeServers(MemoryNats):
@@ -29,19 +45,26 @@ class ThreeServers(MemoryNats):
         self,
         *,
         wall: Callable[[], float],
-        weather: NetworkWeather,
+        weather: Weather,
         permissions: Mapping[str, Iterable[str]],
         rng: random.Random,
     ) -> None:
         super().__init__(wall=wall, weather=weather, permissions=permissions)
         self._rng = rng
         self._down: set[int] = set()
-        self._cut: set[int] = set()
+        self._alone: dict[int, Alone] = {}
+        self._speaking: int | None = None
+        self._lagging: list[tuple[float, Alone]] = []
+        self._meta = 0
         self._member_of: dict[Line, int] = {}
         self._leader_of: dict[str, int] = {}
         self._elected_at: dict[str, float] = {}
         self._holder_of: dict[tuple[str, str], int] = {}
+        self._copying: dict[tuple[str, str, str], None] = {}
+        """Conditions and ids of publishes that are on their way to the copies, per stream."""
+        self._copied_at: dict[str, float] = {}
 
+    @override
     def connect(self, client: Peer) -> Line:
         """Open a connection to one of the servers that run. Raises OSError when none does."""
         running = [member for member in range(MEMBERS) if member not in self._down]
@@ -53,7 +76,16 @@ class ThreeServers(MemoryNats):
 
     def draw(self) -> int:
         """Return one of the servers that run and are not cut off."""
-        return self._rng.choice(sorted(set(range(MEMBERS)) - self._down - self._cut))
+        return self._rng.choice(self._together())
+
+    def leader_of(self, stream: str) -> int:
+        """Return which server leads a stream."""
+        return self._leader_of.setdefault(stream, self.draw())
+
+    def member_of(self, client: Peer) -> int:
+        """Return which server a client is connected to, -1 when it is not."""
+        lines = (at for at in self._member_of if at in self.lines and at.client is client)
+        return next((self._member_of[line] for line in lines), -1)
 
     def kill_one(self, member: int) -> None:
         """Kill -9 of one server: its connections break, its streams and consumers need others."""
@@ -61,62 +93,194 @@ class ThreeServers(MemoryNats):
         self._leave(member)
         for line in [line for line, at in self._member_of.items() if at == member]:
             line.break_off()
-        for (stream, name), holder in list(self._holder_of.items()):
-            if holder == member:
-                del self._holder_of[stream, name]
-                self._end_consumer(stream, name)
+            del self._member_of[line]
+        for stream, name in self._held_by(member):
+            consumer = self.jetstream.consumers.get(stream, {}).pop(name, None)
+            if consumer is not None:
+                consumer.end()
 
     def start_one(self, member: int) -> None:
         """Start a server again; it has caught up with the others when it takes part."""
         self._down.discard(member)
 
-    def cut_one(self, member: int) -> None:
-        """Cut one server off from the other two: its clients are heard by nobody."""
-        self._cut.add(member)
+    def cut_one(self, member: int, *, silently: bool = True) -> None:
+        """Cut one server off from the other two; `silently` when no connection ends by it."""
+        led = {stream for stream, leader in self._leader_of.items() if leader == member}
+        alone = Alone(
+            self.jetstream,
+            name=f"nats-{member}",
+            led=led,
+            leads_all=self._meta == member,
+            silently=silently,
+            now=self._now(),
+            rng=self._rng,
+        )
+        for stream, name in self._held_by(member):
+            consumer = self.jetstream.consumers.get(stream, {}).pop(name, None)
+            if consumer is not None:
+                alone.keep(stream, name, consumer.forsake())
+        self._alone[member] = alone
         self._leave(member)
+        asyncio.get_running_loop().call_later(1.0, self._beat, member, alone)
 
     def mend_one(self, member: int) -> None:
-        """Let it reach the others again."""
-        self._cut.discard(member)
+        """Let it reach the others again.
 
+        Where no other leader was elected yet, it leads on, and what it was sent meanwhile is done.
+        """
+        alone, now = self._alone.pop(member), self._now()
+        for stream in sorted(alone.led):
+            if now < self._elected_at.get(stream, 0.0):
+                self._leader_of[stream], self._elected_at[stream] = member, now
+        for stream, line, frame in alone.held:
+            if self._leader_of.get(stream) == member:
+                self.receive(line, frame)
+        alone.end()
+        self._lagging.append((now + self._rng.uniform(*LAGS_S), alone))
+
+    @override
     def receive(self, line: Line, frame: Frame) -> None:
         """Take a message where a leader can take it; what meets none is lost without a word."""
-        stream = self._stream_of(frame.subject)
-        if self._member_of.get(line) in self._cut or not self._led(stream):
+        member = self._member_of.get(line)
+        if member in self._alone:
+            if line.permits(frame.subject):
+                self._receive_alone(member, line, frame)
             return
+        stream = self._stream_of(frame.subject)
+        if not self._led(stream) or self._read_from_old(line, frame):
+            return
+        if stream and not frame.subject.startswith((_ACK, API)):
+            self._propose(stream, line, frame)
+            return
+        if frame.subject.startswith(API + _INFO) and stream:
+            self.jetstream.streams[stream].cluster = self._cluster(stream)
         super().receive(line, frame)
         self._note_holders(stream)
 
+    @override
     def reaches(self, line: Line) -> bool:
         """Tell whether a connection is on one of the servers that know each other."""
-        return self._member_of.get(line) not in self._cut
+        return self._member_of.get(line) not in self._alone
+
+    @override
+    def hears(self, line: Line) -> bool:
+        """Tell whether who speaks now is heard on a connection."""
+        return self._member_of.get(line) == self._speaking or self.reaches(line)
+
+    def _together(self) -> list[int]:
+        return sorted(set(range(MEMBERS)) - self._down - self._alone.keys())
+
+    def _receive_alone(self, member: int, line: Line, frame: Frame) -> None:
+        """Let a server that is cut off answer a client of its own."""
+        alone = self._alone[member]
+        self._speaking = member
+        try:
+            stream = self._stream_of(frame.subject)
+            if frame.subject.startswith(_ACK):
+                return
+            if frame.subject.startswith(API):
+                operation = frame.subject.removeprefix(API)
+                alone.ask(line, frame, operation, now=self._now(), wall=self._wall())
+            elif stream in alone.led:
+                alone.held.append((stream, line, frame))
+            elif stream or not self._tell(member, frame):
+                alone.refuse(line, frame)
+        finally:
+            self._speaking = None
+
+    def _tell(self, member: int, frame: Frame) -> bool:
+        """Hand a message to the other clients of a server; tell whether there is a listener."""
+        lines = [line for line in self.lines if self._member_of.get(line) == member]
+        subject, heard = frame.subject, False
+        for line in lines:
+            heard |= line.deliver(subject, subject, frame.payload, frame.reply)
+        return heard
+
+    def _beat(self, member: int, alone: Alone) -> None:
+        """Send heartbeats to the readers of consumers that live on a server which is cut off."""
+        if self._alone.get(member) is not alone:
+            return
+        self._speaking = member
+        alone.beat()
+        self._speaking = None
+        asyncio.get_running_loop().call_later(1.0, self._beat, member, alone)
+
+    def _propose(self, stream: str, line: Line, frame: Frame) -> None:
+        """Send a publish to the copies; it is stored, and answered, when they have it."""
+        marks = _marks(stream, frame)
+        for mark, refusal in marks.items():
+            if mark in self._copying:
+                said = {**failed(refusal), "stream": stream, "seq": 0}
+                line.deliver(frame.reply, frame.reply, msgspec.json.encode(said))
+                return
+        self._copying |= dict.fromkeys(marks)
+        now = self._now()
+        at = max(now + self._rng.uniform(*COPYING_S), self._copied_at.get(stream, 0.0))
+        self._copied_at[stream] = at
+        leader = self.leader_of(stream)
+        asyncio.get_running_loop().call_at(at, self._copied, stream, leader, line, frame)
+
+    def _copied(self, stream: str, leader: int, line: Line, frame: Frame) -> None:
+        for mark in _marks(stream, frame):
+            self._copying.pop(mark, None)
+        if self._leader_of.get(stream) == leader:
+            super().receive(line, frame)
+        elif self._rng.random() < 0.5 and line.permits(frame.subject):  # the next leader has it
+            super().receive(line, msgspec.structs.replace(frame, reply=""))
+
+    def _read_from_old(self, line: Line, frame: Frame) -> bool:
+        """Answer what any copy may answer from one that is behind; tell whether that was done."""
+        now = self._now()
+        self._lagging = [(until, alone) for until, alone in self._lagging if now < until]
+        operation = frame.subject.removeprefix(API)
+        if not self._lagging or not operation.startswith(DIRECT) or self._rng.random() < 0.5:
+            return False
+        return self._lagging[-1][1].read(line, frame, operation, wall=self._wall())
+
+    def _cluster(self, stream: str) -> dict[str, object]:
+        """Return what a leader says of its copies."""
+        leader = self.leader_of(stream)
+        away = self._down | self._alone.keys()
+        copies = [
+            {"name": f"nats-{member}", "active": 10**10 if member in away else 10**8}
+            for member in range(MEMBERS)
+            if member != leader
+        ]
+        return {"leader": f"nats-{leader}", "replicas": copies}
 
     def _stream_of(self, subject: str) -> str:
         if subject.startswith((_ACK, API)):
-            return next((token for token in subject.split(".") if token in self._names()), "")
+            names = self.jetstream.streams
+            return next((token for token in subject.split(".") if token in names), "")
         taking = self.jetstream.taking(subject)
-        return taking.config["name"] if taking is not None else ""
-
-    def _names(self) -> dict[str, object]:
-        return dict(self.jetstream.streams)
+        return str(taking.config["name"]) if taking is not None else ""
 
     def _led(self, stream: str) -> bool:
         """Tell whether a stream has a leader; a stream that is new gets one at once."""
-        now = asyncio.get_running_loop().time()
-        if len(self._down | self._cut) > 1:
+        if len(self._together()) <= MEMBERS // 2:
             return False
-        if stream and stream not in self._leader_of:
-            self._leader_of[stream] = self.draw()
-        return now >= self._elected_at.get(stream, 0.0)
+        if stream:
+            self.leader_of(stream)
+        return self._now() >= self._elected_at.get(stream, 0.0)
 
     def _leave(self, member: int) -> None:
         """Let the streams that a server led elect another leader, which takes a while."""
-        now = asyncio.get_running_loop().time()
-        others = sorted(set(range(MEMBERS)) - self._down - self._cut)
+        others = self._together()
+        if not others:
+            return
+        if self._meta == member:
+            self._meta = self._rng.choice(others)
         for stream, leader in self._leader_of.items():
-            if leader == member and others:
+            if leader == member:
                 self._leader_of[stream] = self._rng.choice(others)
-                self._elected_at[stream] = now + self._rng.uniform(*ELECTION_S)
+                self._elected_at[stream] = self._now() + self._rng.uniform(*ELECTION_S)
+
+    def _held_by(self, member: int) -> list[tuple[str, str]]:
+        """Return, and forget, the consumers that live on one server."""
+        held = [key for key, holder in self._holder_of.items() if holder == member]
+        for key in held:
+            del self._holder_of[key]
+        return held
 
     def _note_holders(self, stream: str) -> None:
         """Let consumers that are not durable live on one server."""
@@ -124,7 +288,14 @@ class ThreeServers(MemoryNats):
             if not consumer.durable:
                 self._holder_of.setdefault((stream, name), self._leader_of[stream])
 
-    def _end_consumer(self, stream: str, name: str) -> None:
-        consumer = self.jetstream.consumers.get(stream, {}).pop(name, None)
-        if consumer is not None:
-            consumer.end()
+
+def _marks(stream: str, frame: Frame) -> dict[tuple[str, str, str], Refusal]:
+    """Return what no second publish may bear meanwhile, each with what that one is answered."""
+    headers = frame.headers or {}
+    marks = {}
+    if EXPECTED in headers:
+        condition = headers.get(EXPECTED_OF, frame.subject)
+        marks[stream, "condition", condition] = _SEQUENCE_IN_FLIGHT
+    if MSG_ID in headers:
+        marks[stream, "id", headers[MSG_ID]] = _ID_IN_FLIGHT
+    return marks

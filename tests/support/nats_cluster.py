@@ -61,13 +61,14 @@ class Cuttable:
             proxy.port = port
             self._listeners.append(await asyncio.start_server(proxy.serve, "127.0.0.1", port))
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Forward nothing any more."""
         for listener in self._listeners:
             listener.close()
         for proxy, _ in self._ways.values():
             proxy.mend()
             proxy.cut()
+        await asyncio.sleep(0)  # connections end
 
     def of(self, number: int) -> Iterator[Proxy]:
         """Yield the ways from and to a server."""
@@ -146,7 +147,7 @@ class NatsCluster:
             for server in self.servers:
                 tasks.create_task(server.process.stop(), name=server.name)
         if self._ways:
-            self._ways.close()
+            await self._ways.close()
 
     def cut_off(self, number: int, *, silently: bool = False) -> None:
         """Cut a server off from the other two, not from its clients.
@@ -196,6 +197,14 @@ class NatsCluster:
                         if leader:
                             return int(leader.removeprefix("nats-"))
         raise AssertionError(f"{stream} has no leader")
+
+    async def server_of(self, client: str) -> int:
+        """Return which server a client is connected to, by the client's name."""
+        for number, server in enumerate(self.servers):
+            found = await asyncio.to_thread(_get, server, "connz?limit=1000")
+            if client in {connection.get("name") for connection in found["connections"]}:
+                return number
+        raise AssertionError(f"{client} is not connected")
 
     async def is_healthy(self, server: NatsServer) -> bool:
         """Tell what the readiness probe asks for."""

@@ -233,7 +233,9 @@ def failed(refusal: Answer) -> dict[str, Any]:
 def described(stream: MemoryStream) -> dict[str, Any]:
     """Return the answer about a stream."""
     first = stream.get(stream.first_seq)
+    copies = {"cluster": stream.cluster} if stream.cluster is not None else {}
     return {
+        **copies,
         "created": stream.created,
         "config": stream.config,
         "state": {

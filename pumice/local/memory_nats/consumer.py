@@ -149,6 +149,12 @@ class Consumer:
         for given in self._given.values():
             given.due = min(given.due, now + self._ack_wait_s)
 
+    def forsake(self) -> list[Request]:
+        """Return the readers that wait, and tell them nothing any more."""
+        waiting = list(self._waiting)
+        self._waiting.clear()
+        return waiting
+
     def end(self) -> None:
         """Tell all readers that wait that the consumer is gone."""
         for request in self._waiting:

@@ -48,7 +48,7 @@ class Line:
 
     def __init__(self, server: "MemoryNats", client: Peer, weather: Weather) -> None:
         self._server = server
-        self._client = client
+        self.client: Final = client
         self.subscriptions: set[str] = set()
         self._permitted = server.permitted.get(client.user)
         self._open = True
@@ -65,7 +65,7 @@ class Line:
     ) -> bool:
         """Send a message to the subscription to `inbox` on this connection, if there is one."""
         wanted = inbox if inbox in self.subscriptions else f"{inbox.rpartition('.')[0]}.*"
-        if not self._open or wanted not in self.subscriptions:
+        if not self._open or wanted not in self.subscriptions or not self._server.hears(self):
             return False
         self.down.send(
             Frame(to=wanted, subject=subject, payload=payload, reply=reply, headers=headers)
@@ -91,7 +91,7 @@ class Line:
         self.close()
         self.up.cut()
         self.down.cut()
-        self._client.broken()
+        self.client.broken()
 
     def _received(self, frame: Frame) -> None:
         self._server.receive(self, frame)
@@ -184,6 +184,10 @@ class MemoryNats:
             self._call(line, frame, frame.subject.removeprefix(API))
         else:
             self._publish(line, frame)
+
+    def hears(self, line: Line) -> bool:  # noqa: ARG002 - for servers that are more than one
+        """Tell whether what the server says now comes to a connection."""
+        return True
 
     def reaches(self, line: Line) -> bool:  # noqa: ARG002 - for servers that are more than one
         """Tell whether what one connection publishes can come to another."""

@@ -63,6 +63,8 @@ class MemoryStream:
     def __init__(self, config: dict[str, Any], *, created: str) -> None:
         self.config = config
         self.created: Final = created
+        self.cluster: dict[str, object] | None = None
+        """The answer about its copies, where it has some."""
         self.last_seq = 0
         self.bytes = 0
         self._messages: dict[int, Stored] = {}

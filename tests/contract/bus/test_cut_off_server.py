@@ -5,22 +5,18 @@ import contextlib
 import itertools
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 import pytest_asyncio
-import structlog
-from nats.aio.client import Client
 
 from shared.bus.leader import Term
-from shared.bus.nats import NatsBus, from_settings, running
-from shared.bus.port import CaughtUp, OnlyNew, Reset
-from shared.runtime.clock import SystemClock
-from shared.runtime.common import CommonSettings
-from shared.runtime.values import Secret
+from shared.bus.nats import NatsBus
+from shared.bus.port import CaughtUp, FromSequence, OnlyNew, Reset
+from shared.runtime.errors import Retryable
+from tests.contract.bus.cut_servers import THREE, Three, bus_on, cut_off
 from tests.contract.bus.leader_process import leadership
 from tests.contract.bus.readers import Reader
-from tests.support.nats_cluster import NatsCluster
 from tests.support.wait import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
@@ -29,10 +25,12 @@ GOES_ON_S = 40.0
 longer."""
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def three(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[NatsCluster]:
-    """A running cluster whose servers can be cut off from each other."""
-    servers = NatsCluster(tmp_path_factory.mktemp("three") / "nats", cuttable=True)
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=THREE)
+async def three(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Three]:
+    """Three running servers, real ones and those of the simulation."""
+    servers = THREE[request.param](tmp_path_factory.mktemp("three") / "nats")
     try:
         await servers.start()
         yield servers
@@ -40,50 +38,8 @@ async def three(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[NatsC
         await servers.stop()
 
 
-def port_of(bus: NatsBus) -> int:
-    """Return the port that a bus is connected to, 0 when it is not."""
-    session = bus._connection.current
-    client = session.client if session is not None else None
-    url = client.connected_url if isinstance(client, Client) else None
-    return url.port or 0 if url is not None else 0
-
-
-@asynccontextmanager
-async def bus_on(three: NatsCluster, number: int) -> AsyncIterator[NatsBus]:
-    """Open a bus that knows all servers and is connected to one of them."""
-    settings = CommonSettings(
-        nats=three.url, nats_user="admin", nats_password=Secret(three.passwords["admin"])
-    )
-    async with contextlib.AsyncExitStack() as stack:
-        while True:
-            bus = from_settings(
-                settings,
-                service="test",
-                instance="test",
-                clock=SystemClock(),
-                log=structlog.get_logger(),
-                on_status=lambda **_: None,
-            )
-            await stack.enter_async_context(running(bus))
-            if port_of(bus) == three.servers[number].port:
-                yield bus
-                return
-            await stack.aclose()
-
-
-@asynccontextmanager
-async def cut_off(three: NatsCluster, number: int, *, silently: bool) -> AsyncIterator[None]:
-    """Cut a server off for the length of a block."""
-    three.cut_off(number, silently=silently)
-    try:
-        yield
-    finally:
-        three.rejoin(number)
-        await three.healthy()
-
-
 async def test_a_reader_and_a_writer_on_the_server_go_on_at_another_and_miss_nothing(
-    three: NatsCluster, declared, subjects
+    three: Three, declared, subjects
 ):
     stream = declared.outcome.name
     lonely = await three.leader_of(declared.lease.name)
@@ -96,7 +52,7 @@ async def test_a_reader_and_a_writer_on_the_server_go_on_at_another_and_miss_not
                     await stubborn(other, stream, subjects.outcome(0), payload)
                 await stubborn(bus, stream, subjects.outcome(0), sent[2])
                 await reader.until_seen(sent[2], deadline_s=GOES_ON_S)
-                assert port_of(bus) != three.servers[lonely].port
+                assert three.number_of(bus) != lonely
             await stubborn(bus, stream, subjects.outcome(0), sent[3])
             await reader.until_seen(sent[3])
         assert reader.of(Reset) == []
@@ -112,22 +68,55 @@ async def stubborn(bus: NatsBus, stream: str, subject: str, payload: bytes) -> N
     )
 
 
+async def test_a_server_that_is_cut_off_stores_nothing_and_reads_what_is_old(
+    three: Three, declared, subjects
+):
+    stream, subject = declared.outcome.name, subjects.outcome(1)
+    lonely = await three.leader_of(stream)
+    async with (
+        bus_on(three, lonely, leaves=False) as bus,
+        bus_on(three, (lonely + 1) % 3) as other,
+    ):
+        await stubborn(bus, stream, subject, b"before")
+        async with cut_off(three, lonely, silently=True):
+            with pytest.raises(Retryable):
+                await bus.publisher(stream).publish(subject, b"alone", msg_id="alone")
+            await stubborn(other, stream, subject, b"after")
+            with contextlib.suppress(Retryable):
+                assert (await bus.last(stream, subject)).payload == b"before"
+            with contextlib.suppress(Retryable):
+                (found,) = await bus.snapshot(stream, [subject])
+                assert found.payload == b"before"
+        await until(lambda: reads(bus, stream, subject, b"after"), deadline_s=GOES_ON_S)
+        async with Reader(other.follow(stream, [subject], start=FromSequence(1))) as reader:
+            await reader.has(1, CaughtUp)
+        assert [p for p in reader.payloads if p != b"alone"] == [b"before", b"after"]
+        assert reader.payloads.count(b"alone") <= 1
+
+
+async def reads(bus: NatsBus, stream: str, subject: str, payload: bytes) -> bool:
+    """Tell whether a copy that anyone may ask has a message as the last one."""
+    (found,) = await bus.snapshot(stream, [subject])
+    return found.payload == payload
+
+
 class Candidate:
     """Leads when it can, and publishes fact after fact meanwhile."""
 
-    def __init__(self, bus: NatsBus, name: str, subject: str) -> None:
+    def __init__(self, three: Three, bus: NatsBus, name: str, subject: str) -> None:
+        self._server = partial(three.number_of, bus)
         self.bus = bus
         self.name = name
         self._subject = subject
         self.acknowledged: list[bytes] = []
         self.terms: list[tuple[float, int]] = []
-        """When each term began, and the port of the server."""
+        """When each term began, and on which server."""
         self.ended_at = 0.0
         self._task = asyncio.create_task(leadership(bus, name, self._changed).run(self._publish))
 
     def _changed(self, term: Term | None) -> None:
         if term is not None:
-            self.terms.append((time.monotonic(), port_of(self.bus)))
+            self.terms.append((time.monotonic(), self._server()))
         else:
             self.ended_at = time.monotonic()
 
@@ -150,11 +139,11 @@ class Candidate:
         known = len(self.acknowledged)
         await until(lambda: len(self.acknowledged) > known, deadline_s=deadline_s)
 
-    async def gone(self, *, from_port: int) -> None:
+    async def gone(self, *, from_server: int) -> None:
         """Wait until its connection is to another server."""
 
         def is_gone() -> bool:
-            return port_of(self.bus) not in (0, from_port)
+            return self._server() not in (-1, from_server)
 
         await until(is_gone, deadline_s=GOES_ON_S, describe=f"{self.name} to go")
 
@@ -167,7 +156,7 @@ class Candidate:
 
 @pytest.mark.parametrize("silently", [False, True], ids=["cut", "silent"])
 async def test_a_leader_on_the_server_gives_up_in_time_and_goes_on_at_another(
-    three: NatsCluster, declared, subjects, silently: bool
+    three: Three, declared, subjects, silently: bool
 ):
     stream = declared.state.name
     lonely = await three.leader_of(declared.lease.name)
@@ -177,21 +166,21 @@ async def test_a_leader_on_the_server_gives_up_in_time_and_goes_on_at_another(
         bus_on(three, (lonely + 1) % 3) as other,
         Reader(other.follow(stream, [subjects.everything])) as reader,
     ):
-        first = Candidate(bus, f"first-{silently}", subject)
+        first = Candidate(three, bus, f"first-{silently}", subject)
         await first.leads(1)
-        second = Candidate(other, f"second-{silently}", subject)
+        second = Candidate(three, other, f"second-{silently}", subject)
         async with cut_off(three, lonely, silently=silently):
             cut_at = time.monotonic()
             await until(lambda: first.ended_at > cut_at, describe="the end of its term")
             gave_up_at = first.ended_at
-            await first.gone(from_port=three.servers[lonely].port)
+            await first.gone(from_server=lonely)
             await until(lambda: second.terms or first.terms[1:], deadline_s=GOES_ON_S)
             await second.stop()
             known = len(first.acknowledged)
             await until(lambda: len(first.acknowledged) > known, deadline_s=GOES_ON_S)
             await first.stop()
             later = [*second.terms, *first.terms[1:]]
-            assert three.servers[lonely].port not in {port for _, port in later}
+            assert lonely not in {server for _, server in later}
             assert all(began > gave_up_at for began, _ in later), "two led at once"
         expected = {*second.acknowledged, *first.acknowledged}
         await reader.until_seen(first.acknowledged[-1])

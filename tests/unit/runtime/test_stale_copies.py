@@ -1,0 +1,75 @@
+"""What is read of a copied stream may come from a copy that is behind, now and then."""
+
+from types import SimpleNamespace
+
+import structlog
+
+from shared.bus.lease import Lease
+from shared.bus.members import SILENT_S, Members
+from shared.bus.port import Message
+from shared.contracts import codec
+from shared.contracts.messages import LeaseRecord, Member
+from shared.contracts.subjects import Subjects
+from tests.support.clock import VirtualClock
+
+BUS = SimpleNamespace(publisher=lambda _stream: None)
+SUBJECTS = Subjects(cluster="local")
+
+
+def lease_at(sequence: int, *, time: float | None = None) -> Message:
+    record = LeaseRecord(holder="dead.1", renewals=sequence, time=0.0)
+    return Message(
+        subject=SUBJECTS.lease("scheduler"),
+        sequence=sequence,
+        payload=codec.encode(record),
+        time=float(sequence) if time is None else time,
+    )
+
+
+def announced_at(sequence: int) -> Message:
+    member = Member(service="binder", instance="binder-a", accepts=(1,), time=0.0)
+    return Message(
+        subject=SUBJECTS.member("binder", "binder-a"),
+        sequence=sequence,
+        payload=codec.encode(member),
+        time=float(sequence),
+    )
+
+
+def candidate(clock: VirtualClock) -> Lease:
+    return Lease(BUS, stream="S", subject="s", holder="b.1", clock=clock)
+
+
+async def test_a_dead_holder_is_no_more_alive_for_copies_that_differ():
+    clock = VirtualClock()
+    lease = candidate(clock)
+    for sequence in (10, 7, 10, 7, 10, 7):
+        assert not lease.observe(lease_at(sequence))
+        await clock.advance(lease.timing.takeover_s / 6)
+    assert lease.observe(lease_at(10))
+
+
+async def test_a_holder_in_a_stream_that_was_made_anew_is_alive_with_smaller_numbers():
+    clock = VirtualClock()
+    lease = candidate(clock)
+    lease.observe(lease_at(1000))
+    for sequence in range(1, 7):
+        await clock.advance(lease.timing.takeover_s / 3)
+        assert not lease.observe(lease_at(sequence, time=1000.0 + sequence))
+
+
+async def test_a_dead_member_is_no_more_alive_for_copies_that_differ():
+    clock = VirtualClock()
+    members = Members(
+        BUS,
+        stream="S",
+        subjects=SUBJECTS,
+        service="binder",
+        instance="binder-b",
+        clock=clock,
+        log=structlog.get_logger(),
+    )
+    for sequence in (10, 7, 10, 7, 10, 7, 10):
+        members._take([announced_at(sequence)], [])
+        await clock.advance(SILENT_S / 6)
+    assert members.live("binder") == []
