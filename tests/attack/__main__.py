@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.attack.arena import Arena, arena, pause
 from tests.attack.faults import FAULTS, Fault
 from tests.attack.judge import double_bindings
-from tests.attack.load import Load
+from tests.attack.load import PERIOD_S, Load
 from tests.attack.report import Round, memory, page, table
 from tests.support.wait import until
 
@@ -79,10 +79,12 @@ async def attack(
     return done, broken
 
 
-async def one_round(here: Arena, name: str, fault: Fault, prefix: str) -> Round:
+async def one_round(
+    here: Arena, name: str, fault: Fault, prefix: str, *, period_s: float = PERIOD_S
+) -> Round:
     """Strike once under load, mend, and wait until every gang has come to its end."""
     known = len(here.judge.violations)
-    load = Load(here.api, here.namespace, prefix, here.judge.expect)
+    load = Load(here.api, here.namespace, prefix, here.judge.expect, period_s)
     failure = ""
     async with asyncio.TaskGroup() as tasks:
         loading = tasks.create_task(load.run(), name="load")

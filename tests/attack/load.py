@@ -15,13 +15,16 @@ ALREADY_THERE = 409
 
 
 class Load:
-    """Submits a gang every `PERIOD_S` until it is told to stop; `posted` has their times."""
+    """Submits a gang every period until it is told to stop; `posted` has their times."""
 
-    def __init__(self, api: Api, namespace: str, prefix: str, expect) -> None:
+    def __init__(
+        self, api: Api, namespace: str, prefix: str, expect, period_s: float = PERIOD_S
+    ) -> None:
         self._api = api
         self._namespace = namespace
         self._prefix = prefix
         self._expect = expect
+        self._period_s = period_s
         self._over = False
         self.posted: dict[str, float] = {}
         """`namespace/name` to the monotonic time at which the API server had taken the job."""
@@ -37,8 +40,8 @@ class Load:
         while not self._over:
             await self._submit(f"{self._prefix}-{number}")
             number += 1
-            late_s = time.monotonic() - begin - number * PERIOD_S
-            if late_s > PERIOD_S:  # the API server was away: no burst afterwards
+            late_s = time.monotonic() - begin - number * self._period_s
+            if late_s > self._period_s:  # the API server was away: no burst afterwards
                 begin += late_s
             await asyncio.sleep(max(0.0, -late_s))
 

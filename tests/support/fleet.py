@@ -163,6 +163,10 @@ class Fleet:
             for process in self._all:
                 tasks.create_task(process.stop(grace_s=3), name=process.name)
 
+    def lines(self) -> list[str]:
+        """Return every line of all logs."""
+        return [line for log in sorted(self._logs) for line in log.read_text().splitlines()]
+
     def logs(self, lines: int = 12) -> str:
         """Return the ends of all logs, for a failure's message."""
         parts = []

@@ -56,6 +56,7 @@ ALONE: Final[dict[str, str]] = {
     "pumice run --in-process": "tests/integration/local/test_in_process.py",
     "make dra-check": "make dra-check",
     "make attack": "make attack",
+    "make upgrade-check": "make upgrade-check",
     ".venv/bin/python -m tests.attack": "make attack",
     "make bench": "make bench",
     "docker build": "make compose-check",
