@@ -177,7 +177,8 @@ CONTROLLERS: Final = (
         set_aside=("keeper", "deal"),
         watches=(kinds.NODESHARD, kinds.NODE, kinds.POD),
         rights=(
-            *_rights(kinds.NODESHARD, *_READ_WRITE),
+            *_rights(kinds.NODESHARD, *_READ_WRITE, status=True),
+            *_rights(kinds.LEASE, "get", "patch"),
             *_rights(kinds.CONFIGMAP, "get"),
         ),
     ),

@@ -236,6 +236,7 @@ class Scheduler:
         cycle, token, tenure = self._cycle, term.number, self._tenure.term
         now, config = self._clock.now(), self._conf.config
         begun = self._clock.monotonic()
+        self._worker.act_in(self._tenure.signature)
         memory = await self._in_thread(self._worker.memory) if self._dumper.is_due else None
         self._deciding = True
         decision = await self._in_thread(

@@ -289,6 +289,10 @@ class Worker:
             else:
                 self._cluster_state.outcome(outcome.intent, [(item.uid, item.result)])
 
+    def act_in(self, tenure: str) -> None:
+        """Go by claims to nodes in one tenure of the Lease from now on; "" where none is needed."""
+        self._cluster_state.shards.tenure = tenure
+
     def decide(self, config: SchedulerConfig, *, now: float, cycle: int, token: int) -> Decision:
         """Run one cycle; its intents count as assumed from here on."""
         timeout_s = inqueue_timeout_s(config.arguments.get("enqueue", {}))

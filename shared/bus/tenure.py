@@ -73,6 +73,11 @@ class Tenure:
         """Return the name of this tenure, "" where none is needed."""
         return "" if self._free else self._term
 
+    @property
+    def signature(self) -> str:
+        """Return the Lease and its tenure as objects bear them, "" where none is needed."""
+        return "" if self._free else f"{self._lease}/{self._term}"
+
     def hear(self, marker: Marker) -> None:
         """Take note of what the cache's leader says."""
         if not self._heed:

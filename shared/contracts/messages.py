@@ -322,6 +322,8 @@ class DesiredNodeShard(
     in_use: tuple[str, ...] = ()
     to_add: tuple[str, ...] = ()
     to_remove: tuple[str, ...] = ()
+    tenure: str | msgspec.UnsetType = msgspec.UNSET
+    """In which the scheduler claims nodes, "" for none, if the object names another."""
     cycle: int = 0
     rv: Version = ""
 

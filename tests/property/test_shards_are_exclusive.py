@@ -2,8 +2,8 @@
 
 A model of the API server keeps NodeShards and their order of writes. Each scheduler sees the
 beginning of it, decides by `NodeShards`, and its statuses are written late, as the binder does it.
-The sharding controller deals the nodes out in waves meanwhile. Seeds are drawn: histories that find
-a rule broken are rare.
+The sharding controller deals the nodes out in waves meanwhile, and takes them from schedulers that
+have died. Seeds are drawn: histories that find a rule broken are rare.
 """
 
 import random
@@ -16,7 +16,7 @@ import pytest
 from services.binder.intents.desired import as_decided, shard_patch
 from services.controller.sharding.plan import waves
 from services.scheduler.engine.state.shards import NodeShards
-from shared.api import kinds
+from shared.api import keys, kinds
 from shared.api.scheduling import NodeShard
 from shared.contracts.messages import DesiredNodeShard
 
@@ -36,8 +36,8 @@ class Api:
         """Put `spec` or `status` of a NodeShard."""
         found = self.objects.setdefault(name, {"spec": {"nodesDesired": []}, "status": {}})
         found[part] = {**found[part], **value}
-        rv = str(len(self.log) + 1)
-        found["metadata"] = {"name": name, "uid": f"uid-{name}", "resourceVersion": rv}
+        meta = found.get("metadata", {"name": name, "uid": f"uid-{name}"})
+        found["metadata"] = {**meta, "resourceVersion": str(len(self.log) + 1)}
         self.log.append((name, self.read(name)))
 
     def read(self, name: str) -> NodeShard:
@@ -55,11 +55,45 @@ class Scheduler:
         self.shards = NodeShards()
         self.under_way: set[str] = set()
         self.message: DesiredNodeShard | None = None
+        self.to_sign = ""
+        self.lives = True
+        self.tenure = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self.shards = NodeShards()
+        self.shards.tenure = f"lease-of-{self.name}.{self.tenure}"
+        for name, shard in self.api.log[: self.seen]:
+            self.shards.put(name, shard)
 
     @property
     def uses(self) -> set[str]:
         """Return the nodes that it would bind pods to now, or has something under way on."""
+        if not self.lives:
+            return set()
         return set(self.shards.usable(self.name)) | self.under_way
+
+    def die(self) -> None:
+        """Lose the Lease; what is under way has ended before another may take it."""
+        self.lives = False
+        self.under_way.clear()
+
+    def is_taken_over(self) -> None:
+        """Let another take the Lease for a moment, and the nodes that are shown to be in use."""
+        if not self.lives:
+            self.tenure += 1
+            self.message, self.to_sign = None, ""
+            self.api.write(self.name, "status", {"nodesInUse": []})
+
+    def revive(self, rng: random.Random) -> None:
+        """Take the Lease back; after another's turn it may see the cluster as it was long ago."""
+        if self.lives:
+            return
+        self.lives = True
+        if self.shards.tenure != f"lease-of-{self.name}.{self.tenure}":
+            self.tenure += 1
+            self.seen = rng.randint(0, len(self.api.log))
+            self._begin()
 
     def see(self, number: int) -> None:
         """See some more of what was written."""
@@ -69,6 +103,8 @@ class Scheduler:
 
     def cycle(self, *, binds: bool) -> None:
         """Bind to the nodes it may use, and say which it wants to have in use."""
+        if not self.lives:
+            return
         if binds:
             self.under_way |= self.shards.usable(self.name)
         status = self.shards.status(self.name, self.under_way)
@@ -82,14 +118,19 @@ class Scheduler:
                 in_use=tuple(sorted(status.in_use)),
                 to_add=tuple(sorted(status.to_add)),
                 to_remove=tuple(sorted(status.to_remove)),
+                tenure=self.shards.unsigned(self.name),
                 rv=own.rv,
             )
 
     def written(self) -> None:
         """Let a binder write the last status: as decided, or compared with what is there."""
+        if not self.lives:
+            return
         message, self.message = self.message, None
         if message is None:
+            self._signed()
             return
+        self.to_sign = message.tenure or ""
         present = self.api.read(self.name)
         if present.metadata.resource_version == message.rv:
             patch = as_decided(message, now=NOW)[0]
@@ -97,6 +138,11 @@ class Scheduler:
             patch = shard_patch(message, present, now=NOW)
         if patch:
             self.api.write(self.name, "status", patch)
+
+    def _signed(self) -> None:
+        if self.to_sign:
+            tenure, self.to_sign = self.to_sign, ""
+            self.api.write(self.name, "metadata", {"annotations": {keys.TENURE: tenure}})
 
 
 class World:
@@ -115,9 +161,16 @@ class World:
         present = {n: tuple(o["spec"]["nodesDesired"]) for n, o in self.api.objects.items()}
         self.writes = (write for wave in waves(present, wanted) for write in wave.items())
 
-    def step(self, scheduler: Scheduler, what: str) -> None:
-        """Let one thing happen."""
-        if what == "see":
+    def step(self, scheduler: Scheduler, what: str, rng: random.Random) -> None:
+        """Let one thing happen; what concerns dead schedulers, to one of them."""
+        dead = [one for one in self.schedulers if not one.lives] or [scheduler]
+        if what == "die":
+            scheduler.die()
+        elif what == "taken over":
+            rng.choice(dead).is_taken_over()
+        elif what == "revive":
+            rng.choice(dead).revive(rng)
+        elif what == "see":
             scheduler.see(1)
         elif what == "bind":
             scheduler.cycle(binds=True)
@@ -132,8 +185,10 @@ class World:
                 self.api.write(name, "spec", {"nodesDesired": list(nodes)})
                 break
 
-    def rest(self) -> None:
+    def rest(self, rng: random.Random) -> None:
         """Let everything come to its end."""
+        for scheduler in self.schedulers:
+            scheduler.revive(rng)
         for name, nodes in self.writes:
             self.api.write(name, "spec", {"nodesDesired": list(nodes)})
         for _ in range(8):
@@ -142,28 +197,36 @@ class World:
                 scheduler.see(len(self.api.log))
                 scheduler.cycle(binds=False)
                 scheduler.written()
+                scheduler.written()
 
 
 STEPS = ("see", "see", "see", "look", "bind", "bound", "written", "written", "deal", "deal")
+DEATHS = (*STEPS, "die", "taken over", "revive")
 
 
 @pytest.mark.parametrize("seed", range(0, 3000, 300))
 def test_no_node_is_used_by_two_schedulers_at_one_moment_ca12(seed: int) -> None:
     for number in range(seed, seed + 300):
-        history(random.Random(number))
+        history(random.Random(number), STEPS)
 
 
-def history(rng: random.Random) -> None:
+@pytest.mark.parametrize("seed", range(0, 3000, 300))
+def test_nor_when_the_nodes_of_those_that_died_are_given_to_others_ca12(seed: int) -> None:
+    for number in range(seed, seed + 300):
+        history(random.Random(number), DEATHS)
+
+
+def history(rng: random.Random, steps: tuple[str, ...]) -> None:
     """Play one history, then let it come to rest."""
     world, owners = World(), dict[str, str]()
     for _ in range(8):
         owners = {node: rng.choice(NAMES) for node in NODES}
         world.deal(owners)
         for _ in range(24):
-            world.step(rng.choice(world.schedulers), rng.choice(STEPS))
+            world.step(rng.choice(world.schedulers), rng.choice(steps), rng)
             used = [node for scheduler in world.schedulers for node in sorted(scheduler.uses)]
             assert len(used) == len(set(used)), used
-    world.rest()
+    world.rest(rng)
     for scheduler in world.schedulers:
         wanted = {node for node in NODES if owners[node] == scheduler.name}
         assert scheduler.uses == wanted, "each has what it is to have, and no more"

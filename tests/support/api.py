@@ -31,6 +31,7 @@ PATHS = {
     "resourceslices": "/apis/resource.k8s.io/v1",
     "resourceclaims": "/apis/resource.k8s.io/v1",
     "resourceclaimtemplates": "/apis/resource.k8s.io/v1",
+    "leases": "/apis/coordination.k8s.io/v1",
     "networkpolicies": "/apis/networking.k8s.io/v1",
     "jobs": "/apis/batch.volcano.sh/v1alpha1",
     "cronjobs": "/apis/batch.volcano.sh/v1alpha1",

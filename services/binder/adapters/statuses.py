@@ -22,6 +22,7 @@ from services.binder.intents.desired import (
     queue_patch,
     shard_patch,
 )
+from shared.api import keys
 from shared.api.core import Pod
 from shared.api.kinds import NODESHARD, POD, PODGROUP, QUEUE, Kind, decode
 from shared.api.scheduling import NodeShard, PodGroup, Queue
@@ -109,28 +110,37 @@ class Statuses:
         return found.metadata.uid != wanted.uid
 
     async def write(self, change: StatusPatch) -> None:
-        """Write a change. Raises Conflict when the object has changed, Gone when it is gone.
-
-        A PodGroup has no status subresource (C03 ⚠): its patch goes to the object itself.
-        """
+        """Write a change. Raises Conflict when the object has changed, Gone when it is gone."""
         wanted = change.wanted
-        namespace, name = split_key(wanted.key)
-        of_spec = isinstance(wanted, DesiredUngated)
-        await self._kube.patch(
-            change.kind,
-            namespace,
-            name,
-            {"spec" if of_spec else "status": change.status},
-            uid=wanted.uid,
-            resource_version=change.rv,
-            subresource="" if of_spec or change.kind is PODGROUP else "status",
-            patch_type="strategic" if change.kind is POD else "merge",
-        )
+        if change.status:
+            await self._patch(change)
+        if isinstance(wanted, DesiredNodeShard) and wanted.tenure is not msgspec.UNSET:
+            await self._sign(wanted)
         for condition in change.news:
             if change.kind is POD:
                 self._recorder.pod_condition(wanted.key, wanted.uid, condition)
             else:
                 self._recorder.podgroup_condition(wanted.key, wanted.uid, condition)
+
+    async def _patch(self, change: StatusPatch) -> None:
+        """Write a status. A PodGroup's goes to the object itself: it has no subresource (C03 ⚠)."""
+        namespace, name = split_key(change.wanted.key)
+        of_spec = isinstance(change.wanted, DesiredUngated)
+        await self._kube.patch(
+            change.kind,
+            namespace,
+            name,
+            {"spec" if of_spec else "status": change.status},
+            uid=change.wanted.uid,
+            resource_version=change.rv,
+            subresource="" if of_spec or change.kind is PODGROUP else "status",
+            patch_type="strategic" if change.kind is POD else "merge",
+        )
+
+    async def _sign(self, wanted: DesiredNodeShard) -> None:
+        """Have a NodeShard bear the name of the tenure in which its scheduler claims nodes."""
+        body = {"metadata": {"annotations": {keys.TENURE: wanted.tenure or None}}}
+        await self._kube.patch(NODESHARD, "", wanted.key, body, uid=wanted.uid)
 
 
 def compare(
@@ -145,6 +155,10 @@ def compare(
         patch = gate_patch(present)
     elif isinstance(wanted, DesiredNodeShard) and isinstance(present, NodeShard):
         patch = shard_patch(wanted, present, now=now)
+        signed = present.metadata.annotations.get(keys.TENURE, "")
+        if not patch and wanted.tenure not in (msgspec.UNSET, signed):
+            rv = present.metadata.resource_version
+            return StatusPatch(wanted=wanted, status={}, rv=rv)
     elif isinstance(wanted, DesiredPod) and isinstance(present, Pod):
         if present.spec.node_name:
             return Nothing.OVER

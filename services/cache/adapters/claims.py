@@ -14,7 +14,6 @@ from typing import Final, Never, Protocol
 
 import msgspec
 
-from services.cache.fold.election import Election, LeaseTimes, Record, release
 from shared.api.kinds import LEASE, NAMESPACE
 from shared.api.time import format_micro
 from shared.bus.port import Message, StreamInfo
@@ -24,6 +23,7 @@ from shared.contracts.subjects import Subjects
 from shared.contracts.versions import ContractError
 from shared.kube.client import Kube
 from shared.kube.errors import AlreadyExists
+from shared.model.election import Election, LeaseTimes, Record, release
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Conflict, Gone, PumiceError, Retryable
 from shared.runtime.logs import Logger

@@ -3,8 +3,9 @@
 One key for all, since a node that one shard gives away is another's. A pass follows each change of
 a NodeShard, of a node or of the CPU that pods on it request, at most once a second; without the
 event trigger it comes once in a period. The configuration is read again every ten seconds; one that
-cannot be used leaves the one before in force. The schedulers write the status of NodeShards; it is
-read here, and not written.
+cannot be used leaves the one before in force. As often it is looked whether schedulers have died,
+whose nodes others get. The schedulers write the status of NodeShards; of those that have died it is
+written here (`adapters.takeovers`).
 """
 
 from collections import defaultdict
@@ -17,6 +18,7 @@ from typing_extensions import override
 from services.controller.adapters.config_map import ConfigMapReader
 from services.controller.adapters.reconciler import Manager, SingletonReconciler
 from services.controller.adapters.store import Touched
+from services.controller.adapters.takeovers import Takeovers
 from services.controller.adapters.writer import apply
 from services.controller.config_text import BadConfigError
 from services.controller.settings import ControllerSettings
@@ -69,6 +71,9 @@ class ShardingReconciler(SingletonReconciler):
             name="sharding",
             parse=lambda text: config.parse(text, flags),
         )
+        self._takeovers = Takeovers(manager)
+        self._absent: frozenset[str] = frozenset()
+        """NodeShards of schedulers that have died."""
         self._due_at = float("-inf")
         """Monotonic time of the next pass; a read of the configuration alone is none."""
 
@@ -90,6 +95,7 @@ class ShardingReconciler(SingletonReconciler):
     @override
     async def reconcile_all(self) -> None:
         await self._read_config()
+        await self._look_for_deaths()
         now = self._clock.monotonic()
         if now < self._due_at:
             return
@@ -105,12 +111,21 @@ class ShardingReconciler(SingletonReconciler):
         """Write what is to change: nodes are taken from all shards before any gets more."""
         shards = dict(self._informers.shards.items())
         present = {name: one.spec.nodes_desired for name, one in shards.items()}
-        wanted = assign(self._config.shards, list(self._loads()), present)
+        alive = [one for one in self._config.shards if one.name not in self._absent]
+        wanted = assign(alive, list(self._loads()), present)
+        wanted |= {one.name: () for one in self._config.shards if one.name in self._absent}
         less, more = waves(present, wanted)
         for wave in (less, more):
             await apply([partial(self._write, *one) for one in wave.items()], width=_WRITERS)
         for name in sorted(present.keys() - wanted.keys()):
             await self._remove(name)
+
+    async def _look_for_deaths(self) -> None:
+        absent = await self._takeovers.absent(dict(self._informers.shards.items()))
+        if absent != self._absent:
+            self._absent = absent
+            self._due_at = float("-inf")
+            self._log.info("schedulers_without_nodes", shards=sorted(absent))
 
     async def _write(self, name: str, nodes: tuple[str, ...]) -> None:
         """Write the nodes of one NodeShard. Raises Conflict when it was written meanwhile."""

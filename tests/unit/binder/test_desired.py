@@ -2,7 +2,9 @@
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
+from services.binder.adapters.statuses import Nothing, StatusPatch, compare
 from services.binder.intents.desired import (
     as_decided,
     changed_conditions,
@@ -219,3 +221,22 @@ def test_the_status_of_a_shard_is_written_whole_where_its_version_is_known_ca12(
         {"nodesInUse": ["n1"], "nodesToAdd": ["n2"], "nodesToRemove": [], "lastUpdateTime": NOW},
         [],
     )
+
+
+@pytest.mark.parametrize(
+    ("tenure", "shown", "writes"),
+    [("t2", "t1", True), ("t2", "t2", False), ("", "t1", True), (None, "t1", False)],
+)
+def test_a_shard_that_is_as_wanted_is_written_for_its_tenure_alone_ca12(
+    tenure: str | None, shown: str, writes: bool
+) -> None:
+    present = node_shard("n1", "n1")
+    meta = replace(present.metadata, annotations={keys.TENURE: shown})
+    wish = DesiredNodeShard(key="s", uid="u", in_use=("n1",))
+    wish = wish if tenure is None else replace(wish, tenure=tenure)
+    found = compare(wish, replace(present, metadata=meta), now=NOW)
+    if writes:
+        assert isinstance(found, StatusPatch)
+        assert found.status == {}
+    else:
+        assert found is Nothing.EQUAL

@@ -12,7 +12,6 @@ import structlog
 
 from pumice.local.apiserver.answers import Response
 from services.cache.adapters.claims import Claim, Claims
-from services.cache.fold.election import LeaseTimes
 from services.cache.settings import CacheSettings, lease_times
 from shared.bus.port import Message, StreamInfo
 from shared.contracts import codec
@@ -21,6 +20,7 @@ from shared.contracts.subjects import Subjects
 from shared.kube.client import Kube
 from shared.kube.errors import Unreachable, read_status, refusal
 from shared.kube.wire import Request
+from shared.model.election import LeaseTimes
 from shared.runtime.errors import Rejected
 from shared.runtime.values import Seconds
 from tests.sim.wire import core_request

@@ -10,12 +10,15 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from services.controller.adapters.takeovers import Takeovers
 from services.controller.config_text import BadConfigError
 from services.controller.settings import ControllerSettings
 from services.controller.sharding.config import Config, from_flags, parse
+from services.controller.sharding.leases import Place
 from services.controller.sharding.plan import Shard, assign, waves
 from services.controller.sharding.policies import NodeLoad, Weighted, policy_of
 from shared.api import kinds
+from shared.runtime.errors import Conflict
 from tests.support.reconcilers import NAMESPACE, Process, Stage
 
 BASE = Config(period_s=60.0, on_events=True)
@@ -328,3 +331,93 @@ async def test_a_config_map_is_followed_and_a_bad_one_changes_nothing_s02() -> N
     stage.ask("PATCH", kinds.CONFIGMAP, "volcano-sharding-configmap", other)
     await work(process)
     assert dealt(stage) == {"mine": ["n1"]}
+
+
+LEASE = "second"
+TENURE = f"{NAMESPACE}/{LEASE}"
+
+
+def claimed(stage: Stage, name: str, *nodes: str) -> None:
+    """Have a scheduler use nodes, in the first tenure of its Lease."""
+    lease = {"holderIdentity": "them", "leaseDurationSeconds": 15, "leaseTransitions": 0}
+    stage.create(kinds.LEASE, LEASE, lease)
+    stage.create(kinds.NODESHARD, name, {"nodesDesired": list(nodes)})
+    notes = {"annotations": {"pumice.dev/tenure": f"{TENURE}/uid.0"}}
+    stage.ask("PATCH", kinds.NODESHARD, name, {"metadata": notes})
+    stage.ask("PATCH", kinds.NODESHARD, name, {"status": {"nodesInUse": list(nodes)}}, "status")
+
+
+def renew(stage: Stage, **spec: Any) -> None:
+    spec = {"renewTime": str(stage.clock.now()), **spec}
+    stage.ask("PATCH", kinds.LEASE, LEASE, {"spec": spec})
+
+
+def one(stage: Stage, kind: kinds.Kind, name: str) -> dict[str, Any]:
+    (found,) = (o for o in stage.items(kind) if o["metadata"]["name"] == name)
+    return found
+
+
+async def test_nodes_of_a_scheduler_whose_lease_has_run_out_are_given_to_others_ca12() -> None:
+    stage = Stage()
+    put_config(stage, {"first": {"node-limit": {"maxNodes": 1}}, "other": {}})
+    add_node(stage, "n1")
+    claimed(stage, "first", "n1")
+    process = Process(stage)
+    for _ in range(3):
+        await work(process)
+        renew(stage)
+    assert dealt(stage) == {"first": ["n1"], "other": []}, "it lives"
+    await work(process, 40)
+    assert dealt(stage) == {"first": [], "other": ["n1"]}
+    assert one(stage, kinds.NODESHARD, "first")["status"]["nodesInUse"] == []
+    lease = one(stage, kinds.LEASE, LEASE)["spec"]
+    assert (lease.get("holderIdentity"), lease["leaseTransitions"]) == (None, 1)
+    await work(process, 40)
+    assert one(stage, kinds.LEASE, LEASE)["spec"] == lease, "it is held once"
+    await work(Process(stage), 40)
+    assert dealt(stage) == {"first": [], "other": ["n1"]}, "another process goes on with it"
+
+    renew(stage, holderIdentity="them", leaseTransitions=2)
+    await work(process)
+    assert dealt(stage) == {"first": ["n1"], "other": []}, "it is back"
+
+
+async def test_a_scheduler_that_names_no_lease_keeps_its_nodes_ca12() -> None:
+    stage = Stage()
+    put_config(stage, {"first": {}})
+    add_node(stage, "n1")
+    claimed(stage, "first", "n1")
+    stage.ask(
+        "PATCH",
+        kinds.NODESHARD,
+        "first",
+        {"metadata": {"annotations": {"pumice.dev/tenure": None}}},
+    )
+    await work(Process(stage), 60)
+    assert one(stage, kinds.NODESHARD, "first")["status"]["nodesInUse"] == ["n1"]
+
+
+async def test_a_lease_that_is_renewed_in_that_moment_is_left_with_its_holder_ca12() -> None:
+    stage = Stage()
+    put_config(stage, {"first": {}})
+    add_node(stage, "n1")
+    claimed(stage, "first", "n1")
+    process = Process(stage)
+    manager = process.manager
+    takeovers = Takeovers(manager)
+    process.learn()
+    shards = dict(process.informers.shards.items())
+    assert not await takeovers.absent(shards)
+    await stage.clock.advance(30.0)
+    read = takeovers._read  # the moment between its look and its write
+
+    async def late(place: Place) -> Any:
+        found = await read(place)
+        renew(stage)
+        return found
+
+    takeovers._read = late  # type: ignore[method-assign]
+    with pytest.raises(Conflict):
+        await takeovers.absent(shards)
+    assert one(stage, kinds.LEASE, LEASE)["spec"]["holderIdentity"] == "them"
+    assert one(stage, kinds.NODESHARD, "first")["status"]["nodesInUse"] == ["n1"]

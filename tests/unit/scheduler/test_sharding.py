@@ -230,3 +230,45 @@ def test_a_node_stays_in_use_while_a_bind_to_it_is_under_way_ca12():
     assert worker.fold([facts.fact("pods", facts.pod("ns/p", uid="p", group="g", node="n1"))]) == []
     left = shard_wanted(worker.decide(conf, now=3.0, cycle=3, token=7))
     assert (left.in_use, left.to_remove, left.rv) == ((), (), "5")
+
+
+# --- claims hold in one tenure of the Lease (CA12) ------------------------------------------------
+
+
+def signed(tenure: str, desired: str = "n1", in_use: str = "n1") -> NodeShard:
+    found = node_shard("a", desired, in_use)
+    notes = {"pumice.dev/tenure": tenure} if tenure else {}
+    meta = msgspec.structs.replace(found.metadata, annotations=notes)
+    return msgspec.structs.replace(found, metadata=meta)
+
+
+@pytest.mark.parametrize("now", ["ns/lease/u.2", ""])
+def test_no_node_is_used_by_claims_of_another_tenure_ca12(now: str):
+    seen = NodeShards()
+    seen.tenure = now
+    seen.put("a", signed("ns/lease/u.1"))
+    assert seen.usable("a") == frozenset()
+    assert seen.unsigned("a") == now
+    assert seen.status("a", ()) == status("n1"), "it is to be signed anew"
+    seen.put("a", signed(now))
+    assert seen.usable("a") == {"n1"}
+    assert seen.unsigned("a") is msgspec.UNSET
+    assert seen.status("a", ()) is None
+
+
+def test_what_only_looks_on_takes_claims_as_they_are_ca12():
+    seen = NodeShards()
+    seen.put("a", signed("ns/lease/u.1"))
+    assert seen.usable("a") == {"n1"}
+    assert seen.unsigned("a") is msgspec.UNSET
+
+
+def test_a_scheduler_has_its_shard_bear_the_name_of_its_tenure_ca12():
+    worker = Worker(
+        scheduler_names=("volcano",), seed=0, gang_message=10, settle_s=0, sharding=HARD
+    )
+    put_shard(worker, "4", ["n1"])
+    tenure = "volcano-system/volcano/u.1"
+    worker.act_in(tenure)
+    wanted = shard_wanted(worker.decide(configure(CONF), now=1.0, cycle=1, token=7))
+    assert (wanted.in_use, wanted.tenure) == (("n1",), tenure)

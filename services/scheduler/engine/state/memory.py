@@ -49,6 +49,8 @@ class _OfEngine(Struct, frozen=True, kw_only=True):
     """PodGroups that changed since their status was last computed."""
     refusals: tuple[PodBackoff, ...] = ()
     """Binds and evictions that could not be carried out."""
+    tenure: str | None = None
+    """In which it acted."""
     memory: Mapping[str, float] = field(default_factory=dict)
     """When plugins last did what they do from time to time."""
 
@@ -80,6 +82,7 @@ def memory_of(cluster_state: ClusterState) -> SchedulerMemory:
         pending={name: queue.last_pending for name, queue in jobs.queues.items()},
         unjudged=tuple(jobs.status_due),
         refusals=cluster_state.refusals.items(),
+        tenure=cluster_state.shards.tenure,
         memory=dict(cluster_state.memory),
     )
     of_policy = {state.name: state.dump() for state in cluster_state.states if state.name}
@@ -117,6 +120,7 @@ def restore(cluster_state: ClusterState, memory: SchedulerMemory) -> None:
             queue.last_allocated = allocated
             queue.last_pending = of_engine.pending.get(name, 0)
     cluster_state.memory.update(of_engine.memory)
+    cluster_state.shards.tenure = of_engine.tenure
     cluster_state.refusals.restore(of_engine.refusals)
     cluster_state.jobs.compute_only(of_engine.unjudged)
 

@@ -4,12 +4,17 @@ A scheduler uses a node only while its own NodeShard shows the node in use and n
 gives a node back once nothing is under way there. The API server orders the writes of all
 NodeShards, and each scheduler reads them in that order: of two schedulers that claim one node, the
 later one has seen the claim of the earlier one before it sees its own.
+
+Where schedulers act under Leases, the nodes of one whose Lease has run out may be given to others.
+So a claim holds in one tenure of the Lease only: until the NodeShard bears the name of the present
+one, what it shows may be from before, and no node of it is used.
 """
 
 from collections.abc import Collection, Iterator
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
+from shared.api import keys
 from shared.api.scheduling import NodeShard
 
 _NONE: frozenset[str] = frozenset()
@@ -30,12 +35,16 @@ class Shard(Struct, frozen=True, kw_only=True):
     rv: str
     desired: frozenset[str]
     shown: ShardStatus
+    tenure: str
+    """In which its scheduler claims nodes."""
 
 
 class NodeShards:
     """All NodeShards by name, and what was wanted last of each one's status."""
 
     def __init__(self) -> None:
+        self.tenure: str | None = None
+        """In which this scheduler acts, "" without a Lease; None: whichever the object names."""
         self._shards: dict[str, Shard] = {}
         self._wanted: dict[str, ShardStatus] = {}
         """Published and not shown yet."""
@@ -59,6 +68,7 @@ class NodeShards:
             rv=found.metadata.resource_version,
             desired=frozenset(found.spec.nodes_desired),
             shown=shown,
+            tenure=found.metadata.annotations.get(keys.TENURE, ""),
         )
         self._wanted.pop(name, None)
         if name in self.given_back:
@@ -76,7 +86,7 @@ class NodeShards:
     def usable(self, name: str) -> frozenset[str]:
         """Return the nodes that are the scheduler's alone: it claims them, and no other does."""
         own = self._shards.get(name)
-        if own is None:
+        if own is None or not self._is_of_now(own):
             return _NONE
         kept = (own.desired & own.shown.in_use) - self.given_back.get(name, _NONE)
         return kept.difference(*self._claims_of_others(name))
@@ -110,7 +120,8 @@ class NodeShards:
         found = ShardStatus(
             in_use=in_use, to_add=own.desired - in_use, to_remove=in_use - own.desired
         )
-        return None if found in (own.shown, self._wanted.get(name)) else found
+        is_shown = found == own.shown and self._is_of_now(own)
+        return None if is_shown or found == self._wanted.get(name) else found
 
     def give_back(self, name: str, status: ShardStatus) -> None:
         """Use no more what a status that is about to be published shows as not in use."""
@@ -132,6 +143,16 @@ class NodeShards:
     def forget_wanted(self) -> None:
         """Go by the statuses that objects show."""
         self._wanted.clear()
+
+    def unsigned(self, name: str) -> str | UnsetType:
+        """Return the present tenure if the NodeShard does not bear its name."""
+        own = self._shards.get(name)
+        if own is None or self.tenure is None or self._is_of_now(own):
+            return UNSET
+        return self.tenure
+
+    def _is_of_now(self, own: Shard) -> bool:
+        return self.tenure in (None, own.tenure)
 
     def _claims_of_others(self, name: str) -> Iterator[frozenset[str]]:
         return (one.shown.in_use for other, one in self._shards.items() if other != name)

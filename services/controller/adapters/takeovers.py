@@ -1,0 +1,123 @@
+"""Takes the nodes of schedulers that have died: their Leases are no longer renewed (CA12).
+
+A NodeShard bears the name of the Lease under which its scheduler claims nodes. When that Lease has
+not changed for as long as it lasts, no other may hold it either while the claims are taken back: so
+it is taken for that moment. A scheduler that comes back finds that its tenure is another, and goes
+by no claim from before. A NodeShard without such a name is left alone, as its scheduler may act
+without a Lease.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from services.controller.adapters.reconciler import Manager
+from services.controller.sharding.leases import TIMES, Place, Watch, place_of
+from shared.api import kinds
+from shared.api.scheduling import NodeShard
+from shared.api.time import format_micro, format_seconds
+from shared.model.election import Election, Record, release
+from shared.runtime.errors import Conflict, Gone
+
+
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    uid: str
+    resource_version: str
+
+
+class _Lease(msgspec.Struct, frozen=True):
+    metadata: _Metadata
+    spec: Record = Record()
+
+
+_lease: Final = msgspec.json.Decoder(_Lease)
+
+
+class Takeovers:
+    """Looks at the Leases of schedulers, and takes back what those that died have claimed."""
+
+    def __init__(self, manager: Manager) -> None:
+        self._kube = manager.kube
+        self._writer = manager.writer
+        self._clock = manager.clock
+        self._log = manager.log
+        self._watches: dict[Place, Watch] = {}
+
+    async def absent(self, shards: Mapping[str, NodeShard]) -> frozenset[str]:
+        """Return the NodeShards that get no nodes, as their schedulers have died.
+
+        Before a Lease was looked at for long enough, a scheduler without nodes stays without.
+        """
+        found = set()
+        for name, shard in sorted(shards.items()):
+            place = place_of(shard)
+            if place is not None and await self._is_absent(place, shard):
+                found.add(name)
+        return frozenset(found)
+
+    async def _is_absent(self, place: Place, shard: NodeShard) -> bool:
+        lease = await self._read(place)
+        if lease is None:
+            return False  # nothing to hold while claims are taken back
+        watch = self._watches.setdefault(place, Watch())
+        watch.look(lease.spec, now=self._clock.monotonic())
+        if not watch.has_run_out(now=self._clock.monotonic()):
+            return not watch.was_renewed and not shard.spec.nodes_desired
+        if shard.status.nodes_in_use:
+            await self._take_back(place, lease, shard)
+        return True
+
+    async def _read(self, place: Place) -> _Lease | None:
+        try:
+            return _lease.decode(await self._kube.get(kinds.LEASE, place.namespace, place.name))
+        except Gone:
+            return None
+
+    async def _take_back(self, place: Place, lease: _Lease, shard: NodeShard) -> None:
+        """Hold the Lease while the claims of its former holder are removed. Raises Conflict."""
+        name = shard.metadata.name
+        me = Election(f"pumice-shard-{name}", TIMES)
+        claim = me.claim(lease.spec, time=self._now())
+        async with asyncio.timeout(TIMES.deadline_s):
+            held = await self._write(place, lease, claim)
+            status = {
+                "nodesInUse": [],
+                "nodesToAdd": [],
+                "nodesToRemove": [],
+                "lastUpdateTime": format_seconds(self._clock.now()),
+            }
+            await self._writer.patch(
+                kinds.NODESHARD,
+                shard.metadata,
+                {"status": status},
+                version=shard.metadata.resource_version,
+                subresource="status",
+            )
+        await self._write(place, held, release(held.spec, time=self._now()))
+        nodes = len(shard.status.nodes_in_use)
+        self._log.warning(
+            "node_shard_taken_over", shard=name, lease=place.name, nodes=nodes,
+            reason="the Lease of its scheduler has run out",
+        )  # fmt: skip
+
+    async def _write(self, place: Place, found: _Lease, record: Record) -> _Lease:
+        """Write a record upon the version that was found. Raises Conflict when it has changed."""
+        try:
+            answer = await self._kube.patch(
+                kinds.LEASE,
+                place.namespace,
+                place.name,
+                {"spec": record},
+                uid=found.metadata.uid,
+                resource_version=found.metadata.resource_version,
+            )
+        except Gone as error:
+            raise Conflict(f"Lease {place.name} is gone") from error
+        written = _lease.decode(answer)
+        self._watches[place].write(written.spec)
+        return written
+
+    def _now(self) -> str:
+        return format_micro(self._clock.now())
