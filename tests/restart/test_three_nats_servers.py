@@ -1,4 +1,4 @@
-"""The services on three NATS servers, of which one dies, freezes or loses its disk under load."""
+"""The services on three NATS servers: one dies, freezes, loses its disk or is cut off."""
 
 from collections.abc import AsyncIterator
 
@@ -13,13 +13,14 @@ from tests.support import world
 from tests.support.api import connect
 from tests.support.nats_cluster import NatsCluster
 from tests.support.stack import real_plane
+from tests.support.wait import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(240)]
 
 
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory) -> NatsCluster:
-    return NatsCluster(tmp_path_factory.mktemp("three") / "nats")
+    return NatsCluster(tmp_path_factory.mktemp("three") / "nats", cuttable=True)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -85,4 +86,24 @@ async def test_a_burst_goes_on_while_the_server_that_leads_is_frozen_and_when_it
     three.servers[number].process.resume()
     await three.healthy(number)
     await scene.submit("after-it-woke", 10)
+    await scene.all_running()
+
+
+async def test_a_burst_goes_on_while_the_server_that_leads_is_cut_off_with_services_on_it(
+    scene: Scene, three: NatsCluster
+):
+    services = await scene.services.start_all()
+    number = await three.leader_of(stream("lease"))
+    on_it = [s for name, s in services.items() if await three.server_of(f"{name}-a") == number]
+    await scene.burst()
+    await scene.some_bound()
+    three.cut_off(number, silently=True)
+    await scene.all_running(90)
+    for service in on_it:
+        await until(lambda s=service: "has lost the others" in s.log, describe=service.address)
+    await scene.submit("with-two-servers", 10)
+    await scene.all_running(90)
+    three.rejoin(number)
+    await three.healthy()
+    await scene.submit("after-it-was-back", 10)
     await scene.all_running()
