@@ -11,6 +11,7 @@ from pumice.local.ports import LOOPBACK, free_port
 from pumice.local.services import Together, Wiring, words_of
 from services.cache.settings import CacheSettings
 from shared.contracts.permissions import EVENTS
+from shared.runtime import service
 from shared.runtime.errors import Broken, Rejected
 
 SERVICES = ("cache", "scheduler", "admission")
@@ -65,6 +66,8 @@ def words(tmp_path):
 def serve(words, tmp_path, monkeypatch):
     """Return a function that serves with parts of the test's own; `None` stands for a failure."""
     monkeypatch.setattr(structlog.contextvars, "bind_contextvars", lambda **_: {})
+    # A timer that ends the process outlives the service that has stopped: here it ends nothing.
+    monkeypatch.setattr(service, "_abandon", lambda message: None)
 
     async def run(build, stop):
         monkeypatch.setattr(in_process, "_build", lambda service, memory: build(service))
