@@ -4,7 +4,8 @@ Each file of the base that its kustomization lists becomes a template of the sam
 it stands, with expressions at the places that values change. A place that is not found, or more
 often than it should be, ends the run: a chart that is silently without a value cannot come out.
 The default values are read from the base as well, so that a chart without values of its own
-installs the base. The namespace is Helm's, and the CRDs are in Helm's own folder for them.
+installs the base. The namespace is Helm's, and the CRDs are in Helm's own folder for them. One
+value adds what the overlay `agent-scheduler` adds, from the files of that overlay.
 """
 
 import re
@@ -14,7 +15,7 @@ from typing import Final
 
 import yaml
 
-from tools.write_manifests import CRD_FOLDER, NAMESPACE
+from tools.write_manifests import AGENT_FILE, CRD_FOLDER, NAMESPACE, agent_scheduler
 
 _ROOT: Final = Path(__file__).parents[1]
 BASE: Final = _ROOT / "k8s" / "base"
@@ -30,6 +31,9 @@ SERVICES: Final = (
     "scheduler",
     "visibility",
 )
+"""Services of the base, each with a file of its own."""
+AGENT: Final = "agent_scheduler"
+"""The scheduler for single pods, as the names of its values begin."""
 SECRETS: Final = {
     "pumice-nats-binder": "nats_binder",
     "pumice-nats-cache": "nats_cache",
@@ -43,6 +47,10 @@ SECRETS: Final = {
 }
 """Secrets that the pods mount, and the values below `secrets` that name them."""
 FLAGS: Final = {
+    AGENT: {
+        "feature-gates": "scheduler_feature_gates",
+        "scheduler-sharding-mode": "agent_scheduler_sharding_mode",
+    },
     "admission": {
         "enabled-admission": "enabled_admissions",
         "feature-gates": "admission_feature_gates",
@@ -51,6 +59,7 @@ FLAGS: Final = {
     "binder": {"scheduler-name": "scheduler_name"},
     "cache": {"leader-elect": "leader_elect_enable", "scheduler-name": "scheduler_name"},
     "controller": {
+        "controllers": "controller_enabled_controllers",
         "kube-api-burst": "controller_kube_api_burst",
         "kube-api-qps": "controller_kube_api_qps",
         "scheduler-name": "scheduler_name",
@@ -62,6 +71,7 @@ FLAGS: Final = {
         "feature-gates": "scheduler_feature_gates",
         "schedule-period": "scheduler_schedule_period",
         "scheduler-name": "scheduler_name",
+        "scheduler-sharding-mode": "scheduler_sharding_mode",
     },
     "visibility": {},
 }
@@ -69,6 +79,7 @@ FLAGS: Final = {
 ONLY_IF: Final = {
     "rbac/admission.yaml": {"*": "admission_enable"},
     "services/admission.yaml": {"*": "admission_enable"},
+    "services/agent-scheduler.yaml": {"*": "agent_scheduler_enable"},
     "api-service.yaml": {"*": "visibility_enable"},
     "rbac/visibility.yaml": {"*": "visibility_enable"},
     "services/visibility.yaml": {"*": "visibility_enable"},
@@ -88,10 +99,18 @@ class AbsentError(Exception):
 
 
 def templates() -> dict[str, str]:
-    """Return the text of every template that is made of a file of the base, by its name."""
+    """Return the text of every template by its name: of the base, and of the single pods."""
     listed = yaml.safe_load((BASE / "kustomization.yaml").read_text())["resources"]
     apart = {"../crds", "namespace.yaml"}
-    return {name: template(name, (BASE / name).read_text()) for name in listed if name not in apart}
+    texts = {name: _read(name) for name in listed if name not in apart}
+    texts["services/agent-scheduler.yaml"] = agent_scheduler()
+    return {name: template(name, text) for name, text in texts.items()}
+
+
+def _read(name: str) -> str:
+    """Return a file of the base, and above it the line that says of which it is made."""
+    head = f"# Made by `make crds` from k8s/base/{name}: change that, not this file.\n"
+    return head + (BASE / name).read_text()
 
 
 def files() -> dict[str, str]:
@@ -114,9 +133,10 @@ def version() -> str:
 
 
 def template(name: str, text: str) -> str:
-    """Return a file of the base as a template."""
+    """Return a file, whose first line says of which it is made, as a template."""
+    head, _, text = text.partition("\n")
     folder, _, file = name.rpartition("/")
-    service = file.removesuffix(".yaml")
+    service = file.removesuffix(".yaml").replace("-", "_")
     if folder == "services":
         text = _service(service, text)
     elif file == "statefulset.yaml":
@@ -126,8 +146,7 @@ def template(name: str, text: str) -> str:
     elif file == "scheduler-config.yaml":
         text = _scheduler_config(text)
     documents = [_document(name, document) for document in text.split(_SPLIT)]
-    head = f"# Made by `make crds` from k8s/base/{name}: change that, not this file.\n"
-    return head + _SPLIT.join(documents)
+    return f"{head}\n{_SPLIT.join(documents)}"
 
 
 def _document(name: str, text: str) -> str:
@@ -165,15 +184,41 @@ def _service(service: str, text: str) -> str:
 
 def _flags(service: str, text: str) -> str:
     """Return a Deployment whose service is given the flags that have a value."""
+    for_single_pods = _of_single_pods().get(service, {})
     given = "".join(
-        f'{{{{- if not (kindIs "invalid" .Values.custom.{value}) }}}}\n'
-        f'            - {{{{ include "pumice.flag" (list "{flag}" .Values.custom.{value})'
-        " | quote }}\n"
-        "            {{- end }}\n            "
+        _flag(flag, f".Values.custom.{value}", for_single_pods.get(flag, ""))
         for flag, value in FLAGS[service].items()
     )
     after = "          env:\n"
-    return replaced(text, after, f"            {given}".rstrip(" ") + after) if given else text
+    return replaced(text, after, given + after) if given else text
+
+
+def _flag(name: str, value: str, for_single_pods: str) -> str:
+    """Return the lines of a flag; where single pods are scheduled, it has a value more."""
+    conditions = [(f'not (kindIs "invalid" {value})', value)]
+    if for_single_pods:
+        default, _, more = for_single_pods.rpartition(",")
+        both = f'(printf "%v,{more}" ({value} | default "{default}"))'
+        conditions.insert(0, (f".Values.custom.{AGENT}_enable", both))
+    choices = (
+        f'if {condition} }}}}\n            - {{{{ include "pumice.flag" (list "{name}" {given})'
+        " | quote }}\n            {{- "
+        for condition, given in conditions
+    )
+    return f"            {{{{- {'else '.join(choices)}end }}}}\n"
+
+
+def _of_single_pods() -> dict[str, dict[str, str]]:
+    """Return, by service, the flags that the overlay for single pods adds, with their values."""
+    overlay = yaml.safe_load((AGENT_FILE.parent / "kustomization.yaml").read_text())
+    added: dict[str, dict[str, str]] = {}
+    for patch in overlay["patches"]:
+        service = patch["target"]["name"].removeprefix("pumice-")
+        flags = (operation["value"] for operation in yaml.safe_load(patch["patch"]))
+        added[service] = dict(flag.removeprefix("--").split("=", 1) for flag in flags)
+        if not added[service].keys() <= FLAGS[service].keys():
+            raise AbsentError(f"{service}: no value for {added[service]}")
+    return added
 
 
 def _pod_of(name: str, text: str, *, image: str) -> str:
@@ -261,6 +306,7 @@ def values() -> str:
         "RESOURCES": "".join(
             _resources(service, f"services/{service}.yaml") for service in SERVICES
         )
+        + _resources(AGENT, "services/scheduler.yaml")
         + _resources("nats", "nats/statefulset.yaml"),
         "SECRETS": "".join(f"  {value}: {secret}\n" for secret, value in SECRETS.items()),
     }

@@ -9,6 +9,7 @@ import yaml
 from pumice.local import parts
 from pumice.local.control_plane import ControlPlane, Options
 from services.admission.settings import AdmissionSettings
+from services.binder.settings import BinderSettings
 from services.cache.settings import CacheSettings
 from services.controller.settings import ControllerSettings
 from services.scheduler.settings import SchedulerSettings
@@ -16,11 +17,12 @@ from shared.contracts.permissions import permissions
 from shared.runtime.settings import load
 from tests.support import pages
 from tests.support.goprograms import at_a_terminal
-from tests.support.manifests import BASE, WORKLOADS, key_of, named
+from tests.support.manifests import BASE, OVERLAYS, WORKLOADS, key_of, named
 from tools.write_chart import SERVICES
 
 CHART = "k8s/chart"
 PAGE = pages.ROOT / "docs" / "deployment.md"
+WITH_SINGLE_PODS = {"agent_scheduler_enable": True}
 CONFIGURATION = "actions: allocate\ntiers:\n- plugins:\n  - name: gang"
 OTHERS = {
     "basic": {
@@ -86,6 +88,15 @@ def pod(found: list[dict], name: str) -> dict:
     return workload["spec"]["template"]["spec"]
 
 
+def settings(cls: type[Any], found: list[dict], service: str) -> Any:
+    """Return what the service of a Deployment makes of its flags."""
+    environ = named(found, "ConfigMap", "pumice-settings")["data"]
+    args = pod(found, service)["containers"][0]["args"]
+    given = [arg for arg in args if "-file=" not in arg]
+    name = service.removeprefix("agent-")
+    return load(cls, service=name, argv=given, environ=environ)
+
+
 def test_helm_finds_no_fault_in_the_chart(charting: Path) -> None:
     said = run_in(charting, ["helm", "lint", "--strict", CHART])
     assert "0 chart(s) failed" in said
@@ -96,6 +107,50 @@ def test_without_values_the_chart_is_the_base(charting: Path, tmp_path: Path) ->
     apart = [o for o in base if o["kind"] != "Namespace"]
     assert len(apart) == len(base) - 1
     assert rendered(charting, {}, tmp_path, "--include-crds") == apart
+
+
+def test_with_the_scheduler_of_single_pods_the_chart_is_its_overlay(
+    charting: Path, tmp_path: Path
+) -> None:
+    folder = str(OVERLAYS / "agent-scheduler")
+    wanted = [
+        o for o in objects(run_in(charting, ["kubectl", "kustomize", folder]))
+        if o["kind"] != "Namespace"
+    ]  # fmt: skip
+    found = rendered(charting, {"custom": WITH_SINGLE_PODS}, tmp_path, "--include-crds")
+    assert found == wanted
+    assert named(found, "Deployment", "pumice-agent-scheduler")
+
+
+def test_the_scheduler_of_single_pods_goes_by_values_of_its_own(
+    charting: Path, tmp_path: Path
+) -> None:
+    custom = WITH_SINGLE_PODS | {
+        "scheduler_name": "batch,volcano",
+        "scheduler_sharding_mode": "soft",
+        "agent_scheduler_sharding_mode": "hard",
+        "agent_scheduler_replicas": 1,
+        "agent_scheduler_ns": {"disk": "fast"},
+        "controller_enabled_controllers": "*",
+    }
+    found = rendered(charting, {"custom": custom}, tmp_path)
+    assert named(found, "Deployment", "pumice-agent-scheduler")["spec"]["replicas"] == 1
+    names = {o["metadata"]["name"] for o in found if o["kind"] == "PodDisruptionBudget"}
+    assert "pumice-scheduler" in names
+    assert "pumice-agent-scheduler" not in names
+    assert pod(found, "agent-scheduler")["nodeSelector"] == {"disk": "fast"}
+    assert "nodeSelector" not in pod(found, "scheduler")
+    single = settings(SchedulerSettings, found, "agent-scheduler")
+    groups = settings(SchedulerSettings, found, "scheduler")
+    assert (single.scheduler_name, groups.scheduler_name) == (
+        ("agent-scheduler",), ("batch", "volcano"),
+    )  # fmt: skip
+    modes = (single.scheduler_sharding_mode, groups.scheduler_sharding_mode)
+    assert modes == ("hard", "soft")
+    served = settings(CacheSettings, found, "cache").scheduler_name
+    assert served == ("batch", "volcano", "agent-scheduler")
+    assert settings(BinderSettings, found, "binder").scheduler_name == served
+    assert settings(ControllerSettings, found, "controller").controllers == ("*",)
 
 
 def test_another_namespace_is_everywhere(charting: Path) -> None:
@@ -151,21 +206,14 @@ def test_sizes_and_switches_are_those_of_the_values(charting: Path, tmp_path: Pa
 
 def test_the_services_take_the_flags_that_values_give(charting: Path, tmp_path: Path) -> None:
     found = rendered(charting, OTHERS, tmp_path)
-    environ = named(found, "ConfigMap", "pumice-settings")["data"]
-
-    def settings(cls: type[Any], service: str) -> Any:
-        args = pod(found, service)["containers"][0]["args"]
-        given = [arg for arg in args if "-file=" not in arg]
-        return load(cls, service=service, argv=given, environ=environ)
-
-    scheduler = settings(SchedulerSettings, "scheduler")
+    scheduler = settings(SchedulerSettings, found, "scheduler")
     assert scheduler.feature_gates == "SchedulingGatesQueueAdmission=true"
     assert float(scheduler.schedule_period) == 2.0
     assert scheduler.log_level == "debug"
-    assert settings(CacheSettings, "cache").leader_elect is False
-    admission = settings(AdmissionSettings, "admission")
+    assert settings(CacheSettings, found, "cache").leader_elect is False
+    admission = settings(AdmissionSettings, found, "admission")
     assert admission.enabled_admission == ("/jobs/mutate", "/jobs/validate")
-    controller = settings(ControllerSettings, "controller")
+    controller = settings(ControllerSettings, found, "controller")
     assert (controller.kube_api_qps, controller.kube_api_burst) == (300.0, 3000000)
     assert controller.worker_threads == 7
     for taken in (scheduler, admission, controller):

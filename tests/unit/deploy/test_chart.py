@@ -17,6 +17,7 @@ from tools import write_chart
 MADE = write_chart.files()
 VALUES = yaml.safe_load(MADE["values.yaml"])
 SETTINGS = {
+    write_chart.AGENT: SchedulerSettings,
     "admission": AdmissionSettings,
     "binder": BinderSettings,
     "cache": CacheSettings,
@@ -47,7 +48,7 @@ def test_every_default_is_asked_for_by_a_template() -> None:
     names = [name for part in VALUES.values() for name in part]
     ends = [name for name in names if any(name.endswith(end) for end in by_service)]
     assert not [name for name in names if name not in templates and name not in ends]
-    assert len(ends) == 3 * (len(write_chart.SERVICES) + 2), "each service, NATS, and the default"
+    assert len(ends) == 3 * (len(write_chart.SERVICES) + 3), "each service, single pods, NATS, all"
 
 
 def test_the_default_values_are_those_of_the_base() -> None:
@@ -63,6 +64,14 @@ def test_the_default_values_are_those_of_the_base() -> None:
     image = named(base, "Deployment", "pumice-cache")["spec"]["template"]["spec"]["containers"][0]
     basic = VALUES["basic"]
     assert image["image"] == f"{basic['image_name']}:{basic['image_tag_version']}"
+
+
+def test_the_overlay_for_single_pods_may_not_add_what_the_chart_has_no_value_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(write_chart.FLAGS, "binder", {})
+    with pytest.raises(write_chart.AbsentError, match=r"binder: no value for .*scheduler-name"):
+        write_chart.templates()
 
 
 @pytest.mark.parametrize("service", SETTINGS)
