@@ -289,6 +289,11 @@ def text(answer: object, *_: object) -> str:
     return _of(str, answer, "a str")
 
 
+def words(answer: object, *_: object) -> str | None:
+    """Return a text, or None."""
+    return None if answer is None else text(answer)
+
+
 def texts(answer: object, *_: object) -> Mapping[str, str]:
     """Return a mapping of texts to texts."""
     if not isinstance(answer, Mapping):

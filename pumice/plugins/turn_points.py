@@ -50,3 +50,11 @@ class TurnPoints:
         guarded=answering(guarding.flag, instead=True),
         failing="it does",
     )
+    job_outlook: Plain[Callable[[Job], str | None], Callable[[Job], list[str]]] = Plain(
+        "",
+        "",
+        "words about when a waiting job is expected to start, to go with why it waits; or None",
+        together=combining.collected,
+        guarded=answering(guarding.words),
+        failing="None",
+    )

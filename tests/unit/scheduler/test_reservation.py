@@ -119,6 +119,43 @@ def test_a_job_that_ends_before_the_reserved_start_passes_and_a_longer_one_waits
     )
 
 
+def details(plan: Plan, name: str) -> str:
+    return next(e.details for e in plan.explanations if e.job == f"ns/{name}")
+
+
+def test_a_gang_with_a_reservation_is_told_when_it_is_expected_to_start():
+    world = crowded("backfill")
+    waiting(world, "small", 2, duration="61m")
+    plan = world.step(now=NOW)
+    start = format_seconds(NOW + 3600)
+    assert f"; room is reserved, expected to start at {start})" in details(plan, "large")
+    assert "room is reserved" not in details(plan, "small")
+    (shown,) = (group for group in plan.podgroups if group.key == "ns/large")
+    assert f"expected to start at {start}" in shown.conditions[0].message
+
+
+def test_a_start_that_moves_does_not_write_the_status_of_the_gang_again():
+    world = crowded("backfill")
+    world.step(now=NOW)
+    running(world, "busy", "n0", cpu="4", duration="71m")
+    plan = world.step(now=NOW + 1)
+    assert f"expected to start at {format_seconds(NOW + 4200)}" in details(plan, "large")
+    assert plan.podgroups == ()
+
+
+def test_a_gang_with_a_reservation_is_told_that_its_start_is_not_known():
+    world = cluster("backfill")
+    running(world, "endless", "n0", cpu="4")
+    waiting(world, "large", 1, tasks=2, cpu="4", duration="1h")
+    plan = world.step(now=NOW)
+    assert "room is reserved, when it starts is not known" in details(plan, "large")
+
+
+def test_a_job_without_a_reservation_is_told_of_none():
+    for order in ("best-effort", "strict"):
+        assert "reserved" not in details(crowded(order).step(now=NOW), "large")
+
+
 def test_a_job_that_says_nothing_of_its_end_waits_unless_the_default_is_short_enough():
     for default, passes in (("0s", set()), ("30m", {"small"})):
         world = crowded("backfill", defaultDuration=default)

@@ -236,6 +236,20 @@ def test_pods_on_their_way_out_are_the_next_event() -> None:
     )
 
 
+def test_a_gang_with_reserved_room_is_told_when_that_is_expected_to_be_free() -> None:
+    world = World().queue("default").node("n1", cpu="4").node("n2", cpu="3")
+    world.group("other", phase="Running")
+    world.pod("other-0", "other", cpu="3", node="n1", activeDeadlineSeconds=600)
+    world.gang("large", pods=1, cpu="4")
+    reserving = "reservation, arguments: {reservation.order: backfill}"
+
+    found = answer(world, "large", f"capacity}}, {{name: {reserving}")
+
+    assert failed(found) == "predicate"
+    [message] = [gate.message for gate in found.gates if gate.state == "Failed"]
+    assert "room is reserved, expected to start at 2001-09-09T01:56:40Z" in message
+
+
 def test_a_job_that_never_fits_waits_for_no_end() -> None:
     world = no_room().gang("huge", pods=1, cpu="9").gang("large", pods=1, cpu="4")
 

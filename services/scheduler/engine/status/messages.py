@@ -36,9 +36,9 @@ class Wording:
         self._largest: dict[str, int] = {}
 
     def details(self, why: Explanation, place: int) -> str:
-        """Return amounts and place, in brackets behind a space; "" when neither is known."""
+        """Return amounts, place and outlook, in brackets behind a space; "" when none is known."""
         line = [f"place {place} in queue {why.queue}"] if place else []
-        return _bracketed([*self._lacks(why), *line])
+        return _bracketed([*self._lacks(why), *line, *self._outlook(why.job)])
 
     def lacks(self, shortages: Sequence[Shortage]) -> str:
         """Return what nodes have too little of for one task, in brackets behind a space."""
@@ -47,6 +47,11 @@ class Wording:
     def beyond_share(self, why: OverQuota) -> str:
         """Return what a queue has too little of for one task, in brackets behind a space."""
         return _bracketed(_some(lambda shortage: self._of_all(shortage, why.queue), why.shortages))
+
+    def _outlook(self, key: str) -> list[str]:
+        """Return what plugins say about when a job is expected to start."""
+        job = self._session.cluster_state.jobs.get(key)
+        return [] if job is None else self._session.hooks.job_outlook(job)
 
     def _lacks(self, why: Explanation) -> list[str]:
         if why.gate == _NODES:

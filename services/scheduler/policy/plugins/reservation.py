@@ -73,6 +73,8 @@ class Reservation:
         self._heads: dict[str, Job] = {}
         """Queue in strict order → its job that waits."""
         self._inside: dict[str, list[tuple[object, ...]]] | None = None
+        self._told: dict[str, Reserved] | None = None
+        """Reservations that this cycle ends with, by job."""
         hooks.job_enqueueable(self._may_enter)
         hooks.job_enqueued(self._entered)
         hooks.job_watched(lambda job: self._of(job) is not Order.BEST_EFFORT)
@@ -80,6 +82,7 @@ class Reservation:
         hooks.job_turn(self._turn)
         hooks.job_start(self._start)
         hooks.job_waits(self._waits)
+        hooks.job_outlook(self._outlook)
         hooks.closed(lambda: self._remember(self._plans.reserved))
 
     def order_of(self, annotations: Mapping[str, str]) -> Order:
@@ -203,6 +206,19 @@ class Reservation:
     def _ever_starts(self, job: Job) -> bool:
         timeline = self._forecast.timeline([job.queue])
         return timeline.earliest(self._forecast.gang(job), ()) is not None
+
+    def _outlook(self, job: Job) -> str | None:
+        """Say when a job is expected to start that has a reservation; asked of after all turns."""
+        if self._told is None:
+            self._told = {entry.job.key: entry for entry in self._plans.reserved if entry.told}
+        entry = self._told.get(job.key)
+        if entry is None or entry.booking is None or job.is_ready:
+            return None
+        start = entry.booking.start
+        when = "when it starts is not known"
+        if start < UNKNOWN:
+            when = f"expected to start at {format_seconds(start)}"
+        return f"room is reserved, {when}"
 
     # --- reservations ------------------------------------------------------------------------
 
