@@ -275,6 +275,13 @@ def told_of(plan: Plan, name: str = "g") -> str:
     return next(c.message for c in group.conditions if c.type == "Unschedulable")
 
 
+def beyond_the_share_and_any_node(**requests: str) -> Cluster:
+    found = world("capacity", queue={"capability": {"cpu": "6"}}).node("n2", cpu="4", memory="8Gi")
+    found.group("r", phase="Running").pod("r-0", "r", cpu="3", node="n1")
+    found.pod("r-1", "r", cpu="2", node="n2")
+    return found.gang("g", tasks=1, requests=requests or {"cpu": "5"})
+
+
 AMOUNTS = {
     "more than the cluster": (
         lambda: world("overcommit").group(
@@ -302,6 +309,24 @@ AMOUNTS = {
             "(needs 5 cpu on one node, the largest has 4: it never fits as it is; "
             "place 1 in queue default)"
         ),
+    ),
+    "more than any node, stopped by a share before": (
+        beyond_the_share_and_any_node,
+        (
+            "(needs 5 cpu, 1 free; needs 5 cpu on one node, the largest has 4: "
+            "it never fits as it is; place 1 in queue default)"
+        ),
+    ),
+    "more of another resource than any node": (
+        lambda: beyond_the_share_and_any_node(cpu="2", memory="9Gi"),
+        (
+            "(needs 2 cpu, 1 free; needs 9Gi memory on one node, the largest has 8Gi: "
+            "it never fits as it is; place 1 in queue default)"
+        ),
+    ),
+    "as much as a node, stopped by a share": (
+        lambda: beyond_the_share_and_any_node(cpu="4", memory="8Gi"),
+        "(needs 4 cpu, 1 free; place 1 in queue default)",
     ),
     "what no node has": (
         lambda: world().gang("g", tasks=1, requests={"nvidia.com/gpu": "1"}),

@@ -257,6 +257,19 @@ def test_a_job_that_never_fits_waits_for_no_end() -> None:
     assert answer(world, "huge").next_event == "nothing that ends helps: it never fits as it is"
 
 
+def test_a_job_that_never_fits_waits_for_no_end_at_the_gate_of_its_share_either() -> None:
+    world = World().queue("default", capability={"cpu": "9"}).node("n1", cpu="4")
+    world.node("n2", cpu="4").node("n3", cpu="4")
+    running(world, "one", cpu="3", node="n1")
+    world.gang("huge", pods=1, cpu="7").gang("large", pods=2, cpu="4")
+
+    found = answer(world, "huge")
+
+    assert failed(found) == failed(answer(world, "large")) == "quota"
+    assert found.next_event == "nothing that ends helps: it never fits as it is"
+    assert answer(world, "large").next_event == "a job that holds cpu ends"
+
+
 def test_an_explanation_leaves_the_plan_as_it_was() -> None:
     world = full_queue()
     before = survey(world.replica.state, policy(), now=1e9)

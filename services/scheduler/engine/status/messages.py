@@ -15,10 +15,13 @@ from services.scheduler.engine.plan import Explanation, Shortage
 from services.scheduler.engine.resources.dimensions import quantity
 from services.scheduler.engine.session.failures import OverQuota
 from services.scheduler.engine.session.session import Session
+from shared.model.status import TaskStatus
 
 NEVER: Final = "it never fits as it is"
 _NODES: Final = "predicate"
 """The gate at which a shortage is one of nodes; at all others a job's minimum is too much."""
+_OF_ALL: Final = frozenset({"enqueue", "queue", "quota"})
+"""Gates that compare with a queue or the whole cluster: a pod may pass them that no node takes."""
 _OF_A_NAMESPACE: Final = "resource quota"
 _FREE: Final = re.compile(r"\S+ free\b")
 _MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\dT[\d:]+Z")
@@ -38,7 +41,10 @@ class Wording:
     def details(self, why: Explanation, place: int) -> str:
         """Return amounts, place and outlook, in brackets behind a space; "" when none is known."""
         line = [f"place {place} in queue {why.queue}"] if place else []
-        return _bracketed([*self._lacks(why), *line, *self._outlook(why.job)])
+        lacks = self._lacks(why)
+        if not any(NEVER in words for words in lacks):
+            lacks = [*lacks, *self._too_large(why)]
+        return _bracketed([*lacks, *line, *self._outlook(why.job)])
 
     def lacks(self, shortages: Sequence[Shortage]) -> str:
         """Return what nodes have too little of for one task, in brackets behind a space."""
@@ -47,6 +53,21 @@ class Wording:
     def beyond_share(self, why: OverQuota) -> str:
         """Return what a queue has too little of for one task, in brackets behind a space."""
         return _bracketed(_some(lambda shortage: self._of_all(shortage, why.queue), why.shortages))
+
+    def _too_large(self, why: Explanation) -> list[str]:
+        """Say of a pod that a gate before the nodes stops that no node takes it even when empty."""
+        job = self._session.cluster_state.jobs.get(why.job)
+        if why.gate not in _OF_ALL or job is None:
+            return []
+        pending = job.by_status[TaskStatus.PENDING].values()
+        classes = {task.task_class.id: task.task_class for task in pending}
+        largest = self._session.ledger.largest
+        for _, task_class in sorted(classes.items()):
+            for dim in task_class.dims:
+                asked = int(task_class.request[dim])
+                if asked > largest[dim]:
+                    return [self._of_nodes(Shortage.of(self._session.resources[dim], asked, 0))]
+        return []
 
     def _outlook(self, key: str) -> list[str]:
         """Return what plugins say about when a job is expected to start."""
