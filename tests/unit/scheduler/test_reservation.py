@@ -103,6 +103,29 @@ def test_in_strict_order_nothing_of_the_queue_passes():
     )
 
 
+@pytest.mark.parametrize(
+    ("order", "says"),
+    [
+        ("strict", "waits behind a job of another namespace, which comes first in queue default"),
+        ("backfill", "waits for the reservation of a job of another namespace, expected at "),
+    ],
+)
+def test_a_job_of_another_namespace_is_not_named_to_those_who_wait(order: str, says: str):
+    world = crowded(order)
+    meta = {"name": "small", "namespace": "theirs", "uid": "u-small"}
+    meta["creationTimestamp"] = "2026-01-01T00:00:02Z"
+    pod = {**meta, "name": "small-0", "uid": "u-small-0"}
+    group = {"metadata": meta, "spec": {"minMember": 1, "queue": "default"}}
+    world.put(kinds.PODGROUP, {**group, "status": {"phase": "Inqueue"}})
+    pod["annotations"] = {"scheduling.k8s.io/group-name": "small"}
+    requests = {"resources": {"requests": {"cpu": "1"}}}
+    spec = {"schedulerName": "volcano", "containers": [{"name": "c", **requests}]}
+    world.put(kinds.POD, {"metadata": pod, "spec": spec, "status": {"phase": "Pending"}})
+    (told,) = (e for e in world.step(now=NOW).explanations if e.job == "theirs/small")
+    assert told.message.startswith(says)
+    assert "ns/" not in told.message
+
+
 def test_a_job_that_ends_before_the_reserved_start_passes_and_a_longer_one_waits():
     world = crowded("backfill")
     waiting(world, "short", 2, duration="1h")

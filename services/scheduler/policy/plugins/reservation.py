@@ -125,7 +125,9 @@ class Reservation:
     def _turn(self, job: Job) -> Hold | None:
         order = self._of(job)
         if order is Order.STRICT and (head := self._heads.get(job.queue)) is not None:
-            return Hold(ORDER, f"waits behind {head.key}, which comes first in queue {job.queue}")
+            return Hold(
+                ORDER, f"waits behind {_named(head, job)}, which comes first in queue {job.queue}"
+            )
         if order is Order.BACKFILL:
             self._recall()
             self._plans.make()
@@ -134,7 +136,7 @@ class Reservation:
                 if self._cluster.now > due:
                     return Hold(
                         RESERVATION,
-                        f"waits for {entry.job.key}, which should have started by "
+                        f"waits for {_named(entry.job, job)}, which should have started by "
                         f"{format_seconds(due)}: nothing goes ahead of it any more",
                     )
         return None
@@ -174,7 +176,7 @@ class Reservation:
         ending = "nothing says how long it would run"
         if end < UNKNOWN:
             ending = f"it would end at {format_seconds(end)}"
-        message = f"waits for the reservation of {delayed.job.key}, {expected}; {ending}"
+        message = f"waits for the reservation of {_named(delayed.job, job)}, {expected}; {ending}"
         return Hold(RESERVATION, message, elsewhere if elsewhere.any() else None)
 
     def _waits(self, job: Job) -> None:
@@ -295,3 +297,8 @@ class Reservation:
 
 def _still_waits(job: Job) -> bool:
     return not job.is_ready and bool(job.by_status[TaskStatus.PENDING])
+
+
+def _named(other: Job, reader: Job) -> str:
+    """Return what the message of a job calls another: its readers may see their namespace only."""
+    return other.key if other.namespace == reader.namespace else "a job of another namespace"
