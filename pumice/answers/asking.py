@@ -15,10 +15,10 @@ from pumice.directory import default_directory
 from pumice.local import state
 from shared.api.visibility import API_VERSION, GROUP
 from shared.kube.client import Kube
-from shared.kube.errors import FORBIDDEN, UNAUTHORIZED, Busy, Refusal, Unreachable
+from shared.kube.errors import FORBIDDEN, UNAUTHORIZED, Busy, Expired, Refusal, Unreachable
 from shared.kube.plain import connect
 from shared.kube.sources import KubeconfigSource, find_source, own_namespace
-from shared.kube.wire import Query
+from shared.kube.wire import Query, Stream
 from shared.runtime.clock import SystemClock
 from shared.runtime.errors import Gone, PumiceError, Rejected
 
@@ -29,13 +29,20 @@ NO: Final = 3
 NOT_INSTALLED: Final = 4
 
 _ANSWER_S: Final = 60.0
+WATCH_S: Final = 300
+"""Length of one watch."""
 _ROOT: Final = f"/apis/{API_VERSION}"
 _INSTALL: Final = "the service visibility of Pumice is not installed: docs/deployment.md says how"
-_RIGHTS: Final = {
-    "pendingjobs": "the ClusterRole view, or pumice-visibility-viewer, gives it",
-    "whatifs": "the ClusterRole edit, or pumice-visibility-editor, gives it; "
-    "pumice-visibility-planner also for queues and nodes",
-}
+_CLUSTER: Final = "at the cluster scope"
+_TO_ALL: Final = "a ClusterRoleBinding to view, or to pumice-visibility-viewer, gives it"
+_RIGHTS: Final = (
+    ("whatifs/cluster", "", "the ClusterRole pumice-visibility-planner gives it"),
+    ("whatifs", "", "the ClusterRole edit, or pumice-visibility-editor, gives it"),
+    ("pendingjobs", _CLUSTER, f"ask about one namespace, without -A; for all {_TO_ALL}"),
+    ("", _CLUSTER, _TO_ALL),
+    ("", "", "the ClusterRole view, or pumice-visibility-viewer, gives it"),
+)
+"""Resource and words of a refusal, and what helps; the first that fits."""
 
 
 class AnswerError(Exception):
@@ -56,6 +63,13 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     everywhere: bool = False
     local: bool = True
     """Whether a local cluster that runs goes before the environment: kubectl knows none."""
+
+
+class Watched(msgspec.Struct, frozen=True):
+    """The aim of a watch: a list of the group, or the one object of a name in it."""
+
+    path: str
+    name: str = ""
 
 
 class Asker:
@@ -95,8 +109,7 @@ class Asker:
 
     async def of_job(self, plural: str, name: str) -> bytes:
         """Return the answer about one job. Raises AnswerError, with a hint for a wrong name."""
-        namespace, _, name = name.rpartition("/")
-        namespace = namespace or self.namespace or "default"
+        namespace, name = self._key(name)
         try:
             return await self._ask("GET", f"/namespaces/{namespace}/{plural}/{name}")
         except _Unknown as unknown:
@@ -120,10 +133,34 @@ class Asker:
             hint = f"did you mean {near[0]}?" if near else "see `pumice queue tree`"
             raise AnswerError(f"there is no queue {queue}; {hint}") from unknown
 
+    def waiting(self, job: str = "") -> Watched:
+        """Return what tells of the jobs that wait in the namespace, in all, or of one of them."""
+        if job:
+            namespace, name = self._key(job)
+            return Watched(f"/namespaces/{namespace}/pendingjobs", name)
+        within = f"/namespaces/{self.namespace}" if self.namespace else ""
+        return Watched(f"{within}/pendingjobs")
+
     async def pending(self) -> bytes:
         """Return the jobs that wait in the namespace, or in all. Raises AnswerError."""
-        within = f"/namespaces/{self.namespace}" if self.namespace else ""
-        return await self.get(f"{within}/pendingjobs")
+        return await self.get(self.waiting().path)
+
+    async def watch(self, watched: Watched, version: str) -> Stream | None:
+        """Open a watch that goes on from a version; None if the answer has to be asked for first.
+
+        Raises AnswerError where there is no watch, or none for this user.
+        """
+        query = [("allowWatchBookmarks", "true"), ("timeoutSeconds", str(WATCH_S))]
+        if version:
+            query.append(("resourceVersion", version))
+        if watched.name:
+            query.append(("fieldSelector", f"metadata.name={watched.name}"))
+        try:
+            return await self._kube.follow(f"{_ROOT}{watched.path}", query=query)
+        except (Expired, Unreachable):
+            return None
+        except PumiceError as error:
+            raise AnswerError(self._words(error)) from error
 
     async def create(self, plural: str, body: Mapping[str, Any]) -> bytes:
         """Ask a question that is an object. Raises AnswerError."""
@@ -137,6 +174,11 @@ class Asker:
         """Tell whether the group has a resource: an older service has fewer. Raises AnswerError."""
         found = msgspec.json.decode(await self.get(""), type=_Resources)
         return any(resource.name == plural for resource in found.resources)
+
+    def _key(self, job: str) -> tuple[str, str]:
+        """Return namespace and name of a job as a person names it."""
+        namespace, _, name = job.rpartition("/")
+        return namespace or self.namespace or "default", name
 
     async def _ask(
         self, method: str, path: str, *, query: Query = (), body: Mapping[str, Any] | None = None
@@ -161,8 +203,7 @@ class Asker:
         if code == UNAUTHORIZED:
             return f"{self._kube.host} does not accept these credentials: log in anew"
         if code == FORBIDDEN:
-            asked = "whatifs" if "whatifs" in words else "pendingjobs"
-            return f"{words}; {_RIGHTS[asked]}"
+            return f"{words}; {_right(words)}"
         if isinstance(error, Busy):
             return f"visibility cannot answer now: {words}; try again in a moment"
         return words
@@ -175,7 +216,16 @@ class Asker:
             return ""
         names = [item.metadata.name for item in msgspec.json.decode(raw, type=Items[_Item]).items]
         near = difflib.get_close_matches(name, names, n=1)
-        return f"; did you mean {near[0]}?" if near else "; see `pumice why -A` for jobs that wait"
+        return f"; did you mean {near[0]}?" if near else f"; see `pumice why -n {namespace}`"
+
+
+def _right(refusal: str) -> str:
+    """Return which role gives the right that was missing."""
+    return next(
+        helps
+        for resource, scope, helps in _RIGHTS
+        if scope in refusal and (not resource or f'resource "{resource}"' in refusal)
+    )
 
 
 class _Unknown(Exception):  # noqa: N818 - the caller makes an error of it

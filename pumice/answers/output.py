@@ -1,25 +1,25 @@
-"""Flags that the commands share, forms of output, and the loop of `--watch`.
+"""Flags that the commands share, forms of output, and the loop of `--watch` (`following`).
 
 A command gives `show` a question and a way to tell its answer as text; the rest is alike for all.
 """
 
 import argparse
-import asyncio
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, TextIO
+from typing import Any, Final
 
 import msgspec
 
-from pumice.answers.asking import AnswerError, Asker, Place
+from pumice.answers.asking import AnswerError, Asker, Place, Watched
 from pumice.cli.called import is_plugin
 
 FORMS: Final = ("text", "wide", "json", "yaml", "name")
-_WATCH_S: Final = 2.0
 
 Ask = Callable[[Asker], Awaitable[bytes]]
 """Returns the API server's JSON."""
+Watching = Callable[[Asker], Watched | None]
+"""Returns what to watch for the moment at which an answer may be another one; None for nothing."""
 Tell = Callable[[bytes, float], tuple[str, int]]
 """Returns an answer as text, and the exit code that goes with it."""
 
@@ -43,7 +43,7 @@ def add_output(parser: argparse.ArgumentParser, *, watch: bool = True) -> None:
     parser.add_argument("-o", "--output", choices=FORMS, default="text")
     if watch:
         parser.add_argument(
-            "-w", "--watch", action="store_true", help="ask again and again, print what is new"
+            "-w", "--watch", action="store_true", help="go on, and print each answer that is new"
         )
 
 
@@ -58,9 +58,13 @@ def place_of(args: argparse.Namespace) -> Place:
     )
 
 
-async def show(args: argparse.Namespace, ask: Ask, tell: Tell, *, out: TextIO | None = None) -> int:
+async def show(
+    args: argparse.Namespace, ask: Ask, tell: Tell, *, watched: Watching = lambda _: None
+) -> int:
     """Ask, print the answer in the form that was wanted; return the exit code."""
-    return await connected(args, lambda asker: _show(args, asker, ask, tell, out or sys.stdout))
+    if getattr(args, "watch", False):
+        return await connected(args, lambda asker: _follow(args, asker, ask, tell, watched(asker)))
+    return await connected(args, lambda asker: _show(args, asker, ask, tell))
 
 
 async def connected(args: argparse.Namespace, act: Callable[[Asker], Awaitable[int]]) -> int:
@@ -76,20 +80,39 @@ async def connected(args: argparse.Namespace, act: Callable[[Asker], Awaitable[i
         return error.code
 
 
-async def _show(args: argparse.Namespace, asker: Asker, ask: Ask, tell: Tell, out: TextIO) -> int:
+async def _show(args: argparse.Namespace, asker: Asker, ask: Ask, tell: Tell) -> int:
+    raw = await ask(asker)
+    words, code = _words(args, raw, tell)
+    sys.stdout.write(words)
+    return code
+
+
+async def _follow(
+    args: argparse.Namespace, asker: Asker, ask: Ask, tell: Tell, watched: Watched | None
+) -> int:
+    """Print an answer, and each that is another one, until it is interrupted."""
+    from pumice.answers.following import Turns  # one answer takes none of it
+
+    turns = Turns(asker, watched)
     said = ""
-    while True:
-        raw = await ask(asker)
-        now_s = time.time()  # noqa: TID251 - ages for a person
-        text, code = tell(raw, now_s)
-        words = _in_form(args.output, raw, text)
-        if words != said:
-            out.write(f"\n{words}" if said else words)
-            out.flush()
-        if not getattr(args, "watch", False):
-            return code
-        said = words
-        await asyncio.sleep(_WATCH_S)
+    try:
+        while True:
+            raw = await ask(asker)
+            words, _ = _words(args, raw, tell)
+            if words != said:
+                sys.stdout.write(f"\n{words}" if said else words)
+                sys.stdout.flush()
+            said = words
+            await turns.next(raw)
+    finally:
+        turns.close()
+
+
+def _words(args: argparse.Namespace, raw: bytes, tell: Tell) -> tuple[str, int]:
+    """Return an answer in the form that was wanted, and the exit code that goes with it."""
+    now_s = time.time()  # noqa: TID251 - ages for a person
+    text, code = tell(raw, now_s)
+    return _in_form(args.output, raw, text), code
 
 
 def _in_form(form: str, raw: bytes, text: str) -> str:

@@ -9,6 +9,7 @@ import argparse
 import msgspec
 
 from pumice.answers import jobs, text
+from pumice.answers.asking import Watched
 from pumice.answers.lists import Items
 from pumice.answers.output import add_output, add_place, show
 from shared.api.visibility import QueueTree
@@ -35,4 +36,5 @@ async def run(args: argparse.Namespace) -> int:
     def tell(raw: bytes, _: float) -> tuple[str, int]:
         return text.tree(msgspec.json.decode(raw, type=Items[QueueTree]).items, wide=wide), 0
 
-    return await show(args, lambda asker: asker.get("/queuetrees"), tell)
+    trees = Watched("/queuetrees")
+    return await show(args, lambda asker: asker.get(trees.path), tell, watched=lambda _: trees)

@@ -17,4 +17,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def run(args: argparse.Namespace) -> int:
     """Print the expected start, or the list."""
-    return await job_or_list.answer(args, "pendingjobs", jobs.when)
+    return await job_or_list.answer(args, "pendingjobs", jobs.when, watched=True)

@@ -17,4 +17,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def run(args: argparse.Namespace) -> int:
     """Print the explanation, or the list."""
-    return await job_or_list.answer(args, "explanations", jobs.why)
+    return await job_or_list.answer(args, "explanations", jobs.why, watched=False)

@@ -153,12 +153,13 @@ class Kube:
 
     async def watch(self, kind: Kind, selection: Selection, query: Query) -> Stream:
         """Open a watch; `query` says from where. The caller reads and closes the stream."""
+        path = kind.path(_segment(selection.namespace))
+        return await self.follow(path, query=[*selection.query(), *query])
+
+    async def follow(self, path: str, *, query: Query = ()) -> Stream:
+        """Open the watch of any path, for what has no kind here."""
         return await self._transport.open(
-            Request(
-                method="GET",
-                path=kind.path(_segment(selection.namespace)),
-                query=[*selection.query(), ("watch", "true"), *query],
-            )
+            Request(method="GET", path=path, query=[("watch", "true"), *query])
         )
 
     async def create(self, kind: Kind, namespace: str, body: Body, subresource: str = "") -> bytes:

@@ -5,6 +5,7 @@ own words stand in their place.
 """
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -193,6 +194,23 @@ LISTS = {
 OF_TRAIN = {"explanations": ("Explanation", EXPLANATION), "timelines": ("Timeline", TIMELINE)}
 
 
+Script = list[Callable[[], bytes]]
+
+
+class Events:
+    """A watch whose bytes a test makes when they are asked for."""
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+
+    async def read(self, *, silence_s: float) -> bytes:
+        assert silence_s > 0
+        return self._script.pop(0)()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
 class AnswersWay:
     """The transport to such a cluster; `refuses` stands for any other answer."""
 
@@ -206,6 +224,8 @@ class AnswersWay:
         self.jobs = JOBS
         self.asked: list[Request] = []
         self.what_if = STARTS
+        self.watches: list[Script | PumiceError] = []
+        """Each watch as what happens while it is read; a refusal in the place of one."""
 
     async def exchange(self, request: Request) -> bytes:
         self.asked.append(request)
@@ -215,6 +235,13 @@ class AnswersWay:
             return json.dumps(self._answer(request)).encode()
         except statuses.Failure as failure:
             raise refused(request, failure) from failure
+
+    async def open(self, request: Request) -> "Events":
+        self.asked.append(request)
+        script = self.watches.pop(0)
+        if isinstance(script, PumiceError):
+            raise script
+        return Events(script)
 
     async def close(self) -> None:
         """Nothing is open."""
@@ -265,7 +292,12 @@ def whole(kind: str, answer: msgspec.Struct) -> dict[str, Any]:
 def listed(kind: str, answers: Any) -> dict[str, Any]:
     """Return a list of answers as the service sends it."""
     items = [msgspec.to_builtins(each) for each in answers]
-    return {"kind": f"{kind}List", "apiVersion": API_VERSION, "metadata": {}, "items": items}
+    return {
+        "kind": f"{kind}List",
+        "apiVersion": API_VERSION,
+        "metadata": {"resourceVersion": "7"},
+        "items": items,
+    }
 
 
 def _is_in(job: PendingJob | RunningJob, namespace: str) -> bool:

@@ -1,8 +1,12 @@
 """`pumice why`, `when` and the others on a local cluster, whose visibility answers them."""
 
 import json
+import os
+import signal
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -47,6 +51,40 @@ def run(cluster: Path) -> Run:
     return run
 
 
+PATIENT = """
+import sys
+from pumice.answers import asking, following
+from pumice.cli.main import main
+following._EVERY_S = 3600.0
+asking.WATCH_S = 1
+open_watch = asking.Asker.watch
+async def watch(self, watched, version):
+    stream = await open_watch(self, watched, version)
+    sys.stderr.write("watches" + chr(10))
+    sys.stderr.flush()
+    return stream
+asking.Asker.watch = watch
+sys.exit(main(sys.argv[1:]))
+"""
+"""The command with a clock that never comes, with short watches, and a line for each of them."""
+
+
+@contextmanager
+def followed(cluster: Path, folder: Path, *words: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run a command that goes on; it writes to the files `out` and `err` of a folder."""
+    environ = {"KUBECONFIG": str(cluster / "kubeconfig"), "XDG_STATE_HOME": str(cluster.parent)}
+    line = [sys.executable, "-c", PATIENT, *words]
+    with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
+        running = subprocess.Popen(
+            line, cwd=pages.ROOT, env={**os.environ, **environ}, stdout=out, stderr=err
+        )
+    try:
+        yield running
+    finally:
+        running.kill()
+        running.wait()
+
+
 async def says(run: Run, word: str, *line: str) -> str:
     """Wait until the output of a line has a word in it; return the output."""
     said = (0, "")
@@ -86,3 +124,33 @@ async def test_each_question_is_answered_about_a_job_that_waits(run: Run) -> Non
         1,
         "error: nothing is known of default/wiats; did you mean waits?\n",
     )
+
+
+@pytest.mark.timeout(250)
+async def test_a_watch_shows_changes_without_a_clock_across_its_own_ends(
+    run: Run, cluster: Path, tmp_path: Path
+) -> None:
+    """Watches of a second follow each other; Ctrl-C ends the command with the code of the page."""
+    out, err = tmp_path / "out", tmp_path / "err"
+    with followed(cluster, tmp_path, "why", "-w") as running:
+
+        async def comes(described: str, found: Callable[[], bool]) -> None:
+            def probe() -> bool:
+                assert running.poll() is None, err.read_text()
+                return found()
+
+            await until(probe, deadline_s=60, describe=described)
+
+        def newest() -> str:
+            return out.read_text().split("\n\n")[-1]
+
+        await comes("three watches", lambda: err.read_text().count("watches") > 2)
+        assert "late" not in newest()
+        job = ("vcctl", "job", "run", "-N", "late", "-R", "cpu=1000", "-L", "cpu=1000")
+        assert run(*job)[0] == 0
+        await comes("the job", lambda: "late" in newest())
+        assert run("vcctl", "job", "delete", "-N", "late")[0] == 0
+        await comes("its end", lambda: bool(newest()) and "late" not in newest())
+        running.send_signal(signal.SIGINT)
+        assert running.wait(timeout=30) == 130
+    assert set(err.read_text().split()) == {"watches"}

@@ -212,27 +212,6 @@ def test_other_forms_hold_the_answer_of_the_server(run: Run) -> None:
     assert run("when", "-A", "-o", "name")[1].splitlines() == names
 
 
-def test_a_watch_prints_an_answer_again_when_it_is_another(
-    run: Run, way: AnswersWay, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rounds = 0
-
-    async def next_round(_: float) -> None:
-        nonlocal rounds
-        rounds += 1
-        if rounds == 2:
-            way.jobs = JOBS[:1]
-        if rounds == 4:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr("pumice.answers.output.asyncio.sleep", next_round)
-    code, out, _ = run("why", "--watch")
-    assert code == 130
-    first, second = out.split("\n\n")
-    assert f"{first}\n" == LIST
-    assert second.splitlines() == [line for line in LIST.splitlines() if "tune" not in line]
-
-
 @pytest.mark.parametrize(
     ("refusal", "code", "says"),
     [

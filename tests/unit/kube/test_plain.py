@@ -7,14 +7,13 @@ import ssl
 import pytest
 
 from shared.kube.credentials import Access, Credentials, Loaded
-from shared.kube.errors import AlreadyExists, Busy, Unreachable, Vanished
+from shared.kube.errors import AlreadyExists, Busy, Expired, Silence, Unreachable, Vanished
 from shared.kube.plain import PlainTransport, connect
 from shared.kube.transport import HttpTransport
 from shared.kube.wire import Request
 from shared.runtime.clock import SystemClock
-from shared.runtime.errors import Rejected
 from tests.support.certificates import Authority
-from tests.support.scripted_api import ScriptedApi, hang, json, status
+from tests.support.scripted_api import ScriptedApi, chunks, hang, json, status
 
 PODS = Request(method="GET", path="/api/v1/pods", query=[("labelSelector", "a in (b)")])
 OPTIONS = {"user_agent": "test", "timeout_s": 30.0, "clock": SystemClock()}
@@ -167,7 +166,56 @@ async def test_a_proxy_takes_the_transport_of_the_services(proxy, environ):
     await way.close()
 
 
-async def test_a_watch_is_refused():
-    way = await transport("http://127.0.0.1:1")
-    with pytest.raises(Rejected, match="no streams"):
-        await way.open(PODS)
+WATCH = Request(method="GET", path="/api/v1/pods", query=[("watch", "true")])
+LINE = b'{"type":"ADDED"}\n'
+
+
+async def test_a_watch_arrives_piece_by_piece_while_other_requests_go_on(api):
+    api.then(chunks(LINE, ending="hang"), json({"beside": True}))
+    way = await transport(api.url)
+    stream = await way.open(WATCH)
+    assert await stream.read(silence_s=5) == LINE
+    assert await way.exchange(PODS) == b'{"beside":true}'
+    stream.close()
+    await way.close()
+    watch, beside = api.seen
+    assert watch.query == {"watch": "true"}
+    assert watch.peer != beside.peer
+
+
+@pytest.mark.parametrize(("ending", "is_orderly"), [("end", True), ("reset", False)])
+async def test_the_end_of_a_watch_is_told_from_a_break(api, ending, is_orderly):
+    api.then(chunks(LINE, ending=ending))
+    way = await transport(api.url)
+    stream = await way.open(WATCH)
+    assert await stream.read(silence_s=5) == LINE
+    if is_orderly:
+        assert await stream.read(silence_s=5) == b""
+    else:
+        with pytest.raises(Unreachable):
+            await stream.read(silence_s=5)
+    stream.close()
+
+
+async def test_a_watch_that_is_refused_raises_what_a_request_does(api):
+    api.then(status(401, "who?"), status(410, "too old"))
+    way = await transport(api.url)
+    with pytest.raises(Expired):
+        await way.open(WATCH)
+    assert [seen.headers["Authorization"] for seen in api.seen] == [
+        "Bearer token-1",
+        "Bearer token-2",
+    ]
+
+
+async def test_a_watch_without_a_byte_is_silent_and_its_reader_can_be_cancelled(api):
+    api.then(chunks(ending="hang"), chunks(ending="hang"))
+    way = await transport(api.url)
+    first, second = await way.open(WATCH), await way.open(WATCH)
+    with pytest.raises(Silence):
+        await first.read(silence_s=0.05)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await second.read(silence_s=60)
+    first.close()
+    second.close()
