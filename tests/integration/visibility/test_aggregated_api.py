@@ -8,12 +8,9 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-import pytest_asyncio
 
-from pumice.deploy import compose_setup
 from pumice.local.control_plane import ControlPlane
 from pumice.local.ports import free_port
-from services.visibility.adapters.registration import NAME
 from services.visibility.api.resources import RESOURCES
 from services.visibility.settings import VisibilitySettings
 from shared.api.meta import ObjectMeta
@@ -21,9 +18,8 @@ from shared.api.visibility import NodeUse, ObjectRef, RunningJob
 from shared.kube.config import connect as connect_kube
 from shared.runtime.errors import Retryable
 from tests.integration.deploy.tenants import tenant
-from tests.support import roles
+from tests.integration.visibility.conftest import API_SERVICE
 from tests.support.api import Api, ApiError, connect, credentials, refusal
-from tests.support.manifests import BASE
 from tests.support.visibility import (
     Told,
     costly,
@@ -38,56 +34,8 @@ from tests.support.wait import until
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 ROOT = "/apis/visibility.pumice.dev/v1alpha1"
-API_SERVICE = f"/apis/apiregistration.k8s.io/v1/apiservices/{NAME}"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 ABOUT = ObjectRef(kind="Job", namespace="a", name="one")
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def told(control_plane: ControlPlane) -> AsyncIterator[Told]:
-    """Answers that the aggregated API of this test serves, under the role of k8s/base."""
-    answers, port = Told(), free_port()
-    settings = VisibilitySettings(port=port, bind_address="127.0.0.1", service_port=port)
-    account = roles.account(control_plane.kubeconfig, "visibility")
-    async with connect(control_plane.kubeconfig) as api, manifests(api, port):
-        kube = await connect_kube(str(account), user_agent="pumice-visibility")
-        async with serving_api(settings, kube, answers):
-
-            async def is_available() -> bool:
-                found = (await api.request("GET", API_SERVICE))["status"]["conditions"]
-                return all(condition["status"] == "True" for condition in found)
-
-            await until(is_available, deadline_s=30, describe="the APIService is available")
-
-            async def is_discovered() -> bool:
-                return "visibility.pumice.dev" in await groups(api)
-
-            await until(is_discovered, deadline_s=30, describe="discovery")
-            yield answers
-
-
-@asynccontextmanager
-async def manifests(api: Api, port: int) -> AsyncIterator[None]:
-    """The APIService of k8s/base, and a Service that leads to this process."""
-    made = []
-    try:
-        for path, manifest in compose_setup.api_service(BASE):
-            spec = manifest["spec"]
-            if manifest["kind"] == "Service":
-                spec["externalName"], spec["ports"][0]["port"] = "127.0.0.1", port
-            else:
-                spec["service"]["port"] = port
-            await api.request("POST", path.rpartition("/")[0], manifest)
-            made.append(path)
-        yield
-    finally:
-        for path in reversed(made):
-            await api.request("DELETE", path)
-
-
-async def groups(api: Api) -> set[str]:
-    found = await api.request("GET", "/apis")
-    return {group["name"] for group in found["groups"]}
 
 
 def namespaced(namespace: str, plural: str, name: str = "") -> str:
