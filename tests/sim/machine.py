@@ -7,8 +7,8 @@ kill -9; what others hold of the process (leases, deliveries, connections) is le
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from pumice.local.memory_nats.client import MemoryClient
 from pumice.local.memory_nats.server import MemoryNats
@@ -76,11 +76,21 @@ class Machine:
     """A replica of a service that can be started, stopped, killed and started again."""
 
     def __init__(
-        self, sim: "Simulation", service: str, cluster_state: str, *, nats: MemoryNats | None = None
+        self,
+        sim: "Simulation",
+        service: str,
+        cluster_state: str,
+        *,
+        nats: MemoryNats | None = None,
+        flags: Mapping[str, Any] | None = None,
     ) -> None:
-        """`nats` is another server than the simulation's own: that of another installation."""
+        """`nats` is another server than the simulation's own: that of another installation.
+
+        `flags` are settings other than those that each simulation gives a service.
+        """
         self._sim = sim
         self._nats = nats or sim.nats
+        self._flags = flags or {}
         self._life = 0
         self._task: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
@@ -210,9 +220,8 @@ class Machine:
     ) -> None:
         async def start() -> Sequence[Part]:
             replicas = MEMBERS if isinstance(self._nats, ThreeServers) else 1
-            return _compose(
-                self.service, context, kube=kube, bus=bus, conf=self._sim.conf, replicas=replicas
-            )
+            flags = {**_given(self.service, self._sim.conf, replicas), **self._flags}
+            return _compose(self.service, context, kube=kube, bus=bus, flags=flags)
 
         try:
             await supervise(
@@ -234,21 +243,30 @@ class Machine:
             alive[0] = False
 
 
+def _given(service: str, conf: str, replicas: int) -> Mapping[str, Any]:
+    """Return the settings of a service that are not its defaults."""
+    match service:
+        case "declarer":
+            return {"stream_replicas": replicas}
+        case "scheduler":
+            return {"scheduler_conf": conf}
+        case "cache" | "controller":
+            return {"state_key": STATE_KEY}
+        case _:
+            return {}
+
+
 def _compose(
-    service: str, context: Context, *, kube: Kube, bus: NatsBus, conf: str, replicas: int
+    service: str, context: Context, *, kube: Kube, bus: NatsBus, flags: Mapping[str, Any]
 ) -> Sequence[Part]:
     match service:
         case "declarer":
-            return declarer.compose(DeclarerSettings(stream_replicas=replicas), context, bus=bus)
+            return declarer.compose(DeclarerSettings(**flags), context, bus=bus)
         case "cache":
-            return cache.compose(
-                CacheSettings(state_key=STATE_KEY), context, kube=kube, leases=kube, bus=bus
-            )
+            return cache.compose(CacheSettings(**flags), context, kube=kube, leases=kube, bus=bus)
         case "scheduler":
-            return scheduler.compose(SchedulerSettings(scheduler_conf=conf), context, bus=bus)
+            return scheduler.compose(SchedulerSettings(**flags), context, bus=bus)
         case "binder":
-            return binder.compose(BinderSettings(), context, kube=kube, bus=bus)
+            return binder.compose(BinderSettings(**flags), context, kube=kube, bus=bus)
         case _:
-            return controller.compose(
-                ControllerSettings(state_key=STATE_KEY), context, kube=kube, bus=bus
-            )
+            return controller.compose(ControllerSettings(**flags), context, kube=kube, bus=bus)
