@@ -9,6 +9,7 @@ from shared.api.visibility import (
     Explanation,
     Finding,
     Holder,
+    LosingJob,
     PendingJob,
     QueueResource,
     QueueTree,
@@ -233,8 +234,17 @@ def _imagined(answer: WhatIfStatus, now_s: float, *, of_job: bool) -> Iterable[s
         for d in answer.delays
     ]
     yield from _labelled("delays", delays)
+    if answer.drained_pods:
+        left = f"{answer.unplaced_pods} of {answer.drained_pods} pods have no place elsewhere"
+        yield f"  {'drained':<9} {left}"
+    yield from _labelled("loses", [_losing(each) for each in answer.losing])
     if answer.hidden:
         yield f"  and {answer.hidden} in namespaces that you may not see"
+
+
+def _losing(job: LosingJob) -> str:
+    words = f"{job.job.namespace}/{job.job.name} {job.pods} pod{'' if job.pods == 1 else 's'}"
+    return f"{words}, fewer are left than it needs" if job.stops else words
 
 
 def _labelled(label: str, words: Sequence[str]) -> Iterable[str]:

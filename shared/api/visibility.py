@@ -210,6 +210,15 @@ class Delay(View, frozen=True, kw_only=True):
     ] = None
 
 
+class LosingJob(View, frozen=True, kw_only=True):
+    """A job with pods on drained nodes for which there is no place elsewhere."""
+
+    job: ObjectRef
+    queue: str = ""
+    pods: Annotated[int, doc("How many of its pods have no place.")] = 0
+    stops: Annotated[bool, doc("Whether fewer are left than it needs at least.")] = False
+
+
 class WhatIfStatus(View, frozen=True, kw_only=True):
     """The decision of the engine on a copy of the cluster with the change."""
 
@@ -223,6 +232,11 @@ class WhatIfStatus(View, frozen=True, kw_only=True):
         tuple[ObjectRef, ...], doc("Waiting jobs that would start with the changed queue or nodes.")
     ] = ()
     delays: tuple[Delay, ...] = ()
+    drained_pods: Annotated[
+        int, doc("Pods of jobs on the drained nodes: they are among the evictions.")
+    ] = 0
+    unplaced_pods: Annotated[int, doc("How many of these find no place on other nodes now.")] = 0
+    losing: tuple[LosingJob, ...] = ()
     hidden: Annotated[
         int, doc("Evictions, jobs and delays in namespaces that the asker may not see.")
     ] = 0

@@ -142,6 +142,19 @@ class Cluster:
         self._put("podgroups", gang.group)
         self._pods[gang.key] = list(gang.pods())
 
+    def drain(self, name: str) -> None:
+        """Cordon a node; the pods on it come again and wait."""
+        self._objects["nodes", name]["spec"] = {"unschedulable": True}
+        self._say("nodes", name)
+        for (kind, key), pod in list(self._objects.items()):
+            if kind == "pods" and pod["spec"].get("nodeName") == name:
+                gone = Fact(kind="pods", key=key, uid=pod["metadata"]["uid"], rv="2", op=Op.DELETE)
+                assert not self._worker.fold([gone])
+                pod["metadata"]["uid"] += "-again"
+                pod["spec"]["nodeName"] = ""
+                pod["status"] = {"phase": "Pending"}
+                self._say("pods", key)
+
     def run(self) -> None:
         for _ in range(12):
             if not self._step():
@@ -195,6 +208,13 @@ class Cluster:
         return [(kind, document) for (kind, _), document in self._objects.items()]
 
     @property
+    def without_place(self) -> int:
+        """How many pods that a drained node held wait."""
+        pods = [document for (kind, _), document in self._objects.items() if kind == "pods"]
+        again = [pod for pod in pods if pod["metadata"]["uid"].endswith("-again")]
+        return sum(not pod["spec"]["nodeName"] for pod in again)
+
+    @property
     def asked_runs(self) -> bool:
         found = [j for j in self._worker.cluster_state.jobs.all() if j.name.startswith("asked-")]
         return all(each.is_ready for each in found) and bool(found)
@@ -222,6 +242,25 @@ def test_a_job_that_is_said_to_start_now_does_so_on_those_nodes(
     if answer.starts_now:
         assert cluster.asked_runs
         assert cluster.bound == told(answer)
+
+
+@settings(max_examples=100, deadline=None)
+@met_in(at_least=20)
+@given(worlds, asked, st.sampled_from([CONFIGURATIONS[0], CONFIGURATIONS[1]]))
+def test_pods_of_a_drained_node_go_where_it_is_said_and_the_job_beside_them_too(
+    drawn: Json, question: Json, conf: str
+) -> None:
+    world, submitted = build(drawn), wanted(question)
+
+    answer = ask(world, conf, job=submitted, drainNodes=["n0"])
+
+    cluster = Cluster(world, conf)
+    cluster.drain("n0")
+    cluster.submit(submitted)
+    cluster.run()
+    meet(range(answer.drained_pods))
+    assert cluster.without_place == answer.unplaced_pods
+    assert cluster.asked_runs is answer.starts_now
 
 
 def at_rest(world: World, conf: str) -> World:

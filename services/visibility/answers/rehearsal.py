@@ -60,12 +60,12 @@ class Rehearsal(Imagined):
         if job is not None:
             self.settle(job, list(job.tasks.values()), TaskStatus.SUCCEEDED)
 
-    def assume_gone(self, tasks: Iterable[Task]) -> None:
-        """Count pods as leaving."""
-        victims = [
-            Eviction(pod=task.key, uid=task.uid, node=task.node, reason="drain") for task in tasks
-        ]
-        self._leave(victims)
+    def displace(self, tasks: Iterable[Task]) -> None:
+        """Let pods wait that ran, as if their controllers had made them anew."""
+        for task in tasks:
+            job = self._cluster_state.jobs.get(task.job_key)
+            if job is not None:
+                self.unbind(job, [task])
 
     # --- decisions ---------------------------------------------------------------------------
 
@@ -107,9 +107,19 @@ class Rehearsal(Imagined):
 
     def _bind(self, gang: GangBinds) -> None:
         intent = self._intent()
-        for bind in gang.binds:
+        again = {bind.uid: bind.node for bind in gang.binds if self._is_displaced(bind.uid)}
+        binds = [bind for bind in gang.binds if bind.uid not in again]
+        for bind in binds:
             self._restore_later(bind.uid, intent)
-        self._cluster_state.assume(intent, gang.binds)
+        self._cluster_state.assume(intent, binds)
+        job = self._cluster_state.jobs.get(gang.job)
+        if again and job is not None:
+            self.bind(job, again)
+
+    def _is_displaced(self, uid: str) -> bool:
+        """Tell of a pod that waits whether its object names a node: nothing is assumed of such."""
+        task = self._cluster_state.task(uid)
+        return task is not None and bool(task.fact_node)
 
     def _leave(self, victims: Iterable[Eviction]) -> None:
         intent = self._intent()

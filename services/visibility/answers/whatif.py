@@ -2,13 +2,15 @@
 
 The change is folded in, cycles are decided until nothing more happens, and all of it is taken out
 again (`rehearsal`). Between cycles the controller's part is played: a job that has entered its
-queue gets its pods. A waiting job's own ones are not known here, since Jobs travel sealed (ADR 18):
-an even share of its group's minimum stands in for each. Of a bind it is taken that it succeeds, of
-an eviction that the pod leaves.
+queue gets its pods, and the pods of a drained node come again, to wait for another one. A waiting
+job's own ones are not known here, since Jobs travel sealed (ADR 18): an even share of its group's
+minimum stands in for each. Of a bind it is taken that it succeeds, of an eviction that the pod
+leaves.
 """
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from operator import itemgetter
 from typing import Final
 
 import msgspec
@@ -39,6 +41,7 @@ from shared.api.visibility import (
     Delay,
     EvictedPod,
     ExpectedStart,
+    LosingJob,
     ObjectRef,
     TaskPlacement,
     WhatIfSpec,
@@ -151,6 +154,9 @@ class _Play:
         self._waiting = waiting
         self._enough = enough
         self._has_pods: set[str] = set()
+        self._displaced: dict[str, tuple[str, str]] = {}
+        """Pods of drained nodes, by uid: their keys, and those of their PodGroups."""
+        self._drained: set[str] = set()
         self._placements: Counter[tuple[str, str]] = Counter()
         self._starts = False
         self._why: Explanation | None = None
@@ -184,8 +190,11 @@ class _Play:
     def _drain(self, name: str) -> None:
         node: Node = self._replica.kept.get(NODE.token, name)
         self._rehearsal.put(NODE, replace(node, spec=replace(node.spec, unschedulable=True)))
-        tasks = list(self._replica.state.nodes.tasks_on(name))
-        self._rehearsal.assume_gone(task for task in tasks if task.job_key)
+        self._drained.add(name)
+        held = list(self._replica.state.nodes.tasks_on(name))
+        tasks = [task for task in held if task.job_key and task.status in _HOLDING]
+        self._displaced.update({task.uid: (task.key, task.job_key) for task in tasks})
+        self._rehearsal.displace(tasks)
 
     # --- cycles ------------------------------------------------------------------------------
 
@@ -254,16 +263,36 @@ class _Play:
             shortages=shortages(why.shortages) if why else (),
             placements=tuple(placements[:LISTED_MOST]) if starts else (),
             evictions=tuple(self._evictions())[:LISTED_MOST],
+            drained_pods=len(self._displaced),
+            unplaced_pods=sum(not self._has_place(uid) for uid in self._displaced),
+            losing=tuple(self._losing())[:LISTED_MOST],
         )
+
+    def _has_place(self, uid: str) -> bool:
+        task = self._replica.state.task(uid)
+        return task is not None and task.status in _HOLDING and task.node not in self._drained
+
+    def _losing(self) -> Iterator[LosingJob]:
+        """Yield the jobs with pods on drained nodes for which there is no place elsewhere."""
+        lost = Counter(key for uid, (_, key) in self._displaced.items() if not self._has_place(uid))
+        for key, pods_lost in sorted(lost.items()):
+            job = self._replica.state.jobs.get(key)
+            if job is not None:
+                yield LosingJob(
+                    job=owner_of(job), queue=job.queue, pods=pods_lost, stops=not job.is_ready
+                )
 
     def _evictions(self) -> Iterable[EvictedPod]:
         """Return the pods that go because of the change: for the job, or with a node."""
-        for uid, victim in sorted(self._rehearsal.evicted.items(), key=lambda each: each[1].pod):
-            if victim.preemptor_uid and not _is_for_imagined(victim):
-                continue
+        gone = {uid: pod for uid, (pod, _) in self._displaced.items()}
+        for uid, victim in self._rehearsal.evicted.items():
+            taker = victim.preemptor_uid
+            if not taker or _is_for_imagined(victim) or taker in self._displaced:
+                gone[uid] = victim.pod
+        for uid, pod in sorted(gone.items(), key=itemgetter(1)):
             task = self._replica.state.task(uid)
             job = self._replica.state.jobs.get(task.job_key) if task else None
-            namespace, _, name = victim.pod.partition("/")
+            namespace, _, name = pod.partition("/")
             yield EvictedPod(
                 namespace=namespace,
                 name=name,
@@ -277,6 +306,7 @@ def _is_for_imagined(victim: Eviction) -> bool:
 
 
 _PLACED: Final = (TaskStatus.ALLOCATED, TaskStatus.BINDING, TaskStatus.PIPELINED)
+_HOLDING: Final = frozenset({TaskStatus.BINDING, TaskStatus.BOUND, TaskStatus.RUNNING})
 
 
 def added_nodes(added: AddedNodes, at: int, replica: Replica) -> Iterator[Node]:

@@ -26,6 +26,7 @@ def _named(answer: Explanation | WhatIfStatus) -> Iterator[str]:
     yield from (pod.namespace for pod in answer.evictions)
     yield from (job.namespace for job in answer.starting)
     yield from (delay.job.namespace for delay in answer.delays)
+    yield from (losing.job.namespace for losing in answer.losing)
 
 
 def hide(answer: T, seen: Collection[str]) -> T:
@@ -37,15 +38,19 @@ def hide(answer: T, seen: Collection[str]) -> T:
     evictions = tuple(pod for pod in answer.evictions if _is_seen(pod.namespace, seen))
     starting = tuple(job for job in answer.starting if _is_seen(job.namespace, seen))
     delays = tuple(delay for delay in answer.delays if _is_seen(delay.job.namespace, seen))
+    losing = tuple(each for each in answer.losing if _is_seen(each.job.namespace, seen))
     count = answer.hidden + sum(
         len(before) - len(after)
         for before, after in (
             (answer.evictions, evictions),
             (answer.starting, starting),
             (answer.delays, delays),
+            (answer.losing, losing),
         )
     )
-    return replace(answer, evictions=evictions, starting=starting, delays=delays, hidden=count)
+    return replace(
+        answer, evictions=evictions, starting=starting, delays=delays, losing=losing, hidden=count
+    )
 
 
 def _is_seen(namespace: str, seen: Collection[str]) -> bool:

@@ -10,7 +10,7 @@ from pumice.answers import text
 from pumice.cli.main import COMMANDS, main
 from services.visibility.api import statuses
 from shared.api.time import read
-from shared.api.visibility import Finding, WhatIfStatus
+from shared.api.visibility import Finding, LosingJob, WhatIfStatus
 from shared.kube.wire import Request
 from tests.support.answers_world import (
     EXPLANATION,
@@ -252,6 +252,20 @@ def test_other_nodes_alone_tell_which_jobs_they_would_start(run: Run, way: Answe
     assert run(*words) == (0, told, "")
     way.what_if = WhatIfStatus(starts_now=False)
     assert run(*words) == (0, "no job would start\n", "")
+
+
+def test_what_if_names_the_jobs_that_lose_pods_with_a_node(run: Run, way: AnswersWay) -> None:
+    losing = (
+        LosingJob(job=JOBS[0].owner, pods=2, stops=True),
+        LosingJob(job=JOBS[0].owner, pods=1),
+    )
+    way.what_if = WhatIfStatus(starts_now=False, drained_pods=5, unplaced_pods=3, losing=losing)
+    assert run("what-if", "--drain", "n1")[1] == (
+        "no job would start\n"
+        "  drained   3 of 5 pods have no place elsewhere\n"
+        "  loses     default/train 2 pods, fewer are left than it needs\n"
+        "            default/train 1 pod\n"
+    )
 
 
 def test_without_a_kubeconfig_the_usage_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from services.visibility.api.negotiation import Form
 from services.visibility.api.resources import CHANGES, RESOURCES, find
 from services.visibility.api.statuses import Failure
 from services.visibility.api.users import RequestHeaders, User, from_config_map, read_user
-from shared.api.visibility import API_VERSION, WhatIfStatus
+from shared.api.visibility import API_VERSION, LosingJob, WhatIfStatus
 from tests.support.visibility import costly, explained, lived, pending, tree
 
 HEADERS = RequestHeaders(authorities="PEM", allowed_names=("front-proxy",))
@@ -210,6 +210,9 @@ def test_what_is_hidden_is_counted_and_what_is_ones_own_stays():
     assert {delay.job.namespace for delay in verdict.delays} == {"mine"}
     assert verdict.hidden == 2
     assert hiding.hide(WhatIfStatus(starts_now=True), set()).hidden == 0
+    losing = [LosingJob(job=delay.job) for delay in costly("mine", "theirs").delays]
+    drained = hiding.hide(WhatIfStatus(starts_now=True, losing=tuple(losing)), {"mine"})
+    assert ([each.job.namespace for each in drained.losing], drained.hidden) == (["mine"], 1)
 
 
 @pytest.mark.parametrize(

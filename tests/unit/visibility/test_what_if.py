@@ -177,6 +177,43 @@ def test_a_drained_node_is_left_and_takes_nothing() -> None:
     assert answer.starts_now is False
 
 
+def test_pods_of_a_drained_node_are_placed_elsewhere_and_keep_others_out() -> None:
+    world = World().queue("default").node("n1", cpu="4").node("n2", cpu="4")
+    world.group("other", phase="Running", minMember=2)
+    for number in range(2):
+        world.pod(f"other-{number}", "other", cpu="1", node="n1")
+
+    answer = ask(world, job=job("train", worker=(1, "3")), drainNodes=["n1"])
+    without = ask(world, job=job("train", worker=(1, "2")), drainNodes=["n1"])
+
+    assert (answer.drained_pods, answer.unplaced_pods, answer.losing) == (2, 0, ())
+    assert (answer.starts_now, without.starts_now) == (False, True)
+    assert [evicted.name for evicted in answer.evictions] == ["other-0", "other-1"]
+
+
+def test_jobs_whose_pods_have_no_place_without_a_node_are_named() -> None:
+    world = World().queue("default").node("n1", cpu="4").node("n2", cpu="4")
+    world.group("whole", phase="Running", minMember=2)
+    world.pod("whole-0", "whole", cpu="2", node="n1").pod("whole-1", "whole", cpu="2", node="n2")
+    world.group("elastic", phase="Running", minMember=1)
+    world.pod("elastic-0", "elastic", cpu="2", node="n1")
+    world.pod("elastic-1", "elastic", cpu="2", node="n2")
+
+    answer = ask(world, drainNodes=["n1"])
+
+    assert (answer.drained_pods, answer.unplaced_pods) == (2, 2)
+    assert [(each.job.name, each.pods, each.stops) for each in answer.losing] == [
+        ("elastic", 1, False),
+        ("whole", 1, True),
+    ]
+
+
+def test_a_node_without_pods_of_jobs_costs_none() -> None:
+    answer = ask(World().queue("default").node("n1"), drainNodes=["n1"])
+
+    assert (answer.drained_pods, answer.unplaced_pods, answer.evictions) == (0, 0, ())
+
+
 def test_a_job_of_higher_priority_delays_one_that_was_about_to_start() -> None:
     world = World().queue("default").node("n1", cpu="2").priority("high", 1000)
     world.waiting("next", pods=1, cpu="2")
