@@ -73,6 +73,10 @@ _LEFT = (
     " stays: the tests of that end register under names of their own"
 )
 _MET = "read again after a write that met another client's: which write does is chance"
+_BESIDE = (
+    "the Lease of a scheduler that has died: the suite's controller is that of `volcano`, and takes"
+    " over from the other one"
+)
 _TAKEN = "read or corrected when the name is taken: by a process that died, or a job before"
 RARE: Mapping[str, Mapping[tuple[str, str, str], str]] = {
     "admission": {
@@ -108,6 +112,7 @@ RARE: Mapping[str, Mapping[tuple[str, str, str], str]] = {
         ("get", "networking.k8s.io", "networkpolicies"): _TAKEN,
         ("patch", "networking.k8s.io", "networkpolicies"): _TAKEN,
         ("get", "", "persistentvolumeclaims"): _TAKEN,
+        ("patch", "coordination.k8s.io", "leases"): _BESIDE,
     },
     "visibility": {
         ("patch", "", "secrets"): _RENEWED,
