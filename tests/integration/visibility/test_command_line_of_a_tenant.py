@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from pumice.answers.asking import Asker, Place
+from pumice.answers.following import Turns
 from pumice.local.control_plane import ControlPlane
 from tests.integration.deploy.tenants import tenant
 from tests.support import pages
@@ -122,3 +124,22 @@ async def refused(run: Run, words: tuple[str, ...], says: str, **more: str) -> N
     assert err.count("\n") == 1, err
     assert says in err, err
     assert FOREIGN[1] not in err or FOREIGN[1] in " ".join(words), err
+
+
+async def test_a_watch_of_the_own_namespace_tells_of_its_changes_and_that_of_another_is_refused(
+    run: Run, told: Told, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    (kubeconfig,) = tmp_path.glob("*.kubeconfig")
+    asker = await Asker.open(Place(kubeconfig=str(kubeconfig), namespace=kubeconfig.stem))
+    before = await asker.pending()
+    own, foreign = Turns(asker, asker.waiting()), Turns(asker, asker.waiting("/".join(FOREIGN)))
+    told.jobs = [pending(FOREIGN[0], "another"), pending(kubeconfig.stem, "later")]
+    async with asyncio.timeout(30):
+        await own.next(before)
+        assert b"later" in await asker.pending()
+    assert capsys.readouterr().err == ""
+    await foreign.next(before)
+    assert "forbidden" in capsys.readouterr().err
+    own.close()
+    foreign.close()
+    await asker.close()
