@@ -13,6 +13,7 @@ from pathlib import Path
 import aiohttp
 
 from pumice.local.control_plane import ControlPlane
+from pumice.local.nats import NatsServer
 from pumice.local.ports import free_port
 from pumice.local.process import Process, ProcessSpec, tail
 from tests.support.roles import LED, account
@@ -86,9 +87,20 @@ class Service:
 class Fleet:
     """The services of one control plane; all are killed at the end."""
 
-    def __init__(self, plane: ControlPlane, directory: Path, *, beside: bool = False) -> None:
-        """`beside` another installation on the API server the cache leaves the Leases alone."""
+    def __init__(
+        self,
+        plane: ControlPlane,
+        directory: Path,
+        *,
+        beside: bool = False,
+        nats: NatsServer | None = None,
+    ) -> None:
+        """`beside` another installation on the API server the cache leaves the Leases alone.
+
+        `nats` is the server of an installation that is not on the one of the plane.
+        """
         self._plane = plane
+        self._nats = nats or plane.nats
         self._directory = directory
         self._beside = beside
         self._all: list[Process] = []
@@ -124,7 +136,7 @@ class Fleet:
             "-m",
             f"services.{name}",
             f"--kubeconfig={kubeconfig}",
-            f"--nats={nats or self._plane.nats.url}",
+            f"--nats={nats or self._nats.url}",
             f"--instance={name}-{instance}",
             f"--listen-address={address}",
             "--log-format=json",
@@ -139,7 +151,7 @@ class Fleet:
             name=f"{name}-{instance}",
             argv=tuple(argv),
             log=log,
-            environ=self._plane.nats.environ(name),
+            environ=self._nats.environ(name),
         )
         process = Process(spec)
         self._all.append(process)
@@ -186,10 +198,14 @@ def resident_mib(pid: int) -> int:
 
 @asynccontextmanager
 async def fleet(
-    plane: ControlPlane, directory: Path, *, beside: bool = False
+    plane: ControlPlane,
+    directory: Path,
+    *,
+    beside: bool = False,
+    nats: NatsServer | None = None,
 ) -> AsyncIterator[Fleet]:
     """Open a fleet against `plane`, with logs in `directory`; `beside` another installation."""
-    services = Fleet(plane, directory, beside=beside)
+    services = Fleet(plane, directory, beside=beside, nats=nats)
     try:
         yield services
     finally:
