@@ -250,6 +250,7 @@ def test_a_job_that_is_said_to_start_now_does_so_on_those_nodes(
 def test_pods_of_a_drained_node_go_where_it_is_said_and_the_job_beside_them_too(
     drawn: Json, question: Json, conf: str
 ) -> None:
+    """Nothing evicts: evicted pods do not come again here, and fewer would wait than said."""
     world, submitted = build(drawn), wanted(question)
 
     answer = ask(world, conf, job=submitted, drainNodes=["n0"])
