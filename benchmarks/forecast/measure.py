@@ -108,7 +108,10 @@ class Asker:
     def _came(self, key: str) -> None:
         replay = self._replay
         for name, seconds in replay.ended[self._learnt :]:
-            self._history.ended(Subject("ns", "default", template_of(name, {})), seconds)
+            said_s = replay.jobs[name].says
+            stated = Expected(said_s, Basis.ANNOTATION) if said_s else None
+            subject = Subject("ns", "default", template_of(name, {}))
+            self._history.ended(subject, seconds, stated=stated)
         self._learnt = len(replay.ended)
         job = replay.cluster_state.jobs.get(key)
         assert job is not None, f"{key} was not folded"

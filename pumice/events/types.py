@@ -53,6 +53,12 @@ class JobPhaseChanged(Event, frozen=True, kw_only=True, rename="camel"):
     seconds_running: Annotated[
         float, Meta(description="seconds in the phase Running, when it has just left it; else 0")
     ] = 0.0
+    seconds_stated: Annotated[
+        float, Meta(description="seconds that it had stated for that run; 0 if none")
+    ] = 0.0
+    stated_by: Annotated[
+        str, Meta(description="where secondsStated comes from: annotation or deadline")
+    ] = ""
 
     @property
     @override

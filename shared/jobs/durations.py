@@ -11,7 +11,10 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+import msgspec
+
 from shared.api import keys
+from shared.api.batch import Job, TaskSpec
 from shared.api.core import Pod
 from shared.model import durations
 
@@ -78,6 +81,39 @@ def of_gang(
         return max(annotated)
     limits = [e for e in said if e is not None]
     return max(limits) if limits and len(limits) == len(said) else None
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    annotations: Mapping[str, str] | None = None
+
+
+class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+    active_deadline_seconds: int | None = None
+
+
+class _Template(msgspec.Struct, frozen=True):
+    metadata: _Metadata | None = None
+    spec: _Spec | None = None
+
+
+_TEMPLATE: Final = msgspec.json.Decoder(_Template)
+
+
+def of_job(job: Job) -> Expected | None:
+    """Return what a Job says: its annotation, else what the templates of its pods say."""
+    tasks = (task for task in job.spec.tasks if task.replicas)
+    return of_gang(job.metadata.annotations, (_of_template(task) for task in tasks))
+
+
+def _of_template(task: TaskSpec) -> Expected | None:
+    """Return what a pod template says; a field of another form says nothing."""
+    try:
+        template = _TEMPLATE.decode(task.template)
+    except msgspec.ValidationError:
+        return None
+    said = (template.metadata or _Metadata()).annotations or {}
+    limit_s = (template.spec or _Spec()).active_deadline_seconds or 0
+    return _stated(said.get(keys.EXPECTED_DURATION, ""), limit_s if limit_s > 0 else None)
 
 
 def template_of(key: str, annotations: Mapping[str, str]) -> str:

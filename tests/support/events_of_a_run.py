@@ -16,6 +16,7 @@ from typing import Any, Final
 from pumice.events import CATALOGUE, Event, LeaderChanged, Received, subscribe
 from pumice.local.control_plane import ControlPlane
 from pumice.local.fleet import NodeShape
+from shared.api import keys
 from shared.api import time as times
 from tests.support.api import Api, connect
 from tests.support.pumice_run import Run, pumice_run
@@ -38,6 +39,8 @@ MAY_BE_EMPTY: Final = {
     ("job.phase", "version"): "0 until the first restart",
     ("job.phase", "retryCount"): "0 until the first restart",
     ("job.phase", "secondsRunning"): "only a job that has left the phase Running ran",
+    ("job.phase", "secondsStated"): "as secondsRunning, and only of a job that states a duration",
+    ("job.phase", "statedBy"): "as secondsStated",
     ("gang.unschedulable", "reasons"): "nodes are counted where the gate is a matter of nodes",
     ("gang.unschedulable", "position"): "0 when it had no turn",
     ("queue.state", "previous"): "a new queue has no state before",
@@ -168,6 +171,7 @@ async def _jobs(api: Api, seen: Seen) -> None:
     policies = [{"event": "PodEvicted", "action": "RestartJob"}]
     low = job("low", task("work", 6, cpu="2"), priorityClassName="low", policies=policies)
     low["spec"]["minAvailable"] = 1
+    low["metadata"]["annotations"] = {keys.EXPECTED_DURATION: "1h"}
     await api.create("jobs", low, NAMESPACE)
     await seen.comes("job.phase", job="default/low", phase="Running")
     await _second_is_over(api, "low")

@@ -18,7 +18,7 @@ from shared.api.meta import ObjectMeta
 from shared.api.scheduling import Queue, QueueState
 from shared.bus.announcer import Announcer
 from shared.contracts.subjects import split_key
-from shared.jobs.durations import template_of
+from shared.jobs.durations import of_job, template_of
 from shared.kube.client import Kube
 from shared.kube.events import EventWriter, Note
 from shared.runtime.clock import Clock
@@ -124,6 +124,8 @@ class ControllerEvents:
         """Announce that a job has entered a phase."""
         state = status.state
         phase = state.phase.value if state.phase is not None else ""
+        has_run = was == JobPhase.RUNNING and phase != was
+        stated = of_job(job) if has_run else None
         event = JobPhaseChanged(
             job=job.metadata.key,
             uid=job.metadata.uid,
@@ -135,9 +137,9 @@ class ControllerEvents:
             version=status.version,
             retry_count=status.retry_count,
             template=template_of(job.metadata.key, job.metadata.annotations),
-            seconds_running=_seconds_running(status)
-            if was == JobPhase.RUNNING and phase != was
-            else 0.0,
+            seconds_running=_seconds_running(status) if has_run else 0.0,
+            seconds_stated=0.0 if stated is None else stated.seconds,
+            stated_by="" if stated is None else stated.basis.value,
         )
         entry = f"{phase}-{status.retry_count}-{state.last_transition_time}"
         self._announcer.announce(event, f"{job.metadata.uid}/{entry}")

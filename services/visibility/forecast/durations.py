@@ -1,5 +1,10 @@
 """How long jobs run: what they say themselves, else what jobs like them took (`History`).
 
+What a job says is multiplied by the ratio of the real to the stated duration, drawn from jobs that
+said it in the same way. Levels of kinds are as below; one with few ends says nothing yet, and what
+no level takes is believed to the second. Deadlines and annotations have ratios of their own: the
+former are limits, the latter guesses.
+
 History is asked from the nearest to the farthest: jobs of the same template or name, of the same
 queue and namespace, of the queue, all. Each level counts the more the more it has seen: one with n
 durations gets n/(n+3) of what the nearer ones have left over, and a spread from a minute to a day
@@ -13,12 +18,12 @@ with what is drawn for them: the ones that have ended by now are the shorter one
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import NormalDist
 from typing import Final, NamedTuple
 
 from pumice.events.types import JobPhaseChanged
-from services.visibility.forecast.sketch import Sketch
+from services.visibility.forecast.sketch import ERROR, Sketch
 from shared.jobs.durations import Basis, Expected, template_of
 
 Uniform = Callable[[], float]
@@ -27,12 +32,21 @@ Uniform = Callable[[], float]
 KINDS_MOST: Final = 4_096
 """So many kinds of jobs are remembered; those that ended longest ago are forgotten first."""
 _DOUBT: Final = 3.0
+_ENOUGH: Final = 8
+"""A kind of which fewer jobs have ended says nothing about what its jobs state."""
+_RATIO: Final = 1_000.0
+"""Sketches of ratios count the seconds that jobs ran for so many stated ones."""
+_RATIO_ERROR: Final = 0.01
+"""Ratios are sketched finer: the errors of many jobs would all have the same sign."""
 _DEFAULT_S: Final = (60.0, 86_400.0)
 _GRACE_S: Final = 30.0
 """The time that a pod gets beyond its deadline."""
 _OVERRUN: Final = 0.15
 """A job beyond the duration that it stated goes on for this part of what it has run, as a mean."""
 _RUNNING: Final = "Running"
+_CUT_OFF: Final = frozenset({"Pending", "Restarting", "Aborting", "Aborted"})
+"""Phases of a job that will run again: its run tells nothing about the duration that it stated."""
+_STATED: Final = {basis.value: basis for basis in (Basis.ANNOTATION, Basis.DEADLINE)}
 _NORMAL: Final = NormalDist()
 _LEAST: Final = 1e-12
 
@@ -55,24 +69,49 @@ class Subject(NamedTuple):
         )
 
 
-class History:
-    """Sketches of how long jobs ran, by kind."""
+class _Kinds:
+    """A bounded number of sketches, by kind of job."""
 
-    def __init__(self, most: int = KINDS_MOST) -> None:
+    def __init__(self, most: int, *, error: float = ERROR) -> None:
         self._most = most
+        self._error = error
         self._sketches: OrderedDict[str, Sketch] = OrderedDict()
 
     def __len__(self) -> int:
-        """Return the number of kinds that are known."""
         return len(self._sketches)
 
-    def ended(self, subject: Subject, seconds: float) -> None:
-        """Count in how long a job ran."""
-        for kind in subject.kinds():
-            self._sketches.setdefault(kind, Sketch()).add(seconds)
+    def __contains__(self, kind: str) -> bool:
+        return kind in self._sketches
+
+    def add(self, kinds: Iterable[str], value: float) -> None:
+        for kind in kinds:
+            self._sketches.setdefault(kind, Sketch(self._error)).add(value)
             self._sketches.move_to_end(kind)
         while len(self._sketches) > self._most:
             self._sketches.popitem(last=False)
+
+    def of(self, kinds: Iterable[str]) -> list[Sketch]:
+        """Return the sketches of kinds; empty ones of kinds not known."""
+        return [self._sketches.get(kind) or Sketch(self._error) for kind in kinds]
+
+
+class History:
+    """Sketches of how long jobs ran, and of how that compares with what they stated, by kind."""
+
+    def __init__(self, most: int = KINDS_MOST) -> None:
+        self._durations = _Kinds(most)
+        self._ratios = {basis: _Kinds(most, error=_RATIO_ERROR) for basis in _STATED.values()}
+
+    def __len__(self) -> int:
+        """Return the number of kinds that are known."""
+        return len(self._durations)
+
+    def ended(self, subject: Subject, seconds: float, *, stated: Expected | None = None) -> None:
+        """Count in how long a job ran, and what it had stated if nothing cut the run off."""
+        self._durations.add(subject.kinds(), seconds)
+        if stated is not None:
+            ratio = _RATIO * seconds / stated.seconds
+            self._ratios[stated.basis].add(subject.kinds(), ratio)
 
     def learn(self, event: JobPhaseChanged) -> None:
         """Take an event in: a job that has left the phase Running tells how long it was in it."""
@@ -80,15 +119,28 @@ class History:
             return
         namespace, _, _ = event.job.partition("/")
         template = event.template or template_of(event.job, {})
-        self.ended(Subject(namespace, event.queue, template), event.seconds_running)
+        subject = Subject(namespace, event.queue, template)
+        self.ended(subject, event.seconds_running, stated=_stated_in(event))
 
     def levels(self, subject: Subject) -> list[Sketch]:
         """Return the sketches for a job, the nearest first; empty ones of kinds not known."""
-        return [self._sketches.get(kind) or Sketch() for kind in subject.kinds()]
+        return self._durations.of(subject.kinds())
+
+    def ratios(self, subject: Subject, basis: Basis) -> list[Sketch]:
+        """Return sketches of ratios to durations stated in this way, as `levels`."""
+        return self._ratios[basis].of(subject.kinds())
 
     def knows(self, subject: Subject) -> bool:
         """Tell whether any job of one of its kinds has ended."""
-        return any(kind in self._sketches for kind in subject.kinds())
+        return any(kind in self._durations for kind in subject.kinds())
+
+
+def _stated_in(event: JobPhaseChanged) -> Expected | None:
+    """Return the duration that a job had stated, if its run tells how well."""
+    basis = _STATED.get(event.stated_by)
+    if basis is None or event.seconds_stated <= 0.0 or event.phase in _CUT_OFF:
+        return None
+    return Expected(event.seconds_stated, basis)
 
 
 class _Level(NamedTuple):
@@ -110,6 +162,7 @@ class Durations:
         self._history = history
         self._levels: dict[Subject, list[_Level]] = {}
         self._running: dict[str, list[float]] = {}
+        self._ratios: dict[tuple[Subject, Basis], list[Sketch]] = {}
         self._common: dict[int, float] = {}
         """Sketch → how long its jobs are in this play: a number of the normal distribution."""
 
@@ -118,7 +171,7 @@ class Durations:
     ) -> float:
         """Return how many seconds a job goes on that runs, before any that is yet to start."""
         if stated is not None:
-            return _stated_rest(stated, elapsed, uniform)
+            return self._stated_rest(subject, stated, elapsed, uniform)
         levels = [level._replace(running=[]) for level in self._known(subject)]
         total = self._draw(levels, elapsed, uniform)
         for kind in subject.kinds():
@@ -128,7 +181,7 @@ class Durations:
     def lasts(self, subject: Subject, stated: Expected | None, uniform: Uniform) -> float:
         """Return how many seconds a job runs from its start."""
         if stated is not None:
-            return stated.seconds
+            return self._stated_rest(subject, stated, 0.0, uniform)
         return self._draw(self._known(subject), 0.0, uniform)
 
     def basis(self, subject: Subject, stated: Expected | None) -> Basis:
@@ -136,6 +189,40 @@ class Durations:
         if stated is not None:
             return stated.basis
         return Basis.HISTORY if self._history.knows(subject) else Basis.DEFAULT
+
+    def _stated_rest(
+        self, subject: Subject, stated: Expected, elapsed: float, uniform: Uniform
+    ) -> float:
+        """Return how many seconds a job goes on that has stated a duration."""
+        ratio = self._ratio(subject, stated, elapsed, uniform)
+        if ratio is None:
+            return _believed_rest(stated, elapsed, uniform)
+        total = stated.seconds * ratio / _RATIO
+        if stated.basis is Basis.DEADLINE:
+            total = min(total, max(stated.seconds, elapsed) + _GRACE_S)
+        return max(0.0, total - elapsed)
+
+    def _ratio(
+        self, subject: Subject, stated: Expected, elapsed: float, uniform: Uniform
+    ) -> float | None:
+        """Return a ratio beyond the time that has passed; None to believe what is stated."""
+        key, passed = (subject, stated.basis), _RATIO * elapsed / stated.seconds
+        if key not in self._ratios:
+            self._ratios[key] = self._history.ratios(*key)
+        left, weights = 1.0, []
+        for sketch in self._ratios[key]:
+            count = sketch.count if sketch.count >= _ENOUGH else 0.0
+            share = left * count / (count + _DOUBT)
+            weights.append((share * (sketch.beyond(passed) if passed else 1.0), sketch))
+            left -= share
+        if not (told := sum(weight for weight, _ in weights)):
+            return None
+        wanted = uniform() * (told + (left if elapsed < stated.seconds else 0.0))
+        for weight, sketch in weights:
+            if wanted < weight:
+                return sketch.draw(self._at(sketch, uniform), elapsed=passed)
+            wanted -= weight
+        return None
 
     def _known(self, subject: Subject) -> list[_Level]:
         found = self._levels.get(subject)
@@ -199,7 +286,8 @@ def _default(elapsed: float, uniform: Uniform) -> float:
     return float(low * (most / low) ** uniform())
 
 
-def _stated_rest(stated: Expected, elapsed: float, uniform: Uniform) -> float:
+def _believed_rest(stated: Expected, elapsed: float, uniform: Uniform) -> float:
+    """Return how many seconds a job goes on, by what it has stated alone."""
     if elapsed < stated.seconds:
         return stated.seconds - elapsed
     if stated.basis is Basis.DEADLINE:

@@ -11,7 +11,7 @@ from operator import neg
 from typing import Final, NamedTuple
 
 ERROR: Final = 0.05
-"""Relative error of a quantile."""
+"""Relative error of a quantile, unless a sketch is told another."""
 LEAST_S: Final = 1.0
 MOST_S: Final = 365 * 86_400.0
 MANY: Final = 500.0
@@ -19,8 +19,6 @@ MANY: Final = 500.0
 _FEW: Final = 20.0
 """A likeness that rests on so many durations is believed by half."""
 _LIKEST: Final = 0.8
-_GROWTH: Final = (1 + ERROR) / (1 - ERROR)
-_LOG_GROWTH: Final = math.log(_GROWTH)
 _FADED: Final = 1e-3
 
 
@@ -35,9 +33,10 @@ class _Tail(NamedTuple):
 class Sketch:
     """Durations of one kind of job, in seconds."""
 
-    __slots__ = ("_before", "_counts", "_squares", "_sum", "_tail", "count")
+    __slots__ = ("_before", "_counts", "_log_growth", "_squares", "_sum", "_tail", "count")
 
-    def __init__(self) -> None:
+    def __init__(self, error: float = ERROR) -> None:
+        self._log_growth = math.log((1 + error) / (1 - error))
         self._before: float | None = None
         """Bucket of the last duration."""
         self._sum = 0.0
@@ -56,7 +55,7 @@ class Sketch:
         """Count a duration in."""
         if self.count >= MANY:
             self._fade()
-        place = _place(seconds)
+        place = self._place(seconds)
         index = math.ceil(place)
         self._counts[index] = self._counts.get(index, 0.0) + 1.0
         self.count += 1.0
@@ -88,7 +87,9 @@ class Sketch:
             passed += count
             if passed > wanted:
                 break
-        return 0.0 if index is None else 2.0 * _bound(index) / (_GROWTH + 1.0)
+        if index is None:
+            return 0.0
+        return 2.0 * self._bound(index) / (math.exp(self._log_growth) + 1.0)
 
     def beyond(self, elapsed: float) -> float:
         """Return the part (0 to 1) of the durations that are longer than `elapsed`."""
@@ -108,11 +109,11 @@ class Sketch:
         found = max(bisect_right(tail.behind, -wanted, key=neg) - 1, 0)
         count = tail.behind[found] - tail.behind[found + 1]
         part = (tail.behind[found] - wanted) / count
-        return max(_bound(tail.indexes[found] - 1 + part), elapsed)
+        return max(self._bound(tail.indexes[found] - 1 + part), elapsed)
 
     def _beyond(self, elapsed: float) -> float:
         """Return how many durations are longer."""
-        tail, place = self._sorted(), _place(elapsed) if elapsed > 0 else -math.inf
+        tail, place = self._sorted(), self._place(elapsed) if elapsed > 0 else -math.inf
         at = bisect_left(tail.indexes, place)
         if at == len(tail.indexes):
             return 0.0
@@ -135,12 +136,10 @@ class Sketch:
         self._sum /= 2.0
         self._squares = [squares / 2.0 for squares in self._squares]
 
+    def _place(self, seconds: float) -> float:
+        """Return the bucket of a duration, with the place in it as a fraction below."""
+        return math.log(min(max(seconds, LEAST_S), MOST_S)) / self._log_growth
 
-def _place(seconds: float) -> float:
-    """Return the bucket of a duration, with the place in it as a fraction below."""
-    return math.log(min(max(seconds, LEAST_S), MOST_S)) / _LOG_GROWTH
-
-
-def _bound(index: float) -> float:
-    """Return the longest duration of a bucket."""
-    return math.exp(index * _LOG_GROWTH)
+    def _bound(self, index: float) -> float:
+        """Return the longest duration of a bucket."""
+        return math.exp(index * self._log_growth)

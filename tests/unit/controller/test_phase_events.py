@@ -5,6 +5,7 @@ import pytest
 from pumice.events import Event, JobPhaseChanged
 from services.controller.adapters.recorder import ControllerEvents
 from services.controller.job.status import entered
+from shared.api import keys
 from shared.api.batch import Job, JobPhase, JobStatus
 from shared.api.meta import ObjectMeta
 
@@ -17,9 +18,11 @@ class _Announced:
         self.events.append(event)
 
 
-def event_of(*phases: tuple[JobPhase, float], was: JobPhase) -> JobPhaseChanged:
+def event_of(*phases: tuple[JobPhase, float], was: JobPhase, says: str = "") -> JobPhaseChanged:
     """Return the event of the last of the phases that a job has entered at these times."""
-    job = Job(metadata=ObjectMeta(name="nightly-28912345", namespace="ns", uid="u"))
+    said = {keys.EXPECTED_DURATION: says} if says else {}
+    meta = ObjectMeta(name="nightly-28912345", namespace="ns", uid="u", annotations=said)
+    job = Job(metadata=meta)
     status = JobStatus()
     for phase, now in phases:
         status = entered(job, status, phase, now=now)
@@ -45,3 +48,16 @@ def test_a_job_that_enters_running_has_not_run_yet() -> None:
 def test_a_run_is_told_once_by_the_phase_that_follows_it() -> None:
     phases = ((JobPhase.RUNNING, 5.0), (JobPhase.COMPLETING, 9.0), (JobPhase.COMPLETED, 12.0))
     assert event_of(*phases, was=JobPhase.COMPLETING).seconds_running == 0.0
+
+
+def test_a_job_that_leaves_running_says_how_long_it_had_stated_to_run() -> None:
+    phases = ((JobPhase.RUNNING, 5.0), (JobPhase.COMPLETED, 9.0))
+    event = event_of(*phases, was=JobPhase.RUNNING, says="1h30m")
+    assert (event.seconds_stated, event.stated_by) == (5400.0, "annotation")
+    event = event_of(*phases, was=JobPhase.RUNNING)
+    assert (event.seconds_stated, event.stated_by) == (0.0, "")
+
+
+def test_the_stated_duration_is_told_with_the_run_that_it_was_for() -> None:
+    event = event_of((JobPhase.RUNNING, 5.0), was=JobPhase.PENDING, says="1h30m")
+    assert (event.seconds_stated, event.stated_by) == (0.0, "")

@@ -1,12 +1,14 @@
 """How long a job says that it will run."""
 
+import msgspec
 import pytest
 
 from pumice.testing import Cluster
 from shared.api import keys, kinds
+from shared.api.batch import Job, JobSpec, TaskSpec
 from shared.api.core import Pod, PodSpec
 from shared.api.meta import ObjectMeta
-from shared.jobs.durations import Basis, Expected, of_gang, of_pod, parse
+from shared.jobs.durations import Basis, Expected, of_gang, of_job, of_pod, parse
 from tests.support.facts import named
 
 ANNOTATED = Expected(60.0, Basis.ANNOTATION)
@@ -53,6 +55,48 @@ def test_a_gang_lasts_as_long_as_the_longest_of_its_pods() -> None:
 def test_a_gang_of_which_some_pods_have_no_limit_has_none() -> None:
     assert of_gang({}, [Expected(9.0, Basis.DEADLINE), None]) is None
     assert of_gang({}) is None
+
+
+def job_of(*templates: object, annotation: str = "", replicas: int = 1) -> Job:
+    said = {keys.EXPECTED_DURATION: annotation} if annotation else {}
+    tasks = tuple(
+        TaskSpec(
+            name=f"t{n}", replicas=replicas, template=msgspec.Raw(msgspec.json.encode(template))
+        )
+        for n, template in enumerate(templates)
+    )
+    return Job(metadata=ObjectMeta(annotations=said), spec=JobSpec(tasks=tasks))
+
+
+LIMITED = {"spec": {"activeDeadlineSeconds": 900}}
+SAYING = {"metadata": {"annotations": {keys.EXPECTED_DURATION: "1m"}}, "spec": {}}
+
+
+def test_a_job_says_it_as_the_gang_of_its_pods_does() -> None:
+    assert of_job(job_of(LIMITED, annotation="1m")) == ANNOTATED
+    assert of_job(job_of(LIMITED, SAYING)) == ANNOTATED
+    assert of_job(job_of(LIMITED)) == Expected(900.0, Basis.DEADLINE)
+    assert of_job(job_of(LIMITED, {"spec": {}})) is None
+    assert of_job(Job()) is None
+
+
+def test_tasks_without_pods_say_nothing_of_a_job() -> None:
+    assert of_job(job_of(SAYING, replicas=0)) is None
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        {"metadata": None, "spec": None},
+        {"metadata": {"annotations": None}, "spec": {"activeDeadlineSeconds": None}},
+        {"metadata": {"annotations": {keys.EXPECTED_DURATION: 60}}},
+        {"spec": {"activeDeadlineSeconds": "long"}},
+        {"spec": {"activeDeadlineSeconds": -5}},
+        [],
+    ],
+)
+def test_a_template_without_a_readable_duration_says_none(template: object) -> None:
+    assert of_job(job_of(template)) is None
 
 
 def test_the_cluster_state_knows_it_of_group_and_pods() -> None:

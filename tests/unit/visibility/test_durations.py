@@ -41,6 +41,84 @@ def test_a_job_beyond_its_stated_duration_goes_on_for_a_part_of_it():
     assert set(late) == {30.0}
 
 
+def stating(ratio: float, *, basis=Basis.ANNOTATION, count=50, subject=OTHER) -> History:
+    """Return a history of jobs that took this multiple of what they had stated."""
+    history = History()
+    for number in range(count):
+        stated_s = 100.0 * (1 + number % 7)
+        history.ended(subject, ratio * stated_s, stated=Expected(stated_s, basis))
+    return history
+
+
+def test_a_stated_duration_is_stretched_as_those_of_others_were():
+    lasting = drawn(stating(2.0), NIGHTLY, stated=Expected(600.0, Basis.ANNOTATION))
+    assert np.median(lasting) == pytest.approx(1_200.0, rel=0.06)
+    assert lasting.min() > 1_080.0
+
+
+def test_ratios_of_the_same_template_come_before_those_of_others():
+    history = stating(2.0)
+    for _ in range(50):
+        history.ended(NIGHTLY, 50.0, stated=Expected(100.0, Basis.ANNOTATION))
+    stated = Expected(600.0, Basis.ANNOTATION)
+    assert np.mean(drawn(history, NIGHTLY, stated=stated) < 400.0) > 0.9
+    assert np.mean(drawn(history, OTHER, stated=stated) > 1_000.0) > 0.9
+
+
+def test_ratios_are_drawn_as_widely_as_they_were_spread():
+    history, random = History(), np.random.default_rng(3)
+    for off in random.lognormal(0.0, 0.2, 400):
+        history.ended(NIGHTLY, 1_000.0 * off, stated=Expected(1_000.0, Basis.ANNOTATION))
+    lasting = drawn(history, NIGHTLY, stated=Expected(60.0, Basis.ANNOTATION), count=2_000)
+    assert np.std(np.log(lasting)) == pytest.approx(0.2, rel=0.2)
+
+
+def test_few_ends_do_not_shake_what_a_job_states():
+    stated = Expected(600.0, Basis.ANNOTATION)
+    assert set(drawn(stating(2.0, count=7), NIGHTLY, stated=stated)) == {600.0}
+    assert np.mean(drawn(stating(2.0, count=8), NIGHTLY, stated=stated) > 1_000.0) > 0.5
+
+
+def test_of_a_job_that_runs_only_ratios_beyond_its_time_are_drawn():
+    history = stating(0.5)
+    for _ in range(50):
+        history.ended(OTHER, 200.0, stated=Expected(100.0, Basis.ANNOTATION))
+    stated = Expected(600.0, Basis.ANNOTATION)
+    left = drawn(history, NIGHTLY, stated=stated, elapsed=900.0)
+    assert 180.0 < left.min() <= left.max() < 420.0
+
+
+def test_a_job_beyond_all_ratios_goes_on_for_a_part_of_what_it_has_run():
+    stated = Expected(600.0, Basis.ANNOTATION)
+    left = drawn(stating(0.5), NIGHTLY, stated=stated, elapsed=1_000.0)
+    assert np.mean(left) == pytest.approx(150.0, rel=0.15)
+
+
+def test_deadlines_and_annotations_have_ratios_of_their_own():
+    history = stating(0.25, basis=Basis.DEADLINE)
+    assert set(drawn(history, NIGHTLY, stated=Expected(600.0, Basis.ANNOTATION))) == {600.0}
+    lasting = drawn(history, NIGHTLY, stated=Expected(600.0, Basis.DEADLINE))
+    assert np.median(lasting) == pytest.approx(150.0, rel=0.06)
+
+
+def test_a_pod_does_not_outlive_its_deadline_by_more_than_its_grace():
+    history = stating(1.5, basis=Basis.DEADLINE)
+    assert set(drawn(history, NIGHTLY, stated=Expected(600.0, Basis.DEADLINE))) == {630.0}
+
+
+def test_jobs_of_a_kind_that_misjudge_in_batches_do_so_together_in_a_play():
+    history, random = History(), np.random.default_rng(5)
+    stated = Expected(600.0, Basis.ANNOTATION)
+    for long in random.permutation([False, True] * 15):
+        for _ in range(10):
+            history.ended(NIGHTLY, 1_800.0 if long else 200.0, stated=stated)
+    plays = []
+    for seed in range(60):
+        uniform, durations = np.random.default_rng(seed).random, Durations(history)
+        plays.append(np.log([durations.lasts(NIGHTLY, stated, uniform) for _ in range(30)]))
+    assert np.std(np.mean(plays, axis=1)) / np.std(plays) > 0.5
+
+
 def test_jobs_of_the_same_template_come_before_others_of_the_queue():
     history = known(nightly=60.0, other=7_200.0)
     assert np.mean(drawn(history, NIGHTLY) < 70.0) > 0.95
@@ -114,6 +192,41 @@ def test_history_is_learnt_from_jobs_that_leave_the_phase_running():
         history.learn(event)
     assert np.median(drawn(history, NIGHTLY)) == pytest.approx(60.0, rel=0.11)
     assert Durations(history).basis(NIGHTLY, None) is Basis.HISTORY
+
+
+def test_ratios_are_learnt_from_runs_that_were_not_cut_off():
+    def lasting(phase: str) -> float:
+        history = History()
+        for _ in range(50):
+            event = JobPhaseChanged(
+                job="ns/nightly-7", uid="u", phase=phase, previous="Running", queue="default",
+                template="ns/nightly", seconds_running=60.0, seconds_stated=120.0,
+                stated_by="annotation",
+            )  # fmt: skip
+            history.learn(event)
+        stated = Expected(600.0, Basis.ANNOTATION)
+        return float(np.median(drawn(history, NIGHTLY, stated=stated)))
+
+    for phase in ("Completing", "Completed", "Terminating", "Failed"):
+        assert lasting(phase) == pytest.approx(300.0, rel=0.06)
+    for phase in ("Restarting", "Aborting", "Pending"):
+        assert lasting(phase) == 600.0
+
+
+@pytest.mark.parametrize(
+    ("seconds_stated", "stated_by"), [(120.0, "oracle"), (0.0, "annotation"), (-1.0, "deadline")]
+)
+def test_a_stated_duration_that_says_nothing_teaches_no_ratio(seconds_stated, stated_by):
+    history = History()
+    for _ in range(50):
+        event = JobPhaseChanged(
+            job="ns/nightly-7", uid="u", phase="Completed", previous="Running", queue="default",
+            seconds_running=60.0, seconds_stated=seconds_stated, stated_by=stated_by,
+        )  # fmt: skip
+        history.learn(event)
+    for basis in (Basis.ANNOTATION, Basis.DEADLINE):
+        assert set(drawn(history, NIGHTLY, stated=Expected(600.0, basis))) == {600.0}
+    assert np.median(drawn(history, NIGHTLY)) == pytest.approx(60.0, rel=0.11)
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,14 @@ def test_a_quantile_is_off_by_the_stated_error_at_most(drawn, part):
     assert sketch_of(drawn).quantile(part) == pytest.approx(true, rel=LAW)
 
 
+def test_a_sketch_may_be_finer():
+    sketch = Sketch(0.01)
+    for seconds in DRAWN["long tail"]:
+        sketch.add(float(seconds))
+    true = float(np.quantile(DRAWN["long tail"], 0.9, method="lower"))
+    assert sketch.quantile(0.9) == pytest.approx(true, rel=0.01 * (1 + 1e-9))
+
+
 @pytest.mark.parametrize("drawn", DRAWN.values(), ids=DRAWN.keys())
 @pytest.mark.parametrize("elapsed", [0.0, 30.0, 250.0, 5_000.0, 1e9])
 def test_the_part_that_is_longer_is_right_but_for_one_bucket(drawn, elapsed):
