@@ -17,12 +17,13 @@ from shared.contracts.streams import streams
 from shared.runtime.tasks import TaskGroup
 from tests.support.api import ApiError
 from tests.support.bus import admin_bus
+from tests.support.wait import until
 from tools.monitors_check.load import NAMESPACE, post
 from tools.monitors_check.site import DECLARER, Site
 
 Strike = Callable[[Site], AbstractAsyncContextManager[None]]
 _SLOW_S: Final = 15.0
-"""A third of the intents of such a time take longer than PumiceIntentsWait lets them."""
+"""Longer than PumiceIntentsWait lets an intent take."""
 _LATE_S: Final = 0.55
 """Delay of each packet between admission and the API server: an answer takes more than a second."""
 _TAKEOVERS: Final = 4
@@ -130,15 +131,28 @@ async def api_server_silent(site: Site) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def api_server_slow(site: Site) -> AsyncIterator[None]:
-    """Hold back for a quarter of a minute what binder and API server say, again and again."""
+    """Silence binder and API server for a quarter of a minute each time that pods are to be bound.
+
+    In between it lasts until those pods are bound and others are to be.
+    """
     road = site.parts["binder"].kube
+    held_back: set[str] = set()
+
+    async def unbound() -> set[str]:
+        pods = await site.api.items("pods", NAMESPACE)
+        return {pod["metadata"]["uid"] for pod in pods if "nodeName" not in pod["spec"]}
+
+    async def others() -> set[str]:
+        waiting = await unbound()
+        return set() if waiting & held_back else waiting
 
     async def by_turns() -> None:
         while True:
+            found = await until(others, describe="pods are to be bound", every_s=0.01)
             road.silence()
+            held_back.update(found, await unbound())
             await asyncio.sleep(_SLOW_S)
             road.mend()
-            await asyncio.sleep(1)
 
     async with _meanwhile(by_turns()):
         yield
