@@ -21,8 +21,10 @@ from shared.contracts import codec
 from shared.contracts.messages import Hold
 from shared.contracts.subjects import Subjects
 from shared.contracts.versions import ContractError
+from shared.kube import leases
 from shared.kube.client import Kube
 from shared.kube.errors import AlreadyExists
+from shared.kube.leases import Lease
 from shared.model.election import Election, LeaseTimes, Record, release
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Conflict, Gone, PumiceError, Retryable
@@ -40,20 +42,6 @@ _NOTE_S: Final = 2.0
 """How often a replica checks whether it is still on the same bus."""
 _PARTING_S: Final = 1.5
 """How long the last cache waits for the other services to end, to give the Leases back."""
-
-
-class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
-    uid: str
-    resource_version: str
-    annotations: dict[str, str] = {}
-
-
-class _Lease(msgspec.Struct, frozen=True):
-    metadata: _Metadata
-    spec: Record = Record()
-
-
-_lease = msgspec.json.Decoder(_Lease)
 
 
 class Claim:
@@ -79,7 +67,7 @@ class Claim:
         self._key = f"{namespace}/{name}"
         self._log = log.bind(lease=self._key)
         self._election = Election("", times)
-        self._found: _Lease | None = None
+        self._found: Lease | None = None
         """The Lease as it was last read or written; None: it has to be read."""
         self._term = ""
         self._until = 0.0
@@ -148,7 +136,7 @@ class Claim:
         self._taken(self._found, until=sent_at + self._times.deadline_s)
         return self._times.renew_s
 
-    def _taken(self, lease: _Lease, *, until: float) -> None:
+    def _taken(self, lease: Lease, *, until: float) -> None:
         term = f"{lease.metadata.uid}.{lease.spec.lease_transitions or 0}"
         if term != self._term or self._until < self._clock.monotonic():
             self._log.info("lease_held", holder=self._election.identity, term=term)
@@ -168,31 +156,26 @@ class Claim:
             self._log.warning("lease_not_renewed", reason=reason)
         self._reason = reason
 
-    async def _read(self) -> _Lease | None:
-        try:
-            async with self._limit():
-                return _lease.decode(await self._kube.get(LEASE, self._namespace, self._name))
-        except Gone:
-            return None
+    async def _read(self) -> Lease | None:
+        async with self._limit():
+            return await leases.find(self._kube, self._namespace, self._name)
 
-    async def _write(self, found: _Lease | None, record: Record) -> _Lease:
+    async def _write(self, found: Lease | None, record: Record) -> Lease:
         """Write a record upon the version that was found. Raises Conflict when it has changed."""
         annotations = {HELD_BY: self._instance if record.holder_identity else None}
         async with self._limit():
             if found is None:
                 return await self._create(record)
-            body = {"metadata": {"annotations": annotations}, "spec": record}
-            answer = await self._kube.patch(
-                LEASE,
+            return await leases.write(
+                self._kube,
                 self._namespace,
                 self._name,
-                body,
-                uid=found.metadata.uid,
-                resource_version=found.metadata.resource_version,
+                record,
+                upon=found,
+                annotations=annotations,
             )
-        return _lease.decode(answer)
 
-    async def _create(self, record: Record) -> _Lease:
+    async def _create(self, record: Record) -> Lease:
         """Make the Lease, and its namespace when there is none."""
         body = {
             "apiVersion": LEASE.api_version,
@@ -201,20 +184,20 @@ class Claim:
             "spec": record,
         }
         try:
-            return _lease.decode(await self._kube.create(LEASE, self._namespace, body))
+            return leases.read(await self._kube.create(LEASE, self._namespace, body))
         except Gone:
             self._log.info("namespace_made", namespace=self._namespace)
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._namespace}}
         with suppress(AlreadyExists):  # the claim to the other Lease may be faster
             await self._kube.create(NAMESPACE, "", namespace)
-        return _lease.decode(await self._kube.create(LEASE, self._namespace, body))
+        return leases.read(await self._kube.create(LEASE, self._namespace, body))
 
     def _limit(self) -> asyncio.Timeout:
         """Bound one exchange, so that another can be tried before the time of a renewal is up."""
         return asyncio.timeout(self._times.renew_s)
 
 
-def _describe(rival: str, found: _Lease | None) -> str:
+def _describe(rival: str, found: Lease | None) -> str:
     """Return a holder, of an installation of Pumice with the process that renews for it."""
     process = found.metadata.annotations.get(HELD_BY, "") if found else ""
     return f"{rival} ({process})" if process and rival.startswith(_OURS) else rival

@@ -9,30 +9,16 @@ without a Lease.
 
 import asyncio
 from collections.abc import Mapping
-from typing import Final
-
-import msgspec
 
 from services.controller.adapters.reconciler import Manager
 from services.controller.sharding.leases import TIMES, Place, Watch, place_of
 from shared.api import kinds
 from shared.api.scheduling import NodeShard
 from shared.api.time import format_micro, format_seconds
+from shared.kube import leases
+from shared.kube.leases import Lease
 from shared.model.election import Election, Record, release
 from shared.runtime.errors import Conflict, Gone
-
-
-class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
-    uid: str
-    resource_version: str
-
-
-class _Lease(msgspec.Struct, frozen=True):
-    metadata: _Metadata
-    spec: Record = Record()
-
-
-_lease: Final = msgspec.json.Decoder(_Lease)
 
 
 class Takeovers:
@@ -58,7 +44,7 @@ class Takeovers:
         return frozenset(found)
 
     async def _is_absent(self, place: Place, shard: NodeShard) -> bool:
-        lease = await self._read(place)
+        lease = await leases.find(self._kube, place.namespace, place.name)
         if lease is None:
             return False  # nothing to hold while claims are taken back
         watch = self._watches.setdefault(place, Watch())
@@ -69,13 +55,7 @@ class Takeovers:
             await self._take_back(place, lease, shard)
         return True
 
-    async def _read(self, place: Place) -> _Lease | None:
-        try:
-            return _lease.decode(await self._kube.get(kinds.LEASE, place.namespace, place.name))
-        except Gone:
-            return None
-
-    async def _take_back(self, place: Place, lease: _Lease, shard: NodeShard) -> None:
+    async def _take_back(self, place: Place, lease: Lease, shard: NodeShard) -> None:
         """Hold the Lease while the claims of its former holder are removed. Raises Conflict."""
         name = shard.metadata.name
         me = Election(f"pumice-shard-{name}", TIMES)
@@ -102,20 +82,14 @@ class Takeovers:
             reason="the Lease of its scheduler has run out",
         )  # fmt: skip
 
-    async def _write(self, place: Place, found: _Lease, record: Record) -> _Lease:
+    async def _write(self, place: Place, found: Lease, record: Record) -> Lease:
         """Write a record upon the version that was found. Raises Conflict when it has changed."""
         try:
-            answer = await self._kube.patch(
-                kinds.LEASE,
-                place.namespace,
-                place.name,
-                {"spec": record},
-                uid=found.metadata.uid,
-                resource_version=found.metadata.resource_version,
+            written = await leases.write(
+                self._kube, place.namespace, place.name, record, upon=found
             )
         except Gone as error:
             raise Conflict(f"Lease {place.name} is gone") from error
-        written = _lease.decode(answer)
         self._watches[place].write(written.spec)
         return written
 

@@ -14,7 +14,6 @@ from services.controller.adapters.takeovers import Takeovers
 from services.controller.config_text import BadConfigError
 from services.controller.settings import ControllerSettings
 from services.controller.sharding.config import Config, from_flags, parse
-from services.controller.sharding.leases import Place
 from services.controller.sharding.plan import Shard, assign, waves
 from services.controller.sharding.policies import NodeLoad, Weighted, policy_of
 from shared.api import kinds
@@ -397,7 +396,9 @@ async def test_a_scheduler_that_names_no_lease_keeps_its_nodes_ca12() -> None:
     assert one(stage, kinds.NODESHARD, "first")["status"]["nodesInUse"] == ["n1"]
 
 
-async def test_a_lease_that_is_renewed_in_that_moment_is_left_with_its_holder_ca12() -> None:
+async def test_a_lease_that_is_renewed_in_that_moment_is_left_with_its_holder_ca12(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     stage = Stage()
     put_config(stage, {"first": {}})
     add_node(stage, "n1")
@@ -409,14 +410,14 @@ async def test_a_lease_that_is_renewed_in_that_moment_is_left_with_its_holder_ca
     shards = dict(process.informers.shards.items())
     assert not await takeovers.absent(shards)
     await stage.clock.advance(30.0)
-    read = takeovers._read  # the moment between its look and its write
+    get = manager.kube.get  # the moment between its look and its write
 
-    async def late(place: Place) -> Any:
-        found = await read(place)
+    async def late(*asked: Any) -> bytes:
+        found = await get(*asked)
         renew(stage)
         return found
 
-    takeovers._read = late  # type: ignore[method-assign]
+    monkeypatch.setattr(manager.kube, "get", late)
     with pytest.raises(Conflict):
         await takeovers.absent(shards)
     assert one(stage, kinds.LEASE, LEASE)["spec"]["holderIdentity"] == "them"

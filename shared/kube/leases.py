@@ -1,0 +1,65 @@
+"""Leases as the API server has them: read, and written upon the version that was read."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from shared.api.kinds import LEASE
+from shared.kube.client import Kube
+from shared.model.election import Record
+from shared.runtime.errors import Gone
+
+
+class Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    """The part of an object's metadata that an election needs."""
+
+    uid: str
+    resource_version: str
+    annotations: dict[str, str] = {}
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """One Lease."""
+
+    metadata: Metadata
+    spec: Record = Record()
+
+
+_lease: Final = msgspec.json.Decoder(Lease)
+
+
+def read(raw: bytes) -> Lease:
+    """Read an answer of the API server. Raises msgspec.DecodeError."""
+    return _lease.decode(raw)
+
+
+async def find(kube: Kube, namespace: str, name: str) -> Lease | None:
+    """Return a Lease, None when there is none. Raises the errors of `Kube`."""
+    try:
+        return read(await kube.get(LEASE, namespace, name))
+    except Gone:
+        return None
+
+
+async def write(
+    kube: Kube,
+    namespace: str,
+    name: str,
+    record: Record,
+    *,
+    upon: Lease,
+    annotations: Mapping[str, str | None] | None = None,
+) -> Lease:
+    """Write a record upon the version that was found; None takes an annotation away.
+
+    Raises Conflict when the Lease has changed since, Gone, and the errors of `Kube`.
+    """
+    body: dict[str, object] = {"spec": record}
+    if annotations is not None:
+        body["metadata"] = {"annotations": annotations}
+    found = upon.metadata
+    answer = await kube.patch(
+        LEASE, namespace, name, body, uid=found.uid, resource_version=found.resource_version
+    )
+    return read(answer)
