@@ -29,7 +29,7 @@ from shared.runtime.errors import PumiceError, Rejected
 from shared.runtime.logs import Logger
 
 _STAGE: Final = "publish"
-_Sent = Awaitable[Ack] | PumiceError
+Sent = Awaitable[Ack] | PumiceError
 """The answer to a message, or why it was not sent."""
 
 
@@ -111,9 +111,9 @@ class PlanPublisher:
         ]
         refused: list[UnstoredIntent] = []
         usurped: WrongSequence | None = None
-        for command, answer in sent:
+        for command, awaited in sent:
             try:
-                await _answer(answer)
+                await answer(awaited)
             except WrongSequence as error:
                 refused.append(UnstoredIntent(command))
                 usurped = error
@@ -124,7 +124,7 @@ class PlanPublisher:
         stored = await self._all_stored(wanted)
         return PublishResult(refused=refused, statuses=stored, usurped=usurped)
 
-    async def _send(self, command: Command, fence: Token, decided: Mapping[str, str]) -> _Sent:
+    async def _send(self, command: Command, fence: Token, decided: Mapping[str, str]) -> Sent:
         partition = partition_of(key_of(command), self._partitions)
         try:
             return await self._commands.submit(
@@ -137,7 +137,7 @@ class PlanPublisher:
         except PumiceError as error:
             return error
 
-    async def _send_status(self, status: DesiredStatus, decided: Mapping[str, str]) -> _Sent:
+    async def _send_status(self, status: DesiredStatus, decided: Mapping[str, str]) -> Sent:
         key = status.wanted.key
         subject = self._subjects.desired(partition_of(key, self._partitions), status.kind, key)
         try:
@@ -155,11 +155,11 @@ class PlanPublisher:
         self._set_aside(kind, key, uid, error)
         return UnstoredIntent(command, why=bounded(str(error)))
 
-    async def _all_stored(self, sent: Sequence[tuple[DesiredStatus, _Sent]]) -> bool:
+    async def _all_stored(self, sent: Sequence[tuple[DesiredStatus, Sent]]) -> bool:
         stored = True
-        for status, answer in sent:
+        for status, awaited in sent:
             try:
-                await _answer(answer)
+                await answer(awaited)
             except Rejected as error:
                 self._set_aside(status.kind, status.wanted.key, status.wanted.uid, error)
             except PumiceError as error:
@@ -186,8 +186,8 @@ def _about(command: Command) -> tuple[str, str, str]:
     return POD.token, command.victims[0].pod, command.victims[0].uid
 
 
-async def _answer(sent: _Sent) -> Ack:
-    """Wait for the answer to a message, or say why it was not sent."""
+async def answer(sent: Sent) -> Ack:
+    """Wait for the answer to a message, or raise why it was not sent."""
     if isinstance(sent, PumiceError):
         raise sent
     return await sent

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final
 
+from services.scheduler.adapters.publish import Sent, answer
 from shared.bus.port import Publisher
 from shared.contracts import codec
 from shared.contracts.messages import WaitExplained
@@ -73,28 +74,23 @@ class WaitPublisher:
 
     async def _publish(self, batch: list[WaitExplained]) -> list[WaitExplained]:
         """Publish at once; return those that have to be published again."""
-        sent, left = [], []
-        for message in batch:
+        left = []
+        for message, sent in [(message, await self._send(message)) for message in batch]:
             try:
-                pending = await self._publisher.submit(
-                    self._subjects.waiting(message.gang),
-                    codec.encode(message),
-                    ttl_s=WAITING_TTL_S if message.gate else WAITED_TTL_S,
-                )
+                await answer(sent)
+            except Rejected as error:
+                self._log.warning("wait_not_published", gang=message.gang, reason=str(error))
             except PumiceError as error:
-                left += self._kept(message, error)
-            else:
-                sent.append((message, pending))
-        for message, pending in sent:
-            try:
-                await pending
-            except PumiceError as error:
-                left += self._kept(message, error)
+                self._log.debug("wait_delayed", gang=message.gang, reason=str(error))
+                left.append(message)
         return left
 
-    def _kept(self, message: WaitExplained, error: PumiceError) -> list[WaitExplained]:
-        if isinstance(error, Rejected):
-            self._log.warning("wait_not_published", gang=message.gang, reason=str(error))
-            return []
-        self._log.debug("wait_delayed", gang=message.gang, reason=str(error))
-        return [message]
+    async def _send(self, message: WaitExplained) -> Sent:
+        try:
+            return await self._publisher.submit(
+                self._subjects.waiting(message.gang),
+                codec.encode(message),
+                ttl_s=WAITING_TTL_S if message.gate else WAITED_TTL_S,
+            )
+        except PumiceError as error:
+            return error
