@@ -152,26 +152,13 @@ class Words(msgspec.Struct, frozen=True, kw_only=True):
     """Service → its flags."""
 
     def argv(self) -> tuple[str, ...]:
-        """Return the arguments."""
-        flags = [word for service, its in self.flags.items() for word in (service, *its)]
-        return (self.directory, str(self.port), self.cluster, *flags)
+        """Return the arguments: one, in JSON."""
+        return (msgspec.json.encode(self).decode(),)
 
 
 def words_of(argv: Sequence[str]) -> Words:
     """Return what the arguments of `Words.argv` say."""
-    directory, port, cluster, *rest = argv
-    flags: dict[str, list[str]] = {}
-    for word in rest:
-        if word.startswith("--"):
-            flags[next(reversed(flags))].append(word)
-        else:
-            flags[word] = []
-    return Words(
-        directory=directory,
-        port=int(port),
-        cluster=cluster,
-        flags={service: tuple(its) for service, its in flags.items()},
-    )
+    return msgspec.json.decode(argv[0], type=Words)
 
 
 def settings_type(service: str) -> type[CommonSettings]:

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import msgspec
 import pytest
 import structlog
 
@@ -99,13 +100,9 @@ def test_jobs_travel_sealed_between_cache_and_controller_here_too(words, tmp_pat
 
 def test_a_wrong_setting_names_its_service(words, tmp_path):
     wrong = {**words.flags, "scheduler": ("--gang-message=much",)}
-    words = words_of((words.directory, str(words.port), "local", *_argv(wrong)))
+    words = msgspec.structs.replace(words, flags=wrong)
     with pytest.raises(Rejected, match=r"scheduler: --gang-message"):
         in_process._settings(words, Users(tmp_path, "local"))
-
-
-def _argv(flags):
-    return [word for service, its in flags.items() for word in (service, *its)]
 
 
 async def test_the_first_failure_ends_all_services_and_names_its_own(serve):
