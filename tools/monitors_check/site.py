@@ -22,6 +22,7 @@ from pumice.local.ports import LOOPBACK, free_port
 from pumice.local.process import Process, ProcessSpec
 from pumice.local.services import Service, Wiring
 from pumice.local.stack import LocalStack, StackOptions
+from services.scheduler.config import DEFAULT_TEXT
 from shared.runtime.tasks import TaskGroup
 from tests.support.api import Api, connect
 from tests.support.goprograms import prometheus
@@ -39,20 +40,7 @@ _ENDS_S: Final = 90.0
 _LOOK_S: Final = 0.5
 _STOP_S: Final = 5.0
 _FLAGS: Final = {"scheduler": ("--scheduler-conf={configuration}",)}
-_CONFIGURATION: Final = """\
-actions: "enqueue, allocate, preempt, backfill"
-tiers:
-- plugins:
-  - name: priority
-  - name: gang
-  - name: conformance
-- plugins:
-  - name: overcommit
-  - name: drf
-  - name: predicates
-  - name: proportion
-  - name: nodeorder
-"""
+_CONFIGURATION: Final = DEFAULT_TEXT.replace("allocate,", "allocate, preempt,")
 """The scheduler's configuration: its own, and the action that a panel tells of."""
 
 
