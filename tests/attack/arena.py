@@ -16,7 +16,7 @@ from tests.attack.judge import AttackJudge
 from tests.support import world
 from tests.support.api import Api, connect
 from tests.support.bus import admin_bus
-from tests.support.fleet import SERVICES, Fleet, Service, fleet, resident_mib
+from tests.support.fleet import SERVICES, Fleet, Service, fleet, largest_mib
 from tests.support.proxy import Proxy, kubeconfig_through, proxy
 from tests.support.stack import real_plane
 from tests.support.wait import until
@@ -127,11 +127,8 @@ class Arena:
 
     def memory_mib(self) -> dict[str, int]:
         """Return the resident memory of NATS and, per service, of its largest replica."""
-        found = {"nats-server": resident_mib(self.plane.nats.process.pid)}
-        for replica in self.replicas:
-            size = resident_mib(replica.process.pid)
-            found[replica.service] = max(size, found.get(replica.service, 0))
-        return found
+        replicas = ((replica.service, replica.process.pid) for replica in self.replicas)
+        return largest_mib(self.plane.nats.process.pid, replicas)
 
     async def revive(self) -> None:
         """Start what was ended, wake what sleeps, mend every way."""

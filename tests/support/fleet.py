@@ -6,7 +6,7 @@ Nothing is handed over but what a deployment hands over: a kubeconfig, the URL o
 import asyncio
 import re
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -194,6 +194,14 @@ def resident_mib(pid: int) -> int:
         return 0
     sizes = [line for line in status.read_text().splitlines() if line.startswith("VmRSS:")]
     return int(sizes[0].split()[1]) // 1024 if sizes else 0
+
+
+def largest_mib(nats: int, replicas: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """Return the resident memory of NATS and, per service, of its largest replica, given pids."""
+    found = {"nats-server": resident_mib(nats)}
+    for service, pid in replicas:
+        found[service] = max(resident_mib(pid), found.get(service, 0))
+    return found
 
 
 @asynccontextmanager

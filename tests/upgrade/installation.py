@@ -9,7 +9,7 @@ from pumice.local.control_plane import Api as ApiServer
 from tests.attack.judge import AttackJudge
 from tests.support import world
 from tests.support.api import Api, connect
-from tests.support.fleet import Fleet, Service, fleet, resident_mib
+from tests.support.fleet import Fleet, Service, fleet, largest_mib
 from tests.upgrade.release import Release
 from tests.upgrade.stage import Stage, stage
 
@@ -94,11 +94,8 @@ class Installation:
 
     def memory_mib(self) -> dict[str, int]:
         """Return the resident memory of NATS and, per service, of its largest replica."""
-        found = {"nats-server": resident_mib(self.plane.nats.process.pid)}
-        for replica in self.replicas:
-            size = resident_mib(replica.process.pid)
-            found[replica.service] = max(size, found.get(replica.service, 0))
-        return found
+        replicas = ((replica.service, replica.process.pid) for replica in self.replicas)
+        return largest_mib(self.plane.nats.process.pid, replicas)
 
     def not_understood(self) -> list[str]:
         """Return the lines of all logs so far that say that a message was not understood."""
