@@ -205,7 +205,7 @@ def test_the_nodes_of_a_scheduler_that_dies_are_used_by_one_at_a_time_ca12(
 
 
 def at_once(shards: NodeShards, name: str) -> frozenset[str]:
-    """Return the nodes that a scheduler is to have, whoever has them still."""
+    """Return the nodes that a scheduler is to have, though another may have some still."""
     own = shards.get(name)
     return own.desired if own else frozenset()
 

@@ -1,7 +1,7 @@
 """NATS of three servers: each stream has three copies and a leader on one of the servers.
 
 What a client can tell from one server, and nothing more. Its connection ends with the server that
-it is on. A stream whose leader is gone answers nobody until another is elected. A publish is on
+it is on. A stream whose leader is gone does not answer until another is elected. A publish is on
 its way to the copies for a moment: another one on the same condition is refused meanwhile, and one
 that meets the end of a leader may be stored or not, and its acknowledgement never comes. Consumers
 that one server alone held are gone with it. What was acknowledged stays, streams in memory

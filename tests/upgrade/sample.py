@@ -84,7 +84,7 @@ class Samples:
         return [_line(name, message) for name in sorted(self._kept) for message in self._kept[name]]
 
     async def follow(self, bus: NatsBus) -> None:
-        """Take what comes on all streams but COMMAND, which lets nobody else read; for ever."""
+        """Take what comes on all streams but COMMAND, which has one reader alone; for ever."""
         async with asyncio.TaskGroup() as tasks:
             for spec in all_streams(streams(CLUSTER)):
                 if spec.name != _COMMAND:
