@@ -192,12 +192,20 @@ bench-jobs: go ## many jobs: how fast they are made, and how many writes their l
 bench-takeover: $(READY) ## two of each: how soon work goes on after a kill -9, and leases lost under load
 	$(PY) -m benchmarks.takeover --kills 20 --gangs 50 --size 100
 
+# Gangs a second, and for how many minutes.
+RATE ?= 2
+MINUTES ?= 60
+
+.PHONY: bench-stream
+bench-stream: go ## gangs at a steady rate: latency and memory, minute by minute; RATE=2 MINUTES=60
+	$(PY) -m benchmarks.stream --rate $(RATE) --minutes $(MINUTES)
+
 # The pages and the records of `make bench`; git ignores the folder.
 BENCH_OUT ?= build/bench
 STACK = $(PY) -m benchmarks.stack --report $(BENCH_OUT) $(if $(AGAINST),--against $(AGAINST))
 
 .PHONY: bench
-bench: go ## all benchmarks; pages in build/bench, compared with an earlier run by AGAINST=folder
+bench: go ## engine, stack, jobs and bus; pages in build/bench, compared with an earlier run by AGAINST=folder
 	$(PY) -m benchmarks.kube_decode
 	$(PY) -m benchmarks.engine
 	$(STACK) --nodes 1000 --jobs 50 --replicas 100

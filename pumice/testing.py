@@ -17,9 +17,10 @@ import msgspec
 from pumice.plugins import Plugin
 from services.scheduler.config import SchedulerConfig
 from services.scheduler.decide import configure, decide, open_session
-from services.scheduler.engine import ClusterState, Plan
 from services.scheduler.engine.jobs.records import Job
+from services.scheduler.engine.plan import Plan
 from services.scheduler.engine.session.session import Session
+from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.foreign import ForeignPlugin, PluginFailure
 from services.scheduler.policy.catalog import PLUGINS, STATES, Plugins
 from shared.api import kinds

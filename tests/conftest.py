@@ -62,11 +62,15 @@ def pytest_xdist_make_scheduler(
     return None
 
 
+def folder_of(file: Path) -> str:
+    """Return the folder whose marks the tests of a file have; `file` is relative to this folder."""
+    return "integration" if file.is_relative_to(REAL_API_SERVER) else file.parts[0]
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
-        path = item.path.relative_to(here)
-        folder = "integration" if path.is_relative_to(REAL_API_SERVER) else path.parts[0]
+        folder = folder_of(item.path.relative_to(here))
         for mark in MARKS.get(folder, []):
             item.add_marker(mark)
         if folder in ON_REAL_SERVERS and item.get_closest_marker("timeout") is None:

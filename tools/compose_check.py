@@ -23,13 +23,12 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from pumice.demo import cast
+from pumice.demo import story
 from pumice.local import parts
 from pumice.local.errors import LocalError
 from pumice.local.versions import versions
 from tools import compose_monitoring
-from tools.compose_docker import ROOT, CheckError, Docker, docker
-from tools.docker_images import of_debian, of_program
+from tools.compose_docker import ROOT, CheckError, Docker, docker, of_debian, of_program
 
 _READY_S: Final = 300
 _DEMO_S: Final = 300.0
@@ -109,7 +108,7 @@ def watched(tools: Docker) -> bool:
 
 def jobs() -> set[str]:
     """Return the keys of the demo's jobs."""
-    return {role.key for act in cast.acts(ROOT / "examples") for role in act}
+    return {job.key for wave in story.waves(ROOT / "examples") for job in wave}
 
 
 def restart(tools: Docker, name: str) -> bool:

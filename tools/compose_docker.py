@@ -1,4 +1,6 @@
-"""A Docker daemon and Docker Compose for `tools.compose_check`: those that are there, else our own.
+"""Docker for the checks that need it: a daemon and Compose, those that are there, else our own.
+
+Images cannot be pulled for them: they are made here, of one program alone or of a small Debian.
 
 A daemon that answers is used. Otherwise one is started as root, with its images below the user's
 cache (so that a second check needs no downloads) and stopped at the end. Compose is built once
@@ -11,19 +13,20 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from pumice.local.golang import find_go
+from pumice.local.build import find_go
 from pumice.local.parts import cache_dir
 from pumice.local.versions import versions
 
 ROOT: Final = Path(__file__).parent.parent
 _DAEMON_S: Final = 60.0
 _ASK_S: Final = 20.0
+_TOLD_S: Final = 120.0
 
 
 class CheckError(Exception):
@@ -42,9 +45,9 @@ class Docker(msgspec.Struct, frozen=True, kw_only=True):
         """Run `docker ...`; return whether it succeeded. `quiet` keeps its output to itself."""
         return self._run([self.cli, *args], quiet=quiet, timeout_s=timeout_s)
 
-    def output(self, *args: str, timeout_s: float = 120.0) -> str:
+    def output(self, *args: str) -> str:
         """Return what `docker ...` prints. Raises CheckError when it fails."""
-        return self._told([self.cli, *args], f"docker {' '.join(args)}", timeout_s)
+        return self._told([self.cli, *args], f"docker {' '.join(args)}")
 
     def has_image(self, name: str) -> bool:
         """Return whether the daemon has an image."""
@@ -54,22 +57,20 @@ class Docker(msgspec.Struct, frozen=True, kw_only=True):
         """Run `docker compose ...` on docker-compose.yml; return whether it succeeded."""
         return self._run([*self._composing(), *args], quiet=False, timeout_s=timeout_s)
 
-    def compose_output(self, *args: str, timeout_s: float = 120.0) -> str:
+    def compose_output(self, *args: str) -> str:
         """Return what `docker compose ...` prints. Raises CheckError when it fails."""
-        return self._told(
-            [*self._composing(), *args], f"docker compose {' '.join(args)}", timeout_s
-        )
+        return self._told([*self._composing(), *args], f"docker compose {' '.join(args)}")
 
     def _composing(self) -> tuple[str, ...]:
         return (self.compose_program, "--progress=quiet", "-f", str(ROOT / "docker-compose.yml"))
 
-    def _told(self, argv: Sequence[str], shown: str, timeout_s: float) -> str:
+    def _told(self, argv: Sequence[str], shown: str) -> str:
         done = subprocess.run(
             argv,
             env=self._environ(),
             capture_output=True,
             text=True,
-            timeout=timeout_s,
+            timeout=_TOLD_S,
             check=False,
             cwd=ROOT,
         )
@@ -194,3 +195,57 @@ def _compose() -> Path:
         )
         draft.replace(program)
     return program
+
+
+_DEBIAN: Final = "bookworm"
+
+
+def of_program(docker: Docker, name: str, program: Path, *, target: str = "/program") -> None:
+    """Make an image that holds one static program, its entry point. Raises CheckError."""
+    of_programs(docker, name, {target: program})
+
+
+def of_programs(docker: Docker, name: str, programs: Mapping[str, Path]) -> None:
+    """Make an image that holds static programs by their paths; the first is its entry point.
+
+    Raises CheckError.
+    """
+    listed = ", ".join(map(str, programs.values()))
+    print(f"making {name} of {listed}: for this check only", flush=True)
+    with tempfile.TemporaryDirectory(prefix="pumice-image-") as folder:
+        copies = []
+        for number, (target, program) in enumerate(programs.items()):
+            shutil.copy(program, Path(folder) / str(number))
+            copies.append(f"COPY {number} {target}\n")
+        (Path(folder) / "Dockerfile").write_text(
+            f'FROM scratch\n{"".join(copies)}ENTRYPOINT ["{next(iter(programs))}"]\n'
+        )
+        if not docker.run("build", "--tag", name, folder, quiet=True):
+            raise CheckError(f"{name} could not be made")
+
+
+def of_debian(
+    docker: Docker, name: str, packages: str, *, finish: Callable[[Path], None] = lambda _: None
+) -> None:
+    """Make an image of Debian and more packages by debootstrap. Raises CheckError.
+
+    `finish` changes the file system below the folder that it gets.
+    """
+    program = shutil.which("debootstrap")
+    if program is None:
+        raise CheckError(
+            f"there is no debootstrap to make {name} "
+            "(on Debian and Ubuntu: apt-get install debootstrap)"
+        )
+    print(f"making {name} of Debian {_DEBIAN}, {packages}: for this check only", flush=True)
+    with tempfile.TemporaryDirectory(prefix="pumice-debian-") as folder:
+        root, archive = Path(folder) / "root", Path(folder) / "root.tar"
+        subprocess.run(
+            [program, "--variant=minbase", f"--include={packages}", _DEBIAN, str(root)],
+            stdout=subprocess.DEVNULL,
+            check=True,
+        )
+        finish(root)
+        subprocess.run(["tar", "-C", str(root), "-cf", str(archive), "."], check=True)
+        if not docker.run("import", str(archive), name, quiet=True):
+            raise CheckError(f"{name} could not be imported")

@@ -8,8 +8,7 @@ from typing import Final
 
 from pumice.local.versions import versions
 from tests.support.goprograms import prometheus, promtool
-from tools.compose_docker import CheckError, Docker
-from tools.docker_images import of_programs
+from tools.compose_docker import CheckError, Docker, of_programs
 from tools.prometheus import Prometheus, PrometheusError, wait_for
 from tools.write_monitoring import SERVICES
 

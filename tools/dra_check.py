@@ -17,6 +17,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
+from msgspec import convert
+
 from pumice.local import admin, parts
 from pumice.local.control_plane import ControlPlane, Options
 from pumice.local.fleet import NodeShape
@@ -26,8 +28,10 @@ from services.scheduler.engine.nodes.attributes import NodeAttributes
 from services.scheduler.policy.devices.requests import Refusal
 from services.scheduler.policy.states.claims import Devices
 from shared.api import kinds
+from shared.api.resource import AllocationResult, DeviceResult
+from shared.model.quantity import milli
 from tests.support.api import Api, connect
-from tests.support.device_states import CLASSES, NODES, DeviceState, draw
+from tests.support.device_states import CLASSES, NODES, DeviceState, draw, draw_shared
 from tests.support.goprograms import kube_scheduler
 
 STATES: Final = 200
@@ -44,7 +48,11 @@ _DOUBT_S: Final = 3.0
 """A difference counts when it is there after so long."""
 _VERDICT_S: Final = 20.0
 
+_DEVICE: Final = ("driver", "pool", "device", "shareID")
+
 Object = dict[str, Any]
+Parts = dict[str, int] | None
+Chosen = tuple[str, str, str, str, Parts, tuple[str, ...]]
 
 
 class Check:
@@ -64,7 +72,8 @@ class Check:
 
     async def state(self, number: int) -> None:
         """Apply one state, ask for its pods, and clear it away."""
-        drawn = draw(Random(number))  # noqa: S311 - a drawn state is no secret
+        chance = Random(number)  # noqa: S311 - a drawn state is no secret
+        drawn = draw_shared(chance) if number % 2 else draw(chance)
         await self._apply(drawn, number)
         for at, claims in enumerate(drawn.pods):
             await self._pod(f"s{number}-{at}", [f"s{number}-{claim}" for claim in claims])
@@ -124,11 +133,21 @@ class Check:
             pod: Object = await self._api.request("GET", path)
             if pod["spec"].get("nodeName"):
                 return pod
+            await self._prepare(pod)
             if _why(pod) and time.monotonic() > settled:
                 return pod
             if time.monotonic() > deadline:
                 raise TimeoutError(f"kube-scheduler says nothing about {path}")
             await asyncio.sleep(0.02)
+
+    async def _prepare(self, pod: Object) -> None:
+        """Play the drivers: meet all conditions of devices that a pod waits for."""
+        for used in pod["spec"]["resourceClaims"]:
+            path = f"{GROUP}/namespaces/{NAMESPACE}/resourceclaims/{used['resourceClaimName']}"
+            status = (await self._api.request("GET", path)).get("status", {})
+            results = status.get("allocation", {}).get("devices", {}).get("results", [])
+            if "devices" not in status and (said := _prepared(results)):
+                await self._merge(f"{path}/status", {"status": {"devices": said}})
 
     async def _compare_devices(
         self, before: Mapping[str, list[Object]], name: str, claims: list[str], node: str
@@ -137,10 +156,7 @@ class Check:
         for claim in claims:
             path = f"{GROUP}/namespaces/{NAMESPACE}/resourceclaims/{claim}"
             found = (await self._api.request("GET", path))["status"]["allocation"]
-            theirs[claim] = [
-                (r["request"], r["driver"], r["pool"], r["device"])
-                for r in found["devices"].get("results", [])
-            ]
+            theirs[claim] = _chosen(convert(found, AllocationResult))
         ours = devices_on(before, claims, node)
         if isinstance(ours, str) or any(theirs[claim] != ours[claim] for claim in ours):
             self._differ(name, f"on {node} kube-scheduler chose {theirs}, ours {ours}")
@@ -188,7 +204,7 @@ def verdict(objects: Mapping[str, Iterable[Object]], name: str, uses: list[Objec
 
 def devices_on(
     objects: Mapping[str, Iterable[Object]], claims: list[str], node: str
-) -> dict[str, list[tuple[str, str, str, str]]] | str:
+) -> dict[str, list[Chosen]] | str:
     """Return the devices that we would choose on a node for claims without any; or why none."""
     state = world_of(objects).cluster_state
     devices, attributes = state.store(Devices), state.store(NodeAttributes)
@@ -202,11 +218,38 @@ def devices_on(
     if isinstance(found, Refusal):
         return found.text
     return {
-        key.partition("/")[2]: [
-            (r.request, r.driver, r.pool, r.device) for r in allocation.devices.results
-        ]
+        key.partition("/")[2]: _chosen(allocation)
         for key, allocation in zip(keys, found, strict=True)
     }
+
+
+def _chosen(allocation: AllocationResult) -> list[Chosen]:
+    return [
+        (r.request, r.driver, r.pool, r.device, _part(r), r.binding_conditions)
+        for r in allocation.devices.results
+    ]
+
+
+def _part(result: DeviceResult) -> Parts:
+    """Return what a result has of a device that is shared, None of one that is whole."""
+    if result.share_id is None:
+        return None
+    return {name: milli(amount) for name, amount in result.consumed_capacity.items()}
+
+
+def _prepared(results: Iterable[Object]) -> list[Object]:
+    """Return what drivers say of devices once they are prepared."""
+    moment = {"lastTransitionTime": "2026-01-01T00:00:00Z", "reason": "Drawn", "message": ""}
+    return [
+        {
+            **{name: each[name] for name in _DEVICE if name in each},
+            "conditions": [
+                {"type": name, "status": "True", **moment} for name in each["bindingConditions"]
+            ],
+        }
+        for each in results
+        if each.get("bindingConditions")
+    ]
 
 
 def _why(pod: Object) -> str:

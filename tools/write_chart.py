@@ -5,7 +5,8 @@ it stands, with expressions at the places that values change. A place that is no
 often than it should be, ends the run: a chart that is silently without a value cannot come out.
 The default values are read from the base as well, so that a chart without values of its own
 installs the base. The namespace is Helm's, and the CRDs are in Helm's own folder for them. One
-value adds what the overlay `agent-scheduler` adds, from the files of that overlay.
+value adds what the overlay `agent-scheduler` adds, from the files of that overlay; another one,
+`second_scheduler`, makes the installation of a scheduler that shares the cluster with a first one.
 """
 
 import re
@@ -48,6 +49,8 @@ SECRETS: Final = {
 """Secrets that the pods mount, and the values below `secrets` that name them."""
 FLAGS: Final = {
     AGENT: {
+        "enable-metrics": "scheduler_metrics_enable",
+        "enable-pprof": "scheduler_pprof_enable",
         "feature-gates": "scheduler_feature_gates",
         "scheduler-sharding-mode": "agent_scheduler_sharding_mode",
     },
@@ -60,37 +63,77 @@ FLAGS: Final = {
     "cache": {"leader-elect": "leader_elect_enable", "scheduler-name": "scheduler_name"},
     "controller": {
         "controllers": "controller_enabled_controllers",
+        "enable-metrics": "controller_metrics_enable",
         "kube-api-burst": "controller_kube_api_burst",
         "kube-api-qps": "controller_kube_api_qps",
         "scheduler-name": "scheduler_name",
         "worker-threads": "controller_worker_threads",
+        "worker-threads-for-gc": "controller_worker_threads_for_gc",
         "worker-threads-for-podgroup": "controller_worker_threads_for_podgroup",
     },
     "declarer": {},
     "scheduler": {
+        "enable-metrics": "scheduler_metrics_enable",
+        "enable-pprof": "scheduler_pprof_enable",
         "feature-gates": "scheduler_feature_gates",
+        "ignored-provisioners": "ignored_provisioners",
+        "kube-api-burst": "scheduler_kube_api_burst",
+        "kube-api-qps": "scheduler_kube_api_qps",
+        "node-worker-threads": "scheduler_node_worker_threads",
+        "percentage-nodes-to-find": "scheduler_percentage_nodes_to_find",
         "schedule-period": "scheduler_schedule_period",
         "scheduler-name": "scheduler_name",
         "scheduler-sharding-mode": "scheduler_sharding_mode",
+        "scheduler-sharding-name": "scheduler_sharding_name",
     },
     "visibility": {},
 }
 """Flags of a service that are given when the value below `custom` is."""
-ONLY_IF: Final = {
-    "rbac/admission.yaml": {"*": "admission_enable"},
-    "services/admission.yaml": {"*": "admission_enable"},
-    "services/agent-scheduler.yaml": {"*": "agent_scheduler_enable"},
-    "api-service.yaml": {"*": "visibility_enable"},
-    "rbac/visibility.yaml": {"*": "visibility_enable"},
-    "services/visibility.yaml": {"*": "visibility_enable"},
-    "metrics-service.yaml": {"*": "metrics_enable"},
-    "network-policies.yaml": {
-        "pumice-admission-from-api-server": "admission_enable",
-        "pumice-metrics-from-cluster": "metrics_enable",
-        "pumice-visibility-from-api-server": "visibility_enable",
+SECOND: Final = "second_scheduler"
+"""The value that makes the chart the installation of a second scheduler, of that name."""
+OF_SECOND: Final = {
+    "cache": {
+        "leader-elect-resource-name": "%s",
+        "leader-elect-controller-resource-name": "%s-controller",
     },
+    "scheduler": {"scheduler-sharding-mode": "hard", "scheduler-sharding-name": "%s"},
 }
-"""Values below `custom` without which an object (`*`: each of a file) is left out."""
+"""Flags that a second installation has, with `%s` for its scheduler, unless a value says else."""
+WITH_OTHERS: Final = ("admission", "cache", "controller")
+"""Services of the first installation that serve the schedulers of others, too."""
+OF_FIRST: Final = frozenset(
+    {
+        "api-service.yaml",
+        "controller-secrets.yaml",
+        "network-policies.yaml:pumice-admission-from-api-server",
+        "network-policies.yaml:pumice-visibility-from-api-server",
+        "queue-commands.yaml",
+        "rbac/admission.yaml",
+        "rbac/controller.yaml",
+        "rbac/users.yaml",
+        "rbac/visibility-users.yaml",
+        "rbac/visibility.yaml",
+        "services/admission.yaml",
+        "services/controller.yaml",
+        "services/visibility.yaml",
+    }
+)
+"""Files, and `file:object`, of which a cluster has one for all installations."""
+LEASES: Final = ("volcano", "vc-controller-manager")
+"""Leases of the cache, as the base names them."""
+ONLY_IF: Final = {
+    "rbac/admission.yaml": "admission_enable",
+    "services/admission.yaml": "admission_enable",
+    "services/agent-scheduler.yaml": "agent_scheduler_enable",
+    "api-service.yaml": "visibility_enable",
+    "rbac/visibility.yaml": "visibility_enable",
+    "services/visibility.yaml": "visibility_enable",
+    "metrics-service.yaml": "metrics_enable",
+    "network-policies.yaml:pumice-admission-from-api-server": "admission_enable",
+    "network-policies.yaml:pumice-metrics-from-cluster": "metrics_enable",
+    "network-policies.yaml:pumice-visibility-from-api-server": "visibility_enable",
+}
+"""Values below `custom` without which a file, or `file:object`, is left out."""
 _SPLIT: Final = "---\n"
 
 
@@ -115,8 +158,11 @@ def _read(name: str) -> str:
 
 def files() -> dict[str, str]:
     """Return the text of every file of the chart by its path below it."""
-    own = {path.name: path.read_text() for path in sorted(SOURCES.iterdir())}
-    helpers = own.pop("_helpers.tpl")
+    own = {
+        path.relative_to(SOURCES).as_posix(): path.read_text()
+        for path in sorted(SOURCES.rglob("*"))
+        if path.is_file()
+    }
     crds = {
         f"crds/{path.name}": path.read_text()
         for path in sorted(CRD_FOLDER.glob("*.yaml"))
@@ -124,7 +170,17 @@ def files() -> dict[str, str]:
     }
     made = {f"templates/{name}": text for name, text in templates().items()}
     own["Chart.yaml"] = own["Chart.yaml"].replace("$VERSION", version())
-    return {**own, "values.yaml": values(), "templates/_helpers.tpl": helpers, **crds, **made}
+    own["values.yaml"] = values()
+    refused = "templates/refusals.yaml"
+    own[refused] = refusals(own[refused], own["values.yaml"])
+    return {**own, **crds, **made}
+
+
+def refusals(text: str, values: str) -> str:
+    """Return the template that refuses values, with the names of those that there are."""
+    for part, known in yaml.safe_load(values).items():
+        text = replaced(text, f"${part.upper()}", " ".join(f'"{name}"' for name in known))
+    return text
 
 
 def version() -> str:
@@ -145,6 +201,10 @@ def template(name: str, text: str) -> str:
         text = replaced(text, "LOG_LEVEL: info", "LOG_LEVEL: {{ .Values.custom.log_level }}")
     elif file == "scheduler-config.yaml":
         text = _scheduler_config(text)
+    elif name in {"rbac/cache.yaml", "cache-leases.yaml"}:
+        text = _leases_of_cache(text)
+    elif name == "rbac/controller.yaml":
+        text = _leases_of_others(text)
     documents = [_document(name, document) for document in text.split(_SPLIT)]
     return f"{head}\n{_SPLIT.join(documents)}"
 
@@ -153,12 +213,44 @@ def _document(name: str, text: str) -> str:
     """Return one object of a file with its namespace, and with its condition if it has one."""
     place = re.compile(rf"^(?!#)(.*){NAMESPACE}", re.MULTILINE)
     text = place.sub(r"\1{{ .Release.Namespace }}", text)
-    conditions = ONLY_IF.get(name, {})
     own = re.search(r"^  name: (\S+)$", text, re.MULTILINE)
     if own is None:
         raise AbsentError(f"{name}: an object without a name")
-    value = conditions.get("*") or conditions.get(own[1])
-    return _if(f".Values.custom.{value}", text) if value else text
+    conditions = _conditions(name, own[1])
+    if "\n  namespace: " not in text and SECOND not in conditions:
+        text = _of_the_cluster(text)
+    return _if(conditions, text) if conditions else text
+
+
+def _conditions(name: str, own: str) -> str:
+    """Return under which condition an object of a file is there; empty: always."""
+    places = (name, f"{name}:{own}")
+    found = [f".Values.custom.{ONLY_IF[place]}" for place in places if place in ONLY_IF]
+    if not OF_FIRST.isdisjoint(places):
+        found.append(f"not .Values.custom.{SECOND}")
+    return " ".join(("and", *(f"({each})" for each in found))) if found[1:] else "".join(found)
+
+
+def _of_the_cluster(text: str) -> str:
+    """Return an object without a namespace, whose name a second installation adds its own to."""
+    places = re.compile(r"^(  name|  policyName): (pumice-\S+)$", re.MULTILINE)
+    return places.sub(r'\1: \2{{ include "pumice.suffix" . }}', text)
+
+
+def _leases_of_cache(text: str) -> str:
+    """Return the rights to the cache's Leases, which bear other names in a second installation."""
+    mark = "'" if f"'{LEASES[0]}'" in text else '"'
+    named = (f"{mark}{lease}{mark}" for lease in LEASES)
+    given = (f'{mark}{{{{ include "pumice.{of}-lease" . }}}}{mark}' for of in ("own", "controller"))
+    return replaced(text, ", ".join(named), ", ".join(given))
+
+
+def _leases_of_others(text: str) -> str:
+    """Return the controller's role with the Leases of the schedulers that values name."""
+    names = f'{LEASES[0]}", "second'
+    others = '(.Values.custom.other_schedulers | default (list "second"))'
+    given = f'{{{{ prepend {others} "{LEASES[0]}" | toJson }}}}'
+    return replaced(text, f'["{names}"]', given)
 
 
 def _if(condition: str, text: str) -> str:
@@ -184,22 +276,40 @@ def _service(service: str, text: str) -> str:
 
 def _flags(service: str, text: str) -> str:
     """Return a Deployment whose service is given the flags that have a value."""
-    for_single_pods = _of_single_pods().get(service, {})
+    of_second = OF_SECOND.get(service, {})
+    values = FLAGS[service]
     given = "".join(
-        _flag(flag, f".Values.custom.{value}", for_single_pods.get(flag, ""))
-        for flag, value in FLAGS[service].items()
+        _scheduler_names(service)
+        if flag == "scheduler-name"
+        else _flag(flag, values.get(flag, ""), of_second.get(flag, ""))
+        for flag in sorted(values.keys() | of_second.keys())
     )
     after = "          env:\n"
     return replaced(text, after, given + after) if given else text
 
 
-def _flag(name: str, value: str, for_single_pods: str) -> str:
-    """Return the lines of a flag; where single pods are scheduled, it has a value more."""
-    conditions = [(f'not (kindIs "invalid" {value})', value)]
-    if for_single_pods:
-        default, _, more = for_single_pods.rpartition(",")
-        both = f'(printf "%v,{more}" ({value} | default "{default}"))'
-        conditions.insert(0, (f".Values.custom.{AGENT}_enable", both))
+def _scheduler_names(service: str) -> str:
+    """Return the lines of the flag with all schedulers that a service serves."""
+    single = _of_single_pods().get(service, {}).get("scheduler-name", "").split(",")[1:]
+    added = "".join(f' "{name}"' for name in single)
+    others = "true" if service in WITH_OTHERS else "false"
+    return (
+        '            {{- with include "pumice.schedulers" (dict "custom" .Values.custom'
+        f' "single" (list{added}) "others" {others}) }}}}\n'
+        '            - {{ printf "--scheduler-name=%s" . | quote }}\n            {{- end }}\n'
+    )
+
+
+def _flag(name: str, value: str, of_second: str) -> str:
+    """Return the lines of a flag: with a value, and else with that of a second installation."""
+    conditions = []
+    if value:
+        place = f".Values.custom.{value}"
+        conditions.append((f'not (kindIs "invalid" {place})', place))
+    if of_second:
+        second = f".Values.custom.{SECOND}"
+        printed = f'(printf "{of_second}" {second})' if "%s" in of_second else f'"{of_second}"'
+        conditions.append((second, printed))
     choices = (
         f'if {condition} }}}}\n            - {{{{ include "pumice.flag" (list "{name}" {given})'
         " | quote }}\n            {{- "

@@ -12,7 +12,7 @@ from typing import Final
 
 import yaml
 
-from pumice.demo.cast import ACTS, FILES
+from pumice.demo.story import FILES, WAVES
 from pumice.deploy import nats_secrets
 from pumice.deploy.nats_config import (
     GIB,
@@ -163,7 +163,7 @@ def agent_scheduler() -> str:
 
 def copy_jobs() -> None:
     """Copy the examples that the demo plays: an installed distribution has no folder `examples`."""
-    for file in (file for act in ACTS for file in act):
+    for file in (file for wave in WAVES for file in wave):
         target = FILES / file
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes((EXAMPLES / file).read_bytes())

@@ -10,8 +10,7 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from pumice.local.build import GOMODS
-from pumice.local.golang import find_go
+from pumice.local.build import GOMODS, find_go
 
 PROGRAM: Final = Path(__file__).with_name("protobuf") / "main.go"
 TARGET: Final = Path(__file__).parents[1] / "pumice/local/apiserver/protobuf.json"

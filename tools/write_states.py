@@ -12,8 +12,8 @@ from typing import Final
 from services.controller.job.phases import TABLE as JOB_TABLE
 from services.controller.job.phases import Do, KillScope, Move, Retain
 from services.controller.jobflow.status import NEXT as FLOW_TABLE
-from services.controller.queue.phases import TABLE as QUEUE_TABLE
-from services.controller.queue.phases import NextState
+from services.controller.queue.plan import TABLE as QUEUE_TABLE
+from services.controller.queue.plan import NextState
 from shared.api.batch import Action, JobPhase
 
 PAGE: Final = Path(__file__).parent.parent / "docs" / "states.md"
@@ -94,7 +94,7 @@ def _then(move: Move) -> str:
 def _queues() -> Iterator[str]:
     yield "## Queue"
     yield ""
-    yield "`services/controller/queue/phases.py` (Q02). `holding` stands for a queue that has"
+    yield "`services/controller/queue/plan.py` (Q02). `holding` stands for a queue that has"
     yield "PodGroups."
     yield ""
     edges: dict[tuple[str, str], list[str]] = defaultdict(list)

@@ -21,7 +21,7 @@ LARGEST_HELD_MIB = 1_536.0
 
 
 def loads(*, quick: bool) -> Iterator[Load]:
-    """Yield the cells, the largest cluster last; `quick` leaves all but the targets' size out."""
+    """Yield the cells, the largest clusters last; `quick` leaves all but the targets' size out."""
     for kind in KINDS:
         for nodes in NODES:
             for pods in PODS:
@@ -30,6 +30,7 @@ def loads(*, quick: bool) -> Iterator[Load]:
     if not quick:
         yield Load("identical", 5_000, 1_000, running=50_000)
         yield LARGEST
+        yield Load("identical", 10_000, 10_000, running=300_000)
 
 
 def promised(load: Load, timing: Timing) -> str:

@@ -7,14 +7,38 @@ file per trace there, with a chart beside it.
 
 import argparse
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
-from benchmarks.forecast.charts import chart
 from benchmarks.forecast.measure import Answer, Asker, Score, score, waiting_jobs
 from benchmarks.forecast.traces import read, stating
+from benchmarks.report.svg import lines
 from services.visibility.forecast.play import Bounds
+
+_MOST = 2.0
+"""Errors beyond this part of the wait are not drawn."""
+WAYS = {"forecast": "median", "mean wait so far": "mean", "every job to its limit": "limits"}
+
+
+def chart(answers: Sequence[Answer]) -> str:
+    """Return the chart as a file of its own."""
+    series = {name: _within(answers, way) for name, way in WAYS.items()}
+    drawn = lines(series, across="error, % of the wait", up="% of the jobs within it")
+    return drawn.replace(
+        "<svg ", '<svg xmlns="http://www.w3.org/2000/svg" style="background:#fff" ', 1
+    )
+
+
+def _within(answers: Sequence[Answer], way: str) -> list[tuple[float, float]]:
+    errors = sorted(abs(getattr(answer, way) - answer.wait) / answer.wait for answer in answers)
+    points = [(0.0, 0.0)]
+    for number, error in enumerate(errors, start=1):
+        if error <= _MOST:
+            points.append((100.0 * error, 100.0 * number / len(errors)))
+    return [*points, (100.0 * _MOST, points[-1][1])]
+
 
 _SEED = 5
 
@@ -24,6 +48,7 @@ def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.forecast", description=__doc__)
     parser.add_argument("traces", type=Path, nargs="+", metavar="TRACE")
     parser.add_argument("--jobs", type=int, default=1_000, help="the first jobs of a trace")
+    parser.add_argument("--skip", type=int, default=0, help="jobs before these")
     parser.add_argument("--load", type=float, default=0.85, help="part of the cluster asked for")
     parser.add_argument("--asked", type=int, default=100, help="jobs that are asked for")
     parser.add_argument("--draws", type=int, default=24)
@@ -34,9 +59,10 @@ def main(argv: list[str] | None = None) -> None:
         f"{'trace':<16}{'jobs':>6}{'waited':>8}{'asked':>7}{'drawn':>7}{'covered':>9}{'error':>8}",
         end="",
     )
-    print(f"{'mean':>8}{'limits':>8}{'CPU s':>8}", flush=True)
+    print(f"{'mean':>8}{'limits':>8}{'known':>8}{'CPU s':>8}", flush=True)
     for path in given.traces:
-        trace = stating(read(path, load=given.load, most=given.jobs), given.stated, seed=_SEED)
+        paced = read(path, load=given.load, most=given.jobs, skip=given.skip)
+        trace = stating(paced, given.stated, seed=_SEED)
         keys, waits = waiting_jobs(trace, given.asked)
         begun = time.process_time()
         answers = Asker(trace, draws=given.draws, bounds=Bounds()).run(keys)
@@ -51,7 +77,7 @@ def line(name: str, jobs: int, waited: int, s: Score, seconds: float) -> str:
     """Return a row of the table."""
     return (
         f"{name:<16}{jobs:>6}{waited:>8}{s.asked:>7}{s.drawn:>7.0%}{s.covered:>9.0%}{s.forecast:>8.0%}"
-        f"{s.mean:>8.0%}{s.limits:>8.0%}{seconds:>8.0f}"
+        f"{s.mean:>8.0%}{s.limits:>8.0%}{s.known:>8.0%}{seconds:>8.0f}"
     )
 
 

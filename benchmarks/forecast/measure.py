@@ -3,13 +3,14 @@
 `forecast` knows how long jobs of the same names ran, and which ones came lately. `limits` is
 Slurm's way: the engine plays on once, every job runs to its user's limit, and no other comes; the
 limits are two to ten times the real duration. `mean` is the mean wait of the jobs that have waited
-so far. A job that starts at once is not asked for.
+so far. `known` tells how much of the error is that of durations: it plays once with the real ones
+of the jobs that are there, and draws those to come. A job that starts at once is not asked for.
 """
 
 import heapq
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -19,11 +20,11 @@ from benchmarks.forecast.replay import EPOCH, Replay
 from benchmarks.forecast.traces import Trace
 from services.scheduler.engine.jobs.records import Job
 from services.visibility.forecast.calibration import Calibration
-from services.visibility.forecast.durations import Durations, History, Subject
+from services.visibility.forecast.durations import Durations, History, Subject, subject_of
 from services.visibility.forecast.forecaster import LATEST, Forecaster
 from services.visibility.forecast.play import Bounds, Play, Rules
 from services.visibility.forecast.shapes import Arrivals
-from shared.jobs.durations import Basis, Expected, template_of
+from shared.jobs.durations import Basis, Expected
 
 LIMIT = (2.0, 10.0)
 """The least and the most of a user's limit as a multiple of the real duration."""
@@ -45,6 +46,8 @@ class Answer(msgspec.Struct, frozen=True):
     """The bound as it was told, by what had come of the earlier ones."""
     mean: float
     limits: float
+    known: float
+    """By the real durations of all jobs that are there."""
 
 
 class Score(NamedTuple):
@@ -59,6 +62,7 @@ class Score(NamedTuple):
     """Median of |answer - wait| / wait."""
     mean: float
     limits: float
+    known: float
 
 
 def waiting_jobs(trace: Trace, most: int) -> tuple[list[str], dict[str, float]]:
@@ -85,6 +89,9 @@ class Asker:
     def __init__(self, trace: Trace, *, draws: int, bounds: Bounds) -> None:
         self._replay = Replay(trace)
         self._history = History()
+        self._believing = History()
+        """Without ratios: what is stated is believed to the second."""
+        self._subjects: dict[str, Subject] = {}
         self._arrivals = Arrivals()
         self._draws = draws
         self._bounds = bounds
@@ -93,6 +100,9 @@ class Asker:
         self._limits = {
             f"ns/{job.name}": Expected(job.seconds * math.exp(limit), Basis.DEADLINE)
             for job, limit in zip(trace.jobs, limits.tolist(), strict=True)
+        }
+        self._known = {
+            f"ns/{job.name}": Expected(job.seconds, Basis.ANNOTATION) for job in trace.jobs
         }
         self._answers: list[Answer] = []
 
@@ -110,11 +120,13 @@ class Asker:
         for name, seconds in replay.ended[self._learnt :]:
             said_s = replay.jobs[name].says
             stated = Expected(said_s, Basis.ANNOTATION) if said_s else None
-            subject = Subject("ns", "default", template_of(name, {}))
+            subject = self._subjects.pop(name)
             self._history.ended(subject, seconds, stated=stated)
+            self._believing.ended(subject, seconds)
         self._learnt = len(replay.ended)
         job = replay.cluster_state.jobs.get(key)
         assert job is not None, f"{key} was not folded"
+        self._subjects[key] = subject_of(job)
         self._arrivals.note(job, replay.cluster_state.dimensions, replay.now)
 
     def _ask(self, key: str) -> None:
@@ -139,24 +151,25 @@ class Asker:
                 drawn=math.inf if found is None else found.latest - replay.now,
                 latest=math.nan,
                 mean=statistics.fmean(waits) if waits else 0.0,
-                limits=self._by_limits(key),
+                limits=self._played(key, self._limits, Arrivals()),
+                known=self._played(key, self._known, self._arrivals),
             )
         )
 
-    def _by_limits(self, key: str) -> float:
-        """Return the wait if every job ran to its limit."""
+    def _played(self, key: str, lasting: Mapping[str, Expected], arrivals: Arrivals) -> float:
+        """Return the wait if each job that is there ran for so long, by one play."""
         replay = self._replay
 
-        def limit(job: Job) -> Expected:
-            return self._limits[job.key]
+        def stated(job: Job) -> Expected | None:
+            return lasting.get(job.key)
 
         play = Play(
             replay.cluster_state,
-            Rules(replay.config, stated=limit),
-            Durations(self._history),
+            Rules(replay.config, stated=stated),
+            Durations(self._believing),
             now=replay.now,
-            uniform=lambda: 0.5,
-            arrivals=Arrivals(),
+            uniform=np.random.default_rng(_SEED).random,
+            arrivals=arrivals,
             bounds=self._bounds._replace(together=0.0),
         )
         return play.run([key]).starts.get(key, math.inf) - replay.now
@@ -192,4 +205,5 @@ def score(answers: Sequence[Answer]) -> Score:
         forecast=error("median"),
         mean=error("mean"),
         limits=error("limits"),
+        known=error("known"),
     )

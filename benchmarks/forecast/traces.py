@@ -53,15 +53,15 @@ class Trace(NamedTuple):
     jobs: Sequence[TraceJob]
 
 
-def read(path: Path, *, load: float, most: int) -> Trace:
-    """Return a trace: a folder is openb's, a file one of gavel's."""
+def read(path: Path, *, load: float, most: int, skip: int = 0) -> Trace:
+    """Return a trace: a folder is openb's, a file one of gavel's; without its first `skip` jobs."""
     if path.is_dir():
         nodes, jobs = _openb(path)
         name = "openb"
     else:
         nodes, jobs = _gavel(path)
         name = f"gavel {path.stem}"
-    return Trace(name, nodes, _paced(jobs[:most], nodes, load))
+    return Trace(name, nodes, _paced(jobs[skip : skip + most], nodes, load))
 
 
 def stating(trace: Trace, part: float, *, seed: int) -> Trace:

@@ -99,7 +99,7 @@ async def observe(api: Api, load: Load, pids: Mapping[str, int], *, many: Many) 
         await many(submit, range(load.jobs))
         await following
         sampling.cancel()
-    _take_samples(pids, samples, pods.begun)
+    take_samples(pids, samples, pods.begun)
     return Record(
         load=str(load),
         pods=load.jobs * load.replicas,
@@ -126,11 +126,12 @@ async def requests(api: Api) -> dict[str, float]:
 
 async def _sample(pids: Mapping[str, int], samples: dict[str, list[Sample]], begun: float) -> None:
     while True:
-        _take_samples(pids, samples, begun)
+        take_samples(pids, samples, begun)
         await asyncio.sleep(_EVERY_S)
 
 
-def _take_samples(pids: Mapping[str, int], samples: dict[str, list[Sample]], begun: float) -> None:
+def take_samples(pids: Mapping[str, int], samples: dict[str, list[Sample]], begun: float) -> None:
+    """Add what each process has used so far; one that has ended is passed over."""
     for name, pid in pids.items():
         with suppress(OSError):  # it has ended
             used = cpu_s({name: pid})[name]

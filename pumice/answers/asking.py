@@ -6,13 +6,14 @@ The commands' only way to the cluster. `AnswerError` carries the exit code that 
 import difflib
 import os
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
-from pumice.answers.lists import Items
 from pumice.directory import default_directory
 from pumice.local import state
+from shared.api.base import View
 from shared.api.visibility import API_VERSION, GROUP
 from shared.kube.client import Kube
 from shared.kube.errors import FORBIDDEN, UNAUTHORIZED, Busy, Expired, Refusal, Unreachable
@@ -70,6 +71,12 @@ class Watched(msgspec.Struct, frozen=True):
 
     path: str
     name: str = ""
+    queue: str = ""
+    """Changes of jobs in other queues do not matter."""
+    about: str = ""
+    """The aim is the stream of what happens, of which only what is about this job matters."""
+    is_hint: bool = False
+    """Whether the answer is another object, of which the watch tells the most part."""
 
 
 class Asker:
@@ -83,6 +90,8 @@ class Asker:
     @classmethod
     async def open(cls, place: Place, environ: Mapping[str, str] = os.environ) -> "Asker":
         """Find cluster and credentials; sends nothing. Raises AnswerError."""
+        if place.namespace:
+            _segment(place.namespace, "namespace")
         held = _local() if place.local and not place.kubeconfig else ""
         file = place.kubeconfig or held or environ.get("KUBECONFIG")
         clock = SystemClock()
@@ -111,7 +120,7 @@ class Asker:
         """Return the answer about one job. Raises AnswerError, with a hint for a wrong name."""
         namespace, name = self._key(name)
         try:
-            return await self._ask("GET", f"/namespaces/{namespace}/{plural}/{name}")
+            return await self._ask("GET", f"{collection(plural, namespace)}/{quote(name)}")
         except _Unknown as unknown:
             hint = await self._near(namespace, name)
             raise AnswerError(f"nothing is known of {namespace}/{name}{hint}") from unknown
@@ -126,20 +135,24 @@ class Asker:
     async def line(self, queue: str) -> bytes:
         """Return the jobs that wait in a queue. Raises AnswerError, with a hint at a queue."""
         try:
-            return await self._ask("GET", f"/queues/{queue}/pendingjobs")
+            return await self._ask("GET", f"/queues/{_segment(queue, 'queue')}/pendingjobs")
         except _Unknown as unknown:
             trees = msgspec.json.decode(await self.get("/queuetrees"), type=Items[_Item]).items
             near = difflib.get_close_matches(queue, [tree.metadata.name for tree in trees], n=1)
             hint = f"did you mean {near[0]}?" if near else "see `pumice queue tree`"
             raise AnswerError(f"there is no queue {queue}; {hint}") from unknown
 
-    def waiting(self, job: str = "") -> Watched:
+    def waiting(self, job: str = "", *, is_hint: bool = False) -> Watched:
         """Return what tells of the jobs that wait in the namespace, in all, or of one of them."""
         if job:
             namespace, name = self._key(job)
-            return Watched(f"/namespaces/{namespace}/pendingjobs", name)
-        within = f"/namespaces/{self.namespace}" if self.namespace else ""
-        return Watched(f"{within}/pendingjobs")
+            return Watched(collection("pendingjobs", namespace), name, is_hint=is_hint)
+        return Watched(collection("pendingjobs", self.namespace))
+
+    def happening(self, job: str) -> Watched:
+        """Return what tells of what happens to a job and its pods. Raises AnswerError."""
+        namespace, name = self._key(job)
+        return Watched(collection("changes", namespace), about=name, is_hint=True)
 
     async def pending(self) -> bytes:
         """Return the jobs that wait in the namespace, or in all. Raises AnswerError."""
@@ -164,7 +177,7 @@ class Asker:
 
     async def create(self, plural: str, body: Mapping[str, Any]) -> bytes:
         """Ask a question that is an object. Raises AnswerError."""
-        path = f"/namespaces/{self.namespace or 'default'}/{plural}"
+        path = collection(plural, self.namespace or "default")
         try:
             return await self._ask("POST", path, body=body)
         except _Unknown as unknown:
@@ -176,8 +189,10 @@ class Asker:
         return any(resource.name == plural for resource in found.resources)
 
     def _key(self, job: str) -> tuple[str, str]:
-        """Return namespace and name of a job as a person names it."""
-        namespace, _, name = job.rpartition("/")
+        """Return namespace and name of a job as a person names it. Raises AnswerError."""
+        namespace, slash, name = job.rpartition("/")
+        if not _is_name(name) or (slash and not _is_name(namespace)):
+            raise AnswerError(f"{job!r} is no NAME or NAMESPACE/NAME of a job", code=WRONG_USAGE)
         return namespace or self.namespace or "default", name
 
     async def _ask(
@@ -211,12 +226,29 @@ class Asker:
     async def _near(self, namespace: str, name: str) -> str:
         """Return a hint at a job of a similar name, "" without one."""
         try:
-            raw = await self.get(f"/namespaces/{namespace}/pendingjobs")
+            raw = await self.get(collection("pendingjobs", namespace))
         except AnswerError:
             return ""
         names = [item.metadata.name for item in msgspec.json.decode(raw, type=Items[_Item]).items]
         near = difflib.get_close_matches(name, names, n=1)
         return f"; did you mean {near[0]}?" if near else f"; see `pumice why -n {namespace}`"
+
+
+def collection(plural: str, namespace: str = "") -> str:
+    """Return the path of a list, of all namespaces without one. Raises AnswerError."""
+    return f"/namespaces/{_segment(namespace, 'namespace')}/{plural}" if namespace else f"/{plural}"
+
+
+def _segment(name: str, kind: str) -> str:
+    """Return a name as a part of a path. Raises AnswerError for one that would be other parts."""
+    if not _is_name(name):
+        raise AnswerError(f"{name!r} is no name of a {kind}", code=WRONG_USAGE)
+    return quote(name)
+
+
+def _is_name(word: str) -> bool:
+    """Tell whether an object may have a name, by the API server's rule for parts of paths."""
+    return word not in ("", ".", "..") and not set(word) & set("/%")
 
 
 def _right(refusal: str) -> str:
@@ -253,3 +285,12 @@ def _local() -> str:
     directory = default_directory()
     held = state.read(directory)
     return held.kubeconfig if held and state.is_held(directory) else ""
+
+
+_T = TypeVar("_T")
+
+
+class Items(View, Generic[_T], frozen=True, kw_only=True):
+    """The objects of a list."""
+
+    items: tuple[_T, ...] = ()

@@ -1,8 +1,10 @@
 """`--watch`: waits for the moment at which an answer is worth asking for again.
 
 A watch of the aggregated API tells it where the resource has one; what it tells is not read, since
-the answer that is asked for then holds it all. Elsewhere the moment comes every two seconds, and a
-line on stderr says so.
+the answer that is asked for then holds it all. An explanation, a timeline and the line of a queue
+have none: the watch of the waiting jobs and the stream of what happens tell when they change, and
+the signs of life of these, after a while without a change, are moments too. Where a watch is
+refused, the moment comes every two seconds, and a line on stderr says so.
 """
 
 import asyncio
@@ -12,28 +14,30 @@ from typing import Final
 import msgspec
 
 from pumice.answers.asking import AnswerError, Asker, Watched
+from shared.api.visibility import Change
 from shared.kube.errors import Unreachable
 from shared.kube.listwatch import Lines
 from shared.kube.wire import Stream
 
 _EVERY_S: Final = 2.0
+_DATA: Final = b"data: "
+_LIVES: Final = b": lives"
+"""The comment of the server that stands for nothing new."""
 _SILENCE_S: Final = 90.0
 """Visibility sends a bookmark each half minute."""
 _BRIEF_S: Final = 0.5
 _PAUSE_S: Final = 1.0
-"""After a watch that ended at once with nothing in it."""
+"""After a watch that ended at once with nothing in it, and for hints to come together."""
 
 
 class Turns:
-    """The moments for one answer; `watched` tells them, None leaves them to the clock."""
+    """The moments for one answer; `watched` tells them, or the clock where it is refused."""
 
-    def __init__(self, asker: Asker, watched: Watched | None) -> None:
+    def __init__(self, asker: Asker, watched: Watched) -> None:
         self._asker = asker
-        self._watched = watched
+        self._watched: Watched | None = watched
         self._stream: Stream | None = None
         self._lines = Lines()
-        if watched is None:
-            _note("there is no watch of this answer")
 
     async def next(self, raw: bytes) -> None:
         """Wait until the answer may be another one than `raw`."""
@@ -44,7 +48,10 @@ class Turns:
             return
         clock = asyncio.get_running_loop().time
         begun_s = clock()
-        if not await self._changes():
+        if await self._changes(self._watched):
+            if self._watched.is_hint:
+                await asyncio.sleep(_PAUSE_S)
+        else:
             self.close()
             if clock() - begun_s < _BRIEF_S:
                 await asyncio.sleep(_PAUSE_S)
@@ -57,7 +64,7 @@ class Turns:
 
     async def _begin(self, watched: Watched, raw: bytes) -> None:
         """Open a watch that goes on from an answer; poll from now on if there is none."""
-        version = msgspec.json.decode(raw, type=_Answer).metadata.version
+        version = "" if watched.is_hint else msgspec.json.decode(raw, type=_Answer).metadata.version
         self._lines = Lines()
         try:
             self._stream = await self._asker.watch(watched, version)
@@ -65,7 +72,7 @@ class Turns:
             self._watched = None
             _note(f"no watch: {error}")
 
-    async def _changes(self) -> bool:
+    async def _changes(self, watched: Watched) -> bool:
         """Wait for a change; False at the end of the watch."""
         while self._stream is not None:
             try:
@@ -73,10 +80,15 @@ class Turns:
                 lines = self._lines.feed(chunk).splitlines()
             except Unreachable:
                 return False
-            kinds = {msgspec.json.decode(line, type=_Event).type for line in lines}
-            if not chunk or "ERROR" in kinds:
+            if watched.about:
+                moments = [_tells(line, watched.about) for line in lines]
+            else:
+                events = [msgspec.json.decode(line, type=_Event) for line in lines]
+                chunk = b"" if any(event.type == "ERROR" for event in events) else chunk
+                moments = [_matters(event, watched) for event in events]
+            if not chunk:
                 return False
-            if kinds - {"BOOKMARK"}:
+            if any(moments):
                 return True
         return False
 
@@ -89,8 +101,31 @@ class _Answer(msgspec.Struct, frozen=True):
     metadata: _Metadata = _Metadata()
 
 
+class _Object(msgspec.Struct, frozen=True):
+    queue: str = ""
+
+
 class _Event(msgspec.Struct, frozen=True):
     type: str
+    object: _Object = _Object()
+
+
+def _matters(event: _Event, watched: Watched) -> bool:
+    """Tell whether an answer may be another one after an event of its watch."""
+    if event.type == "BOOKMARK":
+        return watched.is_hint
+    return watched.queue in ("", event.object.queue)
+
+
+def _tells(line: bytes, job: str) -> bool:
+    """Tell whether a line of the stream of what happens is about a job, or a sign of life.
+
+    Pods and PodGroups that controllers make have names that begin with that of the job.
+    """
+    if not line.startswith(_DATA):
+        return line == _LIVES
+    entry = msgspec.json.decode(line.removeprefix(_DATA), type=Change).entry
+    return entry is not None and f"{entry.about.name}-".startswith(f"{job}-")
 
 
 def _note(why: str) -> None:

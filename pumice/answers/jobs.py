@@ -1,12 +1,16 @@
-"""Answers about jobs: why they wait and when they start, decoded and told. Pure."""
+"""Answers about jobs: why they wait, when they start, how they lived.
 
+`why` and `when` answer about one job or, without JOB, list the jobs that wait.
+"""
+
+import argparse
 from collections.abc import Callable
 
 import msgspec
 
 from pumice.answers import text
-from pumice.answers.asking import NO
-from pumice.answers.lists import Items
+from pumice.answers.asking import NO, Asker, Items, Watched
+from pumice.answers.output import Tell, add_output, add_place, show
 from shared.api.visibility import Explanation, PendingJob, Timeline
 
 Told = tuple[str, int]
@@ -36,3 +40,23 @@ def line(*, everywhere: bool, wide: bool) -> Callable[[bytes, float], Told]:
 def timeline(raw: bytes, now_s: float) -> Told:
     """Tell the life of one job."""
     return text.timeline(msgspec.json.decode(raw, type=Timeline), now_s), 0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of `why` and `when`."""
+    parser.add_argument("job", metavar="JOB", nargs="?", default="", help="NAME or NAMESPACE/NAME")
+    add_place(parser, everywhere="list the jobs of all namespaces")
+    add_output(parser)
+
+
+async def answer(args: argparse.Namespace, plural: str, tell: Tell, *, is_hint: bool) -> int:
+    """Print the answer about the job, or the list; `is_hint`: the waiting job is another object."""
+    if not args.job:
+        wide, everywhere = args.output == "wide", args.all_namespaces
+        tell_line = line(everywhere=everywhere, wide=wide)
+        return await show(args, Asker.pending, tell_line, watched=Asker.waiting)
+
+    def follow(asker: Asker) -> Watched:
+        return asker.waiting(args.job, is_hint=is_hint)
+
+    return await show(args, lambda asker: asker.of_job(plural, args.job), tell, watched=follow)

@@ -18,8 +18,8 @@ FORMS: Final = ("text", "wide", "json", "yaml", "name")
 
 Ask = Callable[[Asker], Awaitable[bytes]]
 """Returns the API server's JSON."""
-Watching = Callable[[Asker], Watched | None]
-"""Returns what to watch for the moment at which an answer may be another one; None for nothing."""
+Watching = Callable[[Asker], Watched]
+"""Returns what to watch for the moment at which an answer may be another one."""
 Tell = Callable[[bytes, float], tuple[str, int]]
 """Returns an answer as text, and the exit code that goes with it."""
 
@@ -59,10 +59,10 @@ def place_of(args: argparse.Namespace) -> Place:
 
 
 async def show(
-    args: argparse.Namespace, ask: Ask, tell: Tell, *, watched: Watching = lambda _: None
+    args: argparse.Namespace, ask: Ask, tell: Tell, *, watched: Watching | None = None
 ) -> int:
     """Ask, print the answer in the form that was wanted; return the exit code."""
-    if getattr(args, "watch", False):
+    if watched is not None and args.watch:
         return await connected(args, lambda asker: _follow(args, asker, ask, tell, watched(asker)))
     return await connected(args, lambda asker: _show(args, asker, ask, tell))
 
@@ -88,7 +88,7 @@ async def _show(args: argparse.Namespace, asker: Asker, ask: Ask, tell: Tell) ->
 
 
 async def _follow(
-    args: argparse.Namespace, asker: Asker, ask: Ask, tell: Tell, watched: Watched | None
+    args: argparse.Namespace, asker: Asker, ask: Ask, tell: Tell, watched: Watched
 ) -> int:
     """Print an answer, and each that is another one, until it is interrupted."""
     from pumice.answers.following import Turns  # one answer takes none of it

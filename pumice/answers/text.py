@@ -1,19 +1,23 @@
 """Answers as text for a person at a terminal. Pure: `now_s` is an argument."""
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
 
 from shared.api.time import read
 from shared.api.visibility import (
+    Delay,
+    EvictedPod,
     ExpectedStart,
     Explanation,
     Finding,
     Holder,
     LosingJob,
+    ObjectRef,
     PendingJob,
     QueueResource,
     QueueTree,
     ResourceShortage,
+    TaskPlacement,
     Timeline,
     TimelineEntry,
     WhatIfStatus,
@@ -110,6 +114,8 @@ def _facts(answer: Explanation, now_s: float) -> Iterable[tuple[str, str]]:
     reasons = sorted(answer.reasons, key=lambda reason: (-reason.nodes, reason.reason))
     yield "nodes", "; ".join(f"{r.nodes} of {answer.nodes}: {r.reason}" for r in reasons)
     yield "held by", "; ".join(_holder(holder, now_s) for holder in answer.holders)
+    if answer.remaining_holders:
+        yield "", f"and {answer.remaining_holders} that hold less"
     if answer.hidden_holders:
         yield "", f"and {answer.hidden_holders} in namespaces that you may not see"
     yield "would help", "; ".join(answer.would_help)
@@ -216,7 +222,7 @@ def what_if(answer: WhatIfStatus, now_s: float, *, of_job: bool = True) -> str:
 
 def _imagined(answer: WhatIfStatus, now_s: float, *, of_job: bool) -> Iterable[str]:
     if not of_job:
-        count = len(answer.starting)
+        count = len(answer.starting) + answer.remaining.get("starting", 0)
         yield f"{count} of the jobs that wait would start" if count else "no job would start"
     elif answer.starts_now:
         yield "starts now"
@@ -225,25 +231,39 @@ def _imagined(answer: WhatIfStatus, now_s: float, *, of_job: bool) -> Iterable[s
         yield f"does not start now: stopped{gate}" + f": {answer.message}" * bool(answer.message)
         yield from _labelled("short", [shortages(answer.shortages)] if answer.shortages else [])
         yield f"  {'start':<9} {start(answer.expected_start, now_s)}"
-    yield from _labelled("places", [f"{p.pods} of {p.task} on {p.node}" for p in answer.placements])
-    yield from _labelled("evicts", [f"{e.namespace}/{e.name}" for e in answer.evictions])
-    yield from _labelled("starts", [f"{j.namespace}/{j.name}" for j in answer.starting])
-    delays = [
-        f"{d.job.namespace}/{d.job.name} "
-        + ("not known by how much" if d.seconds is None else f"by {span(d.seconds)}")
-        for d in answer.delays
-    ]
-    yield from _labelled("delays", delays)
+    yield from _labelled("places", _named(answer, "placements", _placement))
+    yield from _labelled("evicts", _named(answer, "evictions", _own))
+    yield from _labelled("starts", _named(answer, "starting", _own))
+    yield from _labelled("delays", _named(answer, "delays", _delay))
     if answer.drained_pods:
         left = f"{answer.unplaced_pods} of {answer.drained_pods} pods have no place elsewhere"
         yield f"  {'drained':<9} {left}"
-    yield from _labelled("loses", [_losing(each) for each in answer.losing])
+    yield from _labelled("loses", _named(answer, "losing", _losing))
     if answer.hidden:
         yield f"  and {answer.hidden} in namespaces that you may not see"
 
 
+def _named(answer: WhatIfStatus, name: str, told: Callable[[Any], str]) -> Sequence[str]:
+    """Return a list of the answer as lines, and a last one for what it does not name."""
+    more = answer.remaining.get(name)
+    return [*map(told, getattr(answer, name)), *([f"and {more} more"] if more else [])]
+
+
+def _placement(placed: TaskPlacement) -> str:
+    return f"{placed.pods} of {placed.task} on {placed.node}"
+
+
+def _own(named: EvictedPod | ObjectRef) -> str:
+    return f"{named.namespace}/{named.name}"
+
+
+def _delay(delay: Delay) -> str:
+    by = "not known by how much" if delay.seconds is None else f"by {span(delay.seconds)}"
+    return f"{_own(delay.job)} {by}"
+
+
 def _losing(job: LosingJob) -> str:
-    words = f"{job.job.namespace}/{job.job.name} {job.pods} pod{'' if job.pods == 1 else 's'}"
+    words = f"{_own(job.job)} {job.pods} pod{'' if job.pods == 1 else 's'}"
     return f"{words}, fewer are left than it needs" if job.stops else words
 
 

@@ -1,7 +1,9 @@
-"""By which name the program was called: it is `pumice`, and a plugin of kubectl, too."""
+"""The program towards its shell: the name it was called by, and its end when nothing reads it."""
 
+import os
 import sys
 from pathlib import Path
+from typing import Final
 
 
 def is_plugin() -> bool:
@@ -12,3 +14,18 @@ def is_plugin() -> bool:
 def words() -> str:
     """Return the words by which a user calls the program."""
     return "kubectl pumice" if is_plugin() else "pumice"
+
+
+READER_GONE: Final = 141
+"""128 and the number of SIGPIPE: a shell shows this code when the signal ended a program."""
+
+
+def hush() -> int:
+    """Have nothing more written to the closed pipe, not even at the exit; return the exit code.
+
+    For a program whose reader is gone (`pumice why | head -1`).
+    """
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+    return READER_GONE

@@ -5,7 +5,128 @@ fish: `pumice completion fish | source`. Put the line into the shell's own start
 """
 
 import argparse
-from typing import Final
+import asyncio
+import itertools
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from pumice.local.errors import LocalError
+
+Parser = Callable[[str], argparse.ArgumentParser]
+Ask = Callable[["argparse.Namespace", str], Coroutine[Any, Any, list[str]]]
+
+_ANSWER_S: Final = 3.0
+_PLACE: Final = {
+    "-n": "namespace",
+    "--namespace": "namespace",
+    "--kubeconfig": "kubeconfig",
+    "--context": "context",
+}
+
+
+class _Item(msgspec.Struct, frozen=True):
+    metadata: dict[str, object]
+
+
+class _Names(msgspec.Struct, frozen=True):
+    items: list[_Item]
+
+
+def candidates(
+    words: Sequence[str], commands: Sequence[str], parser: Parser, ask: Ask | None = None
+) -> list[str]:
+    """Return the candidates for the last of the words: commands, flags, and names of the cluster.
+
+    `pumice __complete WORD...` prints them for the scripts below. There are none where it is not
+    known what may follow: the shell then offers files.
+    """
+    last = words[-1] if words else ""
+    if len(words) < 2:  # noqa: PLR2004 - the command itself
+        return _beginning(commands, last)
+    if words[0] not in commands:
+        return []
+    own, rest = parser(words[0]), list(words[1:-1])
+    while rest and (inner := _subparsers(own)):
+        own = inner.get(rest.pop(0), own)
+    before = words[-2]
+    action = next((a for a in own._actions if before in a.option_strings), None)  # noqa: SLF001
+    if action is not None and action.nargs != 0:
+        return _beginning(map(str, action.choices or ()), last)
+    if last.startswith("-"):
+        flags = [flag for a in own._actions for flag in a.option_strings]  # noqa: SLF001
+        return _beginning((flag for flag in flags if flag.startswith("--")), last)
+    return _beginning(_values(own, words, rest, ask or names), last)
+
+
+def _values(
+    own: argparse.ArgumentParser, words: Sequence[str], rest: Sequence[str], ask: Ask
+) -> list[str]:
+    """Return the values of the first argument that is no flag."""
+    if inner := _subparsers(own):
+        return list(inner)
+    positional = [a for a in own._actions if not a.option_strings]  # noqa: SLF001
+    if not positional or any(not word.startswith("-") for word in _without_values(own, rest)):
+        return []
+    first = positional[0]
+    if first.choices:
+        return [str(choice) for choice in first.choices]
+    if first.dest not in {"job", "queue"}:
+        return []
+    try:
+        return asyncio.run(ask(_place(words), first.dest))
+    except (LocalError, TimeoutError, OSError):
+        return []
+
+
+def _without_values(own: argparse.ArgumentParser, words: Sequence[str]) -> list[str]:
+    """Return words without those that are the value of a flag."""
+    taking = {f for a in own._actions for f in a.option_strings if a.nargs != 0}  # noqa: SLF001
+    pairs = itertools.pairwise(["", *words])
+    return [word for before, word in pairs if before not in taking]
+
+
+def _subparsers(parser: argparse.ArgumentParser) -> "dict[str, argparse.ArgumentParser]":
+    for action in parser._actions:  # noqa: SLF001
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            return dict(action.choices)
+    return {}
+
+
+def _place(words: Sequence[str]) -> argparse.Namespace:
+    """Return the flags of a place among words that need not be a whole line."""
+    found = argparse.Namespace(namespace="", kubeconfig="", context=None)
+    for flag, value in itertools.pairwise(words):
+        if flag in _PLACE:
+            setattr(found, _PLACE[flag], value)
+    found.all_namespaces = bool({"-A", "--all-namespaces"} & set(words))
+    return found
+
+
+def _beginning(words: Iterable[str], start: str) -> list[str]:
+    return [word for word in words if word.startswith(start)]
+
+
+async def names(args: argparse.Namespace, kind: str) -> list[str]:
+    """Return the names of jobs that wait, or of queues. Silent when the cluster cannot say."""
+    from pumice.answers.asking import AnswerError, Asker
+    from pumice.answers.output import place_of
+
+    try:
+        async with asyncio.timeout(_ANSWER_S):
+            asker = await Asker.open(place_of(args))
+            try:
+                raw = await (asker.get("/queuetrees") if kind == "queue" else asker.pending())
+            finally:
+                await asker.close()
+    except AnswerError:
+        return []
+    items = msgspec.json.decode(raw, type=_Names).items
+    everywhere = kind == "job" and args.all_namespaces
+    keys = ("namespace", "name") if everywhere else ("name",)
+    return ["/".join(str(item.metadata[key]) for key in keys) for item in items]
+
 
 _SCRIPTS: Final = {
     "bash": """\

@@ -3,8 +3,8 @@
 import argparse
 import sys
 
+from pumice.demo import DEADLINE_S, DemoOptions
 from pumice.demo.interrupt import Interrupts, interruptible
-from pumice.demo.options import DEADLINE_S, DemoOptions
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -37,8 +37,6 @@ _UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 _LAST_S: Final = 60.0
 """`--follow` begins with the events of this time, which led to the coming ones."""
-_BROKEN_PIPE: Final = 141
-"""Exit code that a shell reports for a program which SIGPIPE has ended."""
 _QUIET: Final = frozenset({"uid", "queue", "version", "retryCount"})
 """Fields that a line for people leaves out."""
 
@@ -99,9 +97,8 @@ async def run(
     """Print events; return the exit code (1 with one line on stderr when it cannot go on)."""
     try:
         await _serve(args, lambda: server_of(args, environ), environ=environ, out=out)
-    except BrokenPipeError:  # `pumice events | head -1`: the reader has what it wanted
-        _drop(out)
-        return _BROKEN_PIPE
+    except BrokenPipeError:
+        raise  # `pumice events | head -1`: the program ends as every command does then
     except ClusterGone as exc:
         sys.stderr.write(f"{exc}\n")
     except PositionGone as exc:
@@ -109,11 +106,6 @@ async def run(
     except (EventsError, OSError) as exc:
         return _fail(str(exc))
     return 0
-
-
-def _drop(out: TextIO) -> None:
-    """Let what a pipe took no more go nowhere, or the interpreter complains of it at its end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
 
 
 def _fail(reason: str) -> int:

@@ -17,8 +17,8 @@ from typing import Final, Protocol, cast
 
 import msgspec
 
+from pumice.cli.called import hush
 from pumice.cli.called import words as called
-from pumice.cli.pipes import hush
 from pumice.local.errors import LocalError, WrongSettingError
 
 INTERRUPTED: Final = 130
@@ -129,7 +129,7 @@ def kubectl_complete() -> int:
 
 def _complete(words: list[str]) -> int:
     """Print what may follow the words; an error prints nothing."""
-    from pumice.cli.completing import candidates
+    from pumice.cli.completion import candidates
 
     def parser(name: str) -> argparse.ArgumentParser:
         return _parser(name, cast("Command", importlib.import_module(COMMANDS[name].module)))

@@ -6,7 +6,7 @@ user; `pumice parts go` tells which Go would build them, and fails when there is
 
 import argparse
 
-from pumice.local import build, golang, parts
+from pumice.local import build, parts
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +23,7 @@ async def run(args: argparse.Namespace) -> int:
             await build.ensure(lambda line: print(line, flush=True))
             return _list()
         case _:
-            go = golang.find_go()
+            go = build.find_go()
             print(f"Go {go.version} at {go.path}")
             return 0
 

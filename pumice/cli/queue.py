@@ -9,8 +9,7 @@ import argparse
 import msgspec
 
 from pumice.answers import jobs, text
-from pumice.answers.asking import Watched
-from pumice.answers.lists import Items
+from pumice.answers.asking import Items, Watched
 from pumice.answers.output import add_output, add_place, show
 from shared.api.visibility import QueueTree
 
@@ -31,7 +30,10 @@ async def run(args: argparse.Namespace) -> int:
     wide = args.output == "wide"
     if args.shown == "line":
         tell_line = jobs.line(everywhere=True, wide=wide)
-        return await show(args, lambda asker: asker.line(args.queue), tell_line)
+        jobs_in_line = Watched("/pendingjobs", queue=args.queue, is_hint=True)
+        return await show(
+            args, lambda asker: asker.line(args.queue), tell_line, watched=lambda _: jobs_in_line
+        )
 
     def tell(raw: bytes, _: float) -> tuple[str, int]:
         return text.tree(msgspec.json.decode(raw, type=Items[QueueTree]).items, wide=wide), 0

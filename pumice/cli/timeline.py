@@ -18,4 +18,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def run(args: argparse.Namespace) -> int:
     """Print the timeline."""
-    return await show(args, lambda asker: asker.of_job("timelines", args.job), jobs.timeline)
+    return await show(
+        args,
+        lambda asker: asker.of_job("timelines", args.job),
+        jobs.timeline,
+        watched=lambda asker: asker.happening(args.job),
+    )

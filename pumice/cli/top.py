@@ -12,8 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from pumice.answers.asking import AnswerError, Asker
-from pumice.answers.lists import Items
+from pumice.answers.asking import AnswerError, Asker, Items, collection
 from pumice.answers.output import add_place, connected
 from shared.api.visibility import NodeUse, PendingJob, QueueTree, RunningJob
 
@@ -97,8 +96,8 @@ async def _parts(asker: Asker, served: list[Part], only: str) -> tuple[dict[str,
 async def _ask(asker: Asker, plural: str, *, only: str, namespaced: bool) -> bytes:
     """Return a list: of all namespaces, of the user's own one where all are not for this user."""
     if only or not namespaced:
-        return await asker.get(f"/namespaces/{only}/{plural}" if only else f"/{plural}")
+        return await asker.get(collection(plural, only))
     try:
-        return await asker.get(f"/{plural}")
+        return await asker.get(collection(plural))
     except AnswerError:
-        return await asker.get(f"/namespaces/{asker.namespace or 'default'}/{plural}")
+        return await asker.get(collection(plural, asker.namespace or "default"))

@@ -20,16 +20,15 @@ from typing_extensions import override
 from pumice.cli import serving
 from pumice.cli.places import data_directory, events_lines
 from pumice.directory import default_directory
-from pumice.local import build, embedded, layout, order, state
+from pumice.local import build, embedded, layout, state
 from pumice.local.control_plane import Api, Options
 from pumice.local.errors import LocalError, WrongSettingError
 from pumice.local.fleet import GPU, Fleet, NodeShape, racks, read
 from pumice.local.kubeconfig import check_replaceable, copy_kubeconfig
 from pumice.local.names import SERVICES
-from pumice.local.order import Order
 from pumice.local.ports import claim
 from pumice.local.process import tail
-from pumice.local.stack import StackOptions
+from pumice.local.stack import Order, StackOptions, api_of, write_order
 from pumice.local.state import State
 from shared.model import quantity
 
@@ -136,7 +135,7 @@ async def run(args: argparse.Namespace) -> int:
             return 1
         binaries = await embedded.ensure(api, _tell)
         options = _options(args, api=api, fleet=fleet, flags=flags)
-        order.write(directory, Order(stack=options, binaries=binaries))
+        write_order(directory, Order(stack=options, binaries=binaries))
         state.forget(directory)
     holder = _start_holder(directory)
     try:
@@ -153,7 +152,7 @@ async def run(args: argparse.Namespace) -> int:
 
 def _api(given: Api | None, directory: Path) -> Api:
     """Return the API server to use: that of the data, if there is any."""
-    kept = order.api_of(directory)
+    kept = api_of(directory)
     if given and kept and given != kept:
         raise WrongSettingError(
             f"--api {given}: the cluster in {directory} is on the {kept} API server;"

@@ -7,14 +7,13 @@ the job is not known; all codes are in docs/cli.md.
 import argparse
 
 from pumice.answers import jobs
-from pumice.cli import job_or_list
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    job_or_list.add_arguments(parser)
+    jobs.add_arguments(parser)
 
 
 async def run(args: argparse.Namespace) -> int:
     """Print the expected start, or the list."""
-    return await job_or_list.answer(args, "pendingjobs", jobs.when, watched=True)
+    return await jobs.answer(args, "pendingjobs", jobs.when, is_hint=False)

@@ -7,14 +7,13 @@ Job, of a PodGroup, or of a pod. Exit codes: docs/cli.md.
 import argparse
 
 from pumice.answers import jobs
-from pumice.cli import job_or_list
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    job_or_list.add_arguments(parser)
+    jobs.add_arguments(parser)
 
 
 async def run(args: argparse.Namespace) -> int:
     """Print the explanation, or the list."""
-    return await job_or_list.answer(args, "explanations", jobs.why, watched=False)
+    return await jobs.answer(args, "explanations", jobs.why, is_hint=True)

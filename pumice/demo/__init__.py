@@ -4,3 +4,20 @@
 `sentences` puts its moments into words, and `view` (a terminal) or `plain` (anything else) shows
 them. All that is shown comes from the watches.
 """
+
+from typing import Final, Literal
+
+import msgspec
+
+DEADLINE_S: Final = 90.0
+
+
+class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """One run's choices."""
+
+    api: Literal["embedded", "real"] = "embedded"
+    """API server that it runs on."""
+    plain: bool = False
+    """Plain lines even on a terminal."""
+    deadline_s: float = DEADLINE_S
+    """When it is given up, counted from the moment that the cluster is up."""

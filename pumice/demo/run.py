@@ -16,9 +16,8 @@ from typing import Final, TextIO
 
 from rich.text import Text
 
-from pumice.demo import summary
+from pumice.demo import DemoOptions, summary
 from pumice.demo.interrupt import Interrupts
-from pumice.demo.options import DemoOptions
 from pumice.demo.sentences import Sentence
 from pumice.demo.story import Demo, DemoError
 from pumice.demo.teller import Teller, choose

@@ -1,32 +1,145 @@
 """The run of the demo: a cluster comes up, jobs come in, and it is over when all have completed.
 
 `Demo.play` is what `pumice demo` does between starting and stopping the local stack. It creates
-jobs as a user would, and otherwise only looks: what is told and shown is folded from watches.
+jobs as a user would, and otherwise only looks: `Feed` brings the API server's watches to the scene,
+and nothing is told or shown from other sources.
+
+The files of the jobs are copies of those in `examples/`, made by `make crds`, so that an installed
+demo has them, too. Their annotations tell the fake kubelets when their pods end.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import aclosing
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from pumice.demo import cast
-from pumice.demo.cast import Role
-from pumice.demo.feed import Feed
-from pumice.demo.model import Change, Moment, Scene
-from pumice.demo.options import DEADLINE_S
+import msgspec
+import yaml
+
+from pumice.demo import DEADLINE_S
+from pumice.demo.model import Change, Moment, Op, Scene, Seen
 from pumice.demo.sentences import Sentence, Tone, plural, tell
 from pumice.demo.summary import what_is_missing
 from pumice.demo.teller import Teller
 from pumice.demo.view import Picture
-from shared.api.kinds import JOB
+from pumice.local.errors import LocalError
+from shared.api.kinds import JOB, NODE, POD, PODGROUP, Kind
 from shared.kube.client import Kube
+from shared.kube.decode import ChangeOp
+from shared.kube.listwatch import Bookmark, Changed, Listed, ListWatch, Malformed, Unavailable
 from shared.runtime.clock import Clock
-from shared.runtime.errors import PumiceError
+from shared.runtime.errors import PumiceError, leaves
 from shared.runtime.tasks import TaskGroup
 
-_ACT_S: Final = 5.0
-"""The next act begins after this at the latest, whatever has become of the one before."""
+KINDS: Final = (NODE, JOB, PODGROUP, POD)
+
+
+class Feed:
+    """The watches of one API server; `run` them in a task and read `ready`."""
+
+    def __init__(
+        self, kube: Kube, *, take: Callable[[Change], None], trouble: Callable[[str], None]
+    ) -> None:
+        """`take` gets each change, `trouble` a line when something cannot be seen."""
+        self._kube = kube
+        self._take = take
+        self._trouble = trouble
+        self._listed: set[str] = set()
+        self.ready = asyncio.Event()
+        """Set when all kinds have been listed once."""
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        async with TaskGroup() as tasks:
+            for kind in KINDS:
+                tasks.create_task(self._watch(kind), name=f"watch {kind.plural}")
+
+    async def _watch(self, kind: Kind) -> None:
+        known: dict[str, Seen] = {}
+        async with aclosing(ListWatch(self._kube, kind).items()) as items:
+            async for item in items:
+                match item:
+                    case Listed():
+                        for change in changes_of_list(known, item.items):
+                            self._take(change)
+                        self._listed.add(kind.plural)
+                        if len(self._listed) == len(KINDS):
+                            self.ready.set()
+                    case Changed():
+                        self._change(known, item)
+                    case Malformed():
+                        self._trouble(f"{kind.kind} {item.metadata.key}: {item.error}")
+                    case Unavailable():
+                        self._trouble(f"cannot watch {kind.plural}: {item.message}")
+                    case Bookmark():
+                        pass
+
+    def _change(self, known: dict[str, Seen], item: Changed) -> None:
+        obj: Seen = item.object
+        if item.op is ChangeOp.DELETED:
+            known.pop(obj.metadata.key, None)
+            self._take(Change(op=Op.GONE, obj=obj))
+        else:
+            known[obj.metadata.key] = obj
+            self._take(Change(op=Op.SEEN, obj=obj))
+
+
+def changes_of_list(known: dict[str, Seen], items: list[Seen]) -> Iterator[Change]:
+    """Yield the changes between the objects `known` by key and a whole list; updates `known`.
+
+    An object that has gone and come back under its name between two lists is told as both.
+    """
+    listed = {obj.metadata.key: obj for obj in items}
+    for key, before in list(known.items()):
+        if key not in listed or listed[key].metadata.uid != before.metadata.uid:
+            del known[key]
+            yield Change(op=Op.GONE, obj=before)
+    for key, obj in listed.items():
+        known[key] = obj
+        yield Change(op=Op.SEEN, obj=obj)
+
+
+FILES: Final = Path(__file__).with_name("jobs")
+WAVES: Final = (
+    ("tensorflow-dist-mnist.yaml", "demo/twenty-together.yaml", "demo/mpi.yaml"),
+    ("demo/elastic.yaml",),
+    ("demo/waits-for-room.yaml",),
+)
+"""Submitted one wave after the other, each once the gangs before it have a place: so the elastic
+gang finds some room, and the last one none."""
+
+NAMESPACE: Final = "default"
+
+
+class DemoJob(msgspec.Struct, frozen=True, kw_only=True):
+    """One job of the demo."""
+
+    key: str
+    """`namespace/name`."""
+    manifest: dict[str, Any]
+
+
+def waves(directory: Path = FILES) -> list[list[DemoJob]]:
+    """Read the jobs of each wave. Raises LocalError naming a file that is missing or no job."""
+    return [[_demo_job(directory / file) for file in files] for files in WAVES]
+
+
+def _demo_job(path: Path) -> DemoJob:
+    try:
+        manifest = yaml.safe_load(path.read_text(encoding="utf-8"))
+        name = manifest["metadata"]["name"]
+    except FileNotFoundError:
+        raise LocalError(f"{path} is missing; install Pumice again") from None
+    except (yaml.YAMLError, KeyError, TypeError) as exc:
+        raise LocalError(f"{path} is no job: {exc}") from exc
+    namespace = manifest["metadata"].get("namespace", NAMESPACE)
+    return DemoJob(key=f"{namespace}/{name}", manifest=manifest)
+
+
+_WAVE_S: Final = 5.0
+"""The next wave begins after this at the latest, whatever has become of the one before."""
 _LOG_KEPT: Final = 200
 
 
@@ -61,39 +174,39 @@ class Demo:
         self._own_sentences: list[Sentence] = []
         self._expected: list[str] = []
 
-    async def play(self, *, deadline_s: float = DEADLINE_S, jobs: Path = cast.FILES) -> None:
+    async def play(self, *, deadline_s: float = DEADLINE_S, jobs: Path = FILES) -> None:
         """Submit the jobs of a folder and show them until all have completed.
 
         Raises DemoError that says how far each job has come.
         """
-        acts = cast.acts(jobs)
-        self._expected = [role.key for act in acts for role in act]
+        to_come = waves(jobs)
+        self._expected = [job.key for wave in to_come for job in wave]
         wrong = ""
         try:
             async with asyncio.timeout(deadline_s):
-                wrong = await self._run(acts)
+                wrong = await self._run(to_come)
         except* TimeoutError:
             wrong = f"not all jobs have completed within {deadline_s:g} s"
         except* PumiceError as group:
-            wrong = "; ".join(str(error) for error in _leaves(group))
+            wrong = "; ".join(str(error) for error in leaves(group))
         self._glance()
         if missing := what_is_missing(self.scene, self._expected):
             wrong = wrong or f"{plural(len(missing), 'job')} did not complete"
             raise DemoError("\n".join([wrong, *(f"  {line}" for line in missing)]))
         await self._clock.sleep(self._teller.linger_s)
 
-    async def _run(self, acts: Sequence[Sequence[Role]]) -> str:
+    async def _run(self, to_come: Sequence[Sequence[DemoJob]]) -> str:
         """Return "" when every job has ended, else which program has died."""
         async with TaskGroup() as tasks:
             watching = tasks.create_task(self._feed.run(), name="watches")
-            acting = tasks.create_task(self._act(acts), name="acts")
+            submitting = tasks.create_task(self._submit(to_come), name="waves")
             dead: Sequence[str] = ()
             while self.scene.unfinished(self._expected) and not dead:
                 await self._clock.sleep(self._teller.glance_s)
                 self._glance()
                 dead = self._deaths()
             watching.cancel()
-            acting.cancel()
+            submitting.cancel()
         return "; ".join(dead)
 
     def now_s(self) -> float:
@@ -117,18 +230,18 @@ class Demo:
         )
         self._teller.tell(sentences)
 
-    async def _act(self, acts: Sequence[Sequence[Role]]) -> None:
-        """Submit the jobs act by act."""
+    async def _submit(self, to_come: Sequence[Sequence[DemoJob]]) -> None:
+        """Submit the jobs wave by wave."""
         await self._feed.ready.wait()
-        for act in acts:
-            for role in act:
-                await self._kube.create(JOB, role.key.partition("/")[0], role.manifest)
-            latest = self._clock.monotonic() + _ACT_S
-            while self._clock.monotonic() < latest and not self._all_placed(act):
+        for wave in to_come:
+            for job in wave:
+                await self._kube.create(JOB, job.key.partition("/")[0], job.manifest)
+            latest = self._clock.monotonic() + _WAVE_S
+            while self._clock.monotonic() < latest and not self._all_placed(wave):
                 await self._clock.sleep(self._teller.glance_s)
 
-    def _all_placed(self, roles: Sequence[Role]) -> bool:
-        gangs = [self.scene.gangs.get(role.key) for role in roles]
+    def _all_placed(self, jobs: Sequence[DemoJob]) -> bool:
+        gangs = [self.scene.gangs.get(job.key) for job in jobs]
         return all(gang is not None and gang.placed >= max(gang.minimum, 1) for gang in gangs)
 
     def _take(self, change: Change) -> None:
@@ -138,12 +251,3 @@ class Demo:
         self._own_sentences.append(
             Sentence(at_s=self.now_s(), subject="cluster", text=text, tone=Tone.BAD)
         )
-
-
-def _leaves(group: BaseExceptionGroup[PumiceError]) -> list[PumiceError]:
-    """Return the errors of a group of groups."""
-    return [
-        leaf
-        for inner in group.exceptions
-        for leaf in (_leaves(inner) if isinstance(inner, BaseExceptionGroup) else [inner])
-    ]

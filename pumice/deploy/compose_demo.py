@@ -14,7 +14,7 @@ from typing import Final
 
 from rich.text import Text
 
-from pumice.demo import cast, summary
+from pumice.demo import story, summary
 from pumice.demo.story import Demo, DemoError
 from pumice.demo.teller import choose
 from shared.api.kinds import JOB
@@ -55,7 +55,7 @@ async def play(*, kubeconfig: Path, examples: Path) -> None:
 
 async def remove_jobs_of_before(kube: Kube, clock: Clock, examples: Path) -> None:
     """Delete the demo's own jobs, which an earlier run has left, with their pods."""
-    own = {role.key for act in cast.acts(examples) for role in act}
+    own = {job.key for wave in story.waves(examples) for job in wave}
     deleted: set[str] = set()
     while left := [job for job in (await kube.list(JOB)).items if job.metadata.key in own]:
         for meta in (job.metadata for job in left if job.metadata.uid not in deleted):

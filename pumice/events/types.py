@@ -50,6 +50,9 @@ class JobPhaseChanged(Event, frozen=True, kw_only=True, rename="camel"):
     template: Annotated[
         str, Meta(description="name that jobs made alike share: a JobTemplate, or namespace/stem")
     ] = ""
+    min_resources: Annotated[
+        dict[str, str], Meta(description="minResources of its PodGroup; empty while it has none")
+    ] = {}
     seconds_running: Annotated[
         float, Meta(description="seconds in the phase Running, when it has just left it; else 0")
     ] = 0.0
@@ -96,6 +99,26 @@ class GangAdmitted(_AboutGang, frozen=True, kw_only=True, rename="camel"):
     """A gang was admitted to its queue: its pods may be created and placed."""
 
     topic: ClassVar[str] = "gang.admitted"
+
+    resource_version: Annotated[
+        str, Meta(description="version of the PodGroup that was decided on; its status follows")
+    ] = ""
+    created: Annotated[str, Meta(description="creationTimestamp of the PodGroup")] = ""
+    min_member: Annotated[int, Meta(description="pods without which it does not start")] = 0
+    min_resources: Annotated[
+        dict[str, str], Meta(description="what these pods need; empty if the PodGroup states none")
+    ] = {}
+    priority_class: Annotated[str, Meta(description="name of its PriorityClass")] = ""
+    priority: Annotated[int, Meta(description="value of its PriorityClass")] = 0
+    owner_kind: Annotated[
+        str, Meta(description="kind of the object that made it; empty if none did")
+    ] = ""
+    template: Annotated[
+        str, Meta(description="name that jobs made alike share, as in job.phase")
+    ] = ""
+    seconds_stated: Annotated[
+        float, Meta(description="seconds that its annotation says it will run; 0 if none")
+    ] = 0.0
 
 
 class GangPlaced(_AboutGang, frozen=True, kw_only=True, rename="camel"):

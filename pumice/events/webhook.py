@@ -97,13 +97,11 @@ class Webhook:
         mode: Mode = Mode.STRUCTURED,
         headers: Mapping[str, str] | None = None,
         report: Callable[[str], None],
-        first_s: float = FIRST_S,
     ) -> None:
         self._url = url
         self._mode = mode
         self._headers = dict(headers or {})
         self._report = report
-        self._first_s = first_s
 
     async def deliver(
         self,
@@ -131,7 +129,7 @@ class Webhook:
                 self._report(
                     f"event {received.sequence}: {problem}; trying again until it is taken"
                 )
-            await asyncio.sleep(min(self._first_s * 2 ** min(attempt, 20), MOST_S))
+            await asyncio.sleep(min(FIRST_S * 2 ** min(attempt, 20), MOST_S))
             attempt += 1
         if attempt:
             self._report(f"event {received.sequence}: taken at attempt {attempt + 1}")

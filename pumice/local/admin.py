@@ -18,10 +18,9 @@ import aiohttp
 import msgspec
 import yaml
 
-from pumice.local.authority import Pair
+from pumice.local.authority import Pair, Pki
 from pumice.local.errors import LocalError, unwrapped
 from pumice.local.fleet import HyperNode, NodeShape, hyper_node_manifest, node_manifests
-from pumice.local.pki import Pki
 from shared.runtime.tasks import TaskGroup
 
 _PARALLEL: Final = 16

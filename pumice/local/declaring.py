@@ -28,7 +28,7 @@ from shared.contracts.streams import (
 )
 from shared.runtime.clock import SystemClock
 from shared.runtime.common import CommonSettings
-from shared.runtime.errors import PumiceError
+from shared.runtime.errors import PumiceError, leaves
 from shared.runtime.health import Readiness
 from shared.runtime.tasks import TaskGroup
 from shared.runtime.values import Secret
@@ -156,6 +156,5 @@ def _silent() -> structlog.typing.FilteringBoundLogger:
 
 
 def _cause(error: BaseException | None) -> str:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
+    error = error and leaves(error)[0]
     return str(error) if isinstance(error, PumiceError) else repr(error)

@@ -22,9 +22,7 @@ def unwrapped() -> Iterator[None]:
     try:
         yield
     except* LocalError as group:
-        raise _first(group) from None
-
-
-def _first(group: BaseExceptionGroup[LocalError]) -> LocalError:
-    inner = group.exceptions[0]
-    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner
+        first: BaseException = group
+        while isinstance(first, BaseExceptionGroup):  # `shared` is not installed everywhere
+            first = first.exceptions[0]
+        raise first from None

@@ -12,10 +12,11 @@ import sys
 import time
 from pathlib import Path
 
-from pumice.local import order, state
+from pumice.local import state
 from pumice.local.errors import LocalError
-from pumice.local.stack import LocalStack
+from pumice.local.stack import LocalStack, read_order
 from pumice.local.state import Program, State
+from shared.runtime.errors import leaves
 from shared.runtime.tasks import TaskGroup
 
 
@@ -44,7 +45,7 @@ async def _hold(directory: Path) -> int:
             state.write(directory, State(phase="stopping", pid=os.getpid()))
             serving.cancel()
     except* LocalError as group:
-        failure = "; ".join(str(error) for error in group.exceptions)
+        failure = "; ".join(str(error) for error in leaves(group))
     if failure:
         _say(failure)
         state.write(directory, State(phase="failed", pid=os.getpid(), message=failure))
@@ -55,7 +56,7 @@ async def _hold(directory: Path) -> int:
 
 
 async def _serve(directory: Path) -> None:
-    wanted = order.read(directory)
+    wanted = read_order(directory)
     stack = LocalStack(wanted.stack, wanted.binaries, report=_say)
 
     def report(line: str) -> None:

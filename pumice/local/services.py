@@ -84,19 +84,15 @@ class Service(Hosted):
         *,
         instance: str = "",
         flags: Iterable[str] = (),
-        environ: Mapping[str, str] | None = None,
     ) -> None:
         """`instance` tells replicas apart; `flags` come last, so that they win."""
         name = instance or service
-        given = dict(environ or {})
-        if wiring.nats is not None:
-            given = {**wiring.nats.environ(service), **given}
         argv = flags_of(service, name, wiring, flags)
         spec = ProcessSpec(
             name=name,
             argv=(*_program(service), *argv),
             log=wiring.logs / f"{name}.log" if wiring.logs else None,
-            environ=given,
+            environ=wiring.nats.environ(service) if wiring.nats is not None else {},
             nice=_NICE,
         )
         super().__init__(service, name, argv, Process(spec))

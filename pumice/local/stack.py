@@ -9,13 +9,14 @@ The demo, `pumice up` (through `holder`) and the restart tests use it as an asyn
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import msgspec
 
-from pumice.local import admin
-from pumice.local.control_plane import Options
+from pumice.local import admin, layout
+from pumice.local.control_plane import Api, Options
 from pumice.local.embedded import plane_of
+from pumice.local.files import write_private
 from pumice.local.fleet import Fleet, NodeShape
 from pumice.local.names import SERVICES
 from pumice.local.services import READY_S, Service, Supervised, Supervisor, Wiring, all_ready
@@ -146,3 +147,35 @@ def _next_name(service: str, taken: Mapping[str, object]) -> str:
     while (name := service if number == 1 else f"{service}-{number}") in taken:
         number += 1
     return name
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """The stack that the holder has to run, and its programs."""
+
+    stack: StackOptions
+    binaries: Mapping[str, Path]
+
+
+def write_order(directory: Path, order: Order) -> None:
+    """Leave the order for the holder."""
+    write_private(directory / layout.ORDER, msgspec.json.encode(order, enc_hook=str).decode())
+
+
+def read_order(directory: Path) -> Order:
+    """Return the order that `pumice up` left."""
+    return msgspec.json.decode(
+        (directory / layout.ORDER).read_bytes(), type=Order, dec_hook=_path_from_text
+    )
+
+
+def api_of(directory: Path) -> Api | None:
+    """Return the kind of API server whose data a directory holds, None when it holds none."""
+    if (directory / "etcd").is_dir():
+        return "real"
+    return "embedded" if (directory / "objects.jsonl").is_file() else None
+
+
+def _path_from_text(kind: type, value: Any) -> Any:  # noqa: ANN401 - a hook of msgspec
+    if kind is Path:
+        return Path(value)
+    raise NotImplementedError(kind)

@@ -7,7 +7,7 @@ line says the rule; the table of docs/plugins.md repeats it.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
 
-from pumice.plugins.contributions import Trait, VictimRule
+from pumice.plugins.contributions import PreemptRule, Trait, VictimRule
 from pumice.plugins.interface import PlacementTarget, Queue, Task, TaskClass
 from pumice.plugins.values import (
     FloatArray,
@@ -227,7 +227,9 @@ def agreed_victims(
     return victims
 
 
-def agreed_reclaim(rules: Tiers[VictimRule]) -> Victims[Task]:
+def agreed_by_rules(
+    rules: Tiers[VictimRule] | Tiers[PreemptRule],
+) -> Victims[Task]:
     """Intersect the lists of a tier; the first tier that agrees on some decides."""
     fns: Tiers[Callable[[Task, Sequence[Task]], Sequence[Task] | None]] = Tiers()
     fns.tiers = [[rule.fn for rule in tier] for tier in rules.tiers]

@@ -55,6 +55,15 @@ class VictimRule(NamedTuple):
     """Whether the choice could name any task of a job as things are; None: of any job."""
 
 
+class PreemptRule(NamedTuple):
+    """A registered choice of victims within a queue."""
+
+    fn: Callable[[Task, Sequence[Task]], Sequence[Task] | None]
+    among: Callable[[Job, Job], bool] | None
+    """Whether the choice for a task of the first job could name any task of the second as things
+    are; None: of any job."""
+
+
 class Trait(NamedTuple):
     """A registered fact about tasks that their pods do not state."""
 
@@ -112,6 +121,20 @@ def victim_rule(
     is false as things are. Nodes without tasks of other jobs are then not searched.
     """
     return VictimRule(fn, among)
+
+
+def preempt_rule(
+    fn: Callable[[Task, Sequence[Task]], Sequence[Task] | None],
+    *,
+    among: Callable[[Job, Job], bool] | None = None,
+) -> PreemptRule:
+    """Choose victims for a task among those of its queue that are offered.
+
+    `among(taker, job)` promises, of a rule that never abstains, that no task of `job` is chosen for
+    a task of `taker` where it is false as things are. A search for victims passes over such jobs,
+    and a job that waits for victims is not looked at as long as there are none.
+    """
+    return PreemptRule(fn, among)
 
 
 def trait(name: str, fn: Callable[[Task], str]) -> Trait:

@@ -16,6 +16,7 @@ from pumice.plugins.contributions import (
     CrossNodePredicate,
     CrossNodeScorer,
     Predicate,
+    PreemptRule,
     Rank,
     Trait,
     VictimRule,
@@ -40,6 +41,7 @@ from pumice.plugins.values import (
 
 _T = TypeVar("_T")
 _F = TypeVar("_F", bound=Callable[..., Any])
+_R = TypeVar("_R", VictimRule, PreemptRule)
 _MOST_REASONS: Final = 254
 
 LAST: Final = (math.inf,)
@@ -203,12 +205,12 @@ def guarded_trait(guard: Guard, point: str, given: Trait) -> Trait:
     return given._replace(fn=guard.around(point, given.fn, text, lambda _: ""))
 
 
-def guarded_victim_rule(guard: Guard, point: str, given: VictimRule) -> VictimRule:
+def guarded_victim_rule(guard: Guard, point: str, given: _R) -> _R:
     """Guard a choice of victims; a failure names no task, one of `among` leaves no job out."""
     fn = guard.around(point, given.fn, victims, lambda *_: [])
     if given.among is None:
         return given._replace(fn=fn)
-    return VictimRule(fn, guard.around(point, given.among, flag, lambda _: True))
+    return given._replace(fn=fn, among=guard.around(point, given.among, flag, lambda *_: True))
 
 
 # --- checks of answers: each function returns the answer with its exact type -------------------

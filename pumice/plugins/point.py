@@ -1,11 +1,13 @@
 """`Point`: one extension point, as a row of the table in `pumice.plugins.points`."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
+from pumice.plugins import combining
 from pumice.plugins.combining import Tiers
-from pumice.plugins.guarding import Guard
+from pumice.plugins.guarding import Guard, answering
+from pumice.plugins.interface import Task
 
 _P = ParamSpec("_P")
 _C = TypeVar("_C")
@@ -103,3 +105,21 @@ class Contributing(ABC):
     @abstractmethod
     def add(self, point: Point[..., _C, Any], contribution: _C) -> None:
         """Take a contribution to a point; plugins call the method of that name."""
+
+
+_U = TypeVar("_U")
+
+Uses = Plain[Callable[[Task], Sequence[_U]], Callable[[Task], tuple[_U, ...]]]
+"""A point whose contributions are all collected, for each placed pod."""
+
+
+def uses(answer: str, read: Callable[..., Sequence[_U]]) -> Uses[_U]:
+    """Return a point; `answer` says in words, and `read` checks, what a plugin returns."""
+    return Plain(
+        "",
+        "",
+        answer,
+        together=combining.joined,
+        guarded=answering(read, ()),
+        failing="none",
+    )

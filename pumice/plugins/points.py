@@ -24,9 +24,8 @@ from pumice.plugins.interface import (
     Task,
     TaskClass,
 )
-from pumice.plugins.point import Contributing, Plain, Point
+from pumice.plugins.point import Contributing, Plain, Point, Uses, uses
 from pumice.plugins.turn_points import TurnPoints
-from pumice.plugins.uses import Uses, uses
 from pumice.plugins.values import (
     ClaimUse,
     Condition,
@@ -191,12 +190,13 @@ class Points(TurnPoints):
 
     # --- victims -----------------------------------------------------------------------------
 
-    preemptable: Plain[_Chooses[Task], Victims[Task]] = Plain(
+    preemptable = Point(
         "Preemptable",
         "enablePreemptable",
-        _WHO_MAY_GO + "; all are of its queue",
-        together=combining.agreed_victims,
-        guarded=answering(guarding.victims, ()),
+        _WHO_MAY_GO + "; all are of its queue (`among`: for which job of which at all)",
+        takes=contributions.preempt_rule,
+        together=combining.agreed_by_rules,
+        guarded=guarding.guarded_victim_rule,
         failing="no task",
     )
     reclaimable = Point(
@@ -204,7 +204,7 @@ class Points(TurnPoints):
         "enableReclaimable",
         _WHO_MAY_GO + "; all are of other queues (`among`: of which jobs at all)",
         takes=contributions.victim_rule,
-        together=combining.agreed_reclaim,
+        together=combining.agreed_by_rules,
         guarded=guarding.guarded_victim_rule,
         failing="no task",
     )

@@ -104,6 +104,8 @@ class DeviceUse(Struct, frozen=True, kw_only=True):
     """The claim's `status.allocation` as JSON."""
     allocated: bool
     """Whether its status has it already."""
+    to_prepare: bool = False
+    """Whether the bind waits until its driver has prepared the devices."""
 
 
 Amounts = IntArray | FloatArray

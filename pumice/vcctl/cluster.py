@@ -16,10 +16,9 @@ from urllib.parse import urlsplit
 import msgspec
 import yaml
 
-from pumice.vcctl.failure import Failure
-from pumice.vcctl.flags import Value, text
-from shared.api.kinds import Kind
-from shared.kube.client import Kube, address
+from pumice.vcctl.flags import Failure, Value, text
+from shared.api.kinds import COMMAND, Kind
+from shared.kube.client import Kube, address, collection
 from shared.kube.credentials import Access, Loaded, Source
 from shared.kube.errors import UNAUTHORIZED, Refusal
 from shared.kube.kubeconfig import BadKubeconfigError
@@ -58,13 +57,13 @@ class Cluster:
         self, kind: Kind, namespace: str = "", query: Sequence[tuple[str, str]] = ()
     ) -> list[Object]:
         """Return the objects of a kind, of all namespaces without one. Raises Failure."""
-        body = await self._send("GET", kind.path(namespace), query=query)
+        body = await self._send("GET", collection(kind, namespace), query=query)
         return msgspec.json.decode(body, type=Object).get("items") or []
 
     async def create(self, kind: Kind, namespace: str, body: Object) -> Object:
         """Create an object and return it. Raises Failure."""
         whole = {**body, "apiVersion": kind.api_version, "kind": kind.kind}
-        made = await self._send("POST", kind.path(namespace), body=whole)
+        made = await self._send("POST", collection(kind, namespace), body=whole)
         return msgspec.json.decode(made, type=Object)
 
     async def merge(self, kind: Kind, namespace: str, name: str, body: Object) -> None:
@@ -74,6 +73,33 @@ class Cluster:
     async def delete(self, kind: Kind, namespace: str, name: str) -> None:
         """Delete whatever has the name. Raises Failure."""
         await self._send("DELETE", _address(kind, namespace, name))
+
+    async def command(
+        self, kind: Kind, namespace: str, name: str, action: str, *, into: str
+    ) -> None:
+        """Create a Command for the object that has the name now. Raises Failure, also without one.
+
+        The controller carries it out; `into` is the namespace of the Command.
+        """
+        target = (await self.get(kind, namespace, name))["metadata"]
+        reference = {
+            "apiVersion": kind.api_version,
+            "kind": kind.kind,
+            "name": target["name"],
+            "uid": target.get("uid", ""),
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+        command = {
+            "metadata": {
+                "generateName": f"{target['name']}-{action.lower()}-",
+                "namespace": into,
+                "ownerReferences": [reference],
+            },
+            "target": reference,
+            "action": action,
+        }
+        await self.create(COMMAND, into, command)
 
     async def _send(
         self,

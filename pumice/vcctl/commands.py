@@ -133,7 +133,7 @@ def _queue() -> Command:
     )
 
 
-def _declared(noun: str, spoken: str, module: str, *listed: Flag) -> Command:
+def _declared(noun: str, spoken: str, kind: str, *listed: Flag) -> Command:
     """Return the group of commands of a kind whose objects come from files."""
     file = Flag("file", STRING, f"the path to the YAML file containing the {spoken}", "f")
     one = (_namespace(spoken), _name(spoken))
@@ -141,11 +141,11 @@ def _declared(noun: str, spoken: str, module: str, *listed: Flag) -> Command:
     return _group(
         noun,
         f"vcctl command line operation {noun}",
-        _leaf("create", f"create a {noun}", f"{module}:create", file),
-        _leaf("list", f"list {noun}s", f"{module}:show", *listed, _namespace(spoken)),
-        _leaf("get", f"get a {noun}", f"{module}:get", *one),
-        _leaf("delete", f"delete a {noun}", f"{module}:delete", file, *one),
-        _leaf("describe", f"describe a {noun}", f"{module}:describe", form, *one),
+        _leaf("create", f"create a {noun}", f"declared:{kind}.create", file),
+        _leaf("list", f"list {noun}s", f"declared:{kind}.show", *listed, _namespace(spoken)),
+        _leaf("get", f"get a {noun}", f"declared:{kind}.get", *one),
+        _leaf("delete", f"delete a {noun}", f"declared:{kind}.delete", file, *one),
+        _leaf("describe", f"describe a {noun}", f"declared:{kind}.describe", form, *one),
     )
 
 
@@ -167,11 +167,9 @@ def _pod() -> Command:
 
 def _vcctl() -> Command:
     about = "Print the version information"
-    version = Command(
-        "version", short=about, long=about, example="vcctl version", action="version:show"
-    )
-    flows = _declared("jobflow", "jobflow", "flows", _everywhere("jobflows"))
-    templates = _declared("jobtemplate", "job template", "templates")
+    version = Command("version", short=about, long=about, example="vcctl version", action="version")
+    flows = _declared("jobflow", "jobflow", "FLOWS", _everywhere("jobflows"))
+    templates = _declared("jobtemplate", "job template", "TEMPLATES")
     return Command(
         "vcctl",
         shared=_LOGS,

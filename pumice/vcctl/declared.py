@@ -1,62 +1,80 @@
-"""The common part of `vcctl jobflow` and `vcctl jobtemplate`: objects from files, and documents."""
+"""The commands of `vcctl jobflow` and `vcctl jobtemplate`, whose objects come from files."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from pumice.vcctl import documents
+from pumice.vcctl import documents, tables
 from pumice.vcctl.cluster import Cluster, Object
-from pumice.vcctl.failure import Failure
-from pumice.vcctl.flags import Value, text
+from pumice.vcctl.flags import Failure, Value, text
 from pumice.vcctl.shapes import shaped
 from pumice.vcctl.tables import meta
-from shared.api.kinds import Kind
+from shared.api.kinds import JOBFLOW, JOBTEMPLATE, Kind
 
 _USUAL: Final = "default"
 
 
-async def create(cluster: Cluster, values: Mapping[str, Value], kind: Kind) -> str:
-    """Create the objects of a file; one that is refused does not keep the others away."""
-    for item in _of_file(text(values, "file")):
-        namespace = meta(item, "namespace") or _USUAL
-        try:
-            whole = shaped(_placed(item, namespace), kind.kind)
-            made = await cluster.create(kind, namespace, whole)
-        except Failure as failure:
-            _say(f"Failed to create {kind.kind}: {failure}")
-        else:
-            _say(f"Created {kind.kind}: {namespace}/{meta(made, 'name')}")
-    return ""
+class Declared:
+    """The commands of one kind; `spoken` is its name in messages, `table` prints a list of it."""
 
+    def __init__(
+        self, kind: Kind, spoken: str, table: Callable[[Sequence[Object], float], str]
+    ) -> None:
+        self._kind = kind
+        self._spoken = spoken
+        self._table = table
 
-async def delete(cluster: Cluster, values: Mapping[str, Value], kind: Kind, spoken: str) -> str:
-    """Delete the objects that a file names, or else the one that a flag names."""
-    if file := text(values, "file"):
-        for item in _of_file(file):
-            await _delete(cluster, kind, meta(item, "namespace") or _USUAL, meta(item, "name"))
+    async def create(self, cluster: Cluster, values: Mapping[str, Value]) -> str:
+        """Create the objects of a file; one that is refused does not keep the others away."""
+        kind = self._kind
+        for item in _of_file(text(values, "file")):
+            namespace = meta(item, "namespace") or _USUAL
+            try:
+                whole = shaped(_placed(item, namespace), kind.kind)
+                made = await cluster.create(kind, namespace, whole)
+            except Failure as failure:
+                _say(f"Failed to create {kind.kind}: {failure}")
+            else:
+                _say(f"Created {kind.kind}: {namespace}/{meta(made, 'name')}")
         return ""
-    namespace, name = text(values, "namespace"), text(values, "name")
-    if not name:
-        raise Failure(f"{spoken} name must be specified")
-    await cluster.delete(kind, namespace, name)
-    return f"Deleted {kind.kind}: {namespace}/{name}\n"
+
+    async def show(self, cluster: Cluster, values: Mapping[str, Value]) -> str:
+        """List the objects of a namespace, or of all."""
+        namespace = "" if values.get("all-namespaces") else text(values, "namespace")
+        return self._table(await cluster.items(self._kind, namespace), cluster.now_s)
+
+    async def get(self, cluster: Cluster, values: Mapping[str, Value]) -> str:
+        """Show the object that a flag names. Raises Failure without a name."""
+        name = text(values, "name")
+        if not name:
+            raise Failure(f"name is mandatory to get the particular {self._spoken} details")
+        one = await cluster.get(self._kind, text(values, "namespace"), name)
+        return self._table([one], cluster.now_s)
+
+    async def delete(self, cluster: Cluster, values: Mapping[str, Value]) -> str:
+        """Delete the objects that a file names, or else the one that a flag names."""
+        kind = self._kind
+        if file := text(values, "file"):
+            for item in _of_file(file):
+                await _delete(cluster, kind, meta(item, "namespace") or _USUAL, meta(item, "name"))
+            return ""
+        namespace, name = text(values, "namespace"), text(values, "name")
+        if not name:
+            raise Failure(f"{self._spoken} name must be specified")
+        await cluster.delete(kind, namespace, name)
+        return f"Deleted {kind.kind}: {namespace}/{name}\n"
+
+    async def describe(self, cluster: Cluster, values: Mapping[str, Value]) -> str:
+        """Return one object, or all of a namespace, as documents."""
+        namespace, name = text(values, "namespace"), text(values, "name")
+        items = [await cluster.get(self._kind, namespace, name)] if name else []
+        items = items or await cluster.items(self._kind, namespace)
+        return _documents(items, self._kind, text(values, "format"))
 
 
-async def one(cluster: Cluster, values: Mapping[str, Value], kind: Kind, spoken: str) -> Object:
-    """Return the object that a flag names. Raises Failure without a name."""
-    name = text(values, "name")
-    if not name:
-        raise Failure(f"name is mandatory to get the particular {spoken} details")
-    return await cluster.get(kind, text(values, "namespace"), name)
-
-
-async def describe(cluster: Cluster, values: Mapping[str, Value], kind: Kind) -> str:
-    """Return one object, or all of a namespace, as documents."""
-    namespace, name = text(values, "namespace"), text(values, "name")
-    items = [await cluster.get(kind, namespace, name)] if name else []
-    items = items or await cluster.items(kind, namespace)
-    return _documents(items, kind, text(values, "format"))
+FLOWS: Final = Declared(JOBFLOW, "jobflow", tables.flows)
+TEMPLATES: Final = Declared(JOBTEMPLATE, "job template", lambda items, _: tables.templates(items))
 
 
 def _documents(items: list[Object], kind: Kind, form: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import yaml
 from typing_extensions import override
 
-from pumice.vcctl.failure import Failure
+from pumice.vcctl.flags import Failure
 from pumice.vcctl.shapes import shaped
 
 Object = dict[str, Any]

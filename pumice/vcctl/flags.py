@@ -7,6 +7,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+
+class Failure(Exception):  # noqa: N818 - it is shown behind "Failed to"
+    """The text ends the line that begins with `Failed to …`."""
+
+
 Value = str | int | bool
 
 _DIGITS: Final = {"0x": 16, "0b": 2, "0o": 8}

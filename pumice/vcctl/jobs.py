@@ -10,9 +10,7 @@ from typing import Any, Final
 
 from pumice.vcctl import documents, tables
 from pumice.vcctl.cluster import Cluster
-from pumice.vcctl.failure import Failure
-from pumice.vcctl.flags import Value, number, text
-from pumice.vcctl.orders import order
+from pumice.vcctl.flags import Failure, Value, number, text
 from pumice.vcctl.shapes import shaped
 from pumice.vcctl.view import described
 from shared.api.kinds import EVENT, JOB
@@ -75,12 +73,12 @@ async def view(cluster: Cluster, values: Mapping[str, Value]) -> str:
 
 async def suspend(cluster: Cluster, values: Mapping[str, Value]) -> str:
     """Order a job to stop."""
-    return await _order(cluster, values, "suspend", "AbortJob")
+    return await _command(cluster, values, "suspend", "AbortJob")
 
 
 async def resume(cluster: Cluster, values: Mapping[str, Value]) -> str:
     """Order a job to go on."""
-    return await _order(cluster, values, "resume", "ResumeJob")
+    return await _command(cluster, values, "resume", "ResumeJob")
 
 
 async def delete(cluster: Cluster, values: Mapping[str, Value]) -> str:
@@ -104,9 +102,9 @@ async def _create(cluster: Cluster, namespace: str, job: documents.Object) -> st
     return f"run job {tables.meta(made, 'name')} successfully\n"
 
 
-async def _order(cluster: Cluster, values: Mapping[str, Value], verb: str, action: str) -> str:
+async def _command(cluster: Cluster, values: Mapping[str, Value], verb: str, action: str) -> str:
     namespace = text(values, "namespace")
-    await order(cluster, JOB, namespace, _name(values, verb), action, into=namespace)
+    await cluster.command(JOB, namespace, _name(values, verb), action, into=namespace)
     return ""
 
 

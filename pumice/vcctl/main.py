@@ -8,11 +8,12 @@ when it is called, so that help comes at once.
 import importlib
 import sys
 from collections.abc import Awaitable, Callable, Mapping
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, cast
 
-from pumice.cli.pipes import hush
+from pumice.cli.called import hush
 from pumice.vcctl.commands import program
-from pumice.vcctl.flags import Value
+from pumice.vcctl.flags import Failure, Value
 from pumice.vcctl.tree import Path, run
 
 if TYPE_CHECKING:
@@ -46,17 +47,15 @@ def main(name: str, line: list[str] | None = None) -> int:
 
 
 def _carry_out(path: Path, values: Mapping[str, Value]) -> int:
-    module_name, _, function = path[-1].action.partition(":")
-    module = importlib.import_module(f"pumice.vcctl.{module_name}")
-    if module_name == "version":
-        sys.stdout.write(module.show())
+    if path[-1].action == "version":
+        sys.stdout.write(_version())
         return 0
     import asyncio
 
-    from pumice.vcctl.failure import Failure
-
+    module, _, function = path[-1].action.partition(":")
+    action = attrgetter(function)(importlib.import_module(f"pumice.vcctl.{module}"))
     try:
-        asyncio.run(_in_cluster(cast("Action", getattr(module, function)), values))
+        asyncio.run(_in_cluster(cast("Action", action), values))
     except Failure as failure:
         words = " ".join(["Failed to", *(command.name for command in reversed(path[1:]))])
         sys.stdout.write(f"{words}: {failure}\n")
@@ -72,6 +71,28 @@ async def _in_cluster(action: Action, values: Mapping[str, Value]) -> None:
         sys.stdout.write(await action(cluster, values))
     finally:
         await cluster.close()
+
+
+def _version() -> str:
+    """Return the lines of `vcctl version`.
+
+    ⚠ There is no Go here, and no hour at which a program was built: the words are those that
+    Volcano's users know.
+    """
+    import platform
+    from importlib import metadata
+
+    own = platform.machine()
+    machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(own, own)
+    lines = {
+        "API Version": "v1alpha1",
+        "Version": f"v{metadata.version('pumice')}",
+        "Git SHA": "none",
+        "Built At": "none",
+        "Go Version": f"none (Python {platform.python_version()})",
+        "Go OS/Arch": f"{sys.platform}/{machine}",
+    }
+    return "".join(f"{name}: {value}\n" for name, value in lines.items())
 
 
 def vcctl() -> int:

@@ -1,13 +1,16 @@
-"""`vcctl pod list`: the pods of jobs, with a state in one word as kubectl shows it."""
+"""`vcctl pod list`: the pods of jobs, with a state in one word as kubectl shows it.
 
-from collections.abc import Mapping
+The word is the most telling of what the pod and its containers say: a container that waits or has
+ended tells more than the phase, and one that is being initialised more than those after it.
+"""
+
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from pumice.vcctl import tables
-from pumice.vcctl.ages import age
 from pumice.vcctl.cluster import Cluster
 from pumice.vcctl.flags import Value, text
-from pumice.vcctl.podstate import ready, restarts, state
+from pumice.vcctl.tables import age, parsed, span
 from shared.api.kinds import POD
 
 _JOB: Final = "volcano.sh/job-name"
@@ -42,3 +45,115 @@ def _row(pod: Mapping[str, Any], now_s: float) -> list[str]:
         restarts(pod, now_s),
         age(tables.meta(pod, "creationTimestamp"), now_s),
     ]
+
+
+Object = Mapping[str, Any]
+
+_GATED: Final = "SchedulingGated"
+_STARTING: Final = "PodInitializing"
+
+
+def ready(pod: Object) -> str:
+    """Return how many containers are ready, of how many."""
+    spec = pod.get("spec") or {}
+    lasting = [c for c in spec.get("initContainers") or () if _lasts(c)]
+    total = len(spec.get("containers") or ()) + len(lasting)
+    names = {c.get("name") for c in lasting}
+    statuses = [*_initial(pod, names), *_containers(pod)]
+    running = (s for s in statuses if s.get("ready") and "running" in (s.get("state") or {}))
+    return f"{sum(1 for _ in running)}/{total}"
+
+
+def restarts(pod: Object, now_s: float) -> str:
+    """Return how often containers were started again, and how long ago the last of them ended."""
+    spec = pod.get("spec") or {}
+    names = {c.get("name") for c in spec.get("initContainers") or () if _lasts(c)}
+    initialised = _initialising(pod) is None
+    counted = [*_initial(pod, names), *_containers(pod)] if initialised else _initial(pod)
+    count = sum(int(status.get("restartCount") or 0) for status in counted)
+    ends = [_ended(status) for status in counted]
+    last = max((end for end in ends if end), default="")
+    then = parsed(last)
+    return f"{count} ({span(now_s - then.timestamp())} ago)" if count and then else str(count)
+
+
+def state(pod: Object) -> str:
+    """Return the word for the pod's state."""
+    status = pod.get("status") or {}
+    word = str(status.get("reason") or _gate(status) or status.get("phase") or "")
+    begun = _initialising(pod)
+    word = _of_containers(pod, word) if begun is None else begun
+    if (pod.get("metadata") or {}).get("deletionTimestamp"):
+        return "Unknown" if status.get("reason") == "NodeLost" else "Terminating"
+    return word
+
+
+def _gate(status: Object) -> str:
+    """Return the word for a pod that may not be scheduled yet."""
+    own = (c for c in status.get("conditions") or () if c.get("type") == "PodScheduled")
+    return next((_GATED for c in own if c.get("reason") == _GATED), "")
+
+
+def _initialising(pod: Object) -> str | None:
+    """Return the word for a pod whose init containers are not done, None when they are."""
+    init = {c.get("name"): c for c in (pod.get("spec") or {}).get("initContainers") or ()}
+    for at, status in enumerate(_initial(pod)):
+        held = status.get("state") or {}
+        ended = held.get("terminated")
+        if ended is not None and not ended.get("exitCode"):
+            continue
+        if _lasts(init.get(status.get("name")) or {}) and status.get("started"):
+            continue
+        if ended is not None:
+            return f"Init:{ended.get('reason') or _code(ended)}"
+        waits = (held.get("waiting") or {}).get("reason")
+        if waits and waits != _STARTING:
+            return f"Init:{waits}"
+        return f"Init:{at}/{len(init)}"
+    return None
+
+
+def _of_containers(pod: Object, word: str) -> str:
+    """Return what the first container that waits or has ended says, else the word given."""
+    running = False
+    for status in reversed(_containers(pod)):
+        held = status.get("state") or {}
+        ended = held.get("terminated")
+        if waits := (held.get("waiting") or {}).get("reason"):
+            word = waits
+        elif ended is not None:
+            word = ended.get("reason") or _code(ended)
+        elif status.get("ready") and "running" in held:
+            running = True
+    if word == "Completed" and running:
+        return "Running" if _is_ready(pod) else "NotReady"
+    return word
+
+
+def _code(ended: Object) -> str:
+    signal = ended.get("signal")
+    return f"Signal:{signal}" if signal else f"ExitCode:{ended.get('exitCode') or 0}"
+
+
+def _is_ready(pod: Object) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
+
+
+def _lasts(container: Object) -> bool:
+    """Tell whether an init container stays beside the others (a sidecar)."""
+    return container.get("restartPolicy") == "Always"
+
+
+def _containers(pod: Object) -> Sequence[Object]:
+    return (pod.get("status") or {}).get("containerStatuses") or []
+
+
+def _initial(pod: Object, names: "set[Any] | None" = None) -> list[Object]:
+    """Return the statuses of init containers, of those with the names if any are given."""
+    statuses = (pod.get("status") or {}).get("initContainerStatuses") or []
+    return [s for s in statuses if names is None or s.get("name") in names]
+
+
+def _ended(status: Object) -> str:
+    return str(((status.get("lastState") or {}).get("terminated") or {}).get("finishedAt") or "")

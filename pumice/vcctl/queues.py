@@ -5,12 +5,10 @@ from typing import Final
 
 from pumice.vcctl import tables
 from pumice.vcctl.cluster import Cluster
-from pumice.vcctl.failure import Failure
-from pumice.vcctl.flags import Value, number, text
-from pumice.vcctl.orders import order
+from pumice.vcctl.flags import Failure, Value, number, text
 from shared.api.kinds import PODGROUP, QUEUE
 
-_ORDERS: Final = {"open": "OpenQueue", "close": "CloseQueue"}
+_COMMANDS: Final = {"open": "OpenQueue", "close": "CloseQueue"}
 _COMMANDS_IN: Final = "default"
 """The namespace of Commands to queues, which have none themselves."""
 
@@ -35,8 +33,8 @@ async def delete(cluster: Cluster, values: Mapping[str, Value]) -> str:
 async def operate(cluster: Cluster, values: Mapping[str, Value]) -> str:
     """Open or close a queue by a Command, or change its weight."""
     name, action = _name(values), text(values, "action")
-    if action in _ORDERS:
-        await order(cluster, QUEUE, "", name, _ORDERS[action], into=_COMMANDS_IN)
+    if action in _COMMANDS:
+        await cluster.command(QUEUE, "", name, _COMMANDS[action], into=_COMMANDS_IN)
     elif action == "update":
         await _weigh(cluster, name, number(values, "weight"))
     elif action:

@@ -7,9 +7,10 @@ table that this module goes by.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from pumice.vcctl import usage
-from pumice.vcctl.flags import BOOL, Flag, FlagError, Value, lettered, named, quoted, read
+from pumice.vcctl.flags import BOOL, STRING, Flag, FlagError, Value, lettered, named, quoted, read
 
+_LEAST: Final = 11
+"""Width of the names of commands, also where all are shorter."""
 _NEAR: Final = 2
 """Letters that may be wrong in a command that is suggested."""
 
@@ -63,8 +64,8 @@ def flags_of(path: Path) -> tuple[list[Flag], list[Flag]]:
 
 def help_of(path: Path) -> str:
     """Return the help of a command."""
-    own, inherited = flags_of(path)
-    return usage.page(path, own, inherited)
+    about = path[-1].long or path[-1].short
+    return (f"{about}\n\n" if about else "") + usage_lines(path, *flags_of(path))
 
 
 def _execute(path: Path, rest: Sequence[str]) -> Outcome:
@@ -72,7 +73,7 @@ def _execute(path: Path, rest: Sequence[str]) -> Outcome:
     try:
         values, words = read([*own, *inherited], rest)
     except FlagError as error:
-        shown = usage.lines(path, own, inherited) + "\n" if len(path) == 1 else ""
+        shown = usage_lines(path, own, inherited) + "\n" if len(path) == 1 else ""
         return Outcome(1, err=f"{shown}Error: {error}\n")
     if values["help"] or not path[-1].action:
         return Outcome(out=help_of(path))
@@ -87,7 +88,7 @@ def _topic(root: Path, words: Sequence[str]) -> Outcome:
     if len(path) == 1 and _plain(path, rest):
         topics = " ".join(f"`{word}`" for word in words)
         own = [*path[0].flags, *path[0].shared]
-        return Outcome(err=f"Unknown help topic [{topics}]\n{usage.lines(root, own, [])}")
+        return Outcome(err=f"Unknown help topic [{topics}]\n{usage_lines(root, own, [])}")
     return Outcome(out=help_of(path))
 
 
@@ -179,3 +180,54 @@ def _distance(one: str, other: str) -> int:
             cheapest = min(row[j] + 1, row[j - 1] + 1, last + (sign != goal))
             last, row[j] = row[j], cheapest
     return row[-1]
+
+
+def usage_lines(path: Path, own: Sequence[Flag], inherited: Sequence[Flag]) -> str:
+    """Return how a command is used: line, examples, commands, flags."""
+    command, called = path[-1], " ".join(each.name for each in path)
+    parts = [_line_of_use(command, called)]
+    if command.example:
+        parts.append(f"Examples:\n{command.example}\n")
+    if command.children:
+        parts.append(f"Available Commands:\n{_command_lines(command)}")
+    if own:
+        parts.append(f"Flags:\n{_flag_lines(own)}")
+    if inherited:
+        parts.append(f"Global Flags:\n{_flag_lines(inherited)}")
+    if command.children:
+        parts.append(f'Use "{called} [command] --help" for more information about a command.\n')
+    return "\n".join(parts)
+
+
+def _line_of_use(command: Command, called: str) -> str:
+    shown = [f"  {called} [command]\n"] if command.children else []
+    if command.action:
+        words = " ".join(filter(None, (called, command.use, "[flags]")))
+        shown.insert(0, f"  {words}\n")
+    return "Usage:\n" + "".join(shown)
+
+
+def _command_lines(command: Command) -> str:
+    width = max(_LEAST, *(len(child.name) for child in command.children))
+    children = sorted(command.children, key=lambda child: child.name)
+    return "".join(f"  {child.name:<{width}} {child.short}\n" for child in children)
+
+
+def _flag_lines(flags: Sequence[Flag]) -> str:
+    heads = {flag.name: _head(flag) for flag in flags}
+    width = max(map(len, heads.values())) + 3
+    ordered = sorted(flags, key=lambda flag: flag.name)
+    return "".join(f"{heads[flag.name]:<{width}}{flag.usage}{_default(flag)}\n" for flag in ordered)
+
+
+def _head(flag: Flag) -> str:
+    letter = f"-{flag.short}, " if flag.short else "    "
+    return f"  {letter}--{flag.name} {flag.kind.word}".rstrip()
+
+
+def _default(flag: Flag) -> str:
+    default = flag.shown or flag.default
+    if default is None:
+        return ""
+    shown = quoted(str(default)) if flag.kind is STRING else str(default)
+    return f" (default {shown})"

@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from pumice.vcctl.ages import event_age, stamp
 from pumice.vcctl.documents import escaped
+from pumice.vcctl.tables import event_age, stamp
 from shared.model.quantity import canonical
 
 Object = Mapping[str, Any]

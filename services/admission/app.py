@@ -16,9 +16,9 @@ from services.admission.rules.review import Terms
 from services.admission.settings import AdmissionSettings
 from shared.kube.client import Kube
 from shared.kube.service import kube_of
+from shared.runtime.common import QUEUE_ADMISSION, is_feature_on
 from shared.runtime.contain import Containment
 from shared.runtime.errors import Rejected
-from shared.runtime.features import QUEUE_ADMISSION, is_on
 from shared.runtime.jobplugins import load_job_plugins
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part
@@ -114,7 +114,7 @@ def _terms(settings: AdmissionSettings) -> Terms:
         max_queue_depth=settings.max_queue_depth,
         check_allocated_pods=settings.enable_queue_allocated_pods_check,
         refuse_unknown_fields=settings.refuse_unknown_fields,
-        queue_gates=is_on(settings.feature_gates, QUEUE_ADMISSION),
+        queue_gates=is_feature_on(settings.feature_gates, QUEUE_ADMISSION),
         protect_root=settings.enable_root_queue_protection,
     )
 

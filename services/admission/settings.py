@@ -1,13 +1,26 @@
 """Settings of admission; flags bear Volcano's names where it has them (W02)."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 
-from services.admission.rules.paths import PATHS
-from shared.runtime.common import ApiBurst, ApiQps, ApiTimeout, KlogSettings, inert
-from shared.runtime.features import DESCRIPTION
+from shared.runtime.common import FEATURE_GATES, ApiBurst, ApiQps, ApiTimeout, KlogSettings, inert
 from shared.runtime.values import Seconds
+
+PATHS: Final = (
+    "/jobs/mutate",
+    "/jobs/validate",
+    "/podgroups/mutate",
+    "/podgroups/validate",
+    "/pods/mutate",
+    "/pods/validate",
+    "/queues/mutate",
+    "/queues/validate",
+    "/jobflows/validate",
+    "/cronjobs/validate",
+    "/hypernodes/validate",
+)
+"""Paths of the webhooks (W01). Not read from `rules.catalogue`, which settings need not load."""
 
 _OPTIONAL = "/podgroups/validate"
 """Not enabled unless asked for, as in Volcano: each PodGroup of a job would cost a second call."""
@@ -109,4 +122,4 @@ class AdmissionSettings(KlogSettings, frozen=True, kw_only=True):
     graceful_shutdown_time: Annotated[Seconds, inert("--grace says how long an end may take")] = (
         Seconds(30.0)
     )
-    feature_gates: Annotated[str, Meta(description=DESCRIPTION)] = ""
+    feature_gates: Annotated[str, Meta(description=FEATURE_GATES)] = ""

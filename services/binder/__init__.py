@@ -1,4 +1,4 @@
-"""The binder: makes true on the API server what scheduling decided.
+"""The binder: carries out on the API server what scheduling decided.
 
 Read in this order: `intents` (what an answer means, pure), `adapters.execute` (one intent from
 request to result), `adapters.commands` (one delivery from message to acknowledgement),

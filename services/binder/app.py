@@ -6,19 +6,17 @@ from typing import Final
 
 from pumice.events.tls import TlsClient
 from services.binder.adapters.cluster import Cluster
-from services.binder.adapters.commands import Commands, Hands
+from services.binder.adapters.commands import AckExtender, Commands, IntentSlots
 from services.binder.adapters.desired import DesiredStatuses
-from services.binder.adapters.devices import DeviceBinder
+from services.binder.adapters.devices import DeviceBinder, DeviceTimes
 from services.binder.adapters.execute import Executor
-from services.binder.adapters.hold import Holder
 from services.binder.adapters.outcomes import Finished, Outcomes
 from services.binder.adapters.recorder import PodEvents, Recorder
 from services.binder.adapters.statuses import Statuses
-from services.binder.adapters.throttle import Throttle
+from services.binder.adapters.throttle import Pace, PaceLimits, Throttle
 from services.binder.adapters.volumes import VolumeBinder
 from services.binder.adapters.watch import ApiServerProbe, Backlogs, Markers
-from services.binder.intents.pace import Pace, PaceLimits
-from services.binder.intents.steps import Ladder
+from services.binder.intents.steps import RetryDelays
 from services.binder.metrics import BinderMetrics
 from services.binder.settings import BinderSettings
 from shared.bus.client import Dial
@@ -176,7 +174,7 @@ class _Wiring:
             log=context.log,
         )
         roles = ("", SINGLE_PODS)
-        hands = Hands(
+        slots = IntentSlots(
             held=asyncio.Semaphore(settings.intents_held),
             active=asyncio.Semaphore(settings.intents_active),
         )
@@ -191,8 +189,8 @@ class _Wiring:
                 outcomes=outcomes,
                 finished=finished,
                 tenure=self._tenure,
-                hands=hands,
-                holder=self._holder(command_consumer(settings.cluster, partition)),
+                slots=slots,
+                acks=self._acks(command_consumer(settings.cluster, partition)),
                 contain=self._contain,
                 clock=context.clock,
                 faults=context.faults,
@@ -205,8 +203,8 @@ class _Wiring:
             for partition, puller in pullers.items()
         ]
 
-    def _holder(self, consumer: ConsumerSpec) -> Holder:
-        return Holder(
+    def _acks(self, consumer: ConsumerSpec) -> AckExtender:
+        return AckExtender(
             ack_wait_s=consumer.ack_wait_s, clock=self._context.clock, log=self._context.log
         )
 
@@ -227,7 +225,7 @@ class _Wiring:
             faults=context.faults,
             metrics=self._metrics,
             instance=context.instance,
-            ladder=Ladder(attempts=self._settings.attempts),
+            delays=RetryDelays(attempts=self._settings.attempts),
             volumes=VolumeBinder(
                 self._writing,
                 cluster,
@@ -238,18 +236,23 @@ class _Wiring:
             ),
             devices=DeviceBinder(
                 self._writing,
+                cluster,
                 throttle=self._throttle,
                 contain=self._contain,
                 clock=context.clock,
                 faults=context.faults,
-                timeout_s=self._settings.volume_bind_timeout,
+                times=DeviceTimes(
+                    write_s=self._settings.volume_bind_timeout,
+                    prepare_s=self._settings.device_bind_timeout,
+                ),
+                waits=self._recorder.waits,
             ),
         )
 
     def _desired(self, pullers: Mapping[int, Puller], finished: Finished) -> Sequence[Part]:
         context = self._context
         statuses = Statuses(self._writing, recorder=self._recorder, clock=context.clock)
-        hands = asyncio.Semaphore(self._settings.statuses_active)
+        slots = asyncio.Semaphore(self._settings.statuses_active)
         return [
             DesiredStatuses(
                 puller,
@@ -259,8 +262,8 @@ class _Wiring:
                 statuses=statuses,
                 ended=finished,
                 tenure=self._tenure,
-                holder=self._holder(desired_consumer(self._settings.cluster, partition)),
-                hands=hands,
+                acks=self._acks(desired_consumer(self._settings.cluster, partition)),
+                slots=slots,
                 contain=self._contain,
                 backoff=Backoff(first_s=0.2, cap_s=10.0, rng=context.rng),
                 metrics=self._metrics,

@@ -43,6 +43,12 @@ class BinderSettings(CommonSettings, frozen=True, kw_only=True):
         Seconds,
         Meta(description="how long a pod may wait for its volumes before its bind fails", gt=0),
     ] = Seconds(600.0)
+    device_bind_timeout: Annotated[
+        Seconds,
+        Meta(
+            description="how long drivers may prepare a pod's devices before its bind fails", gt=0
+        ),
+    ] = Seconds(600.0)
     attempts: Annotated[
         int, Meta(description="tries of one bind or eviction before it counts as failed", ge=1)
     ] = 8

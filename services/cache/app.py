@@ -79,7 +79,7 @@ class _Wiring:
                 "jobs_travel_unsealed", hint="give cache and controller a state key"
             )
         self._on_bus = BusParts(context, bus, streams=self._streams, settings=settings)
-        self._rows = rows(settings.scheduler_name)
+        self._rows = rows(settings.scheduler_name, mindcluster=settings.mindcluster_npus)
         self._kinds = [row.kind.token for row in self._rows]
         self._metrics = CacheMetrics(context.metrics)
         self._contain = Containment(context.set_aside, clock=context.clock, log=context.log)

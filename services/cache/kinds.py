@@ -9,7 +9,7 @@ events per pod at 10 µs each. Secrets are in no row, and never will be.
 """
 
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -28,13 +28,21 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """One kind to watch, and which of its objects are published."""
 
     kind: Kind
+    namespace: str = ""
+    """The only one that is watched; empty: all."""
     field_selector: str = ""
     label_selector: str = ""
     keep: Callable[[Any], bool] = everything
     """Says of a view whether it is published; one that is no more becomes a tombstone."""
 
 
-def rows(scheduler_names: Collection[str]) -> tuple[Row, ...]:
+_MINDCLUSTER: Final = Row(
+    kind=kinds.NPUINFO, namespace="mindx-dl", label_selector="mx-consumer-volcano=true"
+)
+"""ConfigMaps of MindCluster that are meant for schedulers (DV3)."""
+
+
+def rows(scheduler_names: Collection[str], *, mindcluster: bool = False) -> tuple[Row, ...]:
     """Return the table; pods of `scheduler_names` are ours from their creation on."""
     ours = frozenset(scheduler_names)
 
@@ -71,4 +79,5 @@ def rows(scheduler_names: Collection[str]) -> tuple[Row, ...]:
         Row(kind=kinds.JOBFLOW),
         Row(kind=kinds.JOBTEMPLATE),
         *(Row(kind=kind, keep=makes_ours) for kind in kinds.WORKLOADS),
+        *((_MINDCLUSTER,) if mindcluster else ()),
     )

@@ -21,6 +21,13 @@ class CacheSettings(CommonSettings, frozen=True, kw_only=True):
         Meta(description="schedulerName of the pods that are ours before they have a node (K10)"),
     ] = ("volcano",)
     state_key: StateKey = Secret()
+    mindcluster_npus: Annotated[
+        bool,
+        Meta(
+            description="publish what MindCluster tells of NPUs; needs rights on the ConfigMaps of "
+            "the namespace mindx-dl"
+        ),
+    ] = False
     kube_api_qps: ApiQps = 2000.0
     kube_api_burst: ApiBurst = 2000
     request_timeout: ApiTimeout = Seconds(30.0)

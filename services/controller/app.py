@@ -3,14 +3,15 @@
 from collections.abc import Sequence
 from typing import Final
 
+from pumice.events import GangAdmitted
 from pumice.events.tls import TlsClient
-from services.controller.adapters.feed import Feed
+from services.controller.adapters.feed import AdmissionFeed, Feed
 from services.controller.adapters.informers import Informers
-from services.controller.adapters.line import Line
 from services.controller.adapters.ownership import Ownership, Shares
 from services.controller.adapters.reconciler import Manager, Reconciler
 from services.controller.adapters.recorder import ControllerEvents, Recorder, SetAsideEvents
 from services.controller.adapters.store import Touched
+from services.controller.adapters.write_queue import WriteQueue
 from services.controller.adapters.writer import Writer
 from services.controller.controllers import BUILT, CONTROLLERS, SHARDING, Controller, selected
 from services.controller.metrics import ControllerMetrics
@@ -24,6 +25,7 @@ from shared.bus.service import BusParts, bus_of
 from shared.bus.tenure import Tenure
 from shared.contracts.messages import CONTROL
 from shared.contracts.streams import JOB_PARTITIONS, Streams, streams
+from shared.contracts.subjects import Subjects
 from shared.kube.client import Kube
 from shared.kube.service import kube_of
 from shared.kube.sources import own_namespace
@@ -122,6 +124,13 @@ class _Wiring:
             members,
             self._shares(members),
             self._feed,
+            AdmissionFeed(
+                self._bus,
+                self._informers,
+                stream=self._streams.events.name,
+                subject=Subjects(cluster=self._settings.cluster).events_about(GangAdmitted.topic),
+                log=self._context.log,
+            ),
             *self._controllers,
             self._recorder,
             self._announcer,
@@ -166,7 +175,10 @@ class _Wiring:
             kube=kube,
             informers=self._informers,
             writer=Writer(
-                kube, self._informers, line=Line(settings.requests_most), metrics=self._metrics
+                kube,
+                self._informers,
+                queue=WriteQueue(settings.requests_most),
+                metrics=self._metrics,
             ),
             recorder=self._recorder,
             events=ControllerEvents(self._announcer),

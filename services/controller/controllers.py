@@ -38,7 +38,7 @@ class Controller(msgspec.Struct, frozen=True, kw_only=True):
     """One row of the table."""
 
     name: str
-    """As `--controllers` has it."""
+    """Its name in `--controllers`."""
     reconciler: type[Reconciler]
     queue: str
     """Name of its work queue, in metrics and logs."""
@@ -189,7 +189,7 @@ SHARED_RIGHTS: Final = _rights(kinds.EVENT, "create")
 
 BUILT: Final = tuple(row.name for row in CONTROLLERS)
 ABSENT: Final = ("colocation-config-controller",)
-"""Volcano's other one: known, so that a command line moves over unedited, but not there."""
+"""A controller that only Volcano has: named here so that command lines move over unedited."""
 _ALL: Final = "*"
 _FIELD: Final = "controllers"
 

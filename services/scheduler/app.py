@@ -6,23 +6,20 @@ from functools import partial
 from typing import Final
 
 from pumice.events.tls import TlsClient
-from services.scheduler.adapters.conf_file import ConfFile
+from services.scheduler.adapters.conf_file import ConfFile, node_labels
 from services.scheduler.adapters.dumper import Dumper
 from services.scheduler.adapters.entry_points import PluginFailures, load_plugins
 from services.scheduler.adapters.extender_http import ExtenderHttp
-from services.scheduler.adapters.feed import OutcomeFeed, StateFeed
-from services.scheduler.adapters.inbox import Inbox
-from services.scheduler.adapters.publish import PlanPublisher
+from services.scheduler.adapters.feed import Inbox, OutcomeFeed, StateFeed
+from services.scheduler.adapters.publish import PlanPublisher, WaitPublisher
 from services.scheduler.adapters.report import GangEvents, Report, Timings
 from services.scheduler.adapters.usage_source import UsageSource, UsageStore
-from services.scheduler.adapters.wait_publisher import WaitPublisher
 from services.scheduler.config import DEFAULT_TEXT, SINGLE_PODS_TEXT
 from services.scheduler.cycle import Scheduler
 from services.scheduler.dump import Options
-from services.scheduler.engine.session.sharding import Mode, Sharding
+from services.scheduler.engine.state.shards import Mode, Sharding
 from services.scheduler.policy.catalog import PLUGINS, Plugins
 from services.scheduler.policy.plugins.extender import Extender
-from services.scheduler.selection import node_labels
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.worker import Worker
 from shared.bus.client import Dial
@@ -33,9 +30,8 @@ from shared.contracts.messages import SCHEDULING
 from shared.contracts.streams import Streams, all_streams, streams
 from shared.contracts.subjects import SINGLE_PODS, Subjects
 from shared.runtime.backoff import Backoff
-from shared.runtime.common import idle_flags
+from shared.runtime.common import QUEUE_ADMISSION, idle_flags, is_feature_on
 from shared.runtime.contain import Containment
-from shared.runtime.features import QUEUE_ADMISSION, is_on
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part
 
@@ -96,6 +92,11 @@ class _Wiring:
             log=context.log,
         )
 
+    def _default_configuration(self) -> str | None:
+        if self._settings.disable_default_scheduler_config:
+            return None
+        return SINGLE_PODS_TEXT if self._settings.single_pods else DEFAULT_TEXT
+
     def parts(self) -> Sequence[Part]:
         """Return everything that has to run."""
         context, needed = self._context, self._streams
@@ -104,7 +105,7 @@ class _Wiring:
             clock=context.clock,
             log=context.log,
             changed=self._inbox.changed,
-            default=SINGLE_PODS_TEXT if self._settings.single_pods else DEFAULT_TEXT,
+            default=self._default_configuration(),
             plugins=self._plugins,
         )
         state, outcomes, dumper = self._state(), self._outcomes(), self._dumper()
@@ -133,8 +134,9 @@ class _Wiring:
             settle_s=settings.status_settle,
             plugins=self._plugins,
             sharding=self._sharding,
-            queue_gates=is_on(settings.feature_gates, QUEUE_ADMISSION),
+            queue_gates=is_feature_on(settings.feature_gates, QUEUE_ADMISSION),
             csi_storage=settings.csi_storage,
+            mindcluster=settings.mindcluster_npus,
             node_labels=node_labels(settings.node_selector),
             single_pods=settings.single_pods,
             measured=self._usage.latest,
@@ -183,7 +185,7 @@ class _Wiring:
                 scheduler_names=settings.scheduler_name,
                 seed=settings.seed,
                 sharding=self._sharding,
-                queue_gates=is_on(settings.feature_gates, QUEUE_ADMISSION),
+                queue_gates=is_feature_on(settings.feature_gates, QUEUE_ADMISSION),
                 node_labels=node_labels(settings.node_selector),
                 single_pods=settings.single_pods,
             ),

@@ -12,11 +12,9 @@ from typing import Final, TypeVar
 
 from services.scheduler.adapters.conf_file import ConfFile
 from services.scheduler.adapters.dumper import Dumper
-from services.scheduler.adapters.feed import OutcomeFeed, StateFeed
-from services.scheduler.adapters.inbox import Gathered, Inbox
-from services.scheduler.adapters.publish import PlanPublisher
+from services.scheduler.adapters.feed import Gathered, Inbox, OutcomeFeed, StateFeed
+from services.scheduler.adapters.publish import PlanPublisher, WaitPublisher
 from services.scheduler.adapters.report import Report
-from services.scheduler.adapters.wait_publisher import WaitPublisher
 from services.scheduler.engine.session.asides import Aside
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.worker import Decision, Trouble, Worker
@@ -29,7 +27,7 @@ from shared.runtime.contain import Containment, describe
 from shared.runtime.errors import Retryable
 from shared.runtime.faults import Faults
 from shared.runtime.logs import Logger
-from shared.runtime.tasks import TaskGroup, sleep_or_event
+from shared.runtime.tasks import TaskGroup, in_thread, sleep_or_event
 
 T = TypeVar("T")
 NEVER: Final = -1
@@ -165,10 +163,10 @@ class Scheduler:
             return ""
         self._recovered_epoch = NEVER
         if not self._worker.is_whole or not self._deciding:
-            self._log.warning("state_read_again", reason="the replica is not whole")
+            self._log.warning("state_read_again", reason="the cluster state is not whole")
             self._state.again()
         if isolated.error is None:
-            return "the replica is filled anew"
+            return "the cluster state is filled anew"
         self._report.skipped()
         return f"the last cycle failed: {describe(isolated.error)}"
 
@@ -321,13 +319,5 @@ class Scheduler:
         return troubles
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        """Run `work` in the one worker thread and wait for its end, cancelled or not.
-
-        A cancelled cycle must not leave a thread behind that still changes the cluster state.
-        """
-        future = asyncio.get_running_loop().run_in_executor(self._executor, work)
-        try:
-            return await asyncio.shield(future)
-        except asyncio.CancelledError:
-            await asyncio.wait([future])
-            raise
+        """Run `work` in the one worker thread."""
+        return await in_thread(self._executor, work)

@@ -6,6 +6,7 @@ Pure and synchronous; the shell runs it in a worker thread and publishes the pla
 
 import enum
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Final
 
 from services.scheduler.config import DEFAULT_TEXT, BadConfig, SchedulerConfig, parse
@@ -19,9 +20,9 @@ from services.scheduler.engine.plan import (
     QueueAllocated,
 )
 from services.scheduler.engine.session.session import Session
-from services.scheduler.engine.session.sharding import UNSHARDED, Mode, Sharding
 from services.scheduler.engine.session.waking import wake
 from services.scheduler.engine.state.cluster_state import ClusterState
+from services.scheduler.engine.state.shards import UNSHARDED, Mode, Sharding
 from services.scheduler.engine.status.messages import Wording
 from services.scheduler.engine.status.statuses import (
     explanation_of,
@@ -56,22 +57,12 @@ class Part(enum.Enum):
 
 Stopwatch = Callable[[Part, str], None]
 """Hears of each part as it ends, and of which plugin or action it was; time is its own affair."""
-Look = Callable[[Session], None]
-"""Sees the session as actions left it, and changes nothing."""
-Conclusion = Callable[[Session, Plan], None]
-"""Sees the same with what is wanted of objects."""
+Look = Callable[[Session, Plan], None]
+"""Sees the session as actions left it, and what is wanted of objects; changes nothing."""
 
 
 def untimed(_: Part, __: str) -> None:
     """Take no time."""
-
-
-def _unseen(_: Session) -> None:
-    """Look at nothing."""
-
-
-def _unread(_: Session, __: Plan) -> None:
-    """Read nothing."""
 
 
 def configure(text: str = DEFAULT_TEXT, *, plugins: Plugins = PLUGINS) -> SchedulerConfig:
@@ -152,18 +143,20 @@ def decide(
     plugins: Plugins = PLUGINS,
     sharding: Sharding = UNSHARDED,
     ended: Stopwatch = untimed,
-    look: Look = _unseen,
-    concluded: Conclusion = _unread,
+    look: Look | None = None,
     without: Collection[str] = (),
 ) -> Plan:
     """Return what this cycle wants. The cluster state is the same before and after.
 
     `now` is unix seconds; `seed` turns ties between equal nodes; the same arguments give the same
-    plan, whatever `ended`, `look` and `concluded` do. Jobs of the keys `without` have no turn. A
+    plan, whatever `ended` and `look` do. Jobs of the keys `without` have no turn. A
     job whose handling raises an error is left out (`engine.session.asides`). Raises `BrokenOff`
     when the cluster state can no longer be trusted.
+
+    A cycle whose evictions concern parked gangs is played twice, the second time with all of them.
     """
-    session = open_session(
+    opened = partial(
+        open_session,
         cluster_state,
         config,
         now=now,
@@ -173,16 +166,31 @@ def decide(
         ended=ended,
         without=without,
     )
-    keep_to_shard(session, sharding)
-    try:
-        wake(session)
-        run_actions(session, config, ended=ended)
-        plan = conclude(session)
-        look(session)
-        concluded(session, plan)
-    finally:
-        session.close()
-    return plan
+    for again in (False, True):
+        session = opened()
+        keep_to_shard(session, sharding)
+        try:
+            wake(session, again=again)
+            run_actions(session, config, ended=ended)
+            if _leaves_out_contenders(session):
+                continue
+            plan = conclude(session)
+            if look is not None:
+                look(session, plan)
+            return plan
+        finally:
+            session.close()
+    raise AssertionError("no gang is parked when a cycle is played again")
+
+
+def _leaves_out_contenders(session: Session) -> bool:
+    """Tell whether parked gangs might have taken part in evictions; if so, bring all back."""
+    jobs = session.cluster_state.jobs
+    if not len(jobs.parking.placing) or not (session.evictions or session.contenders):
+        return False
+    jobs.parking.note_contenders(session.contenders, session.now)
+    jobs.wake_placing()
+    return True
 
 
 def conclude(session: Session) -> Plan:

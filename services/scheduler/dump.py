@@ -21,8 +21,8 @@ import msgspec
 from services.scheduler.config import SchedulerConfig
 from services.scheduler.engine.jobs.reservation_timeouts import WaitingGroup
 from services.scheduler.engine.plan import Plan
-from services.scheduler.engine.session.sharding import UNSHARDED, Sharding
 from services.scheduler.engine.state.memory import SchedulerMemory
+from services.scheduler.engine.state.shards import UNSHARDED, Sharding
 from shared.contracts.messages import Fact, Op
 
 FORMAT: Final = "pumice-cycle"

@@ -10,14 +10,18 @@ it, and nothing else.
 
 from collections.abc import Iterable, Iterator
 from itertools import count, groupby
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
+from pumice.events.types import GangAdmitted
 from pumice.plugins import Condition
+from services.scheduler.desired import DesiredStatus
 from services.scheduler.engine.jobs.records import Seen, Stamp
 from services.scheduler.engine.plan import (
     Eviction,
+    GangBinds,
     GateLifted,
     Plan,
     PodConditionWanted,
@@ -28,7 +32,15 @@ from services.scheduler.engine.state.cluster_state import ClusterState
 from shared.api import kinds
 from shared.contracts import messages as m
 from shared.contracts.streams import COMMAND_BYTES
+from shared.jobs.durations import of_gang, template_of
+from shared.model.status import TaskStatus
 
+ADMISSION_DEFERRAL_S: Final = 2
+"""Time for a gang to be made and placed; its PodGroup goes on showing `Pending` meanwhile."""
+PLACEMENT_DEFERRAL_S: Final = 6
+"""Time for its pods to run, and for their counts, which wait for up to five seconds under load."""
+_INQUEUE: Final = "Inqueue"
+_STARTING: Final = (TaskStatus.ALLOCATED, TaskStatus.BINDING, TaskStatus.BOUND)
 _Item = TypeVar("_Item", m.Bind, m.Victim)
 _encoder = msgspec.json.Encoder()
 
@@ -57,6 +69,7 @@ def commands(
             job_uid=gang.job_uid,
             queue=gang.queue,
             binds=binds,
+            needed=_needed(gang, len(binds)),
         )
         for gang in plan.binds
         for binds in _pieces(gang.binds, gang_message)
@@ -74,6 +87,12 @@ def commands(
             for piece in _pieces(map(_victim, victims), gang_message)
         ]
     return wanted
+
+
+def _needed(gang: GangBinds, count: int) -> int | msgspec.UnsetType:
+    """Return how many of a piece are needed; pieces do not wait for each other."""
+    spare = len(gang.binds) - gang.needed
+    return max(0, count - spare) if gang.needed else msgspec.UNSET
 
 
 def _victim(eviction: Eviction) -> m.Victim:
@@ -107,24 +126,77 @@ def key_of(command: m.Command) -> str:
     return command.job if isinstance(command, m.BindGang) else command.victims[0].pod
 
 
-def desires(plan: Plan, cluster_state: ClusterState) -> list[tuple[str, m.Desired]]:
-    """Return (kind token, wanted status) for every object whose status should change.
+def desires(plan: Plan, cluster_state: ClusterState) -> list[DesiredStatus]:
+    """Return the wanted status of every object whose status should change.
 
     Each carries the version of the object that the scheduler has seen, and what of its status
     stays, so that the binder can write without reading.
     """
-    wanted: list[tuple[str, m.Desired]] = [
-        (kinds.PODGROUP.token, _of_group(group, cluster_state, plan.cycle))
+    cycle = plan.cycle
+    wanted = [
+        DesiredStatus(
+            kind=kinds.PODGROUP.token,
+            wanted=_of_group(group, cluster_state, cycle),
+            deferral_s=_deferral_s(group, cluster_state),
+        )
         for group in plan.podgroups
     ]
-    wanted += [(kinds.POD.token, _of_pod(pod, cluster_state, plan.cycle)) for pod in plan.pods]
-    wanted += [
-        (kinds.POD.token, _of_gate(lifted, cluster_state, plan.cycle)) for lifted in plan.lifted
-    ]
-    wanted += [
-        (kinds.QUEUE.token, _of_queue(queue, cluster_state, plan.cycle)) for queue in plan.queues
-    ]
+    of_pods: list[m.Desired] = [_of_pod(pod, cluster_state, cycle) for pod in plan.pods]
+    of_pods += [_of_gate(lifted, cluster_state, cycle) for lifted in plan.lifted]
+    of_queues = [_of_queue(queue, cluster_state, cycle) for queue in plan.queues]
+    wanted += [DesiredStatus(kind=kinds.POD.token, wanted=each) for each in of_pods]
+    wanted += [DesiredStatus(kind=kinds.QUEUE.token, wanted=each) for each in of_queues]
     return wanted
+
+
+def admissions(plan: Plan, cluster_state: ClusterState) -> list[GangAdmitted]:
+    """Return the events on gangs that a plan lets into their queues.
+
+    Each says what the gang needs, too: forecasts imagine jobs to come by those that came, and
+    read them from the events after a restart.
+    """
+    return [
+        _admission(group, cluster_state)
+        for group in plan.podgroups
+        if group.phase == _INQUEUE and group.was != _INQUEUE
+    ]
+
+
+def _admission(group: PodGroupStatusWanted, cluster_state: ClusterState) -> GangAdmitted:
+    event = GangAdmitted(gang=group.key, uid=group.uid, queue=group.queue, job=group.owner_job)
+    job = cluster_state.jobs.get(group.key)
+    if job is None or job.uid != group.uid:
+        return event
+    minimum, dimensions = job.min_resources, cluster_state.dimensions
+    return replace(
+        event,
+        resource_version=job.seen.rv,
+        created=job.created,
+        min_member=job.min_available,
+        min_resources={} if minimum is None else dimensions.listed(minimum),
+        priority_class=job.priority_class,
+        priority=job.priority,
+        owner_kind=job.owner_kind,
+        template=template_of(job.owner_job or job.key, job.annotations),
+        seconds_stated=stated.seconds if (stated := of_gang(job.annotations)) else 0.0,
+    )
+
+
+def _deferral_s(group: PodGroupStatusWanted, cluster_state: ClusterState) -> int:
+    """Return how long a status may wait to be one write with the next one (ADR 35).
+
+    This is for the PodGroups of Jobs: their pods are made on the event of the admission. Others who
+    make PodGroups, and pods for them, read the phase from the API server. A gang that has been told
+    why it waits is told at once that it waits no more.
+    """
+    job = cluster_state.jobs.get(group.key)
+    if not group.owner_job or job is None or job.seen.stamps:
+        return 0
+    if group.phase == _INQUEUE and group.was in {"", "Pending"}:
+        return ADMISSION_DEFERRAL_S
+    starting = any(job.by_status[status] for status in _STARTING)
+    placed = group.phase == "Running" and group.was != "Unknown" and starting
+    return PLACEMENT_DEFERRAL_S if placed else 0
 
 
 def _of_group(

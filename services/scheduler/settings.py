@@ -5,8 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from shared.contracts.streams import PARTITIONS
-from shared.runtime.common import InheritedSettings, inert
-from shared.runtime.features import DESCRIPTION
+from shared.runtime.common import FEATURE_GATES, InheritedSettings, inert
 from shared.runtime.values import Seconds
 
 _TMP = "/tmp"  # noqa: S108 - Volcano's default; files get names of their own and mode 0600
@@ -18,12 +17,16 @@ class SchedulerSettings(InheritedSettings, frozen=True, kw_only=True):
     scheduler_name: Annotated[
         tuple[str, ...], Meta(description="spec.schedulerName values that are served")
     ] = ("volcano",)
-    feature_gates: Annotated[str, Meta(description=DESCRIPTION)] = ""
+    feature_gates: Annotated[str, Meta(description=FEATURE_GATES)] = ""
     gate_removal_worker_num: Annotated[int, inert("the binder lifts gates as it binds")] = 5
     scheduler_conf: Annotated[
         str,
         Meta(description="configuration file of Volcano's form; reread at once when replaced"),
     ] = ""
+    disable_default_scheduler_config: Annotated[
+        bool,
+        Meta(description="start with a configuration file only; a bad one always ends the start"),
+    ] = False
     schedule_period: Annotated[
         Seconds, Meta(description="upper bound between two cycles; changes are acted on at once")
     ] = Seconds(1.0)
@@ -60,6 +63,9 @@ class SchedulerSettings(InheritedSettings, frozen=True, kw_only=True):
     csi_storage: Annotated[
         bool, Meta(description="heed the capacity for new volumes that CSI drivers publish")
     ] = True
+    mindcluster_npus: Annotated[
+        bool, Meta(description="read what MindCluster tells of NPUs; the cache's flag goes first")
+    ] = False
     single_pods: Annotated[
         bool,
         Meta(
@@ -92,5 +98,6 @@ class SchedulerSettings(InheritedSettings, frozen=True, kw_only=True):
     minimum_feasible_nodes: Annotated[int, inert("all nodes are looked at")] = 100
     minimum_percentage_nodes_to_find: Annotated[int, inert("all nodes are looked at")] = 5
     percentage_nodes_to_find: Annotated[int, inert("all nodes are looked at")] = 0
+    scheduler_worker_count: Annotated[int, inert("one thread decides")] = 1
     node_worker_threads: Annotated[int, inert("facts are folded in one thread")] = 20
     enable_pprof: Annotated[bool, inert("a Python process has other profilers")] = False

@@ -1,79 +1,71 @@
-"""Waits that are worth an event: those that last, and that only the cluster can end. Pure.
-
-A gang whose pods are being created waits for its owner and not for nodes: any condition would be
-out of date a moment later, and there are thousands of such moments while a large load is submitted.
-A gang whose pods are being bound has a new phase as soon as they are: its conditions go with that,
-in one write. `IncompleteGangs` tells which gangs are in either state. A gang that has got no pod,
-and no node, for a while is in it no longer: then its conditions say what is missing.
+"""Waits of gangs: what subscribers are told of them by events, and what the bus explains. Pure.
 
 Subscribers hear of a wait once per cause, when it has stood for a while, and never of one that the
 gang's owner has to end (missing pods, scheduling gates). An alert is about a cluster that is too
-full, a kind of node that is missing, a queue that is used up.
+full, a kind of node that is missing, a queue that is used up (`Waits`).
+
+On the bus stands the last explanation of each gang that waits (`WaitExplanations`). It is published
+when its cause has stood for a while, and again when it has another cause. For other amounts and a
+place some way ahead alone it is published every `FIGURES_S` at most, and not for what is free at
+the moment: that moves with every pod that comes or goes. A gang that waits for its owner is
+explained later still: in a large submission every gang does so for a moment. What stands is
+published again, as it was decided last, before it expires on the bus.
+
+Jobs that are parked keep their wait and their explanation: that is what was decided of them.
 """
 
 import re
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from msgspec import Struct
+from typing_extensions import override
 
 from services.scheduler.engine.jobs.jobs import Jobs
-from services.scheduler.engine.jobs.records import Job
-from services.scheduler.engine.plan import Explanation
-from shared.model.status import VALID, TaskStatus
+from services.scheduler.engine.plan import Explanation, Plan
+from services.scheduler.engine.session.waking import Parkable
+from services.scheduler.engine.status.messages import settled
+from services.scheduler.pacing import PATIENCE, awaits_owner
+from shared.contracts import messages as m
+from shared.contracts.streams import WAITING_TTL_S
 
+FIGURES_S: Final = 10.0
+AGAIN_S: Final = WAITING_TTL_S / 2
+_SHORT_MOST: Final = 20
+"""Resources that one message names: a pod may ask for thousands."""
+_W = TypeVar("_W")
 _AMOUNT: Final = re.compile(r"\d[\w.]*")
 
 
-def awaits_owner(job: Job) -> bool:
-    """Tell whether a gang lacks pods that its owner has to create, or to free of their gates."""
-    return (
-        _present(job) < job.min_available
-        or bool(job.roles_short_of(*VALID, best_effort=False))
-        or (job.division is not None and bool(job.division.short_policies(exists=True)))
-    )
+class _Gangs(Generic[_W]):
+    """Memory of the gangs that wait, by the key of the PodGroup."""
 
+    def __init__(self) -> None:
+        self._open: dict[str, _W] = {}
+        self._parked: dict[str, _W] = {}
+        """Gangs that cycles do not look at; they go on waiting."""
 
-def _is_kept_out(job: Job) -> bool:
-    """Tell whether a group gets no pods because its queue has not admitted it."""
-    return job.is_pending and not job.tasks
+    def forget(self) -> None:
+        """Tell everything anew: what was told before was another leader's word."""
+        self._open.clear()
+        self._parked.clear()
 
+    def park(self, key: str) -> None:
+        """Keep what is remembered of a gang although the next cycles do not look at it."""
+        known = self._open.pop(key, None)
+        if known is not None:
+            self._parked[key] = known
 
-def _present(job: Job) -> int:
-    return sum(len(job.by_status[status]) for status in VALID) - job.gated
-
-
-class _Incomplete(NamedTuple):
-    uid: str
-    pods: int
-    binding: int
-    since: float
-    """When a pod last came or was bound, or when the gang was first seen (Unix seconds)."""
-
-
-class IncompleteGangs:
-    """Remembers when gangs whose pods are being made or bound last got on."""
-
-    def __init__(self, patience_s: float) -> None:
-        self._patience_s = patience_s
-        self._waiting: dict[str, _Incomplete] = {}
-
-    def review(self, keys: Iterable[str], jobs: Jobs, *, now: float) -> frozenset[str]:
-        """Return those of `keys` whose pods are being made or bound; forget all others."""
-        before, self._waiting = self._waiting, {}
-        making = set()
+    def resume(self, keys: Iterable[str]) -> None:
+        """Go on with gangs that this cycle has looked at again."""
         for key in keys:
-            job = jobs.get(key)
-            if job is None or _is_kept_out(job):
-                continue
-            binding = len(job.by_status[TaskStatus.BINDING])
-            if not binding and not awaits_owner(job):
-                continue
-            seen, waiting = (job.uid, _present(job), binding), before.get(key)
-            if waiting is None or waiting[:3] != seen:
-                waiting = _Incomplete(*seen, since=now)
-            self._waiting[key] = waiting
-            if now - waiting.since < self._patience_s:
-                making.add(key)
-        return frozenset(making)
+            known = self._parked.pop(key, None)
+            if known is not None:
+                self._open[key] = known
+
+    def _kept(self, key: str) -> _W | None:
+        return self._open.get(key) or self._parked.get(key)
 
 
 class _Wait(NamedTuple):
@@ -83,35 +75,17 @@ class _Wait(NamedTuple):
     reported: frozenset[str]
 
 
-class Waits:
+class Waits(_Gangs[_Wait]):
     """Remembers the waits of jobs, and what was told of them."""
 
     def __init__(self, settle_s: float) -> None:
+        super().__init__()
         self._settle_s = settle_s
-        self._waits: dict[str, _Wait] = {}
-        self._parked: dict[str, _Wait] = {}
-        """Waits of jobs that cycles do not look at; they go on."""
-
-    def forget(self) -> None:
-        """Report everything anew: earlier reports were those of another leader."""
-        self._waits = {}
-        self._parked = {}
 
     def is_reported(self, key: str) -> bool:
         """Tell whether subscribers know of a job's wait and its cause."""
-        wait = self._waits.get(key) or self._parked.get(key)
+        wait = self._kept(key)
         return wait is not None and wait.cause in wait.reported
-
-    def park(self, key: str) -> None:
-        """Keep a wait although the next cycles do not explain it."""
-        self._parked[key] = self._waits.pop(key)
-
-    def resume(self, keys: Iterable[str]) -> None:
-        """Go on with the waits of jobs that this cycle has looked at again."""
-        for key in keys:
-            wait = self._parked.pop(key, None)
-            if wait is not None:
-                self._waits[key] = wait
 
     def resume_all(self) -> None:
         """Go on with all waits: the next cycle looks at every job."""
@@ -121,7 +95,7 @@ class Waits:
         self, explanations: Iterable[Explanation], jobs: Jobs, *, now: float
     ) -> list[Explanation]:
         """Return the waits that have now lasted long enough and whose cause was not told yet."""
-        before, self._waits = self._waits, {}
+        before, self._open = self._open, {}
         due = []
         for explanation in explanations:
             job = jobs.get(explanation.job)
@@ -133,7 +107,7 @@ class Waits:
             if wait.cause not in wait.reported and now - wait.since >= self._settle_s:
                 wait = wait._replace(reported=wait.reported | {wait.cause})
                 due.append(explanation)
-            self._waits[explanation.job] = wait
+            self._open[explanation.job] = wait
         return due
 
 
@@ -153,3 +127,183 @@ def cause_of(explanation: Explanation) -> str:
     parts = sorted(explanation.reasons) + sorted(s.resource for s in explanation.shortages)
     reason = ", ".join(parts) or explanation.message
     return f"{explanation.gate}: {_AMOUNT.sub('#', reason)}"
+
+
+class _Explained(Struct):
+    """One gang that waits, as cycles have found it."""
+
+    why: Explanation
+    cause: str
+    since: float
+    """When a cycle first found this cause (Unix seconds)."""
+    at: float
+    """When a cycle first found this very explanation."""
+    cycle: int
+    is_told: bool = False
+    told_cause: str = ""
+    told_at: float = 0.0
+    is_due: bool = True
+    """Whether what was decided last is worth a message."""
+
+
+class WaitExplanations(_Gangs[_Explained]):
+    """Remembers what was decided of gangs that wait, and what of it was published."""
+
+    def __init__(self, settle_s: float) -> None:
+        super().__init__()
+        self._settle_s = settle_s
+        self._due: dict[str, _Explained] = {}
+        self._again: deque[tuple[float, str]] = deque()
+
+    @override
+    def forget(self) -> None:
+        """Publish everything anew: another leader has had a turn, or the bus has lost it."""
+        super().forget()
+        self._due.clear()
+        self._again.clear()
+
+    def changes(
+        self, explanations: Iterable[Explanation], jobs: Jobs, *, now: float, cycle: int, term: int
+    ) -> list[m.WaitExplained]:
+        """Return what to publish after a cycle that has found these explanations."""
+        before, self._open = self._open, {}
+        for why in explanations:
+            known = self._followed(before.pop(why.job, None), why, now, cycle)
+            self._open[why.job] = known
+            if known.is_due:
+                self._due[why.job] = known
+        return [
+            *self._ended(before, now=now, cycle=cycle, term=term),
+            *self._ready(jobs, now=now, term=term),
+            *self._repeated(now=now, term=term),
+        ]
+
+    def _followed(
+        self, known: _Explained | None, why: Explanation, now: float, cycle: int
+    ) -> _Explained:
+        if known is None or known.why.job_uid != why.job_uid:
+            return _Explained(why, cause_of(why), now, now, cycle)
+        if known.why != why:
+            if not _is_alike(known.why, why):
+                known.is_due, cause = True, cause_of(why)
+                if cause != known.cause:
+                    known.cause, known.since = cause, now
+            known.why, known.at, known.cycle = why, now, cycle
+        return known
+
+    def _ended(
+        self, gone: dict[str, _Explained], *, now: float, cycle: int, term: int
+    ) -> Iterator[m.WaitExplained]:
+        for key, known in gone.items():
+            self._due.pop(key, None)
+            if known.is_told:
+                yield m.WaitExplained(
+                    gang=key, uid=known.why.job_uid, term=term, cycle=cycle, time=now
+                )
+
+    def _ready(self, jobs: Jobs, *, now: float, term: int) -> Iterator[m.WaitExplained]:
+        for key, known in list(self._due.items()):
+            if self._kept(key) is not known:
+                del self._due[key]
+            elif self._is_ripe(known, jobs, now):
+                del self._due[key]
+                yield self._tell(key, known, now, term)
+
+    def _is_ripe(self, known: _Explained, jobs: Jobs, now: float) -> bool:
+        if known.is_told and known.cause == known.told_cause:
+            return now - known.told_at >= FIGURES_S
+        stands_s = now - known.since
+        if stands_s < self._settle_s:
+            return False
+        job = jobs.get(known.why.job)
+        return job is None or not awaits_owner(job) or stands_s >= PATIENCE * self._settle_s
+
+    def _repeated(self, *, now: float, term: int) -> Iterator[m.WaitExplained]:
+        while self._again and self._again[0][0] <= now:
+            due_at, key = self._again.popleft()
+            known = self._kept(key)
+            if known is not None and known.is_told and known.told_at + AGAIN_S == due_at:
+                yield self._tell(key, known, now, term)
+
+    def _tell(self, key: str, known: _Explained, now: float, term: int) -> m.WaitExplained:
+        known.is_due, known.is_told = False, True
+        known.told_cause, known.told_at = known.cause, now
+        self._again.append((now + AGAIN_S, key))
+        return _message(known, term)
+
+
+def _is_alike(one: Explanation, other: Explanation) -> bool:
+    """Tell whether explanations say the same but for figures that move all the time."""
+    if (one.gate, one.message) != (other.gate, other.message) or one.reasons != other.reasons:
+        return False
+    return one.details == other.details or settled(one.details) == settled(other.details)
+
+
+def _message(known: _Explained, term: int) -> m.WaitExplained:
+    why = known.why
+    return m.WaitExplained(
+        gang=why.job,
+        uid=why.job_uid,
+        term=term,
+        cycle=known.cycle,
+        time=known.at,
+        gate=why.gate,
+        message=why.message,
+        details=why.details,
+        position=why.position,
+        nodes=why.nodes,
+        reasons=dict(why.reasons),
+        shortages=tuple(
+            m.Short(
+                resource=short.resource,
+                requested=short.requested,
+                largest_free=short.largest_free,
+            )
+            for short in why.shortages[:_SHORT_MOST]
+        ),
+    )
+
+
+class ToldWaits:
+    """Both for one worker. A job whose wait was told of in full may be parked."""
+
+    def __init__(self, settle_s: float, *, explains: bool = True) -> None:
+        """Explain on the bus why gangs wait, unless what waits are no PodGroups."""
+        self._explains = explains
+        self._waits = Waits(settle_s)
+        self._explained = WaitExplanations(settle_s)
+
+    def forget(self) -> None:
+        """Tell everything anew: what was told before was another leader's word."""
+        self._waits.forget()
+        self._explained.forget()
+
+    def read_again(self) -> None:
+        """Go on with all waits although STATE is replayed; the bus may have lost explanations."""
+        self._waits.resume_all()
+        self._explained.forget()
+
+    def is_reported(self, key: str) -> bool:
+        """Tell whether subscribers know of a job's wait and its cause."""
+        return self._waits.is_reported(key)
+
+    def review(
+        self, plan: Plan, jobs: Jobs, may_park: Sequence[Parkable], *, now: float, term: int
+    ) -> tuple[list[Explanation], list[m.WaitExplained]]:
+        """Return waits to report and to publish; park the jobs that nothing is left to say of."""
+        left = jobs.parking.take_left()
+        self._waits.resume(left)
+        self._explained.resume(left)
+        lasting = self._waits.lasting(plan.explanations, jobs, now=now)
+        changes = self._explained.changes(
+            plan.explanations if self._explains else (),
+            jobs,
+            now=now,
+            cycle=plan.cycle,
+            term=term,
+        )
+        for job, order, demand in may_park:
+            if self._waits.is_reported(job.key) and jobs.park(job, order, demand, now=now):
+                self._waits.park(job.key)
+                self._explained.park(job.key)
+        return lasting, changes

@@ -10,7 +10,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from services.scheduler import messages
+from pumice.events.types import GangAdmitted
+from services.scheduler import desired, messages
 from services.scheduler.config import SchedulerConfig
 from services.scheduler.cycle_metrics import CycleMetrics, CycleSample, PlacedJob, placements
 from services.scheduler.decide import Stopwatch, decide, untimed
@@ -19,20 +20,16 @@ from services.scheduler.engine.journal import BrokenOff
 from services.scheduler.engine.plan import Explanation, Plan
 from services.scheduler.engine.session.asides import Aside
 from services.scheduler.engine.session.session import Session
-from services.scheduler.engine.session.sharding import UNSHARDED, Sharding
 from services.scheduler.engine.session.waking import Parkable, parkable
 from services.scheduler.engine.state.cluster_state import BadFact, ClusterState
 from services.scheduler.engine.state.memory import SchedulerMemory, lay_out, memory_of, restore
-from services.scheduler.left_out import LeftOutConditions, digest
-from services.scheduler.own_shard import OwnShard
-from services.scheduler.pacing import PATIENCE, Pacing
+from services.scheduler.engine.state.shards import UNSHARDED, Sharding
+from services.scheduler.pacing import PATIENCE, IncompleteGangs, Pacing
 from services.scheduler.policy.actions.enqueue import inqueue_timeout_s
 from services.scheduler.policy.catalog import PLUGINS, Plugins, states
 from services.scheduler.policy.patience import Patience, patience
 from services.scheduler.policy.states.usage import Usage, UsageTable
-from services.scheduler.reminding import DesiredStatus, Reminders, stands
-from services.scheduler.told_waits import ToldWaits
-from services.scheduler.waiting import IncompleteGangs
+from services.scheduler.waiting import ToldWaits
 from shared.api.kinds import KINDS, POD, PODGROUP
 from shared.contracts import messages as m
 from shared.contracts.subjects import SINGLE_PODS
@@ -66,8 +63,9 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     whole: Plan
     """Everything that was decided, statuses that are held back included."""
     commands: list[m.Command]
-    statuses: list[DesiredStatus]
+    statuses: list[desired.DesiredStatus]
     """Statuses to publish: those of the plan, and earlier ones that nothing has come of."""
+    admitted: Sequence[GangAdmitted] = ()
     waits: Sequence[Explanation] = ()
     """Waits that have lasted and that no event has reported yet."""
     explained: Sequence[m.WaitExplained] = ()
@@ -104,16 +102,17 @@ class Worker:
         few: int = FEW,
         queue_gates: bool = False,
         csi_storage: bool = True,
+        mindcluster: bool = False,
         node_labels: Sequence[tuple[str, str]] = (),
         single_pods: bool = False,
     ) -> None:
-        chosen = states(queue_gates=queue_gates, csi_storage=csi_storage)
+        chosen = states(queue_gates=queue_gates, csi_storage=csi_storage, mindcluster=mindcluster)
         served = (tuple(scheduler_names), chosen, node_labels)
         self._empty: Final = partial(ClusterState, *served, single_pods=single_pods)
         role = SINGLE_PODS if single_pods else ""
         self._commands: Final = partial(messages.commands, gang_message=gang_message, role=role)
         self._few, self._plugins = few, plugins
-        self._own_shard = OwnShard(sharding)
+        self._own_shard = desired.OwnShard(sharding)
         self._measured = measured
         self._ended = ended
         self._metrics = CycleMetrics()
@@ -125,7 +124,7 @@ class Worker:
         self._patience = Patience()
         self._parkable: list[Parkable] = []
         self._reservation_timeouts = ReservationTimeouts()
-        self._reminders = Reminders()
+        self._reminders = desired.Reminders()
         self._unpublished: set[str] = set()
         self._cluster_state = self._empty()
         self._left_out: dict[tuple[str, str], tuple[bytes, Exception]] = {}
@@ -133,7 +132,7 @@ class Worker:
         self._without: set[str] = set()
         """Jobs whose handling broke a session off. Each time costs a whole cycle and all facts read
         again, so that they are skipped until their PodGroup is gone."""
-        self._left_out_conditions = LeftOutConditions()
+        self._left_out_conditions = desired.LeftOutConditions()
         self._decoders: Final[dict[str, msgspec.json.Decoder[Any]]] = {
             kind: msgspec.json.Decoder(KINDS[kind].type)
             for kind in sorted(self._cluster_state.kinds)
@@ -194,7 +193,7 @@ class Worker:
         if self._left_out:
             at = (fact.kind, fact.key)
             known = self._left_out.pop(at, None)
-            if known is not None and fact.op is m.Op.PUT and known[0] == digest(fact):
+            if known is not None and fact.op is m.Op.PUT and known[0] == desired.digest(fact):
                 self._left_out[at] = known
                 return Trouble(fact.kind, fact.key, fact.uid, known[1])
         try:
@@ -202,7 +201,7 @@ class Worker:
         except (BadFact, msgspec.DecodeError) as error:
             return Trouble(fact.kind, fact.key, fact.uid, str(error))
         except Exception as error:  # noqa: BLE001 - an error of ours about one object (ADR 19)
-            self._left_out[fact.kind, fact.key] = (digest(fact), error)
+            self._left_out[fact.kind, fact.key] = (desired.digest(fact), error)
             self._remove(fact)
             return Trouble(fact.kind, fact.key, fact.uid, error)
         return None
@@ -302,7 +301,7 @@ class Worker:
         )
         if config is not self._config:
             self._config = config
-            self._patience = patience(config, self._plugins)
+            self._patience = patience(config, self._plugins, contending=True)
             self._cluster_state.jobs.wake_all()
             self._metrics.disturb()
         whole = self._plan(config, now=now, cycle=cycle)
@@ -332,6 +331,7 @@ class Worker:
             whole=whole,
             commands=wanted,
             statuses=statuses,
+            admitted=messages.admissions(plan, self._cluster_state),
             waits=waits,
             explained=explained,
             parked=parked,
@@ -341,21 +341,20 @@ class Worker:
             placements=list(placements(plan, self._cluster_state, now=now)),
         )
 
-    def _rest(self, session: Session, plan: Plan) -> None:
-        """Note which jobs may be parked when the session is closed."""
+    def _look(self, session: Session, plan: Plan) -> None:
+        """Measure, and note which jobs may be parked when the session is closed."""
+        self._metrics.look(session)
         self._parkable = []
         if len(plan.explanations) + len(self._cluster_state.jobs.parking) > self._few:
             gates = self._patience._asdict()
             self._parkable = parkable(session, plan, self._told_waits.is_reported, **gates)
 
-    def _statuses(self, plan: Plan, now: float) -> list[DesiredStatus]:
-        fresh = [
-            DesiredStatus(kind=k, wanted=w) for k, w in messages.desires(plan, self._cluster_state)
-        ]
+    def _statuses(self, plan: Plan, now: float) -> list[desired.DesiredStatus]:
+        fresh = messages.desires(plan, self._cluster_state)
         fresh += self._own_shard.wanted(self._cluster_state, plan.cycle)
         self._reminders.sent(fresh, now=now)
         return fresh + self._reminders.due(
-            now=now, stands=lambda status: stands(status, self._cluster_state)
+            now=now, stands=lambda status: desired.stands(status, self._cluster_state)
         )
 
     def _being_made(self, plan: Plan, now: float) -> frozenset[str]:
@@ -379,8 +378,7 @@ class Worker:
                 plugins=self._plugins,
                 sharding=self._own_shard.sharding,
                 ended=self._ended,
-                look=self._metrics.look,
-                concluded=self._rest,
+                look=self._look,
                 without=self._without,
             )
         except BrokenOff as error:

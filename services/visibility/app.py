@@ -6,13 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from pumice.events.tls import TlsClient
-from services.scheduler.adapters.conf_file import ConfFile
+from services.scheduler.adapters.conf_file import ConfFile, node_labels
 from services.scheduler.adapters.entry_points import PluginFailures, load_plugins
-from services.scheduler.adapters.feed import OutcomeFeed, StateFeed
-from services.scheduler.adapters.inbox import Inbox
-from services.scheduler.engine.session.sharding import Mode, Sharding
+from services.scheduler.adapters.feed import Inbox, OutcomeFeed, StateFeed
+from services.scheduler.engine.state.shards import Mode, Sharding
 from services.scheduler.policy.catalog import PLUGINS, Plugins
-from services.scheduler.selection import node_labels
 from services.visibility.adapters.answering import Answering
 from services.visibility.adapters.authentication import (
     Authentication,
@@ -21,18 +19,15 @@ from services.visibility.adapters.authentication import (
     in_flags,
 )
 from services.visibility.adapters.authorization import Authorization
-from services.visibility.adapters.changes import Changes
-from services.visibility.adapters.feed import EventFeed
+from services.visibility.adapters.feeds import DecisionFeed, EventFeed, EventHistory
 from services.visibility.adapters.forecasting import Forecasting
-from services.visibility.adapters.hearing import DecisionFeed
-from services.visibility.adapters.history import EventHistory
 from services.visibility.adapters.keeping import Keeper
 from services.visibility.adapters.live import Live
 from services.visibility.adapters.registration import Address, Registration
-from services.visibility.adapters.server import VisibilityServer
+from services.visibility.adapters.server import Changes, VisibilityServer
 from services.visibility.adapters.sources import Sources
 from services.visibility.adapters.watching import Watching
-from services.visibility.answers.decisions import Decisions
+from services.visibility.answers.pending import Decisions
 from services.visibility.answers.replica import Replica
 from services.visibility.answers.survey import Policy
 from services.visibility.api.users import RequestHeaders
@@ -41,6 +36,7 @@ from services.visibility.metrics import VisibilityMetrics
 from services.visibility.settings import VisibilitySettings
 from shared.bus.client import Dial
 from shared.bus.nats import NatsBus
+from shared.bus.pace import Pace
 from shared.bus.service import BusParts, bus_of
 from shared.bus.tenure import Tenure
 from shared.contracts.messages import SCHEDULING
@@ -48,8 +44,8 @@ from shared.contracts.streams import streams
 from shared.contracts.subjects import Subjects
 from shared.kube.client import Kube
 from shared.kube.service import kube_of
+from shared.runtime.common import QUEUE_ADMISSION, is_feature_on
 from shared.runtime.contain import Containment
-from shared.runtime.features import QUEUE_ADMISSION, is_on
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part
 from shared.serving.authorities import Authorities, InMemory, InSecret
@@ -97,7 +93,7 @@ def _answers(
         *following,
     ]
     live = Live(keeper, clock=context.clock, ends=answers.end_of)
-    parts.append(EventFeed(bus, needed.events, live, clock=context.clock))
+    parts.append(EventFeed(bus, needed.events, live, pace=keeper.pace, clock=context.clock))
     return answers, live, parts
 
 
@@ -118,12 +114,14 @@ def following_parts(
     replica = Replica(
         scheduler_names=settings.scheduler_name,
         plugins=plugins,
-        queue_gates=is_on(settings.feature_gates, QUEUE_ADMISSION),
+        queue_gates=is_feature_on(settings.feature_gates, QUEUE_ADMISSION),
         csi_storage=settings.csi_storage,
+        mindcluster=settings.mindcluster_npus,
         node_labels=node_labels(settings.node_selector),
     )
+    pace = Pace(clock)
     state = StateFeed(
-        on_bus.state(replica.kinds),
+        on_bus.state(replica.kinds, pace=pace),
         inbox,
         tenure=Tenure(SCHEDULING, heed=False, clock=clock, log=log),
         gate=context.readiness.gate("state"),
@@ -136,11 +134,13 @@ def following_parts(
         inbox=inbox,
         clock=clock,
         log=log,
+        pace=pace,
     )
     keeper = Keeper(
         replica,
         inbox=inbox,
         state=state,
+        pace=pace,
         executor=ThreadPoolExecutor(max_workers=1, thread_name_prefix="replica"),
         contain=Containment(context.set_aside, clock=clock, log=log),
         clock=clock,
@@ -172,7 +172,7 @@ def following_parts(
         starts=forecasts,
         clock=clock,
     )
-    heard = DecisionFeed(bus, decisions, stream=needed.waiting, log=log)
+    heard = DecisionFeed(bus, decisions, stream=needed.waiting, pace=pace, log=log)
     return answers, keeper, [conf, state, outcomes, keeper, heard, forecasts]
 
 

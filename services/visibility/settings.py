@@ -4,8 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from shared.runtime.common import ApiBurst, ApiQps, ApiTimeout, CommonSettings
-from shared.runtime.features import DESCRIPTION
+from shared.runtime.common import FEATURE_GATES, ApiBurst, ApiQps, ApiTimeout, CommonSettings
 from shared.runtime.values import Seconds
 
 
@@ -77,7 +76,7 @@ class VisibilitySettings(CommonSettings, frozen=True, kw_only=True):
         tuple[str, ...],
         Meta(description="spec.schedulerName values that the scheduler serves", min_length=1),
     ] = ("volcano",)
-    feature_gates: Annotated[str, Meta(description=DESCRIPTION)] = ""
+    feature_gates: Annotated[str, Meta(description=FEATURE_GATES)] = ""
     node_selector: Annotated[
         tuple[str, ...],
         Meta(description="labels name:value; only nodes with one of them count, as for scheduling"),
@@ -85,6 +84,9 @@ class VisibilitySettings(CommonSettings, frozen=True, kw_only=True):
     csi_storage: Annotated[
         bool, Meta(description="whether scheduling heeds the capacity that CSI drivers publish")
     ] = True
+    mindcluster_npus: Annotated[
+        bool, Meta(description="read what MindCluster tells of NPUs; the cache's flag goes first")
+    ] = False
     scheduler_sharding_mode: Annotated[
         Literal["none", "hard", "soft"],
         Meta(description="whether the scheduler keeps to the nodes of a NodeShard"),

@@ -79,7 +79,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tr
 _AT = re.compile(r"^(?P<what>.*?) - at `(?P<key>key in )?\$(?P<path>.*)`$", re.DOTALL)
 
 
-def describe(exc: BaseException) -> str:
+def describe_decode_error(exc: BaseException) -> str:
     """Return one line for a msgspec decoding error: the path of the field, then the fault.
 
     msgspec says ``Expected `int`, got `str` - at `$.spec.tasks[0].replicas` ``; a user should read

@@ -257,6 +257,13 @@ class Node(View, frozen=True, kw_only=True):
     status: NodeStatus = NodeStatus()
 
 
+class ConfigMap(View, frozen=True, kw_only=True):
+    """A ConfigMap, of which only those of device plugins are read."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    data: Mapping[str, str] = field(default_factory=dict)
+
+
 class NamespaceStatus(View, frozen=True, kw_only=True):
     """Whether a namespace lives: `Active` or `Terminating`."""
 

@@ -1,7 +1,7 @@
 """CronJob (batch.volcano.sh): jobs that are made again and again by a schedule (C02).
 
-Full API type, from which `make crds` makes the CRD. What a schedule means is
-`services.controller.cronjob.schedule`'s business; here it is text.
+Full API type, from which `make crds` makes the CRD. A schedule is text here;
+`shared.model.schedules` reads it.
 """
 
 import enum

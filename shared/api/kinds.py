@@ -211,6 +211,8 @@ NUMATOPOLOGY: Final = Kind(
     namespaced=False,
     type=nodeinfo.Numatopology,
 )
+NPUINFO: Final = Kind(kind="ConfigMap", plural="configmaps", alias="npuinfos", type=core.ConfigMap)
+"""ConfigMaps of MindCluster, which tell of nodes' NPUs (DV3)."""
 REPLICASET: Final = Kind(
     kind="ReplicaSet", group="apps", plural="replicasets", type=workloads.Workload
 )
@@ -250,6 +252,7 @@ KINDS: Final[dict[str, Kind]] = {
         QUEUE,
         HYPERNODE,
         NUMATOPOLOGY,
+        NPUINFO,
         NODESHARD,
         CRONJOB,
         JOBFLOW,
@@ -322,8 +325,8 @@ def decode(kind: Kind, data: bytes | msgspec.Raw) -> Any:  # noqa: ANN401 - the 
     other controllers); such members count as absent. They are looked for only when plain decoding
     fails, so they cost the others nothing.
 
-    Raises `msgspec.ValidationError` (see `shared.api.base.describe`), and `msgspec.DecodeError`
-    for what is no JSON at all.
+    Raises `msgspec.ValidationError`, which `shared.api.base.describe_decode_error` puts into words,
+    and `msgspec.DecodeError` for what is no JSON at all.
     """
     assert kind.type is not None, f"{kind.kind} is only written"
     decoder = _decoder(kind.type)

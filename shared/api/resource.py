@@ -44,6 +44,12 @@ class DeviceToleration(View, frozen=True, kw_only=True):
     toleration_seconds: int | None = None
 
 
+class CapacityRequirements(View, frozen=True, kw_only=True):
+    """Amounts of capacities that a request asks for."""
+
+    requests: Mapping[str, Quantity] = field(default_factory=dict)
+
+
 class ExactDeviceRequest(View, frozen=True, kw_only=True):
     """A number of devices of a class."""
 
@@ -58,8 +64,8 @@ class ExactDeviceRequest(View, frozen=True, kw_only=True):
     admin_access: bool | None = None
     """Whether devices that others use are given, too."""
     tolerations: tuple[DeviceToleration, ...] = ()
-    capacity: Mapping[str, Any] | None = None
-    """Parts of devices that can be shared."""
+    capacity: CapacityRequirements = CapacityRequirements()
+    """Amounts of capacities that a device must have; so much is taken of one that is shared."""
 
 
 class DeviceRequest(View, frozen=True, kw_only=True):
@@ -119,6 +125,9 @@ class DeviceResult(View, frozen=True, kw_only=True):
     share_id: str | None = field(default=None, name="shareID")
     """Of a device that several claims have a part of."""
     consumed_capacity: Mapping[str, Quantity] = field(default_factory=dict)
+    binding_conditions: tuple[str, ...] = ()
+    """As the device had them when it was given."""
+    binding_failure_conditions: tuple[str, ...] = ()
 
 
 class DeviceAllocation(View, frozen=True, kw_only=True):
@@ -134,6 +143,8 @@ class AllocationResult(View, frozen=True, kw_only=True):
     devices: DeviceAllocation = DeviceAllocation()
     node_selector: NodeSelector | None = None
     """Nodes that reach them; absent: every node."""
+    allocation_timestamp: str | None = None
+    """When the status was written; the time to prepare devices counts from here."""
 
 
 class ConsumerReference(View, frozen=True, kw_only=True):
@@ -145,11 +156,62 @@ class ConsumerReference(View, frozen=True, kw_only=True):
     uid: str = ""
 
 
+class DeviceCondition(View, frozen=True, kw_only=True):
+    """A condition of a device that a claim has."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class AllocatedDeviceStatus(View, frozen=True, kw_only=True):
+    """The words of a driver on a device that a claim has."""
+
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    share_id: str | None = field(default=None, name="shareID")
+    conditions: tuple[DeviceCondition, ...] = ()
+
+
 class ResourceClaimStatus(View, frozen=True, kw_only=True):
     """Status of a claim."""
 
     allocation: AllocationResult | None = None
     reserved_for: tuple[ConsumerReference, ...] = ()
+    devices: tuple[AllocatedDeviceStatus, ...] = ()
+
+    def unmet(self, allocation: AllocationResult) -> tuple[str, ...]:
+        """Return which binding conditions of its devices are not true, as `device: condition`."""
+        return tuple(
+            f"{result.device}: {name}"
+            for result in allocation.devices.results
+            for name in result.binding_conditions
+            if not self._is_true(result, name)
+        )
+
+    def failure(self, allocation: AllocationResult) -> str:
+        """Return which device cannot be prepared, as its driver puts it; empty: none."""
+        for result in allocation.devices.results:
+            for name in result.binding_failure_conditions:
+                if self._is_true(result, name):
+                    said = self.of_device(result)[name]
+                    words = ": ".join(each for each in (name, said.reason, said.message) if each)
+                    return f"{result.device}: {words}"
+        return ""
+
+    def _is_true(self, result: DeviceResult, name: str) -> bool:
+        condition = self.of_device(result).get(name)
+        return condition is not None and condition.status == "True"
+
+    def of_device(self, result: DeviceResult) -> Mapping[str, DeviceCondition]:
+        """Return the conditions of a device by their types; none: its driver has said nothing."""
+        wanted = (result.driver, result.pool, result.device, result.share_id)
+        for each in self.devices:
+            if (each.driver, each.pool, each.device, each.share_id) == wanted:
+                return {condition.type: condition for condition in each.conditions}
+        return {}
 
 
 class ResourceClaim(View, frozen=True, kw_only=True):
@@ -183,10 +245,28 @@ class DeviceAttribute(View, frozen=True, kw_only=True):
     version_value: str | None = field(default=None, name="version")
 
 
+class CapacityRange(View, frozen=True, kw_only=True):
+    """Amounts from a least one on, by steps if there is a step."""
+
+    min: Quantity = 0
+    max: Quantity | None = None
+    step: Quantity | None = None
+
+
+class CapacityRequestPolicy(View, frozen=True, kw_only=True):
+    """Which amounts of a shared capacity may be had: some values, or a range."""
+
+    default: Quantity | None = None
+    """The amount for a request that asks for none of it; absent: all of it."""
+    valid_values: tuple[Quantity, ...] = ()
+    valid_range: CapacityRange | None = None
+
+
 class DeviceCapacity(View, frozen=True, kw_only=True):
     """An amount that a device has."""
 
     value: Quantity = 0
+    request_policy: CapacityRequestPolicy | None = None
 
 
 class DeviceTaint(View, frozen=True, kw_only=True):
@@ -230,6 +310,9 @@ class Device(View, frozen=True, kw_only=True):
     taints: tuple[DeviceTaint, ...] = ()
     binds_to_node: bool = False
     binding_conditions: tuple[str, ...] = ()
+    """Conditions that its driver makes true before a pod that has got it is bound."""
+    binding_failure_conditions: tuple[str, ...] = ()
+    """Conditions of which one that is true says that it cannot be prepared."""
     allow_multiple_allocations: bool = False
 
 

@@ -3,11 +3,11 @@
 Operators, effects and policies are plain text here, not enums: a new Kubernetes version may add
 one, and a pod that cannot be decoded would be a pod whose usage is not counted. The code that
 interprets them decides what an unknown word means. The words known today are the constants of the
-`StrEnum`s below.
+`StrEnum`s below; label selectors are interpreted here (`matches`), as Kubernetes reads them.
 """
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated
 
 from msgspec import field
@@ -164,3 +164,45 @@ class TopologySpreadConstraint(View, frozen=True, kw_only=True):
     node_affinity_policy: str | None = None
     node_taints_policy: str | None = None
     match_label_keys: tuple[str, ...] = ()
+
+
+class BadSelector(ValueError):  # noqa: N818 - reads as the fact it states
+    """A selector that says nothing: an unknown operator, or values that it may not have."""
+
+
+def matches(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
+    """Tell whether all parts of a selector hold; an empty one holds for everything.
+
+    Raises `BadSelector`, whatever the labels are.
+    """
+    verdicts = [_holds(expression, labels) for expression in selector.match_expressions]
+    return all(verdicts) and all(
+        labels.get(key) == value for key, value in selector.match_labels.items()
+    )
+
+
+def _holds(expression: LabelSelectorRequirement, labels: Mapping[str, str]) -> bool:
+    key, operator, values = expression.key, expression.operator, expression.values
+    wants_values = operator in {SelectorOperator.IN, SelectorOperator.NOT_IN}
+    knows = wants_values or operator in {SelectorOperator.EXISTS, SelectorOperator.DOES_NOT_EXIST}
+    if not knows or wants_values != bool(values):
+        raise BadSelector(f"{key} {operator} {list(values)}")
+    return holds(operator, labels.get(key), values)
+
+
+def holds(operator: str, value: str | None, values: Collection[str]) -> bool:
+    """Tell whether an expression holds of a label's value, None where the label is absent.
+
+    An unknown operator holds of nothing.
+    """
+    match operator:
+        case SelectorOperator.IN:
+            return value is not None and value in values
+        case SelectorOperator.NOT_IN:
+            return value is None or value not in values
+        case SelectorOperator.EXISTS:
+            return value is not None
+        case SelectorOperator.DOES_NOT_EXIST:
+            return value is None
+        case _:
+            return False

@@ -120,6 +120,7 @@ class Explanation(View, frozen=True, kw_only=True):
     shortages: tuple[ResourceShortage, ...] = ()
     holders: tuple[Holder, ...] = ()
     hidden_holders: Annotated[int, doc("Holders in namespaces that the asker may not see.")] = 0
+    remaining_holders: Annotated[int, doc("Holders beyond those that hold most, not named.")] = 0
     would_help: Annotated[tuple[str, ...], doc("Changes of which each would open the gate.")] = ()
     next_event: Annotated[str, doc("The next expected event that could change the answer.")] = ""
     decided_at: Annotated[
@@ -240,6 +241,9 @@ class WhatIfStatus(View, frozen=True, kw_only=True):
     hidden: Annotated[
         int, doc("Evictions, jobs and delays in namespaces that the asker may not see.")
     ] = 0
+    remaining: Annotated[
+        dict[str, int], doc("List of this answer → how many more it has than it names.")
+    ] = field(default_factory=dict)
     expected_start: ExpectedStart | None = None
     decided_in_ms: float = 0.0
 

@@ -29,7 +29,7 @@ NAME_IN_USE: Final = 10058
 BAD_UPDATE: Final = 10052
 NO_MESSAGE: Final = 10037
 SERVER_ERROR: Final = 500
-"""Codes from here on are the server's trouble, below ours."""
+"""Codes from here on are failures of the server, those below of the request."""
 
 
 class ApiError(msgspec.Struct, frozen=True):

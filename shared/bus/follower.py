@@ -4,6 +4,8 @@ Each interruption opens a new consumer. If the stream is the same one (its `crea
 holds what we have read, reading goes on behind the last message; otherwise, or when we were away
 longer than tombstones live, a `Reset` tells the reader to forget what it knows.
 
+With a pace (`shared.bus.pace`) it goes on to read in bites, until messages are wanted as they come.
+
 The replay asks without waiting until the server answers that there is nothing left. That moment
 is `CaughtUp`, taken from the server's own reading position: the pending counter in messages, and a
 sequence noted beforehand, cannot tell it, because an object that is updated during the replay is
@@ -12,7 +14,7 @@ skipped at its old place and comes again at the end.
 
 import datetime as dt
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from typing import Any, Final
 
 import msgspec
@@ -21,6 +23,7 @@ from nats.aio.msg import Msg
 from shared.bus.api import Api
 from shared.bus.connection import Connection
 from shared.bus.feed import EXPIRES_S, NANO, Feed, FeedLost, position
+from shared.bus.pace import Pace, Turns
 from shared.bus.port import (
     Batch,
     CaughtUp,
@@ -73,7 +76,9 @@ class Follower:
         inboxes: Callable[[], str],
         clock: Clock,
         log: Logger,
+        pace: Pace | None = None,
     ) -> None:
+        self._pace = pace
         self._stream = stream
         self._subjects = list(subjects)
         self._start = start
@@ -88,7 +93,15 @@ class Follower:
 
     async def items(self) -> AsyncGenerator[FollowItem, None]:
         """Yield for ever; see `port.Reading.follow`."""
+        with self._pace.follower() if self._pace else nullcontext() as turns:
+            async with aclosing(self._endless(turns)) as items:
+                async for item in items:
+                    yield item
+
+    async def _endless(self, turns: Turns | None) -> AsyncGenerator[FollowItem, None]:
         while True:
+            if turns is not None:
+                turns.away()
             name = self._names("follow")
             try:
                 session = await self._connection.session(IDLE_S)
@@ -102,7 +115,7 @@ class Follower:
                         yield Reset(reason)
                         continue
                     yield self._started
-                    async with aclosing(self._read(feed)) as items:
+                    async with aclosing(self._read(feed, turns)) as items:
                         async for item in items:
                             yield item
                 finally:
@@ -174,7 +187,9 @@ class Follower:
             }
         return {**config, **_policy(self._start)}
 
-    async def _read(self, feed: Feed) -> AsyncGenerator[Batch | CaughtUp | Idle, None]:
+    async def _read(
+        self, feed: Feed, turns: Turns | None
+    ) -> AsyncGenerator[Batch | CaughtUp | Idle, None]:
         """Yield messages; ends by FeedLost only."""
         place = self._place
         assert place is not None, "_begin has set it"
@@ -184,15 +199,8 @@ class Follower:
         while True:
             chunk = await feed.take()
             place.seen_at = self._clock.monotonic()
-            messages: list[Message] = []
-            gap = ""
-            for msg in chunk.messages:
-                at = position(msg)
-                if at.consumer_seq != expected:
-                    gap = f"expected delivery {expected}, got {at.consumer_seq}"
-                    break
-                expected += 1
-                messages.append(_message(msg, at.stream_seq, at.time))
+            messages, gap = _in_order(chunk.messages, expected)
+            expected += len(messages)
             if not chunk.messages and not chunk.ended:
                 yield Idle()
             if messages:
@@ -203,8 +211,25 @@ class Follower:
             if chunk.empty and not caught_up:
                 caught_up = True
                 yield CaughtUp()
+            elif chunk.empty and not messages:
+                yield Idle()
             if chunk.ended:
-                await feed.ask(BATCH, wait=caught_up)
+                wait = caught_up
+                if caught_up and turns is not None:
+                    wait = await turns.next(empty=chunk.empty)
+                await feed.ask(BATCH, wait=wait)
+
+
+def _in_order(msgs: Sequence[Msg], expected: int) -> tuple[list[Message], str]:
+    """Return deliveries from `expected` on, and what is wrong with the next one, or ""."""
+    messages: list[Message] = []
+    for msg in msgs:
+        at = position(msg)
+        wanted = expected + len(messages)
+        if at.consumer_seq != wanted:
+            return messages, f"expected delivery {wanted}, got {at.consumer_seq}"
+        messages.append(_message(msg, at.stream_seq, at.time))
+    return messages, ""
 
 
 def _policy(start: Start) -> dict[str, Any]:

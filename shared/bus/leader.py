@@ -22,7 +22,7 @@ from shared.contracts import codec
 from shared.contracts.messages import Leader
 from shared.contracts.versions import ContractError
 from shared.runtime.clock import Clock
-from shared.runtime.errors import Broken, Retryable
+from shared.runtime.errors import Broken, Retryable, leaves
 from shared.runtime.logs import Logger
 from shared.runtime.tasks import TaskGroup, apart
 
@@ -39,7 +39,7 @@ class Fence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Term(msgspec.Struct, frozen=True, kw_only=True):
-    """One reign; a process that leads again has a new term."""
+    """The time for which one process leads; a process that leads again has a new term."""
 
     number: int
     """Grows from term to term over all processes: the lease's sequence at the beginning."""
@@ -100,11 +100,11 @@ class Leadership:
                 with self._bus.last_words():
                     ended = await apart(partial(self._reign, body), name="term")
             except* LeaseLost as lost:
-                self._log.warning("leadership_lost", reason=_first(lost))
+                self._log.warning("leadership_lost", reason=str(leaves(lost)[0]))
             except* WrongSequence as refused:
-                self._log.warning("leader_refused", reason=_first(refused))
+                self._log.warning("leader_refused", reason=str(leaves(refused)[0]))
             except* Retryable as trouble:
-                self._log.warning("leadership_interrupted", reason=_first(trouble))
+                self._log.warning("leadership_interrupted", reason=str(leaves(trouble)[0]))
             await self._clock.sleep(RETRY_S)
 
     async def _reign(self, body: Body) -> bool:
@@ -162,10 +162,3 @@ def _instance(mark: Message | None) -> str:
         return codec.decode_leader(mark.payload).instance if mark else ""
     except ContractError:
         return ""
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> str:
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return str(error)

@@ -30,7 +30,7 @@ from shared.contracts import codec
 from shared.contracts.messages import LeaseRecord
 from shared.contracts.versions import ContractError
 from shared.runtime.clock import Clock
-from shared.runtime.errors import Retryable
+from shared.runtime.errors import Retryable, leaves
 from shared.runtime.tasks import TaskGroup
 
 RETRY_S: Final = 0.05
@@ -178,7 +178,7 @@ class Lease:
                 tasks.create_task(self._watch_connection(), name="lease-connection")
                 tasks.create_task(self._renew_in_time(), name="lease-renewals")
         except* LeaseLost as lost:
-            raise _only(lost) from None
+            raise leaves(lost)[0] from None
         raise AssertionError("a lease is renewed for ever")
 
     async def _watch_connection(self) -> Never:
@@ -270,13 +270,8 @@ def instance_of(holder: str) -> str:
 
 
 def _record(message: Message) -> LeaseRecord:
-    """Return what a lease says; a record that cannot be read is held by a stranger."""
+    """Return what a lease says; one that cannot be read belongs to an unknown holder."""
     try:
         return codec.decode_lease(message.payload)
     except ContractError:
         return LeaseRecord(holder="a stranger", renewals=0, time=0.0)
-
-
-def _only(group: BaseExceptionGroup[LeaseLost]) -> LeaseLost:
-    lost = group.exceptions[0]
-    return _only(lost) if isinstance(lost, BaseExceptionGroup) else lost

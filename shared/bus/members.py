@@ -5,8 +5,8 @@ ends in order says so. Used for the version rule (a writer produces version N on
 reader accepts it), for `pumice status`, and for spreading partitions.
 
 An announcement that goes unanswered, while the same stream can be read, is the sign of a full disk
-(`Storing`): a stream in files that met one takes no message, and gives no answer to those who
-publish; questions it still answers.
+(`Storing`): a stream in files then stores no message and does not answer publishers, but it can
+still be read.
 """
 
 import asyncio
@@ -159,8 +159,8 @@ class Members:
     def bury(self, holder: str, sequence: int) -> None:
         """Count the member whose lease ran out as dead until it announces itself again.
 
-        `sequence` is that of the lease's last message. A lease that ran out once says so until it
-        is taken: it is no second death. This process is not dead.
+        `sequence` is that of the lease's last message. A lease that has run out is seen as such
+        until it is taken, which is no second death. This process is not dead.
         """
         name = instance_of(holder)
         if name == self._instance or sequence <= self._lost.get(name, 0):
@@ -240,7 +240,7 @@ class Members:
         }
 
     async def _leave(self) -> None:
-        """Say good-bye: a member that accepts nothing is gone."""
+        """Announce the end of this process: a member that accepts no version is gone."""
         try:
             async with asyncio.timeout(0.5):
                 await self._announce(1, ())

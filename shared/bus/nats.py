@@ -22,7 +22,7 @@ from shared.bus.client import Dial
 from shared.bus.connection import Connection, Credentials, Options, Session, StatusHook
 from shared.bus.errors import NoAnswer, StreamMissing
 from shared.bus.follower import Follower
-from shared.bus.lanes import Lane
+from shared.bus.pace import Pace
 from shared.bus.port import (
     LAST_PER_SUBJECT,
     FollowItem,
@@ -30,7 +30,7 @@ from shared.bus.port import (
     Start,
     StreamInfo,
 )
-from shared.bus.publisher import NatsPublisher
+from shared.bus.publisher import NatsPublisher, PublishOrder
 from shared.bus.puller import NatsPuller
 from shared.bus.quorum import Quorum
 from shared.bus.replies import Replies
@@ -44,7 +44,7 @@ from shared.runtime.logs import Logger
 from shared.runtime.tasks import TaskGroup
 
 LAST_WORDS_S: Final = 2.0
-"""How long an ending process keeps its connection for those with something left to say."""
+"""How long an ending process keeps its connection for parts that have a last message to send."""
 
 LISTENS_S: Final = 0.1
 """How long the server has to say that there is no listener; a listener itself says nothing."""
@@ -133,7 +133,7 @@ class NatsBus:
         self._id = f"{rng.randrange(16**12):012x}"
         self._count = 0
         self._inbox = f"{options.inbox}.{self._id}"
-        self._lanes: dict[str, Lane] = {}
+        self._publish_orders: dict[str, PublishOrder] = {}
         self._replies = Replies(inbox=self._inbox, clock=clock)
         self._api = Api(self._replies)
         self._declared = DeclaredStreams(self._api, clock=clock, log=self._log)
@@ -229,17 +229,25 @@ class NatsBus:
 
     def publisher(self, stream: str) -> NatsPublisher:
         """See `port.Publishing`."""
-        lane = self._lanes.setdefault(stream, Lane(self._clock))
-        return NatsPublisher(stream, self._replies, lane=lane, on_missing=self._declared.check_soon)
+        order = self._publish_orders.setdefault(stream, PublishOrder(self._clock))
+        return NatsPublisher(
+            stream, self._replies, order=order, on_missing=self._declared.check_soon
+        )
 
     def follow(
-        self, stream: str, subjects: Sequence[str], *, start: Start = LAST_PER_SUBJECT
+        self,
+        stream: str,
+        subjects: Sequence[str],
+        *,
+        start: Start = LAST_PER_SUBJECT,
+        pace: Pace | None = None,
     ) -> AsyncGenerator[FollowItem, None]:
         """See `port.Reading`."""
         follower = Follower(
             stream,
             subjects,
             start=start,
+            pace=pace,
             connection=self._connection,
             api=self._api,
             names=self._name,

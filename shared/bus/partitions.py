@@ -124,7 +124,7 @@ class Partitions:
         return silent
 
     def _leave(self, wanted: frozenset[int]) -> None:
-        """End the bodies of what is wanted of another: once, so that they can tidy up."""
+        """End the bodies of partitions that others should own; once, so that they can tidy up."""
         for partition, task in self._owned.items():
             if partition not in wanted and partition not in self._leaving:
                 self._leaving.add(partition)

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from shared.bus.pace import Pace
 from shared.contracts.streams import ConsumerSpec, StreamSpec
 
 
@@ -268,9 +269,16 @@ class Reading(Protocol):
     """Reads streams without consuming them."""
 
     def follow(
-        self, stream: str, subjects: Sequence[str], *, start: Start = LAST_PER_SUBJECT
+        self,
+        stream: str,
+        subjects: Sequence[str],
+        *,
+        start: Start = LAST_PER_SUBJECT,
+        pace: Pace | None = None,
     ) -> AsyncGenerator[FollowItem, None]:
         """Yield what is stored and then what comes, in order, for ever.
+
+        What comes is yielded at once, or as `pace` says.
 
         Survives reconnects, restarts of the server and re-creation of the stream; see `Reset`.
         Leave it early under `contextlib.aclosing`.
@@ -313,8 +321,8 @@ class Lasting(Protocol):
     def last_words(self) -> AbstractContextManager[None]:
         """Keep the connection open while in the block, also when the process is ending.
 
-        All parts of a service are cancelled at once; a lease that is given back, or a member's
-        good-bye, still needs the bus then. It waits for them, but not for ever.
+        All parts of a service are cancelled at once; a lease that is given back, or a member's last
+        announcement, still needs the bus then. It waits for them, but not for ever.
         """
         ...
 

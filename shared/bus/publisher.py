@@ -8,16 +8,52 @@ import asyncio
 from asyncio import Future
 from collections.abc import Awaitable, Callable, Collection, Generator, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from shared.bus.api import ApiError, failure
 from shared.bus.errors import SequenceInFlight, StreamMissing, TooLarge
-from shared.bus.lanes import Lane
 from shared.bus.port import Ack, Message, Token
 from shared.bus.replies import Replies, Reply
+from shared.runtime.clock import Clock
 from shared.runtime.errors import PumiceError, Retryable
+
+AGAIN_S: Final = 0.01
+GIVE_UP_S: Final = 2.0
+
+_T = TypeVar("_T")
+
+
+class PublishOrder:
+    """The order of this process's fenced publishes to one stream.
+
+    A stream on one server compares each publish with what is stored. One that is copied to several
+    servers refuses a publish as long as another on the same condition is on its way to the copies,
+    and all publishes of a leader bear the same one. The first refusal of that kind ends the
+    leader's term, as any refusal does, and tells this process that the stream is copied: from then
+    on its publishes wait for each other. One that is refused all the same met another process's and
+    is sent again.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._turn = asyncio.Lock()
+        self.single = False
+        """Whether they go one at a time."""
+
+    async def one(self, publish: Callable[[], Awaitable[_T]]) -> _T:
+        """Publish once those before have been answered. Raises what `publish` raises."""
+        async with self._turn:
+            give_up_at = self._clock.monotonic() + GIVE_UP_S
+            while True:
+                try:
+                    return await publish()
+                except SequenceInFlight:
+                    if self._clock.monotonic() >= give_up_at:
+                        raise
+                await self._clock.sleep(AGAIN_S)
+
 
 ONCE_S: Final = 2.0
 """Time for the answer to a message that is sent once."""
@@ -57,17 +93,13 @@ class NatsPublisher:
         stream: str,
         replies: Replies,
         *,
-        lane: Lane,
+        order: PublishOrder,
         on_missing: Callable[[], None],
-        once_s: float = ONCE_S,
-        repeated_s: float = REPEATED_S,
     ) -> None:
         self._stream = stream
         self._replies = replies
-        self._lane = lane
+        self._order = order
         self._on_missing = on_missing
-        self._once_s = once_s
-        self._repeated_s = repeated_s
 
     async def publish(
         self,
@@ -113,19 +145,19 @@ class NatsPublisher:
             headers[_ROLLUP] = "sub"
         repeatable = msg_id is not None and expect_last is None
         send = partial(self._send, subject, payload, headers, repeatable=repeatable)
-        if fence is None or not self._lane.single:
+        if fence is None or not self._order.single:
             return await send()
-        return await self._in_lane(send)
+        return await self._in_order(send)
 
-    async def _in_lane(self, send: Callable[[], Awaitable["_Pending"]]) -> Awaitable[Ack]:
-        """Send in the order of the lane; what became of it is told when it is awaited."""
+    async def _in_order(self, send: Callable[[], Awaitable["_Pending"]]) -> Awaitable[Ack]:
+        """Send in the order of submission; what became of it is told when it is awaited."""
         settled: Future[Ack] = asyncio.get_running_loop().create_future()
 
         async def answered() -> Ack:
             return await (await send())
 
         try:
-            settled.set_result(await self._lane.one(answered))
+            settled.set_result(await self._order.one(answered))
         except TooLarge:
             raise
         except PumiceError as error:
@@ -143,7 +175,7 @@ class NatsPublisher:
                 subject,
                 payload,
                 headers=headers or None,
-                timeout_s=self._repeated_s if repeatable else self._once_s,
+                timeout_s=REPEATED_S if repeatable else ONCE_S,
                 repeatable=repeatable,
             )
         except BaseException:
@@ -165,7 +197,7 @@ class NatsPublisher:
             raise Retryable(f"{subject}: the answer to a publish cannot be read: {exc}") from exc
         if ack.error is not None:
             error = failure(ack.error, about=f"publish to {subject} on {self._stream}")
-            self._lane.single |= isinstance(error, SequenceInFlight)
+            self._order.single |= isinstance(error, SequenceInFlight)
             raise error
         return Ack(sequence=ack.seq, duplicate=ack.duplicate)
 

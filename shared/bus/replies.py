@@ -36,7 +36,7 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
 
     payload: bytes
     headers: dict[str, str] | None
-    parts: "list[Reply]" = []
+    parts: "tuple[Reply, ...]" = ()
     """Earlier messages, when the answer to a `many` question has several."""
 
 
@@ -57,7 +57,7 @@ class Question(msgspec.Struct, kw_only=True, eq=False):
 
 
 class Room:
-    """Bounds what is in flight by count and bytes; waiters are served in order."""
+    """Bounds the messages in flight by count and bytes; waiters are served in order."""
 
     def __init__(self, *, messages: int, size: int) -> None:
         self._messages = messages
@@ -218,13 +218,12 @@ class Replies:
         if status == "503":
             self._end(token, StreamMissing(f"no stream takes {question.subject}"))
             return
-        reply = Reply(msg.data, headers, question.parts or [])
         if question.parts is not None and status is None:
-            question.parts.append(reply)
+            question.parts.append(Reply(msg.data, headers))
             return
         del self._questions[token]
         if not question.answer.done():
-            question.answer.set_result(reply)
+            question.answer.set_result(Reply(msg.data, headers, tuple(question.parts or ())))
 
     def _on_down(self) -> None:
         self._session = None

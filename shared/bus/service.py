@@ -16,6 +16,7 @@ from shared.bus.leader import Fence, Leadership, Term
 from shared.bus.lease import Lease, Timing
 from shared.bus.members import Members, Storing
 from shared.bus.nats import NatsBus, from_settings
+from shared.bus.pace import Pace
 from shared.bus.seal import Seal
 from shared.bus.state import StateFollower
 from shared.contracts.streams import Streams, StreamSpec
@@ -124,7 +125,9 @@ class BusParts:
             log=context.log,
         )
 
-    def state(self, kinds: Collection[str], *, seal: Seal | None = None) -> StateFollower:
+    def state(
+        self, kinds: Collection[str], *, seal: Seal | None = None, pace: Pace | None = None
+    ) -> StateFollower:
         """Return what follows the facts of some kinds; `seal` opens those that are sealed."""
         context = self._context
         return StateFollower(
@@ -135,6 +138,7 @@ class BusParts:
             clock=context.clock,
             log=context.log,
             seal=seal,
+            pace=pace,
         )
 
     def lease(self, name: str) -> Lease:

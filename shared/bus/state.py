@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from shared.bus.pace import Pace
 from shared.bus.port import (
     Batch,
     CaughtUp,
@@ -68,8 +69,10 @@ class StateFollower:
         clock: Clock,
         log: Logger,
         seal: Seal | None = None,
+        pace: Pace | None = None,
     ) -> None:
         """`seal` opens what the cache has sealed; without it, such facts cannot be read."""
+        self._pace = pace
         self._seal = seal or Seal("")
         self._bus = bus
         self._stream = stream
@@ -97,7 +100,7 @@ class StateFollower:
         self._fresh_at = self._clock.monotonic()
         self._latest, self._fresh = None, False
         self._delayed.clear()
-        async with aclosing(self._bus.follow(self._stream, self._filter)) as items:
+        async with aclosing(self._bus.follow(self._stream, self._filter, pace=self._pace)) as items:
             async for item in items:
                 for result in self._take(item):
                     yield result

@@ -6,12 +6,14 @@ shows ordinary messages as text.
 """
 
 import zlib
+from collections.abc import Mapping
 from typing import Final, TypeVar
 
 import msgspec
 
 from shared.contracts import messages as m
 from shared.contracts.versions import ACCEPTED, ContractError, UnknownVersion
+from shared.model.numbers import whole
 
 COMPRESS_FROM: Final = 16 * 1024
 """Bytes from which compression pays for its time (a pod's fact has one to four KiB)."""
@@ -19,6 +21,12 @@ INFLATED_MAX: Final = 64 * 1024 * 1024
 """Upper bound of an inflated payload: a message that claims more is refused."""
 REASON_MAX: Final = 500
 """Characters of why a payload cannot be decoded: it may repeat names of the payload."""
+
+LONGEST_DEFERRAL_S: Final = 10
+DEFERRAL: Final = "Pumice-Deferral"
+"""Header of a desire: for how many seconds its first write may wait for a newer desire (ADR 35).
+
+A header, since a binder that does not know it writes at once and is right, too."""
 
 _encoder: Final = msgspec.json.Encoder()
 _M = TypeVar("_M")
@@ -135,3 +143,14 @@ def decode_lease(payload: bytes) -> m.LeaseRecord:
 def decode_member(payload: bytes) -> m.Member:
     """Decode a process's announcement."""
     return _decode(_member, payload)
+
+
+def deferral(seconds: int) -> dict[str, str]:
+    """Return the headers of a desire whose first write may wait that long."""
+    return {DEFERRAL: str(seconds)} if seconds else {}
+
+
+def deferral_s(headers: Mapping[str, str] | None) -> int:
+    """Return for how many seconds a desire may wait; 0 where its headers do not say it."""
+    said = whole((headers or {}).get(DEFERRAL, ""))
+    return min(said or 0, LONGEST_DEFERRAL_S)

@@ -121,6 +121,8 @@ class DeviceUse(
     """The claim's `status.allocation`: as it was decided, or as it was when the bind was."""
     allocated: bool = False
     """Whether the claim had it already: then only the pod is added to those that use it."""
+    to_prepare: bool = False
+    """Whether devices have binding conditions: the pod is bound once their driver meets them."""
 
 
 class Bind(
@@ -163,6 +165,8 @@ class BindGang(
     queue: str = ""
     """The PodGroup's queue, for subscribers."""
     binds: tuple[Bind, ...]
+    needed: int | msgspec.UnsetType = msgspec.UNSET
+    """Where devices have to be prepared: no pod is bound unless so many can be (ADR 36)."""
 
 
 class Victim(

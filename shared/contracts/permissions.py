@@ -151,7 +151,11 @@ def permissions(cluster: str, namespaces: Sequence[str] = ()) -> dict[str, Permi
         "scheduler": service("scheduler", scheduler_leases, *_scheduler(s, prefix)),
         "binder": service("binder", (), *_binder(cluster, s, prefix)),
         "controller": service(
-            "controller", job_leases, _follow(s.state), _info(s.events), (f"{prefix}.events.>",)
+            "controller",
+            job_leases,
+            _follow(s.state),
+            _follow(s.events),
+            (f"{prefix}.events.>",),
         ),
         "visibility": service(
             "visibility",

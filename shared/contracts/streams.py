@@ -107,7 +107,6 @@ def streams(
     *,
     state_storage: Storage = Storage.MEMORY,
     state_bytes: int = 2048 * MIB,
-    events_age_s: float = 7 * 86400.0,
     events_bytes: int = 1024 * MIB,
 ) -> Streams:
     """Return the declarations of all streams of `cluster`."""
@@ -156,7 +155,7 @@ def streams(
             name=name("EVENTS"),
             subjects=(f"{s.prefix}.events.>",),
             storage=Storage.FILE,
-            max_age_s=events_age_s,
+            max_age_s=7 * 86400.0,
             max_bytes=events_bytes,
             republish=(f"{s.prefix}.events.>", s.republished(f"{s.prefix}.events.>")),
         ),

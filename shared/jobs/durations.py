@@ -22,6 +22,8 @@ _KEPT: Final = 1024
 _GENERATED: Final = re.compile(r"\d+|[bcdfghjklmnpqrstvwxz2456789]{5,10}|(?=.*\d)[0-9a-f]{6,}")
 """A part of a name that is numbered, drawn by Kubernetes, or hexadecimal."""
 
+_OF_QUOTAS: Final = ("requests.", "limits.", "count/")
+
 
 class Basis(enum.StrEnum):
     """Where an expected duration comes from, the surest first."""
@@ -114,6 +116,20 @@ def _of_template(task: TaskSpec) -> Expected | None:
     said = (template.metadata or _Metadata()).annotations or {}
     limit_s = (template.spec or _Spec()).active_deadline_seconds or 0
     return _stated(said.get(keys.EXPECTED_DURATION, ""), limit_s if limit_s > 0 else None)
+
+
+def size_of(minimum: Mapping[str, int]) -> str:
+    """Return the name that a job shares with others that need about as much.
+
+    `minimum` is minResources of its PodGroup in thousandths; each amount counts by the next power
+    of two. What quotas alone count (`requests.cpu`, `count/pods`) says the same again.
+    """
+    listed = (
+        f"{name}<{(amount - 1).bit_length()}"
+        for name, amount in sorted(minimum.items())
+        if amount > 0 and not name.startswith(_OF_QUOTAS)
+    )
+    return " ".join(listed)
 
 
 def template_of(key: str, annotations: Mapping[str, str]) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 from typing_extensions import override
 
-from shared.api.base import describe
+from shared.api.base import describe_decode_error
 
 LABEL_MAX: Final = 63
 NAME_MAX: Final = 253
@@ -57,7 +57,7 @@ def unqualified(name: str) -> str:
 
 def unreadable(error: msgspec.ValidationError) -> Problem:
     """Return the fault of an object that a view cannot be made of: a value of a wrong type."""
-    path, _, why = describe(error).rpartition(": ")
+    path, _, why = describe_decode_error(error).rpartition(": ")
     return Problem(path, why)
 
 

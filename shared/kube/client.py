@@ -144,7 +144,7 @@ class Kube:
             query = [*selection.query(), ("limit", str(limit))]
             if token:
                 query.append(("continue", token))
-            path = kind.path(_segment(selection.namespace))
+            path = collection(kind, selection.namespace)
             page = self.decoder(kind).page(await self.request("GET", path, query=query))
             yield page
             token = page.continue_token
@@ -153,7 +153,7 @@ class Kube:
 
     async def watch(self, kind: Kind, selection: Selection, query: Query) -> Stream:
         """Open a watch; `query` says from where. The caller reads and closes the stream."""
-        path = kind.path(_segment(selection.namespace))
+        path = collection(kind, selection.namespace)
         return await self.follow(path, query=[*selection.query(), *query])
 
     async def follow(self, path: str, *, query: Query = ()) -> Stream:
@@ -164,7 +164,7 @@ class Kube:
 
     async def create(self, kind: Kind, namespace: str, body: Body, subresource: str = "") -> bytes:
         """Create an object and return it. Raises AlreadyExists (a Conflict) for a taken name."""
-        path = kind.path(_segment(namespace), "", subresource)
+        path = collection(kind, namespace, subresource)
         return await self.request("POST", path, body=body)
 
     async def patch(
@@ -336,6 +336,11 @@ def address(kind: Kind, namespace: str, name: str, subresource: str = "") -> str
     if not name or (kind.namespaced and not namespace):
         raise Rejected(f"no address for {kind.kind} {namespace!r}/{name!r}")
     return kind.path(_segment(namespace), _segment(name), subresource)
+
+
+def collection(kind: Kind, namespace: str, subresource: str = "") -> str:
+    """Return the path of the objects in a namespace, or everywhere (""); it is quoted, too."""
+    return kind.path(_segment(namespace), "", subresource)
 
 
 def is_built_in(kind: Kind) -> bool:

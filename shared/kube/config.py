@@ -16,6 +16,7 @@ async def connect(
     user_agent: str,
     source: Source | None = None,
     context: str | None = None,
+    master: str = "",
     qps: float = 0.0,
     burst: int = 0,
     max_connections: int = 100,
@@ -26,7 +27,7 @@ async def connect(
     """Return a client of the cluster that `kubeconfig` (or the environment) names.
 
     Looked for in this order: `source`, `kubeconfig`, `$KUBECONFIG`, the pod's own account,
-    `~/.kube/config`.
+    `~/.kube/config`. `master` is an address that goes before that of the kubeconfig.
     `qps` ≤ 0 sets no bound on requests per second. A watch holds one of `max_connections`.
 
     Loads credentials, which may run a plugin, but sends nothing: a server that is away shows in
@@ -34,7 +35,9 @@ async def connect(
     """
     clock = clock or SystemClock()
     if source is None:
-        source = find_source(kubeconfig, context=context, clock=clock, environ=environ)
+        source = find_source(
+            kubeconfig, context=context, master=master, clock=clock, environ=environ
+        )
     transport = await open_transport(
         source,
         user_agent=user_agent,

@@ -6,23 +6,16 @@ from typing import Final
 import msgspec
 
 from shared.api.kinds import LEASE
+from shared.api.meta import ObjectMeta
 from shared.kube.client import Kube
 from shared.model.election import Record
 from shared.runtime.errors import Gone
 
 
-class Metadata(msgspec.Struct, frozen=True, rename="camel"):
-    """The part of an object's metadata that an election needs."""
-
-    uid: str
-    resource_version: str
-    annotations: dict[str, str] = {}
-
-
 class Lease(msgspec.Struct, frozen=True):
     """One Lease."""
 
-    metadata: Metadata
+    metadata: ObjectMeta
     spec: Record = Record()
 
 
@@ -30,8 +23,15 @@ _lease: Final = msgspec.json.Decoder(Lease)
 
 
 def read(raw: bytes) -> Lease:
-    """Read an answer of the API server. Raises msgspec.DecodeError."""
-    return _lease.decode(raw)
+    """Read an answer of the API server.
+
+    Raises msgspec.DecodeError, also for a Lease without the uid and the version that each write
+    names: a write without them would be to any Lease of the name.
+    """
+    found = _lease.decode(raw)
+    if not (found.metadata.uid and found.metadata.resource_version):
+        raise msgspec.ValidationError("a Lease without uid or resourceVersion")
+    return found
 
 
 async def find(kube: Kube, namespace: str, name: str) -> Lease | None:

@@ -56,22 +56,21 @@ LINE_MAX: Final = 64 * 1024 * 1024
 class Lines:
     """Keeps the unfinished last line of what it was fed."""
 
-    def __init__(self, *, line_max: int = LINE_MAX) -> None:
-        self._line_max = line_max
+    def __init__(self) -> None:
         self._pieces: list[bytes] = []
         self._held = 0
 
     def feed(self, chunk: bytes) -> bytes:
         """Return all lines that `chunk` completes, each with its newline, or b"".
 
-        Raises Unreachable when a line grows beyond `line_max`. A giant line costs one copy, not
+        Raises Unreachable when a line grows beyond `LINE_MAX`. A giant line costs one copy, not
         one per chunk.
         """
         end = chunk.rfind(b"\n") + 1
         if not end:
             self._held += len(chunk)
-            if self._held > self._line_max:
-                raise Unreachable(f"a line of the watch has more than {self._line_max} bytes")
+            if self._held > LINE_MAX:
+                raise Unreachable(f"a line of the watch has more than {LINE_MAX} bytes")
             self._pieces.append(chunk)
             return b""
         whole = b"".join((*self._pieces, chunk[:end])) if self._pieces else chunk[:end]

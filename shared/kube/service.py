@@ -16,6 +16,10 @@ class ApiSettings(Protocol):
         """File; "" leaves it to the environment."""
 
     @property
+    def master(self) -> str:
+        """Address that goes before that of the kubeconfig; "" for none."""
+
+    @property
     def kube_api_qps(self) -> float:
         """Most requests per second."""
 
@@ -32,6 +36,7 @@ async def kube_of(settings: ApiSettings, context: Context, *, max_connections: i
     """Return the client of a service; a watch holds one of its connections."""
     return await connect(
         settings.kubeconfig or None,
+        master=settings.master,
         user_agent=f"pumice-{context.service}",
         qps=settings.kube_api_qps,
         burst=settings.kube_api_burst,

@@ -9,6 +9,9 @@ import ipaddress
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
+
+import msgspec
 
 from shared.kube import exec_plugin, kubeconfig
 from shared.kube.credentials import Access, Loaded, Source
@@ -29,12 +32,12 @@ _USUAL_NAMESPACE: Final = "pumice-system"
 _ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
-def own_namespace(given: str, *, file: Path = _ACCOUNT / "namespace") -> str:
+def own_namespace(given: str) -> str:
     """Return the namespace that is ours: as given, else that of this pod, else the usual one."""
     if given:
         return given
     try:
-        return file.read_text(encoding="utf-8").strip() or _USUAL_NAMESPACE
+        return (_ACCOUNT / "namespace").read_text(encoding="utf-8").strip() or _USUAL_NAMESPACE
     except (OSError, UnicodeDecodeError):
         return _USUAL_NAMESPACE
 
@@ -43,11 +46,19 @@ def find_source(
     kubeconfig: str | None,
     *,
     context: str | None,
+    master: str = "",
     clock: Clock,
     environ: Mapping[str, str],
 ) -> Source:
-    """Return where the credentials are to come from; raises Rejected when there is no place."""
+    """Return where the credentials are to come from; raises Rejected when there is no place.
+
+    With `master`, an address, and no kubeconfig named there are none: the account of a pod is
+    for the API server of its own cluster.
+    """
     named = kubeconfig or environ.get("KUBECONFIG")
+    if master:
+        file = KubeconfigSource(named, context=context, clock=clock) if named else None
+        return AtAddress(master, file)
     if named:
         return KubeconfigSource(named, context=context, clock=clock)
     if InClusterSource.is_offered(environ):
@@ -59,6 +70,40 @@ def find_source(
         f"(there is no {_HOME_KUBECONFIG}, and this is no pod of a cluster)",
         field="kubeconfig",
     )
+
+
+class AtAddress:
+    """Credentials of another source, or none, for an API server whose address is given.
+
+    As in Go's client the address of a flag goes before that of the kubeconfig; one without a
+    scheme is plain HTTP.
+    """
+
+    def __init__(self, address: str, source: Source | None) -> None:
+        """Take an address; raises Rejected for what is none."""
+        address = address if "://" in address else f"http://{address}"
+        if not _is_server(address):
+            raise Rejected(f"--master: {address!r} is no address of a server", field="master")
+        self._host = address.rstrip("/")
+        self._source = source
+
+    async def load(self) -> Loaded:
+        """Load from the other source. Raises as it does."""
+        if self._source is None:
+            return Loaded(access=Access(host=self._host), authorization=None)
+        loaded = await self._source.load()
+        return msgspec.structs.replace(
+            loaded, access=msgspec.structs.replace(loaded.access, host=self._host)
+        )
+
+
+def _is_server(address: str) -> bool:
+    try:
+        url = urlsplit(address)
+        url.port  # noqa: B018 - raises for what is no port
+    except ValueError:
+        return False
+    return url.scheme in {"http", "https"} and bool(url.hostname)
 
 
 class KubeconfigSource:

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 
 from shared.api.patterns import BadPattern, finder
+from shared.api.selectors import BadSelector, matches
 from shared.api.topology import HyperNodeSpec, Member, MemberSelector, MemberType
-from shared.model.labelselectors import BadSelector, matches
 
 Labels = Mapping[str, str]
 

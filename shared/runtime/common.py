@@ -4,7 +4,8 @@ Beside them, the types of those that services have alike which talk to the API s
 may ask of it differs, and so the defaults are their own. And Volcano's flags that mean nothing
 here (`inert`): accepted, so that a command line moves over unedited, and named in the log with the
 reason when one is given a value other than its default. A flag whose loss would change what is
-decided is not among them: it is honoured or refused.
+decided is not among them: it is honoured or refused. Of Volcano's feature gates, `Name=true,…`,
+those that change what is done are read here (M05).
 """
 
 import typing
@@ -13,6 +14,8 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from shared.model.numbers import parse_bool
+from shared.runtime.errors import Rejected
 from shared.runtime.values import Seconds, Secret
 
 NO_EFFECT: Final = "accepted, no effect:"
@@ -41,6 +44,10 @@ class CommonSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     kubeconfig: Annotated[
         str, Meta(description="kubeconfig file; empty: $KUBECONFIG, then the pod's own account")
+    ] = ""
+    master: Annotated[
+        str,
+        Meta(description="address of the API server, before that of the kubeconfig; empty: its"),
     ] = ""
     nats: Annotated[
         str, Meta(description="URL of the NATS server, or several separated by commas")
@@ -157,3 +164,33 @@ def _reason(hint: Any) -> str:  # noqa: ANN401 - any annotation
         if isinstance(meta, Meta) and meta.extra and _MARK in meta.extra:
             return str(meta.extra[_MARK])
     return ""
+
+
+QUEUE_ADMISSION: Final = "SchedulingGatesQueueAdmission"
+"""Pods that ask for it wait behind a scheduling gate until their queue has admitted them."""
+_ALL_ALPHA: Final = "AllAlpha"
+
+FEATURE_GATES: Final = (
+    f"Volcano's feature gates, Name=true,...; {QUEUE_ADMISSION} is heeded, "
+    "docs/compatibility.md says what of the others is there"
+)
+
+
+def is_feature_on(feature_gates: str, feature: str) -> bool:
+    """Tell whether a feature of Volcano's alpha stage is on. Raises `Rejected`."""
+    on = _gates_of(feature_gates)
+    return on.get(feature, on.get(_ALL_ALPHA, False))
+
+
+def _gates_of(feature_gates: str) -> dict[str, bool]:
+    found = {}
+    for entry in filter(None, map(str.strip, feature_gates.split(","))):
+        name, _, value = entry.partition("=")
+        wanted = parse_bool(value)
+        if wanted is None:
+            raise Rejected(
+                f"--feature-gates: {entry!r} is not of the form Name=true or Name=false",
+                field="feature-gates",
+            )
+        found[name] = wanted
+    return found

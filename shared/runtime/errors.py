@@ -5,6 +5,10 @@ Adapters (`shared.bus`, `shared.kube`) translate what their library raises once,
 these: it is a value.
 """
 
+from typing import Any, TypeVar, overload
+
+_E = TypeVar("_E", bound=BaseException)
+
 
 class PumiceError(Exception):
     """Base of every failure that Pumice raises on purpose; its text is one line for a person."""
@@ -39,3 +43,14 @@ class Rejected(PumiceError):  # noqa: N818
 
 class Broken(PumiceError):  # noqa: N818
     """A promise between our own parts does not hold; retrying or re-reading cannot help."""
+
+
+@overload
+def leaves(error: BaseExceptionGroup[_E]) -> list[_E]: ...
+@overload
+def leaves(error: BaseException) -> list[BaseException]: ...
+def leaves(error: BaseException) -> list[Any]:
+    """Return the errors of a group, groups within it included, in order; of an error, itself."""
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for inner in error.exceptions for leaf in leaves(inner)]
+    return [error]

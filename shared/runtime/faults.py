@@ -38,7 +38,7 @@ POINTS: Final[Mapping[str, str]] = {
 
 
 class Faults:
-    """The faults that one process was told to suffer.
+    """The fault points at which one process dies.
 
     `spec` is empty, or `name`, or `name@N`: die at the N-th passage (from 1). The marker is the
     file `<directory>/<name>` and holds the process id. Raises `Rejected` for an unknown spec.

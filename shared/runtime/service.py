@@ -25,12 +25,12 @@ from shared.runtime.clock import Clock, SystemClock
 from shared.runtime.common import CommonSettings
 from shared.runtime.contain import SetAside
 from shared.runtime.entry import WRONG_SETTINGS, given
-from shared.runtime.errors import PumiceError, Rejected
+from shared.runtime.errors import PumiceError, Rejected, leaves
 from shared.runtime.faults import Faults
 from shared.runtime.health import HealthServer, Readiness
-from shared.runtime.links import service_links
 from shared.runtime.logs import Logger, configure, stderr
 from shared.runtime.metrics import Metrics
+from shared.runtime.settings import service_links
 from shared.runtime.spans import NO_SPANS, Spans, are_asked_for
 from shared.runtime.supervise import Part, PartFailed, supervise
 from shared.runtime.workqueue import WorkQueueMetrics
@@ -122,9 +122,9 @@ def end(code: int, message: str = "") -> NoReturn:
 
 
 def collect_rarely() -> None:
-    """Keep the collector of cycles from walking through a replica after every few hundred objects.
+    """Have the garbage collector run rarely: each run walks through the whole cluster state.
 
-    What is there by now stays; what comes is mostly freed by its reference count.
+    Objects that exist by now stay; new ones are mostly freed by their reference counts.
     """
     gc.freeze()
     gc.set_threshold(_YOUNG, 50, 100)
@@ -238,9 +238,7 @@ async def _listen(settings: CommonSettings, context: Context) -> list[HealthServ
 
 
 def _explain(failure: PartFailed, log: Logger) -> tuple[int, str]:
-    cause = failure.__cause__
-    while isinstance(cause, BaseExceptionGroup):
-        cause = cause.exceptions[0]
+    cause = failure.__cause__ and leaves(failure.__cause__)[0]
     if isinstance(cause, PumiceError):
         log.error("service_failed", part=failure.part, reason=str(cause))
         return (WRONG_SETTINGS if isinstance(cause, Rejected) else _FAILED), str(cause)

@@ -5,7 +5,7 @@ Who wins: a flag, then `PUMICE_<SERVICE>_<FIELD>`, then `PUMICE_<FIELD>` (fields
 refused with the nearest known name, so that a slip never becomes a silent default. A field of
 type `Secret` is never taken from argv, where every user of the machine can read it: it has
 `--<field>-file` and its environment variables. Variables that Kubernetes makes for its Services
-(`shared.runtime.links`) are no settings, whatever their names.
+(`service_links`) are no settings, whatever their names.
 
 Called by `shared.runtime.service.main`; `fields_of` serves `pumice run`, which routes flags.
 """
@@ -25,7 +25,6 @@ import yaml
 
 from shared.runtime.common import NO_EFFECT, CommonSettings
 from shared.runtime.errors import Rejected
-from shared.runtime.links import service_links
 from shared.runtime.values import Seconds, Secret, seconds, show_seconds
 
 __all__ = ["CommonSettings", "Field", "HelpAsked", "Seconds", "Secret", "fields_of", "load"]
@@ -366,3 +365,37 @@ def _describe(field: Field) -> str:
     else:
         shown = _plain(default)
     return f"{field.description} (default {shown})" if shown else field.description
+
+
+_PREFIX: Final = "PUMICE_"
+_HOST: Final = "_SERVICE_HOST"
+_URL: Final = re.compile(r"(tcp|udp|sctp)://")
+_URL_NAME: Final = re.compile(r"_PORT(_\d+_(TCP|UDP|SCTP))?$")
+_PART_NAME: Final = re.compile(r"_PORT_\d+_(TCP|UDP|SCTP)_(PROTO|PORT|ADDR)$")
+_PORT_NAME: Final = re.compile(r"(?P<service>.+)_SERVICE_PORT(_.+)?$")
+
+
+def service_links(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names of our prefix that Kubernetes made for Services, sorted.
+
+    A Service named `pumice-admission` puts PUMICE_ADMISSION_PORT=tcp://10.0.0.1:443 and seven more
+    variables into every pod of its namespace ("service links"), where settings have such names.
+    None of them is read as a setting. The manifests turn links off as well; others may not.
+    """
+    return tuple(
+        sorted(
+            name
+            for name, value in environ.items()
+            if name.startswith(_PREFIX) and _is_link(name, value, environ)
+        )
+    )
+
+
+def _is_link(name: str, value: str, environ: Mapping[str, str]) -> bool:
+    if name.endswith(_HOST) or _PART_NAME.search(name):
+        return True
+    if _URL_NAME.search(name) and _URL.match(value):
+        return True
+    port = _PORT_NAME.match(name)
+    # A port alone may be a setting (PUMICE_ADMISSION_WEBHOOK_SERVICE_PORT): a link has a host.
+    return port is not None and f"{port['service']}{_HOST}" in environ

@@ -31,7 +31,7 @@ class Spans(Protocol):
 
 
 class NoSpans(Spans):
-    """Takes nothing: what a service has whose environment names no collector."""
+    """Takes no spans; used where the environment names no collector."""
 
     is_on = False
 

@@ -4,8 +4,8 @@ The first part that fails stops the service, and so does one that ends early: a 
 dead part that goes on is worse than one that restarts. `stop` (a signal) cancels all parts; a
 part that is not done after `grace_s` is named, and the process ends regardless.
 
-Whether a part was told to end is known here and is not asked of its task: `Task.cancelling` counts
-every cancellation that was not taken back, also those that no supervisor asked for.
+Whether a part was told to end is known here and is not asked of its task: `asyncio.Task.cancelling`
+counts every cancellation that was not taken back, also those that no supervisor asked for.
 """
 
 import asyncio

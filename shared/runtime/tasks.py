@@ -15,6 +15,7 @@ failure.
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Generator
+from concurrent.futures import Executor
 from contextvars import Context
 from types import TracebackType
 from typing import Any, Final, TypeVar, cast
@@ -117,3 +118,16 @@ async def sleep_or_event(clock: Clock, seconds: float, event: asyncio.Event) -> 
         sleeping.add_done_callback(lambda _: waiting.cancel())
         waiting.add_done_callback(lambda _: sleeping.cancel())
     return event.is_set()
+
+
+async def in_thread(executor: Executor, work: Callable[[], T]) -> T:
+    """Run `work` in a thread of an executor and wait for its end, cancelled or not.
+
+    Who is cancelled must not leave a thread behind that still changes what is his.
+    """
+    future = asyncio.get_running_loop().run_in_executor(executor, work)
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        await asyncio.wait([future])
+        raise

@@ -8,7 +8,7 @@ import msgspec
 
 from services.controller.job import sync
 from services.controller.job.group import group_body, wanted_of
-from services.controller.job.podtemplate import PodForge, owner_references
+from services.controller.job.podtemplate import PodBuilder, owner_references
 from shared.api import keys, kinds
 from shared.api.batch import Job, PartitionPolicy, TaskSpec
 from shared.jobplugins.ssh import KeyPair, with_keys
@@ -25,10 +25,10 @@ def check_pod(case: dict[str, Any]) -> None:
     given = case["given"]
     spec = {k: v for k, v in given["job"].get("spec", {}).items() if k != "tasks"}
     plain = {**given["job"], "spec": spec}
-    forge = PodForge(
+    builder = PodBuilder(
         job_as_recorded(plain), _task(given), forwarding=given.get("jobForwarding", False)
     )
-    pod = json.loads(forge.body(given["index"]))
+    pod = json.loads(builder.body(given["index"]))
     expect("pod", _canonical(pod), _canonical(case["actual"]["pod"]))
 
 
@@ -73,7 +73,7 @@ def check_expansion(case: dict[str, Any]) -> None:
     recorded = [(o["secret"]["metadata"]["name"], o["dataKeys"]) for o in actual.get("secrets", ())]
     expect("secrets", list(_secrets(job)), recorded)
     made = [
-        _canonical(json.loads(PodForge(job, task).body(index)))
+        _canonical(json.loads(PodBuilder(job, task).body(index)))
         for task in job.spec.tasks
         for index in range(task.replicas)
     ]

@@ -8,7 +8,7 @@ import numpy as np
 
 from services.scheduler.engine.jobs.subjobs import SubJob, match_values, ready_count
 from services.scheduler.engine.nodes.hypernodes import Layout
-from services.scheduler.engine.placement.target import PlacementTarget
+from services.scheduler.engine.placement.choice import PlacementTarget
 from services.scheduler.engine.session.network import Network
 from services.scheduler.engine.session.session import Session
 from shared.api.scheduling import SubGroupPolicy

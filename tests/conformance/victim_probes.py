@@ -17,7 +17,7 @@ from tests.conformance.world import now_of, replica_of
 Probe = Callable[[Session, dict[str, Any]], None]
 
 
-def _task(session: Session, stated: str | dict[str, Any]) -> Task:
+def task_in(session: Session, stated: str | dict[str, Any]) -> Task:
     if isinstance(stated, dict) and not stated.get("literal"):
         stated = stated["task"]
     if isinstance(stated, dict):
@@ -38,7 +38,7 @@ def _literal_task(stated: dict[str, Any]) -> Task:
     return task
 
 
-def _job(session: Session, stated: str | dict[str, Any]) -> Job:
+def job_in(session: Session, stated: str | dict[str, Any]) -> Job:
     if isinstance(stated, dict):
         job = Job(stated.get("uid", ""), session.cluster_state.dimensions.capacity)
         job.priority = stated.get("priority", 0)
@@ -55,7 +55,7 @@ def _argument(probe: dict[str, Any], name: str) -> Any:
 
 
 def _tasks(session: Session, probe: dict[str, Any]) -> list[Task]:
-    return [_task(session, stated) for stated in _argument(probe, "tasks")]
+    return [task_in(session, stated) for stated in _argument(probe, "tasks")]
 
 
 def _expect_set(probe: dict[str, Any], victims: list[Task]) -> None:
@@ -64,19 +64,19 @@ def _expect_set(probe: dict[str, Any], victims: list[Task]) -> None:
 
 
 def _preemptable(session: Session, probe: dict[str, Any]) -> None:
-    taker = _task(session, _argument(probe, "task"))
+    taker = task_in(session, _argument(probe, "task"))
     _expect_set(probe, session.hooks.preemptable(taker, _tasks(session, probe)))
 
 
 def _reclaimable(session: Session, probe: dict[str, Any]) -> None:
-    taker = _task(session, _argument(probe, "task"))
+    taker = task_in(session, _argument(probe, "task"))
     _expect_set(probe, session.hooks.reclaimable(taker, _tasks(session, probe)))
 
 
 def _evictable(session: Session, probe: dict[str, Any]) -> None:
     stated = _argument(probe, "evictionContext")
     kind = EvictionKind(int(stated["kind"]))
-    context = EvictionContext(kind, _job(session, stated["job"]))
+    context = EvictionContext(kind, job_in(session, stated["job"]))
     _expect_set(probe, session.hooks.evictable(context, _tasks(session, probe)))
 
 
@@ -86,7 +86,7 @@ def _unwanted(session: Session, probe: dict[str, Any]) -> None:
 
 def _queue(session: Session, probe: dict[str, Any]) -> None:
     """Compare the order in which victims would go, whatever order they come in."""
-    taker = _task(session, _argument(probe, "task"))
+    taker = task_in(session, _argument(probe, "task"))
     tasks = _tasks(session, probe)
     for arrangement in itertools.islice(itertools.permutations(tasks), 24):
         heap = Orders(session).victims(arrangement, taker)

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from services.scheduler.config import FLAG_DEFAULTS, PluginOption, SchedulerConfig, Tier
-from services.scheduler.engine import ClusterState
+from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.policy.catalog import ACTIONS, PLUGINS, STATES
 from services.scheduler.policy.states.usage import Usage, UsageTable
 from shared.api import kinds

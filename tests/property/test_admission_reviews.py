@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.admission.adapters.reviews import answer, read_review
+from services.admission.adapters.server import answer, read_review
 from services.admission.rules.catalogue import HOOKS
 from services.admission.rules.groups import read_configuration
 from services.admission.rules.review import Facts, Terms

@@ -14,11 +14,12 @@ from pumice.testing import Cluster
 from services.scheduler.decide import run_actions
 from services.scheduler.policy.devices.pools import DeviceId, Offered
 from services.scheduler.policy.devices.requests import Ask, Budget, Refusal, read
-from services.scheduler.policy.devices.results import attribute
+from services.scheduler.policy.devices.results import attribute, shared_parts
+from services.scheduler.policy.devices.shares import added, has_room
 from services.scheduler.policy.states.claims import Devices
 from shared.api import kinds
 from shared.api.resource import AllocationResult, DeviceClaim, DeviceConstraint
-from tests.support.device_states import CLASSES, NODES, DeviceState, draw
+from tests.support.device_states import CLASSES, NODES, DeviceState, draw, draw_shared
 from tests.support.devices import Offer
 from tests.support.hits import meet, met_in
 
@@ -59,6 +60,38 @@ def test_no_device_is_given_twice_and_what_is_given_meets_its_claim(rng: Random)
             allocated.add(name)
             _meets(offer, state.claims[name]["devices"], one, node)
     meet(allocated)
+
+
+@met_in(at_least=10)
+@given(st.randoms(use_true_random=False))
+@settings(max_examples=60, deadline=None)
+def test_what_claims_have_of_a_device_is_never_more_than_it_has(rng: Random):
+    state = draw_shared(rng)
+    offer = offer_of(state)
+    whole: set[DeviceId] = set()
+    parts: dict[DeviceId, dict[str, int]] = {}
+    given_parts = 0
+    for name in sorted(state.claims):
+        node = rng.choice(NODES)
+        taken = ["/".join(device) for device in sorted(whole | parts.keys())]
+        found = offer.ask(state.claims[name], node=node, taken=taken, parts=parts)
+        if isinstance(found, Refusal):
+            continue
+        there = {device.id: device for device in _devices(offer, node)}
+        mine = shared_parts(found[0])
+        given_parts += len(mine)
+        for device, part in mine.items():
+            parts[device] = added([parts.get(device, {}), part])
+            assert has_room(there[device].device, {}, parts[device])
+        alone = {
+            DeviceId(r.driver, r.pool, r.device)
+            for r in found[0].devices.results
+            if r.share_id is None and not r.admin_access
+        }
+        assert not (alone & parts.keys())
+        assert not (whole & alone)
+        whole |= alone
+    meet(range(given_parts))
 
 
 def _meets(offer: Offer, claim: Mapping, found: AllocationResult, node: str) -> None:

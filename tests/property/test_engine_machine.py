@@ -20,9 +20,9 @@ from hypothesis.stateful import (
 from typing_extensions import override
 
 from pumice.testing import Cluster
-from services.scheduler.engine import Plan
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.jobs.rollups import held
+from services.scheduler.engine.plan import Plan
 from services.scheduler.engine.tasks.task import Task
 from services.scheduler.policy.reservations import sharing as measure
 from shared.api import kinds

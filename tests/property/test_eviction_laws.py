@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from pumice.plugins import BoolArray
 from pumice.testing import Cluster
 from services.scheduler.decide import run_actions
-from services.scheduler.engine import Plan
 from services.scheduler.engine.jobs.records import Job
+from services.scheduler.engine.plan import Plan
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.tasks.task import Task
-from services.scheduler.policy.actions import preempt, reclaim
+from services.scheduler.policy.actions import reclaim
 from services.scheduler.policy.actions.alike import FailedAttempts
-from services.scheduler.policy.actions.evictions import Reclaimable
+from services.scheduler.policy.actions.evictions import UnschedulableCache
+from services.scheduler.policy.actions.victims import Preemptable, Reclaimable
 from services.scheduler.policy.reservations import sharing as measure
 from shared.api import kinds
 from shared.model.status import TaskStatus
@@ -368,7 +369,8 @@ def test_what_spares_a_search_changes_nothing_that_is_decided_or_said(world: Clu
         short = world.decide()
     with (
         patch.object(FailedAttempts, "stands_for", lambda *_: False),
-        patch.object(preempt, "hosts", everywhere),
+        patch.object(UnschedulableCache, "knows", lambda *_: False),
+        patch.object(Preemptable, "nodes", lambda its, _: everywhere(its._session)),
         patch.object(Reclaimable, "nodes", lambda its, _: everywhere(its._session)),
     ):
         long = world.decide()

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pumice.testing import Cluster
-from services.scheduler.engine.placement.fill import fill
+from services.scheduler.engine.placement.choice import fill
 from tests.property.test_engine_laws import CONF, nodes
 from tests.support.one_by_one import place_one_by_one
 

@@ -21,7 +21,8 @@ from tests.support.hostile import objects
 
 pytestmark = pytest.mark.timeout(300)
 
-KINDS = sorted(Worker(scheduler_names=("volcano",), seed=0, gang_message=10, settle_s=0).kinds)
+SETTINGS = {"scheduler_names": ("volcano",), "seed": 0, "gang_message": 10, "settle_s": 0}
+KINDS = sorted(Worker(**SETTINGS, mindcluster=True).kinds)
 _ALL = (
     'actions: "enqueue, allocate, preempt, reclaim, gangpreempt, gangreclaim, backfill, shuffle"\n'
     "tiers:\n- plugins:\n  - {name: priority}\n  - {name: gang}\n  - {name: conformance}\n"
@@ -44,8 +45,11 @@ CONFIGS = {
     ),
     "vgpu": configure(
         _ALL + "  - {name: drf, enableHierarchy: true}\n  - {name: predicates}\n"
-        "  - {name: capacity, arguments: {capacity.DynamicResourceAllocationEnable: true}}\n"
-        "  - {name: deviceshare, arguments: {deviceshare.VGPUEnable: true}}\n"
+        "  - {name: capacity, arguments: {capacity.DynamicResourceAllocationEnable: true, "
+        "capacity.DRAConsumableCapacityEnable: true}}\n"
+        "  - {name: deviceshare, arguments: {deviceshare.VGPUEnable: true, "
+        "deviceshare.AscendHAMiVNPUEnable: true, "
+        "deviceshare.AscendMindClusterVNPUEnable: true}}\n"
     ),
 }
 
@@ -116,7 +120,7 @@ def _sound(facts: list[m.Fact], config: str) -> list[m.Fact]:
 
 
 def worker() -> Worker:
-    return Worker(scheduler_names=("volcano",), seed=0, gang_message=10, settle_s=0)
+    return Worker(**SETTINGS, mindcluster=True)
 
 
 def the_good_gang_is_placed(judged: Worker, config: str) -> None:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pumice.testing import Cluster
-from services.scheduler.engine.placement.fill import fill
+from services.scheduler.engine.placement.choice import fill
 from services.scheduler.engine.state.cluster_state import ClusterState
 from shared.api import kinds
 from tests.support.neighbours import Slow

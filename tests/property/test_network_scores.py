@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.scheduler.engine.jobs.subjobs import SubJob
-from services.scheduler.engine.placement.target import PlacementTarget
+from services.scheduler.engine.placement.choice import PlacementTarget
 from services.scheduler.engine.session.session import Session
 from tests.property.test_network import build, worlds
 from tests.support.hits import meet, met_in

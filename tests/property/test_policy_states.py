@@ -4,6 +4,7 @@ A trial that is not kept leaves it as it was, its binds included, and a recorded
 along.
 """
 
+import json
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from services.scheduler.decide import run_actions
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.engine.state.memory import lay_out, memory_of, restore
 from services.scheduler.policy.states.gpus import Gpus
+from services.scheduler.policy.states.npus import Npus
 from services.scheduler.policy.states.numa import Numa
 from services.scheduler.policy.states.vgpus import VGpus
 from services.scheduler.policy.states.volumes import Volumes
@@ -25,8 +27,9 @@ CARDS = {"volcano.sh/gpu-memory": "32", "volcano.sh/gpu-number": "2"}
 PARTS = {"volcano.sh/vgpu-number": "20", "volcano.sh/vgpu-memory": "32000"}
 REGISTER = "volcano.sh/node-vgpu-register"
 HANDSHAKE = "volcano.sh/node-vgpu-handshake"
+NPUS = {"huawei.com/Ascend310P": "20"}
 
-ways = st.sampled_from(["GPUSharingEnable", "VGPUEnable"])
+ways = st.sampled_from(["GPUSharingEnable", "VGPUEnable", "AscendHAMiVNPUEnable"])
 pods = st.fixed_dictionaries(
     {
         "cpu": st.integers(0, 3),
@@ -54,9 +57,12 @@ def build(world: Cluster, way: str, asked: list[list[dict[str, Any]]]) -> None:
 
 
 def add_node(world: Cluster, name: str) -> None:
-    has = {"cpu": "8", "memory": "64Gi", "pods": "20", **CARDS, **PARTS}
+    has = {"cpu": "8", "memory": "64Gi", "pods": "20", **CARDS, **PARTS, **NPUS}
     shown = "".join(f"{name}-{card},10,16000,NVIDIA-T4,true,hami-core:" for card in range(2))
-    meta = {"name": name, "uid": name, "annotations": {REGISTER: shown, HANDSHAKE: "Reported"}}
+    npus = [{"id": f"{name}-{n}", "count": 7, "devmem": 21527, "devcore": 8} for n in range(2)]
+    annotations = {REGISTER: shown, HANDSHAKE: "Reported"}
+    annotations["hami.io/node-register-Ascend310P"] = json.dumps(npus)
+    meta = {"name": name, "uid": name, "annotations": annotations}
     labels = {"kubernetes.io/hostname": name}
     document = {"metadata": meta | {"labels": labels}, "status": {"allocatable": has}}
     world.put(kinds.NODE, document)
@@ -83,6 +89,11 @@ def add_gang(world: Cluster, name: str, way: str, asked: list[dict[str, Any]]) -
         extended = {}
         if pod["cards"] and way == "GPUSharingEnable":
             extended = {"volcano.sh/gpu-memory": str(pod["cards"])}
+        elif pod["cards"] and way == "AscendHAMiVNPUEnable":
+            extended = {
+                "huawei.com/Ascend310P": "1",
+                "huawei.com/Ascend310P-memory": f"{pod['cards']}000",
+            }
         elif pod["cards"]:
             extended = {
                 "volcano.sh/vgpu-number": "1",
@@ -105,13 +116,17 @@ def world_of(way: str) -> Cluster:
 
 def kept_in(cluster_state: ClusterState) -> dict[str, Any]:
     """Return what states hold of tasks on nodes, and what they remember."""
-    cards, parts = cluster_state.store(Gpus)._nodes, cluster_state.store(VGpus)._nodes
+    cards = cluster_state.store(Gpus)._nodes
+    parts = {"shares": cluster_state.store(VGpus)._nodes, "npus": cluster_state.store(Npus)._nodes}
     held = cluster_state.store(Numa)._held
     return {
         "cards": {name: node.pods.copy() for name, node in cards.items() if node.pods},
         "parts": {
-            name: {uid: (list(of.shares), of.rules, of.group) for uid, of in node.pods.items()}
-            for name, node in parts.items()
+            (kind, name): {
+                uid: (list(of.shares), of.rules, of.group) for uid, of in node.pods.items()
+            }
+            for kind, nodes in parts.items()
+            for name, node in nodes.items()
             if node.pods
         },
         "cpus": {

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pumice.testing import Cluster, binds_of
-from services.scheduler.engine import ClusterState
+from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.policy.catalog import states
 from shared.api import keys, kinds
 from shared.model.status import HOLDS_RESOURCES, TaskStatus

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from pumice.testing import Cluster
-from services.scheduler.engine import ClusterState
+from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.policy.catalog import STATES
 from shared.api import kinds
 from shared.contracts.messages import Result

@@ -1,7 +1,8 @@
 """Law: a node that a cycle binds to has room for all that is on it, what terminates included.
 
-Held for every action that places or clears nodes, over several cycles in which victims linger and
-pods of other schedulers come. Such a pod may overcommit a node; no bind may.
+Held for every action that places or clears nodes, over several cycles in which victims linger, pods
+are resized, and pods of other schedulers come; some that wait are nominated to nodes. A pod of
+another scheduler and a resize may overcommit a node; no bind may.
 """
 
 from collections import Counter
@@ -69,7 +70,14 @@ def worlds(draw: st.DrawFn) -> Cluster:
             priorityClassName=draw(st.sampled_from(["", "high"])),
         )
         for task in range(tasks):
-            world.pod(f"t{number}-{task}", f"t{number}", cpu=draw(cpu), memory=draw(memory))
+            nominated = draw(st.sampled_from(["", "", "", *NODES]))
+            world.pod(
+                f"t{number}-{task}",
+                f"t{number}",
+                cpu=draw(cpu),
+                memory=draw(memory),
+                status={"nominatedNodeName": nominated} if nominated else {},
+            )
     return world
 
 
@@ -82,6 +90,29 @@ def times_on(plan: Plan) -> Counter[str]:
 
 def held_back(plan: Plan) -> list[str]:
     return [pod.key for pod in plan.pods if MESSAGE in pod.condition.message]
+
+
+def resize(world: Cluster, data: st.DataObject) -> None:
+    """Begin a resize: a running pod asks for another amount than is set aside for it."""
+    running = sorted(t.key for t in world.cluster_state.tasks() if t.status is TaskStatus.RUNNING)
+    if not running or not data.draw(st.booleans()):
+        return
+    _, _, name = data.draw(st.sampled_from(running)).partition("/")
+    if not name.startswith("r-"):
+        return
+    set_aside, asks = (data.draw(st.sampled_from(["1Gi", "2Gi", "3Gi"])) for _ in range(2))
+    status = {
+        "phase": "Running",
+        "containerStatuses": [
+            {
+                "name": "main",
+                "allocatedResources": {"memory": set_aside},
+                "resources": {"requests": {"memory": set_aside}},
+            }
+        ],
+    }
+    node = name.split("-")[1]
+    world.pod(name, name.removesuffix("-0"), memory=asks, node=node, status=status)
 
 
 @met_in(at_least=60)
@@ -97,6 +128,7 @@ def test_what_is_bound_to_a_node_and_what_terminates_there_is_never_more_than_it
         for task in list(world.cluster_state.tasks()):
             if task.status is TaskStatus.RELEASING and data.draw(st.booleans()):
                 world.delete(kinds.POD, task.key, task.uid)
+        resize(world, data)
         if data.draw(st.booleans()):
             asked = {"memory": data.draw(st.sampled_from(["", "1Gi", "3Gi"]))}
             node = data.draw(st.sampled_from(NODES))

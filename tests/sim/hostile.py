@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from pumice.local.apiserver.answers import Request, Response
-from services.admission.adapters.reviews import answer, read_review
+from services.admission.adapters.server import answer, read_review
 from services.admission.rules.catalogue import HOOKS
 from services.admission.rules.review import Facts, Terms
 from shared.api import kinds

@@ -69,4 +69,5 @@ def test_statuses_cost_one_request_each_and_pods_on_their_way_none(monkeypatch):
     played(monkeypatch, gangs=gangs, size=10, delay_s=0.03)
     assert not [what for what in asked if what.startswith(("GET p", "GET q"))]
     assert asked["PATCH pods status"] == 0
-    assert 0 < asked["PATCH podgroups status"] <= 4 * gangs
+    # One when it runs, and one when it has ended (ADR 35).
+    assert 0 < asked["PATCH podgroups status"] <= 2 * gangs

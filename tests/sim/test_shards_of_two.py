@@ -147,6 +147,12 @@ async def some_gangs(sim: Simulation, part: str) -> None:
         await asyncio.sleep(sim.rng.uniform(0, 3))
 
 
+def are_placed(sim: Simulation, part: str) -> bool:
+    """Tell whether the second scheduler has placed its gangs of one part."""
+    phases = {sim.judge.phase(f"users/{part}-{OTHER}-{number}") for number in range(3)}
+    return phases <= {"Running", "Completing", "Completed"}
+
+
 def kill(sim: Simulation, letter: str, *services: str) -> list[Machine]:
     """Kill services of one installation; returns those that ran."""
     dead = [m for m in sim.machines if m.instance[-1] == letter and m.service in services]
@@ -163,6 +169,10 @@ async def lives_and_deaths(sim: Simulation, shards: Shards) -> None:
     for machine in kill(sim, sim.rng.choice(sorted(LETTERS)), "scheduler"):
         sim.revive(machine)
     await some_gangs(sim, "then")
+    # A gang that was admitted and not placed reserves room in the cluster, also when its scheduler
+    # is dead, and the gang that shows which nodes are used needs all of them.
+    if not await until(lambda: are_placed(sim, "then"), within_s=TAKEN_S):
+        sim.judge.broken("nodeshards", f"{OTHER} has not placed its gangs")
     had = shards.in_use(OTHER)
     dead = kill(sim, "y", "scheduler", "cache", *sim.rng.choice(((), ("binder",))))
     shards.bound.clear()

@@ -48,6 +48,18 @@ class Accounts:
         }
         await self._kube.request("POST", f"{path}/clusterrolebindings", body=binding)
 
+    async def allow_in(self, namespace: str, name: str, rules: list[dict[str, Any]]) -> None:
+        """Give an account the rights of `rules` in one namespace."""
+        path = f"/apis/{_RBAC}/v1/namespaces/{namespace}"
+        role = {"metadata": {"name": name}, "rules": rules}
+        await self._kube.request("POST", f"{path}/roles", body=role)
+        binding = {
+            "metadata": {"name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": self._namespace}],
+            "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": name},
+        }
+        await self._kube.request("POST", f"{path}/rolebindings", body=binding)
+
     async def token(self, name: str) -> str:
         """Return a fresh token of an account."""
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}

@@ -54,6 +54,46 @@ class DeviceState(msgspec.Struct, frozen=True):
     """Names of the claims of each pod, in the order in which they come."""
 
 
+_POLICIES: Final[tuple[Document, ...]] = (
+    {"default": "4Gi", "validValues": ["4Gi", "8Gi", "10Gi"]},
+    {"default": "2Gi", "validRange": {"min": "2Gi", "max": "10Gi", "step": "4Gi"}},
+    {"default": "2Gi", "validRange": {"min": "2Gi", "max": "10Gi", "step": "2Gi"}},
+    {"default": "1Gi", "validRange": {"min": "1Gi"}},
+)
+_PARTS: Final = ("500Mi", "1Gi", "1Gi", "2Gi", "3Gi", "4Gi", "10Gi", "15Gi")
+
+
+def draw_shared(rng: Random) -> DeviceState:
+    """Draw a state in which some devices are shared, and claims ask for parts of them."""
+    drawn = draw(rng)
+    for each in drawn.slices:
+        for one in each["spec"].get("devices", ()):
+            _share(rng, one)
+    for spec in drawn.claims.values():
+        for asked in spec["devices"]["requests"]:
+            for exactly in asked.get("firstAvailable") or [asked["exactly"]]:
+                if rng.choice((False, True)):
+                    name = rng.choice(("memory",) * 14 + (f"{GPU}/memory", "threads", "cores"))
+                    exactly["capacity"] = {"requests": {name: rng.choice(_PARTS)}}
+                    if name in {"threads", "cores"}:
+                        exactly["capacity"]["requests"][name] = rng.choice(("1", "2"))
+    return drawn
+
+
+def _share(rng: Random, device: Document) -> None:
+    if not rng.choice((True, True, False)):
+        return
+    device["allowMultipleAllocations"] = True
+    memory = device.get("capacity", {}).get("memory")
+    if memory is not None and rng.random() < 0.7:
+        memory["requestPolicy"] = rng.choice(_POLICIES)
+    if rng.random() < 0.3:
+        cores: Document = {"value": "8"}
+        if rng.random() < 0.6:
+            cores["requestPolicy"] = {"default": "1", "validRange": {"min": "1"}}
+        device.setdefault("capacity", {})["cores"] = cores
+
+
 def draw(rng: Random) -> DeviceState:
     """Draw a state of three nodes."""
     labels = {node: {"rack": rng.choice("ab")} for node in NODES}
@@ -99,6 +139,8 @@ def _gpu(rng: Random, name: str) -> Document:
     found = device(name, **said)
     if rng.random() < 0.7:
         found["capacity"] = {"memory": {"value": rng.choice(("10Gi", "20Gi", "40Gi"))}}
+    if rng.random() < 0.06:
+        found |= {"bindingConditions": ["ready"], "bindingFailureConditions": ["failed"]}
     if rng.random() < 0.15:
         effect = rng.choice(("NoSchedule", "NoExecute", "None"))
         found["taints"] = [{"key": "worn", "value": "yes", "effect": effect}]
@@ -120,6 +162,9 @@ def _partitioned(rng: Random, node: str) -> list[Document]:
 def _network(rng: Random) -> list[Document]:
     """Draw devices that several nodes reach."""
     nics = [device(f"nic{number}", speed=rng.choice((10, 100))) for number in range(2)]
+    if rng.random() < 0.1:
+        conditions = {"bindingConditions": ["linked"], "bindingFailureConditions": ["failed"]}
+        nics[0] |= {"bindsToNode": rng.choice((True, False)), **conditions}
     shape = rng.choice(("none", "all", "rack", "each"))
     if shape == "none":
         return []

@@ -5,9 +5,12 @@ from typing import Any
 
 from msgspec import convert
 
+from pumice.testing import Cluster
 from services.scheduler.policy.devices.allocation import allocate
 from services.scheduler.policy.devices.pools import DeviceId, Inventory, OfferedPool
 from services.scheduler.policy.devices.requests import Ask, Judge, Refusal, read
+from services.scheduler.policy.devices.shares import Parts, Taken
+from shared.api import kinds
 from shared.api.resource import AllocationResult, DeviceClaim, DeviceClass, ResourceSlice
 
 Document = dict[str, Any]
@@ -120,7 +123,11 @@ class Offer:
         self.judge = Judge()
 
     def ask(
-        self, *specs: Document, node: str = "n1", taken: Sequence[str] = ()
+        self,
+        *specs: Document,
+        node: str = "n1",
+        taken: Sequence[str] = (),
+        parts: Mapping[DeviceId, Parts] | None = None,
     ) -> tuple[AllocationResult, ...] | Refusal:
         """Return what claims get on a node; `taken` are devices as `driver/pool/device`."""
         asks: list[Ask] = []
@@ -133,7 +140,7 @@ class Offer:
             asks,
             self.pools(node),
             node=node,
-            taken={DeviceId(*each.split("/")) for each in taken},
+            taken=Taken({DeviceId(*each.split("/")) for each in taken}, parts or {}),
             judge=self.judge,
         )
 
@@ -155,3 +162,22 @@ class Offer:
         if isinstance(found, Refusal):
             return found.text
         return [[result.device for result in one.devices.results] for one in found]
+
+
+def claim(
+    world: Cluster, name: str, *requests: dict[str, Any], status: Any = None, **meta: Any
+) -> None:
+    """Put a claim with these requests, one for a device of the class where none are given."""
+    world.put(
+        kinds.RESOURCECLAIM,
+        {
+            "metadata": {"name": name, "namespace": "ns", "uid": f"uid-{name}", **meta},
+            "spec": spec_of(*(requests or (request(),))),
+            "status": status or {},
+        },
+    )
+
+
+def using(*names: str) -> dict[str, Any]:
+    """Return what the spec of a pod says that uses these claims."""
+    return {"resourceClaims": [{"name": n, "resourceClaimName": n} for n in names]}

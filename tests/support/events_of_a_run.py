@@ -38,9 +38,11 @@ MAY_BE_EMPTY: Final = {
     ("job.phase", "message"): "as the reason",
     ("job.phase", "version"): "0 until the first restart",
     ("job.phase", "retryCount"): "0 until the first restart",
+    ("job.phase", "minResources"): "a new Job has no PodGroup yet",
     ("job.phase", "secondsRunning"): "only a job that has left the phase Running ran",
     ("job.phase", "secondsStated"): "as secondsRunning, and only of a job that states a duration",
     ("job.phase", "statedBy"): "as secondsStated",
+    ("gang.admitted", "secondsStated"): "only an annotation says how long a gang will run",
     ("gang.unschedulable", "reasons"): "nodes are counted where the gate is a matter of nodes",
     ("gang.unschedulable", "position"): "0 when it had no turn",
     ("queue.state", "previous"): "a new queue has no state before",
@@ -204,8 +206,15 @@ def complaints(events: Sequence[Received]) -> list[str]:
         ):
             values = [getattr(event, name) for event in by_topic[topic]]
             found += _field_complaints(topic, wire_name, values)
-    admitted = Counter(event.uid for event in by_topic["gang.admitted"])  # type: ignore[attr-defined]
-    found += [f"gang {uid} is admitted {n} times" for uid, n in admitted.items() if n > 1]
+    admitted = Counter(
+        (event.uid, event.resource_version)  # type: ignore[attr-defined]
+        for event in by_topic["gang.admitted"]
+    )
+    found += [
+        f"gang {uid} is admitted {n} times at version {rv}"
+        for (uid, rv), n in admitted.items()
+        if n > 1
+    ]
     return found
 
 

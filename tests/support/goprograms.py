@@ -13,9 +13,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from pumice.local.build import GOMODS
+from pumice.local.build import GOMODS, find_go
 from pumice.local.errors import LocalError
-from pumice.local.golang import find_go
 from pumice.local.parts import parts_dir
 from pumice.local.versions import versions
 

@@ -53,6 +53,8 @@ RESOURCES = [
     "example.com/x",
     "volcano.sh/gpu-memory", "volcano.sh/gpu-number", "volcano.sh/vgpu-number",
     "volcano.sh/vgpu-memory", "volcano.sh/vgpu-cores", "volcano.sh/vgpu-memory-percentage",
+    "huawei.com/Ascend310P", "huawei.com/Ascend310P-memory", "huawei.com/Ascend310P-core",
+    "huawei.com/npu-core",
     "requests.cpu", "count/pods", "attachable-volumes-csi", "storage", "", "/", "x" * 300,
 ]  # fmt: skip
 _AMOUNTS = {
@@ -61,6 +63,8 @@ _AMOUNTS = {
 }  # fmt: skip
 ANNOTATIONS = sorted(
     {value for name, value in vars(keys).items() if name.isupper() and isinstance(value, str)}
+    | {"hami.io/node-register-Ascend310P", "hami.io/Ascend310P-devices-allocated"}
+    | {"baseDeviceInfos", "huawei.com/npu-core", "accelerator", "servertype"}
 )
 NUMBERS = [0, 1, -1, 2, 5, 100, 2**31 - 1, -(2**31), 2**31, 2**63 - 1, -(2**63)]
 TEXT = st.sampled_from(STRANGE) | st.sampled_from(NAMES) | st.text(max_size=12)

@@ -6,6 +6,7 @@ being passed over, and `tests/integration/deploy/test_overlays.py` compares all 
 """
 
 import copy
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
@@ -69,8 +70,14 @@ def overlay(folder: Path) -> list[dict]:
 
 def meant(target: dict, o: dict) -> bool:
     """Tell whether the target of a patch means an object."""
-    names = (o["metadata"]["name"], None)
-    return o["kind"] == target["kind"] and target.get("name") in names
+    meta = o["metadata"]
+    key, _, value = target.get("labelSelector", "").partition("=")
+    return (
+        target.get("kind") in {o["kind"], None}
+        and re.fullmatch(target.get("name", ".*"), meta["name"]) is not None
+        and target.get("namespace") in {meta.get("namespace"), None}
+        and (not key or meta.get("labels", {}).get(key) == value)
+    )
 
 
 def _patched(objects: list[dict], patch: dict) -> list[dict]:
@@ -98,6 +105,12 @@ def named(objects: list[dict], kind: str, name: str) -> dict:
     """Return the one object of that kind and name."""
     (found,) = [o for o in objects if o["kind"] == kind and o["metadata"]["name"] == name]
     return found
+
+
+def flags_of(objects: list[dict], service: str) -> list[str]:
+    """Return the flags of a service's Deployment without those that name files."""
+    pod = named(objects, "Deployment", f"pumice-{service}")["spec"]["template"]["spec"]
+    return [arg for arg in pod["containers"][0]["args"] if "-file=" not in arg]
 
 
 async def apply(api: Api, manifest: dict, **params: str) -> dict:

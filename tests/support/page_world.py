@@ -19,8 +19,6 @@ from shared.api.time import format_seconds
 from shared.api.visibility import (
     API_VERSION,
     Change,
-    Delay,
-    EvictedPod,
     ExpectedStart,
     Explanation,
     Gate,
@@ -33,15 +31,14 @@ from shared.api.visibility import (
     QueueTree,
     ResourceShortage,
     RunningJob,
-    TaskPlacement,
     Timeline,
     TimelineEntry,
     WhatIf,
     WhatIfSpec,
-    WhatIfStatus,
 )
 from shared.kube.errors import Denied, Refused, Status, Vanished
 from shared.kube.wire import Request
+from tests.support.page_what_ifs import imagined
 
 GATES = ("enqueue", "quota", "gang", "predicate")
 TEAMS = 12
@@ -196,6 +193,7 @@ class WorldAnswers(Answers, LiveAnswers):
     def __init__(self, world: World) -> None:
         self.world = world
         self._streams: set[tuple[str, asyncio.Queue[Change | None]]] = set()
+        self._recent: list[Change] = []
 
     async def pending_jobs(self, namespace="", *, queue=""):
         """Return jobs that wait."""
@@ -279,34 +277,29 @@ class WorldAnswers(Answers, LiveAnswers):
         )
 
     async def what_if(self, namespace, spec: WhatIfSpec):
-        """Return that a small job starts, and a large one waits."""
-        job = spec.job
-        pods = sum(task.replicas for task in job.spec.tasks) if job else 0
-        if pods > 100:
-            lack = ResourceShortage(resource="cpu", requested=str(pods), free="100")
-            return WhatIfStatus(
-                starts_now=False, gate="gang", message="not enough nodes", shortages=(lack,)
-            )
-        others = self.world.waiting[0].owner
-        return WhatIfStatus(
-            starts_now=True,
-            placements=(
-                TaskPlacement(task="main", node=self.world.nodes[0].metadata.name, pods=pods),
-            ),
-            evictions=(EvictedPod(namespace="team-00", name="serve-1-0", job="serve-1"),),
-            delays=(Delay(job=others, queue="team-00", seconds=90.0),),
-            decided_in_ms=12.0,
-        )
+        """Return what depends on the question alone."""
+        return imagined(self.world.waiting, self.world.running, self.world.nodes, spec)
 
     async def changes(self, namespace=""):
         """Yield what tests tell."""
-        mine: tuple[str, asyncio.Queue[Change | None]] = (namespace, asyncio.Queue(1000))
-        self._streams.add(mine)
+        stream = self.follow(namespace)
         try:
-            while (change := await mine[1].get()) is not None:
+            while (change := await stream.get()) is not None:
                 yield change
         finally:
-            self._streams.discard(mine)
+            self.leave(namespace, stream)
+
+    def follow(self, namespace: str) -> "asyncio.Queue[Change | None]":
+        """Return a stream: the entries of the past first, and None at its end."""
+        stream: asyncio.Queue[Change | None] = asyncio.Queue(1000)
+        self._streams.add((namespace, stream))
+        for change in self._recent:
+            _tell(change, namespace, stream)
+        return stream
+
+    def leave(self, namespace: str, stream: "asyncio.Queue[Change | None]") -> None:
+        """Follow no longer."""
+        self._streams.discard((namespace, stream))
 
     @property
     def is_followed(self) -> bool:
@@ -320,10 +313,16 @@ class WorldAnswers(Answers, LiveAnswers):
 
     def tell(self, change: Change) -> None:
         """Send a change to the streams that may see it."""
-        place = change.entry.about.namespace if change.entry else ""
+        if change.entry:
+            self._recent.append(change)
         for namespace, stream in self._streams:
-            if namespace in ("", place) or not change.entry:
-                stream.put_nowait(change)
+            _tell(change, namespace, stream)
+
+
+def _tell(change: Change, namespace: str, stream: "asyncio.Queue[Change | None]") -> None:
+    """Put a change into a stream that may see it."""
+    if not change.entry or namespace in ("", change.entry.about.namespace):
+        stream.put_nowait(change)
 
 
 def _chosen(jobs: Sequence[Any], namespace: str, queue: str = "") -> list[Any]:
@@ -413,7 +412,9 @@ class WorldStream:
     """The stream of changes as the service writes it."""
 
     def __init__(self, answers: WorldAnswers, namespace: str) -> None:
-        self._changes = answers.changes(namespace)
+        self._answers, self._namespace = answers, namespace
+        # From now on: the page says that it is live before it has read anything.
+        self._changes = answers.follow(namespace)
         self._begun = False
 
     async def read(self, *, silence_s: float) -> bytes:
@@ -422,11 +423,12 @@ class WorldStream:
             self._begun = True
             return b": follows\n\n"
         async with asyncio.timeout(silence_s):
-            change = await anext(self._changes, None)
+            change = await self._changes.get()
         if change is None:
             return b""
         name = "happened" if change.entry else "changed"
         return b"event: %s\ndata: %s\n\n" % (name.encode(), msgspec.json.encode(change))
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Follow no longer."""
+        self._answers.leave(self._namespace, self._changes)

@@ -11,6 +11,7 @@ LOCAL: Final = "tests/contract/docs/test_pages_on_a_local_cluster.py"
 ON_KUBERNETES: Final = "tests/integration/docs/test_deployment_page.py"
 UPGRADING: Final = "tests/integration/docs/test_upgrading_page.py"
 FROM_VOLCANO: Final = "tests/integration/docs/test_from_volcano.py"
+HELM: Final = "tests/integration/deploy/test_chart_with_helm.py"
 CLI: Final = "tests/unit/answers/test_cli_page.py"
 VCCTL: Final = "tests/contract/local/test_vcctl.py"
 
@@ -33,7 +34,8 @@ RUN_BY: Final[dict[tuple[str, str], str]] = {
     ("deployment.md", "Uninstall"): ON_KUBERNETES,
     ("upgrading.md", "In which order"): UPGRADING,
     ("upgrading.md", "From 2026-11-22"): UPGRADING,
-    ("deployment.md", "Helm"): "tests/integration/deploy/test_chart_with_helm.py",
+    ("deployment.md", "Helm"): HELM,
+    ("shards.md", "Two schedulers"): HELM,
     ("deployment.md", "Compose: the development stack"): "make compose-check",
 }
 """Page and heading of a block → the test that runs its lines, or the target that does."""

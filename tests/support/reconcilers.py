@@ -22,10 +22,10 @@ import yaml
 from pumice.local.apiserver.answers import Request as CoreRequest
 from pumice.local.apiserver.answers import Response
 from services.controller.adapters.informers import Informers
-from services.controller.adapters.line import Line
 from services.controller.adapters.ownership import Ownership
 from services.controller.adapters.reconciler import Manager, Reconciler, SingletonReconciler
 from services.controller.adapters.recorder import ControllerEvents, Recorder
+from services.controller.adapters.write_queue import WriteQueue
 from services.controller.adapters.writer import Writer
 from services.controller.controllers import CONTROLLERS, Controller
 from services.controller.metrics import ControllerMetrics
@@ -33,7 +33,7 @@ from services.controller.settings import ControllerSettings
 from shared.api import kinds, time
 from shared.api.batch import Job, JobStatus
 from shared.api.kinds import Kind
-from shared.api.scheduling import Queue, QueueState
+from shared.api.scheduling import PodGroup, Queue, QueueState
 from shared.contracts.messages import Fact
 from shared.kube.client import Kube
 from shared.kube.errors import Status, read_status, refusal
@@ -257,7 +257,7 @@ class Process:
             namespace="",
             kube=kube,
             informers=self.informers,
-            writer=Writer(kube, self.informers, line=Line(4), metrics=metrics),
+            writer=Writer(kube, self.informers, queue=WriteQueue(4), metrics=metrics),
             recorder=Recorder(
                 kube, instance="p", clock=clock, contain=contain, metrics=metrics, log=log
             ),
@@ -305,10 +305,10 @@ class _Silence(ControllerEvents):
     def queue(self, queue: Queue, *, was: QueueState | None, state: QueueState) -> None:
         """Say nothing of a queue."""
 
-    def phase(self, job: Job, *, was: str, status: JobStatus) -> None:
+    def phase(self, job: Job, *, was: str, status: JobStatus, group: PodGroup | None) -> None:
         """Say nothing of a job."""
 
-    def announce_if_fresh(self, job: Job, *, now: float) -> None:
+    def announce_if_fresh(self, job: Job, group: PodGroup | None, *, now: float) -> None:
         """Say nothing of a job."""
 
 

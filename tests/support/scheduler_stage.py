@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -12,7 +12,7 @@ import msgspec
 from pumice.local.nats import NatsServer
 from pumice.local.ports import free_port
 from pumice.local.process import Process, ProcessSpec
-from services.scheduler.engine import ClusterState
+from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.policy.catalog import STATES
 from shared.bus.nats import NatsBus
 from shared.contracts import codec
@@ -176,10 +176,18 @@ class Stage:
         queue["status"] = {"state": "Open"}
         await self.fact("queues", "default", queue)
 
-    async def group(self, name: str, size: int, phase: str = "Inqueue", **spec: str) -> None:
+    async def group(
+        self,
+        name: str,
+        size: int,
+        phase: str = "Inqueue",
+        annotations: Mapping[str, str] | None = None,
+        **spec: str,
+    ) -> None:
         """Publish a PodGroup; `spec` goes into its spec."""
+        meta = {"name": name, "namespace": "ns", "uid": f"uid-ns/{name}"}
         body = {
-            "metadata": {"name": name, "namespace": "ns", "uid": f"uid-ns/{name}"},
+            "metadata": {**meta, "annotations": dict(annotations or {})},
             "spec": {"minMember": size, "queue": "default", **spec},
             "status": {"phase": phase},
         }

@@ -11,6 +11,25 @@ def rows(page):
     return [row.text for row in page.all(".rows .row")]
 
 
+HEAR = """
+    const told = document.querySelector('#live');
+    window.heard = [];
+    new MutationObserver(() => window.heard.push(told.innerText))
+        .observe(told, { childList: true, characterData: true, subtree: true });
+"""
+
+
+def is_cut(page, served):
+    """Break the stream of changes; wait until the page has said so and follows again.
+
+    The words are there for two seconds only, which a busy machine may spend elsewhere.
+    """
+    page.run(HEAR)
+    served.cut()
+    until(lambda: any("every 5 s" in words for words in page.run("return heard")), "the break")
+    page.shows("live", "#live")
+
+
 def test_the_tree_of_queues_shows_shares_and_closes_its_branches(page):
     page.go("queues")
     page.shows("team-00")
@@ -98,6 +117,23 @@ def test_the_feed_shows_what_happens_newest_first(page, small):
     assert "Bound" in page.text('.rows .row[aria-rowindex="2"]')
 
 
+def test_what_has_happened_is_told_once_when_the_stream_is_opened_again(page, small):
+    page.go("events")
+    page.shows("Nothing has happened yet.")
+    about = ObjectRef(kind="Job", namespace="team-00", name="a")
+
+    def happens(what, before):
+        entry = TimelineEntry(at=small.world.at(0), what=what, about=about, message="m")
+        small.tell(Change(entry=entry))
+        until(lambda: len(page.all(".rows .row")) == before + 1, what)
+
+    happens("Admitted", 0)
+    happens("Bound", 1)
+    is_cut(page, small)
+    happens("Evicted", 2)
+    assert "Evicted" in page.text('.rows .row[aria-rowindex="2"]')
+
+
 def test_a_what_if_is_answered_and_its_link_asks_the_same(page):
     page.go("what-if")
     page.shows("Nothing is created.")
@@ -114,6 +150,19 @@ def test_a_what_if_is_answered_and_its_link_asks_the_same(page):
     page.fill('input[name="pods"]', "1000")
     page.run("document.querySelector('form button').click()")
     page.shows("It waits at the gate “gang”.")
+
+
+def test_a_node_that_is_drained_names_the_jobs_that_lose_pods(page, small):
+    page.go("what-if")
+    page.shows("Nothing is created.")
+    page.fill('input[name="pods"]', "0")
+    page.fill('input[name="drain"]', small.world.nodes[0].metadata.name)
+    page.run("document.querySelector('form button').click()")
+    page.shows("1500 pods of jobs on drained nodes, 9 without a place elsewhere now.")
+    [first, second] = page.all('[aria-label="Lose pods"] tbody tr')
+    assert first.text.endswith("8 fewer than it needs")
+    assert second.text.endswith("1 enough to go on")
+    page.shows("and 1000 more")
 
 
 PASTED = """
@@ -232,9 +281,7 @@ def test_a_service_that_is_not_synced_yet_is_asked_again(browser, small, place):
 def test_a_page_without_its_server_says_so_and_recovers(browser, small):
     page = Page(browser, small, "waiting")
     page.shows("60 of 60")
-    small.cut()
-    page.shows("every 5 s", "#live")
-    page.shows("live", "#live")
+    is_cut(page, small)
 
 
 def test_a_user_who_may_not_see_the_queues_begins_with_the_jobs_of_his_namespace(browser, small):

@@ -12,8 +12,7 @@ from typing import Final
 from pumice.local.parts import cache_dir
 from pumice.local.versions import versions
 from tools.compose_check import ensure, version_of_project
-from tools.compose_docker import ROOT, CheckError, Docker, docker
-from tools.docker_images import of_debian, of_program
+from tools.compose_docker import ROOT, CheckError, Docker, docker, of_debian, of_program
 from tools.node_check.programs import Programs
 
 JOBS: Final = "pumice.invalid/node-check/jobs:1"

@@ -13,8 +13,7 @@ from typing import Final
 
 import msgspec
 
-from pumice.local.build import version_stamps
-from pumice.local.golang import find_go
+from pumice.local.build import find_go, version_stamps
 from pumice.local.parts import parts_dir, require
 from tests.support.goprograms import kubectl
 from tools.compose_docker import CheckError

@@ -41,3 +41,26 @@ affinity:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
+
+{{- /* Names of schedulers by commas, if it is not the one that a service serves without a flag. */ -}}
+{{- define "pumice.schedulers" -}}
+{{- $own := .custom.second_scheduler | default .custom.scheduler_name -}}
+{{- $more := list -}}
+{{- if .custom.agent_scheduler_enable }}{{ $more = .single }}{{ end -}}
+{{- if .others }}{{ $more = concat $more .custom.other_schedulers }}{{ end -}}
+{{- if or $own $more }}{{ prepend $more ($own | default "volcano") | join "," }}{{ end -}}
+{{- end -}}
+
+{{- /* What names of objects without a namespace end in, where a second installation has its own. */ -}}
+{{- define "pumice.suffix" -}}
+{{- with .Values.custom.second_scheduler }}-{{ . }}{{ end }}
+{{- end -}}
+
+{{- /* The Leases that the cache holds. */ -}}
+{{- define "pumice.own-lease" -}}
+{{- .Values.custom.second_scheduler | default "volcano" }}
+{{- end -}}
+
+{{- define "pumice.controller-lease" -}}
+{{- with .Values.custom.second_scheduler }}{{ . }}-controller{{ else }}vc-controller-manager{{ end }}
+{{- end -}}

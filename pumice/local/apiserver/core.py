@@ -24,7 +24,6 @@ from pumice.local.apiserver.world import CRDS, NAMESPACES, PRIORITIES, World, de
 
 KEEP: Final = 20_000
 """Changes per kind that a watch may start behind."""
-KEEP_S: Final = 300.0
 _NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
 _PRIORITIES: Final = (
     ("system-cluster-critical", 2_000_000_000),
@@ -47,10 +46,9 @@ class ApiServer:
         now: Callable[[], float],
         uids: Callable[[], str],
         keep: int = KEEP,
-        keep_s: float = KEEP_S,
     ) -> None:
         """Take the wall clock (unix seconds) and a source of uids."""
-        store = Store(now=now, keep=keep, keep_s=keep_s)
+        store = Store(now=now, keep=keep)
         self.world = World(now=now, uids=uids, store=store, catalogue=Catalogue(builtin()))
         self.aggregation = Aggregation(self.world)
         self._watches: dict[str, list[Watch]] = {}

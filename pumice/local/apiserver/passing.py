@@ -16,7 +16,7 @@ from aiohttp import web
 from pumice.local.apiserver.aggregation import Aggregation, Passed, Place
 from pumice.local.apiserver.answers import Object
 from pumice.local.apiserver.writing import USER
-from pumice.local.pki import REQUEST_HEADERS
+from pumice.local.authority import REQUEST_HEADERS
 
 GROUPS: Final = ("system:masters", "system:authenticated")
 _LOOK_S: Final = 1.0

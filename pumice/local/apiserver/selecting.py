@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from pumice.local.apiserver.answers import Failure, Object, bad_request
 from pumice.local.apiserver.catalogue import Resource
-from shared.model.labelselectors import holds
+from shared.api.selectors import holds
 
 Match = Callable[[Object], bool]
 

@@ -99,16 +99,19 @@ class Collection:
         return entries
 
 
+KEEP_S: Final = 300.0
+"""How long a change is kept."""
+
+
 class Store:
     """All collections; `listeners` hear of each change after it is made."""
 
-    def __init__(self, *, now: Callable[[], float], keep: int, keep_s: float) -> None:
+    def __init__(self, *, now: Callable[[], float], keep: int) -> None:
         self.version = 1
         self.collections: dict[str, Collection] = {}
         self.listeners: list[Listener] = []
         self._now = now
         self._keep = keep
-        self._keep_s = keep_s
 
     def collection(self, resource: str) -> Collection:
         """Return the objects of a kind."""
@@ -159,7 +162,7 @@ class Store:
         collection = self.collections[change.resource]
         changes = collection.changes
         changes.append(change)
-        horizon = change.at - self._keep_s
+        horizon = change.at - KEEP_S
         while len(changes) > self._keep or changes[0].at < horizon:
             collection.compacted = changes.popleft().version
         for listener in self.listeners:

@@ -24,6 +24,7 @@ export class Store {
   isLive = false;
   entries = [];
   lists = new Map();
+  #told = new Set();
   #wanted = new Set();
   #extra = new Set();
   #timer = 0;
@@ -51,6 +52,7 @@ export class Store {
     this.scope = scope;
     this.#round += 1;
     this.entries = [];
+    this.#told.clear();
     for (const name of this.lists.keys()) if (!CLUSTER_WIDE.has(name)) this.lists.set(name, new List());
     this.changes.follow(scope);
     this.changed("scope");
@@ -94,10 +96,13 @@ export class Store {
     this.changed("live");
   }
 
+  /** Keep an entry; a stream that is opened again begins with entries that are known. */
   #happened(entry) {
-    if (!entry) return;
+    const told = JSON.stringify(entry);
+    if (!entry || this.#told.has(told)) return;
+    this.#told.add(told);
     this.entries.unshift(entry);
-    this.entries.length = Math.min(this.entries.length, ENTRIES_MOST);
+    if (this.entries.length > ENTRIES_MOST) this.#told.delete(JSON.stringify(this.entries.pop()));
     this.changed("entries", entry);
   }
 

@@ -11,7 +11,7 @@ import msgspec
 import yaml
 
 from shared.api import keys
-from shared.api.base import describe
+from shared.api.base import describe_decode_error
 
 _NAMESPACE: Final = "namespace"
 _ANNOTATION: Final = "annotation"
@@ -94,7 +94,7 @@ def read_configuration(text: str) -> Sequence[ResourceGroup]:
     except yaml.YAMLError as error:
         raise BadConfiguration(f"no YAML: {' '.join(str(error).split())}") from error
     except msgspec.ValidationError as error:
-        raise BadConfiguration(describe(error)) from error
+        raise BadConfiguration(describe_decode_error(error)) from error
     for index, group in enumerate(found.resource_groups):
         at = f"resourceGroups[{index}]"
         if group.object.key not in {"", _NAMESPACE, _ANNOTATION}:

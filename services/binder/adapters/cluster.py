@@ -8,13 +8,13 @@ from functools import partial
 from typing import Any
 
 from services.binder.adapters.throttle import Throttle
-from services.binder.intents import evict
-from services.binder.intents.steps import ApiResponse, ResponseKind, Seen
+from services.binder.intents import bind, evict
+from services.binder.intents.steps import ApiResponse, ResponseKind, Seen, ended
 from services.binder.metrics import BinderMetrics
 from shared.api import keys
 from shared.api.core import Pod
 from shared.api.kinds import POD, decode
-from shared.contracts.messages import Bind, Preemptor
+from shared.contracts.messages import Bind, ItemOutcome, Preemptor, Result
 from shared.contracts.subjects import split_key
 from shared.kube.client import Kube
 from shared.runtime.clock import Clock
@@ -59,6 +59,13 @@ class Cluster:
         """Get the pod."""
         namespace, name = split_key(pod)
         return await self._ask("look", lambda: self._kube.get(POD, namespace, name))
+
+    async def ended(self, item: Bind) -> ItemOutcome | None:
+        """Return how a bind has ended without being tried; None: it can still be made, or tried."""
+        reply = await self.get(item.pod)
+        if reply.kind is ResponseKind.GONE:
+            return ended(item, Result.GONE, message=reply.message)
+        return bind.outcome_of(item, reply.seen) if reply.seen else None
 
     async def nominate(self, preemptor: Preemptor) -> ApiResponse:
         """Nominate the pod to its node, if it is one of our scheduler names at that moment.

@@ -4,19 +4,18 @@ The order is the promise: writes, then OUTCOME stored, then the ack. A crash in 
 redelivery, which finds the outcome (`Finished`) or a world that already is as wanted. What cannot
 be read never blocks the others: it is set aside with its reason.
 
-Nothing is begun before it is known that this installation is in charge of the cluster. What was
-decided before another one was fails, to be decided anew.
+Nothing is begun before it is known that this installation is in charge of the cluster. An intent
+from before another installation was in charge fails, so that scheduling decides anew.
 """
 
 import asyncio
-from collections.abc import Collection
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Collection
+from contextlib import aclosing, asynccontextmanager
 from typing import Final
 
 import msgspec
 
 from services.binder.adapters.execute import Executor
-from services.binder.adapters.hold import Holder
 from services.binder.adapters.outcomes import IntentFinished, Outcomes
 from services.binder.intents.bounds import breach
 from services.binder.metrics import BinderMetrics
@@ -48,16 +47,45 @@ NEWER_DELAY_S: Final = 5.0
 """How long a message of a version that this process does not know is left to newer binders."""
 POISON_BYTES: Final = 256 * 1024
 """How much of an unreadable message is kept: base64 of a whole one could be too large."""
-
-
 _ID_MAX: Final = 128
 
 
-class Hands(msgspec.Struct, frozen=True, kw_only=True):
-    """How many intents are held, and worked on, at once; shared by all partitions."""
+class IntentSlots(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds how many intents are held, and worked on, at once; shared by all partitions."""
 
     held: asyncio.Semaphore
     active: asyncio.Semaphore
+
+
+class AckExtender:
+    """Extends the acknowledgement time of deliveries that are worked on.
+
+    That time is short, so that the work of a killed binder moves on at once. A living one extends
+    it three times in each such period, however long a gang takes.
+    """
+
+    def __init__(self, *, ack_wait_s: float, clock: Clock, log: Logger) -> None:
+        self._pulse_s = ack_wait_s / 3
+        self._clock = clock
+        self._log = log
+
+    @asynccontextmanager
+    async def extended(self, group: TaskGroup, delivery: Delivery) -> AsyncGenerator[None, None]:
+        """Keep `delivery` for the length of a block; the pulse is a task of `group`."""
+        name = f"pulse {delivery.message.sequence}"
+        pulse = group.create_task(self._pulse(delivery), name=name)
+        try:
+            yield
+        finally:
+            pulse.cancel()
+
+    async def _pulse(self, delivery: Delivery) -> None:
+        while True:
+            await self._clock.sleep(self._pulse_s)
+            try:
+                await delivery.in_progress()
+            except Retryable as error:
+                self._log.debug("delivery_maybe_lost", reason=str(error))
 
 
 class Commands:
@@ -74,8 +102,8 @@ class Commands:
         outcomes: Outcomes,
         finished: IntentFinished,
         tenure: Tenure,
-        hands: Hands,
-        holder: Holder,
+        slots: IntentSlots,
+        acks: AckExtender,
         contain: Containment,
         clock: Clock,
         faults: Faults,
@@ -94,8 +122,8 @@ class Commands:
         self._outcomes = outcomes
         self._finished = finished
         self._tenure = tenure
-        self._hands = hands
-        self._holder = holder
+        self._slots = slots
+        self._acks = acks
         self._contain = contain
         self._clock = clock
         self._faults = faults
@@ -107,7 +135,7 @@ class Commands:
         self._epoch = 0
 
     async def run(self) -> None:
-        """Take deliveries for ever, as many at once as the hands allow."""
+        """Take deliveries for ever, as many at once as the slots allow."""
         async with TaskGroup() as group, aclosing(self._puller.deliveries()) as items:
             async for item in items:
                 if isinstance(item, Started):
@@ -116,23 +144,23 @@ class Commands:
                     self._log.warning("commands_dropped_with_their_stream", reason=item.reason)
                     self._epoch += 1
                 else:
-                    await self._hands.held.acquire()
+                    await self._slots.held.acquire()
                     name = f"{self.name} {item.message.sequence}"
                     group.create_task(self._hold(group, item, self._epoch), name=name)
 
     async def _hold(self, group: TaskGroup, delivery: Delivery, epoch: int) -> None:
         key = f"{self._partition}/{delivery.message.sequence}"
         try:
-            async with self._holder.held(group, delivery):
+            async with self._acks.extended(group, delivery):
                 with self._contain.isolate("intent", key, stage=_STAGE) as isolated:
                     await self._handle(delivery, epoch)
                 if isolated.error is not None:
-                    await self._leave(delivery, NEWER_DELAY_S)
+                    await put_off(delivery, NEWER_DELAY_S, self._log)
         except Rejected as error:
             self._contain.failed("intent", key, stage=_STAGE, error=str(error))
-            await self._leave(delivery, NEWER_DELAY_S)
+            await put_off(delivery, NEWER_DELAY_S, self._log)
         finally:
-            self._hands.held.release()
+            self._slots.held.release()
 
     async def _handle(self, delivery: Delivery, epoch: int) -> None:
         try:
@@ -174,7 +202,7 @@ class Commands:
     ) -> Outcome | None:
         """Do what an intent says; None when the stream that it came from was made anew."""
         ended = {} if delivery.exhausted else await self._executor.prepare(intent)
-        async with self._hands.active:
+        async with self._slots.active:
             if epoch != self._epoch:
                 return None
             if delivery.exhausted:
@@ -208,14 +236,7 @@ class Commands:
             return
         self._metrics.newer.labels(self._stream).inc()
         self._log.warning("newer_command_delayed", reason=str(error), attempt=delivery.attempt)
-        await self._leave(delivery, NEWER_DELAY_S)
-
-    async def _leave(self, delivery: Delivery, delay_s: float) -> None:
-        """Leave a message to a later delivery."""
-        try:
-            await delivery.nak(delay_s)
-        except Retryable as lost:
-            self._log.info("answer_lost", reason=str(lost))
+        await put_off(delivery, NEWER_DELAY_S, self._log)
 
     async def _poison(self, delivery: Delivery, reason: str) -> None:
         message = delivery.message
@@ -291,3 +312,11 @@ def salvage(payload: bytes, reason: str, *, instance: str, now: float) -> Outcom
         for item in (*loose.binds, *loose.victims)
     )
     return Outcome(intent=loose.id, job=loose.job, items=items, instance=instance, time=now)
+
+
+async def put_off(delivery: Delivery, delay_s: float, log: Logger) -> None:
+    """Leave a message to a later delivery."""
+    try:
+        await delivery.nak(delay_s)
+    except Retryable as lost:
+        log.info("answer_lost", reason=str(lost))

@@ -7,6 +7,9 @@ subject: if not, it goes on with that one, or lets go. So a status costs one req
 server and none to the server of the bus, unless another writer was in the way. Nothing is given up:
 trouble means a later redelivery.
 
+A status may say that its first write can wait for a newer one of its object (ADR 35): it is
+delivered again after that time, unless the stream holds the newer one by then.
+
 A status that is void is acknowledged and no more: one about a pod that is known to be bound or
 gone, or whose object is, and one from before another installation was in charge of the cluster. It
 leaves the stream by its own time to live.
@@ -16,14 +19,13 @@ import asyncio
 from contextlib import aclosing
 from typing import Final, Protocol
 
-from services.binder.adapters.commands import NEWER_DELAY_S
-from services.binder.adapters.hold import Holder
+from services.binder.adapters.commands import NEWER_DELAY_S, AckExtender, put_off
 from services.binder.adapters.statuses import KIND_OF, Nothing, Statuses, StatusPatch
 from services.binder.intents.bounds import breach_of_desired
 from services.binder.metrics import BinderMetrics
 from shared.bus.port import Delivery, Message, Puller, Reset, Started
 from shared.bus.tenure import Tenure, mark_of
-from shared.contracts.codec import decode_desired
+from shared.contracts.codec import decode_desired, deferral_s
 from shared.contracts.messages import Desired, DesiredPod
 from shared.contracts.versions import CURRENT, ContractError, UnknownVersion
 from shared.runtime.backoff import Backoff
@@ -65,8 +67,8 @@ class DesiredStatuses:
         statuses: Statuses,
         ended: PodsEnded,
         tenure: Tenure,
-        holder: Holder,
-        hands: asyncio.Semaphore,
+        acks: AckExtender,
+        slots: asyncio.Semaphore,
         contain: Containment,
         backoff: Backoff,
         metrics: BinderMetrics,
@@ -80,8 +82,8 @@ class DesiredStatuses:
         self._statuses = statuses
         self._ended = ended
         self._tenure = tenure
-        self._holder = holder
-        self._hands = hands
+        self._acks = acks
+        self._slots = slots
         self._contain = contain
         self._backoff = backoff
         self._metrics = metrics
@@ -89,7 +91,7 @@ class DesiredStatuses:
         self._log = log.bind(partition=partition)
 
     async def run(self) -> None:
-        """Take deliveries for ever, as many at once as the hands allow."""
+        """Take deliveries for ever, as many at once as the slots allow."""
         async with TaskGroup() as group, aclosing(self._puller.deliveries()) as items:
             async for item in items:
                 if isinstance(item, Started):
@@ -97,17 +99,20 @@ class DesiredStatuses:
                 elif isinstance(item, Reset):
                     self._log.warning("desired_stream_made_anew", reason=item.reason)
                 else:
-                    await self._hands.acquire()
+                    await self._slots.acquire()
                     name = f"{self.name} {item.message.sequence}"
                     group.create_task(self._hold(group, item), name=name)
 
     async def _hold(self, group: TaskGroup, delivery: Delivery) -> None:
         try:
-            async with self._holder.held(group, delivery):
+            async with self._acks.extended(group, delivery):
                 mark = mark_of(delivery.message.headers)
                 await self._tenure.settled()
                 if self._tenure.refusal(mark):
                     await delivery.ack()
+                    return
+                if wait_s := _deferral_s(delivery):
+                    await put_off(delivery, wait_s, self._log)
                     return
                 with self._tenure.working(mark):
                     await self._handle(delivery)
@@ -117,7 +122,7 @@ class DesiredStatuses:
         except Rejected as error:
             await self._later(delivery, str(error), None)
         finally:
-            self._hands.release()
+            self._slots.release()
 
     async def _handle(self, delivery: Delivery) -> None:
         message: Message | None = delivery.message
@@ -207,7 +212,12 @@ class DesiredStatuses:
     async def _later(self, delivery: Delivery, reason: str, asked_s: float | None) -> None:
         self._log.info("status_postponed", subject=delivery.message.subject, reason=reason)
         delay_s = self._backoff.delay_s(delivery.attempt - 1) if asked_s is None else asked_s
-        try:
-            await delivery.nak(delay_s)
-        except Retryable as lost:
-            self._log.info("answer_lost", reason=str(lost))
+        await put_off(delivery, delay_s, self._log)
+
+
+def _deferral_s(delivery: Delivery) -> int:
+    """Return how long a delivery is put off: the first one only, so that it is for once.
+
+    When a newer status has come by then, the stream no longer holds this one.
+    """
+    return deferral_s(delivery.message.headers) if delivery.attempt == 1 else 0

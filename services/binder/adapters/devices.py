@@ -1,17 +1,24 @@
-"""Writes the device claims of a gang's pods before they are bound, and takes back what was vain.
+"""Writes the device claims of a gang's pods before they are bound; undoes it for failed binds.
 
-Each write names the version of the claim that was looked at, so that of two writers one looks
-again. A crash loses nothing: what is done is in the claims, and the redelivered intent goes on.
+Each write names the version of the claim that was read, so that of two writers one reads again. A
+crash loses nothing: what is done is in the claims, and the redelivered intent goes on.
+
+Devices with binding conditions are waited for, outside of the slots for intents at work: a driver
+may take minutes. If so many pods fail meanwhile that the gang lacks its minimum, no pod of the
+intent is bound (ADR 36).
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final
 
+import msgspec
+
+from services.binder.adapters.cluster import Cluster
 from services.binder.adapters.throttle import Throttle
 from services.binder.intents import devices as steps
 from services.binder.intents.devices import Protect, Ready, Unusable, Write
-from services.binder.intents.steps import Ladder, ended
+from services.binder.intents.steps import RetryDelays, ended
 from shared.api.kinds import POD, RESOURCECLAIM, decode
 from shared.api.resource import ResourceClaim
 from shared.contracts.messages import Bind, BindGang, DeviceUse, ItemOutcome, Result, Retry
@@ -23,9 +30,22 @@ from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
 from shared.runtime.faults import Faults
 from shared.runtime.tasks import TaskGroup
 
-_RETRIES: Final = Ladder(first_s=0.05, factor=2.0, cap_s=2.0)
+_RETRIES: Final = RetryDelays(first_s=0.05, factor=2.0, cap_s=2.0)
+_POLLS: Final = RetryDelays(first_s=0.2, factor=1.5, cap_s=5.0)
+"""Claims are read every five seconds in the end, as Kubernetes' own scheduler looks at them."""
+_POD_EVERY: Final = 3
+"""With every third look at claims the pod is looked at, too: it may be gone."""
 
 NextStep = Callable[[ResourceClaim], steps.Step]
+
+
+class DeviceTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """Patience with claims."""
+
+    write_s: float
+    """How long one is written to in vain."""
+    prepare_s: float
+    """How long drivers may take to prepare devices."""
 
 
 class DeviceBinder:
@@ -34,46 +54,114 @@ class DeviceBinder:
     def __init__(
         self,
         kube: Kube,
+        cluster: Cluster,
         *,
         throttle: Throttle,
         contain: Containment,
         clock: Clock,
         faults: Faults,
-        timeout_s: float,
+        times: DeviceTimes,
+        waits: Callable[[Bind], None],
     ) -> None:
+        """Tell `waits` of each pod whose devices are being prepared."""
         self._kube = kube
+        self._cluster = cluster
         self._throttle = throttle
         self._contain = contain
         self._clock = clock
         self._faults = faults
-        self._timeout_s = timeout_s
+        self._times = times
+        self._waits = waits
 
-    async def prepare(self, gang: BindGang, without: Collection[int]) -> dict[int, ItemOutcome]:
-        """Reserve the gang's claims, but for the pods `without`; return how those end that fail."""
-        failed: dict[int, ItemOutcome] = {}
+    async def prepare(
+        self, gang: BindGang, without: Mapping[int, ItemOutcome]
+    ) -> dict[int, ItemOutcome]:
+        """Make a gang's claims ready, but for the pods `without`; return how others end so far."""
+        lost = _Losses(gang, without)
+        every = dict(enumerate(gang.binds))
+        users = {index: item for index, item in every.items() if item.devices}
+        awaited = {i: item for i, item in users.items() if any(u.to_prepare for u in item.devices)}
+        if not lost.are_too_many:
+            await self._each(users, self._reserve, lost)
+        if not lost.are_too_many:
+            await self._each(awaited, partial(self._prepared, lost), lost)
+        if lost.are_too_many:
+            await self._each(every, lost.share, lost)
+        return lost.failed
+
+    async def _each(
+        self,
+        items: Mapping[int, Bind],
+        work: Callable[[Bind], Awaitable[str]],
+        lost: "_Losses",
+    ) -> None:
+        """Do something for pods that have not failed; a message says that one does."""
 
         async def one(index: int, item: Bind) -> None:
             message = ""
             with self._contain.isolate(POD.token, item.pod, stage="devices", uid=item.uid) as kept:
-                message = await self._reserve(item)
+                message = await work(item)
             if kept.error is not None:
                 message = describe(kept.error)
             if message:
-                failed[index] = ended(item, Result.FAILED, retry=Retry.LATER, message=message)
-                await self.release(item)
+                await self._fail(index, item, message, lost)
 
         async with TaskGroup() as group:
-            for index, item in enumerate(gang.binds):
-                if item.devices and index not in without:
+            for index, item in items.items():
+                if index not in lost:
                     group.create_task(one(index, item), name=f"devices {item.pod}")
-        return failed
+
+    async def _fail(self, index: int, item: Bind, message: str, lost: "_Losses") -> None:
+        """Note how a pod ends and give its devices back, unless it is bound already.
+
+        Of an intent that comes again some pods may have been bound before.
+        """
+        seen = await self._cluster.ended(item)
+        if seen is not None and seen.result is Result.BOUND:
+            return
+        lost.note(index, seen or ended(item, Result.FAILED, retry=Retry.LATER, message=message))
+        if seen is None or seen.result is not Result.CONFLICT:
+            await self.release(item)
 
     async def _reserve(self, item: Bind) -> str:
         for use in item.devices:
-            message = await self._advance(use, partial(steps.reserve_step, item, use))
-            if message:
-                return message
+            step = await self._advance(use, partial(self._reserve_step, item, use))
+            if isinstance(step, Unusable):
+                return step.message
         return ""
+
+    def _reserve_step(self, item: Bind, use: DeviceUse, claim: ResourceClaim) -> steps.Step:
+        return steps.reserve_step(item, use, claim, now=self._now())
+
+    async def _prepared(self, lost: "_Losses", item: Bind) -> str:
+        """Wait until drivers have prepared a pod's devices; return why that fails."""
+        deadline = self._clock.monotonic() + self._times.prepare_s
+        attempt = 0
+        while not lost.are_too_many:
+            step = await self._state(item)
+            if isinstance(step, Ready):
+                return ""
+            if isinstance(step, Unusable) or self._clock.monotonic() >= deadline:
+                return step.message
+            attempt += 1
+            if attempt == 1:
+                self._waits(item)
+            if attempt % _POD_EVERY == 0 and (seen := await self._cluster.ended(item)):
+                return "" if seen.result is Result.BOUND else seen.message
+            await self._clock.sleep(_POLLS.wait_s(attempt, None))
+        return ""
+
+    async def _state(self, item: Bind) -> steps.State:
+        """Return how far drivers are with a pod's devices."""
+        for use in item.devices:
+            if use.to_prepare:
+                step = await self._advance(use, partial(self._prepared_step, use))
+                if not isinstance(step, Ready):
+                    return step
+        return Ready()
+
+    def _prepared_step(self, use: DeviceUse, claim: ResourceClaim) -> steps.State:
+        return steps.prepared_step(use, claim, now=self._now(), timeout_s=self._times.prepare_s)
 
     async def release(self, item: Bind) -> None:
         """Take back what was written for a pod that is not bound; an error leaves it to others.
@@ -82,11 +170,19 @@ class DeviceBinder:
         """
         for use in item.devices:
             with self._contain.isolate(POD.token, item.pod, stage="devices", uid=item.uid):
-                await self._advance(use, partial(steps.release_step, item, use))
+                await self._advance(use, partial(self._release_step, item, use))
 
-    async def _advance(self, use: DeviceUse, following: NextStep) -> str:
-        """Take a claim step by step until nothing is left to do; return why that fails."""
-        deadline = self._clock.monotonic() + self._timeout_s
+    def _release_step(self, item: Bind, use: DeviceUse, claim: ResourceClaim) -> steps.Step:
+        return steps.release_step(
+            item, use, claim, now=self._now(), timeout_s=self._times.prepare_s
+        )
+
+    def _now(self) -> float:
+        return self._clock.now()
+
+    async def _advance(self, use: DeviceUse, following: NextStep) -> steps.State:
+        """Take a claim step by step until nothing is left to write; return how it is then."""
+        deadline = self._clock.monotonic() + self._times.write_s
         attempt = 0
         while True:
             attempt += 1
@@ -94,16 +190,14 @@ class DeviceBinder:
                 async with self._throttle.slot():
                     step = await self._step(use, following)
             except (Gone, Rejected) as error:
-                return f"resource claim {use.claim}: {error}"
+                return Unusable(f"resource claim {use.claim}: {error}")
             except (Retryable, Conflict) as error:
                 if self._clock.monotonic() >= deadline:
-                    return f"resource claim {use.claim}: {error}"
+                    return Unusable(f"resource claim {use.claim}: {error}")
                 await self._clock.sleep(_RETRIES.wait_s(attempt, None))
                 continue
-            if isinstance(step, Unusable):
-                return step.message
-            if isinstance(step, Ready):
-                return ""
+            if not isinstance(step, Protect | Write):
+                return step
 
     async def _step(self, use: DeviceUse, following: NextStep) -> steps.Step:
         """Look at a claim and make the write that it needs, if it needs one."""
@@ -122,3 +216,28 @@ class DeviceBinder:
             )
             self._faults.point("binder.after-claim")
         return step
+
+
+class _Losses:
+    """The pods of an intent that cannot be bound, and whether its gang can do without them."""
+
+    def __init__(self, gang: BindGang, without: Mapping[int, ItemOutcome]) -> None:
+        self._before = without
+        self.failed: dict[int, ItemOutcome] = {}
+        count, needed = len(gang.binds), gang.needed
+        self._most = count if isinstance(needed, msgspec.UnsetType) else count - needed
+
+    def __contains__(self, index: int) -> bool:
+        return index in self._before or index in self.failed
+
+    def note(self, index: int, ended: ItemOutcome) -> None:
+        self.failed[index] = ended
+
+    @property
+    def are_too_many(self) -> bool:
+        return len(self._before) + len(self.failed) > self._most
+
+    async def share(self, item: Bind) -> str:  # noqa: ARG002 - the same for all
+        """Return why a pod is not bound that has what it needs."""
+        first = next(iter((*self.failed.values(), *self._before.values())))
+        return f"{first.pod} of its gang is not bound: {first.message}"

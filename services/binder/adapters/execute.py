@@ -9,7 +9,7 @@ from services.binder.adapters.volumes import VolumeBinder
 from services.binder.intents import bind as bind_steps
 from services.binder.intents import evict as evict_steps
 from services.binder.intents.evict import Delete, Mark, Nomination
-from services.binder.intents.steps import ApiResponse, Get, IntentProgress, Ladder, Wait, ended
+from services.binder.intents.steps import ApiResponse, Get, IntentProgress, RetryDelays, Wait, ended
 from services.binder.metrics import BinderMetrics
 from shared.api.kinds import POD
 from shared.api.time import format_seconds
@@ -59,7 +59,7 @@ class Executor:
         faults: Faults,
         metrics: BinderMetrics,
         instance: str,
-        ladder: Ladder,
+        delays: RetryDelays,
         volumes: VolumeBinder,
         devices: DeviceBinder,
     ) -> None:
@@ -70,12 +70,12 @@ class Executor:
         self._faults = faults
         self._metrics = metrics
         self._instance = instance
-        self._ladder = ladder
+        self._delays = delays
         self._volumes = volumes
         self._devices = devices
 
     async def prepare(self, intent: BindGang | Evict) -> Mapping[int, ItemOutcome]:
-        """See to what must be there before `run`: volumes, then devices; may take minutes.
+        """Prepare what `run` needs: volumes, then devices; may take minutes.
 
         Returns how those pods end, by their index, that `run` is not to bind.
         """
@@ -123,7 +123,7 @@ class Executor:
         return self._close(intent, progress)
 
     async def _fenced(self, item: Bind | Victim, work: Awaitable[ItemOutcome]) -> ItemOutcome:
-        """Return how one pod ended; an error of ours is its failure and not its gang's."""
+        """Return how one pod ended; an error of ours fails this pod and not its gang."""
         with self._contain.isolate(POD.token, item.pod, stage="execute", uid=item.uid) as isolated:
             return await work
         return _failed(item, describe(isolated.error or Exception()))
@@ -163,20 +163,20 @@ class Executor:
             attempt += 1
             reply = await self._cluster.bind(item)
             step: ItemOutcome | Get | Wait = bind_steps.after_post(
-                item, reply, attempt=attempt, ladder=self._ladder
+                item, reply, attempt=attempt, delays=self._delays
             )
             if isinstance(step, Get):
                 reply = await self._cluster.get(item.pod)
-                step = bind_steps.after_get(item, reply, attempt=attempt, ladder=self._ladder)
+                step = bind_steps.after_get(item, reply, attempt=attempt, delays=self._delays)
             if isinstance(step, ItemOutcome):
                 return step
             await self._clock.sleep(step.seconds)
 
     async def _report_bind(self, item: Bind) -> ItemOutcome:
-        last = self._ladder.attempts
+        last = self._delays.attempts
         while True:
             reply = await self._cluster.get(item.pod)
-            step = bind_steps.after_get(item, reply, attempt=last, ladder=self._ladder)
+            step = bind_steps.after_get(item, reply, attempt=last, delays=self._delays)
             if isinstance(step, ItemOutcome):
                 return step
             await self._clock.sleep(step.seconds)
@@ -212,12 +212,12 @@ class Executor:
             attempt += 1
             reply = await self._cluster.nominate(preemptor)
             step: Nomination | Get | Wait = evict_steps.after_nomination(
-                reply, attempt=attempt, ladder=self._ladder
+                reply, attempt=attempt, delays=self._delays
             )
             if isinstance(step, Get):
                 reply = await self._cluster.get(preemptor.pod)
                 step = evict_steps.after_preemptor_get(
-                    preemptor, reply, attempt=attempt, ladder=self._ladder
+                    preemptor, reply, attempt=attempt, delays=self._delays
                 )
             if isinstance(step, Nomination):
                 return step
@@ -234,19 +234,19 @@ class Executor:
             elif isinstance(step, Get):
                 reply = await self._cluster.get(victim.pod)
                 step = evict_steps.after_get(
-                    victim, reply, attempt=attempt, tried=tried, ladder=self._ladder
+                    victim, reply, attempt=attempt, tried=tried, delays=self._delays
                 )
                 attempt += 1
             elif isinstance(step, Mark):
                 reply = await self._mark(intent, victim, step.rv)
                 step = evict_steps.after_marks(
-                    victim, reply, rv=step.rv, attempt=attempt, tried=tried, ladder=self._ladder
+                    victim, reply, rv=step.rv, attempt=attempt, tried=tried, delays=self._delays
                 )
             else:
                 self._faults.point("binder.mid-evict")
                 reply = await self._cluster.delete(victim.pod, victim.uid, rv=step.rv)
                 step = evict_steps.after_delete(
-                    victim, reply, attempt=attempt, tried=tried, ladder=self._ladder
+                    victim, reply, attempt=attempt, tried=tried, delays=self._delays
                 )
                 tried = True
         return step
@@ -256,10 +256,10 @@ class Executor:
         return await self._cluster.patch_status("mark", victim.pod, victim.uid, marks, rv=rv)
 
     async def _report_eviction(self, victim: Victim) -> ItemOutcome:
-        last = self._ladder.attempts
+        last = self._delays.attempts
         while True:
             reply = await self._cluster.get(victim.pod)
-            step = evict_steps.after_get(victim, reply, attempt=last, ladder=self._ladder)
+            step = evict_steps.after_get(victim, reply, attempt=last, delays=self._delays)
             if isinstance(step, ItemOutcome):
                 return step
             assert isinstance(step, Wait), "there is no step after the last attempt"

@@ -1,9 +1,9 @@
 """The OUTCOME stream: telling how intents ended, and knowing which ones already have.
 
-An intent has exactly one outcome. The message id suppresses a second one within the dedupe
-window; beyond it, and above all before acting again, `Finished` knows: a redelivered intent whose
-outcome is out must not be executed again, because scheduling may have given the room away. It knows
-as well which pods need no word any more about why they wait.
+An intent has exactly one outcome. The message id suppresses a second one within the dedupe window;
+beyond it, and above all before acting again, `Finished` knows: a redelivered intent whose outcome
+is out must not be executed again, because scheduling may have given the room away. It also knows
+the pods of which no status is wanted any more, because they are bound or gone.
 """
 
 import asyncio
@@ -96,7 +96,7 @@ class Outcomes:
 
 
 def shorter(outcome: Outcome) -> Iterator[Outcome]:
-    """Yield an outcome, then with less and less of what nothing is decided by.
+    """Yield an outcome, then shorter forms of it, which leave out what decides nothing.
 
     Without messages it is hardly larger than its command. Without all of its items it tells of a
     command that no scheduler of ours has sent: those are bounded.

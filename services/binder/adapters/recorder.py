@@ -77,6 +77,11 @@ class Recorder(EventWriter):
         message = f"Assigned {item.pod} to {item.node} with its group {gang.job}"
         self._tell(POD, item.pod, item.uid, "Scheduled", message)
 
+    def waits(self, item: Bind) -> None:
+        """Tell that the devices of a pod are being prepared before it is bound."""
+        message = f"waiting for binding conditions for device on node {item.node}"
+        self._tell(POD, item.pod, item.uid, "BindingConditionsPending", message)
+
     def evicted(self, intent: Evict, victim: Victim) -> None:
         """Tell that a pod is evicted, on the pod and on its PodGroup (D03 `Evict`)."""
         why = f"to make room ({intent.reason})"

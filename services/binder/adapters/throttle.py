@@ -1,5 +1,8 @@
 """Bounds of the requests under way: so many in all (the pace), so many per node.
 
+The pace is additive increase, multiplicative decrease: the API server tells its limit by 429 and by
+answering slowly, and a fixed rate would be wrong on every cluster but one.
+
 First come, first served in all; those that wait for a busy node do not hold up the others, since
 they queue at their node first.
 """
@@ -9,8 +12,44 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from services.binder.intents.pace import Pace
+import msgspec
+
 from services.binder.metrics import BinderMetrics
+
+
+class PaceLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds and thresholds of a pace."""
+
+    start: int = 32
+    least: int = 2
+    most: int = 128
+    slow_s: float = 1.0
+    """An answer that took longer counts as a sign of overload."""
+    hold_s: float = 0.5
+    """Signs within this time of a decrease belong to the same overload."""
+
+
+class Pace:
+    """The present limit; told of each answer."""
+
+    def __init__(self, limits: PaceLimits) -> None:
+        self._limits = limits
+        self._limit = float(limits.start)
+        self._held_until_s = float("-inf")
+
+    @property
+    def limit(self) -> int:
+        """Return how many requests may be under way."""
+        return int(self._limit)
+
+    def answered(self, *, latency_s: float, overloaded: bool, now_s: float) -> None:
+        """Take note of an answer; `overloaded`: it was a 429, a 5xx or none at all."""
+        if overloaded or latency_s > self._limits.slow_s:
+            if now_s >= self._held_until_s:
+                self._limit = max(self._limit / 2, float(self._limits.least))
+                self._held_until_s = now_s + self._limits.hold_s
+        else:
+            self._limit = min(self._limit + 1 / self._limit, float(self._limits.most))
 
 
 class Throttle:

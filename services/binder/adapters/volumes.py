@@ -11,9 +11,8 @@ from typing import Final, TypeVar
 
 from services.binder.adapters.cluster import Cluster
 from services.binder.adapters.throttle import Throttle
-from services.binder.intents import bind as bind_steps
 from services.binder.intents import volumes as steps
-from services.binder.intents.steps import Ladder, ResponseKind, ended
+from services.binder.intents.steps import RetryDelays, ended
 from services.binder.intents.volumes import Ask, Pending, Ready, Step, Unbindable
 from shared.api.kinds import POD, PV, PVC, decode
 from shared.contracts.messages import Bind, BindGang, ClaimUse, ItemOutcome, Result, Retry
@@ -25,7 +24,7 @@ from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
 from shared.runtime.tasks import TaskGroup
 
 T = TypeVar("T")
-_POLLS: Final = Ladder(first_s=0.1, factor=1.5, cap_s=1.0)
+_POLLS: Final = RetryDelays(first_s=0.1, factor=1.5, cap_s=1.0)
 """Claims are read once a second in the end, as Kubernetes' own scheduler does."""
 _POD_EVERY: Final = 5
 """With every fifth read of the claims the pod is read, too: it may be gone."""
@@ -94,12 +93,12 @@ class VolumeBinder:
                 names = ", ".join(waiting)
                 return _failed(item, f"no volume for {names} within {self._timeout_s:g} s")
             attempt += 1
-            if attempt % _POD_EVERY == 0 and (ended := await self._pod_is_gone(item)):
+            if attempt % _POD_EVERY == 0 and (ended := await self._cluster.ended(item)):
                 return ended
             await self._clock.sleep(_POLLS.wait_s(attempt, None))
 
     async def _advance(self, item: Bind, use: ClaimUse, asked: set[str]) -> Step:
-        """Get at a claim, and ask for what it needs; a busy API server means: later."""
+        """Read a claim and write what it needs; when the API server is busy, do it later."""
         try:
             namespace, name = split_key(use.claim)
             claim = await self._ask(lambda: self._kube.get(PVC, namespace, name))
@@ -144,12 +143,6 @@ class VolumeBinder:
                 return await request()
         except (Gone, Rejected) as error:
             raise _Refused(str(error)) from error
-
-    async def _pod_is_gone(self, item: Bind) -> ItemOutcome | None:
-        reply = await self._cluster.get(item.pod)
-        if reply.kind is ResponseKind.GONE:
-            return ended(item, Result.GONE, message=reply.message)
-        return bind_steps.outcome_of(item, reply.seen) if reply.seen else None
 
 
 def _failed(item: Bind, message: str) -> ItemOutcome:

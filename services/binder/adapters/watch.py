@@ -1,4 +1,4 @@
-"""Parts that watch over what the binder stands on: API server, its right to act, the backlog."""
+"""Parts that watch what the binder depends on: the API server, its right to act, the backlog."""
 
 from collections.abc import Mapping
 from contextlib import aclosing

@@ -2,5 +2,5 @@
 
 `steps` holds what all intents share, `bind` and `evict` the steps of the two, `volumes` those of a
 claim, `bounds` what an intent may say at all, `desired` the difference between a wanted and a
-present status, `pace` how many requests may be under way.
+present status.
 """

@@ -6,12 +6,20 @@ an intent only ends as failed after a read that shows the pod unbound. While the
 answer at all, the intent waits.
 """
 
-from services.binder.intents.steps import ApiResponse, Get, Ladder, ResponseKind, Seen, Wait, ended
+from services.binder.intents.steps import (
+    ApiResponse,
+    Get,
+    ResponseKind,
+    RetryDelays,
+    Seen,
+    Wait,
+    ended,
+)
 from shared.contracts.messages import Bind, ItemOutcome, Result, Retry
 
 
 def after_post(
-    wanted: Bind, reply: ApiResponse, *, attempt: int, ladder: Ladder
+    wanted: Bind, reply: ApiResponse, *, attempt: int, delays: RetryDelays
 ) -> ItemOutcome | Get | Wait:
     """Return what follows the answer to the `attempt`-th post (from 1)."""
     if reply.kind is ResponseKind.DONE:
@@ -20,13 +28,13 @@ def after_post(
         return ended(wanted, Result.GONE, message=reply.message)
     if reply.kind is ResponseKind.REFUSED:
         return ended(wanted, Result.FAILED, retry=Retry.NEVER, message=reply.message)
-    if reply.kind is ResponseKind.CONFLICT or ladder.ends(attempt):
+    if reply.kind is ResponseKind.CONFLICT or delays.ends(attempt):
         return Get()
-    return Wait(ladder.wait_s(attempt, reply.retry_after_s))
+    return Wait(delays.wait_s(attempt, reply.retry_after_s))
 
 
 def after_get(
-    wanted: Bind, reply: ApiResponse, *, attempt: int, ladder: Ladder
+    wanted: Bind, reply: ApiResponse, *, attempt: int, delays: RetryDelays
 ) -> ItemOutcome | Wait:
     """Return what follows a read; after `Wait` comes the next post."""
     if reply.kind is ResponseKind.GONE:
@@ -34,16 +42,16 @@ def after_get(
     if reply.kind is ResponseKind.REFUSED:
         return ended(wanted, Result.FAILED, retry=Retry.NEVER, message=reply.message)
     if reply.seen is None:
-        return Wait(ladder.wait_s(attempt, reply.retry_after_s))
+        return Wait(delays.wait_s(attempt, reply.retry_after_s))
     result = outcome_of(wanted, reply.seen)
-    if result is None and ladder.ends(attempt):
+    if result is None and delays.ends(attempt):
         return ended(
             wanted,
             Result.FAILED,
             retry=Retry.LATER,
             message=f"not bound after {attempt} attempts",
         )
-    return result or Wait(ladder.wait_s(attempt, None))
+    return result or Wait(delays.wait_s(attempt, None))
 
 
 def outcome_of(wanted: Bind, seen: Seen) -> ItemOutcome | None:

@@ -2,9 +2,9 @@
 
 The binder is the one that writes both, as the scheduler of Kubernetes does, and before the pod is
 bound: a kubelet starts no pod that its claims are not reserved for. Each step follows from the
-claim as it is, so that a redelivered intent finds what is done. What a bind that came to nothing
-has written is taken back: the pod from the list, and the allocation when it was made for this bind
-and no other pod uses it (ADR 27).
+claim as it is, so that a redelivered intent finds what is done. What a failed bind has written is
+taken back: the pod from the list, and the allocation when it was made for this bind and no other
+pod uses it (ADR 27).
 """
 
 from typing import Any, Final
@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from shared.api.resource import RESERVED_MAX, AllocationResult, ResourceClaim
+from shared.api.time import format_seconds, read
 from shared.contracts.messages import Bind, DeviceUse
 from shared.contracts.subjects import split_key
 
@@ -35,18 +36,26 @@ class Write(msgspec.Struct, frozen=True):
     body: dict[str, Any]
 
 
+class Unprepared(msgspec.Struct, frozen=True):
+    """A driver is at work; `message` says on which devices."""
+
+    message: str
+
+
 class Unusable(msgspec.Struct, frozen=True):
     """The bind fails; `message` says why. The scheduler may decide otherwise."""
 
     message: str
 
 
-Step = Ready | Protect | Write | Unusable
+Step = Ready | Protect | Write | Unprepared | Unusable
+State = Ready | Unprepared | Unusable
+"""Of a claim that nothing is to be written to."""
 _decoder = msgspec.json.Decoder(AllocationResult)
 
 
-def reserve_step(item: Bind, use: DeviceUse, claim: ResourceClaim) -> Step:
-    """Return what a claim needs before the pod is bound, given how it is."""
+def reserve_step(item: Bind, use: DeviceUse, claim: ResourceClaim, *, now: float) -> Step:
+    """Return what a claim needs before the pod is bound, given how it is at `now`."""
     meta, status = claim.metadata, claim.status
     if meta.uid != use.uid:
         return Unusable(f"resource claim {use.claim} is another one now")
@@ -58,7 +67,8 @@ def reserve_step(item: Bind, use: DeviceUse, claim: ResourceClaim) -> Step:
             return Unusable(f"resource claim {use.claim} has lost its devices")
         if FINALIZER not in meta.finalizers:
             return Protect({"metadata": {"finalizers": [*meta.finalizers, FINALIZER]}})
-        wanted["allocation"] = msgspec.json.decode(use.allocation)
+        written = {"allocationTimestamp": format_seconds(now)}
+        wanted["allocation"] = msgspec.json.decode(use.allocation) | written
     elif not _is_as_decided(use, status.allocation):
         return Unusable(f"resource claim {use.claim} has got other devices")
     if all(user.uid != item.uid for user in status.reserved_for):
@@ -69,8 +79,34 @@ def reserve_step(item: Bind, use: DeviceUse, claim: ResourceClaim) -> Step:
     return Write({"status": wanted}) if wanted else Ready()
 
 
-def release_step(item: Bind, use: DeviceUse, claim: ResourceClaim) -> Ready | Write:
-    """Return what is to be taken back from a claim when its pod was not bound."""
+def prepared_step(use: DeviceUse, claim: ResourceClaim, *, now: float, timeout_s: float) -> State:
+    """Return whether drivers have prepared a claim's devices (`bindingConditions`).
+
+    The time counts from the allocation, so that neither a restart nor another pod prolongs it.
+    """
+    status, allocation = claim.status, claim.status.allocation
+    if claim.metadata.uid != use.uid or allocation is None:
+        return Unusable(f"resource claim {use.claim} has lost its devices")
+    failure = status.failure(allocation)
+    if failure:
+        return Unusable(f"a device of resource claim {use.claim} cannot be prepared: {failure}")
+    unmet = status.unmet(allocation)
+    if not unmet:
+        return Ready()
+    began = read(allocation.allocation_timestamp)
+    message = f"devices of resource claim {use.claim} are not prepared: {', '.join(unmet)}"
+    if began is not None and now >= began + timeout_s:
+        return Unusable(f"{message}; {timeout_s:g} s have passed")
+    return Unprepared(message)
+
+
+def release_step(
+    item: Bind, use: DeviceUse, claim: ResourceClaim, *, now: float, timeout_s: float
+) -> Ready | Write:
+    """Return what is to be taken back from a claim when its pod was not bound.
+
+    An allocation that could not be prepared goes whichever bind it was made for.
+    """
     status = claim.status
     if claim.metadata.uid != use.uid or status.allocation is None:
         return Ready()
@@ -78,8 +114,10 @@ def release_step(item: Bind, use: DeviceUse, claim: ResourceClaim) -> Ready | Wr
     wanted: dict[str, Any] = {}
     if len(others) < len(status.reserved_for):
         wanted["reservedFor"] = others or None
-    if not use.allocated and not others and _is_as_decided(use, status.allocation):
-        wanted["allocation"] = None
+    made_here = not use.allocated and _is_as_decided(use, status.allocation)
+    spoilt = isinstance(prepared_step(use, claim, now=now, timeout_s=timeout_s), Unusable)
+    if not others and (made_here or spoilt):
+        wanted |= {"allocation": None} | ({"devices": None} if status.devices else {})
     return Write({"status": wanted}) if wanted else Ready()
 
 

@@ -18,7 +18,15 @@ from typing import Any
 
 import msgspec
 
-from services.binder.intents.steps import ApiResponse, Get, Ladder, ResponseKind, Seen, Wait, ended
+from services.binder.intents.steps import (
+    ApiResponse,
+    Get,
+    ResponseKind,
+    RetryDelays,
+    Seen,
+    Wait,
+    ended,
+)
 from shared.contracts.messages import ItemOutcome, Preemptor, Result, Retry, Victim
 
 DISRUPTION_TARGET = "DisruptionTarget"
@@ -59,7 +67,7 @@ def nomination(preemptor: Preemptor, scheduler: str) -> list[dict[str, Any]]:
 
 
 def after_nomination(
-    reply: ApiResponse, *, attempt: int, ladder: Ladder
+    reply: ApiResponse, *, attempt: int, delays: RetryDelays
 ) -> Nomination | Get | Wait:
     """Return what the answer to the nomination means.
 
@@ -72,14 +80,14 @@ def after_nomination(
     if reply.kind is ResponseKind.REFUSED:
         return Get()
     if reply.kind is not ResponseKind.DONE:
-        return Wait(ladder.wait_s(attempt, reply.retry_after_s))
+        return Wait(delays.wait_s(attempt, reply.retry_after_s))
     if _needs_no_room(reply.seen):
         return Nomination.SPARE
     return Nomination.FAIL if reply.seen is not None and reply.seen.foreign else Nomination.PROCEED
 
 
 def after_preemptor_get(
-    preemptor: Preemptor, reply: ApiResponse, *, attempt: int, ladder: Ladder
+    preemptor: Preemptor, reply: ApiResponse, *, attempt: int, delays: RetryDelays
 ) -> Nomination | Wait:
     """Return the fields of a preemptor that cannot be nominated."""
     if reply.kind is ResponseKind.GONE:
@@ -87,7 +95,7 @@ def after_preemptor_get(
     if reply.kind is ResponseKind.REFUSED:
         return Nomination.FAIL
     if reply.seen is None:
-        return Wait(ladder.wait_s(attempt, reply.retry_after_s))
+        return Wait(delays.wait_s(attempt, reply.retry_after_s))
     other = reply.seen.uid != preemptor.uid
     return Nomination.SPARE if other or _needs_no_room(reply.seen) else Nomination.FAIL
 
@@ -122,7 +130,7 @@ def marks(reason: str, *, now: str) -> dict[str, Any]:
 
 
 def after_marks(
-    victim: Victim, reply: ApiResponse, *, rv: str, attempt: int, tried: bool, ladder: Ladder
+    victim: Victim, reply: ApiResponse, *, rv: str, attempt: int, tried: bool, delays: RetryDelays
 ) -> ItemOutcome | Delete | Wait | Get:
     """Return what follows the patch of the conditions at version `rv`.
 
@@ -133,22 +141,22 @@ def after_marks(
         return Delete(rv)
     if reply.kind is ResponseKind.DONE and reply.seen is not None:
         return _over(victim, reply.seen) or Delete(reply.seen.rv)
-    return _not_done(victim, reply, attempt=attempt, tried=tried, ladder=ladder)
+    return _not_done(victim, reply, attempt=attempt, tried=tried, delays=delays)
 
 
 def after_delete(
-    victim: Victim, reply: ApiResponse, *, attempt: int, tried: bool, ladder: Ladder
+    victim: Victim, reply: ApiResponse, *, attempt: int, tried: bool, delays: RetryDelays
 ) -> ItemOutcome | Wait | Get:
     """Return what follows a delete; `tried`: an earlier one was sent, whose answer did not come."""
     if reply.kind is ResponseKind.DONE:
         return ended(victim, Result.EVICTED)
     if reply.kind is ResponseKind.REFUSED:
         return ended(victim, Result.FAILED, retry=Retry.NEVER, message=reply.message)
-    return _not_done(victim, reply, attempt=attempt, tried=tried, ladder=ladder)
+    return _not_done(victim, reply, attempt=attempt, tried=tried, delays=delays)
 
 
 def after_get(
-    victim: Victim, reply: ApiResponse, *, attempt: int, tried: bool = False, ladder: Ladder
+    victim: Victim, reply: ApiResponse, *, attempt: int, tried: bool = False, delays: RetryDelays
 ) -> ItemOutcome | Mark | Wait:
     """Return what follows a read; while the API server does not answer, wait.
 
@@ -159,7 +167,7 @@ def after_get(
     if reply.kind is ResponseKind.GONE:
         return _gone(victim, reply.message, tried=tried)
     if reply.seen is None:
-        return Wait(ladder.wait_s(attempt, reply.retry_after_s))
+        return Wait(delays.wait_s(attempt, reply.retry_after_s))
     if reply.seen.uid != victim.uid:
         return _gone(victim, f"the name belongs to uid {reply.seen.uid}", tried=tried)
     if reply.seen.foreign:
@@ -167,7 +175,7 @@ def after_get(
         return ended(victim, Result.FAILED, retry=Retry.NEVER, message=message)
     if (outcome := _over(victim, reply.seen)) is not None:
         return outcome
-    if not ladder.ends(attempt):
+    if not delays.ends(attempt):
         return Mark(reply.seen.rv)
     message = f"not deleted after {attempt} attempts"
     return ended(victim, Result.FAILED, retry=Retry.LATER, message=message)
@@ -187,10 +195,10 @@ def _gone(victim: Victim, message: str, *, tried: bool) -> ItemOutcome:
 
 
 def _not_done(
-    victim: Victim, reply: ApiResponse, *, attempt: int, tried: bool, ladder: Ladder
+    victim: Victim, reply: ApiResponse, *, attempt: int, tried: bool, delays: RetryDelays
 ) -> ItemOutcome | Wait | Get:
     if reply.kind is ResponseKind.GONE:
         return _gone(victim, reply.message, tried=tried)
-    if reply.kind is ResponseKind.CONFLICT or ladder.ends(attempt):
+    if reply.kind is ResponseKind.CONFLICT or delays.ends(attempt):
         return Get()
-    return Wait(ladder.wait_s(attempt, reply.retry_after_s))
+    return Wait(delays.wait_s(attempt, reply.retry_after_s))

@@ -1,7 +1,7 @@
 """Values and rules that the steps of all intents share.
 
-What the API server answered, in the five kinds that matter (`ApiResponse`); when to try again and
-when to stop (`Ladder`); how the items of an intent have ended (`ended`, `IntentProgress`).
+`ApiResponse` sorts answers of the API server into the five kinds that matter, `RetryDelays` says
+when to try again and when to stop, `IntentProgress` how the items of an intent have ended.
 """
 
 import enum
@@ -62,7 +62,7 @@ class ApiResponse(msgspec.Struct, frozen=True, kw_only=True):
     seen: Seen | None = None
 
 
-class Ladder(msgspec.Struct, frozen=True, kw_only=True):
+class RetryDelays(msgspec.Struct, frozen=True, kw_only=True):
     """Delays that grow from `first_s` by `factor` up to `cap_s`; `attempts` until giving up.
 
     No jitter: the requests of one binder already leave through one pace, and replicas differ by

@@ -1,1 +1,1 @@
-"""The cache's hands: watching the API server, publishing to STATE, standing by."""
+"""The cache's I/O: watching the API server, publishing to STATE, standing by."""

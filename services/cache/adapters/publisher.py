@@ -169,7 +169,7 @@ class StatePublisher:
     async def _submit(
         self, publication: Publication, token: Token
     ) -> tuple[Publication, Awaitable[Ack]]:
-        """Send a fact; one that is too large is sent without its body, and said so aloud."""
+        """Send a fact; one that is too large goes without its body, and is logged."""
         ttl_s = TOMBSTONE_TTL_S if publication.is_tombstone else None
         kind, key = publication.slot
         subject = self._subjects.state(kind, key)
@@ -216,7 +216,7 @@ class StatePublisher:
             self.changed()
 
     def _park(self, publication: Publication, exc: Rejected) -> None:
-        """Leave a fact out that the server does not take in any form; all others go on."""
+        """Leave out a fact that the server refuses in any form, so that the others go on."""
         kind, key = publication.slot
         self._contain.failed(kind, key, stage=_SUBMIT, error=str(exc), uid=publication.fact.uid)
         self._queue.parked(publication)

@@ -146,6 +146,7 @@ class Watcher:
         return ListWatch(
             self._kube,
             self._row.kind,
+            namespace=self._row.namespace,
             field_selector=self._row.field_selector,
             label_selector=self._row.label_selector,
             rng=self._rng,

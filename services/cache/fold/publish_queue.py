@@ -8,10 +8,10 @@ times; a process that starts publishes the differences only; and one that lost a
 says it again.
 
 A standby holds what is shown and publishes nothing. Since what it holds may lag (it may have been
-frozen), a new leader says only what is newer than the stream, and says that something is gone
-only when its watch has come further than the stream's last word on it, or a list that was made in
-its term lacks it. A kind is current in a term from a list made in it on, or once its watch has come
-as far as the API server was when it was asked in the term (`expect`).
+frozen), a new leader says only what is newer than the stream, and says that an object is gone only
+when its watch has come further than the stream's last fact about it, or a list that was made in its
+term lacks it. A kind is current in a term from a list made in it on, or once its watch has come as
+far as the API server was when it was asked in the term (`expect`).
 
 ⚠ Nothing goes back in time: a version below the one held or said is ignored, as a watch cache of a
 restarting API server may show old ones (CA10). After etcd was restored from a backup, purge
@@ -322,7 +322,7 @@ class PublishQueue:
             state.first.discard(slot[1])
 
     def _equal(self, slot: Slot, state: _KindState) -> None:
-        """Leave the line without a word: what differed is equal again."""
+        """Leave the line without a publication: what differed is equal again."""
         state.open -= 1
         state.first.discard(slot[1])
         state.gone.pop(slot[1], None)

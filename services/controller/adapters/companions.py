@@ -1,13 +1,13 @@
 """Keeps the objects beside the pods of a job: what changed is written, by one request each.
 
-The record of a job remembers which of them this process has made or seen, and with what content.
-So the first ones of a new job are created without a question, a change is one patch of the object
-that changed, and what has not changed is not sent. Only where nothing is remembered, because
-another process made them, is an object read first. One that is sealed is never read: it is created,
-and one of its name that is there already is taken for the job's own, in a new job after the time
-in which the garbage collector removes what a deleted job of that name has left. The requests of one
-job run side by side. SSH keys are made here, which job plugin ssh may not do itself: it is pure
-(JP3).
+The record of a job remembers which of them this process has made or seen, and with what content. So
+the first ones of a new job are created without a question, a change is one patch of the object that
+changed, and what has not changed is not sent. Only where nothing is remembered, because another
+process made them, is an object read first. A sealed object is never read: it is created. If there
+is an object of its name already, that one is taken for the job's own. A new job waits before it
+does so, because the garbage collector may still have to remove what a deleted job of that name has
+left. The requests of one job run side by side. SSH keys are made here, which job plugin ssh may not
+do itself: it is pure (JP3).
 """
 
 import asyncio
@@ -59,7 +59,7 @@ class Companions:
         record.applied = effect.digest
 
     async def drop(self, record: JobRecord, effect: effects.DropCompanions) -> None:
-        """Delete what is the job's; another's object of that name stays, and what is sealed."""
+        """Delete the job's objects; sealed ones stay, and those of others under such a name."""
         open_ones = [companion for companion in effect.companions if not companion.sealed]
         steps = [partial(self._drop, record, companion) for companion in open_ones]
         await apply(steps, width=_WIDTH)
@@ -161,7 +161,7 @@ class Companions:
             await self._patch(record, companion, meta.uid)
 
     async def _patch(self, record: JobRecord, companion: Companion, uid: str) -> None:
-        """Write the content; of one that stays as it is, nothing, but that shows if it is there."""
+        """Patch the content; of one that stays as it is the patch shows whether it is there."""
         body: dict[str, Any] = {} if _stays(companion) else companion.body
         try:
             await self._writer.patch(companion.kind, _meta(record, companion, uid), body)

@@ -1,8 +1,8 @@
 """Carries out the effects of a pass over a job.
 
-Writes are patches of own fields with the uid that was decided on; what is gone already is done.
-Raises Retryable (try again later), Conflict (others wrote: decide again) or Rejected (the API
-server will never take it).
+Writes are patches of own fields with the uid that was decided on; a delete of what is gone has
+succeeded. Raises Retryable (try again later), Conflict (others wrote: decide again) or Rejected
+(the API server will never take it).
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -10,9 +10,9 @@ from contextlib import suppress
 from typing import Any, Final
 
 from services.controller.adapters.companions import Companions, must_be_ours
-from services.controller.adapters.line import Rank
 from services.controller.adapters.recorder import Recorder
 from services.controller.adapters.records import JobRecord
+from services.controller.adapters.write_queue import Rank
 from services.controller.adapters.writer import Writer, apply
 from services.controller.job import effects
 from services.controller.job.facts import pod_view
@@ -92,7 +92,7 @@ class Executor:
     def _jobs(
         self, record: JobRecord, stage: Iterable[effects.Effect]
     ) -> Iterator[Callable[[], Awaitable[None]]]:
-        ranks = self._writer.line.ranks()
+        ranks = self._writer.queue.ranks()
         for effect in stage:
             if isinstance(effect, effects.CreatePods):
                 self._announce_pods(record, effect)
@@ -163,7 +163,7 @@ class Executor:
     # Pods
 
     def _announce_pods(self, record: JobRecord, effect: effects.CreatePods) -> None:
-        task = effect.forge.task.name
+        task = effect.builder.task.name
         self._recorder.tell(
             record.job,
             "SuccessfulCreate",
@@ -178,7 +178,7 @@ class Executor:
             body = _body(effect, index)
             await self._writer.create(kinds.POD, namespace, body, rank=rank)
         except AlreadyExists:
-            name = f"{record.job.metadata.name}-{effect.forge.task.name}-{index}"
+            name = f"{record.job.metadata.name}-{effect.builder.task.name}-{index}"
             await self._adopt(record, name)
         except Rejected as error:
             record.refused["FailedCreate"].append(str(error))
@@ -244,6 +244,6 @@ def _meta(record: JobRecord, effect: Named) -> ObjectMeta:
 
 def _body(effect: effects.CreatePods, index: int) -> bytes:
     try:
-        return effect.forge.body(index)
+        return effect.builder.body(index)
     except PluginFailed as error:
         raise Rejected(str(error), field="spec.plugins") from error

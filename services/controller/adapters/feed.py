@@ -1,14 +1,23 @@
-"""STATE into the informers: folds facts, and says when the stores are complete."""
+"""The bus into the informers: facts of STATE, and admissions of EVENTS.
+
+`Feed` folds facts, and says when the stores are complete. `AdmissionFeed` hears which PodGroups
+scheduling has admitted before their status shows it (ADR 35). This makes pods sooner and spares the
+API server a write, and nothing depends on it: an event that is missed, or is about a version of the
+PodGroup that is not held here, is followed by the status itself a little later.
+"""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Final, Protocol
 
+from pumice.events import EventsError, GangAdmitted, decode
 from services.controller.adapters.informers import Informers
+from services.controller.adapters.store import Identity
 from services.controller.metrics import ControllerMetrics
-from shared.bus.port import Reset
+from shared.bus.port import Batch, Message, OnlyNew, Reading, Reset
 from shared.bus.state import Facts, Stale, StateItem, Synced
 from shared.contracts.messages import Fact, Marker, Op
+from shared.model.numbers import whole
 from shared.runtime.contain import Containment
 from shared.runtime.health import Gate
 from shared.runtime.logs import Logger
@@ -29,7 +38,7 @@ class States(Protocol):
 
 
 class Feed:
-    """A part of the service; `synced` gates every reconciliation."""
+    """Follows STATE; a part of the service, whose `synced` gates every reconciliation."""
 
     name: Final = "state"
 
@@ -99,3 +108,39 @@ class Feed:
             self._log.warning("state_not_synced", reason=reason)
         self._synced = False
         self._gate.set(ok=False, reason=reason)
+
+
+class AdmissionFeed:
+    """Follows admissions; a part of the service that does not count for readiness."""
+
+    name: Final = "admissions"
+
+    def __init__(
+        self, bus: Reading, informers: Informers, *, stream: str, subject: str, log: Logger
+    ) -> None:
+        self._bus = bus
+        self._informers = informers
+        self._stream = stream
+        self._subject = subject
+        self._log = log
+
+    async def run(self) -> None:
+        """Follow the admissions for ever."""
+        follow = self._bus.follow(self._stream, [self._subject], start=OnlyNew())
+        async with aclosing(follow) as items:
+            async for item in items:
+                if isinstance(item, Batch):
+                    for message in item.messages:
+                        self._hear(message)
+
+    def _hear(self, message: Message) -> None:
+        try:
+            admitted = decode(message.payload).data
+        except EventsError as error:
+            self._log.warning("event_unreadable", sequence=message.sequence, reason=str(error))
+            return
+        if not isinstance(admitted, GangAdmitted):
+            return
+        version = whole(admitted.resource_version)
+        if version is not None:
+            self._informers.admitted(Identity(admitted.gang, admitted.uid, version))

@@ -38,7 +38,7 @@ from services.controller.adapters.stores import (
     taker_of,
 )
 from services.controller.job.facts import JobFacts, PodView, pod_view
-from services.controller.queue.phases import SHUT
+from services.controller.queue.plan import SHUT
 from shared.api import kinds
 from shared.api.batch import Command, Job, JobEvent
 from shared.api.core import Node, Pod, PodPhase
@@ -130,8 +130,20 @@ class Informers(Stores):
         self._drop(kind.token, key, uid, touched)
         return self._tell(touched)
 
+    def admitted(self, group: Identity) -> Touched:
+        """Note that scheduling has admitted a Job's PodGroup, which its status does not show yet.
+
+        This holds for the version that was decided on: any other one shows what became of it.
+        """
+        touched = Touched()
+        record = self._record_of(self.groups[group.key]) if self.groups.is_at(group) else None
+        if record is not None:
+            record.admitted = True
+            touched.add(kinds.JOB, record.key, urgent=True)
+        return self._tell(touched)
+
     def lost_touch(self) -> None:
-        """STATE starts anew: what it does not name again until `complete` is gone."""
+        """STATE starts anew: an object that it has not named again at `complete` is gone."""
         self._unseen = {
             ObjectRef(token, key): uid
             for token, store in self.by_kind.items()
@@ -156,6 +168,7 @@ class Informers(Stores):
             problems=record.problems,
             pods=record.pods,
             group=record.group,
+            admitted=record.admitted,
             queue=self.queues.get(queue),
             queue_is_leaf=all(q.spec.parent != queue for q in self.queues.values()),
             commands=tuple(c for c in self.commands_to(record.key) if is_meant(c, record)),
@@ -163,6 +176,7 @@ class Informers(Stores):
             completed=record.completed,
             claims_missing=self._claims_missing(record.job),
             applied=record.applied,
+            tried=record.tried,
         )
 
     # How objects are folded
@@ -313,15 +327,18 @@ class Informers(Stores):
             touched.add(kinds.QUEUE, group.spec.queue)  # its groups say when it is closed (Q02)
         if self.is_bare_group(change.key):
             touched.add(kinds.PODGROUP, change.key)
-        owner = group.metadata.controller
-        at = home(group.metadata.namespace, owner.uid) if owner is not None else ""
-        record = self._by_home.get(at)
+        record = self._record_of(group)
         if record is not None:
             record.regrouped(self._group_of(record))
             touched.add(kinds.JOB, record.key, urgent=True)
 
+    def _record_of(self, group: PodGroup) -> JobRecord | None:
+        """Return the job that a PodGroup was made for."""
+        owner = group.metadata.controller
+        return self._by_home.get(home(group.metadata.namespace, owner.uid)) if owner else None
+
     def _group_of(self, record: JobRecord) -> PodGroup | None:
-        """Return a job's PodGroup: of its name and uid, or of its name alone, as once (J27).
+        """Return a job's PodGroup: named by name and uid, or, as formerly, by name alone (J27).
 
         The latter only if it is the job's: a user may have a group of that name, too.
         """

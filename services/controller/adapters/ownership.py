@@ -26,12 +26,11 @@ _RECONCILING: Final[ContextVar[tuple[int, int] | None]] = ContextVar("reconcilin
 class Ownership:
     """The partitions held, and the reconciliations under way in each."""
 
-    def __init__(self, *, clock: Clock, partitions: int = JOB_PARTITIONS) -> None:
+    def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
-        self._partitions = partitions
         self._held: set[int] = set()
-        self._under_way: dict[int, int] = dict.fromkeys(range(partitions), 0)
-        self._losses: dict[int, int] = dict.fromkeys(range(partitions), 0)
+        self._under_way: dict[int, int] = dict.fromkeys(range(JOB_PARTITIONS), 0)
+        self._losses: dict[int, int] = dict.fromkeys(range(JOB_PARTITIONS), 0)
         self._on_change: list[Callable[[int], None]] = []
 
     def on_change(self, call: Callable[[int], None]) -> None:
@@ -44,7 +43,7 @@ class Ownership:
 
     def partition(self, key: str) -> int:
         """Return the partition of `key`."""
-        return partition_of(key, self._partitions)
+        return partition_of(key, JOB_PARTITIONS)
 
     @contextmanager
     def reconciling(self, key: str) -> Iterator[None]:

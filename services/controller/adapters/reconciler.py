@@ -1,4 +1,4 @@
-"""One controller: a work queue of keys, and `reconcile`, which brings one of them about.
+"""One controller: a work queue of keys, and `reconcile`, which handles one of them.
 
 A key is added when something that it depends on has changed. `reconcile` reads the present state
 and does what is missing, wherever this replica owns the key. Most controllers reconcile the objects

@@ -15,7 +15,7 @@ from shared.api import time
 from shared.api.batch import Command, Job, JobPhase, JobStatus
 from shared.api.kinds import COMMAND, JOB, KINDS, QUEUE, Kind
 from shared.api.meta import ObjectMeta
-from shared.api.scheduling import Queue, QueueState
+from shared.api.scheduling import PodGroup, Queue, QueueState
 from shared.bus.announcer import Announcer
 from shared.contracts.subjects import split_key
 from shared.jobs.durations import of_job, template_of
@@ -60,7 +60,7 @@ class Recorder(EventWriter):
     def tell_queue(
         self, queue: Queue, reason: str, message: str, *, occasion: str, warning: bool = False
     ) -> None:
-        """Take one Event on a queue (Q05); `occasion` is the uid of the order behind it."""
+        """Take one Event on a queue (Q05); `occasion` is the uid of the Command behind it."""
         self.tell_of(QUEUE, queue.metadata, reason, message, warning=warning, occasion=occasion)
 
     def tell_ignored(self, command: Command, why: str) -> None:
@@ -120,8 +120,8 @@ class ControllerEvents:
     def __init__(self, announcer: Announcer) -> None:
         self._announcer = announcer
 
-    def phase(self, job: Job, *, was: str, status: JobStatus) -> None:
-        """Announce that a job has entered a phase."""
+    def phase(self, job: Job, *, was: str, status: JobStatus, group: PodGroup | None) -> None:
+        """Announce that a job, which may have its PodGroup, has entered a phase."""
         state = status.state
         phase = state.phase.value if state.phase is not None else ""
         has_run = was == JobPhase.RUNNING and phase != was
@@ -137,6 +137,7 @@ class ControllerEvents:
             version=status.version,
             retry_count=status.retry_count,
             template=template_of(job.metadata.key, job.metadata.annotations),
+            min_resources=_needed(group),
             seconds_running=_seconds_running(status) if has_run else 0.0,
             seconds_stated=0.0 if stated is None else stated.seconds,
             stated_by="" if stated is None else stated.basis.value,
@@ -144,13 +145,13 @@ class ControllerEvents:
         entry = f"{phase}-{status.retry_count}-{state.last_transition_time}"
         self._announcer.announce(event, f"{job.metadata.uid}/{entry}")
 
-    def announce_if_fresh(self, job: Job, *, now: float) -> None:
+    def announce_if_fresh(self, job: Job, group: PodGroup | None, *, now: float) -> None:
         """Announce the present phase of a job that came from another process, if it is fresh."""
         since = time.read(job.status.state.last_transition_time)
         if since is None or now - since > _RECENT_S:
             return
         before = job.status.conditions[-2].status if len(job.status.conditions) > 1 else ""
-        self.phase(job, was=before, status=job.status)
+        self.phase(job, was=before, status=job.status, group=group)
 
     def queue(self, queue: Queue, *, was: QueueState | None, state: QueueState) -> None:
         """Announce the new state of a queue; `queue` is the object as it was written."""
@@ -160,6 +161,12 @@ class ControllerEvents:
         )
         entry = f"{state}-{meta.resource_version}" if was else f"{state}-first"
         self._announcer.announce(event, f"{meta.uid}/{entry}")
+
+
+def _needed(group: PodGroup | None) -> dict[str, str]:
+    """Return what a gang needs before it may enter its queue, every amount as a text."""
+    needed = None if group is None else group.spec.min_resources
+    return {name: str(amount) for name, amount in (needed or {}).items()}
 
 
 def _seconds_running(status: JobStatus) -> float:

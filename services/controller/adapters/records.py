@@ -40,6 +40,7 @@ class JobRecord:
         self.rv = 0
         self.pods = pods
         self.group: PodGroup | None = None
+        self.admitted = False  # whether scheduling said that it admitted this version of `group`
         self.requests: dict[tuple[str, str, int], Request] = {}
         self.delayed: tuple[Delayed, ...] = ()
         self.primed = False
@@ -61,6 +62,8 @@ class JobRecord:
         """Reason of an event → what the API server said in the stage that is being carried out."""
         self.refusals = 0
         """Reconciliations in a row that the API server refused for good (J13)."""
+        self.tried = False
+        """Whether the last reconciliation began and did not come to its end."""
         self.completed: dict[str, set[int]] = {}
         """Task → indexes that have succeeded: what the status records, and what is newer."""
         self.ended: dict[str, PodView] = {}
@@ -68,8 +71,7 @@ class JobRecord:
         self._unrecorded: dict[str, PodView] = {}
         self._sums = PodSums(())
         """Of `pods`, while requests are kept up to date."""
-        self._scheduler_name = scheduler_name
-        self._generation = -1
+        self._scheduler_name, self._generation = scheduler_name, -1
         self._wanted: tuple[JobSpec, Mapping[str, int], GroupWanted] | None = None
         self.job = job
         self._problems: tuple[str, ...] | None = None
@@ -190,7 +192,7 @@ class JobRecord:
         return found
 
     def went(self, pod: PodView) -> None:
-        """Note a pod that had succeeded when it went, and is known for it by its tombstone alone.
+        """Note a pod of which its tombstone alone tells that it had succeeded.
 
         An owner of the job has heard of every restart so far; the next owner judges by the status.
         """
@@ -213,7 +215,7 @@ class JobRecord:
 
     def regrouped(self, group: PodGroup | None) -> None:
         """Take the present PodGroup, or that there is none."""
-        before, self.group = self.group, group
+        before, self.group, self.admitted = self.group, group, False
         if self.primed:
             self.add(of_group(self.job, before, group))
 

@@ -88,7 +88,7 @@ class _Index(Generic[T]):
         self.keys: dict[Hashable, dict[str, None]] = {}
 
     def move(self, key: str, before: T | None, after: T | None) -> None:
-        """Take that an object has changed; most changes leave the values of an index alone."""
+        """Follow the change of an object; most changes leave the values of an index alone."""
         was = self.indexer(before) if before is not None else ()
         now = self.indexer(after) if after is not None else ()
         if was == now:
@@ -130,6 +130,10 @@ class Store(Mapping[str, T]):
         """Tell whether this version of an object is held, or a newer one."""
         known = self._identities.get(identity.key)
         return known is not None and known.uid == identity.uid and known.rv >= identity.rv
+
+    def is_at(self, identity: Identity) -> bool:
+        """Tell whether just this version of an object is held."""
+        return self._identities.get(identity.key) == identity
 
     def of_uid(self, key: str, uid: str) -> T | None:
         """Return the object that is held under a key if it has that uid."""

@@ -25,7 +25,7 @@ from shared.model.quantity import milli
 _OWNERS: Final = {(kind.api_version, kind.kind): kind for kind in (kinds.CRONJOB, kinds.JOBFLOW)}
 _TAKERS: Final = (kinds.JOB, kinds.QUEUE)
 NO_TAKER: Final = ObjectRef("", "")
-"""Where Commands are indexed whose target is of a kind that takes none."""
+"""Value of the index for Commands whose target is of a kind that takes no Commands."""
 
 
 class HeldPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):

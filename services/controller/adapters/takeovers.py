@@ -1,24 +1,71 @@
 """Takes the nodes of schedulers that have died: their Leases are no longer renewed (CA12).
 
-A NodeShard bears the name of the Lease under which its scheduler claims nodes. When that Lease has
-not changed for as long as it lasts, no other may hold it either while the claims are taken back: so
-it is taken for that moment. A scheduler that comes back finds that its tenure is another, and goes
-by no claim from before. A NodeShard without such a name is left alone, as its scheduler may act
-without a Lease.
+A NodeShard bears the name of the Lease under which its scheduler claims nodes. When that Lease was
+not renewed for its whole duration, the claims are taken back. The Lease is held meanwhile, so that
+no other process holds it. A scheduler that comes back finds another tenure, and ignores its former
+claims. A NodeShard without such a name is left alone, as its scheduler may act without a Lease.
 """
 
 import asyncio
 from collections.abc import Mapping
+from typing import Final
+
+import msgspec
 
 from services.controller.adapters.reconciler import Manager
-from services.controller.sharding.leases import TIMES, Place, Watch, place_of
-from shared.api import kinds
+from shared.api import keys, kinds
 from shared.api.scheduling import NodeShard
 from shared.api.time import format_micro, format_seconds
 from shared.kube import leases
 from shared.kube.leases import Lease
-from shared.model.election import Election, Record, release
+from shared.model.election import Election, LeaseTimes, Record, release
 from shared.runtime.errors import Conflict, Gone
+
+TIMES: Final = LeaseTimes()
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a Lease is."""
+
+    namespace: str
+    name: str
+
+
+def place_of(shard: NodeShard) -> Place | None:
+    """Return the Lease under which the scheduler of a NodeShard acts, as far as it says so."""
+    namespace, _, rest = shard.metadata.annotations.get(keys.TENURE, "").partition("/")
+    name, _, tenure = rest.partition("/")
+    return Place(namespace, name) if tenure else None
+
+
+class Watch:
+    """One Lease as it was seen from look to look.
+
+    As candidates for a Lease do, it measures by its own clock since when the record is unchanged.
+    """
+
+    def __init__(self) -> None:
+        self._seen: Record | None = None
+        self._since: float | None = None
+        self.was_renewed = False
+        """Whether it has changed since the first look."""
+
+    def look(self, record: Record, *, now: float) -> None:
+        """Take note of a record; `now` is seconds of a clock that never goes back."""
+        if self._since is None or record != self._seen:
+            self.was_renewed = self._since is not None
+            self._seen, self._since = record, now
+
+    def write(self, record: Record) -> None:
+        """Note a record that this process wrote: the former one has run out already."""
+        self._seen, self._since, self.was_renewed = record, float("-inf"), False
+
+    def has_run_out(self, *, now: float) -> bool:
+        """Return whether it was not renewed for so long that its holder no longer acts."""
+        if self._seen is None or self._since is None:
+            return False
+        lasts_s = max(TIMES.duration_s, self._seen.lease_duration_seconds or 0)
+        return now >= self._since + lasts_s
 
 
 class Takeovers:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from services.controller.adapters.informers import Informers
-from services.controller.adapters.line import FIRST, Line, Rank
+from services.controller.adapters.write_queue import FIRST, Rank, WriteQueue
 from services.controller.metrics import ControllerMetrics
 from shared.api import kinds
 from shared.api.batch import Job
@@ -29,16 +29,16 @@ class Writer:
     """Sends requests; methods raise Retryable, Conflict, Gone and Rejected as `Kube` does."""
 
     def __init__(
-        self, kube: Kube, informers: Informers, *, line: Line, metrics: ControllerMetrics
+        self, kube: Kube, informers: Informers, *, queue: WriteQueue, metrics: ControllerMetrics
     ) -> None:
         self._kube = kube
         self._informers = informers
-        self.line = line
+        self.queue = queue
         self._metrics = metrics
 
     async def get(self, kind: Kind, namespace: str, name: str) -> bytes:
         """Return an object as the API server has it."""
-        async with self.line.turn():
+        async with self.queue.slot():
             answer = await self._kube.get(kind, namespace, name)
         self._fold(kind, answer)
         return answer
@@ -141,7 +141,7 @@ class Writer:
     async def _send(
         self, verb: str, kind: Kind, request: Awaitable[bytes], rank: Rank = FIRST
     ) -> bytes:
-        async with self.line.turn(rank):
+        async with self.queue.slot(rank):
             answer = await request
         self._metrics.writes.labels(verb, kind.token).inc()
         return answer

@@ -21,7 +21,7 @@ class RecordEvent(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     warning: bool = False
     occasion: str = ""
-    """Tells apart what is said in the same words of different times."""
+    """Distinguishes Events with the same text about different times."""
 
 
 class ReadJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +53,7 @@ class NameTaken(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True):
-    """The API server said no, or nothing."""
+    """The API server refused, or did not answer."""
 
     reason: str
     namespace_ends: bool = False

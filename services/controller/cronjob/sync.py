@@ -1,8 +1,8 @@
 """The sync of one CronJob: account for its jobs, start what is due, forget what is old.
 
-The order makes it safe to die anywhere. A job's name follows from the time it is due, so what was
-made is never made again; a job that was made by a process that died before it could write so is
-found by the time it was due and joins the list of active jobs; old jobs are deleted only after the
+The order makes it safe to die anywhere. A job's name follows from the time it is due, so no job is
+made twice. A process may die between making a job and writing the status: the next one finds the
+job by its due time and adds it to the list of active jobs. Old jobs are deleted only after the
 status has noted what they tell.
 """
 

@@ -32,12 +32,10 @@ from services.controller.config_text import (
     is_object_name,
     seconds,
 )
-from services.controller.hypernode.discovery import clean
+from services.controller.hypernode.discovery import LABEL_SOURCE, UFM_SOURCE, clean
 
 KEY: Final = "volcano-controller.conf"
-LABEL: Final = "label"
-UFM: Final = "ufm"
-SOURCES: Final = (LABEL, UFM)
+SOURCES: Final = (LABEL_SOURCE, UFM_SOURCE)
 _TYPE_MAX: Final = 20
 _ADDRESS: Final = re.compile(r"https?://[^/\s@]+(/\S*)?")
 _ANY: Final = "*"
@@ -70,7 +68,7 @@ class SecretRef(Wire, frozen=True, kw_only=True):
 
 
 class SourceCredentials(Wire, frozen=True, kw_only=True):
-    """How a source lets us in."""
+    """Credentials for a source."""
 
     secret_ref: SecretRef
 
@@ -139,8 +137,8 @@ def parse(text: str, bounds: Bounds) -> Discovery:
             )
         by_name[one.source] = (number, one)
     return Discovery(
-        types=_types(*by_name[LABEL]) if LABEL in by_name else None,
-        ufm=_ufm(*by_name[UFM], bounds) if UFM in by_name else None,
+        types=_types(*by_name[LABEL_SOURCE]) if LABEL_SOURCE in by_name else None,
+        ufm=_ufm(*by_name[UFM_SOURCE], bounds) if UFM_SOURCE in by_name else None,
     )
 
 

@@ -1,18 +1,30 @@
-"""HyperNodes that labels of nodes tell of (H04).
+"""HyperNodes by discovery: from labels of nodes (H04), or from the fabric manager UFM (H03).
 
-Nodes that agree in the labels of a level and of all levels above it are one HyperNode. The lowest
-level has tier 1 and names its nodes, those above name the HyperNodes below them. Each carries the
-label that it stands for, and the key of it as the name of its tier, by which jobs may ask for it.
+By labels: nodes that agree in the labels of a level and of all levels above it are one HyperNode.
+The lowest level has tier 1 and names its nodes, those above name the HyperNodes below them. Each
+carries the label that it stands for, and the key of it as the name of its tier, by which jobs may
+ask for it.
 
 ⚠ A name ends in five letters as in Volcano, but they follow from the labels instead of being
 random: another discovery of the same network, after a restart too, finds the same names.
+
+By NVIDIA's UFM: it lists the ports of an InfiniBand fabric (`GET /ufmRest/resources/ports`). A port
+of a computer, which says so in its description, tells which computer it belongs to (`system_name`)
+and which switch is at its other end (`peer_node_name`). Computers that share a switch, directly or
+through others that do, are one leaf of tier 1: with several rails a computer is at several
+switches, which then count as one. Above all leaves is one spine of tier 2.
+
+⚠ Computers that are no nodes of the cluster are left out: storage that is at every switch would
+make one leaf of all. Leaves are numbered in the order of their switches, as in Volcano.
 """
 
 import hashlib
 import re
 from base64 import b32encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
+
+import msgspec
 
 from shared.api import keys
 from shared.api.meta import ObjectMeta
@@ -26,14 +38,15 @@ from shared.api.topology import (
 )
 from shared.model.hypernodes import Labels
 
-SOURCE: Final = "label"
+LABEL_SOURCE: Final = "label"
+UFM_SOURCE: Final = "ufm"
 _NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9.-]")
 
 _Place = tuple[tuple[str, str], ...]
 """The labels of one part of a network with their values, from the top down to it."""
 
 
-def discovered(
+def from_labels(
     types: Mapping[str, tuple[str, ...]], nodes: Mapping[str, Labels]
 ) -> dict[str, HyperNode]:
     """Return the HyperNodes of all networks by name; `types` as in config.Discovery."""
@@ -46,13 +59,13 @@ def discovered(
                 members.setdefault(place, set()).add(below)
                 below = _name(network, labels, place)
         for place in sorted(members):
-            one = _hypernode(network, labels, place, members[place])
-            found[one.metadata.name] = one
+            name, tier = _name(network, labels, place), _tier(labels, place)
+            found[name] = _hypernode(name, tier, sorted(members[place]), LABEL_SOURCE, place[-1])
     return found
 
 
 def changes(
-    wanted: Mapping[str, HyperNode], there: Iterable[HyperNode], *, source: str = SOURCE
+    wanted: Mapping[str, HyperNode], there: Iterable[HyperNode], *, source: str = LABEL_SOURCE
 ) -> tuple[list[HyperNode], list[tuple[HyperNode, HyperNode]], list[HyperNode]]:
     """Return what to create, what to change into what, and what to delete.
 
@@ -105,22 +118,25 @@ def _places(labels: tuple[str, ...], have: Labels) -> Iterable[_Place]:
 
 
 def _hypernode(
-    network: str, labels: tuple[str, ...], place: _Place, members: Iterable[str]
+    name: str,
+    tier: int,
+    members: Iterable[str],
+    source: str,
+    label: tuple[str, str] | None = None,
 ) -> HyperNode:
-    tier = _tier(labels, place)
-    label, value = place[-1]
+    """Return a HyperNode of nodes (tier 1) or of HyperNodes; `label` is what it stands for."""
     kind = MemberType.NODE if tier == 1 else MemberType.HYPERNODE
     return HyperNode(
         metadata=ObjectMeta(
-            name=_name(network, labels, place),
-            labels={label: value, keys.TOPOLOGY_SOURCE: SOURCE},
+            name=name,
+            labels={**dict([label] if label else []), keys.TOPOLOGY_SOURCE: source},
         ),
         spec=HyperNodeSpec(
             tier=tier,
-            tier_name=label,
+            tier_name=label[0] if label else "",
             members=tuple(
-                Member(type=kind, selector=MemberSelector(exact_match=ExactMatch(name=name)))
-                for name in sorted(members)
+                Member(type=kind, selector=MemberSelector(exact_match=ExactMatch(name=member)))
+                for member in members
             ),
         ),
     )
@@ -139,3 +155,49 @@ def _name(network: str, labels: tuple[str, ...], place: _Place) -> str:
 def clean(network: str) -> str:
     """Return the name of a network as it stands in names of objects, as Volcano writes it."""
     return _NOT_IN_NAMES.sub("-", network.lower())
+
+
+PORTS_PATH: Final = "/ufmRest/resources/ports"
+_COMPUTER: Final = "Computer"
+_SPINE: Final = "spine-hn"
+
+
+class Port(msgspec.Struct, frozen=True, kw_only=True):
+    """The fields of a computer's port that are read; UFM sends many more."""
+
+    description: str = ""
+    system_name: str = ""
+    peer_node_name: str = ""
+
+
+def ports(body: bytes) -> list[Port]:
+    """Return the ports of computers in UFM's answer; DecodeError when it is none."""
+    found = msgspec.json.decode(body, type=list[Port])
+    return [port for port in found if _COMPUTER in port.description and port.peer_node_name]
+
+
+def from_ports(found: Iterable[Port], nodes: Collection[str]) -> dict[str, HyperNode]:
+    """Return the HyperNodes of a fabric by name, over the nodes that there are."""
+    made = {}
+    names = []
+    for number, members in enumerate(_leaves(found, nodes)):
+        name = f"leaf-hn-{number}"
+        names.append(name)
+        made[name] = _hypernode(name, 1, members, UFM_SOURCE)
+    if names:
+        made[_SPINE] = _hypernode(_SPINE, 2, names, UFM_SOURCE)
+    return made
+
+
+def _leaves(found: Iterable[Port], nodes: Collection[str]) -> list[list[str]]:
+    """Return the nodes of each leaf in their order; leaves in the order of their first switch."""
+    switches: dict[str, dict[str, None]] = {}
+    for port in found:
+        if port.system_name in nodes:
+            switches.setdefault(port.peer_node_name, {})[port.system_name] = None
+    leaf_of: dict[str, set[str]] = {}
+    for hosts in switches.values():
+        together = set(hosts).union(*(leaf_of.get(host, ()) for host in hosts))
+        leaf_of.update(dict.fromkeys(together, together))
+    leaves = [leaf_of[next(iter(hosts))] for _, hosts in sorted(switches.items())]
+    return list({id(leaf): sorted(leaf) for leaf in leaves}.values())

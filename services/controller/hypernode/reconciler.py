@@ -5,26 +5,29 @@ change of a node's labels or of a HyperNode, at most every half second; the conf
 again every ten seconds, and one that cannot be used leaves the one before in force.
 """
 
+import base64
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import ClassVar, Final
 
+import aiohttp
+import msgspec
 from typing_extensions import override
 
 from services.controller.adapters.config_map import ConfigMapReader
 from services.controller.adapters.reconciler import Manager, SingletonReconciler
-from services.controller.adapters.ufm import FabricManager
 from services.controller.adapters.writer import apply
-from services.controller.hypernode import config, discovery, ufm
-from services.controller.hypernode.config import Discovery
+from services.controller.hypernode import config, discovery
+from services.controller.hypernode.config import Discovery, UfmSource
 from shared.api import kinds
 from shared.api.kinds import Kind
 from shared.api.patch import merge_patch
 from shared.api.topology import HyperNode, HyperNodeStatus
 from shared.contracts.subjects import split_key
+from shared.kube.client import Kube
 from shared.kube.errors import AlreadyExists
 from shared.model.hypernodes import Labels, forest
-from shared.runtime.errors import Rejected, Retryable
+from shared.runtime.errors import Gone, Rejected, Retryable
 from shared.runtime.workqueue import WorkQueue
 
 _STAGE: Final = "keep"
@@ -60,7 +63,7 @@ class HyperNodeReconciler(SingletonReconciler):
         self._discovery = Discovery()
         self._ask_at = float("-inf")
         """Monotonic time at which the fabric manager is asked again."""
-        self._ports: list[ufm.Port] | None = None
+        self._ports: list[discovery.Port] | None = None
         """Its last answer: a node that joins in between is placed by it."""
 
     @override
@@ -68,8 +71,8 @@ class HyperNodeReconciler(SingletonReconciler):
         await self._read_config()
         labels = self._labels()
         if self._discovery.types is not None:
-            wanted = discovery.discovered(self._discovery.types, labels)
-            await self._follow(wanted, source=discovery.SOURCE)
+            wanted = discovery.from_labels(self._discovery.types, labels)
+            await self._follow(wanted, source=discovery.LABEL_SOURCE)
         if self._discovery.ufm is not None:
             await self._ask_fabric_manager(self._discovery.ufm, labels)
         hypernodes = dict(self._informers.hypernodes.items())
@@ -111,8 +114,8 @@ class HyperNodeReconciler(SingletonReconciler):
                 self._ask_at = now + min(source.interval_s, _ASK_AGAIN_S)
                 self._log.warning("fabric_manager_not_read", reason=str(error))
         if self._ports is not None:
-            wanted = ufm.discovered(self._ports, nodes.keys())
-            await self._follow(wanted, source=ufm.SOURCE)
+            wanted = discovery.from_ports(self._ports, nodes.keys())
+            await self._follow(wanted, source=discovery.UFM_SOURCE)
 
     async def _follow(self, wanted: Mapping[str, HyperNode], *, source: str) -> None:
         there = [one for _, one in self._informers.hypernodes.items()]
@@ -149,3 +152,77 @@ def statuses(
         if count != one.status.node_count:
             conditions = one.status.conditions
             yield one, HyperNodeStatus(conditions=conditions, node_count=count)
+
+
+_TIME_S: Final = 30.0
+_LARGEST_BYTES: Final = 256 * 1024 * 1024
+"""A fabric of 100,000 ports is some 150 MB."""
+_CHUNK_BYTES: Final = 64 * 1024
+_OK: Final = 200
+
+
+class _Secret(msgspec.Struct, frozen=True, kw_only=True):
+    data: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class FabricManager:
+    """Asks a fabric manager for its ports (H03). User and password come from a Secret."""
+
+    def __init__(self, kube: Kube, source: UfmSource, *, time_s: float = _TIME_S) -> None:
+        """Ask as `source` says; a complete answer has to come within `time_s` seconds."""
+        self._kube = kube
+        self._source = source
+        self._time_s = time_s
+
+    async def ports(self) -> list[discovery.Port]:
+        """Return the computers' ports. Raises Retryable, or Rejected for bad credentials."""
+        headers = {"Authorization": await self._authorization()}
+        url = self._source.endpoint.rstrip("/") + discovery.PORTS_PATH
+        timeout = aiohttp.ClientTimeout(total=self._time_s)
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=timeout, headers=headers) as session,
+                session.get(
+                    url, ssl=not self._source.insecure_skip_verify, allow_redirects=False
+                ) as answer,
+            ):
+                if answer.status != _OK:
+                    raise Retryable(f"{url} answered {answer.status}")
+                body = await _whole(answer, url)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise Retryable(f"{url}: {type(error).__name__} {error}") from error
+        try:
+            found = discovery.ports(body)
+        except msgspec.DecodeError as error:
+            raise Retryable(f"{url} answers no list of ports: {error}") from error
+        if not found:  # a manager that starts has seen nothing yet: that is no news of the fabric
+            raise Retryable(f"{url} names no computer")
+        return found
+
+    async def _authorization(self) -> str:
+        namespace, name = split_key(self._source.secret)
+        try:
+            answer = await self._kube.get(kinds.SECRET, namespace, name)
+        except Gone as error:
+            raise Retryable(f"there is no Secret {self._source.secret}") from error
+        data = msgspec.json.decode(answer, type=_Secret).data
+        try:
+            user, password = (
+                base64.b64decode(data[key], validate=True).decode()
+                for key in ("username", "password")
+            )
+        except (KeyError, ValueError) as error:
+            raise Rejected(
+                f"Secret {self._source.secret} needs username and password", field="data"
+            ) from error
+        return aiohttp.encode_basic_auth(user, password)
+
+
+async def _whole(answer: aiohttp.ClientResponse, url: str) -> bytes:
+    """Return the body of an answer, unless it is without measure."""
+    body = bytearray()
+    async for chunk in answer.content.iter_chunked(_CHUNK_BYTES):
+        body += chunk
+        if len(body) > _LARGEST_BYTES:
+            raise Retryable(f"{url} answers more than {_LARGEST_BYTES} bytes")
+    return bytes(body)

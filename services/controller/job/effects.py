@@ -7,7 +7,7 @@ half-way is repeated whole.
 
 import msgspec
 
-from services.controller.job.podtemplate import PodForge
+from services.controller.job.podtemplate import PodBuilder
 from shared.api.batch import JobPhase, JobStatus
 from shared.api.patch import Json
 from shared.jobplugins.interface import Companion
@@ -26,7 +26,7 @@ class WriteStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AmendJob(msgspec.Struct, frozen=True, kw_only=True):
-    """Write into a job what is the controller's to say outside of its status (J30, J33)."""
+    """Write the fields outside of a job's status that are the controller's (J30, J33)."""
 
     patch: Json
     """Merge patch of the version that was decided on."""
@@ -71,7 +71,7 @@ class DeleteGroup(msgspec.Struct, frozen=True, kw_only=True):
 class CreatePods(msgspec.Struct, frozen=True, kw_only=True):
     """Create pods of one task."""
 
-    forge: PodForge
+    builder: PodBuilder
     indexes: tuple[int, ...]
     version: int
 
@@ -104,7 +104,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     warning: bool = False
     occasion: str = ""
-    """Tells apart what is said twice in the same words and happened twice."""
+    """Distinguishes Events with the same text about two occurrences."""
 
 
 Effect = (

@@ -62,6 +62,8 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     pods: Mapping[str, PodView]
     """By name; only pods whose controller is this job (by uid)."""
     group: PodGroup | None = None
+    admitted: bool = False
+    """Whether scheduling has said that it admitted `group`, whose status need not show it yet."""
     queue: Queue | None = None
     """The job's queue, None when no queue of that name is known."""
     queue_is_leaf: bool = True
@@ -75,6 +77,8 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Claims that its volumes name and that are not there (J30)."""
     applied: int = 0
     """Digest of the plugins' objects that this process wrote last; 0 when it wrote none."""
+    tried: bool = False
+    """Whether this process has met trouble with the job, and nothing has gone well since."""
 
 
 def pod_view(pod: Pod) -> tuple[str, PodView] | None:

@@ -1,8 +1,8 @@
 """Kubernetes Events about a job's life, and the reasons for its phases (J34).
 
 An event begins with Volcano's words, which scripts look for (`Start to execute action RestartJob`);
-what follows is ours and says from where to where, and why. `occasion` tells apart what is said
-twice in the same words and happened twice.
+what follows is ours and says from where to where, and why. `occasion` distinguishes Events with the
+same text about two occurrences.
 
 Why a job waits is in its own status as well: the column WHY of `kubectl get vcjob -o wide`. The
 PodGroup says it as soon as scheduling does. The job repeats it when it has been Pending for
@@ -80,7 +80,7 @@ def cause(request: Request | None) -> tuple[str, str]:
 
 
 def _occasion(request: Request, before: JobStatus) -> str:
-    """Return what no two occasions share, and a repeated reconciliation comes to again."""
+    """Return a text that is another for each occasion, and the same when a pass is repeated."""
     return "/".join(map(str, (*request.key, before.version, before.retry_count)))
 
 
@@ -98,7 +98,7 @@ def explained(facts: JobFacts, after: JobStatus, *, now: float) -> JobStatus:
 
 
 def reconcile_at(facts: JobFacts, *, now: float) -> float | None:
-    """Return when a job has waited long enough to say why, None if that is past or not so."""
+    """Return when a job that waits is to say why; None if it does not wait, or says so already."""
     if facts.job.status.state.phase != JobPhase.PENDING or why_pending(facts.group) is None:
         return None
     due = _due(facts.job.status)

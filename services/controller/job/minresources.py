@@ -81,7 +81,7 @@ def pod_usage(spec: PodSpec) -> Milli:
 
 
 def _total(spec: PodSpec, *, limits: bool) -> Milli:
-    """Return the larger of what runs together and of the fullest moment before, plus overhead."""
+    """Return the overhead plus the larger of two: what runs together, or the init phase's peak."""
     running: Milli = {}
     for container in spec.containers:
         _add(running, _of(container.resources.limits if limits else container.resources.requests))

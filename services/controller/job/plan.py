@@ -7,6 +7,8 @@ harmless (ADR 8):
 - Entering a phase is written *before* its effects. Which pods have to go follows from the recorded
   phase and version (`kills.still`), or from a mark on the pod, so a new process carries on where
   the old one died; requests of an older version ask for nothing, so no restart counts twice.
+- Pending is written *after* the PodGroup is made, so that a watcher who sees the one finds the
+  other. When the group meets trouble, the next pass says Pending first.
 - Leaving a phase comes *after* its effects: Restarting ends only when nothing is left to kill.
 - No phase is skipped because facts came together: each is a write of its own that a watcher sees.
 - A Command is deleted after the status holds its uid (in `state.message`); a recorded one is only
@@ -162,8 +164,8 @@ def _answered(
     if records:
         stages = (tuple(records), *stages)
     if facts.commands:
-        # What an order changed is written before the order goes, or a crash in between would lose
-        # the change.
+        # What a Command changed is written before the Command is deleted, or a crash in between
+        # would lose the change.
         stages = (*map(_at_once, stages), tuple(_delete(c) for c in facts.commands))
     return Pass(
         stages=stages,
@@ -259,8 +261,8 @@ def _entering(
     """Write the phase, then kill: the order that survives a crash between the two.
 
     What a kill of a part dooms does not follow from the phase, so pods are marked: all others
-    before the phase is written, the one that the request is about after it. Whatever is missing
-    after a crash, either that pod still asks for it or the marks say it.
+    before the phase is written, the one that the request is about after it. After a crash the
+    marks, or that pod's own request, tell what is left to do.
     """
     whole = step.move.target is KillScope.JOB
     others = () if whole else tuple(p for p in step.doomed if p.name != request.pod)
@@ -332,7 +334,10 @@ def _alive(facts: JobFacts, before: JobStatus, *, now: float) -> tuple[Stage, ..
     stages = sync.stages_of(facts)
     if write is None:
         return stages
-    return ((write,), *stages) if before.state.phase is None else (*stages, (write,))
+    if before.state.phase is not None:
+        return (*stages, (write,))
+    made_first = 1 if facts.group is None and not facts.tried else 0
+    return (*stages[:made_first], (write,), *stages[made_first:])
 
 
 def _held_by(facts: JobFacts) -> tuple[str, str]:

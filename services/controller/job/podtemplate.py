@@ -1,7 +1,7 @@
 """A job's pods, made of its tasks' templates (J31, J32).
 
-`forge` decodes a task's template once and makes all edits that its pods have in common;
-`PodForge.body` adds what only one pod has. The common part is kept as bytes: decoding it again
+`PodBuilder` decodes a task's template once and makes all edits that its pods have in common;
+its `body` adds what only one pod has. The common part is kept as bytes: decoding it again
 (some 10 µs) is the cheapest deep copy there is, so that one process makes several thousand pods a
 second.
 """
@@ -26,7 +26,7 @@ INHERITED: Final = (
 """Annotations of the job that its pods carry too; of the two disruption budgets only one (J31)."""
 
 
-class PodForge:
+class PodBuilder:
     """Makes the pods of one task; the job has its defaults filled in and is valid.
 
     `group` is the name of the job's PodGroup where that is not the usual one.

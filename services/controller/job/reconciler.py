@@ -94,7 +94,7 @@ class JobReconciler(Reconciler):
         with self._metrics.reconciles.time():
             if not record.primed:
                 record.prime()
-                self._events.announce_if_fresh(record.job, now=self._clock.now())
+                self._events.announce_if_fresh(record.job, record.group, now=self._clock.now())
             await self._pass(record)
 
     async def _drop_strays(self, key: str) -> None:
@@ -123,6 +123,7 @@ class JobReconciler(Reconciler):
     async def _pass(self, record: JobRecord) -> None:
         try:
             found = self._advance(record)
+            record.tried = True
             postponed = await self._carry_out(record, found)
         except Gone:
             self.add(record.key, COALESCE_S)
@@ -134,7 +135,7 @@ class JobReconciler(Reconciler):
         except Rejected as error:
             self._refused(record, error)
             raise Retryable(str(error)) from error
-        record.refusals = 0
+        record.tried, record.refusals = False, 0
         self._tell_waiting(record)
         record.forget(found.answered)
         record.delayed = found.delayed
@@ -246,12 +247,12 @@ class JobReconciler(Reconciler):
             version=effect.status.version,
             retries=effect.status.retry_count,
         )
-        self._events.phase(record.job, was=was, status=effect.status)
+        self._events.phase(record.job, was=was, status=effect.status, group=record.group)
 
     def _pods_made(self, record: JobRecord, effect: effects.CreatePods) -> None:
         """Observe how long after their job pods were created, in whole seconds as theirs (J36)."""
         begun = record.job.metadata.creation_timestamp
-        made = (pod_name(record.job, effect.forge.task, index) for index in effect.indexes)
+        made = (pod_name(record.job, effect.builder.task, index) for index in effect.indexes)
         created = Counter(record.pods[name].created for name in made if name in record.pods)
         for text, pods in created.items():
             if begun and text:

@@ -46,9 +46,9 @@ def with_counts(status: JobStatus, counts: Counts) -> JobStatus:
 
 
 def not_below(status: JobStatus, before: JobStatus) -> JobStatus:
-    """Return `status` with no fewer succeeded and failed pods than `before`: they were so.
+    """Return `status` with at least as many succeeded and failed pods as `before`.
 
-    The pods of a job that is over may be cleared away; what it has come to stays.
+    The pods of a job that has ended may be deleted; its counts stay.
     """
     by_task = dict(status.task_status_count)
     for task, known in before.task_status_count.items():
@@ -71,7 +71,7 @@ def entered(
 ) -> JobStatus:
     """Return `status` in `phase`: transition time, condition moved to the end, running duration.
 
-    A job that is alive has none yet, as in Volcano: it is written by kills, and by the end (J21).
+    As in Volcano the duration is written by kills and at the end only (J21).
     """
     at = time.format_seconds(now)
     kept = tuple(c for c in status.conditions if c.status != phase)

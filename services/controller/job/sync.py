@@ -10,14 +10,14 @@ import msgspec
 
 from services.controller.job import completed_indexes, effects, group, kills
 from services.controller.job.facts import JobFacts, PodView
-from services.controller.job.podtemplate import PodForge, claim_name, claims
+from services.controller.job.podtemplate import PodBuilder, claim_name, claims
 from services.controller.job.requests import pod_name
 from shared.api import keys
 from shared.api.batch import Job, TaskSpec
 from shared.api.core import PodPhase
 from shared.api.keys import PLUGIN_MARK, VOLUME_MARK
 from shared.api.patch import Json
-from shared.api.scheduling import PodGroup, PodGroupPhase
+from shared.api.scheduling import PodGroupPhase
 from shared.jobplugins.catalogue import plugins_of
 from shared.jobplugins.interface import Companion
 
@@ -28,7 +28,7 @@ def stages_of(facts: JobFacts) -> tuple[Stage, ...]:
     """Return what has to be made, changed and deleted, in stages; empty when all is well."""
     job = facts.job
     doomed = kills.still(job, facts.pods)
-    creates = tuple(pods_to_make(facts)) if gate_is_open(facts.group) else ()
+    creates = tuple(pods_to_make(facts)) if gate_is_open(facts) else ()
     beside: list[effects.Effect] = []
     assert facts.group_wanted is not None, "only valid jobs are synced"
     if facts.group is None:
@@ -73,11 +73,11 @@ def _named(job: Job, index: int) -> Json:
     return plain
 
 
-def gate_is_open(group_now: PodGroup | None) -> bool:
+def gate_is_open(facts: JobFacts) -> bool:
     """Whether pods may be made: scheduling has let the group into its queue (J23)."""
-    if group_now is None:
+    if facts.group is None:
         return False
-    return group_now.status.phase not in {None, PodGroupPhase.PENDING}
+    return facts.admitted or facts.group.status.phase not in {None, PodGroupPhase.PENDING}
 
 
 def companions(job: Job) -> tuple[Companion, ...]:
@@ -118,14 +118,16 @@ def pods_to_make(facts: JobFacts) -> list[effects.CreatePods]:
         )
         if missing and _may_start(facts, task):
             assert facts.group is not None, "the gate is open"
-            forge = PodForge(
+            builder = PodBuilder(
                 facts.job,
                 task,
                 forwarding=_is_forwarded(facts),
                 group=facts.group.metadata.name,
             )
             made.append(
-                effects.CreatePods(forge=forge, indexes=missing, version=facts.job.status.version)
+                effects.CreatePods(
+                    builder=builder, indexes=missing, version=facts.job.status.version
+                )
             )
     return made
 

@@ -115,7 +115,7 @@ class JobFlowReconciler(KindReconciler):
         try:
             await self._writer.create_job(job)
         except AlreadyExists:
-            await self._see_who_has(flow, job)
+            await self._report_taken_name(flow, job)
         except Rejected as error:
             self._tell(flow, _FAILED, f"Error creating job {name}: {error}", warning=True)
             self._refused(flow, name, str(error))
@@ -124,8 +124,8 @@ class JobFlowReconciler(KindReconciler):
             self._tell(flow, "SuccessfulCreate", f"Created job {name}")
             self._log.info("jobflow_started", jobflow=flow.metadata.key, job=name)
 
-    async def _see_who_has(self, flow: JobFlow, job: Job) -> None:
-        """Say that a name is taken, unless it is our own job that we did not know of yet."""
+    async def _report_taken_name(self, flow: JobFlow, job: Job) -> None:
+        """Record that a name is taken, unless by the flow's own job, which is not known yet."""
         meta = job.metadata
         found = await self._writer.get_job(meta.namespace, meta.name)
         if found is None:

@@ -1,10 +1,10 @@
-"""Reconciles the queues: the default ones, parents, states, and orders to them (CA02, Q02, Q04).
+"""Reconciles the queues: the default ones, parents, states, and Commands to them (CA02, Q02, Q04).
 
-One key for all: there are few, they depend on each other, and orders must be carried out in turn. A
-pass repeats until the facts ask for nothing more; whatever a crash interrupts is asked for again.
+One key for all: there are few, they depend on each other, and Commands must be carried out in turn.
+A pass repeats until the facts ask for nothing more; whatever a crash interrupts is asked for again.
 What the API server refuses for one queue (for example by a webhook) is told on it, and keeps
-neither the others nor orders to them waiting. Commands that are for no job and no queue are told of
-here and left alone: another program may know their kind.
+neither the others nor Commands to them waiting. Commands that are for no job and no queue are told
+of here and left alone: another program may know their kind.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -16,10 +16,12 @@ from typing_extensions import override
 from services.controller.adapters.reconciler import Manager, SingletonReconciler
 from services.controller.adapters.writer import apply
 from services.controller.metrics import QueueCounts
-from services.controller.queue.orders import (
+from services.controller.queue.plan import (
+    SHUT,
     Change,
     Json,
-    RejectedOrder,
+    QueueAction,
+    RejectedCommand,
     SetMark,
     SetState,
     action_of,
@@ -31,7 +33,6 @@ from services.controller.queue.orders import (
     synced_state,
     targets,
 )
-from services.controller.queue.phases import SHUT, QueueAction
 from services.controller.queue.trust import (
     POLICY as NAME,
 )
@@ -110,7 +111,7 @@ class QueueReconciler(SingletonReconciler):
         self._contain = manager.contain
         self._faults = manager.faults
         self._aimless: set[str] = set()
-        """Uids of the Commands that were told to be for nothing."""
+        """Uids of the Commands of which an Event has said that nothing takes them."""
 
     @override
     def collectors(self) -> Iterable[QueueCounts]:
@@ -131,7 +132,7 @@ class QueueReconciler(SingletonReconciler):
         await apply(
             [
                 *(partial(self._create, body) for body in missing(self._informers.queues)),
-                *(partial(self._obey, order) for order in self._informers.queue_commands()),
+                *(partial(self._obey, command) for command in self._informers.queue_commands()),
             ],
             width=1,
         )
@@ -172,7 +173,7 @@ class QueueReconciler(SingletonReconciler):
             # Decided on facts that may be late, so only the version decided on is changed.
             await self._write_state(queue, state, version=queue.metadata.resource_version)
 
-    # Orders
+    # Commands
 
     async def _obey(self, command: Command) -> None:
         with self._contain.isolate(kinds.COMMAND.token, command.metadata.key, stage=_STAGE):
@@ -192,7 +193,7 @@ class QueueReconciler(SingletonReconciler):
         groups = self._informers.groups_per_queue()
         changes = carry_out(action, name, self._informers.queues, groups)
         occasion = command.metadata.uid
-        if isinstance(changes, RejectedOrder):
+        if isinstance(changes, RejectedCommand):
             self._tell_failure(queue, action, changes.why, occasion=occasion)
         else:
             try:

@@ -1,9 +1,10 @@
 """Which Commands to queues are obeyed, since a queue belongs to no namespace (ADR 13).
 
-A Command of any namespace may name any queue, and Kubernetes does not say who made it. So one is
-obeyed when it comes from a trusted namespace, where administrators alone may write, or when the
-API server itself asked at its door whether its maker may update that queue. That question is the
-ValidatingAdmissionPolicy of k8s/base; it must have stood, unchanged, when the Command was made.
+A Command of any namespace may name any queue, and Kubernetes does not say who made it. So a Command
+is obeyed when it comes from a trusted namespace, where administrators alone may write, or when the
+API server has checked at admission that the user who created it may update that queue. That check
+is the ValidatingAdmissionPolicy of k8s/base; it must have been in force, unchanged, when the
+Command was created.
 """
 
 from collections.abc import Collection
@@ -51,12 +52,12 @@ class _Written(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def in_trusted_namespace(command: Command, namespaces: Collection[str]) -> bool:
-    """Tell whether a Command comes from where all that is written is obeyed."""
+    """Tell whether a Command comes from a trusted namespace."""
     return ANYWHERE in namespaces or command.metadata.namespace in namespaces
 
 
 def guarded_since(policy: bytes, binding: bytes) -> float:
-    """Return the time from which each Command was asked about; infinity when none was."""
+    """Return the time from which the policy checks each Command; infinity when it does not."""
     try:
         written = [msgspec.json.decode(data, type=_Written) for data in (policy, binding)]
         asks = _asks(written[0].spec) and _denies(written[1].spec)
@@ -68,13 +69,13 @@ def guarded_since(policy: bytes, binding: bytes) -> float:
 
 
 def made_at(command: Command) -> float:
-    """Return when a Command was made; minus infinity when it does not say."""
+    """Return when a Command was created; minus infinity when it does not say."""
     created = command.metadata.creation_timestamp
     return time.parse(created) if created else float("-inf")
 
 
 def _changed_at(meta: _Meta) -> float:
-    """Return when anything but a status was written last."""
+    """Return when anything but the status of an object was last written."""
     times = [one.time for one in meta.managed_fields if one.time and one.subresource != "status"]
     return max(time.parse(text) for text in (meta.creation_timestamp, *times))
 
@@ -105,7 +106,7 @@ def _denies(spec: Json) -> bool:
 
 
 def _is_unbounded(match: Json) -> bool:
-    """Tell whether nothing is left out but by kind; the API server fills in what it defaults."""
+    """Tell whether a policy leaves out nothing but other kinds; the API server adds defaults."""
     plain = _plain(match, matchPolicy="Equivalent")
     return not any(plain.values())
 

@@ -6,6 +6,7 @@ the symbolic link swap of a mounted ConfigMap alike, on any file system.
 """
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -31,10 +32,10 @@ class ConfFile:
         clock: Clock,
         log: Logger,
         changed: asyncio.Event,
-        default: str = DEFAULT_TEXT,
+        default: str | None = DEFAULT_TEXT,
         plugins: Plugins = PLUGINS,
     ) -> None:
-        """Read the file at `path`; without one `default` is in force."""
+        """Read the file at `path`; without one `default` is in force, and None is refused."""
         self._path = Path(path) if path else None
         self._default = default
         self._plugins = plugins
@@ -48,6 +49,11 @@ class ConfFile:
     def _first(self) -> SchedulerConfig:
         """Read the file for the first time. Raises Rejected with the place in the file."""
         if self._path is None:
+            if self._default is None:
+                raise Rejected(
+                    "--disable-default-scheduler-config: there is no --scheduler-conf",
+                    field="scheduler-conf",
+                )
             return self._use(self._default)
         try:
             self._stamp = self._look()
@@ -96,3 +102,16 @@ class ConfFile:
             return
         self._log.info("configuration_reloaded", file=str(self._path))
         self._changed.set()
+
+
+def node_labels(selectors: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Return the labels of `--node-selector`, each `name:value`. Raises `Rejected`."""
+    found = []
+    for text in selectors:
+        name, _, value = (part.strip() for part in text.partition(":"))
+        if not (name and value):
+            raise Rejected(
+                f"--node-selector: {text!r} is not of the form name:value", field="node-selector"
+            )
+        found.append((name, value))
+    return tuple(found)

@@ -17,7 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from services.scheduler.adapters.inbox import Gathered
+from services.scheduler.adapters.feed import Gathered
 from services.scheduler.config import SchedulerConfig
 from services.scheduler.dump import Dump, DumpTooLarge, Header, Options, Recording, write
 from services.scheduler.engine.jobs.reservation_timeouts import WaitingGroup

@@ -1,24 +1,95 @@
-"""Followers of STATE and OUTCOME: they fill the inbox and know whether it is the whole world."""
+"""Followers of STATE and OUTCOME: they fill the inbox and know whether it is the whole world.
+
+Facts and outcomes wait in the inbox while a cycle computes. It is bounded: when `LIMIT` facts wait,
+the followers wait too, and the bus holds back the rest.
+"""
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Final
 
-from services.scheduler.adapters.inbox import Inbox
+import msgspec
+
+from shared.bus.pace import Pace
 from shared.bus.port import Batch, CaughtUp, FromTime, Message, Reading, Reset, Started
 from shared.bus.state import Facts, Stale, StateFollower, Synced
 from shared.bus.tenure import Tenure
 from shared.contracts import codec
-from shared.contracts.messages import Outcome
+from shared.contracts.messages import Fact, Outcome
 from shared.contracts.subjects import Subjects
 from shared.contracts.versions import ContractError
 from shared.runtime.clock import Clock
 from shared.runtime.health import Gate
 from shared.runtime.logs import Logger
 
+LIMIT: Final = 100_000
+"""Facts that may wait."""
 RECENT_S: Final = 900.0
 """How far back outcomes are kept, for a new leader that rebuilds assumptions."""
+
+
+class Gathered(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that came since the last cycle."""
+
+    forget: bool
+    """STATE began anew: what was folded before is void."""
+    facts: list[Fact]
+    last_seq: int
+    """Sequence in STATE up to which facts have come."""
+    outcomes: list[Outcome]
+
+
+class Inbox:
+    """Facts and outcomes: filled by the followers, emptied by the cycle."""
+
+    def __init__(self) -> None:
+        self._room = asyncio.Event()
+        self._room.set()
+        self.changed = asyncio.Event()
+        self._forget = False
+        self._facts: list[Fact] = []
+        self._last_seq = 0
+        self._outcomes: list[Outcome] = []
+
+    def __len__(self) -> int:
+        return len(self._facts)
+
+    async def facts(self, facts: Sequence[Fact], last_seq: int) -> None:
+        """Add facts, up to a sequence of STATE; waits while the inbox is full."""
+        await self._room.wait()
+        self._facts += facts
+        self._last_seq = last_seq
+        if len(self._facts) >= LIMIT:
+            self._room.clear()
+        self.changed.set()
+
+    def outcomes(self, outcomes: Sequence[Outcome]) -> None:
+        """Add outcomes; one per command of our own, so their number is bounded by ours."""
+        self._outcomes += outcomes
+        self.changed.set()
+
+    def forget(self) -> None:
+        """Note that STATE begins anew."""
+        self._forget = True
+        self._facts = []
+        self._last_seq = 0
+        self._room.set()
+        self.changed.set()
+
+    def take(self) -> Gathered:
+        """Return everything and start empty."""
+        gathered = Gathered(
+            forget=self._forget,
+            facts=self._facts,
+            last_seq=self._last_seq,
+            outcomes=self._outcomes,
+        )
+        self._forget, self._facts, self._outcomes = False, [], []
+        self._room.set()
+        self.changed.clear()
+        return gathered
 
 
 class StateFeed:
@@ -108,8 +179,10 @@ class OutcomeFeed:
         inbox: Inbox,
         clock: Clock,
         log: Logger,
+        pace: Pace | None = None,
     ) -> None:
         self._bus = bus
+        self._pace = pace
         self._stream = stream
         self._subject = subjects.outcomes
         self._poison = subjects.poison
@@ -125,7 +198,8 @@ class OutcomeFeed:
     async def run(self) -> None:
         """Follow for ever, from a quarter of an hour ago."""
         start = FromTime(self._clock.now() - RECENT_S)
-        async with aclosing(self._bus.follow(self._stream, [self._subject], start=start)) as items:
+        follow = self._bus.follow(self._stream, [self._subject], start=start, pace=self._pace)
+        async with aclosing(follow) as items:
             async for item in items:
                 match item:
                     case Started(last_seq=last_seq):

@@ -1,35 +1,45 @@
-"""Publishes plans: intents with the leader's fence, wanted statuses, and what must be read back.
+"""Publishes plans: intents with the leader's fence, wanted statuses; and why gangs wait.
 
 An intent that was sent and not answered is sent again under its own id until it is (the server
 drops duplicates); one that the server refuses for lack of room is withdrawn, so that the next
 cycle decides anew. What can never be sent, because it is too large, is set aside by itself: the
 pods of such an intent are held back, such a status waits until another one is wanted.
+
+No cycle waits for explanations (`WaitPublisher`). A newer one of a gang takes the place of one that
+is not published yet, so that there are no more of them than gangs that wait.
 """
 
-from collections.abc import Awaitable, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
+from services.scheduler.desired import DesiredStatus
 from services.scheduler.messages import key_of
-from services.scheduler.reminding import DesiredStatus
 from services.scheduler.worker import Decision, UnstoredIntent
 from shared.api.kinds import POD, PODGROUP
 from shared.bus.errors import WrongSequence
 from shared.bus.leader import Term
-from shared.bus.port import Ack, Bus, Token
+from shared.bus.port import Ack, Bus, Publisher, Token
 from shared.bus.tenure import marks
 from shared.contracts import codec
-from shared.contracts.messages import BindGang, Command, Fact, Op
-from shared.contracts.streams import Streams
+from shared.contracts.messages import BindGang, Command, Fact, Op, WaitExplained
+from shared.contracts.streams import WAITED_TTL_S, WAITING_TTL_S, Streams
 from shared.contracts.subjects import Subjects, partition_of
 from shared.contracts.versions import CURRENT, ContractError, UnknownVersion
+from shared.runtime.backoff import Backoff
+from shared.runtime.clock import Clock
 from shared.runtime.contain import Containment, bounded
 from shared.runtime.errors import PumiceError, Rejected
 from shared.runtime.logs import Logger
 
 _STAGE: Final = "publish"
-Sent = Awaitable[Ack] | PumiceError
+_BATCH: Final = 200
+"""Explanations that are published at once."""
+_REST_S: Final = 0.1
+"""Between two batches of them: binds and statuses go before."""
+_Sent = Awaitable[Ack] | PumiceError
 """The answer to a message, or why it was not sent."""
 
 
@@ -113,7 +123,7 @@ class PlanPublisher:
         usurped: WrongSequence | None = None
         for command, awaited in sent:
             try:
-                await answer(awaited)
+                await _answer(awaited)
             except WrongSequence as error:
                 refused.append(UnstoredIntent(command))
                 usurped = error
@@ -124,28 +134,29 @@ class PlanPublisher:
         stored = await self._all_stored(wanted)
         return PublishResult(refused=refused, statuses=stored, usurped=usurped)
 
-    async def _send(self, command: Command, fence: Token, decided: Mapping[str, str]) -> Sent:
+    async def _send(self, command: Command, fence: Token, decided: Mapping[str, str]) -> _Sent:
         partition = partition_of(key_of(command), self._partitions)
-        try:
-            return await self._commands.submit(
+        return await _submitted(
+            self._commands.submit(
                 self._subjects.command(partition),
                 codec.encode(command),
                 msg_id=command.id,
                 fence=fence,
                 marks=decided,
             )
-        except PumiceError as error:
-            return error
+        )
 
-    async def _send_status(self, status: DesiredStatus, decided: Mapping[str, str]) -> Sent:
+    async def _send_status(self, status: DesiredStatus, decided: Mapping[str, str]) -> _Sent:
         key = status.wanted.key
         subject = self._subjects.desired(partition_of(key, self._partitions), status.kind, key)
-        try:
-            return await self._desired.submit(
-                subject, codec.encode(status.wanted), ttl_s=status.ttl_s, marks=decided
+        return await _submitted(
+            self._desired.submit(
+                subject,
+                codec.encode(status.wanted),
+                ttl_s=status.ttl_s,
+                marks={**decided, **codec.deferral(status.deferral_s)},
             )
-        except PumiceError as error:
-            return error
+        )
 
     def _refused(self, command: Command, error: PumiceError) -> UnstoredIntent:
         self._log.error("intent_refused", intent=command.id, reason=str(error))
@@ -155,11 +166,11 @@ class PlanPublisher:
         self._set_aside(kind, key, uid, error)
         return UnstoredIntent(command, why=bounded(str(error)))
 
-    async def _all_stored(self, sent: Sequence[tuple[DesiredStatus, Sent]]) -> bool:
+    async def _all_stored(self, sent: Sequence[tuple[DesiredStatus, _Sent]]) -> bool:
         stored = True
         for status, awaited in sent:
             try:
-                await answer(awaited)
+                await _answer(awaited)
             except Rejected as error:
                 self._set_aside(status.kind, status.wanted.key, status.wanted.uid, error)
             except PumiceError as error:
@@ -186,8 +197,87 @@ def _about(command: Command) -> tuple[str, str, str]:
     return POD.token, command.victims[0].pod, command.victims[0].uid
 
 
-async def answer(sent: Sent) -> Ack:
+async def _submitted(sending: Awaitable[Awaitable[Ack]]) -> _Sent:
+    """Hand a message to the server; why it was not sent counts as its answer."""
+    try:
+        return await sending
+    except PumiceError as error:
+        return error
+
+
+async def _answer(sent: _Sent) -> Ack:
     """Wait for the answer to a message, or raise why it was not sent."""
     if isinstance(sent, PumiceError):
         raise sent
     return await sent
+
+
+class WaitPublisher:
+    """Publishes the last explanation of each gang in the background; a part of the scheduler."""
+
+    name: Final = "wait-explanations"
+
+    def __init__(
+        self,
+        publisher: Publisher,
+        *,
+        subjects: Subjects,
+        clock: Clock,
+        backoff: Backoff,
+        log: Logger,
+    ) -> None:
+        self._publisher = publisher
+        self._subjects = subjects
+        self._clock = clock
+        self._backoff = backoff
+        self._log = log
+        self._due: dict[str, WaitExplained] = {}
+        self._filled = asyncio.Event()
+
+    def tell(self, said: Iterable[WaitExplained]) -> None:
+        """Take what a cycle has decided."""
+        for message in said:
+            self._due[message.gang] = message
+        if self._due:
+            self._filled.set()
+
+    def forget(self) -> None:
+        """Publish nothing more of what was decided: another scheduler leads."""
+        self._due.clear()
+
+    async def run(self) -> None:
+        """Publish what is there, for ever."""
+        while True:
+            await self._filled.wait()
+            batch = [self._due.pop(key) for key in list(self._due)[:_BATCH]]
+            if not batch:
+                self._filled.clear()
+                continue
+            left = await self._publish(batch)
+            for message in left:
+                self._due.setdefault(message.gang, message)
+            if not left:
+                self._backoff.reset()
+            await self._clock.sleep(self._backoff.next_s() if left else _REST_S)
+
+    async def _publish(self, batch: list[WaitExplained]) -> list[WaitExplained]:
+        """Publish at once; return those that have to be published again."""
+        left = []
+        for message, sent in [(message, await self._send(message)) for message in batch]:
+            try:
+                await _answer(sent)
+            except Rejected as error:
+                self._log.warning("wait_not_published", gang=message.gang, reason=str(error))
+            except PumiceError as error:
+                self._log.debug("wait_delayed", gang=message.gang, reason=str(error))
+                left.append(message)
+        return left
+
+    async def _send(self, message: WaitExplained) -> _Sent:
+        return await _submitted(
+            self._publisher.submit(
+                self._subjects.waiting(message.gang),
+                codec.encode(message),
+                ttl_s=WAITING_TTL_S if message.gate else WAITED_TTL_S,
+            )
+        )

@@ -11,7 +11,7 @@ from prometheus_client import Histogram
 from pumice.events import GangAdmitted, GangPlaced, GangUnschedulable
 from services.scheduler.adapters.figure_pages import FigurePages
 from services.scheduler.decide import Part
-from services.scheduler.engine.plan import Explanation, GangBinds, Plan, PodGroupStatusWanted
+from services.scheduler.engine.plan import Explanation, GangBinds, Plan
 from services.scheduler.worker import Decision
 from shared.bus.announcer import Announcer
 from shared.runtime.health import Gate
@@ -30,18 +30,25 @@ _TRANSACTIONS: Final = ("preempt", "reclaim", "gangpreempt", "gangreclaim")
 
 
 class GangEvents:
-    """Turns parts of a plan into events and spans; ids are made of uid and cycle."""
+    """Turns parts of a plan into events and spans.
+
+    The id of an admission is made of uid and version of the PodGroup, so that a successor which
+    decides the same again announces nothing new; other ids are made of uid and cycle.
+    """
 
     def __init__(self, announcer: Announcer, spans: Spans) -> None:
         self._announcer = announcer
         self._spans = spans
 
-    def admitted(self, group: PodGroupStatusWanted, *, term: int, cycle: int, begun: float) -> None:
-        """Announce that a gang has entered its queue, by a cycle that began at `begun`."""
+    def admitted(self, event: GangAdmitted, *, term: int, cycle: int, begun: float) -> None:
+        """Announce that a gang has entered its queue, by a cycle that began at `begun`.
+
+        Controllers make its pods on this word (ADR 35).
+        """
         if self._spans.is_on:
-            self._spans.add(group.key, "admit gang", begun=begun, cycle=cycle, queue=group.queue)
-        event = GangAdmitted(gang=group.key, uid=group.uid, queue=group.queue, job=group.owner_job)
-        self._announcer.announce(event, f"admitted/{group.uid}/{term}-{cycle}")
+            self._spans.add(event.gang, "admit gang", begun=begun, cycle=cycle, queue=event.queue)
+        decided_on = event.resource_version or f"{term}-{cycle}"
+        self._announcer.announce(event, f"admitted/{event.uid}/{decided_on}")
 
     def placed(self, gang: GangBinds, *, term: int, cycle: int, begun: float) -> None:
         """Announce that a gang was given nodes."""
@@ -208,9 +215,8 @@ class Report:
         """Hand over what subscribers may wait for of a cycle that began at `begun`."""
         plan = decision.plan
         cycle = plan.cycle
-        for group in plan.podgroups:
-            if group.phase == "Inqueue" and group.was != "Inqueue":
-                self._events.admitted(group, term=term, cycle=cycle, begun=begun)
+        for admitted in decision.admitted:
+            self._events.admitted(admitted, term=term, cycle=cycle, begun=begun)
         for gang in plan.binds:
             self._events.placed(gang, term=term, cycle=cycle, begun=begun)
         for wait in decision.waits:
@@ -220,7 +226,7 @@ class Report:
 class Timings:
     """A stopwatch for `decide`: durations of its parts (ME1); called in the worker's thread.
 
-    ⚠ Plugins of ours do little when a session opens: their functions are asked by actions, and it
+    Plugins of ours do little when a session opens: their functions are asked by actions, and it
     is there that most of what they cost shows.
     """
 

@@ -27,32 +27,3 @@ What the scheduler's shell uses
 After a restart: apply STATE, `assume` what COMMAND holds, `outcome` what OUTCOME says, in this
 order or any other, then decide.
 """
-
-from pumice.plugins import Condition
-from services.scheduler.engine.nodes.nodes import Drift
-from services.scheduler.engine.plan import (
-    Eviction,
-    Explanation,
-    GangBinds,
-    Plan,
-    PodConditionWanted,
-    PodGroupStatusWanted,
-    QueueAllocated,
-    Shortage,
-)
-from services.scheduler.engine.state.cluster_state import BadFact, ClusterState
-
-__all__ = [
-    "BadFact",
-    "ClusterState",
-    "Condition",
-    "Drift",
-    "Eviction",
-    "Explanation",
-    "GangBinds",
-    "Plan",
-    "PodConditionWanted",
-    "PodGroupStatusWanted",
-    "QueueAllocated",
-    "Shortage",
-]

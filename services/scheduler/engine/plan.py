@@ -2,14 +2,43 @@
 
 Binds and victims are the values that travel. Wanted statuses are not the messages `Desired…`: two
 of them are equal when they mean the same, whatever version of the object was seen meanwhile.
+
+The texts of conditions are of bounded length, so that the status of an object fits into one message
+(of NATS, 1 MiB by default). Most words come from elsewhere: names of resources and nodes, reasons
+of plugins, conditions that another author wrote into an object. They are shortened where they enter
+the cluster state or a plan, so that what is wanted and what the object shows afterwards compare as
+equal.
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 from msgspec import Struct
 
 from pumice.plugins import Condition
 from shared.contracts.messages import Bind, Preemptor, Victim
+
+MESSAGE_LETTERS: Final = 2_000
+"""Longest message of a condition or of an explanation."""
+NAME_LETTERS: Final = 320
+"""Longest type, status or reason; a key of two names of Kubernetes has at most 317 letters."""
+_REST: Final = "..."
+
+
+def shortened(text: str, most: int = MESSAGE_LETTERS) -> str:
+    """Return a text of at most `most` letters; what was cut off is marked by three dots."""
+    return text if len(text) <= most else text[: most - len(_REST)] + _REST
+
+
+def bounded(condition: Condition) -> Condition:
+    """Return a condition whose texts are of bounded length; the same one if they are already."""
+    texts = (
+        shortened(condition.type, NAME_LETTERS),
+        shortened(condition.status, NAME_LETTERS),
+        shortened(condition.reason, NAME_LETTERS),
+        shortened(condition.message),
+    )
+    return condition if texts == tuple(condition) else Condition(*texts)
 
 
 class GangBinds(Struct, frozen=True, kw_only=True):
@@ -22,6 +51,8 @@ class GangBinds(Struct, frozen=True, kw_only=True):
     owner_job: str = ""
     """Key of the Job that made the PodGroup; empty if none did."""
     binds: tuple[Bind, ...]
+    needed: int = 0
+    """How many must come about while devices are prepared, 0 where none are."""
 
 
 class Eviction(Victim, frozen=True, kw_only=True):
@@ -120,7 +151,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     binds: tuple[GangBinds, ...] = ()
     evictions: tuple[Eviction, ...] = ()
     nominations: tuple[Preemptor, ...] = ()
-    """Pods that wait on a node for evictions to happen (SS11 ⚠)."""
+    """Pods that wait on a node for evictions (SS11 ⚠: without evictions none is nominated)."""
     podgroups: tuple[PodGroupStatusWanted, ...] = ()
     pods: tuple[PodConditionWanted, ...] = ()
     queues: tuple[QueueAllocated, ...] = ()

@@ -18,7 +18,7 @@ from services.scheduler.policy.actions import (
     shuffle,
 )
 from services.scheduler.policy.actions.gang_evictions import GangOptions
-from services.scheduler.policy.actions.topology_aware import Options
+from services.scheduler.policy.actions.preempt import Options
 from services.scheduler.policy.plugins.binpack import Binpack
 from services.scheduler.policy.plugins.capacity import Capacity
 from services.scheduler.policy.plugins.cdp import Cdp
@@ -44,13 +44,14 @@ from services.scheduler.policy.plugins.sla import Sla
 from services.scheduler.policy.plugins.task_topology import TaskTopology
 from services.scheduler.policy.plugins.tdm import Tdm
 from services.scheduler.policy.plugins.usage import Usage
-from services.scheduler.policy.states.budgets import Budgets
 from services.scheduler.policy.states.capacities import Capacities
 from services.scheduler.policy.states.claims import Devices
 from services.scheduler.policy.states.gpus import Gpus
+from services.scheduler.policy.states.mindcluster import MindclusterNpus
+from services.scheduler.policy.states.namespace_limits import Budgets, Quotas
+from services.scheduler.policy.states.npus import Npus
 from services.scheduler.policy.states.numa import Numa
 from services.scheduler.policy.states.queue_gates import QueueGates
-from services.scheduler.policy.states.quotas import Quotas
 from services.scheduler.policy.states.usage import UsageTable
 from services.scheduler.policy.states.vgpus import VGpus
 from services.scheduler.policy.states.volumes import Volumes
@@ -81,6 +82,8 @@ ARGUMENTS: Final[Mapping[str, Callable[[Mapping[str, Any]], object]]] = {
 STATES: Final[tuple[Callable[[], PolicyState], ...]] = (
     Gpus,
     VGpus,
+    Npus,
+    MindclusterNpus,
     Numa,
     Volumes,
     Capacities,
@@ -93,11 +96,14 @@ STATES: Final[tuple[Callable[[], PolicyState], ...]] = (
 """States of plugins beside a cluster state; a recorded cycle holds their fields in this order."""
 
 
-def states(*, queue_gates: bool, csi_storage: bool = True) -> tuple[Callable[[], PolicyState], ...]:
-    """Return the states: whether gates of queues are lifted, and capacity of drivers heeded."""
+def states(
+    *, queue_gates: bool, csi_storage: bool = True, mindcluster: bool = False
+) -> tuple[Callable[[], PolicyState], ...]:
+    """Return the states: whether queues lift gates, drivers' room and MindCluster are heeded."""
     chosen: Mapping[Callable[[], PolicyState], Callable[[], PolicyState]] = {
         QueueGates: partial(QueueGates, on=queue_gates),
         Capacities: partial(Capacities, on=csi_storage),
+        MindclusterNpus: partial(MindclusterNpus, on=mindcluster),
     }
     return tuple(chosen.get(state, state) for state in STATES)
 

@@ -5,7 +5,7 @@ when its pod is placed, so that a node takes the pod if there would be some.
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -27,8 +27,8 @@ from pumice.plugins import (
 from services.scheduler.engine.nodes.attributes import NodeAttributes
 from services.scheduler.policy.capacity_accounts import Accounts
 from services.scheduler.policy.devices.fits import IN_USE, LACKING
-from services.scheduler.policy.devices.pools import DeviceId
-from services.scheduler.policy.devices.requests import Refusal
+from services.scheduler.policy.devices.requests import QUOTA, Refusal
+from services.scheduler.policy.devices.shares import Taken
 from services.scheduler.policy.states.claims import Devices
 from shared.api.resource import ALL, RESERVED_MAX, DeviceRequest, ExactDeviceRequest
 from shared.model.status import HOLDS_RESOURCES, TaskStatus
@@ -44,7 +44,6 @@ _UNKNOWN, _LACKING, _TAKEN, _ELSEWHERE, _FULL = range(1, 6)
 _NAMED_MAX: Final = 3
 """Claims that a reason names."""
 _POD_CLAIM_NAME: Final = "resource.kubernetes.io/pod-claim-name"
-_QUOTA = "deviceclass/"
 
 
 class DeviceClaims:
@@ -74,7 +73,11 @@ class DeviceClaims:
                 allocated = claim.status.allocation is not None
                 found.append(
                     DeviceUse(
-                        claim=key, uid=claim.metadata.uid, allocation=said, allocated=allocated
+                        claim=key,
+                        uid=claim.metadata.uid,
+                        allocation=said,
+                        allocated=allocated,
+                        to_prepare=bool(claim.status.unmet(allocation)),
                     )
                 )
         return tuple(found)
@@ -97,7 +100,7 @@ class _Verdict:
         """Return a code per node, once all that terminates has gone."""
         return self._codes(self._devices.kept())
 
-    def _codes(self, taken: Collection[DeviceId]) -> CodeArray:
+    def _codes(self, taken: Taken) -> CodeArray:
         codes = np.zeros(len(self._attributes.names), dtype=np.uint8)
         self._fault = ""
         whole = self._code_for_all_nodes()
@@ -126,9 +129,7 @@ class _Verdict:
                 return _FULL
         return 0
 
-    def _with_devices(
-        self, codes: CodeArray, claims: list[str], taken: Collection[DeviceId]
-    ) -> CodeArray:
+    def _with_devices(self, codes: CodeArray, claims: list[str], taken: Taken) -> CodeArray:
         asks = self._devices.asks(claims)
         if isinstance(asks, Refusal):
             self._fault = asks.text
@@ -174,11 +175,17 @@ def _amount(asks: ExactDeviceRequest) -> str:
 
 
 class DeviceQuotas:
-    """Quotas `deviceclass/<class>` in the capabilities of queues, on every level of a tree."""
+    """Quotas of device classes in the capabilities of queues, on every level of a tree.
 
-    def __init__(self, cluster: Cluster, accounts: Accounts) -> None:
+    `deviceclass/<class>` bounds devices, `<capacity>.deviceclass/<class>` what is asked of a
+    capacity of theirs, times their number. ⚠ Where anything of a class is bounded, a capacity that
+    is not named may not be asked for.
+    """
+
+    def __init__(self, cluster: Cluster, accounts: Accounts, *, capacities: bool = False) -> None:
         """Count what the queues' tasks hold and what jobs in them reserve."""
         self._devices = cluster.store(Devices)
+        self._capacities = capacities
         self._lines = {
             name: [level.name for level in account.line()] for name, account in accounts.items()
         }
@@ -189,11 +196,22 @@ class DeviceQuotas:
             job = cluster.job_of(task)
             if job is None or job.queue not in self._lines:
                 continue
-            demand = self._devices.asked(task.task_class.device_claims)
+            demand = self._asked(task.task_class.device_claims)
             if HOLDS_RESOURCES[task.status]:
                 self._add(self._held, job.queue, demand)
             elif task.status is TaskStatus.PENDING and job.phase == "Inqueue":
                 self._add(self._reserved, job.queue, demand)
+
+    def _asked(self, claims: tuple[str, ...]) -> Mapping[str, int]:
+        return self._devices.asked(claims, capacities=self._capacities)
+
+    def _limit(self, level: str, name: str) -> int | None:
+        """Return how much a queue may have, None for any amount."""
+        limits = self._limits[level]
+        if name in limits or name.startswith(QUOTA):
+            return limits.get(name)
+        of_class = name[name.index(f".{QUOTA}") + 1 :]
+        return 0 if any(each.endswith(of_class) for each in limits) else None
 
     def _add(
         self, sums: dict[str, Counter[str]], queue: str, demand: Mapping[str, int], times: int = 1
@@ -209,8 +227,8 @@ class DeviceQuotas:
             return count
         for level in self._lines[queue.name]:
             held = self._held.get(level, Counter())
-            for name, amount in self._devices.asked(task_class.device_claims).items():
-                limit = self._limits[level].get(name)
+            for name, amount in self._asked(task_class.device_claims).items():
+                limit = self._limit(level, name)
                 if limit is not None and amount:
                     count = min(count, max(0, (limit - held[name]) // amount))
         return count
@@ -222,15 +240,16 @@ class DeviceQuotas:
             held, reserved = (sums.get(level, Counter()) for sums in (self._held, self._reserved))
             left = {
                 name: limit - held[name] - reserved[name]
-                for name, limit in self._limits[level].items()
+                for name in demand
+                if (limit := self._limit(level, name)) is not None
             }
             short = sorted(name for name in demand if demand[name] > left.get(name, demand[name]))
             if short:
-                names = ", ".join(f"insufficient {_QUOTA}{name}" for name in short)
+                names = ", ".join(f"insufficient {name}" for name in short)
                 return Opinion(
                     Vote.REJECT,
                     f"queue resource quota insufficient: {names}",
-                    tuple((f"{_QUOTA}{n}", demand[n], max(0, left[n])) for n in short),
+                    tuple((name, demand[name], max(0, left[name])) for name in short),
                 )
         return None
 
@@ -238,7 +257,7 @@ class DeviceQuotas:
         """Return what a job's pending tasks ask for."""
         asked: Counter[str] = Counter()
         for task in job.by_status[TaskStatus.PENDING].values():
-            asked.update(self._devices.asked(task.task_class.device_claims))
+            asked.update(self._asked(task.task_class.device_claims))
         return asked
 
     def enqueued(self, job: Job) -> None:
@@ -248,12 +267,12 @@ class DeviceQuotas:
     def changed(self, job: Job, task_class: TaskClass, count: int) -> None:
         """Count placed tasks in, or out with a negative count."""
         if task_class.device_claims and job.queue in self._lines:
-            self._add(self._held, job.queue, self._devices.asked(task_class.device_claims), count)
+            self._add(self._held, job.queue, self._asked(task_class.device_claims), count)
 
 
 def _limits(queue: Queue) -> dict[str, int]:
     return {
-        name.removeprefix(_QUOTA): amount
+        name: amount
         for name, amount in queue.capability.items()
-        if name.startswith(_QUOTA)
+        if name.startswith(QUOTA) or f".{QUOTA}" in name
     }

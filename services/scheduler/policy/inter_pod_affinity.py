@@ -81,17 +81,14 @@ class InterPodAffinity:
         ⚠ As in Kubernetes, the first pod of a group whose affinity matches itself may go to any
         node that has the topology keys: else it would wait for itself.
         """
-        tables = [
-            self._table(term) for term in own(task_class, OwnClass).affinity_terms.required_affinity
-        ]
+        affinity_terms = own(task_class, OwnClass).affinity_terms
+        required = affinity_terms.required_affinity
+        tables = [self._table(term) for term in required]
         labelled = np.ones(len(self._attributes.names), dtype=np.bool_)
         for table in tables:
             labelled &= table.numbers >= 0
-        first = (
-            own(task_class, OwnClass).affinity_terms.required_affinity[0].query
-            in own(task_class, OwnClass).affinity_terms.matched
-        )
-        if first and not any(table.sums.any() for table in tables):
+        may_be_first = required[0].query in affinity_terms.matched
+        if may_be_first and not any(table.sums.any() for table in tables):
             return labelled
         for table in tables:
             labelled &= table.at > 0

@@ -5,6 +5,7 @@ scarcer in the course of a cycle, and where nothing but amounts decides: no cloc
 another distribution, no eviction before the gate.
 """
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from services.scheduler.config import PluginOption, SchedulerConfig
@@ -33,6 +34,9 @@ _PATIENT: Final = frozenset(
 `reservation` goes by the clock, and says of which jobs (`Hooks.job_watched`).
 """
 _EVICTING: Final = frozenset({"preempt", "reclaim", "shuffle", "gangpreempt", "gangreclaim"})
+_WITHOUT_A_TAKER: Final = "shuffle"
+_HOLDING: Final = "reservation"
+"""Holds jobs in their turns, so that who takes what is free is not told by their order alone."""
 _DEVICES: Final = "capacity.DynamicResourceAllocationEnable"
 
 
@@ -45,27 +49,33 @@ class Patience(NamedTuple):
     """While nodes or the queue's share are too little for them."""
 
 
-def patience(config: SchedulerConfig, plugins: Plugins) -> Patience:
+def patience(config: SchedulerConfig, plugins: Plugins, *, contending: bool = False) -> Patience:
     """Return where jobs may be parked.
 
-    Jobs with pods are not where an action evicts: its victims change with every pod that comes or
-    goes.
+    Jobs with pods may be where actions evict after allocate, if it is asked who of them contends
+    for victims (`policy.prospects`).
     """
     if not judges_alike(config, plugins):
         return Patience()
     options = [option for tier in config.tiers for option in tier.plugins]
     actions = list(config.actions)
     first = next((at for at, name in enumerate(actions) if name in _EVICTING), len(actions))
+    asked = {"enableJobReady", "enableJobPipelined", "enableJobStarving"}
     gangs = any(
-        option.name == "gang"
-        and option.flags["enableJobReady"]
-        and option.flags["enableJobPipelined"]
-        for option in options
+        option.name == "gang" and all(option.flags[flag] for flag in asked) for option in options
     )
     return Patience(
         entering="enqueue" in actions[:first],
-        placing=gangs and "allocate" in actions and first == len(actions),
+        placing=gangs
+        and "allocate" in actions[:first]
+        and (first == len(actions) or (contending and _asks_all(config, actions[first:]))),
     )
+
+
+def _asks_all(config: SchedulerConfig, actions: Sequence[str]) -> bool:
+    """Tell whether a gang's prospects depend on amounts and victims alone in these actions."""
+    names = {option.name for tier in config.tiers for option in tier.plugins}
+    return _HOLDING not in names and "allocate" not in actions and _WITHOUT_A_TAKER not in actions
 
 
 def judges_alike(config: SchedulerConfig, plugins: Plugins) -> bool:

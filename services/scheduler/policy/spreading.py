@@ -48,15 +48,13 @@ class Spreading:
 
     def hard_constraints(self, task_class: TaskClass) -> CrossNodeVerdict | None:
         """Return how to judge nodes by a class's hard constraints."""
-        hard = own(task_class, OwnClass).affinity_terms.hard_spreading
+        affinity_terms = own(task_class, OwnClass).affinity_terms
+        hard = affinity_terms.hard_spreading
         if not hard:
             return None
         tables = self._tables(task_class, hard)
         present = [_present(table) for table in tables]
-        steady = not any(
-            constraint.query in own(task_class, OwnClass).affinity_terms.matched
-            for constraint in hard
-        )
+        steady = not any(constraint.query in affinity_terms.matched for constraint in hard)
         predicate = partial(_predicate, list(zip(hard, tables, present, strict=True)))
         return CrossNodeVerdict(lambda: predicate(len(self._attributes.names)), steady=steady)
 
@@ -71,14 +69,8 @@ class Spreading:
                 counted = counted & by_affinity(task_class, self._attributes)
             if constraint.by_taints:
                 counted = counted & by_taints(task_class, self._attributes)
-            tally = (
-                self._pod_affinity.counts[constraint.query]
-                if constraint.counts_others
-                else self._no_pods
-            )
-            tables.append(
-                tally.table(constraint.key, (task_class.id, constraint, constraints), counted)
-            )
+            among = (task_class.id, constraint, constraints)
+            tables.append(self._tally(constraint).table(constraint.key, among, counted))
         return tables
 
     # --- soft --------------------------------------------------------------------------------
@@ -88,21 +80,16 @@ class Spreading:
 
         Kubernetes' own default constraints count pods of a Service; Pumice does not read Services.
         """
-        if not own(task_class, OwnClass).affinity_terms.soft_spreading:
-            return None
-        return _Soft(
-            own(task_class, OwnClass).affinity_terms.soft_spreading,
-            self._tables(task_class, own(task_class, OwnClass).affinity_terms.soft_spreading),
-            self._here,
-        )
+        soft = own(task_class, OwnClass).affinity_terms.soft_spreading
+        return _Soft(soft, self._tables(task_class, soft), self._here) if soft else None
 
     def _here(self, constraint: SpreadConstraint) -> DomainTable:
-        tally = (
-            self._pod_affinity.counts[constraint.query]
-            if constraint.counts_others
-            else self._no_pods
-        )
-        return tally.table(constraint.key)
+        return self._tally(constraint).table(constraint.key)
+
+    def _tally(self, constraint: SpreadConstraint) -> Tally:
+        if constraint.counts_others:
+            return self._pod_affinity.counts[constraint.query]
+        return self._no_pods
 
 
 def _present(table: DomainTable) -> IntArray:

@@ -15,11 +15,11 @@ from typing_extensions import override
 from services.scheduler.config import SchedulerConfig
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.state.cluster_state import ClusterState
-from services.visibility.adapters.history import EventHistory
+from services.visibility.adapters.feeds import EventHistory
 from services.visibility.adapters.keeping import Keeper
-from services.visibility.answers.decisions import Decisions, as_decided
 from services.visibility.answers.explaining import explain, subject_of
 from services.visibility.answers.gangs import BadQuestion
+from services.visibility.answers.pending import Decisions, as_decided
 from services.visibility.answers.replica import Replica
 from services.visibility.answers.survey import Policy, Survey, survey
 from services.visibility.answers.whatif import what_if

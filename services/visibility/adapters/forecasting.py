@@ -2,7 +2,9 @@
 
 A play takes the replica's thread, as questions do: it ends when `PLAY_S` are over, and the thread
 rests from plays for several times as long as each took. Events are gathered here and taken in
-there, so that nothing is read and changed at once.
+there, so that nothing is read and changed at once. The events of a week, which come at the start,
+are taken in between the questions: each turn ends after `LEARN_S`, and the thread then rests as
+long.
 """
 
 from collections import deque
@@ -10,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import aclosing
 from typing import Final
 
-from pumice.events import CloudEvent, GangPlaced, JobPhaseChanged
+from pumice.events import CloudEvent, GangAdmitted, GangPlaced, JobPhaseChanged
 from pumice.events.envelope import decode_any
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.state.cluster_state import ClusterState
@@ -24,6 +26,7 @@ from services.visibility.forecast.forecaster import DRAWS, Forecaster
 from services.visibility.forecast.play import Rules, waiting
 from services.visibility.forecast.shapes import Arrivals
 from shared.api.visibility import ExpectedStart
+from shared.bus.pace import Pace
 from shared.bus.port import Batch, FromSequence, Reading
 from shared.contracts.subjects import Subjects
 from shared.runtime.clock import Clock
@@ -38,10 +41,14 @@ FORESEE_S: Final = 2.0
 """The draws for one what-if take so long at most."""
 REST: Final = 4.0
 """Plays take a fifth of the replica's thread at most."""
+LEARN_S: Final = 0.05
+_TOGETHER: Final = 64
+"""So many events are taken in between two looks at the time."""
 _GATHERED_MOST: Final = 100_000
 _STAGE: Final = "play"
+_LEARNING: Final = "learn"
 _SEEN: Final = 16_384
-_READ: Final = (JobPhaseChanged, GangPlaced)
+_READ: Final = (JobPhaseChanged, GangAdmitted, GangPlaced)
 _FIRST: Final = FromSequence(1)
 
 
@@ -70,7 +77,8 @@ class Forecasting:
         self._scheduler_name = scheduler_name
         self._contain = contain
         self._clock = clock
-        self._gathered: deque[CloudEvent] = deque(maxlen=_GATHERED_MOST)
+        self._gathered: deque[bytes] = deque(maxlen=_GATHERED_MOST)
+        self._pace = Pace(clock, lag_s=EVERY_S)
         self._seen = SeenEvents(_SEEN)
         self._history = History()
         self._ends = Ends(self._history, clock.now)
@@ -87,35 +95,45 @@ class Forecasting:
         """Learn and play for ever."""
         async with TaskGroup() as tasks:
             tasks.create_task(self._gather(), name="forecast-events")
+            tasks.create_task(self._keep_learning(), name="forecast-lessons")
             tasks.create_task(self._keep_playing(), name="forecast-plays")
 
     async def _gather(self) -> None:
         of_types = [self._subjects.events_about(each.topic) for each in _READ]
-        follow = self._bus.follow(self._stream, of_types, start=_FIRST)
+        follow = self._bus.follow(self._stream, of_types, start=_FIRST, pace=self._pace)
         async with aclosing(follow) as items:
             async for item in items:
                 if isinstance(item, Batch):
-                    self._gathered += (decode_any(each.payload) for each in item.messages)
+                    self._gathered += (each.payload for each in item.messages)
 
     async def _keep_playing(self) -> None:
         while True:
             begun = self._clock.monotonic()
-            with self._contain.isolate("forecasts", self._scheduler_name, stage=_STAGE) as isolated:
-                try:
-                    await self._keeper.ask(self._play)
-                except Retryable:
-                    self._expected = {}
-            if isolated.error is not None:
-                self._expected = {}
+            await self._isolated(self._play, _STAGE)
             took_s = self._clock.monotonic() - begun
             await self._clock.sleep(max(EVERY_S, REST * took_s))
+
+    async def _keep_learning(self) -> None:
+        while True:
+            await self._clock.sleep(LEARN_S if self._gathered else EVERY_S)
+            if self._gathered:
+                await self._isolated(self._learn, _LEARNING)
+
+    async def _isolated(self, work: Callable[[Replica], None], stage: str) -> None:
+        """Do `work` in the replica's thread; what was expected is void when it fails."""
+        with self._contain.isolate("forecasts", self._scheduler_name, stage=stage) as isolated:
+            try:
+                await self._keeper.look(work)
+            except Retryable:
+                self._expected = {}
+        if isolated.error is not None:
+            self._expected = {}
 
     # --- in the replica's thread -------------------------------------------------------------
 
     def _play(self, replica: Replica) -> None:
-        """Take in what was gathered, play once, and tell what is known now."""
+        """Play once, and tell what is known now."""
         policy, now = self._policy(), self._clock.now()
-        self._learn()
         if replica.epoch != self._epoch:
             self._epoch = replica.epoch
             self._arrivals.begin_anew()
@@ -157,15 +175,22 @@ class Forecasting:
         policy = self._policy()
         return Rules(policy.config, policy.plugins, self._scheduler_name, sharding=policy.sharding)
 
-    def _learn(self) -> None:
-        while self._gathered:
-            event = self._gathered.popleft()
-            if not self._seen.is_new(event):
-                continue
-            match event.data:
-                case JobPhaseChanged():
-                    self._history.learn(event.data)
-                case GangPlaced(gang=key):
-                    self._forecaster.calibration.started(key, event.time.timestamp())
-                case _:
-                    pass
+    def _learn(self, _replica: Replica) -> None:
+        """Take in what was gathered, for `LEARN_S` at most."""
+        ends = self._clock.monotonic() + LEARN_S
+        while self._gathered and self._clock.monotonic() < ends:
+            for _event in range(min(_TOGETHER, len(self._gathered))):
+                self._take(decode_any(self._gathered.popleft()))
+
+    def _take(self, event: CloudEvent) -> None:
+        if not self._seen.is_new(event):
+            return
+        match event.data:
+            case JobPhaseChanged():
+                self._history.learn(event.data)
+            case GangAdmitted():
+                self._arrivals.learn(event.data)
+            case GangPlaced(gang=key):
+                self._forecaster.calibration.started(key, event.time.timestamp())
+            case _:
+                pass

@@ -2,6 +2,9 @@
 
 The replica belongs to one thread, as the scheduler's cluster state does (ADR 6). Folding and
 answering take turns in it; a question that is imagined through is undone before its turn ends.
+
+While nothing is asked, the bus is read in bites (`shared.bus.pace`). The question that ends such a
+time first has everything read and folded that the bus had when it was asked.
 """
 
 import asyncio
@@ -9,15 +12,16 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Final, TypeVar
 
-from services.scheduler.adapters.feed import StateFeed
-from services.scheduler.adapters.inbox import Gathered, Inbox
+from services.scheduler.adapters.feed import Gathered, Inbox, StateFeed
 from services.scheduler.engine.journal import BrokenOff
 from services.scheduler.worker import Trouble
 from services.visibility.answers.replica import Replica
+from shared.bus.pace import Pace
 from shared.runtime.clock import Clock
 from shared.runtime.contain import Containment
 from shared.runtime.errors import Retryable
 from shared.runtime.logs import Logger
+from shared.runtime.tasks import in_thread
 
 T = TypeVar("T")
 FOLD_EVERY_S: Final = 0.1
@@ -39,6 +43,7 @@ class Keeper:
         *,
         inbox: Inbox,
         state: StateFeed,
+        pace: Pace,
         executor: Executor,
         contain: Containment,
         clock: Clock,
@@ -47,6 +52,7 @@ class Keeper:
         self._replica = replica
         self._inbox = inbox
         self._state = state
+        self.pace: Final = pace
         self._executor = executor
         self._contain = contain
         self._clock = clock
@@ -69,23 +75,42 @@ class Keeper:
                 await self._fold()
             await self._clock.sleep(FOLD_EVERY_S)
 
-    async def ask(self, work: Callable[[Replica], T]) -> T:
-        """Return what `work` finds, in the replica's thread when its turn has come.
+    def heed(self) -> None:
+        """Read what comes as it comes for a while: changes are watched for."""
+        self.pace.want()
 
-        Raises Retryable while the cluster is not known, or when too many others wait.
+    async def ask(self, work: Callable[[Replica], T]) -> T:
+        """Return what `work` finds in the cluster as the bus has it now.
+
+        It runs in the replica's thread when its turn has come. Raises Retryable while the cluster
+        is not known, or when too many others wait.
         """
         self._must_know()
         if self._waiting >= WAITING_MOST:
             raise Retryable("too many questions wait for an answer", retry_after_s=_AGAIN_S)
         self._waiting += 1
         try:
+            await self.pace.caught_up()
             async with self._turn:
-                self._must_know()
-                found = await self._in_thread(lambda: work(self._replica))
-                self._must_be_whole()
-                return found
+                if self._inbox.changed.is_set():
+                    await self._fold()
+                return await self._work(work)
         finally:
             self._waiting -= 1
+
+    async def look(self, work: Callable[[Replica], T]) -> T:
+        """Return what `work` finds in what is folded so far, for work that no user waits for.
+
+        Raises Retryable while the cluster is not known.
+        """
+        async with self._turn:
+            return await self._work(work)
+
+    async def _work(self, work: Callable[[Replica], T]) -> T:
+        self._must_know()
+        found = await self._in_thread(lambda: work(self._replica))
+        self._must_be_whole()
+        return found
 
     def _must_know(self) -> None:
         if not self._state.synced.is_set() or self._folded_epoch != self._state.epoch:
@@ -97,7 +122,7 @@ class Keeper:
             raise Retryable("the state of the cluster is read again", retry_after_s=_AGAIN_S)
 
     def _begin_again(self) -> None:
-        self._log.warning("state_read_again", reason="the replica is not whole")
+        self._log.warning("state_read_again", reason="the cluster state is not whole")
         self._state.again()
 
     async def _fold(self) -> None:
@@ -130,13 +155,9 @@ class Keeper:
             )
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        """Run `work` in the thread and wait for its end, cancelled or not."""
-        future = asyncio.get_running_loop().run_in_executor(self._executor, work)
+        """Run `work` in the one thread of the replica."""
         try:
-            return await asyncio.shield(future)
-        except asyncio.CancelledError:
-            await asyncio.wait([future])
-            raise
+            return await in_thread(self._executor, work)
         except BrokenOff as error:
             self._replica.state.spoil()
             self._begin_again()

@@ -2,20 +2,23 @@
 
 A reader looks once per second for a new state of the cluster and for new events. One that is slow
 misses entries of the feed, the oldest first, and never that a list changed: one number stands for
-all lists, and each of them is asked for again.
+all lists, and each of them is asked for again. Events are decoded for readers: without any, the
+latest are kept as they came.
 """
 
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from typing_extensions import override
 
-from services.visibility.answers.nodes import node_uses
+from pumice.events.envelope import decode_any
+from services.visibility.adapters.seen import SeenEvents
+from services.visibility.answers.live import EndOf, entry_of, node_uses, running_jobs
 from services.visibility.answers.replica import Replica
-from services.visibility.answers.running import EndOf, running_jobs
 from services.visibility.forecast.ends import stated_end
 from services.visibility.interface import LiveAnswers
+from shared.api.time import format_seconds
 from shared.api.visibility import Change, NodeUse, RunningJob, TimelineEntry
 from shared.runtime.clock import Clock
 
@@ -27,6 +30,7 @@ QUIET_S: Final = 15.0
 """After so long without anything new a reader is told that the stream lives."""
 KEPT: Final = 200
 """Entries of the feed that a new reader is told, and that one may be behind."""
+_SEEN: Final = 4096
 _ECHO: Final = 2
 """So many looks after the last change lists are named once more: a list may be a second old."""
 
@@ -37,6 +41,9 @@ class Keeper(Protocol):
     @property
     def version(self) -> int:
         """Return a number that is another one after each change."""
+
+    def heed(self) -> None:
+        """Read what comes as it comes for a while."""
 
     async def ask(self, work: Callable[[Replica], T]) -> T:
         """Return what `work` finds. Raises Retryable while the state is not known."""
@@ -85,6 +92,8 @@ class Live(LiveAnswers):
         self._lists: _Lists | None = None
         self._readers: set[_Reader] = set()
         self._recent: deque[TimelineEntry] = deque(maxlen=KEPT)
+        self._unread: deque[bytes] = deque(maxlen=KEPT)
+        self._seen = SeenEvents(_SEEN)
 
     @override
     async def running_jobs(self, namespace: str = "") -> Sequence[RunningJob]:
@@ -109,8 +118,22 @@ class Live(LiveAnswers):
             self._lists = known
         return known
 
-    def happened(self, entry: TimelineEntry) -> None:
-        """Tell the readers what happened."""
+    def happened(self, events: Iterable[bytes]) -> None:
+        """Tell the readers what happened; one that cannot be read is left out."""
+        self._unread.extend(events)
+        if self._readers:
+            self._read()
+
+    def _read(self) -> None:
+        while self._unread:
+            event = decode_any(self._unread.popleft())
+            if not self._seen.is_new(event):
+                continue
+            entry = entry_of(event.data, format_seconds(event.time.timestamp()))
+            if entry is not None:
+                self._tell(entry)
+
+    def _tell(self, entry: TimelineEntry) -> None:
         self._recent.append(entry)
         for reader in self._readers:
             reader.tell(entry)
@@ -118,12 +141,14 @@ class Live(LiveAnswers):
     @override
     async def changes(self, namespace: str = "") -> AsyncGenerator[Change, None]:
         reader = _Reader(namespace, self._keeper.version)
+        self._read()
         for entry in self._recent:
             reader.tell(entry)
         self._readers.add(reader)
         told_s = self._clock.monotonic()
         try:
             while True:
+                self._keeper.heed()
                 news = list(reader.take(self._keeper.version))
                 if not news and self._clock.monotonic() - told_s >= QUIET_S:
                     news = [Change()]

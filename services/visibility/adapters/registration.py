@@ -20,7 +20,9 @@ from shared.runtime.logs import Logger
 NAME: Final = f"{VERSION}.{GROUP}"
 _LABELS: Final = {"app.kubernetes.io/part-of": "pumice"}
 _REACHED_S: Final = 30.0
-"""Time within which the API server must have reached us outside of its cluster."""
+"""Time within which the API server must reach us outside of its cluster, at first and again."""
+_AGAIN_S: Final = 60.0
+"""Time for which the objects are away after the API server, that had reached us, did so no more."""
 
 Json = dict[str, Any]
 
@@ -74,17 +76,20 @@ class Registration:
         self._address = address
         self._clock = clock
         self._log = log
-        self._begun_s: float | None = None
-        self._is_withdrawn = False
+        self._away_since_s: float | None = None
+        """First of the looks in a row that found that the API server does not reach us."""
+        self._was_reached = False
+        self._withdrawn_s: float | None = None
         self._has_left = False
 
     async def ensure(self, bundle: str) -> None:
         """Bring the objects to what they shall be. Raises the errors of `Kube`.
 
         Outside of the cluster it returns once the API server reaches us. If it cannot, the objects
-        are removed again, since they would stand in the way of other requests.
+        are removed again, since they would stand in the way of other requests. They come again only
+        if it had reached us before: after a machine has slept, or its network was cut.
         """
-        if self._is_withdrawn:
+        if self._is_withdrawn():
             return
         found = await self._find(APISERVICE, "", NAME)
         if not self._address.external_name:
@@ -178,17 +183,24 @@ class Registration:
     async def _look(self, found: _Found) -> None:
         """Return once the API server reaches us; give up after a while."""
         now_s = self._clock.monotonic()
-        self._begun_s = now_s if self._begun_s is None else self._begun_s
         state = next((c for c in found.status.conditions if c.type == "Available"), None)
         if state is not None and state.status == "True":
-            self._begun_s = now_s
+            self._away_since_s, self._was_reached = None, True
             return
         why = state.message if state is not None else "it has not tried yet"
-        if now_s - self._begun_s < _REACHED_S:
+        if self._away_since_s is None:  # from this look on: this process may have stood still
+            self._away_since_s = now_s
+        if now_s - self._away_since_s < _REACHED_S:
             raise Retryable(f"the API server does not reach us: {why}")
-        self._is_withdrawn = True
+        self._away_since_s, self._withdrawn_s = None, now_s
         self._log.warning("api_withdrawn", reason=why, address=self._address.external_name)
         await self.remove()
+
+    def _is_withdrawn(self) -> bool:
+        """Tell whether the objects are to stay away for now."""
+        return self._withdrawn_s is not None and (
+            not self._was_reached or self._clock.monotonic() - self._withdrawn_s < _AGAIN_S
+        )
 
     async def _find(self, kind: Kind, namespace: str, name: str) -> _Found | None:
         try:

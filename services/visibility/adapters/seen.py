@@ -1,7 +1,4 @@
-"""Which events have come already: after a reset of their stream they come again.
-
-One for each follower of EVENTS that takes an event in only once (`feed`, `forecasting`).
-"""
+"""Which events came before: a stream of events that is read again yields them once more."""
 
 from collections import OrderedDict
 
@@ -9,7 +6,7 @@ from pumice.events import CloudEvent
 
 
 class SeenEvents:
-    """The latest events by source and id."""
+    """The latest events by source and id: after a reset of their stream they come again."""
 
     def __init__(self, most: int) -> None:
         """Remember `most` events; an older one counts as new when it comes again."""

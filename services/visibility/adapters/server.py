@@ -5,26 +5,25 @@ fails about one request stays with it.
 """
 
 import asyncio
-from collections.abc import Mapping
+import contextlib
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Final
 
 import msgspec
-from aiohttp import web
+from aiohttp import ClientConnectionError, web
 
-from services.visibility.adapters import documents
 from services.visibility.adapters.authentication import Authentication
 from services.visibility.adapters.authorization import Authorization
-from services.visibility.adapters.changes import Changes
 from services.visibility.adapters.sources import Objects, Sources
 from services.visibility.adapters.watching import Watching, versioned
-from services.visibility.api import paths, rights, tables
-from services.visibility.api.negotiation import Form, form_of
-from services.visibility.api.paths import Target
+from services.visibility.api import discovery, requests, rights, tables
+from services.visibility.api.requests import Form, Target, form_of
 from services.visibility.api.resources import CHANGES
 from services.visibility.api.statuses import (
     BAD_REQUEST,
     INTERNAL,
     TOO_LARGE,
+    TOO_MANY,
     TOO_SLOW,
     UNSUPPORTED,
     Failure,
@@ -35,7 +34,9 @@ from services.visibility.api.statuses import (
     wrong_method,
 )
 from services.visibility.api.users import User
+from services.visibility.interface import LiveAnswers
 from services.visibility.metrics import VisibilityMetrics
+from shared.api.visibility import Change
 from shared.runtime.clock import Clock
 from shared.runtime.contain import Containment, describe
 from shared.runtime.errors import PumiceError, Rejected, Retryable
@@ -46,6 +47,59 @@ _ANSWER_S: Final = 50.0
 _JSON: Final = "application/json"
 _BODIES: Final = (_JSON, "application/octet-stream", "")
 _OK, _CREATED = 200, 201
+_MOST: Final = 200
+"""Streams of changes that may be open."""
+_LONGEST_S: Final = 600.0
+"""Rights are looked at anew when the reader comes again."""
+_WRITE_S: Final = 30.0
+_BEGIN: Final = b"retry: 2000\n: follows\n\n"
+"""A browser comes again two seconds after the end of a stream."""
+_QUIET: Final = b": lives\n\n"
+
+
+class Changes:
+    """The stream `changes`: server-sent events that say what to ask for again, and what happened.
+
+    It is a resource of the group as others are, read with the verb watch: so the API server asks
+    its authorizer, does not cut it off after a minute, and passes each event on at once.
+    """
+
+    def __init__(self, live: LiveAnswers) -> None:
+        self._live = live
+        self._open = 0
+
+    async def stream(self, request: web.Request, target: Target) -> web.StreamResponse:
+        """Send what changes until the reader goes or the time is over. Raises Failure."""
+        if self._open >= _MOST:
+            raise Failure(TOO_MANY, f"{_MOST} streams are open", retry_after_s=5)
+        headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
+        response = web.StreamResponse(headers=headers)
+        self._open += 1
+        try:
+            with contextlib.suppress(ConnectionError, ClientConnectionError, TimeoutError):
+                await response.prepare(request)
+                async with contextlib.aclosing(self._live.changes(target.namespace)) as changes:
+                    await self._send(response, changes)
+        finally:
+            self._open -= 1
+        return response
+
+    async def _send(
+        self, response: web.StreamResponse, changes: AsyncGenerator[Change, None]
+    ) -> None:
+        await response.write(_BEGIN)
+        async with asyncio.timeout(_LONGEST_S):
+            async for change in changes:
+                async with asyncio.timeout(_WRITE_S):
+                    await response.write(_event(change))
+
+
+def _event(change: Change) -> bytes:
+    """Return a change as a server-sent event, an empty one as a comment."""
+    if change.entry is None and not change.resources:
+        return _QUIET
+    name = "happened" if change.entry else "changed"
+    return b"event: %s\ndata: %s\n\n" % (name.encode(), msgspec.json.encode(change))
 
 
 class VisibilityServer:
@@ -80,8 +134,8 @@ class VisibilityServer:
         label = ("discovery", request.method.lower())
         try:
             user = self._authentication.user(request)
-            if request.path.startswith(paths.ROOT):
-                target = paths.read(request.method, request.path, request.query)
+            if request.path.startswith(requests.ROOT):
+                target = requests.read(request.method, request.path, request.query)
                 label = (target.resource.plural, target.verb)
                 response = await self._contained(request, user, target)
             else:
@@ -96,7 +150,7 @@ class VisibilityServer:
         await self._authorization.check(user, rights.of_path(request.path))
         if request.method not in ("GET", "HEAD"):
             raise wrong_method()
-        document = documents.find(request.path, request.headers.get("Accept", ""))
+        document = discovery.find(request.path, request.headers.get("Accept", ""))
         if document is None:
             raise no_such_path()
         headers = {"Content-Type": document.content_type, "ETag": document.etag}

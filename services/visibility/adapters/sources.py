@@ -6,7 +6,7 @@ import msgspec
 
 from services.visibility.adapters.authorization import Authorization
 from services.visibility.api import hiding, openapi
-from services.visibility.api.paths import Target
+from services.visibility.api.requests import Target
 from services.visibility.api.rights import IMAGINE_CLUSTER
 from services.visibility.api.statuses import (
     BAD_REQUEST,
@@ -18,7 +18,7 @@ from services.visibility.api.statuses import (
 )
 from services.visibility.api.users import User
 from services.visibility.interface import Answers, LiveAnswers
-from shared.api.base import View, describe, without_nulls
+from shared.api.base import View, describe_decode_error, without_nulls
 from shared.api.meta import ObjectMeta
 from shared.api.nesting import is_too_deep
 from shared.api.time import format_seconds
@@ -167,7 +167,7 @@ def _read(body: bytes) -> tuple[Json, WhatIf]:
         raw: Json = without_nulls(msgspec.json.decode(body, type=Json))
         question = msgspec.json.decode(msgspec.json.encode(raw), type=WhatIf)
     except msgspec.DecodeError as error:
-        raise Failure(BAD_REQUEST, f"no WhatIf: {describe(error)}") from error
+        raise Failure(BAD_REQUEST, f"no WhatIf: {describe_decode_error(error)}") from error
     head = (raw.get("apiVersion", API_VERSION), raw.get("kind", "WhatIf"))
     if head != (API_VERSION, "WhatIf"):
         raise Failure(

@@ -18,7 +18,7 @@ from aiohttp import ClientConnectionError, web
 
 from services.visibility.adapters.sources import Objects, Sources
 from services.visibility.api import tables
-from services.visibility.api.paths import Target
+from services.visibility.api.requests import Target
 from services.visibility.api.statuses import EXPIRED, TOO_MANY, Failure, Json
 from services.visibility.metrics import VisibilityMetrics
 from shared.api.base import View

@@ -14,15 +14,17 @@ from msgspec import Struct
 from services.scheduler.decide import open_session
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.plan import Explanation as Why
+from services.scheduler.engine.plan import shortened
 from services.scheduler.engine.resources.dimensions import PODS_DIM
+from services.scheduler.engine.session.binding import awaited
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.status.messages import NEVER
 from services.scheduler.engine.tasks.task import Task
-from services.visibility.answers.decisions import Decided
 from services.visibility.answers.helps import Stop, helps
 from services.visibility.answers.holders import holders
+from services.visibility.answers.live import EndOf
+from services.visibility.answers.pending import Decided
 from services.visibility.answers.replica import Replica
-from services.visibility.answers.running import EndOf
 from services.visibility.answers.survey import Policy
 from services.visibility.answers.whatif import Enough, never
 from services.visibility.answers.wording import meta_of, owner_of, shortages
@@ -39,6 +41,7 @@ NOT_REACHED: Final = "NotReached"
 _GATES: Final = ("enqueue", "gang", "queue", "quota", "binder", "topology", "predicate")
 """In the order in which a job meets them."""
 _REASONS_MOST: Final = 50
+_PREPARED: Final = "drivers prepare the devices"
 
 
 class Subject(Struct, frozen=True, kw_only=True):
@@ -83,12 +86,13 @@ def explain(
     meta = ObjectMeta(name=subject.about.name, namespace=subject.about.namespace)
     if job is None or not job.has_group:
         return Explanation(metadata=meta, about=subject.about, phase=_phase(subject))
-    said = decided.why if decided is not None else why
+    awaits = _of_binds(subject) if why is None and decided is None else None
+    said = decided.why if decided is not None else why or awaits
     session = open_session(replica.state, policy.config, now=now, plugins=policy.plugins)
     try:
         order = _order(session, job, why)
-        held = holders(session, job, why, ends) if why else ()
-        event = _next_event(session, job, why) if why else ""
+        held, more = holders(session, job, why, ends) if why else ((), 0)
+        event = _next_event(session, job, why) if why else _PREPARED if awaits else ""
         gates = tuple(_gates(job, said, _order(session, job, said)))
     finally:
         session.close()
@@ -108,10 +112,32 @@ def explain(
         reasons=_reasons(said.reasons) if said else (),
         shortages=shortages(said.shortages) if said else (),
         holders=tuple(each.holder for each in held),
+        remaining_holders=more,
         would_help=would_help,
         next_event=event,
         decided_at=None if decided is None else format_seconds(decided.at),
         latest=_latest(why, decided, now if found_at is None else found_at),
+    )
+
+
+def _of_binds(subject: Subject) -> Why | None:
+    """Return what binds that are under way wait for, None where they wait for nothing.
+
+    Intents are for binders alone: what they have written says that a pod is being bound.
+    """
+    job = subject.job
+    pending = job.by_status[TaskStatus.PENDING].values() if job is not None else ()
+    awaits = [text for task in pending if subject.task in (None, task) and (text := awaited(task))]
+    if job is None or not awaits:
+        return None
+    message = f"before {len(awaits)} of its pods are bound, {awaits[0]}"
+    return Why(
+        job=job.key,
+        job_uid=job.uid,
+        queue=job.queue,
+        owner_job=job.owner_job,
+        gate="binder",
+        message=shortened(message),
     )
 
 

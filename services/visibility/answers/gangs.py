@@ -62,7 +62,7 @@ class ImaginedGang:
         facts = JobFacts(job=self._job, pods={}, group=self.group)
         for made in pods_to_make(facts):
             for index in made.indexes:
-                yield self._as_created(_POD.decode(made.forge.body(index)))
+                yield self._as_created(_POD.decode(made.builder.body(index)))
 
     def _as_created(self, pod: Pod) -> Pod:
         """Return a pod with what the API server fills in."""

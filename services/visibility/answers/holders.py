@@ -10,8 +10,8 @@ from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.plan import Explanation
 from services.scheduler.engine.resources.dimensions import quantity
 from services.scheduler.engine.session.session import Session
+from services.visibility.answers.live import EndOf
 from services.visibility.answers.queues import Family
-from services.visibility.answers.running import EndOf
 from services.visibility.answers.wording import owner_of
 from services.visibility.forecast.ends import stated_end
 from shared.api.time import format_seconds
@@ -19,6 +19,7 @@ from shared.api.visibility import Holder
 from shared.model.status import HOLDS_RESOURCES, TaskStatus
 
 HOLDERS_MOST = 20
+"""Holders that one explanation names."""
 _OF_A_NAMESPACE = "resource quota"
 
 
@@ -32,23 +33,28 @@ class Held(NamedTuple):
 
 def holders(
     session: Session, job: Job, why: Explanation, ends: EndOf = stated_end
-) -> tuple[Held, ...]:
-    """Return holders of the short resources, where the gate that stops a job looks for them."""
+) -> tuple[tuple[Held, ...], int]:
+    """Return holders of the short resources, where the gate that stops a job looks for them.
+
+    Those that hold most are named; of the others their number is returned.
+    """
     names = [short.resource for short in why.shortages] or (["cpu"] if why.gate == "queue" else [])
     dims = [dim for name in names if (dim := session.resource(name)) is not None]
     if not dims:
-        return ()
+        return (), 0
     held = _held(session, job, why)
     total = session.total[dims].astype(np.float64)
     ranked = sorted(
         ((_weight(amounts[dims], total), holder) for holder, amounts in held),
         key=lambda found: (-found[0], found[1].key),
     )
-    kept = [holder for weight, holder in ranked[:HOLDERS_MOST] if weight > 0]
+    kept = [holder for weight, holder in ranked if weight > 0]
     by_key = {holder.key: amounts for holder, amounts in held}
-    return tuple(
-        Held(each.key, _holder(session, each, by_key[each.key], dims, ends(each))) for each in kept
+    named = tuple(
+        Held(each.key, _holder(session, each, by_key[each.key], dims, ends(each)))
+        for each in kept[:HOLDERS_MOST]
     )
+    return named, len(kept) - len(named)
 
 
 def _weight(amounts: IntArray, total: FloatArray) -> float:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from services.scheduler.decide import Conclusion
+from services.scheduler.decide import Look
 from services.scheduler.engine.jobs.records import GroupStatus
 from services.scheduler.engine.plan import Eviction, GangBinds, Plan, PodGroupStatusWanted
 from services.scheduler.engine.state.assumptions import Assumption
@@ -24,7 +24,6 @@ from services.visibility.answers.survey import (
     EVICTING,
     Policy,
     decided,
-    unread,
     without_evictions,
 )
 from shared.api.kinds import Kind
@@ -69,7 +68,7 @@ class Rehearsal(Imagined):
 
     # --- decisions ---------------------------------------------------------------------------
 
-    def cycle(self, asker: str = "", concluded: Conclusion = unread) -> list[Plan]:
+    def cycle(self, asker: str = "", look: Look | None = None) -> list[Plan]:
         """Decide and go by it, as one cycle; return the plans. `asker` is a PodGroup's key.
 
         With many waiting jobs only the asker may have others evicted.
@@ -77,20 +76,20 @@ class Rehearsal(Imagined):
         config = self._policy.config
         waiting = [job.key for job in self._cluster_state.jobs.unsettled() if job.key != asker]
         if EVICTING.isdisjoint(config.actions) or len(waiting) <= FEW:
-            return [self._decide(self._policy, (), concluded)]
+            return [self._decide(self._policy, (), look)]
         quiet = replace(self._policy, config=without_evictions(config))
-        plans = [self._decide(quiet, (), concluded)]
+        plans = [self._decide(quiet, (), look)]
         job = self._cluster_state.jobs.get(asker)
         if job is not None and not job.is_ready:
-            plans.append(self._decide(self._policy, waiting, concluded))
+            plans.append(self._decide(self._policy, waiting, look))
         return plans
 
-    def _decide(self, policy: Policy, without: Iterable[str], concluded: Conclusion) -> Plan:
+    def _decide(self, policy: Policy, without: Iterable[str], look: Look | None) -> Plan:
         plan = decided(
             self._cluster_state,
             policy,
             now=self._now,
-            concluded=concluded,
+            look=look,
             without=frozenset(without),
         )
         for gang in plan.binds:

@@ -70,6 +70,7 @@ class Replica:
         plugins: Plugins = PLUGINS,
         queue_gates: bool = False,
         csi_storage: bool = True,
+        mindcluster: bool = False,
         node_labels: Sequence[tuple[str, str]] = (),
     ) -> None:
         self.scheduler_names = tuple(scheduler_names)
@@ -81,6 +82,7 @@ class Replica:
             plugins=plugins,
             queue_gates=queue_gates,
             csi_storage=csi_storage,
+            mindcluster=mindcluster,
             node_labels=node_labels,
         )
         self.epoch = self.version = -1

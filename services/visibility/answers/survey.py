@@ -10,12 +10,12 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from services.scheduler.config import SchedulerConfig
-from services.scheduler.decide import Conclusion, decide
+from services.scheduler.decide import Look, decide
 from services.scheduler.engine.plan import Explanation, Plan
 from services.scheduler.engine.session.session import Session
-from services.scheduler.engine.session.sharding import UNSHARDED, Sharding
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.engine.state.imagined import Imagined
+from services.scheduler.engine.state.shards import UNSHARDED, Sharding
 from services.scheduler.policy.catalog import PLUGINS, Plugins
 from services.visibility.answers.pending import pending_jobs
 from services.visibility.answers.queues import queue_trees
@@ -50,16 +50,12 @@ class Survey(Struct, frozen=True, kw_only=True):
     """By the key of the PodGroup."""
 
 
-def unread(_: Session, __: Plan) -> None:
-    """Read nothing."""
-
-
 def decided(
     state: ClusterState,
     policy: Policy,
     *,
     now: float,
-    concluded: Conclusion = unread,
+    look: Look | None = None,
     without: Collection[str] = (),
 ) -> Plan:
     """Return the plan of one session. Jobs of the keys `without` have no turn.
@@ -73,7 +69,7 @@ def decided(
         seed=policy.seed,
         plugins=policy.plugins,
         sharding=policy.sharding,
-        concluded=concluded,
+        look=look,
         without=without,
     )
 
@@ -99,5 +95,5 @@ def survey(state: ClusterState, policy: Policy, *, now: float) -> Survey:
         )
 
     with Imagined(state):
-        decided(state, quiet, now=now, concluded=read)
+        decided(state, quiet, now=now, look=read)
     return found[0]

@@ -51,8 +51,6 @@ from shared.model.status import TaskStatus
 
 NODES_MOST: Final = 1_000
 """Nodes that one question adds or drains."""
-LISTED_MOST: Final = 500
-"""Placements, evictions and jobs that one answer names of each."""
 _CYCLES_MOST: Final = 8
 """A job is admitted, placed, and what it displaces comes to rest in fewer."""
 
@@ -261,11 +259,11 @@ class _Play:
             gate=why.gate if why else "",
             message=why.message + why.details if why else "",
             shortages=shortages(why.shortages) if why else (),
-            placements=tuple(placements[:LISTED_MOST]) if starts else (),
-            evictions=tuple(self._evictions())[:LISTED_MOST],
+            placements=tuple(placements) if starts else (),
+            evictions=tuple(self._evictions()),
             drained_pods=len(self._displaced),
             unplaced_pods=sum(not self._has_place(uid) for uid in self._displaced),
-            losing=tuple(self._losing())[:LISTED_MOST],
+            losing=tuple(self._losing()),
         )
 
     def _has_place(self, uid: str) -> bool:
@@ -337,7 +335,7 @@ def _delays(
 
     Where the forecast knows no start, by how much is left open.
     """
-    found = [replica.state.jobs.get(key) for key in sorted(keys)[:LISTED_MOST]]
+    found = [replica.state.jobs.get(key) for key in sorted(keys)]
     return tuple(
         Delay(job=owner_of(job), queue=job.queue, seconds=_later(starts.get(job.key), now))
         for job in found
@@ -352,4 +350,4 @@ def _later(expected: ExpectedStart | None, now: float) -> float | None:
 
 def _refs(replica: Replica, keys: Iterable[str]) -> tuple[ObjectRef, ...]:
     found = [replica.state.jobs.get(key) for key in sorted(keys)]
-    return tuple(owner_of(job) for job in found if job)[:LISTED_MOST]
+    return tuple(owner_of(job) for job in found if job)

@@ -1,17 +1,38 @@
-"""Leaves out of an answer what concerns namespaces that its reader may not see, and counts it.
+"""Leaves out of an answer what its reader may not see, and what is too long; counts both.
 
 The reader may see a namespace when he may get `pendingjobs.visibility.pumice.dev` there. Lists of
 objects need no hiding: the right to list them is the right to see them.
 """
 
-from collections.abc import Collection, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
 from shared.api.visibility import Explanation, WhatIfStatus
 
 T = TypeVar("T", Explanation, WhatIfStatus)
+
+LISTED_MOST: Final = 500
+"""Placements, evictions and jobs that one answer names of each."""
+
+
+def _of_job(entry: Any) -> str:  # noqa: ANN401 - delays and jobs that lose pods
+    return str(entry.job.namespace)
+
+
+def _own(entry: Any) -> str:  # noqa: ANN401 - pods and references
+    return str(entry.namespace)
+
+
+_LISTS: Final[dict[str, Callable[[Any], str]]] = {
+    "placements": lambda _: "",
+    "evictions": _own,
+    "starting": _own,
+    "delays": _of_job,
+    "losing": _of_job,
+}
+"""Each list of an answer to a what-if, and how to read the namespace of an entry."""
 
 
 def namespaces(answer: Explanation | WhatIfStatus) -> set[str]:
@@ -21,36 +42,31 @@ def namespaces(answer: Explanation | WhatIfStatus) -> set[str]:
 
 def _named(answer: Explanation | WhatIfStatus) -> Iterator[str]:
     if isinstance(answer, Explanation):
-        yield from (holder.job.namespace for holder in answer.holders)
+        yield from map(_of_job, answer.holders)
         return
-    yield from (pod.namespace for pod in answer.evictions)
-    yield from (job.namespace for job in answer.starting)
-    yield from (delay.job.namespace for delay in answer.delays)
-    yield from (losing.job.namespace for losing in answer.losing)
+    for name, namespace_of in _LISTS.items():
+        yield from map(namespace_of, getattr(answer, name))
 
 
 def hide(answer: T, seen: Collection[str]) -> T:
-    """Return the answer with objects of namespaces that are `seen`, or of none, and no others."""
+    """Return the answer with objects of namespaces that are `seen`, or of none, and no others.
+
+    Of what may be seen `LISTED_MOST` entries of a list are named: a reader of one namespace finds
+    its own first ones, not those that others leave room for.
+    """
     if isinstance(answer, Explanation):
         holders = tuple(h for h in answer.holders if _is_seen(h.job.namespace, seen))
         count = answer.hidden_holders + len(answer.holders) - len(holders)
         return replace(answer, holders=holders, hidden_holders=count)
-    evictions = tuple(pod for pod in answer.evictions if _is_seen(pod.namespace, seen))
-    starting = tuple(job for job in answer.starting if _is_seen(job.namespace, seen))
-    delays = tuple(delay for delay in answer.delays if _is_seen(delay.job.namespace, seen))
-    losing = tuple(each for each in answer.losing if _is_seen(each.job.namespace, seen))
-    count = answer.hidden + sum(
-        len(before) - len(after)
-        for before, after in (
-            (answer.evictions, evictions),
-            (answer.starting, starting),
-            (answer.delays, delays),
-            (answer.losing, losing),
-        )
-    )
-    return replace(
-        answer, evictions=evictions, starting=starting, delays=delays, losing=losing, hidden=count
-    )
+    hidden, shown, remaining = answer.hidden, {}, {}
+    for name, namespace_of in _LISTS.items():
+        whole = getattr(answer, name)
+        kept = tuple(each for each in whole if _is_seen(namespace_of(each), seen))
+        hidden += len(whole) - len(kept)
+        shown[name] = kept[:LISTED_MOST]
+        if len(kept) > LISTED_MOST:
+            remaining[name] = len(kept) - LISTED_MOST
+    return replace(answer, **shown, hidden=hidden, remaining=remaining)
 
 
 def _is_seen(namespace: str, seen: Collection[str]) -> bool:

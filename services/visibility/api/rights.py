@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from services.visibility.api.paths import Target
+from services.visibility.api.requests import Target
 from services.visibility.api.resources import CLUSTER
 from services.visibility.api.statuses import FORBIDDEN, Failure, Json
 from services.visibility.api.users import User

@@ -91,6 +91,6 @@ def invalid(kind: str, field: str, why: str) -> Failure:
     return Failure(INVALID, f"{kind}.{GROUP} is invalid: {words}", details=details)
 
 
-def unavailable(why: str, retry_after_s: int = 1) -> Failure:
+def unavailable(why: str) -> Failure:
     """Refuse for the moment."""
-    return Failure(UNAVAILABLE, why, retry_after_s=retry_after_s)
+    return Failure(UNAVAILABLE, why, retry_after_s=1)

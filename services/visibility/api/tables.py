@@ -205,6 +205,12 @@ def _status(what_if: WhatIf) -> WhatIfStatus:
     return what_if.status or WhatIfStatus(starts_now=False)
 
 
+def _count(what_if: WhatIf, name: str) -> int:
+    """Return how long a list of the answer is, with what it does not name."""
+    status = _status(what_if)
+    return len(getattr(status, name)) + status.remaining.get(name, 0)
+
+
 _FORMS: Final[Mapping[str, _Form]] = {
     "PendingJob": _Form(
         (
@@ -291,8 +297,8 @@ _FORMS: Final[Mapping[str, _Form]] = {
             Column("Name", lambda what_if, _: what_if.metadata.name),
             Column("Starts-now", lambda what_if, _: str(_status(what_if).starts_now).lower()),
             Column("Gate", lambda what_if, _: _status(what_if).gate),
-            Column("Evicts", lambda what_if, _: len(_status(what_if).evictions), "integer"),
-            Column("Delays", lambda what_if, _: len(_status(what_if).delays), "integer"),
+            Column("Evicts", lambda what_if, _: _count(what_if, "evictions"), "integer"),
+            Column("Delays", lambda what_if, _: _count(what_if, "delays"), "integer"),
             Column("Start", lambda what_if, now: _expected(_status(what_if), now)),
             Column("Message", lambda what_if, _: _status(what_if).message),
         )

@@ -6,25 +6,31 @@ no level takes is believed to the second. Deadlines and annotations have ratios 
 former are limits, the latter guesses.
 
 History is asked from the nearest to the farthest: jobs of the same template or name, of the same
-queue and namespace, of the queue, all. Each level counts the more the more it has seen: one with n
-durations gets n/(n+3) of what the nearer ones have left over, and a spread from a minute to a day
-gets the rest. Jobs of a kind that follow each other are often alike (a batch of one user, or a new
-version): as much as they were so far, all that are drawn in one play are long or short together.
-The time that a job already runs is a condition: levels whose durations were all
-shorter drop out, and the others give only longer ones. A job that has outlived everything is
-expected to last as long again, as a median. Jobs that run still count among those of their kinds,
-with what is drawn for them: the ones that have ended by now are the shorter ones.
+user (queue and namespace) and size, of the user, of the queue, all. Each level counts the more the
+more it has seen: one with n durations gets n/(n+3) of what the nearer ones have left over, and a
+spread from a minute to a day gets the rest. The way begins at one of the first three, and each of
+these can be asked for its latest durations alone, too: `trust` says how much each way counts. Jobs
+of a kind that follow each other are often alike (a batch of one user, or a new version): as much as
+they were so far, all that are drawn in one play are long or short together. The time that a job
+already runs is a condition: levels whose durations were all shorter drop out, and the others give
+only longer ones. A job that has outlived everything is expected to last as long again, as a median.
+Jobs that run still count among those of their kinds, with what is drawn for them: the ones that
+have ended by now are the shorter ones.
 """
 
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from statistics import NormalDist
 from typing import Final, NamedTuple
 
 from pumice.events.types import JobPhaseChanged
-from services.visibility.forecast.sketch import ERROR, Sketch
-from shared.jobs.durations import Basis, Expected, template_of
+from services.scheduler.engine.jobs.records import Job
+from services.visibility.forecast.sketch import AROUND, ERROR, MANY, Sketch
+from services.visibility.forecast.trust import Trust
+from shared.jobs.durations import Basis, Expected, size_of, template_of
+from shared.model.quantity import BadQuantity, milli
 
 Uniform = Callable[[], float]
 """The next number of a random sequence, in [0, 1)."""
@@ -38,6 +44,12 @@ _RATIO: Final = 1_000.0
 """Sketches of ratios count the seconds that jobs ran for so many stated ones."""
 _RATIO_ERROR: Final = 0.01
 """Ratios are sketched finer: the errors of many jobs would all have the same sign."""
+_LEADS: Final = 3
+"""History is asked from the template on, from the size on, or from the user on."""
+_LATEST: Final = 12.0
+"""So many durations weigh at most in a sketch of the latest ones."""
+_PRIOR: Final = (0.5, 0.1, 0.1, 0.1, 0.1, 0.1)
+"""Weights of the ways before anything came: of the three leads, and of these with the latest."""
 _DEFAULT_S: Final = (60.0, 86_400.0)
 _GRACE_S: Final = 30.0
 """The time that a pod gets beyond its deadline."""
@@ -58,23 +70,39 @@ class Subject(NamedTuple):
     queue: str
     template: str
     """`template_of` the job."""
+    size: str = ""
+    """`size_of` the job."""
+
+    @property
+    def user(self) -> str:
+        """Return the kind of all jobs of its queue and namespace."""
+        return f"user {self.queue}/{self.namespace}"
 
     def kinds(self) -> tuple[str, ...]:
         """Return the kinds of jobs that it belongs to, the nearest first."""
         return (
             f"template {self.template}",
-            f"user {self.queue}/{self.namespace}",
+            f"size {self.queue}/{self.namespace} {self.size}",
+            self.user,
             f"queue {self.queue}",
             "all",
         )
 
 
+def size_in(min_resources: Mapping[str, str]) -> str:
+    """Return the size of a job that an event tells of; empty if it tells no amounts."""
+    try:
+        return size_of({name: milli(amount) for name, amount in min_resources.items()})
+    except BadQuantity:
+        return ""
+
+
 class _Kinds:
     """A bounded number of sketches, by kind of job."""
 
-    def __init__(self, most: int, *, error: float = ERROR) -> None:
+    def __init__(self, most: int, *, error: float = ERROR, many: float = MANY) -> None:
         self._most = most
-        self._error = error
+        self._sketch = partial(Sketch, error, many)
         self._sketches: OrderedDict[str, Sketch] = OrderedDict()
 
     def __len__(self) -> int:
@@ -84,15 +112,25 @@ class _Kinds:
         return kind in self._sketches
 
     def add(self, kinds: Iterable[str], value: float) -> None:
+        for sketch in self.latest(kinds):
+            sketch.add(value)
+
+    def latest(self, kinds: Iterable[str]) -> list[Sketch]:
+        """Return the sketches of kinds of which a job has ended now; new ones of new kinds."""
+        found, sketches = list[Sketch](), self._sketches
         for kind in kinds:
-            self._sketches.setdefault(kind, Sketch(self._error)).add(value)
-            self._sketches.move_to_end(kind)
-        while len(self._sketches) > self._most:
-            self._sketches.popitem(last=False)
+            if kind in sketches:
+                sketches.move_to_end(kind)
+            else:
+                sketches[kind] = self._sketch()
+            found.append(sketches[kind])
+        while len(sketches) > self._most:
+            sketches.popitem(last=False)
+        return found
 
     def of(self, kinds: Iterable[str]) -> list[Sketch]:
         """Return the sketches of kinds; empty ones of kinds not known."""
-        return [self._sketches.get(kind) or Sketch(self._error) for kind in kinds]
+        return [self._sketches.get(kind) or self._sketch() for kind in kinds]
 
 
 class History:
@@ -100,6 +138,8 @@ class History:
 
     def __init__(self, most: int = KINDS_MOST) -> None:
         self._durations = _Kinds(most)
+        self._latest = _Kinds(most, many=_LATEST)
+        self._trust = Trust(_PRIOR, most)
         self._ratios = {basis: _Kinds(most, error=_RATIO_ERROR) for basis in _STATED.values()}
 
     def __len__(self) -> int:
@@ -108,10 +148,15 @@ class History:
 
     def ended(self, subject: Subject, seconds: float, *, stated: Expected | None = None) -> None:
         """Count in how long a job ran, and what it had stated if nothing cut the run off."""
-        self._durations.add(subject.kinds(), seconds)
+        kinds = subject.kinds()
+        durations, latest = self._durations.latest(kinds), self._latest.latest(kinds[:_LEADS])
+        place = durations[0].place(seconds)
+        self._trust.score(subject.user, _said(durations, latest, seconds, place))
+        for sketch in (*durations, *latest):
+            sketch.add_at(place)
         if stated is not None:
             ratio = _RATIO * seconds / stated.seconds
-            self._ratios[stated.basis].add(subject.kinds(), ratio)
+            self._ratios[stated.basis].add(kinds, ratio)
 
     def learn(self, event: JobPhaseChanged) -> None:
         """Take an event in: a job that has left the phase Running tells how long it was in it."""
@@ -119,12 +164,20 @@ class History:
             return
         namespace, _, _ = event.job.partition("/")
         template = event.template or template_of(event.job, {})
-        subject = Subject(namespace, event.queue, template)
+        subject = Subject(namespace, event.queue, template, size_in(event.min_resources))
         self.ended(subject, event.seconds_running, stated=_stated_in(event))
 
     def levels(self, subject: Subject) -> list[Sketch]:
         """Return the sketches for a job, the nearest first; empty ones of kinds not known."""
         return self._durations.of(subject.kinds())
+
+    def latest(self, subject: Subject) -> list[Sketch]:
+        """Return the sketches of the latest jobs of its template, of its size and of its user."""
+        return self._latest.of(subject.kinds()[:_LEADS])
+
+    def weights(self, subject: Subject) -> list[float]:
+        """Return how far ways to ask are trusted: for each lead, then for each with the latest."""
+        return self._trust.weights(subject.user)
 
     def ratios(self, subject: Subject, basis: Basis) -> list[Sketch]:
         """Return sketches of ratios to durations stated in this way, as `levels`."""
@@ -143,6 +196,28 @@ def _stated_in(event: JobPhaseChanged) -> Expected | None:
     return Expected(event.seconds_stated, basis)
 
 
+def _share(count: float) -> float:
+    """Return the weight (0 to 1) of a level of which so many jobs have told."""
+    return count / (count + _DOUBT)
+
+
+def _said(
+    durations: Sequence[Sketch], latest: Sequence[Sketch], seconds: float, place: float
+) -> list[float]:
+    """Return how likely each way held about such a duration, whose place in a sketch is known."""
+    said, plain = _default_around(seconds), list[float]()
+    for sketch in reversed(durations):
+        said = _mixed(sketch, place, said)
+        plain.append(said)
+    plain = plain[: -_LEADS - 1 : -1]
+    return plain + [_mixed(sketch, place, said) for sketch, said in zip(latest, plain, strict=True)]
+
+
+def _mixed(sketch: Sketch, place: float, others: float) -> float:
+    share = _share(sketch.count)
+    return share * sketch.around(place) + (1.0 - share) * others
+
+
 class _Level(NamedTuple):
     """Durations of one kind of job, as one play has them."""
 
@@ -155,13 +230,42 @@ class _Level(NamedTuple):
         return self.sketch.count + len(self.running)
 
 
+class _Known(NamedTuple):
+    """All that is known of one subject, as one play has it."""
+
+    levels: list[_Level]
+    latest: list[_Level]
+    """Of the first of the levels, the latest durations alone. Jobs that run count not among them:
+    they have come over a longer time, and the longest of them are left."""
+    weights: list[float]
+    """Of the ways to ask, as `Durations._weights` has them for one play."""
+
+    def shares(self) -> tuple[list[tuple[float, _Level]], float]:
+        """Return levels with their weights, and the weight of what nothing is known of."""
+        found, entering = list[tuple[float, _Level]](), [0.0] * len(self.levels)
+        for lead, level in enumerate(self.latest):
+            share = self.weights[_LEADS + lead] * _share(level.told())
+            found.append((share, level))
+            entering[lead] = self.weights[lead] + self.weights[_LEADS + lead] - share
+        left = 0.0
+        for enters, level in zip(entering, self.levels, strict=True):
+            left += enters
+            share = left * _share(level.told())
+            found.append((share, level))
+            left -= share
+        return found, left
+
+
 class Durations:
     """Draws of how long jobs run; one per play."""
 
     def __init__(self, history: History) -> None:
         self._history = history
-        self._levels: dict[Subject, list[_Level]] = {}
+        self._subjects: dict[Subject, _Known] = {}
         self._running: dict[str, list[float]] = {}
+        """Kind → durations that were drawn for its jobs that run."""
+        self._lately: dict[str, float] = {}
+        """User → a number in [0, 1) that decides for all of his jobs whether the latest count."""
         self._ratios: dict[tuple[Subject, Basis], list[Sketch]] = {}
         self._common: dict[int, float] = {}
         """Sketch → how long its jobs are in this play: a number of the normal distribution."""
@@ -172,8 +276,7 @@ class Durations:
         """Return how many seconds a job goes on that runs, before any that is yet to start."""
         if stated is not None:
             return self._stated_rest(subject, stated, elapsed, uniform)
-        levels = [level._replace(running=[]) for level in self._known(subject)]
-        total = self._draw(levels, elapsed, uniform)
+        total = self._draw(self._ended(subject, uniform), elapsed, uniform)
         for kind in subject.kinds():
             self._running[kind].append(total)
         return total - elapsed
@@ -182,7 +285,7 @@ class Durations:
         """Return how many seconds a job runs from its start."""
         if stated is not None:
             return self._stated_rest(subject, stated, 0.0, uniform)
-        return self._draw(self._known(subject), 0.0, uniform)
+        return self._draw(self._known(subject, uniform), 0.0, uniform)
 
     def basis(self, subject: Subject, stated: Expected | None) -> Basis:
         """Return where the duration of a job comes from."""
@@ -224,27 +327,43 @@ class Durations:
             wanted -= weight
         return None
 
-    def _known(self, subject: Subject) -> list[_Level]:
-        found = self._levels.get(subject)
+    def _known(self, subject: Subject, uniform: Uniform) -> _Known:
+        found = self._subjects.get(subject)
         if found is None:
-            kinds, sketches = subject.kinds(), self._history.levels(subject)
-            found = self._levels[subject] = [
-                _Level(sketch, self._running.setdefault(kind, []))
-                for kind, sketch in zip(kinds, sketches, strict=True)
-            ]
+            kinds, history = subject.kinds(), self._history
+            running = [self._running.setdefault(kind, []) for kind in kinds]
+            found = self._subjects[subject] = _Known(
+                [_Level(*each) for each in zip(history.levels(subject), running, strict=True)],
+                [_Level(sketch, []) for sketch in history.latest(subject)],
+                self._weights(subject, uniform),
+            )
         return found
 
-    def _draw(self, levels: Sequence[_Level], elapsed: float, uniform: Uniform) -> float:
+    def _weights(self, subject: Subject, uniform: Uniform) -> list[float]:
+        """Return the weights of the ways in this play: either the latest jobs count, or not.
+
+        If those of a user go on as the latest ones did, then all of them do.
+        """
+        weights = self._history.weights(subject)
+        lately = sum(weights[_LEADS:])
+        at = self._lately.setdefault(subject.user, uniform())
+        if at < lately:
+            return [0.0] * _LEADS + [weight / lately for weight in weights[_LEADS:]]
+        return [weight / (1.0 - lately) for weight in weights[:_LEADS]] + [0.0] * _LEADS
+
+    def _ended(self, subject: Subject, uniform: Uniform) -> _Known:
+        """Return what is known of a subject by the jobs that have ended."""
+        known = self._known(subject, uniform)
+        return known._replace(levels=[level._replace(running=[]) for level in known.levels])
+
+    def _draw(self, known: _Known, elapsed: float, uniform: Uniform) -> float:
         """Return a duration beyond `elapsed`, drawn from the levels by their weights."""
-        left, weights = 1.0, []
-        for level in levels:
-            count = level.told()
-            share = left * count / (count + _DOUBT)
-            weights.append(share * (level.sketch.beyond(elapsed) if elapsed else 1.0))
-            left -= share
-        weights.append(left * _default_beyond(elapsed))
-        wanted = uniform() * sum(weights)
-        for level, weight in zip(levels, weights[:-1], strict=True):
+        shares, left = known.shares()
+        weights = [
+            share * (level.sketch.beyond(elapsed) if elapsed else 1.0) for share, level in shares
+        ]
+        wanted = uniform() * (sum(weights) + left * _default_beyond(elapsed))
+        for (_, level), weight in zip(shares, weights, strict=True):
             if wanted < weight:
                 return self._of_level(level, elapsed, uniform)
             wanted -= weight
@@ -278,6 +397,11 @@ def _default_beyond(elapsed: float) -> float:
     return max(0.0, math.log(most / elapsed) / math.log(most / least))
 
 
+def _default_around(seconds: float) -> float:
+    least, most = _DEFAULT_S
+    return AROUND / math.log(most / least) if least <= seconds <= most else 0.0
+
+
 def _default(elapsed: float, uniform: Uniform) -> float:
     least, most = _DEFAULT_S
     if elapsed >= most:
@@ -295,7 +419,7 @@ def _believed_rest(stated: Expected, elapsed: float, uniform: Uniform) -> float:
     return -_OVERRUN * elapsed * math.log(1.0 - uniform())
 
 
-def subject_of(key: str, owner_job: str, queue: str, annotations: Mapping[str, str]) -> Subject:
+def subject_of(job: Job) -> Subject:
     """Return what history knows a PodGroup by: its Job, else itself."""
-    namespace, _, _ = key.partition("/")
-    return Subject(namespace, queue, template_of(owner_job or key, annotations))
+    template = template_of(job.owner_job or job.key, job.annotations)
+    return Subject(job.namespace, job.queue, template, size_of(job.min_listed))

@@ -73,7 +73,7 @@ class Ends:
         return 0 <= now - known.found < KEPT_S and (known.at is None or known.at > now)
 
     def _find(self, job: Job, started: float, now: float) -> float | None:
-        subject = subject_of(job.key, job.owner_job, job.queue, job.annotations)
+        subject = subject_of(job)
         if Durations(self._history).basis(subject, None) is not Basis.HISTORY:
             return None
         uniform = np.random.default_rng(crc32(job.key.encode())).random

@@ -80,7 +80,8 @@ class Forecaster:
         """Play once for these jobs, or for all that wait; the cluster state is as before then.
 
         A play that has been `enough` ends early: jobs that have not started by then are known to
-        start later. The first play of a round is followed by another one.
+        start later. One that has not passed its first moment by then says nothing of any job. The
+        first play of a round is followed by another one.
         """
         keys = waiting(cluster_state) if asked is None else sorted(asked)
         if self._played % (self._draws + 1) == 0:
@@ -88,6 +89,8 @@ class Forecaster:
         self._starts = {key: self._starts.get(key, deque(maxlen=self._draws)) for key in keys}
         hoping = [key for key in keys if key not in self._never]
         outcome = self._play(cluster_state, hoping, now, self._arrivals, enough)
+        if outcome.stopped_by and not outcome.played_s:
+            return
         for key in hoping:
             self._starts[key].append(outcome.starts.get(key, math.inf))
             if len(self._starts[key]) == self._draws:

@@ -21,10 +21,10 @@ from services.scheduler.decide import keep_to_shard, open_session, run_actions
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.plan import GangBinds
 from services.scheduler.engine.session.session import Session
-from services.scheduler.engine.session.sharding import UNSHARDED, Sharding
 from services.scheduler.engine.session.waking import refused, wake
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.engine.state.imagined import Imagined
+from services.scheduler.engine.state.shards import UNSHARDED, Sharding
 from services.scheduler.engine.status.messages import Wording
 from services.scheduler.engine.status.statuses import explanation_of
 from services.scheduler.engine.tasks.task import Task
@@ -203,8 +203,7 @@ class Play:
     def _subject(self, job: Job) -> Subject:
         found = self._subjects.get(job.key)
         if found is None:
-            found = subject_of(job.key, job.owner_job, job.queue, job.annotations)
-            self._subjects[job.key] = found
+            found = self._subjects[job.key] = subject_of(job)
         return found
 
     def _pass_on(self) -> bool:
@@ -251,9 +250,9 @@ class Play:
         self._came += 1
         if self._came >= self._bounds.arrivals:
             self._coming.at = math.inf
-        key = f"{arrival.namespace}/~{self._came}"
+        key = f"{arrival.subject.namespace}/~{self._came}"
         self._imagined.fold(PODGROUP, shapes.group(key, arrival, now=self._now))
-        self._subjects[key] = Subject(arrival.namespace, arrival.queue, arrival.template)
+        self._subjects[key] = arrival.subject
         self._to_come[key] = arrival
 
     # --- decisions ---------------------------------------------------------------------------
@@ -310,11 +309,14 @@ class Play:
         if job is None:
             return
         self._imagined.bind(job, {bind.uid: bind.node for bind in gang.binds})
-        if job.phase in _WAITING and job.is_ready:
+        if not job.is_ready:
+            return
+        if job.phase in _WAITING:
             self._imagined.phase(job, _RUNNING)
             self._starts.setdefault(job.key, self._moment)
-            if self._ends_ever(job):
-                self._schedule_end(job)
+        # The phase of a job that has lost all its pods is still Running.
+        if job.key not in self._run_of and self._ends_ever(job):
+            self._schedule_end(job)
 
     def _evict(self, uids: Iterable[str]) -> None:
         """Let evicted pods wait again, and their whole gang where too few are left."""

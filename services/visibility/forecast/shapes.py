@@ -2,25 +2,29 @@
 
 Pods of a waiting job may be given as they will be (`Templates`); else they are told from what is
 known: the group's minimum, spread evenly. Jobs to come look like recent ones by amounts, queue,
-priority and counts; affinity, selectors and volumes of those are left out.
+priority and counts; affinity, selectors and volumes of those are left out. Recent ones are known
+from the cluster state as they come, and from the events on their admissions after a restart.
 """
 
-from collections import Counter, deque
-from collections.abc import Callable, Sequence
+import math
+from bisect import insort
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Final, NamedTuple
 
-from pumice.plugins import IntArray
+from pumice.events.types import GangAdmitted
 from services.scheduler.engine.jobs.records import Job
-from services.scheduler.engine.resources.dimensions import Dimensions, quantity
+from services.scheduler.engine.resources.dimensions import Dimensions, counted, quantity
 from services.scheduler.engine.state.cluster_state import ClusterState
-from services.visibility.forecast.durations import Uniform
+from services.visibility.forecast.durations import Subject, Uniform, size_in, subject_of
 from shared.api import keys
 from shared.api import time as times
 from shared.api.core import Container, Pod, PodPhase, PodSpec, PodStatus, ResourceRequirements
 from shared.api.meta import ObjectMeta, OwnerReference
 from shared.api.scheduling import PodGroup, PodGroupPhase, PodGroupSpec, PodGroupStatus
-from shared.jobs.durations import template_of
-from shared.model.resources import PODS
+from shared.model.quantity import BadQuantity
+from shared.model.resources import parse_list
 
 Templates = Callable[[Job], Sequence[Pod]]
 """Gives the pods that a job without pods will have; none if they are not known."""
@@ -31,6 +35,7 @@ FEW: Final = 8
 """Fewer tell nothing: no job is imagined then."""
 _BLOCK: Final = 16
 """So many jobs in a row come as they came: jobs come in bursts."""
+_NOT_ADMITTED: Final = frozenset({"", "Pending"})
 
 
 class Pods(NamedTuple):
@@ -46,11 +51,10 @@ class Arrival(NamedTuple):
     """A job as it came."""
 
     at: float
-    namespace: str
-    queue: str
+    uid: str
     priority_class: str
     owner_kind: str
-    template: str
+    subject: Subject
     annotations: tuple[tuple[str, str], ...]
     min_available: int
     min_resources: tuple[tuple[str, str], ...]
@@ -63,7 +67,7 @@ def pods_of(job: Job, dimensions: Dimensions) -> tuple[Pods, ...]:
         return _by_minimum(job, dimensions)
     found: Counter[tuple[str, tuple[tuple[str, str], ...], int]] = Counter()
     for task in job.tasks.values():
-        requests = _listed(task.task_class.request, dimensions)
+        requests = tuple(dimensions.listed(task.task_class.request).items())
         found[task.role, requests, task.pod_priority] += 1
     return tuple(Pods(role, count, asked, rank) for (role, asked, rank), count in found.items())
 
@@ -72,18 +76,17 @@ def _by_minimum(job: Job, dimensions: Dimensions) -> tuple[Pods, ...]:
     count = max(job.min_available, 1)
     requests: tuple[tuple[str, str], ...] = ()
     if job.min_resources is not None:
-        requests = _listed(-(-job.min_resources // count), dimensions)
+        requests = tuple(dimensions.listed(-(-job.min_resources // count)).items())
     roles = dict(job.min_task_member) if job.role_minima_count else {}
     roles[""] = count - sum(roles.values())
     return tuple(Pods(role, n, requests, job.priority) for role, n in roles.items() if n > 0)
 
 
-def _listed(amounts: IntArray, dimensions: Dimensions) -> tuple[tuple[str, str], ...]:
-    return tuple(
-        (name, quantity(name, int(amount)))
-        for name, amount in zip(dimensions.names, amounts.tolist(), strict=False)
-        if amount > 0 and name != PODS
-    )
+def _spread(minimum: Mapping[str, str], count: int) -> tuple[tuple[str, str], ...]:
+    """Return what each of so many pods asks for, of quantities of all. Raises `BadQuantity`."""
+    amounts = {name: counted(name, amount) for name, amount in parse_list(minimum).items()}
+    each = {name: -(-amount // count) for name, amount in amounts.items()}
+    return tuple((name, quantity(name, amount)) for name, amount in each.items() if amount > 0)
 
 
 def pods(key: str, shape: Sequence[Pods], *, now: float, scheduler_name: str) -> list[Pod]:
@@ -128,7 +131,7 @@ def group(key: str, arrival: Arrival, *, now: float) -> PodGroup:
             owner_references=_owners(arrival.owner_kind),
         ),
         spec=PodGroupSpec(
-            queue=arrival.queue,
+            queue=arrival.subject.queue,
             min_member=arrival.min_available,
             min_resources=dict(arrival.min_resources),
             priority_class_name=arrival.priority_class,
@@ -144,11 +147,23 @@ def _owners(kind: str) -> tuple[OwnerReference, ...]:
     return (owner,)
 
 
+_ORDER: Final = attrgetter("at", "uid")
+"""Times of objects are whole seconds: jobs of a second have an order of their own."""
+
+
+def _came_at(job: Job, now: float) -> float:
+    return min(now, times.read(job.created) or now)
+
+
 class Arrivals:
     """The latest jobs, as they came."""
 
     def __init__(self, recent: int = RECENT) -> None:
-        self._latest: deque[Arrival] = deque(maxlen=recent)
+        self._recent = recent
+        self._latest: list[Arrival] = []
+        """In the order of their times."""
+        self._uids: set[str] = set()
+        """Of the latest ones."""
         self._known: set[str] | None = None
 
     def __len__(self) -> int:
@@ -160,35 +175,70 @@ class Arrivals:
         self._known = None
 
     def review(self, cluster_state: ClusterState, now: float) -> None:
-        """Note the jobs that have come since the last call; the first one notes none.
+        """Note the jobs that have come since the last call.
 
-        The jobs that are there at the beginning are those that live long, and tell little of those
-        that come.
+        The jobs that are there at the first call are those that live long, and tell little of
+        those that come. Of these only the ones are noted that wait for their admission and came
+        after one of the jobs that events have told of: their own events are still to come.
         """
         before, self._known = self._known, set()
+        since = self._latest[0].at if self._latest else math.inf
         for job in sorted(cluster_state.jobs.all(), key=lambda job: (job.created, job.key)):
             if not job.has_group:
                 continue
             self._known.add(job.uid)
-            if before is not None and job.uid not in before:
+            is_new = before is not None and job.uid not in before
+            if is_new or (job.phase in _NOT_ADMITTED and _came_at(job, now) >= since):
                 self.note(job, cluster_state.dimensions, now)
 
     def note(self, job: Job, dimensions: Dimensions, now: float) -> None:
         """Note one job that has come."""
-        minimum = () if job.min_resources is None else _listed(job.min_resources, dimensions)
+        if job.uid in self._uids:
+            return
+        minimum = {} if job.min_resources is None else dimensions.listed(job.min_resources)
         came = Arrival(
-            at=min(now, times.read(job.created) or now),
-            namespace=job.namespace,
-            queue=job.queue,
+            at=_came_at(job, now),
+            uid=job.uid,
             priority_class=job.priority_class,
             owner_kind=job.owner_kind,
-            template=template_of(job.owner_job or job.key, job.annotations),
+            subject=subject_of(job),
             annotations=tuple(job.annotations.items()),
             min_available=job.min_available,
-            min_resources=minimum,
+            min_resources=tuple(minimum.items()),
             pods=pods_of(job, dimensions),
         )
-        self._latest.append(came)
+        self._take(came)
+
+    def learn(self, event: GangAdmitted) -> None:
+        """Note the job of an event; one that does not say when the job came tells nothing."""
+        at = times.read(event.created)
+        if at is None or event.uid in self._uids:
+            return
+        namespace, _, _ = event.gang.partition("/")
+        count, minimum = max(event.min_member, 1), event.min_resources
+        try:
+            requests = _spread(minimum, count)
+        except BadQuantity:
+            return
+        stated = f"{event.seconds_stated:.15g}" if event.seconds_stated > 0.0 else ""
+        came = Arrival(
+            at=at,
+            uid=event.uid,
+            priority_class=event.priority_class,
+            owner_kind=event.owner_kind,
+            subject=Subject(namespace, event.queue, event.template, size_in(minimum)),
+            annotations=((keys.EXPECTED_DURATION, stated),) if stated else (),
+            min_available=event.min_member,
+            min_resources=tuple(minimum.items()),
+            pods=(Pods("", count, requests, event.priority),),
+        )
+        self._take(came)
+
+    def _take(self, came: Arrival) -> None:
+        insort(self._latest, came, key=_ORDER)
+        self._uids.add(came.uid)
+        if len(self._latest) > self._recent:
+            self._uids.remove(self._latest.pop(0).uid)
 
     def to_come(self, now: float, uniform: Uniform) -> "Coming":
         """Return a source of jobs to come."""
@@ -199,8 +249,7 @@ class Coming:
     """Jobs to come in one play: stretches of recent ones with the gaps between them."""
 
     def __init__(self, latest: list[Arrival], now: float, uniform: Uniform) -> None:
-        ordered = sorted(latest, key=lambda arrival: arrival.at)
-        self._latest = ordered if len(ordered) >= FEW else []
+        self._latest = latest if len(latest) >= FEW else []
         self._uniform = uniform
         self._left = 0
         self._next = 0

@@ -16,6 +16,10 @@ LEAST_S: Final = 1.0
 MOST_S: Final = 365 * 86_400.0
 MANY: Final = 500.0
 """So many durations weigh at most; beyond it all counts are halved."""
+_NEAR: Final = range(-3, 4)
+"""Buckets that count as about as long."""
+AROUND: Final = len(_NEAR) * math.log((1 + ERROR) / (1 - ERROR))
+"""Logarithm of the ratio of the longest to the shortest of durations that are about as long."""
 _FEW: Final = 20.0
 """A likeness that rests on so many durations is believed by half."""
 _LIKEST: Final = 0.8
@@ -33,9 +37,19 @@ class _Tail(NamedTuple):
 class Sketch:
     """Durations of one kind of job, in seconds."""
 
-    __slots__ = ("_before", "_counts", "_log_growth", "_squares", "_sum", "_tail", "count")
+    __slots__ = (
+        "_before",
+        "_counts",
+        "_log_growth",
+        "_many",
+        "_squares",
+        "_sum",
+        "_tail",
+        "count",
+    )
 
-    def __init__(self, error: float = ERROR) -> None:
+    def __init__(self, error: float = ERROR, many: float = MANY) -> None:
+        self._many = many
         self._log_growth = math.log((1 + error) / (1 - error))
         self._before: float | None = None
         """Bucket of the last duration."""
@@ -53,9 +67,12 @@ class Sketch:
 
     def add(self, seconds: float) -> None:
         """Count a duration in."""
-        if self.count >= MANY:
+        self.add_at(self.place(seconds))
+
+    def add_at(self, place: float) -> None:
+        """Count a duration in whose `place` is known."""
+        if self.count >= self._many:
             self._fade()
-        place = self._place(seconds)
         index = math.ceil(place)
         self._counts[index] = self._counts.get(index, 0.0) + 1.0
         self.count += 1.0
@@ -91,6 +108,15 @@ class Sketch:
             return 0.0
         return 2.0 * self._bound(index) / (math.exp(self._log_growth) + 1.0)
 
+    def around(self, place: float) -> float:
+        """Return the part (0 to 1) of the durations that are about as long as one at `place`."""
+        if not self.count:
+            return 0.0
+        at, count_of, near = math.ceil(place), self._counts.get, 0.0
+        for index in range(at + _NEAR.start, at + _NEAR.stop):
+            near += count_of(index, 0.0)
+        return near / self.count
+
     def beyond(self, elapsed: float) -> float:
         """Return the part (0 to 1) of the durations that are longer than `elapsed`."""
         return self._beyond(elapsed) / self.count if self.count else 0.0
@@ -113,7 +139,7 @@ class Sketch:
 
     def _beyond(self, elapsed: float) -> float:
         """Return how many durations are longer."""
-        tail, place = self._sorted(), self._place(elapsed) if elapsed > 0 else -math.inf
+        tail, place = self._sorted(), self.place(elapsed) if elapsed > 0 else -math.inf
         at = bisect_left(tail.indexes, place)
         if at == len(tail.indexes):
             return 0.0
@@ -136,8 +162,11 @@ class Sketch:
         self._sum /= 2.0
         self._squares = [squares / 2.0 for squares in self._squares]
 
-    def _place(self, seconds: float) -> float:
-        """Return the bucket of a duration, with the place in it as a fraction below."""
+    def place(self, seconds: float) -> float:
+        """Return the bucket of a duration, with the place in it as a fraction below.
+
+        It is the same for all sketches of one error.
+        """
         return math.log(min(max(seconds, LEAST_S), MOST_S)) / self._log_growth
 
     def _bound(self, index: float) -> float:

@@ -37,6 +37,27 @@ class Hook(NamedTuple):
         return f"/api/v1/namespaces/{self.namespace}/configmaps"
 
 
+def registered(client: dict[str, str], namespace: str) -> dict[str, Any]:
+    """Return a webhook for creations of configmaps in a namespace, except those labelled `skip`."""
+    return {
+        "name": "check.example.com",
+        "clientConfig": client,
+        "rules": [
+            {
+                "apiGroups": [""],
+                "apiVersions": ["v1"],
+                "resources": ["configmaps"],
+                "operations": ["CREATE"],
+            }
+        ],
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+        "objectSelector": {"matchExpressions": [{"key": "skip", "operator": "DoesNotExist"}]},
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "timeoutSeconds": 5,
+    }
+
+
 @asynccontextmanager
 async def hooked(
     side: Side,
@@ -71,29 +92,11 @@ async def hooked(
             site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
             await site.start()
             port = runner.addresses[0][1]
-            hook = {
-                "name": "check.example.com",
-                "clientConfig": {
-                    "url": f"https://127.0.0.1:{port}/review",
-                    "caBundle": base64.b64encode(authority.ca_file.read_bytes()).decode(),
-                },
-                "rules": [
-                    {
-                        "apiGroups": [""],
-                        "apiVersions": ["v1"],
-                        "resources": ["configmaps"],
-                        "operations": ["CREATE"],
-                    }
-                ],
-                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
-                "objectSelector": {
-                    "matchExpressions": [{"key": "skip", "operator": "DoesNotExist"}]
-                },
-                "admissionReviewVersions": ["v1"],
-                "sideEffects": "None",
-                "timeoutSeconds": 5,
-                **told,
+            client = {
+                "url": f"https://127.0.0.1:{port}/review",
+                "caBundle": base64.b64encode(authority.ca_file.read_bytes()).decode(),
             }
+            hook = {**registered(client, namespace), **told}
             path = f"{REGISTRATION}/{kind}webhookconfigurations"
             made = await side.request(
                 "POST", path, {"metadata": {"name": namespace}, "webhooks": [hook]}

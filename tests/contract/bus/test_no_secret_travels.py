@@ -6,6 +6,7 @@ The streams are read from their first message, and the files of the server are s
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -70,67 +71,22 @@ def job_spec(where: str) -> dict:
 
 
 def planted() -> list[tuple[str, dict]]:
-    annotations = {APPLIED: f"{PLANTED}-annotation"}
     batch, flow = "batch.volcano.sh/v1alpha1", "flow.volcano.sh/v1alpha1"
 
-    def meta(name: str) -> dict:
-        return {"name": name, "annotations": annotations}
+    def thing(api_version: str, kind: str, name: str, **rest: Any) -> tuple[str, dict]:
+        meta = {"name": name, "annotations": {APPLIED: f"{PLANTED}-annotation"}}
+        body = {"apiVersion": api_version, "kind": kind, "metadata": meta, **rest}
+        return f"{kind.lower()}s", body
 
+    steps = {"jobRetainPolicy": "retain", "flows": [{"name": "step"}]}
+    cron = {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": job_spec("cron")}}
     return [
-        (
-            "secrets",
-            {
-                "apiVersion": "v1",
-                "kind": "Secret",
-                "metadata": meta("keys"),
-                "stringData": {"key": f"{PLANTED}-secret-data"},
-            },
-        ),
-        (
-            "configmaps",
-            {
-                "apiVersion": "v1",
-                "kind": "ConfigMap",
-                "metadata": meta("conf"),
-                "data": {"key": f"{PLANTED}-config-data"},
-            },
-        ),
-        (
-            "jobtemplates",
-            {
-                "apiVersion": flow,
-                "kind": "JobTemplate",
-                "metadata": meta("step"),
-                "spec": job_spec("template"),
-            },
-        ),
-        (
-            "jobflows",
-            {
-                "apiVersion": flow,
-                "kind": "JobFlow",
-                "metadata": meta("flow"),
-                "spec": {"jobRetainPolicy": "retain", "flows": [{"name": "step"}]},
-            },
-        ),
-        (
-            "cronjobs",
-            {
-                "apiVersion": batch,
-                "kind": "CronJob",
-                "metadata": meta("cron"),
-                "spec": {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": job_spec("cron")}},
-            },
-        ),
-        (
-            "jobs",
-            {
-                "apiVersion": batch,
-                "kind": "Job",
-                "metadata": meta("job"),
-                "spec": job_spec("job"),
-            },
-        ),
+        thing("v1", "Secret", "keys", stringData={"key": f"{PLANTED}-secret-data"}),
+        thing("v1", "ConfigMap", "conf", data={"key": f"{PLANTED}-config-data"}),
+        thing(flow, "JobTemplate", "step", spec=job_spec("template")),
+        thing(flow, "JobFlow", "flow", spec=steps),
+        thing(batch, "CronJob", "cron", spec=cron),
+        thing(batch, "Job", "job", spec=job_spec("job")),
     ]
 
 

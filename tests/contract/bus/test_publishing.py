@@ -1,6 +1,8 @@
 """What a publisher promises: fencing, publishing, tombstones, dedupe."""
 
 import asyncio
+import gc
+import tracemalloc
 
 import msgspec
 import pytest
@@ -199,3 +201,22 @@ async def test_what_says_how_long_it_counts_leaves_nothing_behind(bus, declared,
         return not any([(await bus.info(stream)).messages for stream, _ in gone])
 
     await until(empty, describe="all streams are empty")
+
+
+async def test_a_snapshot_that_was_read_leaves_nothing_in_memory(bus, declared, subjects):
+    publisher = bus.publisher(declared.state.name)
+    for name in "abcdefgh":
+        await publisher.publish(subjects.state("pods", f"ns/{name}"), b"x" * 1_000)
+
+    async def read(times: int) -> int:
+        for _ in range(times):
+            assert len(await bus.snapshot(declared.state.name, [subjects.state_kind("pods")])) == 8
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        before = await read(50)
+        assert await read(50) - before < 50 * 8 * 1_000 / 4
+    finally:
+        tracemalloc.stop()

@@ -127,12 +127,13 @@ async def test_each_question_is_answered_about_a_job_that_waits(run: Run) -> Non
 
 
 @pytest.mark.timeout(250)
+@pytest.mark.parametrize("words", [("why",), ("queue", "line", "default")], ids=" ".join)
 async def test_a_watch_shows_changes_without_a_clock_across_its_own_ends(
-    run: Run, cluster: Path, tmp_path: Path
+    run: Run, cluster: Path, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
     """Watches of a second follow each other; Ctrl-C ends the command with the code of the page."""
     out, err = tmp_path / "out", tmp_path / "err"
-    with followed(cluster, tmp_path, "why", "-w") as running:
+    with followed(cluster, tmp_path, *words, "-w") as running:
 
         async def comes(described: str, found: Callable[[], bool]) -> None:
             def probe() -> bool:
@@ -154,3 +155,19 @@ async def test_a_watch_shows_changes_without_a_clock_across_its_own_ends(
         running.send_signal(signal.SIGINT)
         assert running.wait(timeout=30) == 130
     assert set(err.read_text().split()) == {"watches"}
+
+
+@pytest.mark.timeout(250)
+async def test_a_timeline_goes_on_when_something_happens(
+    run: Run, cluster: Path, tmp_path: Path
+) -> None:
+    out, err = tmp_path / "out", tmp_path / "err"
+    job = ("vcctl", "job", "run", "-N", "lives", "-R", "cpu=1000", "-L", "cpu=1000")
+    assert run(*job)[0] == 0
+    await says(run, "Created", "pumice", "timeline", "lives")
+    with followed(cluster, tmp_path, "timeline", "lives", "-w"):
+        await until(lambda: "watches" in err.read_text(), deadline_s=60, describe="a stream")
+        assert "Aborted" not in out.read_text()
+        assert run("vcctl", "job", "suspend", "-N", "lives")[0] == 0
+        await until(lambda: "Aborted" in out.read_text(), deadline_s=60, describe=out.read_text)
+    assert run("vcctl", "job", "delete", "-N", "lives")[0] == 0

@@ -1,10 +1,12 @@
 """The stage on which a scheduler and the answers of visibility follow the same facts."""
 
 import asyncio
+import contextlib
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 import structlog
 
@@ -32,10 +34,25 @@ async def stage(nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[Stage]
         yield opened
 
 
+Instance = Callable[[], contextlib.AbstractAsyncContextManager[Answers]]
+
+
 @pytest_asyncio.fixture
-async def answers(nats_server: NatsServer, stage: Stage) -> AsyncIterator[Answers]:
+async def answers(instance: Instance) -> AsyncIterator[Answers]:
     """Answers that follow the bus with the rights of visibility."""
+    async with instance() as found:
+        yield found
+
+
+@pytest.fixture
+def instance(nats_server: NatsServer, stage: Stage) -> Instance:
+    """Give instances of visibility, each of which knows nothing when it begins."""
     assert stage.marking
+    return lambda: _instance(nats_server)
+
+
+@contextlib.asynccontextmanager
+async def _instance(nats_server: NatsServer) -> AsyncIterator[Answers]:
     settings, context = VisibilitySettings(), _context()
     async with admin_bus(nats_server, user="visibility") as bus, TaskGroup() as tasks:
         on_bus = BusParts(context, bus, streams=STREAMS, settings=settings)

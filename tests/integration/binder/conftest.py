@@ -121,11 +121,12 @@ class Desk:
         assert len(found) == 1
         return found[0]
 
-    async def wish(self, desired: Desired, kind: str) -> str:
+    async def wish(self, desired: Desired, kind: str, *, deferral_s: int = 0) -> str:
         """Publish what scheduling wants of an object; returns the subject."""
         subject = self.subjects.desired(0, kind, desired.key)
         publisher = self.bus.publisher(self.streams.desired.name)
-        await publisher.publish(subject, codec.encode(desired))
+        marks = codec.deferral(deferral_s)
+        await publisher.publish(subject, codec.encode(desired), marks=marks)
         return subject
 
     async def announced(self, topic: str, name: str) -> CloudEvent:

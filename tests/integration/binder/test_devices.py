@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from services.binder.intents.devices import FINALIZER
-from shared.contracts.messages import DeviceUse
+from shared.contracts.messages import BindGang, DeviceUse
 from tests.integration.binder.conftest import NODES, Desk, results
 from tests.support.wait import until
 
@@ -43,6 +43,26 @@ class Claims:
             content_type="application/merge-patch+json",
         )
 
+    async def prepare(self, name: str, condition: str = "ready", device: str = "d0") -> None:
+        """Play the driver of a claim's device: make a condition true."""
+        said = {
+            "type": condition,
+            "status": "True",
+            "reason": "Driver",
+            "message": "says so",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }
+        of_device = {"driver": "gpu.example.com", "pool": NODES[0], "device": device}
+        await self.write_status(name, devices=[{**of_device, "conditions": [said]}])
+
+    async def allocated(self, name: str) -> dict:
+        """Wait until a claim has its devices; return them."""
+
+        async def found() -> dict | None:
+            return (await self.read(name)).get("status", {}).get("allocation")
+
+        return await until(found, describe=f"claim {name} is allocated")
+
 
 @pytest.fixture
 def claims(desk: Desk) -> Claims:
@@ -61,6 +81,30 @@ def use_of(claim: dict, *, allocated: bool = False, **what: str) -> DeviceUse:
         allocation=msgspec.Raw(msgspec.json.encode(allocation(**what))),
         allocated=allocated,
     )
+
+
+CONDITIONS = {"bindingConditions": ["ready"], "bindingFailureConditions": ["failed"]}
+
+
+def to_prepare(claim: dict, device: str = "d0", *, allocated: bool = False) -> DeviceUse:
+    """Return the use of a claim whose device its driver has to prepare."""
+    use = use_of(claim, device=device, allocated=allocated)
+    said = msgspec.json.decode(use.allocation)
+    said["devices"]["results"][0].update(CONDITIONS)
+    return msgspec.structs.replace(
+        use, allocation=msgspec.Raw(msgspec.json.encode(said)), to_prepare=True
+    )
+
+
+def gang_of(desk: Desk, pods: list[dict], uses: list[DeviceUse], *, needed: int = 0) -> BindGang:
+    """Return a gang in which the first pods use a device each."""
+    gang = desk.gang(pods)
+    binds = [
+        msgspec.structs.replace(bind, devices=(use,))
+        for bind, use in zip(gang.binds, uses, strict=False)
+    ]
+    binds += gang.binds[len(uses) :]
+    return msgspec.structs.replace(gang, binds=tuple(binds), needed=needed)
 
 
 def users(claim: dict) -> list[str]:
@@ -135,6 +179,82 @@ async def test_claims_of_pods_that_have_gone_are_given_back(desk: Desk, claims: 
     await until(lambda: desk.absent("p"), describe="the pod is gone")
     gang = desk.gang([pod], devices=(use_of(claim),))
     await desk.send(gang)
+    assert results(await desk.outcome(gang, deadline_s=60)) == ["gone"]
+    seen = await claims.read("left")
+    assert (users(seen), seen["status"].get("allocation")) == ([], None)
+
+
+async def test_no_pod_of_a_gang_is_bound_before_all_devices_are_prepared(
+    desk: Desk, claims: Claims
+):
+    await desk.binder()
+    made = [await claims.create(name) for name in ("first", "second")]
+    uses = [to_prepare(made[0], "d0"), to_prepare(made[1], "d1")]
+    pods = await desk.pods(3)
+    gang = gang_of(desk, pods, uses, needed=3)
+    await desk.send(gang)
+    await desk.event("p-0", "BindingConditionsPending")
+    await desk.event("p-1", "BindingConditionsPending")
+    await claims.prepare("first", device="d0")
+    seen = await claims.allocated("second")
+    assert seen["devices"]["results"][0]["bindingConditions"] == ["ready"]
+    assert seen["allocationTimestamp"]
+    assert [("nodeName" in (await desk.read(f"p-{n}"))["spec"]) for n in range(3)] == [False] * 3
+    await claims.prepare("second", device="d1")
+    assert results(await desk.outcome(gang, deadline_s=60)) == ["bound"] * 3
+
+
+@pytest.mark.parametrize(("needed", "ends"), [(2, ["failed", "failed"]), (1, ["failed", "bound"])])
+async def test_a_device_that_cannot_be_prepared_fails_the_pods_that_need_it(
+    desk: Desk, claims: Claims, needed: int, ends: list[str]
+):
+    await desk.binder()
+    use = to_prepare(await claims.create("broken"))
+    gang = gang_of(desk, await desk.pods(2), [use], needed=needed)
+    await desk.send(gang)
+    await claims.allocated("broken")
+    await claims.prepare("broken", "failed")
+    outcome = await desk.outcome(gang, deadline_s=60)
+    assert results(outcome) == ends
+    assert "cannot be prepared: d0: failed: Driver: says so" in outcome.items[0].message
+    seen = await claims.read("broken")
+    assert (users(seen), seen["status"].get("allocation")) == ([], None)
+    assert not seen["status"].get("devices"), "the next allocation begins without its conditions"
+
+
+async def test_a_driver_that_says_nothing_is_waited_for_so_long_and_no_longer(
+    desk: Desk, claims: Claims
+):
+    await desk.binder(device_bind_timeout="2s")
+    gang = gang_of(desk, await desk.pods(1), [to_prepare(await claims.create("silent"))])
+    await desk.send(gang)
+    (item,) = (await desk.outcome(gang, deadline_s=60)).items
+    assert item.result.value == "failed"
+    assert "d0: ready" in item.message
+    assert (await claims.read("silent"))["status"].get("allocation") is None
+
+
+async def test_the_next_binder_goes_on_waiting_for_a_driver(desk: Desk, claims: Claims):
+    doomed = await desk.binder(instance="doomed")
+    gang = gang_of(desk, await desk.pods(2), [to_prepare(await claims.create("slow"))], needed=2)
+    await desk.send(gang)
+    await desk.event("p-0", "BindingConditionsPending")
+    before = await claims.allocated("slow")
+    doomed.kill()
+    await desk.binder(instance="next")
+    await claims.prepare("slow")
+    assert results(await desk.outcome(gang, deadline_s=90)) == ["bound", "bound"]
+    assert await claims.allocated("slow") == before, "its time goes on, and its devices are kept"
+
+
+async def test_a_pod_that_goes_while_its_device_is_prepared_is_waited_for_no_longer(
+    desk: Desk, claims: Claims
+):
+    await desk.binder()
+    gang = gang_of(desk, await desk.pods(1), [to_prepare(await claims.create("left"))])
+    await desk.send(gang)
+    await claims.allocated("left")
+    await desk.api.delete("pods", desk.namespace, "p-0", grace_s=0)
     assert results(await desk.outcome(gang, deadline_s=60)) == ["gone"]
     seen = await claims.read("left")
     assert (users(seen), seen["status"].get("allocation")) == ([], None)

@@ -56,16 +56,35 @@ async def reached(desk, name: str, phase: str) -> dict:
     return await until(probe, describe=f"{name} is {phase}\n{desk.services.logs()}")
 
 
+def version(found: dict) -> str:
+    return found["metadata"]["resourceVersion"]
+
+
+async def backlog(desk):
+    """Return how many statuses of the first partition wait, and how many are under way."""
+    return await desk.bus.pull(desired_consumer("local", 0)).backlog()
+
+
+async def settled(desk) -> None:
+    """Wait until no status of the first partition waits any more, or is put off."""
+
+    async def done() -> bool:
+        left = await backlog(desk)
+        return left.waiting == left.in_progress == 0
+
+    await until(done, describe=lambda: f"no status is under way\n{desk.services.logs()}")
+
+
 async def dropped(desk, binder) -> None:
     """Wait until the binder has found the one wish void, and has done with it."""
 
     seen: list[object] = []
 
     async def done() -> bool:
-        backlog = await desk.bus.pull(desired_consumer("local", 0)).backlog()
+        left = await backlog(desk)
         handled = await binder.metric("pumice_binder_statuses_total")
-        seen[:] = handled, backlog
-        return handled == 1 and backlog.waiting == backlog.in_progress == 0
+        seen[:] = handled, left
+        return handled == 1 and left.waiting == left.in_progress == 0
 
     await until(done, describe=lambda: f"the wish is dropped: {seen}\n{desk.services.logs()}")
 
@@ -99,6 +118,32 @@ async def test_a_status_that_means_the_same_is_not_written_again_ca09(desk) -> N
     await until(handled_again, describe="the second wish is handled")
     after = await desk.read("gang", "podgroups")
     assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
+
+
+async def test_a_status_that_may_wait_is_one_write_with_the_next(desk) -> None:
+    binder = await desk.binder()
+    found = await made_podgroup(desk)
+    admitted = msgspec.structs.replace(podgroup_wish(found, "Inqueue"), rv=version(found))
+    await desk.wish(admitted, "podgroup", deferral_s=5)
+
+    async def postponed() -> bool:
+        return (await backlog(desk)).in_progress == 1
+
+    await until(postponed, describe="the binder has put the first status off")
+    placed = msgspec.structs.replace(podgroup_wish(found, "Running"), rv=version(found))
+    await desk.wish(placed, "podgroup")
+    after = await reached(desk, "gang", "Running")
+    assert int(version(after)) > int(version(found))
+    await settled(desk)
+    assert await binder.metric("pumice_binder_statuses_total") == 1
+    assert version(await desk.read("gang", "podgroups")) == version(after)
+
+
+async def test_a_status_that_may_wait_is_written_when_none_follows(desk) -> None:
+    await desk.binder()
+    found = await made_podgroup(desk)
+    await desk.wish(podgroup_wish(found, "Inqueue"), "podgroup", deferral_s=1)
+    await reached(desk, "gang", "Inqueue")
 
 
 async def test_the_last_of_many_wishes_stands_with_two_binders(desk) -> None:

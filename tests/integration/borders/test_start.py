@@ -96,6 +96,12 @@ ENDS: dict[str, tuple[str, list[str], tuple[str, ...]]] = {
     "no-nats-address": ("binder", [KUBE, "--nats=http://a"], ("http://a", "nats://host:4222")),
     "no-ca": ("binder", [KUBE, "--nats-ca=/nowhere"], ("/nowhere", "TLS")),
     "no-configuration": ("scheduler", ["--scheduler-conf=/nowhere"], ("/nowhere", "No such file")),
+    "no-default-configuration": (
+        "scheduler",
+        ["--disable-default-scheduler-config"],
+        ("--disable-default-scheduler-config", "--scheduler-conf"),
+    ),
+    "no-address": ("cache", [KUBE, "--master=ftp://there"], ("--master", "'ftp://there'")),
     "wrong-key": ("scheduler", [f"{CONF_FLAG}/key.yaml"], ("key.yaml", "actoins", "'actions'")),
     "wrong-action": (
         "scheduler",

@@ -44,8 +44,8 @@ class Run:
     def send_signal(self, number: signal.Signals) -> None:
         """Send a signal to the demo; one that has ended gets none.
 
-        `Process.send_signal` collects the exit code of a child that has just ended, which asyncio
-        then reports as 255.
+        `asyncio.subprocess.Process.send_signal` collects the exit code of a child that has just
+        ended, which asyncio then reports as 255.
         """
         if self.process.returncode is None:
             with contextlib.suppress(ProcessLookupError):

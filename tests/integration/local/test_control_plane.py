@@ -49,17 +49,36 @@ async def test_the_server_is_the_pinned_release(client):
     assert answer.body["gitVersion"] == f"v{versions().parts['kubernetes']}"
 
 
+async def disappears(client, path):
+    async def gone():
+        return (await client.request("GET", path)).status == 404
+
+    await until(gone, describe=f"{path} is gone")
+
+
+async def test_a_volume_that_no_claim_has_is_gone_once_it_is_deleted(client, namespace):
+    body = {
+        "metadata": {"name": namespace},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "capacity": {"storage": "1Gi"},
+            "hostPath": {"path": "/tmp/none"},
+        },
+    }
+    path = "/api/v1/persistentvolumes"
+    answer = await client.request("POST", path, body=msgspec.json.encode(body))
+    assert answer.ok, answer
+    await client.request("DELETE", f"{path}/{namespace}")
+    await disappears(client, f"{path}/{namespace}")
+
+
 async def test_a_bound_pod_runs_until_it_is_deleted(client, namespace, node):
     path = await pod_on(client, namespace, node, "forever")
     pod = await reaches(client, path, "Running")
     assert pod["status"]["containerStatuses"][0]["ready"] is True
     assert pod["status"]["podIP"]
     await client.request("DELETE", path)
-
-    async def gone():
-        return (await client.request("GET", path)).status == 404
-
-    await until(gone, describe="the pod is gone")
+    await disappears(client, path)
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,9 @@ tiers:
   - name: capacity
   - name: nodeorder
   - name: network-topology-aware
+  - name: deviceshare
+    arguments:
+      deviceshare.AscendHAMiVNPUEnable: true
 """
 
 

@@ -80,6 +80,13 @@ class Course:
             for phase, statuses in groupby(self._seen, key=lambda seen: seen[0])
         ]
 
+    def had(self, phase: str, **counts: int) -> bool:
+        """Whether one status so far had this phase with these counts."""
+        return any(
+            seen == phase and all(status[field] == count for field, count in counts.items())
+            for seen, status in self._seen
+        )
+
     async def ends(self, *phases: str) -> None:
         """Wait until the last phases are these."""
 

@@ -10,16 +10,18 @@ from tests.support.devices import device, device_class, request, slice_of, spec_
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
+CLAIMS = "/apis/resource.k8s.io/v1"
+
 scenarios = Scenarios()
 
 
-async def equip(scene: Scene, count: int) -> str:
+async def equip(scene: Scene, count: int, **conditions: Any) -> str:
     """Give the scene a node with devices of a class of its own; return the class."""
     node = await scene.node("n", cpu="64")
     name = driver = f"{scene.namespace}.example.com"
     await scene.api.create("deviceclasses", device_class(name, f'device.driver == "{driver}"'))
     scene.also("deviceclasses", name)
-    devices = [device(f"d{number}", index=number) for number in range(count)]
+    devices = [{**device(f"d{number}", index=number), **conditions} for number in range(count)]
     await scene.api.create("resourceslices", slice_of(node, devices, node=node, driver=driver))
     scene.also("resourceslices", node)
     template = {"metadata": {"name": "one"}, "spec": {"spec": spec_of(request(device_class=name))}}
@@ -104,6 +106,54 @@ async def a_more_important_job_takes_the_device_of_another(scene: Scene) -> None
     await scene.submit("rich", rich, priorityClassName=high)
     await scene.pods(1, phase="Running", task="b")
     assert list((await owners(scene)).values()) == [["rich-b-0"]]
+
+
+async def conditions(scene: Scene, found: str) -> dict[str, str]:
+    """Play the driver of all devices that claims have: make a condition true; return them."""
+    met = {}
+    for claim in await scene.api.items("resourceclaims", scene.namespace):
+        results = claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results")
+        for result in results or []:
+            said = {
+                "type": found,
+                "status": "True",
+                "reason": "Played",
+                "message": "as it should",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }
+            of_device = {name: result[name] for name in ("driver", "pool", "device")}
+            name = claim["metadata"]["name"]
+            path = f"{CLAIMS}/namespaces/{scene.namespace}/resourceclaims/{name}/status"
+            await scene.api.request(
+                "PATCH",
+                path,
+                {"status": {"devices": [{**of_device, "conditions": [said]}]}},
+                content_type="application/merge-patch+json",
+            )
+            met[name] = result["device"]
+    return met
+
+
+@scenarios
+async def a_gang_starts_when_a_driver_has_prepared_its_devices(scene: Scene) -> None:
+    prepared = {"bindingConditions": ["attached"], "bindingFailureConditions": ["refused"]}
+    await equip(scene, 2, **prepared)
+    await scene.submit("j", asking(scene, "a", 2), scene.at_home("b", 1), minAvailable=3)
+    await scene.event("BindingConditionsPending", about="j-a-0")
+    await scene.event("BindingConditionsPending", about="j-a-1")
+    first = await conditions(scene, "refused")
+    assert sorted(first.values()) == ["d0", "d1"]
+
+    async def anew() -> bool:
+        claims = await scene.api.items("resourceclaims", scene.namespace)
+        said = [claim.get("status", {}) for claim in claims]
+        return all(status.get("allocation") and not status.get("devices") for status in said)
+
+    await scene.wait(anew, "both claims have devices anew, of which nothing was said")
+    pods = await scene.pods(3, phase="Pending")
+    assert not any(pod["spec"].get("nodeName") for pod in pods.values()), "no half gang"
+    await conditions(scene, "attached")
+    await scene.pods(3, phase="Running")
 
 
 @scenarios.mark()

@@ -167,10 +167,11 @@ async def another_exit_code_is_none_of_its_business(scene: Scene) -> None:
 @scenarios
 async def a_delayed_action_comes_after_its_time(scene: Scene) -> None:
     policies = [on("PodFailed", "AbortJob", timeout="2s")]
-    await scene.running("j", task("a", 2), min_available=1, policies=policies)
-    await scene.end("j-a-0", 1)
-    await scene.phase("j", "Running", failed=1)
-    await scene.phase("j", "Aborted")
+    async with watched(scene, "j") as course:
+        await scene.running("j", task("a", 2), min_available=1, policies=policies)
+        await scene.end("j-a-0", 1)
+        await course.was(*BEGIN, *ENDS["AbortJob"])
+    assert course.had("Running", failed=1)
 
 
 @scenarios

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from services.admission.adapters.registration import Address, Registration
-from services.admission.adapters.reviews import answer, read_review
+from services.admission.adapters.server import answer, read_review
 from services.admission.rules.catalogue import HOOKS, conditions
 from services.admission.rules.groups import ResourceGroup, Selects
 from services.admission.rules.review import Terms, denied, mutated

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from services.admission.adapters.reviews import answer
+from services.admission.adapters.server import answer
 from services.admission.rules.review import Verdict
 from shared.api.batch import Job, JobSpec, TaskSpec, VolumeSpec
 from shared.api.lenient import lenient

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pumice.cli.completing import candidates
+from pumice.cli.completion import candidates
 from pumice.cli.main import COMMANDS, main
 from tests.support import pages
 from tests.unit.answers.conftest import Run

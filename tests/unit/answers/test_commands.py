@@ -10,7 +10,7 @@ from pumice.answers import text
 from pumice.cli.main import COMMANDS, main
 from services.visibility.api import statuses
 from shared.api.time import read
-from shared.api.visibility import Finding, LosingJob, WhatIfStatus
+from shared.api.visibility import EvictedPod, Finding, LosingJob, WhatIfStatus
 from shared.kube.wire import Request
 from tests.support.answers_world import (
     EXPLANATION,
@@ -240,6 +240,32 @@ def test_a_job_that_is_not_known_brings_a_similar_name(run: Run) -> None:
     assert err == "error: nothing is known of default/tarin; did you mean train?\n"
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("why", "a/b/c"), "'a/b/c' is no NAME or NAMESPACE/NAME of a job"),
+        (("when", "team/"), "'team/' is no NAME or NAMESPACE/NAME of a job"),
+        (("timeline", ".."), "'..' is no NAME or NAMESPACE/NAME of a job"),
+        (("when", "--watch", "/x"), "'/x' is no NAME or NAMESPACE/NAME of a job"),
+        (("queue", "line", "a/../b"), "'a/../b' is no name of a queue"),
+        (("why", "-n", "../queues"), "'../queues' is no name of a namespace"),
+        (("what-if", "-n", "a%2fb", "--drain", "n"), "'a%2fb' is no name of a namespace"),
+        (("top", "--once", "-n", "a/b"), "'a/b' is no name of a namespace"),
+    ],
+)
+def test_a_name_that_no_object_has_leads_to_no_other_path(
+    run: Run, way: AnswersWay, words: tuple[str, ...], says: str
+) -> None:
+    code, out, err = run(*words)
+    assert (code, out, err) == (2, "", f"error: {says}\n")
+    assert {request.path for request in way.asked} <= {ROOT}
+
+
+def test_what_has_a_meaning_in_paths_is_quoted_in_names(run: Run, way: AnswersWay) -> None:
+    assert run("why", "a?b#c d")[0] == 1
+    assert way.asked[0].path == f"{ROOT}/namespaces/default/explanations/a%3Fb%23c%20d"
+
+
 def test_a_queue_that_is_not_known_brings_a_similar_name(run: Run) -> None:
     code, _, err = run("queue", "line", "reserch")
     assert (code, err) == (1, "error: there is no queue reserch; did you mean research?\n")
@@ -268,6 +294,23 @@ def test_what_if_names_the_jobs_that_lose_pods_with_a_node(run: Run, way: Answer
     )
 
 
+def test_what_if_tells_how_much_more_there_is_than_it_names(run: Run, way: AnswersWay) -> None:
+    more = {"evictions": 120, "starting": 3}
+    way.what_if = WhatIfStatus(
+        starts_now=False,
+        evictions=(EvictedPod(namespace="team", name="big-0"),),
+        starting=(JOBS[0].owner,),
+        remaining=more,
+    )
+    assert run("what-if", "--drain", "n1")[1] == (
+        "4 of the jobs that wait would start\n"
+        "  evicts    team/big-0\n"
+        "            and 120 more\n"
+        "  starts    default/train\n"
+        "            and 3 more\n"
+    )
+
+
 def test_without_a_kubeconfig_the_usage_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["why", "--kubeconfig", "none-such"]) == 2
     assert capsys.readouterr().err == "error: kubeconfig none-such: no such file or directory\n"
@@ -279,6 +322,12 @@ def test_each_command_has_a_help(run: Run, name: str) -> None:
     assert code == 0
     assert out.startswith(f"usage: pumice {name}")
     assert COMMANDS[name].help in run("--help")[1]
+
+
+def test_an_explanation_tells_how_many_more_hold_what_is_short(run: Run) -> None:
+    more = replace(EXPLANATION, remaining_holders=31)
+    told = text.explanation(more, read("2026-01-02T03:00:00Z") or 0.0)
+    assert "ends in 10m)\n            and 31 that hold less\n            and 2 in" in told
 
 
 def test_an_explanation_tells_what_was_found_after_the_leaders_decision():

@@ -102,17 +102,67 @@ def test_the_watch_is_that_of_the_list_or_of_the_one_job(
     assert slept == []
 
 
-@pytest.mark.parametrize(
-    "words", [("why", "train"), ("timeline", "train"), ("queue", "line", "research")], ids=str
-)
-def test_an_answer_without_a_watch_is_asked_for_every_two_seconds_and_that_is_said(
-    run: Run, way: AnswersWay, slept: list[float], words: tuple[str, ...]
+def test_an_explanation_and_a_line_change_with_the_jobs_that_wait(
+    run: Run, way: AnswersWay, slept: list[float]
 ) -> None:
-    code, out, err = run(*words, "-w")
-    assert (code, slept) == (130, [2.0] * 4)
-    assert err == "note: there is no watch of this answer; asking every 2 s\n"
-    assert len(way.asked) == 4
-    assert out == run(*words)[1]
+    mine, other = (
+        b'{"type":"MODIFIED","object":{"queue":"%s"}}\n' % queue for queue in (b"research", b"idle")
+    )
+    for words, path, name, told in (
+        (("why", "team/train"), "/namespaces/team/pendingjobs", "metadata.name=train", mine),
+        (("why", "train"), "/namespaces/default/pendingjobs", "metadata.name=train", BOOKMARK),
+        (("queue", "line", "research"), "/pendingjobs", None, mine),
+        (("queue", "line", "research"), "/pendingjobs", None, other + BOOKMARK),
+    ):
+        way.asked.clear()
+        slept.clear()
+        way.watches = [[lambda told=told: told, interrupt]]
+        code, _, err = run(*words, "--watch")
+        assert (code, err, slept) == (130, "", [1.0])
+        asked, watch, again = way.asked
+        assert (asked.path, watch.path) == (again.path, f"{ROOT}{path}")
+        query = dict(watch.query)
+        assert query.get("fieldSelector") == name
+        assert "resourceVersion" not in query, "that of another object says nothing"
+
+
+def test_a_change_in_another_queue_is_none_of_a_line(
+    run: Run, way: AnswersWay, slept: list[float]
+) -> None:
+    other = b'{"type":"ADDED","object":{"queue":"idle"}}\n'
+    way.watches = [[lambda: other, lambda: other, interrupt]]
+    assert run("queue", "line", "research", "-w")[0] == 130
+    assert len(way.asked) == 2
+    assert slept == []
+
+
+HAPPENED = b'event: happened\ndata: {"entry":{"at":"%s","what":"Bound","about":%s}}\n\n'
+OTHERS = b'retry: 2000\n: follows\n\nevent: changed\ndata: {"resources":["pendingjobs"]}\n\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "asks"),
+    [(b"train", 2), (b"train-worker-0", 2), (b"trainer", 1), (b"other-train", 1)],
+    ids=str,
+)
+def test_a_timeline_is_asked_for_again_when_something_happens_to_its_job(
+    run: Run, way: AnswersWay, slept: list[float], name: bytes, asks: int
+) -> None:
+    told = HAPPENED % (b"2026-01-02T03:00:00Z", b'{"kind":"Pod","name":"%s"}' % name)
+    way.watches = [[lambda: OTHERS, lambda: told, interrupt]]
+    code, _, err = run("timeline", "train", "-w")
+    assert (code, err) == (130, "")
+    [stream] = [request for request in way.asked if request.query]
+    assert stream.path == f"{ROOT}/namespaces/default/changes"
+    assert len(way.asked) - 1 == asks
+
+
+def test_a_quiet_stream_is_a_reason_to_ask_for_a_timeline_now_and_then(
+    run: Run, way: AnswersWay, slept: list[float]
+) -> None:
+    way.watches = [[lambda: b": lives\n\n", interrupt]]
+    assert run("timeline", "train", "-w")[0] == 130
+    assert len(way.asked) == 3
 
 
 def test_a_watch_that_is_refused_is_said_once_and_the_clock_takes_its_place(

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.api import kinds, time
-from shared.api.base import describe
+from shared.api.base import describe_decode_error
 from shared.api.batch import JobPhase, JobState, JobStatus
 from shared.api.patch import merge_patch
 
@@ -31,7 +31,7 @@ from shared.api.patch import merge_patch
 def test_a_fault_is_told_by_the_field_that_has_it(document: bytes, text: str) -> None:
     with pytest.raises(msgspec.DecodeError) as caught:
         kinds.decode(kinds.JOB, document)
-    assert describe(caught.value) == text
+    assert describe_decode_error(caught.value) == text
 
 
 @pytest.mark.parametrize(

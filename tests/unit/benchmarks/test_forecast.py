@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.forecast import __main__ as command
-from benchmarks.forecast.charts import chart
+from benchmarks.forecast.__main__ import chart
 from benchmarks.forecast.measure import Answer, Asker, calibrated, score, waiting_jobs
 from benchmarks.forecast.replay import Replay
 from benchmarks.forecast.traces import GPU, Trace, TraceJob, read, stating
@@ -75,6 +75,13 @@ def test_answers_are_compared_with_the_waits_that_came() -> None:
     assert found.asked == len(answers) == 5
     assert found.forecast < found.mean
     assert found.forecast < found.limits
+    assert found.known < found.mean
+
+
+def test_with_the_real_durations_only_jobs_to_come_are_not_known() -> None:
+    jobs = trace((0, 100, 8), (10, 50, 4), (20, 50, 4), (30, 10, 8))
+    answers = Asker(jobs, draws=1, bounds=Bounds()).run([f"ns/train-{n}" for n in (1, 2, 3)])
+    assert [answer.known for answer in answers] == [90.0, 80.0, 120.0]
 
 
 def test_with_durations_that_jobs_state_a_forecast_is_as_good_as_they_are() -> None:
@@ -98,6 +105,16 @@ def test_steps_of_gavel_become_seconds_and_what_fits_nowhere_is_left_out(tmp_pat
     assert [job.seconds for job in found.jobs] == pytest.approx([2400.0, 4800.0, 9600.0])
     asked = sum(job.pods * job.seconds for job in found.jobs)
     assert asked / (64 * found.jobs[-1].at) == pytest.approx(0.5)
+
+
+def test_a_later_part_of_a_trace_keeps_the_durations_that_the_whole_of_it_gives(
+    tmp_path: Path,
+) -> None:
+    whole = read(gavel_file(tmp_path), load=0.5, most=10)
+    later = read(gavel_file(tmp_path), load=0.5, most=2, skip=1)
+    kept = [(job.name, job.seconds) for job in later.jobs]
+    assert kept == [(job.name, job.seconds) for job in whole.jobs[1:]][: len(kept)]
+    assert later.jobs[0].at == 0.0
 
 
 def test_pods_of_openb_that_ask_for_the_same_share_a_name(tmp_path: Path) -> None:
@@ -127,7 +144,15 @@ def test_the_command_prints_a_line_per_trace_and_stores_answers_and_a_chart(
 def test_bounds_are_told_by_what_came_of_those_before() -> None:
     asked = [
         Answer(
-            job=f"ns/{n}", at=1e5 * n, wait=2e4, median=9e3, drawn=1e4, latest=0, mean=1, limits=1
+            job=f"ns/{n}",
+            at=1e5 * n,
+            wait=2e4,
+            median=9e3,
+            drawn=1e4,
+            latest=0,
+            mean=1,
+            limits=1,
+            known=1,
         )
         for n in range(40)
     ]
@@ -137,7 +162,9 @@ def test_bounds_are_told_by_what_came_of_those_before() -> None:
 
 
 def test_a_chart_has_a_line_for_each_way_of_answering() -> None:
-    answer = Answer(job="ns/a", at=0, wait=10, median=12, drawn=20, latest=20, mean=30, limits=90)
+    answer = Answer(
+        job="ns/a", at=0, wait=10, median=12, drawn=20, latest=20, mean=30, limits=90, known=10
+    )
     drawn = chart([answer])
     assert drawn.startswith('<svg xmlns="http://www.w3.org/2000/svg"')
     assert drawn.count("<polyline") == 3

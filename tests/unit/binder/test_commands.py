@@ -8,8 +8,13 @@ from types import SimpleNamespace
 
 import structlog
 
-from services.binder.adapters.commands import Commands, Hands, is_identity, salvage
-from services.binder.adapters.hold import Holder
+from services.binder.adapters.commands import (
+    AckExtender,
+    Commands,
+    IntentSlots,
+    is_identity,
+    salvage,
+)
 from services.binder.adapters.outcomes import Outcomes
 from services.binder.intents.steps import IntentProgress
 from services.binder.metrics import BinderMetrics
@@ -117,8 +122,8 @@ def commands(deliveries: list[Delivery], server: Server, set_aside: SetAside) ->
         outcomes=Outcomes(server, subjects=SUBJECTS, clock=CLOCK, backoff=backoff, log=LOG),
         finished=SimpleNamespace(has=has),
         tenure=Tenure(SCHEDULING, heed=False, clock=CLOCK, log=LOG),
-        hands=Hands(held=asyncio.Semaphore(8), active=asyncio.Semaphore(8)),
-        holder=Holder(ack_wait_s=1.5, clock=CLOCK, log=LOG),
+        slots=IntentSlots(held=asyncio.Semaphore(8), active=asyncio.Semaphore(8)),
+        acks=AckExtender(ack_wait_s=1.5, clock=CLOCK, log=LOG),
         contain=Containment(set_aside, clock=CLOCK, log=LOG),
         clock=CLOCK,
         faults=Faults("", ""),

@@ -9,8 +9,10 @@ from services.binder.intents.devices import (
     FINALIZER,
     Protect,
     Ready,
+    Unprepared,
     Unusable,
     Write,
+    prepared_step,
     release_step,
     reserve_step,
 )
@@ -35,6 +37,8 @@ def use(*, allocated: bool = False) -> DeviceUse:
     return DeviceUse(claim="ns/c", uid="u", allocation=said, allocated=allocated)
 
 
+NOW = 1_767_225_600.0
+WRITTEN = {**ALLOCATION, "allocationTimestamp": "2026-01-01T00:00:00Z"}
 ITEM = Bind(pod="ns/p", uid="pod", node="n", devices=(use(),))
 
 
@@ -43,12 +47,13 @@ def claim(
     allocation: Any = None,
     uid: str = "u",
     finalizers: tuple[str, ...] = (FINALIZER,),
+    devices: Any = (),
     **meta: Any,
 ) -> ResourceClaim:
     return msgspec.convert(
         {
             "metadata": {"name": "c", "uid": uid, "finalizers": finalizers, **meta},
-            "status": {"allocation": allocation, "reservedFor": list(users)},
+            "status": {"allocation": allocation, "reservedFor": list(users), "devices": devices},
         },
         ResourceClaim,
     )
@@ -66,7 +71,7 @@ def claim(
         pytest.param(
             use(),
             claim(),
-            Write({"status": {"allocation": ALLOCATION, "reservedFor": [MINE]}}),
+            Write({"status": {"allocation": WRITTEN, "reservedFor": [MINE]}}),
             id="fresh",
         ),
         pytest.param(
@@ -85,7 +90,7 @@ def claim(
     ],
 )
 def test_a_claim_is_taken_to_where_its_pod_can_be_bound(given, seen, step):
-    assert reserve_step(ITEM, given, seen) == step
+    assert reserve_step(ITEM, given, seen, now=NOW) == step
 
 
 @pytest.mark.parametrize(
@@ -107,7 +112,7 @@ def test_a_claim_is_taken_to_where_its_pod_can_be_bound(given, seen, step):
     ],
 )
 def test_a_claim_that_is_not_as_it_was_decided_on_fails_the_bind(given, seen, message):
-    step = reserve_step(ITEM, given, seen)
+    step = reserve_step(ITEM, given, seen, now=NOW)
     assert isinstance(step, Unusable)
     assert message in step.message
 
@@ -145,4 +150,79 @@ def test_a_claim_that_is_not_as_it_was_decided_on_fails_the_bind(given, seen, me
     ],
 )
 def test_a_bind_that_came_to_nothing_takes_back_what_it_wrote(given, seen, step):
-    assert release_step(ITEM, given, seen) == step
+    assert release_step(ITEM, given, seen, now=NOW, timeout_s=60.0) == step
+
+
+DEVICE = {"request": "r", "driver": "d", "pool": "p", "device": "0"}
+CONDITIONS = {"bindingConditions": ["ready", "linked"], "bindingFailureConditions": ["broken"]}
+AWAITED = {
+    "devices": {"results": [{**DEVICE, **CONDITIONS}]},
+    "allocationTimestamp": "2026-01-01T00:00:00Z",
+}
+
+
+def said(**conditions: str) -> list[dict[str, Any]]:
+    """Return what a driver says of the device: condition → status."""
+    listed = [{"type": name, "status": status} for name, status in conditions.items()]
+    return [{"driver": "d", "pool": "p", "device": "0", "conditions": listed}]
+
+
+@pytest.mark.parametrize(
+    ("seen", "later_s", "step"),
+    [
+        pytest.param(claim(allocation=ALLOCATION), 0, Ready, id="no-conditions"),
+        pytest.param(claim(allocation=AWAITED), 59, Unprepared, id="nothing-said"),
+        pytest.param(claim(allocation=AWAITED), 60, Unusable, id="too-late"),
+        pytest.param(
+            claim(allocation=AWAITED, devices=said(ready="True")), 0, Unprepared, id="half"
+        ),
+        pytest.param(
+            claim(allocation=AWAITED, devices=said(ready="True", linked="False")),
+            0,
+            Unprepared,
+            id="one-is-false",
+        ),
+        pytest.param(
+            claim(allocation=AWAITED, devices=said(ready="True", linked="True")),
+            600,
+            Ready,
+            id="all",
+        ),
+        pytest.param(
+            claim(allocation=AWAITED, devices=said(ready="True", linked="True", broken="True")),
+            0,
+            Unusable,
+            id="broken",
+        ),
+        pytest.param(claim(), 0, Unusable, id="lost"),
+        pytest.param(claim(uid="v", allocation=ALLOCATION), 0, Unusable, id="another"),
+    ],
+)
+def test_a_bind_waits_for_all_conditions_and_fails_with_one_or_with_time(seen, later_s, step):
+    found = prepared_step(use(allocated=True), seen, now=NOW + later_s, timeout_s=60.0)
+    assert type(found) is step
+
+
+@pytest.mark.parametrize(
+    ("seen", "wanted"),
+    [
+        pytest.param(
+            claim(MINE, allocation=AWAITED, devices=said(broken="True")),
+            {"reservedFor": None, "allocation": None, "devices": None},
+            id="of-no-other-pod",
+        ),
+        pytest.param(
+            claim(MINE, THEIRS, allocation=AWAITED, devices=said(broken="True")),
+            {"reservedFor": [THEIRS]},
+            id="another-pod-uses-it",
+        ),
+        pytest.param(
+            claim(MINE, allocation=AWAITED, devices=said(ready="True")),
+            {"reservedFor": None},
+            id="still-being-prepared",
+        ),
+    ],
+)
+def test_what_cannot_be_prepared_goes_though_an_earlier_bind_has_allocated_it(seen, wanted):
+    step = release_step(ITEM, use(allocated=True), seen, now=NOW, timeout_s=60.0)
+    assert step == Write({"status": wanted})

@@ -7,16 +7,16 @@ import pytest
 
 from services.binder.adapters.cluster import seen
 from services.binder.adapters.commands import salvage
+from services.binder.adapters.throttle import Pace, PaceLimits
 from services.binder.intents import bind as bind_steps
 from services.binder.intents import evict as evict_steps
 from services.binder.intents.evict import Delete, Mark, Nomination
-from services.binder.intents.pace import Pace, PaceLimits
 from services.binder.intents.steps import (
     ApiResponse,
     Get,
     IntentProgress,
-    Ladder,
     ResponseKind,
+    RetryDelays,
     Seen,
     Wait,
     ended,
@@ -34,7 +34,7 @@ from tests.support.facts import bind_of
 
 WANTED = Bind(pod="ns/p", uid="u1", node="n1")
 VICTIM = Victim(pod="ns/v", uid="u2", job="ns/j", node="n2")
-LADDER = Ladder(first_s=1, factor=2, cap_s=5, attempts=3)
+DELAYS = RetryDelays(first_s=1, factor=2, cap_s=5, attempts=3)
 
 
 def said(answer: str, **kwargs) -> ApiResponse:
@@ -55,13 +55,13 @@ def shown(**kwargs) -> ApiResponse:
     ids=lambda value: value.kind.value if isinstance(value, ApiResponse) else None,
 )
 def test_a_clear_answer_to_a_bind_ends_it(reply, attempt, result, retry) -> None:
-    outcome = bind_steps.after_post(WANTED, reply, attempt=attempt, ladder=LADDER)
+    outcome = bind_steps.after_post(WANTED, reply, attempt=attempt, delays=DELAYS)
     assert (outcome.result, outcome.retry) == (result, retry)
     assert (outcome.pod, outcome.uid) == ("ns/p", "u1")
 
 
 def test_a_conflict_is_resolved_by_a_look() -> None:
-    assert bind_steps.after_post(WANTED, said("conflict"), attempt=1, ladder=LADDER) == Get()
+    assert bind_steps.after_post(WANTED, said("conflict"), attempt=1, delays=DELAYS) == Get()
 
 
 @pytest.mark.parametrize(
@@ -78,18 +78,18 @@ def test_a_conflict_is_resolved_by_a_look() -> None:
     ids=["there", "elsewhere", "namesake", "gone", "deleting", "there and deleting", "foreign"],
 )
 def test_a_look_says_how_a_bind_ended(seen, result, node, retry) -> None:
-    outcome = bind_steps.after_get(WANTED, seen, attempt=1, ladder=LADDER)
+    outcome = bind_steps.after_get(WANTED, seen, attempt=1, delays=DELAYS)
     assert (outcome.result, outcome.node, outcome.retry) == (result, node, retry)
 
 
 def test_a_conflict_outcome_carries_what_was_observed() -> None:
-    outcome = bind_steps.after_get(WANTED, shown(node="n9"), attempt=1, ladder=LADDER)
+    outcome = bind_steps.after_get(WANTED, shown(node="n9"), attempt=1, delays=DELAYS)
     assert (outcome.node, outcome.rv) == ("n9", "7")
 
 
 def test_a_busy_server_is_waited_for_along_the_ladder_and_as_long_as_it_asks() -> None:
     def wait(attempt: int, **kwargs) -> float:
-        step = bind_steps.after_post(WANTED, said("busy", **kwargs), attempt=attempt, ladder=LADDER)
+        step = bind_steps.after_post(WANTED, said("busy", **kwargs), attempt=attempt, delays=DELAYS)
         assert isinstance(step, Wait)
         return step.seconds
 
@@ -99,7 +99,7 @@ def test_a_busy_server_is_waited_for_along_the_ladder_and_as_long_as_it_asks() -
 
 
 def test_an_intent_only_fails_after_a_look_that_shows_the_pod_unbound() -> None:
-    last = {"attempt": 3, "ladder": LADDER}
+    last = {"attempt": 3, "delays": DELAYS}
     assert bind_steps.after_post(WANTED, said("busy"), **last) == Get()
     assert isinstance(bind_steps.after_get(WANTED, said("busy"), **last), Wait)
     outcome = bind_steps.after_get(WANTED, shown(), **last)
@@ -108,21 +108,21 @@ def test_an_intent_only_fails_after_a_look_that_shows_the_pod_unbound() -> None:
 
 
 def test_an_unbound_pod_is_posted_again_before_the_last_attempt() -> None:
-    assert isinstance(bind_steps.after_get(WANTED, shown(), attempt=1, ladder=LADDER), Wait)
+    assert isinstance(bind_steps.after_get(WANTED, shown(), attempt=1, delays=DELAYS), Wait)
 
 
 def after_marks(reply: ApiResponse, **kwargs):
-    arguments = {"rv": "7", "attempt": 1, "tried": False, "ladder": LADDER, **kwargs}
+    arguments = {"rv": "7", "attempt": 1, "tried": False, "delays": DELAYS, **kwargs}
     return evict_steps.after_marks(VICTIM, reply, **arguments)
 
 
 def after_delete(reply: ApiResponse, **kwargs):
-    arguments = {"attempt": 1, "tried": False, "ladder": LADDER, **kwargs}
+    arguments = {"attempt": 1, "tried": False, "delays": DELAYS, **kwargs}
     return evict_steps.after_delete(VICTIM, reply, **arguments)
 
 
 def after_get(reply: ApiResponse, **kwargs):
-    return evict_steps.after_get(VICTIM, reply, **{"attempt": 1, "ladder": LADDER, **kwargs})
+    return evict_steps.after_get(VICTIM, reply, **{"attempt": 1, "delays": DELAYS, **kwargs})
 
 
 @pytest.mark.parametrize(
@@ -210,9 +210,9 @@ def test_a_delete_without_an_answer_is_tried_again_and_gone_is_then_our_doing() 
 )
 def test_after_the_last_attempt_a_look_decides_an_eviction(reply, result) -> None:
     assert after_delete(said("busy"), attempt=3) == Get()
-    outcome = evict_steps.after_get(VICTIM, reply, attempt=3, ladder=LADDER)
+    outcome = evict_steps.after_get(VICTIM, reply, attempt=3, delays=DELAYS)
     assert outcome.result is result
-    assert isinstance(evict_steps.after_get(VICTIM, said("busy"), attempt=3, ladder=LADDER), Wait)
+    assert isinstance(evict_steps.after_get(VICTIM, said("busy"), attempt=3, delays=DELAYS), Wait)
 
 
 def test_the_conditions_of_an_eviction_are_those_of_d03() -> None:
@@ -236,7 +236,7 @@ def test_the_conditions_of_an_eviction_are_those_of_d03() -> None:
     ids=["needs room", "gone", "deleting", "bound", "refused", "of no gang"],
 )
 def test_victims_are_spared_unless_the_preemptor_still_needs_their_room(reply, verdict) -> None:
-    assert evict_steps.after_nomination(reply, attempt=1, ladder=LADDER) == verdict
+    assert evict_steps.after_nomination(reply, attempt=1, delays=DELAYS) == verdict
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_victims_are_spared_unless_the_preemptor_still_needs_their_room(reply, v
 )
 def test_a_preemptor_that_cannot_be_nominated_is_looked_at(reply, verdict) -> None:
     preemptor = Preemptor(pod="ns/p", uid="p", node="n3")
-    step = evict_steps.after_preemptor_get(preemptor, reply, attempt=1, ladder=LADDER)
+    step = evict_steps.after_preemptor_get(preemptor, reply, attempt=1, delays=DELAYS)
     assert step == verdict
 
 
@@ -282,7 +282,7 @@ def test_an_intent_ends_once_all_its_items_have_in_the_order_of_the_intent() -> 
 
 def test_messages_of_the_api_server_are_cut_so_that_an_outcome_fits_its_command() -> None:
     reply = said("refused", message="x" * 10_000)
-    assert len(bind_steps.after_post(WANTED, reply, attempt=1, ladder=LADDER).message) == 200
+    assert len(bind_steps.after_post(WANTED, reply, attempt=1, delays=DELAYS).message) == 200
 
 
 def test_a_pace_grows_slowly_and_halves_once_per_overload() -> None:

@@ -2,8 +2,7 @@
 
 import asyncio
 
-from services.binder.adapters.throttle import Throttle
-from services.binder.intents.pace import Pace, PaceLimits
+from services.binder.adapters.throttle import Pace, PaceLimits, Throttle
 from services.binder.metrics import BinderMetrics
 from shared.runtime.metrics import Metrics
 from tests.support.clock import settle

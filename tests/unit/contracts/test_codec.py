@@ -319,3 +319,14 @@ def test_a_writer_writes_what_every_live_reader_accepts():
     assert version_to_write([frozenset({1}), frozenset({1, 2})]) == 1
     with pytest.raises(ContractError, match="none of the versions"):
         version_to_write([frozenset({7})])
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [({}, 0), (None, 0), ("6", 6), ("600", 10), ("-1", 0), ("²", 0), ("9" * 5000, 0), ("soon", 0)],
+)
+def test_a_deferral_is_some_seconds_and_anything_else_none(said, seconds) -> None:
+    headers = {codec.DEFERRAL: said} if isinstance(said, str) else said
+    assert codec.deferral_s(headers) == seconds
+    assert codec.deferral_s(codec.deferral(6)) == 6
+    assert codec.deferral(0) == {}

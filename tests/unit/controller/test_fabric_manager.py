@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from aiohttp import encode_basic_auth
 
-from services.controller.adapters.ufm import FabricManager
 from services.controller.hypernode.config import UfmSource
-from services.controller.hypernode.ufm import Port
+from services.controller.hypernode.discovery import Port
+from services.controller.hypernode.reconciler import FabricManager
 from shared.kube.client import Kube
 from shared.runtime.errors import Rejected, Retryable
 from tests.support.certificates import Authority

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from services.controller.job import sync
-from services.controller.job.podtemplate import PodForge
+from services.controller.job.podtemplate import PodBuilder
 from services.controller.job.validate import problems
 from shared.api.batch import Job
 from shared.entry_points import BadPlugin
@@ -67,7 +67,7 @@ def test_the_example_makes_its_config_map_and_edits_the_pods(
     (roster,) = sync.companions(asked)
     assert (roster.kind.kind, roster.name) == ("ConfigMap", "train-roster")
     assert roster.body == {"data": {"a": "train-a-0\ntrain-a-1", "b": "train-b-0"}}
-    pod = json.loads(PodForge(asked, asked.spec.tasks[0]).body(1))
+    pod = json.loads(PodBuilder(asked, asked.spec.tasks[0]).body(1))
     assert pod["spec"]["containers"][0]["env"] == [{"name": "SIZE", "value": "3"}]
     assert sync.marks(asked) == {"plugin-roster": "roster"}
     assert problems(asking("roster", "A", "B")) == (
@@ -134,7 +134,7 @@ def test_a_plugin_that_fails_on_a_pod_is_named(tmp_path: Path, fresh: pytest.Mon
     asked = asking("mine")
     assert problems(asked) == ()
     with pytest.raises(PluginFailed, match=r"spec\.plugins\.mine: job plugin of acme 2\.0.*'no'"):
-        PodForge(asked, asked.spec.tasks[0]).body(0)
+        PodBuilder(asked, asked.spec.tasks[0]).body(0)
 
 
 def test_a_plugin_sees_the_job_and_cannot_change_it(
@@ -145,6 +145,6 @@ def test_a_plugin_sees_the_job_and_cannot_change_it(
     fresh.syspath_prepend(str(mine(tmp_path, code)))
     asked = asking("mine")
     before = msgspec.json.encode(asked)
-    pod = json.loads(PodForge(asked, asked.spec.tasks[0]).body(0))
+    pod = json.loads(PodBuilder(asked, asked.spec.tasks[0]).body(0))
     assert pod["metadata"]["labels"]["size"] == "2"
     assert msgspec.json.encode(asked) == before

@@ -9,9 +9,8 @@ import pytest
 import yaml
 
 from services.controller.config_text import BadConfigError
-from services.controller.hypernode import ufm
 from services.controller.hypernode.config import Bounds, Discovery, UfmSource, parse
-from services.controller.hypernode.discovery import changes, discovered
+from services.controller.hypernode.discovery import changes, from_labels, from_ports, ports
 from services.controller.hypernode.reconciler import statuses
 from shared.api import kinds
 from shared.api.topology import HyperNode
@@ -172,7 +171,7 @@ def test_computers_that_share_a_switch_are_one_leaf_h03() -> None:
         port("rail-1", "spine-1", "Switch IB Port"),
     ]
     nodes = {"n1", "n2", "n3", "n4", "n5", "unplugged", "rail-1", "a-last"}
-    found = ufm.discovered(ufm.ports(msgspec.json.encode(listed)), nodes)
+    found = from_ports(ports(msgspec.json.encode(listed)), nodes)
     members = {
         name: [m.selector.exact_match.name for m in one.spec.members if m.selector.exact_match]
         for name, one in found.items()
@@ -184,12 +183,12 @@ def test_computers_that_share_a_switch_are_one_leaf_h03() -> None:
         "spine-hn": ["leaf-hn-0", "leaf-hn-1", "leaf-hn-2"],
     }, "leaves come in the order of their switches"
     assert [one.spec.tier for one in found.values()] == [1, 1, 1, 2]
-    again = ufm.discovered(ufm.ports(msgspec.json.encode(listed[::-1])), nodes)
+    again = from_ports(ports(msgspec.json.encode(listed[::-1])), nodes)
     assert again == found
 
 
 def test_a_fabric_without_nodes_has_no_hypernodes_h03() -> None:
-    assert ufm.discovered(ufm.ports(b"[]"), {"n1"}) == {}
+    assert from_ports(ports(b"[]"), {"n1"}) == {}
 
 
 def levels(*names: str) -> list[dict[str, str]]:
@@ -252,7 +251,7 @@ def tree(found: dict[str, HyperNode], name: str) -> Any:
 
 
 def test_nodes_that_agree_in_a_label_and_all_above_are_one_hypernode_h04() -> None:
-    found = discovered(TYPES, NODES)
+    found = from_labels(TYPES, NODES)
     shape = sorted(
         (one.spec.tier, one.spec.tier_name, one.metadata.labels[one.spec.tier_name], tree(found, n))
         for n, one in found.items()
@@ -275,17 +274,17 @@ def test_nodes_that_agree_in_a_label_and_all_above_are_one_hypernode_h04() -> No
 def test_a_network_may_be_called_what_volcano_takes_h04(network: str, shown: str) -> None:
     types = parse_(text(config={"networkTopologyTypes": {network: levels("leaf", "host")}})).types
     assert types is not None
-    assert all(name.startswith(f"hypernode-{shown}-tier1-") for name in discovered(types, NODES))
+    assert all(name.startswith(f"hypernode-{shown}-tier1-") for name in from_labels(types, NODES))
 
 
 def test_what_was_discovered_counts_the_nodes_that_it_was_discovered_from_h04() -> None:
-    found = discovered(TYPES, {name: have for name, have in NODES.items() if name != "no-spine"})
+    found = from_labels(TYPES, {name: have for name, have in NODES.items() if name != "no-spine"})
     counts = [(one.spec.tier, status.node_count) for one, status in statuses(dict(found), NODES)]
     assert sorted(counts) == [(1, 1), (1, 1), (1, 2), (2, 1), (2, 3)]
 
 
 def test_what_an_earlier_version_found_gets_its_labels_h04() -> None:
-    wanted = discovered({"roce": ("leaf",)}, {"n1": {"leaf": "l1"}})
+    wanted = from_labels({"roce": ("leaf",)}, {"n1": {"leaf": "l1"}})
     (one,) = wanted.values()
     source = {"volcano.sh/network-topology-source": "label"}
     meta = msgspec.structs.replace(one.metadata, labels={**source, "mine": "x"})
@@ -298,25 +297,25 @@ def test_what_an_earlier_version_found_gets_its_labels_h04() -> None:
 
 def test_the_same_network_has_the_same_names_h04() -> None:
     again = dict(reversed(NODES.items()))
-    assert discovered(TYPES, again) == discovered(TYPES, NODES)
-    other = discovered({"ROCE2": TYPES["roce"]}, NODES)
-    assert not other.keys() & discovered(TYPES, NODES).keys()
+    assert from_labels(TYPES, again) == from_labels(TYPES, NODES)
+    other = from_labels({"ROCE2": TYPES["roce"]}, NODES)
+    assert not other.keys() & from_labels(TYPES, NODES).keys()
     assert all(name.startswith("hypernode-roce2-tier") for name in other)
 
 
 def test_a_network_of_hosts_alone_has_no_hypernodes_h04() -> None:
-    assert discovered({"flat": ()}, NODES) == {}
+    assert from_labels({"flat": ()}, NODES) == {}
 
 
 def test_only_what_differs_is_changed_and_only_what_is_ours_h02() -> None:
-    wanted = discovered(TYPES, NODES)
+    wanted = from_labels(TYPES, NODES)
     stranger = hypernode("hand-made", 1, exact("Node", "n1"))
     create, change, delete = changes(wanted, [stranger])
     assert [one.spec.tier for one in create] == sorted(one.spec.tier for one in create)
     assert (change, delete) == ([], [])
     assert changes(wanted, [stranger, *wanted.values()]) == ([], [], [])
 
-    fewer = discovered(TYPES, {"n1": NODES["n1"]})
+    fewer = from_labels(TYPES, {"n1": NODES["n1"]})
     create, change, delete = changes(fewer, [stranger, *wanted.values()])
     assert create == []
     assert [one.spec.tier for one, _ in change] == [1, 2], "each has lost a member"

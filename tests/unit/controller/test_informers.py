@@ -7,8 +7,10 @@ import msgspec
 import pytest
 
 from services.controller.adapters.informers import Informers
+from services.controller.adapters.store import Identity
 from services.controller.job import effects
 from services.controller.job.plan import advance
+from services.controller.job.sync import gate_is_open
 from shared.api import keys, kinds
 from shared.api.batch import JobEvent
 from shared.contracts.messages import Fact
@@ -183,7 +185,7 @@ def test_a_group_from_before_names_had_uids_is_used_j27(replica: Informers) -> N
     made = [effect for stage in stages for effect in stage]
     assert not any(isinstance(effect, effects.CreateGroup) for effect in made)
     (pods,) = (effect for effect in made if isinstance(effect, effects.CreatePods))
-    annotations = json.loads(pods.forge.body(0))["metadata"]["annotations"]
+    annotations = json.loads(pods.builder.body(0))["metadata"]["annotations"]
     assert annotations[keys.GROUP_NAME] == "train"
     replica.written(kinds.PODGROUP, group(f"train-{UID}", 3))
     assert group_in_use(replica) == f"train-{UID}"
@@ -222,3 +224,59 @@ def test_orders_of_one_second_are_obeyed_as_they_were_given_j05(replica: Informe
         replica.written(kinds.COMMAND, json.dumps(body).encode())
     commands = replica.facts_of(replica.jobs["ns/train"]).commands
     assert [command.metadata.name for command in commands] == ["zulu", "alpha"]
+
+
+def gated(rv: str, phase: str | None = None, uid: str = "uid-group") -> bytes:
+    owner = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "train", "uid": UID}
+    meta = {
+        "name": f"train-{UID}",
+        "namespace": "ns",
+        "uid": uid,
+        "resourceVersion": rv,
+        "ownerReferences": [{**owner, "controller": True}],
+    }
+    return json.dumps({"metadata": meta, "status": {"phase": phase} if phase else {}}).encode()
+
+
+def makes_pods(replica: Informers) -> bool:
+    return gate_is_open(replica.facts_of(replica.jobs["ns/train"]))
+
+
+GROUP = f"ns/train-{UID}"
+
+
+def test_a_group_that_scheduling_has_admitted_lets_pods_be_made_before_its_status_says_so_j23(
+    replica: Informers,
+) -> None:
+    replica.written(kinds.PODGROUP, gated("5"))
+    assert not makes_pods(replica)
+    touched = replica.admitted(Identity(GROUP, "uid-group", 5))
+    assert touched.of(kinds.JOB) == {"ns/train": True}
+    assert makes_pods(replica)
+
+
+@pytest.mark.parametrize(
+    "decided_on",
+    [
+        Identity(GROUP, "uid-group", 4),
+        Identity(GROUP, "uid-group", 6),
+        Identity(GROUP, "another", 5),
+        Identity("ns/unknown", "uid-group", 5),
+    ],
+    ids=["older", "newer", "another of that name", "unknown"],
+)
+def test_an_admission_holds_for_the_version_that_was_decided_on(
+    replica: Informers, decided_on: Identity
+) -> None:
+    replica.written(kinds.PODGROUP, gated("5"))
+    assert not replica.admitted(decided_on)
+    assert not makes_pods(replica)
+
+
+def test_an_admission_ends_with_the_next_version_of_the_group(replica: Informers) -> None:
+    replica.written(kinds.PODGROUP, gated("5"))
+    replica.admitted(Identity(GROUP, "uid-group", 5))
+    replica.written(kinds.PODGROUP, gated("6", "Pending"))
+    assert not makes_pods(replica)
+    replica.written(kinds.PODGROUP, gated("7", "Inqueue"))
+    assert makes_pods(replica)

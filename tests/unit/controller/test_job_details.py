@@ -8,7 +8,7 @@ import pytest
 
 from services.controller.job import effects
 from services.controller.job.group import why_pending
-from services.controller.job.podtemplate import PodForge
+from services.controller.job.podtemplate import PodBuilder
 from shared.api import keys
 from shared.api.meta import ObjectMeta
 from shared.api.scheduling import (
@@ -28,7 +28,7 @@ def pod_of(labels: dict[str, str], annotations: dict[str, str], **of_task: Any) 
     """Return the metadata of the first pod of a job with these labels and annotations."""
     first = job(task("a", 1, **of_task), labels=labels, annotations=annotations)
     whole = defaulted(first, scheduler_name="volcano")
-    pod: dict[str, Any] = json.loads(PodForge(whole, whole.spec.tasks[0]).body(0))
+    pod: dict[str, Any] = json.loads(PodBuilder(whole, whole.spec.tasks[0]).body(0))
     return pod["metadata"]  # type: ignore[no-any-return]
 
 

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from services.controller.adapters.companions import key_pair
 from services.controller.job import sync
-from services.controller.job.podtemplate import PodForge
+from services.controller.job.podtemplate import PodBuilder
 from services.controller.job.validate import problems
 from shared.api import kinds
 from shared.api.batch import Job
@@ -35,7 +35,7 @@ def whole(*tasks: dict[str, Any], plugins: dict[str, list[str]], name: str = "tr
 
 def pod(of: Job, task_name: str, index: int) -> dict[str, Any]:
     spec = next(t for t in of.spec.tasks if t.name == task_name)
-    made: dict[str, Any] = json.loads(PodForge(of, spec).body(index))
+    made: dict[str, Any] = json.loads(PodBuilder(of, spec).body(index))
     return made
 
 

@@ -198,6 +198,19 @@ async def test_a_job_goes_its_course_when_no_process_lives_for_more_than_some_wr
     assert summary(stage) == EXPECTED
 
 
+async def test_a_job_whose_group_is_refused_is_pending_all_the_same_j13() -> None:
+    stage = JobStage()
+    stage.create(kinds.JOB, "j", whole_job("RestartJob"))
+    process = Process(stage)
+    process.refused.add("POST podgroups")
+    for _ in range(3):
+        process.learn()
+        await process.look("jobs")
+        await stage.clock.advance(1.0)
+    assert process.denied
+    assert stage.job()["status"]["state"]["phase"] == "Pending"
+
+
 @pytest.mark.parametrize(
     ("request_", "reason", "words"),
     [

@@ -8,6 +8,7 @@ from services.controller.job.status import entered
 from shared.api import keys
 from shared.api.batch import Job, JobPhase, JobStatus
 from shared.api.meta import ObjectMeta
+from shared.api.scheduling import PodGroup, PodGroupSpec, PodGroupStatus
 
 
 class _Announced:
@@ -27,7 +28,7 @@ def event_of(*phases: tuple[JobPhase, float], was: JobPhase, says: str = "") -> 
     for phase, now in phases:
         status = entered(job, status, phase, now=now)
     announced = _Announced()
-    ControllerEvents(announced).phase(job, was=was, status=status)
+    ControllerEvents(announced).phase(job, was=was, status=status, group=None)
     (event,) = announced.events
     assert isinstance(event, JobPhaseChanged)
     return event
@@ -61,3 +62,14 @@ def test_a_job_that_leaves_running_says_how_long_it_had_stated_to_run() -> None:
 def test_the_stated_duration_is_told_with_the_run_that_it_was_for() -> None:
     event = event_of((JobPhase.RUNNING, 5.0), was=JobPhase.PENDING, says="1h30m")
     assert (event.seconds_stated, event.stated_by) == (0.0, "")
+
+
+def test_an_event_says_what_the_gang_needs() -> None:
+    announced = _Announced()
+    job = Job(metadata=ObjectMeta(name="a", namespace="ns", uid="u"))
+    spec = PodGroupSpec(min_resources={"cpu": "4", "pods": 2})
+    group = PodGroup(metadata=job.metadata, spec=spec, status=PodGroupStatus())
+    for known in (group, None):
+        ControllerEvents(announced).phase(job, was="", status=JobStatus(), group=known)
+    said = [e.min_resources for e in announced.events if isinstance(e, JobPhaseChanged)]
+    assert said == [{"cpu": "4", "pods": "2"}, {}]

@@ -6,20 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from services.controller.queue.orders import (
+from services.controller.queue.plan import (
+    TABLE,
     Change,
-    RejectedOrder,
+    QueueAction,
+    RejectedCommand,
     SetMark,
     SetState,
     action_of,
     carry_out,
     follow_parent,
     mark_patch,
+    next_state,
     parent_patch,
     synced_state,
     targets,
 )
-from services.controller.queue.phases import TABLE, QueueAction, next_state
 from shared.api.batch import Command, Target
 from shared.api.keys import CLOSED_BY_PARENT
 from shared.api.meta import ObjectMeta
@@ -206,7 +208,7 @@ def test_an_order_that_cannot_be_is_refused_with_the_reason_q04(
     action: str, name: str, before: list[Queue], why: str
 ) -> None:
     found = carry_out(QueueAction(action), name, world(*before), {})
-    assert isinstance(found, RejectedOrder)
+    assert isinstance(found, RejectedCommand)
     assert why in found.why
 
 
@@ -298,13 +300,13 @@ def test_a_chain_of_three_thousand_queues_is_closed_and_opened_q04() -> None:
         queue(name, parent=above) for name, above in zip(names, ["root", *names[:-1]], strict=True)
     ]
     closed = carry_out(QueueAction.CLOSE, "q0", world(*chain), {})
-    assert not isinstance(closed, RejectedOrder)
+    assert not isinstance(closed, RejectedCommand)
     assert [c.queue for c in closed if isinstance(c, SetState)] == names
     shut = [
         queue(name, CLOSED, parent=above, marked=True)
         for name, above in zip(names, ["root", *names[:-1]], strict=True)
     ]
     opened = carry_out(QueueAction.OPEN, "q0", world(*shut), {})
-    assert not isinstance(opened, RejectedOrder)
+    assert not isinstance(opened, RejectedCommand)
     assert [c.queue for c in opened if isinstance(c, SetState)] == names
     assert [c.queue for c in opened if isinstance(c, SetMark)] == names[::-1]

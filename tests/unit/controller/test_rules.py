@@ -9,9 +9,9 @@ from services.controller.adapters.records import JobRecord
 from services.controller.job import effects
 from services.controller.job.phases import ALIVE, FINISHED, TABLE, Do, KillScope, move_for
 from services.controller.job.plan import advance
-from services.controller.job.podtemplate import PodForge
+from services.controller.job.podtemplate import PodBuilder
 from services.controller.metrics import QueueCounts
-from services.controller.queue.orders import missing
+from services.controller.queue.plan import missing
 from shared.api import kinds
 from shared.api.batch import Action, Job, JobPhase
 from shared.api.meta import ObjectMeta
@@ -85,7 +85,7 @@ def test_env_tells_every_container_the_index_of_its_pod_jp1() -> None:
     plain = task("a", 3)
     plain["template"]["spec"]["initContainers"] = [{"name": "init", "image": "busybox"}]
     whole = defaulted(job(plain, plugins={"env": []}), scheduler_name="volcano")
-    pod = json.loads(PodForge(whole, whole.spec.tasks[0]).body(2))
+    pod = json.loads(PodBuilder(whole, whole.spec.tasks[0]).body(2))
     for group in ("containers", "initContainers"):
         env = {e["name"]: e["value"] for e in pod["spec"][group][0]["env"]}
         assert env == {"VK_TASK_INDEX": "2", "VC_TASK_INDEX": "2"}
@@ -94,7 +94,7 @@ def test_env_tells_every_container_the_index_of_its_pod_jp1() -> None:
 def test_a_claim_in_the_job_gets_the_same_name_each_time_j30() -> None:
     volumes = [{"mountPath": "/data", "volumeClaim": {"accessModes": ["ReadWriteOnce"]}}]
     whole = defaulted(job(task("a", 1), volumes=volumes), scheduler_name="volcano")
-    first, second = (json.loads(PodForge(whole, whole.spec.tasks[0]).body(0)) for _ in range(2))
+    first, second = (json.loads(PodBuilder(whole, whole.spec.tasks[0]).body(0)) for _ in range(2))
     assert first == second
     claim = first["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"]
     assert claim.startswith("train-pvc-")

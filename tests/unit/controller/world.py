@@ -159,7 +159,7 @@ class Cluster:
                 self.told.append(effect)
             case effects.CreatePods():
                 for index in effect.indexes:
-                    self._create_pod(effect.forge.body(index))
+                    self._create_pod(effect.builder.body(index))
 
     def _amend_job(self, effect: effects.AmendJob) -> None:
         plain = json.loads(msgspec.json.encode(self.job))
@@ -235,6 +235,7 @@ class Controller:
                 group_wanted=self.record.group_wanted({}),
                 completed=self.record.completed,
                 applied=self.applied,
+                tried=self.record.tried,
             ),
             tuple(self.record.requests.values()),
             self.record.delayed,

@@ -1,7 +1,7 @@
 """What a list after an interruption tells."""
 
-from pumice.demo.feed import changes_of_list
 from pumice.demo.model import Op
+from pumice.demo.story import changes_of_list
 from tests.unit.demo.objects import pod
 
 

@@ -43,7 +43,10 @@ def test_every_value_that_a_template_asks_for_has_a_default() -> None:
 
 
 def test_every_default_is_asked_for_by_a_template() -> None:
-    templates = "".join(text for name, text in MADE.items() if name.startswith("templates/"))
+    refuses = "templates/refusals.yaml"
+    templates = "".join(
+        text for name, text in MADE.items() if name.startswith("templates/") and name != refuses
+    )
     by_service = {"_ns", "_tolerations", "_affinity"}
     names = [name for part in VALUES.values() for name in part]
     ends = [name for name in names if any(name.endswith(end) for end in by_service)]
@@ -72,6 +75,32 @@ def test_the_overlay_for_single_pods_may_not_add_what_the_chart_has_no_value_for
     monkeypatch.setitem(write_chart.FLAGS, "binder", {})
     with pytest.raises(write_chart.AbsentError, match=r"binder: no value for .*scheduler-name"):
         write_chart.templates()
+
+
+def test_a_second_installation_has_no_object_without_namespace_in_common_with_the_first() -> None:
+    kinds = {"ClusterRole", "ClusterRoleBinding", "ValidatingAdmissionPolicy", "APIService"}
+    seen = 0
+    for name, text in write_chart.templates().items():
+        for document in text.split("---\n"):
+            if (kind := re.search(r"^kind: (\w+)$", document, re.MULTILINE)) and kind[1] in kinds:
+                seen += 1
+                of_first = f"not .Values.custom.{write_chart.SECOND}" in document
+                assert of_first or '{{ include "pumice.suffix" . }}' in document, name
+    assert seen >= 16
+
+
+def test_each_object_that_a_cluster_has_once_is_in_the_base() -> None:
+    base = write_chart.templates()
+    for place in write_chart.OF_FIRST:
+        name, _, own = place.partition(":")
+        assert name in base
+        assert not own or f"  name: {own}\n" in base[name]
+
+
+def test_flags_of_a_second_installation_are_those_of_its_services() -> None:
+    for service, flags in write_chart.OF_SECOND.items():
+        known = {field.name.replace("_", "-") for field in fields_of(SETTINGS[service])}
+        assert flags.keys() <= known
 
 
 @pytest.mark.parametrize("service", SETTINGS)

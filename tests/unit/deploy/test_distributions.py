@@ -130,7 +130,7 @@ def test_a_scheduler_plugin_loads_numpy_alone(site: Path) -> None:
 
 
 def test_a_webhook_needs_aiohttp_alone(site: Path) -> None:
-    loaded = loaded_by("import pumice.events.webhook, pumice.cli.forwarding", site, "webhook")
+    loaded = loaded_by("import pumice.events.webhook, pumice.cli.events", site, "webhook")
     assert loaded & HEAVY == {"aiohttp"}
 
 

@@ -18,9 +18,9 @@ from pumice.events.server import IN_CLUSTER, SECRET
 from pumice.local import nats as local_nats
 from pumice.local.versions import versions
 from services.admission.settings import AdmissionSettings
+from services.cache.kinds import rows
 from services.cache.settings import CacheSettings
 from services.visibility.settings import VisibilitySettings
-from shared.api.kinds import KINDS
 from shared.contracts.permissions import permissions
 from shared.contracts.streams import Storage, all_streams, streams
 from shared.model.quantity import milli, units
@@ -198,7 +198,7 @@ def test_the_cache_may_list_and_watch_exactly_the_kinds_that_it_publishes() -> N
         for resource in rule["resources"]
         if "watch" in rule["verbs"]
     }
-    assert granted == {(kind.group, kind.plural): {"list", "watch"} for kind in KINDS.values()}
+    assert granted == {(r.kind.group, r.kind.plural): {"list", "watch"} for r in rows(["volcano"])}
 
 
 def test_the_cache_may_write_its_two_leases_and_make_their_namespace() -> None:

@@ -12,7 +12,7 @@ from shared.serving.certificates import RENEW_AFTER
 from tests.support.alert_histories import HISTORIES
 from tests.support.manifests import BASE, ROOT, build, named
 from tools import write_dashboards, write_monitoring
-from tools.monitors_check import fast, live
+from tools.monitors_check import live, site
 from tools.monitors_check.faults import FAULTS
 from tools.write_tables import METRICS_PAGE, Metric, metrics
 
@@ -300,10 +300,10 @@ def _is_shown(name: str) -> bool:
 
 @each_alert
 def test_a_rule_with_shorter_times_holds_as_many_samples(alert: dict) -> None:
-    assert minutes(ENDPOINT["interval"]) * 60 == fast.FACTOR * fast.INTERVAL_S
-    shorter = fast.shorter(alert["expr"])
+    assert minutes(ENDPOINT["interval"]) * 60 == site.FACTOR * site.INTERVAL_S
+    shorter = site.shorter(alert["expr"])
     windows = [s.window for s in selectors(alert["expr"]) if s.window]
-    assert [minutes(s.window) * fast.FACTOR for s in selectors(shorter) if s.window] == (
+    assert [minutes(s.window) * site.FACTOR for s in selectors(shorter) if s.window] == (
         pytest.approx([minutes(window) for window in windows])
     )
     assert _names(shorter) == _names(alert["expr"])

@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from pumice.deploy import nats_secrets
+from services.cache.settings import CacheSettings
 from services.declarer.settings import DeclarerSettings
 from services.scheduler.settings import SchedulerSettings
 from shared.contracts.streams import all_streams, streams
@@ -16,6 +17,8 @@ from tests.support.manifests import (
     OVERLAYS,
     WORKLOADS,
     build,
+    flags_of,
+    key_of,
     meant,
     named,
     overlay,
@@ -71,17 +74,12 @@ def test_every_image_comes_from_the_registry_with_its_credentials() -> None:
 def test_the_scheduler_of_single_pods_has_the_pods_that_cache_and_binder_serve_too() -> None:
     assert write_manifests.AGENT_FILE.read_text() == write_manifests.agent_scheduler()
     objects = overlay(OVERLAYS / "agent-scheduler")
-    flags = {
-        service: named(objects, "Deployment", f"pumice-{service}")["spec"]["template"]["spec"][
-            "containers"
-        ][0]["args"]
-        for service in ("agent-scheduler", "binder", "cache")
-    }
-    given = [flag for flag in flags.pop("agent-scheduler") if "password" not in flag]
+    given = flags_of(objects, "agent-scheduler")
     singles = load(SchedulerSettings, service="scheduler", argv=given, environ={})
     assert singles.single_pods
-    for args in flags.values():
-        assert f"--scheduler-name=volcano,{singles.scheduler_name[0]}" in args
+    for service in ("binder", "cache"):
+        given = flags_of(objects, service)
+        assert f"--scheduler-name=volcano,{singles.scheduler_name[0]}" in given
     pods = named(objects, "Deployment", "pumice-agent-scheduler")["spec"]
     labels = pods["selector"]["matchLabels"]
     assert labels.items() <= pods["template"]["metadata"]["labels"].items()
@@ -89,6 +87,43 @@ def test_the_scheduler_of_single_pods_has_the_pods_that_cache_and_binder_serve_t
     assert labels != others, "each Deployment has pods of its own"
     budget = named(objects, "PodDisruptionBudget", "pumice-agent-scheduler")["spec"]
     assert budget["selector"]["matchLabels"] == labels
+
+
+def test_a_second_scheduler_has_names_leases_and_rights_of_its_own() -> None:
+    first, second = (overlay(OVERLAYS / f"{which}-of-two") for which in ("first", "second"))
+    apart = [o for o in second if o["kind"] != "CustomResourceDefinition"]
+    keys = {key_of(o) for o in first}
+    assert not [key for o in apart if (key := key_of(o)) in keys]
+    assert "pumice-system" not in yaml.safe_dump_all(apart)
+    given = flags_of(second, "cache")
+    cache = load(CacheSettings, service="cache", argv=given, environ={})
+    own = [cache.leader_elect_resource_name, cache.leader_elect_controller_resource_name]
+    leases = [
+        rule["resourceNames"]
+        for rule in named(second, "ClusterRole", "pumice-cache-second")["rules"]
+        if "resourceNames" in rule
+    ]
+    assert leases == [own]
+    policy = named(second, "ValidatingAdmissionPolicy", "pumice-cache-leases-second")["spec"]
+    assert str(own) in policy["validations"][0]["expression"]
+    for kind in ("ClusterRoleBinding", "ValidatingAdmissionPolicyBinding"):
+        for binding in (o for o in second if o["kind"] == kind):
+            meant_by = binding.get("roleRef", {}).get("name") or binding["spec"]["policyName"]
+            assert named(second, kind.removesuffix("Binding"), meant_by)
+
+
+def test_controllers_and_webhooks_of_the_first_scheduler_serve_the_second() -> None:
+    first, second = (overlay(OVERLAYS / f"{which}-of-two") for which in ("first", "second"))
+    scheduler = load(
+        SchedulerSettings, service="scheduler", argv=flags_of(second, "scheduler"), environ={}
+    )
+    names = ("volcano", *scheduler.scheduler_name)
+    assert names == ("volcano", scheduler.scheduler_sharding_name)
+    for service in ("admission", "cache", "controller"):
+        assert f"--scheduler-name={','.join(names)}" in flags_of(first, service)
+    rules = named(first, "ClusterRole", "pumice-controller")["rules"]
+    (leases,) = (rule["resourceNames"] for rule in rules if rule["resources"] == ["leases"])
+    assert tuple(leases) == names
 
 
 OF_THREE = overlay(OVERLAYS / "nats-of-three")

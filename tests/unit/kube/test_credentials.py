@@ -323,6 +323,36 @@ def test_without_any_configuration_the_message_says_what_to_do(
         find_source(None, context=None, clock=SystemClock(), environ={})
 
 
+async def test_the_address_that_is_given_goes_before_that_of_the_kubeconfig(
+    api: ScriptedApi, tmp_path: Path
+) -> None:
+    config = yaml.safe_load(api.kubeconfig(token="a"))
+    server = config["clusters"][0]["cluster"]["server"]
+    config["clusters"][0]["cluster"]["server"] = "https://elsewhere.invalid:1"
+    file = tmp_path / "kubeconfig"
+    file.write_text(stdjson.dumps(config))
+    api.then(json({}))
+    async with await connect(str(file), master=f"{server}/", user_agent="t") as kube:
+        await kube.get(POD, "ns", "p")
+    assert tokens(api) == ["Bearer a"]
+
+
+async def test_the_account_of_a_pod_is_not_shown_to_an_address_that_is_given() -> None:
+    environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+    source = find_source(
+        None, context=None, master="10.9.9.9:8080", clock=SystemClock(), environ=environ
+    )
+    loaded = await source.load()
+    assert loaded.access.host == "http://10.9.9.9:8080"
+    assert loaded.authorization is None
+
+
+@pytest.mark.parametrize("address", ["ftp://there", "http://", "https:///path", "http://h:port"])
+def test_an_address_that_is_none_is_refused_by_the_flags_name(address: str) -> None:
+    with pytest.raises(Rejected, match="--master"):
+        find_source(None, context=None, master=address, clock=SystemClock(), environ={})
+
+
 def test_the_environment_is_used_before_the_account_of_the_pod() -> None:
     environ = {"KUBECONFIG": "/somewhere", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
     source = find_source(None, context=None, clock=SystemClock(), environ=environ)

@@ -3,7 +3,7 @@
 import pytest
 
 from pumice.cli import main as cli
-from pumice.local import golang
+from pumice.local import build
 
 
 @pytest.mark.parametrize("words", [["--help"], ["-h"], ["help"]], ids=" ".join)
@@ -108,7 +108,7 @@ def test_missing_programs_are_named_with_where_they_were_looked_for(tmp_path, mo
         ("XDG_CACHE_HOME", tmp_path / "cache"),
     ):
         monkeypatch.setenv(name, str(value))
-    monkeypatch.setattr(golang, "WHEEL", "no-such-wheel")
+    monkeypatch.setattr(build, "WHEEL", "no-such-wheel")
     assert cli.main(["up", "--api", "real", "--data-dir", str(tmp_path / "cluster")]) == 1
     error = capsys.readouterr().err
     assert all(name in error for name in ("kube-apiserver", "etcd", "kwok", "KUBEBUILDER_ASSETS"))

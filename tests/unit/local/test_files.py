@@ -8,36 +8,35 @@ import sys
 import pytest
 import yaml
 
-from pumice.local import order, parts, pki, state
+from pumice.local import authority, parts, state
 from pumice.local.control_plane import Options
 from pumice.local.errors import LocalError
 from pumice.local.kubeconfig import Entry, write_kubeconfig
 from pumice.local.nats import NatsServer
-from pumice.local.order import Order
-from pumice.local.stack import StackOptions
+from pumice.local.stack import Order, StackOptions, read_order, write_order
 from pumice.local.state import State
 from shared.contracts.permissions import permissions
 
 
 def test_certificates_are_made_once_and_only_their_owner_reads_them(tmp_path):
-    first = pki.ensure(tmp_path / "pki")
+    first = authority.ensure_pki(tmp_path / "pki")
     before = {file.name: file.read_bytes() for file in (tmp_path / "pki").iterdir()}
-    assert pki.ensure(tmp_path / "pki") == first
+    assert authority.ensure_pki(tmp_path / "pki") == first
     assert {file.name: file.read_bytes() for file in (tmp_path / "pki").iterdir()} == before
     assert all(file.stat().st_mode & 0o077 == 0 for file in (tmp_path / "pki").iterdir())
 
 
 def test_certificates_are_made_again_when_making_them_was_cut_off(tmp_path):
-    made = pki.ensure(tmp_path / "pki")
+    made = authority.ensure_pki(tmp_path / "pki")
     made.service_account_key.unlink()
-    again = pki.ensure(tmp_path / "pki")
+    again = authority.ensure_pki(tmp_path / "pki")
     assert again.service_account_key.exists()
     context = ssl.create_default_context(cafile=str(again.ca))
     context.load_cert_chain(again.admin.cert, again.admin.key)  # refused if they do not match
 
 
 def test_a_kubeconfig_holds_everything_inline(tmp_path):
-    made = pki.ensure(tmp_path / "pki")
+    made = authority.ensure_pki(tmp_path / "pki")
     entry = Entry(server="https://127.0.0.1:1", ca=made.ca, token="secret")
     write_kubeconfig(tmp_path / "kubeconfig", entry)
     document = yaml.safe_load((tmp_path / "kubeconfig").read_text())
@@ -81,8 +80,8 @@ def test_an_order_for_the_holder_comes_back_as_it_was(tmp_path):
         stack=StackOptions(plane=Options(directory=tmp_path, port=1), flags={"cache": ("--x=1",)}),
         binaries={"etcd": tmp_path / "etcd"},
     )
-    order.write(tmp_path, wanted)
-    assert order.read(tmp_path) == wanted
+    write_order(tmp_path, wanted)
+    assert read_order(tmp_path) == wanted
 
 
 def test_a_state_is_read_as_written_and_none_when_nothing_ran(tmp_path):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pumice.local import golang, parts
+from pumice.local import build, parts
 from pumice.local.errors import LocalError
 from pumice.local.parts import PARTS
 
@@ -74,12 +74,12 @@ def test_the_nats_server_of_the_wheel_is_found(environ):
 
 
 def test_an_old_go_is_refused_with_what_to_do(tmp_path, environ, monkeypatch):
-    monkeypatch.setattr(golang, "WHEEL", "no-such-wheel")
+    monkeypatch.setattr(build, "WHEEL", "no-such-wheel")
     program(tmp_path / "bin" / "go", "go1.20.1")
     with pytest.raises(LocalError, match=r"is 1\.20\.1.*make parts"):
-        golang.find_go(environ)
+        build.find_go(environ)
 
 
 def test_a_go_that_is_new_enough_is_found(tmp_path, environ):
     path = program(tmp_path / "bin" / "go", "go1.99.1")
-    assert golang.find_go(environ) == golang.Go(path=path, version="1.99.1")
+    assert build.find_go(environ) == build.Go(path=path, version="1.99.1")

@@ -5,7 +5,7 @@ from typing import Annotated
 import pytest
 from msgspec import Meta
 
-from pumice.cli.routing import route
+from pumice.cli.serving import route
 from pumice.local.names import SERVICES
 from pumice.local.services import settings_type
 from shared.runtime.common import CommonSettings

@@ -5,10 +5,9 @@ import random
 import msgspec
 import pytest
 
-from shared.api.selectors import LabelSelector
+from shared.api.selectors import BadSelector, LabelSelector, matches
 from shared.api.topology import HyperNodeSpec, MemberSelector
 from shared.model.hypernodes import forest, leaves, selected
-from shared.model.labelselectors import BadSelector, matches
 
 NODES = {"rack1-a": {"rack": "1"}, "rack1-b": {"rack": "1"}, "rack2-a": {"rack": "2"}}
 

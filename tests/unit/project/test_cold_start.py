@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from services.admission.rules.catalogue import HOOKS
-from services.admission.rules.paths import PATHS
+from services.admission.settings import PATHS
 
 FLAGS_READ = 230
 """Modules until the flags of any service are read."""

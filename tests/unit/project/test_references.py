@@ -1,4 +1,4 @@
-"""What prose points to is there: paths in backticks, links between pages, records of decisions."""
+"""Names in prose are there: paths, modules and members, links, records of decisions."""
 
 import re
 from pathlib import Path
@@ -11,6 +11,16 @@ FOLDERS = "services|shared|pumice|tests|docs|tools|benchmarks|examples|k8s"
 PATH = re.compile(rf"`((?:{FOLDERS})/[\w./-]+)`")
 LINK = re.compile(r"\]\(([^)#\s:]+)(?:#[^)]*)?\)")
 DECISION = re.compile(r"\bADR (\d+)\b")
+MODULE = re.compile(r"`((?:services|shared|pumice|tests|tools|benchmarks)(?:\.\w+)+)(?:\(\))?`")
+MEMBER = re.compile(r"`([A-Z][A-Za-z]+\.[a-z_]\w*)(?:\(\))?`")
+DEFINED = re.compile(r"^class (\w+)", re.MULTILINE)
+NO_MODULES = {
+    "pumice.jobplugins": "a group of entry points",
+    "pumice.services": "a folder that ADR 21 decided against",
+    "pumice.cause": "an attribute of spans",
+    "pumice.gate": "an attribute of spans",
+    "pumice.reason": "an attribute of spans",
+}
 
 
 PAGES = tracked("*.md")
@@ -41,3 +51,54 @@ def test_every_decision_that_is_named_has_its_page() -> None:
     known = {int(page.name.partition("-")[0]) for page in (ROOT / "docs" / "adr").glob("*.md")}
     named = {int(number) for file in PROSE for number in told(DECISION, file)}
     assert named <= known
+
+
+def defines(text: str, name: str) -> bool:
+    statement = rf'(?:def|class|import.*) {name}\b|^ *"?{name}"?(?:[:,]| =)'
+    found = re.search(statement, text, re.MULTILINE)
+    return found is not None
+
+
+def resolves(name: str) -> bool:
+    """Tell whether a dotted name is a module, or something that a module defines or imports."""
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        path = ROOT.joinpath(*parts[:length])
+        for file in (path.with_suffix(".py"), path / "__init__.py"):
+            if file.exists():
+                return length == len(parts) or defines(file.read_text("utf-8"), parts[length])
+    return ROOT.joinpath(*parts).is_dir()
+
+
+def test_every_module_in_backticks_is_there() -> None:
+    named = {(file, name) for file in PROSE for name in told(MODULE, file)}
+    missing = [
+        f"{file.relative_to(ROOT)}: {name}"
+        for file, name in sorted(named)
+        if name not in NO_MODULES and not resolves(name)
+    ]
+    assert missing == []
+
+
+def test_every_member_of_a_class_in_backticks_is_there() -> None:
+    # The methods of Hooks are rows of tables.
+    points = [file.read_text("utf-8") for file in tracked("pumice/plugins/*points.py")]
+    words = {"Hooks": set(re.findall(r"\w+", "".join(points)))}
+    for file in tracked("*.py"):
+        text = file.read_text("utf-8")
+        for name in DEFINED.findall(text):
+            words.setdefault(name, set()).update(re.findall(r"\w+", text))
+    missing = [
+        f"{file.relative_to(ROOT)}: {name}"
+        for file in PROSE
+        for name in told(MEMBER, file)
+        for owner, _, member in [name.partition(".")]
+        if owner in words and member not in words[owner]
+    ]
+    assert missing == []
+
+
+def test_the_search_for_modules_finds_what_is_missing() -> None:
+    assert resolves("shared.api.cron.CronJob")
+    assert not resolves("shared.api.crontab")
+    assert not resolves("shared.api.cron.Crontab")

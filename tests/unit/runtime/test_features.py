@@ -2,8 +2,8 @@
 
 import pytest
 
+from shared.runtime.common import QUEUE_ADMISSION, is_feature_on
 from shared.runtime.errors import Rejected
-from shared.runtime.features import QUEUE_ADMISSION, is_on
 
 
 @pytest.mark.parametrize(
@@ -18,10 +18,10 @@ from shared.runtime.features import QUEUE_ADMISSION, is_on
     ],
 )
 def test_a_feature_is_on_when_it_or_all_of_its_stage_are_m05(text: str, on: bool) -> None:
-    assert is_on(text, QUEUE_ADMISSION) is on
+    assert is_feature_on(text, QUEUE_ADMISSION) is on
 
 
 @pytest.mark.parametrize("text", ["SchedulingGatesQueueAdmission", "CSIStorage=perhaps"])
 def test_what_cannot_be_read_is_refused_with_the_flag(text: str) -> None:
     with pytest.raises(Rejected, match=r"--feature-gates: .* is not of the form"):
-        is_on(text, QUEUE_ADMISSION)
+        is_feature_on(text, QUEUE_ADMISSION)

@@ -7,8 +7,7 @@ import pytest
 from services.admission.settings import AdmissionSettings
 from shared.runtime.common import CommonSettings
 from shared.runtime.errors import Rejected
-from shared.runtime.links import service_links
-from shared.runtime.settings import load
+from shared.runtime.settings import load, service_links
 from tests.support.manifests import BASE, ROOT, build
 
 SERVICES = sorted(path.parent.name for path in (ROOT / "services").glob("*/__main__.py"))

@@ -11,7 +11,15 @@ from services.scheduler.policy.devices.evaluation import Evaluation
 from services.scheduler.policy.states.claims import Devices
 from shared.api import kinds
 from shared.contracts.messages import Result
-from tests.support.devices import DRIVER, device, device_class, request, slice_of, spec_of
+from tests.support.devices import (
+    DRIVER,
+    claim,
+    device,
+    device_class,
+    request,
+    slice_of,
+    using,
+)
 
 CONF = """
 actions: "allocate, backfill, preempt"
@@ -33,23 +41,6 @@ def world_of(devices: dict[str, int], conf: str = CONF) -> Cluster:
 def offer(world: Cluster, node: str, count: int) -> None:
     names = [f"d{number}" for number in range(count)]
     world.put(kinds.RESOURCESLICE, slice_of(node, names, node=node))
-
-
-def claim(
-    world: Cluster, name: str, *requests: dict[str, Any], status: Any = None, **meta: Any
-) -> None:
-    world.put(
-        kinds.RESOURCECLAIM,
-        {
-            "metadata": {"name": name, "namespace": "ns", "uid": f"uid-{name}", **meta},
-            "spec": spec_of(*(requests or (request(),))),
-            "status": status or {},
-        },
-    )
-
-
-def using(*names: str) -> dict[str, Any]:
-    return {"resourceClaims": [{"name": n, "resourceClaimName": n} for n in names]}
 
 
 def gang(world: Cluster, name: str, size: int) -> None:

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from pumice.testing import Cluster
-from services.scheduler.engine import BadFact
+from services.scheduler.engine.state.cluster_state import BadFact
 from shared.api import kinds
 from shared.contracts.messages import Bind, Result, Victim
 from shared.model.status import TaskStatus

@@ -293,13 +293,30 @@ def test_parts_of_a_card_are_given_while_its_counters_last():
     assert offer.names(spec_of(request()), taken=[f"{DRIVER}/p/whole"]) == SHORT
 
 
-def test_devices_that_several_claims_share_and_those_that_have_to_be_prepared_are_not_given():
-    shared = {"name": "a", "allowMultipleAllocations": True}
-    prepared = {"name": "b", "bindingConditions": ["ready"], "bindingFailureConditions": ["no"]}
-    assert Offer(slice_of("s", [shared, prepared], node="n1")).names(spec_of(request())) == SHORT
-    capacity = {"requests": {"memory": "1Gi"}}
-    found = Offer(slice_of("s", ["d0"], node="n1")).names(spec_of(request(capacity=capacity)))
-    assert "not known here" in found
+PREPARED = {"bindingConditions": ["ready"], "bindingFailureConditions": ["no"]}
+
+
+def test_a_device_that_has_to_be_prepared_is_given_with_its_conditions():
+    offer = Offer(slice_of("s", [{"name": "b", **PREPARED}, "c"], node="n1"))
+    (found,) = offer.ask(spec_of(request(count=2)))
+    first, second = found.devices.results
+    assert (first.binding_conditions, first.binding_failure_conditions) == (("ready",), ("no",))
+    assert (second.binding_conditions, second.binding_failure_conditions) == ((), ())
+
+
+def test_pools_whose_devices_need_no_preparation_come_first():
+    slow = slice_of("a", ["d0", {"name": "d1", **PREPARED}], node="n1", pool="a")
+    offer = Offer(slow, slice_of("b", ["d2"], node="n1", pool="b"))
+    assert offer.names(spec_of(request())) == [["d2"]]
+    assert offer.names(spec_of(request(count=2))) == [["d2", "d0"]]
+
+
+def test_what_binds_to_a_node_is_for_that_node_alone():
+    fabric = slice_of("f", [{"name": "d0", "bindsToNode": True, **PREPARED}], allNodes=True)
+    (found,) = Offer(fabric).ask(spec_of(request()), node="n2")
+    assert found.node_selector is not None
+    (term,) = found.node_selector.node_selector_terms
+    assert [need.values for need in term.match_fields] == [("n2",)]
 
 
 def test_parameters_of_class_and_claim_travel_with_the_devices():

@@ -15,12 +15,18 @@ tiers:
   - {name: gang}
   - name: capacity
     enableHierarchy: TREE
-    arguments: {capacity.DynamicResourceAllocationEnable: ENABLED}
+    arguments:
+      capacity.DynamicResourceAllocationEnable: ENABLED
+      capacity.DRAConsumableCapacityEnable: CAPACITIES
 """
 
 
-def quotas(*, tree: bool = False, enabled: bool = True) -> Cluster:
-    words = {"TREE": str(tree).lower(), "ENABLED": str(enabled).lower()}
+def quotas(*, tree: bool = False, enabled: bool = True, capacities: bool = False) -> Cluster:
+    words = {
+        "TREE": str(tree).lower(),
+        "ENABLED": str(enabled).lower(),
+        "CAPACITIES": str(capacities).lower(),
+    }
     conf = QUOTAS
     for word, value in words.items():
         conf = conf.replace(word, value)
@@ -28,9 +34,15 @@ def quotas(*, tree: bool = False, enabled: bool = True) -> Cluster:
 
 
 def claim(
-    world: Cluster, name: str, *, device: str = "gpu.com", count: int = 1, allocated: Any = None
+    world: Cluster,
+    name: str,
+    *,
+    device: str = "gpu.com",
+    count: int = 1,
+    allocated: Any = None,
+    capacity: dict[str, str] | None = None,
 ) -> Cluster:
-    exactly = {"deviceClassName": device, "count": count}
+    exactly = {"deviceClassName": device, "count": count, "capacity": {"requests": capacity or {}}}
     document = {
         "metadata": {"name": name, "namespace": "ns", "uid": f"uid-{name}"},
         "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}},
@@ -43,10 +55,10 @@ def using(name: str) -> dict[str, Any]:
     return {"resourceClaims": [{"name": "c", "resourceClaimName": name}]}
 
 
-def pair(world: Cluster, *, device: str = "gpu.com", count: int = 1) -> Cluster:
+def pair(world: Cluster, *, device: str = "gpu.com", count: int = 1, **asks: Any) -> Cluster:
     """Two jobs of one pod each, each with a claim of its own."""
     for number in range(2):
-        claim(world, f"c{number}", device=device, count=count)
+        claim(world, f"c{number}", device=device, count=count, **asks)
         world.group(f"g{number}", created=f"2026-01-01T00:00:0{number}Z")
         world.pod(f"g{number}-0", f"g{number}", cpu="1", **using(f"c{number}"))
     return world
@@ -101,6 +113,51 @@ def test_a_job_that_entered_its_queue_reserves_the_devices_of_its_pods():
         claim(world, name, count=2).group(name, phase="Pending", minResources={"cpu": "1"})
         world.pod(f"{name}-0", name, cpu="1", **using(name))
     assert {e.job: e.gate for e in world.decide().explanations} == {"ns/b": "enqueue"}
+
+
+@pytest.mark.parametrize(
+    ("capability", "asked", "bound"),
+    [
+        pytest.param({"memory.deviceclass/gpu.com": "16Gi"}, {"memory": "8Gi"}, 2, id="room"),
+        pytest.param({"memory.deviceclass/gpu.com": "15Gi"}, {"memory": "8Gi"}, 1, id="too-much"),
+        pytest.param(
+            {"deviceclass/gpu.com": "1", "memory.deviceclass/gpu.com": "64Gi"},
+            {"memory": "8Gi"},
+            1,
+            id="too-many-devices",
+        ),
+        pytest.param({"cores.deviceclass/gpu.com": "8"}, {"memory": "1Gi"}, 0, id="not-named"),
+        pytest.param({"deviceclass/gpu.com": "9"}, {"memory": "1Gi"}, 0, id="devices-named-alone"),
+        pytest.param({"memory.deviceclass/nic.com": "1"}, {"memory": "1Gi"}, 2, id="another-class"),
+        pytest.param({"memory.deviceclass/gpu.com": "1"}, {}, 2, id="asks-for-none"),
+    ],
+)
+def test_what_is_asked_of_capacities_is_counted_by_class_pl06(capability, asked, bound):
+    world = quotas(capacities=True).queue("default", capability=capability)
+    assert len(binds_of(pair(world, capacity=asked).decide())) == bound
+
+
+def test_capacities_are_counted_for_each_device_of_a_request():
+    limits = {"memory.deviceclass/gpu.com": "31Gi"}
+    world = quotas(capacities=True).queue("default", capability=limits)
+    assert len(binds_of(pair(world, count=2, capacity={"memory": "8Gi"}).decide())) == 1
+
+
+def test_quotas_of_capacities_count_only_when_asked_for():
+    limits = {"memory.deviceclass/gpu.com": "1Gi"}
+    world = quotas().queue("default", capability=limits)
+    assert len(binds_of(pair(world, capacity={"memory": "8Gi"}).decide())) == 2
+
+
+def test_a_job_that_asks_for_more_of_a_capacity_than_its_queue_may_have_stays_outside():
+    world = quotas(capacities=True)
+    world.queue("default", capability={"memory.deviceclass/gpu.com": "4Gi"})
+    claim(world, "c", capacity={"memory": "8Gi"})
+    world.group("g", phase="Pending", minResources={"cpu": "1"})
+    world.pod("g-0", "g", cpu="1", **using("c"))
+    (why,) = world.decide().explanations
+    assert (why.gate, why.shortages[0].resource) == ("enqueue", "memory.deviceclass/gpu.com")
+    assert "insufficient memory.deviceclass/gpu.com" in why.message
 
 
 # --- where pods go -------------------------------------------------------------------------------

@@ -7,6 +7,8 @@ from services.scheduler.adapters.figure_pages import FigurePages
 from services.scheduler.adapters.report import Timings
 from services.scheduler.cycle_metrics import EVERY_S, MOST_JOBS, CycleMetrics, Figures, placements
 from services.scheduler.decide import Part, decide
+from services.scheduler.engine.plan import Plan
+from services.scheduler.engine.session.session import Session
 from shared.api import kinds
 from shared.runtime.metrics import Metrics, steps
 
@@ -18,8 +20,15 @@ CREATED_S = 1767225600  # 2026-01-01T00:00:00Z
 GIB = 1024**3
 
 
+def cycle(world: Cluster, metrics: CycleMetrics, *, now: float = 0.0) -> Plan:
+    def look(session: Session, _: Plan) -> None:
+        metrics.look(session)
+
+    return decide(world.cluster_state, world.config, now=now, look=look)
+
+
 def figures_of(world: Cluster, metrics: CycleMetrics, *, now: float = 0.0) -> Figures | None:
-    decide(world.cluster_state, world.config, now=now, look=metrics.look)
+    cycle(world, metrics, now=now)
     metrics.settle(world.cluster_state.jobs)
     return metrics.sample.figures
 
@@ -219,7 +228,7 @@ def test_waiting_gangs_tell_what_they_lack_and_how_often_they_waited_me2():
 def test_jobs_tell_when_they_were_made_and_last_placed_me1():
     world = Cluster().node("n1").gang("g", tasks=2)
     now, cycles = CREATED_S + 90.5, CycleMetrics()
-    plan = decide(world.cluster_state, world.config, now=now, look=cycles.look)
+    plan = cycle(world, cycles, now=now)
     placed = list(placements(plan, world.cluster_state, now=now))
     assert [(p.job, p.since_s, p.tasks_since_s) for p in placed] == [
         ("ns/g", 90.5, (90.5, 90.5)),
@@ -273,7 +282,7 @@ def test_preempt_counts_attempts_and_what_it_settles_on_me2(running, attempts, t
     for number in range(2):
         world.pod(f"new-{number}", "new", cpu="1", priority=9)
     metrics = CycleMetrics()
-    decide(world.cluster_state, world.config, now=0.0, look=metrics.look)
+    cycle(world, metrics)
     assert metrics.sample.preemption_attempts == attempts
     assert metrics.sample.eviction_transactions == transactions
 

@@ -3,7 +3,7 @@
 import pytest
 
 from pumice.plugins import Condition
-from services.scheduler.engine.texts import MESSAGE_LETTERS, bounded
+from services.scheduler.engine.plan import MESSAGE_LETTERS, bounded
 from services.scheduler.worker import Decision, Worker
 from shared.contracts import messages as m
 from tests.unit.scheduler.test_worker import group, pod, put, small_world, step, worker

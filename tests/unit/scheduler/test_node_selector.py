@@ -3,9 +3,9 @@
 import pytest
 
 from pumice.testing import Cluster, binds_of
-from services.scheduler.engine import ClusterState
+from services.scheduler.adapters.conf_file import node_labels
+from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.policy.catalog import STATES
-from services.scheduler.selection import node_labels
 from shared.runtime.errors import Rejected
 
 LABELS = [("role", "train"), ("role", "serving")]

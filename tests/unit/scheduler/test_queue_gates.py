@@ -4,10 +4,10 @@ import pytest
 
 from pumice.testing import Cluster, binds_of
 from services.scheduler import messages
-from services.scheduler.engine import ClusterState
+from services.scheduler.desired import stands
 from services.scheduler.engine.plan import Plan
+from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.policy.catalog import states
-from services.scheduler.reminding import DesiredStatus, stands
 from shared.api import keys, kinds
 from shared.contracts.messages import DesiredUngated
 
@@ -102,12 +102,11 @@ def test_a_job_of_subgroups_is_admitted_too(sharing):
 def test_a_gate_that_is_not_seen_to_fall_is_wanted_again():
     cluster = gang(world(), "g", 1, OURS)
     plan = cluster.step()
-    ((kind, wanted),) = [
+    (status,) = [
         each
         for each in messages.desires(plan, cluster.cluster_state)
-        if isinstance(each[1], DesiredUngated)
+        if isinstance(each.wanted, DesiredUngated)
     ]
-    status = DesiredStatus(kind=kind, wanted=wanted)
     assert stands(status, cluster.cluster_state)
     pod(cluster, "g-0", "g")
     assert not stands(status, cluster.cluster_state)

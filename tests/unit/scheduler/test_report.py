@@ -5,12 +5,14 @@ from typing import Any, cast
 import numpy as np
 import structlog
 
-from services.scheduler.adapters.report import Report
+from pumice.events import Event, GangAdmitted
+from services.scheduler.adapters.report import GangEvents, Report
 from services.scheduler.cycle_metrics import CycleSample, Figures, JobFigures, PlacedJob
 from services.scheduler.engine.plan import Eviction, Explanation, Plan
 from services.scheduler.worker import Decision
 from shared.runtime.health import Readiness
 from shared.runtime.metrics import Metrics
+from shared.runtime.spans import NO_SPANS
 
 
 def reporting(metrics: Metrics) -> Report:
@@ -87,3 +89,18 @@ def test_only_who_leads_shows_queues_and_jobs_me3() -> None:
     assert b"volcano_job_share{" in metrics.render()
     report.leading(leads=False)
     assert b"volcano_job_share{" not in metrics.render()
+
+
+def test_a_successor_announces_an_admission_of_the_same_version_under_the_same_id() -> None:
+    ids: list[str] = []
+
+    class Announcer:
+        def announce(self, event: Event, identity: str) -> None:
+            ids.append(identity)
+
+    events = GangEvents(cast("Any", Announcer()), NO_SPANS)
+    for term, cycle, rv in ((1, 7, "41"), (2, 1, "41"), (2, 2, "42"), (2, 3, ""), (3, 3, "")):
+        event = GangAdmitted(gang="ns/g", uid="u", resource_version=rv)
+        events.admitted(event, term=term, cycle=cycle, begun=0.0)
+    assert ids[0] == ids[1]
+    assert len(set(ids)) == 4

@@ -7,7 +7,7 @@ import pytest
 from pumice.testing import Cluster, binds_of, evictions_of, phase_in
 from services.scheduler.config import BadConfig
 from services.scheduler.decide import configure
-from services.scheduler.engine import Plan
+from services.scheduler.engine.plan import Plan
 from shared.api import kinds
 from shared.api.time import format_seconds
 

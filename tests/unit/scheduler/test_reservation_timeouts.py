@@ -2,7 +2,7 @@
 
 import pytest
 
-from pumice.testing import Cluster, phase_in
+from pumice.testing import Cluster, binds_of, phase_in
 from services.scheduler.config import BadConfig
 from services.scheduler.decide import configure
 from services.scheduler.engine.jobs.reservation_timeouts import ReservationTimeouts
@@ -92,3 +92,19 @@ def test_a_timeout_that_is_none_is_refused_by_name(value):
     conf += f'configurations: [{{name: enqueue, arguments: {{inqueueTimeout: "{value}"}}}}]\n'
     with pytest.raises(BadConfig, match=r"action enqueue: inqueueTimeout: .* is no duration"):
         configure(conf)
+
+
+def test_what_waits_for_another_scheduler_takes_no_share_and_reserves_for_a_while_only():
+    """Its pods are not ours before they have a node (CA01), so that its group gets none here."""
+    world = Cluster(CONF.replace("PLUGIN", "overcommit}, {name: predicates}, {name: proportion"))
+    world.node("n", cpu="4").queue("a").queue("b")
+    world.group("theirs", queue="b", min_member=4, minResources={"cpu": "4"})
+    world.group("ours", queue="a", min_member=4, phase="Pending", minResources={"cpu": "4"})
+    for number in range(4):
+        world.pod(f"theirs-{number}", "theirs", cpu="1", scheduler="second")
+        world.pod(f"ours-{number}", "ours", cpu="1")
+    assert not binds_of(world.decide())
+    timeouts = ReservationTimeouts()
+    for now in (0, 10):
+        timeouts.review(world.cluster_state.jobs, now=now, timeout_s=10)
+    assert binds_of(world.decide()) == {f"ours-{number}": "n" for number in range(4)}

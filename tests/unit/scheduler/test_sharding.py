@@ -8,8 +8,7 @@ import pytest
 
 from pumice.testing import Cluster, binds_of
 from services.scheduler.decide import conclude, configure, run_actions
-from services.scheduler.engine.session.sharding import Mode, Sharding
-from services.scheduler.engine.state.shards import NodeShards, ShardStatus
+from services.scheduler.engine.state.shards import Mode, NodeShards, Sharding, ShardStatus
 from services.scheduler.worker import Decision, Worker
 from shared.api import kinds
 from shared.api.scheduling import NodeShard

@@ -4,8 +4,8 @@ import pytest
 
 from pumice.testing import Cluster, binds_of, evictions_of
 from services.scheduler.config import SINGLE_PODS_TEXT
-from services.scheduler.engine import ClusterState
-from services.scheduler.engine.session.sharding import Mode, Sharding
+from services.scheduler.engine.state.cluster_state import ClusterState
+from services.scheduler.engine.state.shards import Mode, Sharding
 from services.scheduler.policy.catalog import STATES
 from shared.api import kinds
 

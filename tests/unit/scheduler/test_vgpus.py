@@ -6,8 +6,9 @@ from pumice.testing import Cluster, binds_of
 from services.scheduler.decide import decide
 from services.scheduler.engine.state.memory import lay_out, memory_of, restore
 from services.scheduler.messages import commands
-from services.scheduler.policy.states.vgpu_cards import read_shares
+from services.scheduler.policy.states.cards import read_shares
 from shared.api import kinds
+from shared.contracts.messages import Bind, Result
 
 NUMBER, MEMORY = "volcano.sh/vgpu-number", "volcano.sh/vgpu-memory"
 CORES, PERCENT = "volcano.sh/vgpu-cores", "volcano.sh/vgpu-memory-percentage"
@@ -93,6 +94,24 @@ def test_what_a_cycle_chose_holds_in_the_next():
     assert binds_of(world.decide()) == {}
     world.delete(kinds.POD, "ns/g-0", "uid-ns/g-0")
     assert cards_of(world.decide()) == {"h-0": ["GPU-1"]}
+
+
+def test_a_new_leader_goes_by_the_cards_of_binds_that_are_under_way():
+    world = ask(world_of(), "g", number=1)
+    shown = {IDS: "GPU-0,NVIDIA,16000,0:"}
+    bind = Bind(pod="ns/g-0", uid="uid-ns/g-0", node="n1", annotations=shown)
+    world.cluster_state.assume("1-0", [bind])
+    assert cards_of(ask(world, "h", tasks=2, number=1).step()) == {"h-0": ["GPU-1"]}
+
+
+def test_a_card_of_a_bind_that_failed_is_given_to_one_pod_only():
+    world = ask(world_of(), "g", number=1)
+    assert cards_of(world.step()) == {"g-0": ["GPU-1"]}
+    world.cluster_state.outcome("1-0", [("uid-ns/g-0", Result.FAILED)])
+    world.pod("g-0", "g", requests={NUMBER: "1"}, schedulingGates=[{"name": "held"}])
+    assert cards_of(ask(world, "h", number=1).step()) == {"h-0": ["GPU-1"]}
+    world.pod("g-0", "g", requests={NUMBER: "1"})
+    assert cards_of(world.decide(now=1e9)) == {"g-0": ["GPU-0"]}
 
 
 def test_a_pod_that_runs_has_the_cards_that_it_says():

@@ -9,7 +9,7 @@ from pumice.testing import Cluster, evictions_of
 from services.scheduler.config import BadConfig
 from services.scheduler.engine.session.ordering import LiveHeap, Orders
 from services.scheduler.engine.tasks.task import Task
-from services.scheduler.policy.actions.topology_aware import Choice, Options
+from services.scheduler.policy.actions.preempt import Choice, Options
 from shared.api import kinds
 
 
@@ -213,9 +213,9 @@ def protected(cluster: Cluster, conf: str, *, now: float = 0.0) -> list[str]:
     world.cluster_state = cluster.cluster_state
     session = world.session(now=now)
     try:
-        (fn,) = session.hooks.of(Points.preemptable).tiers[0]
+        (rule,) = session.hooks.of(Points.preemptable).tiers[0]
         there = sorted(world.job("j").tasks.values(), key=lambda task: task.name)
-        return [task.name for task in fn(there[0], there)]
+        return [task.name for task in rule.fn(there[0], there) or ()]
     finally:
         session.close()
 

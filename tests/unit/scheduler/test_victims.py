@@ -39,7 +39,7 @@ def test_nobody_takes_from_a_job_of_the_same_priority():
     try:
         taker = next(iter(world.job("poor").tasks.values()))
         tasks = list(world.job("rich").tasks.values())
-        proposed = [fn(taker, tasks) for fn in session.hooks.of(Points.preemptable).tiers[0]]
+        proposed = [rule.fn(taker, tasks) for rule in session.hooks.of(Points.preemptable).tiers[0]]
     finally:
         session.close()
     assert proposed[0] == []

@@ -8,9 +8,9 @@ import pytest
 from aiohttp import web
 
 from pumice.local.ports import free_port
-from services.visibility.adapters import changes as module
-from services.visibility.adapters.changes import Changes
-from services.visibility.api import paths
+from services.visibility.adapters import server as module
+from services.visibility.adapters.server import Changes
+from services.visibility.api import requests
 from services.visibility.api.statuses import Failure
 from shared.api.visibility import Change, ObjectRef, TimelineEntry
 from tests.support.page_world import World, WorldAnswers
@@ -32,7 +32,7 @@ async def streams():
     changes = Changes(answers)
 
     async def answer(request):
-        target = paths.read(request.method, request.path, request.query)
+        target = requests.read(request.method, request.path, request.query)
         try:
             return await changes.stream(request, target)
         except Failure as failure:
@@ -79,7 +79,7 @@ async def test_a_reader_that_has_gone_leaves_room_for_another(monkeypatch):
 @pytest.mark.parametrize("path", [f"{PATH}?watch=1", PATH.replace("/namespaces/team-00", "")])
 def test_the_stream_is_watched_as_a_resource(path):
     place, _, query = path.partition("?")
-    target = paths.read("GET", place, dict([query.split("=")] if query else []))
+    target = requests.read("GET", place, dict([query.split("=")] if query else []))
     assert target.resource.plural == "changes"
     assert target.verb == ("watch" if query else "list")
     assert (target.verb in target.resource.verbs) is bool(query)

@@ -1,12 +1,14 @@
 """How long jobs are drawn to run: by what they say, by history, and given how long they run."""
 
+import math
+
 import numpy as np
 import pytest
 
 from pumice.events import JobPhaseChanged
 from services.visibility.forecast.durations import Durations, History, Subject
 from shared.api import keys
-from shared.jobs.durations import Basis, Expected, template_of
+from shared.jobs.durations import Basis, Expected, size_of, template_of
 
 NIGHTLY = Subject("ns", "default", "ns/nightly")
 OTHER = Subject("ns", "default", "ns/other")
@@ -18,6 +20,15 @@ def drawn(history: History, subject: Subject, *, stated=None, elapsed=0.0, count
     if not elapsed:
         return np.array([durations.lasts(subject, stated, uniform) for _ in range(count)])
     return np.array([durations.goes_on(subject, stated, elapsed, uniform) for _ in range(count)])
+
+
+def drawn_in_plays(history: History, subject: Subject, *, plays=60):
+    """Return a few draws of each of many plays."""
+    found = []
+    for seed in range(plays):
+        uniform, durations = np.random.default_rng(seed).random, Durations(history)
+        found += [durations.lasts(subject, None, uniform) for _ in range(5)]
+    return np.array(found)
 
 
 def known(**seconds: float) -> History:
@@ -147,8 +158,82 @@ def test_jobs_of_a_kind_that_comes_in_batches_are_long_or_short_together():
             plays.append(np.log(drawn_))
         return float(np.std(np.mean(plays, axis=1)) / np.std(plays))
 
-    assert spread(NIGHTLY) > 0.5
-    assert spread(OTHER) < 0.4
+    alone = 1 / math.sqrt(30)
+    assert spread(NIGHTLY) > 1.5 * alone
+    assert spread(OTHER) < 1.2 * alone
+
+
+def test_jobs_are_expected_to_be_like_the_latest_where_those_of_a_user_come_in_batches():
+    history, seconds = History(), 0.0
+    for number in range(400):
+        seconds = 7_200.0 if number // 20 % 2 else 60.0
+        history.ended(Subject("ns", "default", f"ns/{number}"), seconds)
+    assert seconds == 7_200.0
+    lasting = drawn_in_plays(history, Subject("ns", "default", "ns/x"))
+    assert np.mean(lasting > 6_000.0) > 0.7
+
+
+def test_the_latest_jobs_count_for_no_more_than_others_where_they_tell_nothing():
+    history, random = History(), np.random.default_rng(3)
+    for seconds in random.lognormal(6.0, 1.5, 400):
+        history.ended(NIGHTLY, float(seconds))
+    weights = history.weights(NIGHTLY)
+    assert sum(weights) == pytest.approx(1.0)
+    assert sum(weights[3:]) < 0.05
+
+
+def test_jobs_of_the_same_size_come_before_those_of_the_template_where_size_tells_more():
+    history = History()
+    for number in range(300):
+        large = number % 2 == 1
+        size = "large" if large else "small"
+        subject = Subject("ns", "default", f"ns/{number // 2 % 3}", size)
+        history.ended(subject, 7_200.0 if large else 60.0)
+    assert np.mean(drawn_in_plays(history, Subject("ns", "default", "ns/0", "large")) > 6e3) > 0.9
+    assert np.mean(drawn_in_plays(history, Subject("ns", "default", "ns/0", "small")) < 70.0) > 0.9
+
+
+def test_each_user_has_ways_of_his_own():
+    history = History()
+    for number in range(400):
+        by_template = 7_200.0 if number % 2 else 60.0
+        history.ended(Subject("one", "default", f"one/{number % 2}"), by_template)
+        in_batches = 7_200.0 if number // 20 % 2 else 60.0
+        history.ended(Subject("two", "default", f"two/{number % 3}"), in_batches)
+    assert np.mean(drawn_in_plays(history, Subject("one", "default", "one/0")) < 70.0) > 0.9
+    assert np.mean(drawn_in_plays(history, Subject("two", "default", "two/0")) > 6e3) > 0.7
+
+
+def test_sizes_are_learnt_from_events():
+    history = History()
+    for number in range(100):
+        pods = 1 + 7 * (number % 2)
+        event = JobPhaseChanged(
+            job=f"ns/x-{number}", uid="u", phase="Completed", previous="Running", queue="default",
+            template="ns/x", seconds_running=60.0 * pods, min_resources={"cpu": f"{pods}"},
+        )  # fmt: skip
+        history.learn(event)
+    small, large = (Subject("ns", "default", "ns/x", size_of({"cpu": n})) for n in (1_000, 8_000))
+    assert np.mean(drawn_in_plays(history, small) < 70.0) > 0.9
+    assert np.mean(drawn_in_plays(history, large) > 400.0) > 0.9
+
+
+def test_an_event_with_an_amount_that_is_none_teaches_durations_all_the_same():
+    history = History()
+    event = JobPhaseChanged(
+        job="ns/nightly-7", uid="u", phase="Completed", previous="Running", queue="default",
+        template="ns/nightly", seconds_running=60.0, min_resources={"cpu": "many"},
+    )  # fmt: skip
+    history.learn(event)
+    assert history.knows(NIGHTLY)
+
+
+def test_jobs_that_need_about_as_much_are_of_one_size():
+    assert size_of({"cpu": 7_000, "memory": 5 << 30}) == size_of({"cpu": 8_000, "memory": 7 << 30})
+    assert size_of({"cpu": 8_000}) != size_of({"cpu": 16_000})
+    assert size_of({"cpu": 8_000}) != size_of({"cpu": 8_000, "nvidia.com/gpu": 1_000})
+    quota = {"requests.cpu": 8_000, "limits.cpu": 9_000, "count/pods": 1_000, "memory": 0}
+    assert size_of({"cpu": 8_000, **quota}) == size_of({"cpu": 8_000})
 
 
 def test_a_job_that_nothing_is_known_of_lasts_between_a_minute_and_a_day():

@@ -4,13 +4,16 @@ Each change that is told of is then made for real, and the job is stopped no lon
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from services.scheduler.decide import configure
 from services.visibility.answers.explaining import explain, subject_of
+from services.visibility.answers.holders import HOLDERS_MOST
 from services.visibility.answers.survey import Policy, survey
 from shared.api.visibility import Explanation, NodesReason, ObjectRef
+from tests.support.devices import DRIVER, request, spec_of, using
 from tests.support.replicas import World, running
 
 TIERS = """
@@ -68,6 +71,41 @@ def test_gates_before_the_one_that_stops_it_are_passed_and_those_behind_not_reac
     assert (found.nodes, found.reasons) == (2, (NodesReason(reason="Insufficient cpu", nodes=2),))
 
 
+def test_a_job_says_which_devices_have_to_be_prepared_before_its_bind() -> None:
+    device = {"driver": DRIVER, "pool": "n1", "device": "d0"}
+    result = {
+        **device,
+        "request": "r",
+        "bindingConditions": ["linked", "ready"],
+        "bindingFailureConditions": ["failed"],
+    }
+    claim: dict[str, Any] = {
+        "metadata": {"name": "c", "namespace": "ns", "uid": "c"},
+        "spec": spec_of(request()),
+        "status": {
+            "allocation": {"devices": {"results": [result]}},
+            "reservedFor": [{"resource": "pods", "name": "job-0", "uid": "uid-job-0"}],
+            "devices": [{**device, "conditions": [{"type": "linked", "status": "True"}]}],
+        },
+    }
+    world = World().queue("default").node("n1", cpu="2").gang("job", pods=1, cpu="1")
+    world.put("resourceclaims", claim).pod("job-0", "job", cpu="1", **using("c"))
+
+    found = answer(world, "job")
+
+    assert failed(found) == "binder"
+    (gate,) = [gate for gate in found.gates if gate.state == "Failed"]
+    assert gate.message == (
+        "before 1 of its pods are bound, "
+        "devices of resource claim ns/c have to be prepared (d0: ready)"
+    )
+    assert found.next_event == "drivers prepare the devices"
+    claim["status"]["devices"][0]["conditions"] = [
+        {"type": name, "status": "True"} for name in ("linked", "ready")
+    ]
+    assert failed(answer(world.put("resourceclaims", claim), "job")) == ""
+
+
 def test_a_job_outside_of_its_queue_has_reached_no_other_gate() -> None:
     found = states(answer(full_queue(), "job"))
 
@@ -82,6 +120,16 @@ def test_holders_of_what_is_short_come_with_the_largest_first() -> None:
         ("large", {"cpu": "2"}),
         ("small", {"cpu": "1"}),
     ]
+
+
+def test_holders_that_are_too_many_to_name_are_counted() -> None:
+    world = World().queue("default", capability={"cpu": "26"}).node("n1", cpu="64")
+    for number in range(HOLDERS_MOST + 5):
+        running(world, f"holder-{number:02}", cpu="1", node="n1")
+
+    found = answer(world.waiting("job", pods=2, cpu="4"), "job")
+
+    assert (len(found.holders), found.remaining_holders) == (HOLDERS_MOST, 5)
 
 
 def test_only_jobs_below_the_level_that_is_full_hold_what_is_short() -> None:

@@ -96,6 +96,15 @@ def test_a_gang_waits_until_all_of_its_pods_have_room():
     assert starts(asked(world)) == {"gang": 200.0}
 
 
+@pytest.mark.parametrize("phase", ["Running", "Unknown"])
+def test_a_job_that_has_lost_all_its_pods_runs_again_and_ends(phase):
+    world = Cluster(CONF).node("n1", cpu="4")
+    lasting(world, "displaced", 300, phase=phase)
+    world.pod("displaced-0", "displaced", cpu="4")
+    pending(world, "a", 50, at="01")
+    assert starts(asked(world)) == {"a": 300.0}
+
+
 def test_what_fits_now_starts_now():
     world = two_nodes().node("n3", cpu="4")
     pending(world, "a", 50)
@@ -308,6 +317,18 @@ def test_a_play_that_has_been_enough_knows_the_jobs_that_start_soon():
     assert state_of(world) == before
     assert forecaster.estimate("ns/j1").median == NOW + 110.0
     assert forecaster.expected("ns/j2").unknown.startswith("not within 1m50s")
+
+
+def test_a_play_that_gets_nowhere_in_its_time_says_nothing():
+    world = crowded()
+    forecaster = Forecaster(Rules(world.config, world.plugins), History(), draws=2)
+    forecaster.draw(world.cluster_state, now=NOW, enough=lambda: True)
+    assert forecaster.expected("ns/new0") is None
+    forecaster.draw(world.cluster_state, now=NOW)
+    known = forecaster.expected("ns/new0")
+    forecaster.draw(world.cluster_state, now=NOW, enough=lambda: True)
+    assert known is not None
+    assert forecaster.expected("ns/new0") == known
 
 
 def test_draws_one_at_a_time_give_what_all_at_once_give():

@@ -4,12 +4,19 @@ import json
 
 import pytest
 
-from services.visibility.api import discovery, hiding, negotiation, openapi, paths, rights, tables
-from services.visibility.api.negotiation import Form
+from services.visibility.api import discovery, hiding, openapi, requests, rights, tables
+from services.visibility.api.requests import Form
 from services.visibility.api.resources import CHANGES, RESOURCES, find
 from services.visibility.api.statuses import Failure
 from services.visibility.api.users import RequestHeaders, User, from_config_map, read_user
-from shared.api.visibility import API_VERSION, LosingJob, WhatIfStatus
+from shared.api.visibility import (
+    API_VERSION,
+    EvictedPod,
+    LosingJob,
+    WhatIf,
+    WhatIfSpec,
+    WhatIfStatus,
+)
 from tests.support.visibility import costly, explained, lived, pending, tree
 
 HEADERS = RequestHeaders(authorities="PEM", allowed_names=("front-proxy",))
@@ -90,7 +97,7 @@ def test_the_config_map_names_headers_and_authority():
 )
 def test_a_path_names_verb_and_resource(method, path, verb, plural):
     path, _, query = path.partition("?")
-    target = paths.read(method, paths.ROOT + path, dict([query.split("=")] if query else []))
+    target = requests.read(method, requests.ROOT + path, dict([query.split("=")] if query else []))
     assert (target.verb, target.resource.plural) == (verb, plural)
     right = rights.of_target(target)
     assert "/".join(filter(None, (right.resource, right.subresource))) == plural
@@ -110,12 +117,12 @@ def test_a_path_names_verb_and_resource(method, path, verb, plural):
 def test_a_path_that_is_not_served_is_refused(path, code):
     path, _, query = path.partition("?")
     with refused(code):
-        paths.read("GET", paths.ROOT + path, dict([query.split("=", 1)] if query else []))
+        requests.read("GET", requests.ROOT + path, dict([query.split("=", 1)] if query else []))
 
 
 def test_objects_are_selected_by_name_and_by_no_other_field():
     def chosen(selector: str) -> list[str]:
-        target = paths.read("GET", f"{paths.ROOT}pendingjobs", {"fieldSelector": selector})
+        target = requests.read("GET", f"{requests.ROOT}pendingjobs", {"fieldSelector": selector})
         jobs = [pending("n", "a"), pending("m", "b")]
         return [job.metadata.name for job in jobs if target.selects(job.metadata)]
 
@@ -128,7 +135,7 @@ def test_objects_are_selected_by_name_and_by_no_other_field():
 
 def test_a_watch_of_a_name_selects_that_object_alone():
     def chosen(path: str, query: dict[str, str]) -> list[str]:
-        target = paths.read("GET", paths.ROOT + path, {"watch": "true", **query})
+        target = requests.read("GET", requests.ROOT + path, {"watch": "true", **query})
         jobs = [pending("n", "a"), pending("n", "b")]
         return [job.metadata.name for job in jobs if target.selects(job.metadata)]
 
@@ -138,19 +145,19 @@ def test_a_watch_of_a_name_selects_that_object_alone():
 
 
 def test_kubectl_gets_tables_programs_get_objects_and_others_are_refused():
-    assert negotiation.form_of(KUBECTL) is Form.TABLE
-    assert negotiation.form_of("application/json") is Form.OBJECT
-    assert negotiation.form_of("") is Form.OBJECT
-    assert negotiation.form_of("application/vnd.kubernetes.protobuf, */*") is Form.OBJECT
+    assert requests.form_of(KUBECTL) is Form.TABLE
+    assert requests.form_of("application/json") is Form.OBJECT
+    assert requests.form_of("") is Form.OBJECT
+    assert requests.form_of("application/vnd.kubernetes.protobuf, */*") is Form.OBJECT
     with refused(406):
-        negotiation.form_of("application/vnd.kubernetes.protobuf")
+        requests.form_of("application/vnd.kubernetes.protobuf")
 
 
 def test_aggregated_discovery_is_given_only_when_it_is_wanted_first():
     wanted = discovery.AGGREGATED
-    assert negotiation.wants_aggregated(f"{wanted},application/json")
-    assert not negotiation.wants_aggregated(f"application/json,{wanted}")
-    assert not negotiation.wants_aggregated("application/json")
+    assert requests.wants_aggregated(f"{wanted},application/json")
+    assert not requests.wants_aggregated(f"application/json,{wanted}")
+    assert not requests.wants_aggregated("application/json")
 
 
 def test_both_forms_of_discovery_name_the_same_resources():
@@ -213,6 +220,22 @@ def test_what_is_hidden_is_counted_and_what_is_ones_own_stays():
     losing = [LosingJob(job=delay.job) for delay in costly("mine", "theirs").delays]
     drained = hiding.hide(WhatIfStatus(starts_now=True, losing=tuple(losing)), {"mine"})
     assert ([each.job.namespace for each in drained.losing], drained.hidden) == (["mine"], 1)
+
+
+def test_a_long_answer_names_what_may_be_seen_and_tells_how_much_more_there_is():
+    pods = [EvictedPod(namespace="theirs", name=f"a-{at}") for at in range(hiding.LISTED_MOST)]
+    pods += [EvictedPod(namespace="mine", name=f"b-{at}") for at in range(hiding.LISTED_MOST + 7)]
+    answer = hiding.hide(WhatIfStatus(starts_now=True, evictions=tuple(pods)), {"mine"})
+    assert {pod.namespace for pod in answer.evictions} == {"mine"}
+    assert len(answer.evictions) == hiding.LISTED_MOST
+    assert answer.hidden == hiding.LISTED_MOST
+    assert answer.remaining == {"evictions": 7}
+    whole = tables.table(find("whatifs"), [WhatIf(spec=WhatIfSpec(), status=answer)], now=NOW)
+    heads = [column["name"] for column in whole["columnDefinitions"]]
+    [row] = whole["rows"]
+    assert row["cells"][heads.index("Evicts")] == hiding.LISTED_MOST + 7
+    few = hiding.hide(WhatIfStatus(starts_now=True, evictions=tuple(pods[:3])), {"theirs"})
+    assert (len(few.evictions), few.remaining) == (3, {})
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,7 @@ import pytest
 
 from pumice.testing import Cluster
 from services.scheduler.engine.jobs.records import Job
-from services.visibility.answers.nodes import node_uses
-from services.visibility.answers.running import running_jobs
+from services.visibility.answers.live import node_uses, running_jobs
 from services.visibility.forecast.durations import History, Subject
 from services.visibility.forecast.ends import KEPT_S, Ends, stated_end
 from shared.api.kinds import NODE

@@ -91,3 +91,22 @@ def test_durations_out_of_range_count_as_the_least_and_the_most():
     sketch = sketch_of([0.0, -5.0, 1e12])
     assert sketch.quantile(0.0) == pytest.approx(1.0, rel=LAW)
     assert sketch.quantile(1.0) == pytest.approx(MOST_S, rel=LAW)
+
+
+def test_durations_about_as_long_are_those_a_third_more_or_less():
+    sketch = Sketch()
+    for seconds in (50.0, 90.0, 100.0, 110.0, 200.0):
+        sketch.add(seconds)
+    assert sketch.around(sketch.place(100.0)) == pytest.approx(0.6)
+    assert sketch.around(sketch.place(1_000.0)) == 0.0
+    assert Sketch().around(sketch.place(100.0)) == 0.0
+
+
+def test_a_sketch_of_few_forgets_sooner():
+    short, long = Sketch(many=12.0), Sketch()
+    for seconds in [60.0] * 100 + [7_200.0] * 20:
+        short.add(seconds)
+        long.add(seconds)
+    assert short.count <= 12.0
+    assert short.around(short.place(7_200.0)) > 0.85
+    assert long.around(long.place(7_200.0)) < 0.2

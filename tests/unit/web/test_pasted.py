@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from pumice.web.pasted import PastedError, job_in
+from pumice.web.server import PastedError, job_in
 
 JOB = "apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {name: a}\n"
 

@@ -114,8 +114,9 @@ function lacks(said) {
 function holders(said) {
   const row = (each) => [jobLink(each.job), each.queue || "–", showAll(each.holds), until(each.expectedEnd)];
   const rows = (said.holders ?? []).map(row);
+  const more = said.remainingHolders ? h("p", { class: "quiet" }, `and ${said.remainingHolders} that hold less`) : null;
   const hidden = said.hiddenHolders ? h("p", { class: "quiet" }, `and ${said.hiddenHolders} in namespaces that you may not see`) : null;
-  return section("Held by", rows.length ? table("Jobs that hold it", ["Job", "Queue", "Holds", "Ends"], rows) : null, hidden);
+  return section("Held by", rows.length ? table("Jobs that hold it", ["Job", "Queue", "Holds", "Ends"], rows) : null, more, hidden);
 }
 
 function help(said) {

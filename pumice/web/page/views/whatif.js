@@ -123,17 +123,30 @@ function answered(said) {
   const word = said.startsNow ? "It starts now." : said.gate ? `It waits at the gate “${said.gate}”.` : "The nodes change.";
   const gone = (pod) => [`${pod.namespace}/${pod.name}`, pod.job ?? "", pod.queue ?? ""];
   const late = (delay) => [jobLink(delay.job), delay.queue ?? "", delay.seconds == null ? "not known" : duration(delay.seconds)];
-  const rows = (items, title, heads, row) => section(title, items?.length ? table(title, heads, items.map(row)) : null);
+  const lost = (each) => [jobLink(each.job), each.queue ?? "", each.pods, each.stops ? "fewer than it needs" : "enough to go on"];
+  const left = (name) => (said.remaining?.[name] ? h("p", { class: "quiet" }, `and ${said.remaining[name]} more`) : null);
+  const rows = (name, title, heads, row) =>
+    section(title, said[name]?.length ? table(title, heads, said[name].map(row)) : null, left(name));
   return [
     section("Answer", h("p", { class: `verdict ${said.startsNow ? "good" : ""}` }, word),
       said.message ? h("p", {}, said.message) : null,
       said.shortages?.length ? h("ul", {}, said.shortages.map((each) => h("li", {}, shortage(each)))) : null,
       said.expectedStart && !said.startsNow ? h("p", {}, `Expected start: ${expected(said.expectedStart)}`) : null,
+      said.drainedPods ? h("p", {}, drained(said)) : null,
       said.hidden ? h("p", { class: "quiet" }, `${said.hidden} more in namespaces that you may not see`) : null,
       said.decidedInMs ? h("p", { class: "quiet" }, `decided in ${Math.round(said.decidedInMs)} ms`) : null),
-    rows(said.placements, "Where", ["Task", "Node", "Pods"], (each) => [each.task, each.node, each.pods]),
-    rows(said.evictions, "Evicted", ["Pod", "Job", "Queue"], gone),
-    rows(said.delays, "Delayed", ["Job", "Queue", "By"], late),
-    rows(said.starting, "Would start", ["Job"], (job) => [jobLink(job)]),
+    rows("placements", "Where", ["Task", "Node", "Pods"], (each) => [each.task, each.node, each.pods]),
+    rows("losing", "Lose pods", ["Job", "Queue", "Pods without a place", "Left"], lost),
+    rows("evictions", "Evicted", ["Pod", "Job", "Queue"], gone),
+    rows("delays", "Delayed", ["Job", "Queue", "By"], late),
+    rows("starting", "Would start", ["Job"], (job) => [jobLink(job)]),
   ];
+}
+
+const pods = (count) => `${count} ${count === 1 ? "pod" : "pods"}`;
+
+/** Return what becomes of the pods on drained nodes. */
+function drained(said) {
+  const whole = `${pods(said.drainedPods)} of jobs on drained nodes`;
+  return said.unplacedPods ? `${whole}, ${said.unplacedPods} without a place elsewhere now.` : `${whole}, all of which find a place elsewhere.`;
 }

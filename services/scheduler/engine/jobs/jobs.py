@@ -8,13 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from pumice.plugins import Condition, Measure, NodeGroups
 from pumice.plugins.combining import OrderKey
+from services.scheduler.engine.jobs.holders import Holders
 from services.scheduler.engine.jobs.parking import Demand, Parking
 from services.scheduler.engine.jobs.records import GroupStatus, Job, Queue, Seen, Stamp
 from services.scheduler.engine.jobs.rollups import Rollup, Rollups, held
+from services.scheduler.engine.plan import bounded
 from services.scheduler.engine.resources.amounts import MOST, stretched
 from services.scheduler.engine.resources.dimensions import Dimensions, as_listed
 from services.scheduler.engine.tasks.task import Task
-from services.scheduler.engine.texts import bounded
 from shared.api import keys
 from shared.api.scheduling import PodGroup, PriorityClass, QueueAffinity, QueueState
 from shared.api.scheduling import Queue as QueueObject
@@ -43,6 +44,7 @@ class Jobs:
         self._unsettled: dict[str, Job] = {}
         self.parking = Parking()
         """Unsettled jobs that sessions need not visit."""
+        self.holders = Holders()
         self._stray: dict[str, Job] = {}
 
     # --- tasks -------------------------------------------------------------------------------
@@ -263,6 +265,7 @@ class Jobs:
             member = self.takes_part(job)
             self._rollups.update(job, member=member)
             self.parking.leave(key)
+            self.holders.update(job)
             if member and not _is_settled(job):
                 self._unsettled[key] = job
             else:
@@ -289,9 +292,11 @@ class Jobs:
         """Keep a job out of sessions as long as nothing it waits for changes.
 
         It has just been looked at, and nothing is left to say of it. Returns whether it stays out:
-        not if it has changed since.
+        not if it has changed since, or might have something by an eviction.
         """
         if self._unsettled.get(job.key) is not job or job.key in self._stale:
+            return False
+        if self.parking.has_contended(job, demand, now):
             return False
         del self._unsettled[job.key]
         self.status_due.pop(job.key, None)
@@ -303,9 +308,15 @@ class Jobs:
         if self.parking.leave(job.key):
             self._unsettled[job.key] = job
 
+    def wake_placing(self) -> None:
+        """Have sessions visit all jobs again that find no place."""
+        for job in self.parking.placing.jobs():
+            self.wake(job)
+
     def wake_all(self) -> None:
         """Have sessions visit all jobs again."""
-        for job in (*self.parking.entering.jobs(), *self.parking.placing.jobs()):
+        self.wake_placing()
+        for job in self.parking.entering.jobs():
             self.wake(job)
 
     def stray(self) -> list[Job]:

@@ -9,8 +9,9 @@ refuse its group (`session.waking`). One that has been parked for long is looked
 so that what is shown of it does not grow old.
 """
 
+import enum
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import islice
 from operator import itemgetter
 from typing import Final, NamedTuple
@@ -28,12 +29,27 @@ ENTERING_MOST: Final = 3
 """So many jobs without pods at most are looked at in one cycle for that reason."""
 PLACING_EVERY_S: Final = 0.2
 """A job with pods takes longer, and less often."""
+CONTENDED_S: Final = 30.0
+"""For so long no job of a group is parked that might have had something by an eviction."""
 
 
 class Wants(NamedTuple):
     """Amounts that a job without pods asks for to enter its queue."""
 
     minimum: IntArray
+
+
+class Asking(enum.Enum):
+    """Which of a job's pods may take from others at all (`preemptionPolicy`)."""
+
+    NONE = "none"
+    SOME = "some"
+    ALL = "all"
+
+    @classmethod
+    def of(cls, answers: Collection[bool]) -> "Asking":
+        """Return it by what each pod says."""
+        return cls.ALL if all(answers) else cls.SOME if any(answers) else cls.NONE
 
 
 class Needs(NamedTuple):
@@ -43,6 +59,8 @@ class Needs(NamedTuple):
     """How many of them it needs at least."""
     classes: tuple[tuple[TaskClass, int], ...]
     """Its pending pods by class."""
+    priority: int
+    asking: Asking
 
 
 Demand = Wants | Needs
@@ -108,7 +126,7 @@ class ParkingLot:
 
     def groups(self, queue: str) -> list[Group]:
         """Return the groups of a queue."""
-        return list(self._groups[queue].values())
+        return list(self._groups.get(queue, {}).values())
 
     def count(self, queue: str) -> int:
         """Return how many jobs of a queue are parked."""
@@ -135,7 +153,7 @@ class ParkingLot:
 
     def park(self, job: Job, order: OrderKey, demand: Demand, now: float) -> None:
         """Take a job in that is not here."""
-        name = (job.queue, _key_of(demand))
+        name = _name_of(job, demand)
         groups = self._groups.setdefault(job.queue, {})
         group = groups.get(name)
         if group is None:
@@ -169,6 +187,8 @@ class Parking:
         self.placing = ParkingLot()
         """Jobs in their queue whose pods find no place."""
         self._left: list[str] = []
+        self._contended: dict[_GroupName, float] = {}
+        """When groups might last have had something by an eviction."""
         self._refreshed_at = 0.0
         self.refreshed: frozenset[str] = frozenset()
         """Keys of the jobs that the last session looked at for being old."""
@@ -183,6 +203,16 @@ class Parking:
         """Take a job in that is not here."""
         parked = self.entering if isinstance(demand, Wants) else self.placing
         parked.park(job, order, demand, now)
+
+    def has_contended(self, job: Job, demand: Demand, now: float) -> bool:
+        """Tell whether a job's group might have had something by an eviction not long ago."""
+        then = self._contended.get(_name_of(job, demand))
+        return then is not None and 0 <= now - then < CONTENDED_S
+
+    def note_contenders(self, groups: Collection[Group], now: float) -> None:
+        """Keep groups from being parked that might have something by an eviction."""
+        recent = {k: then for k, then in self._contended.items() if 0 <= now - then < CONTENDED_S}
+        self._contended = recent | dict.fromkeys((group.id for group in groups), now)
 
     def leave(self, key: str) -> bool:
         """Let a job out, if it is here; return whether it was."""
@@ -208,10 +238,11 @@ class Parking:
         return found
 
 
-def _key_of(demand: Demand) -> object:
+def _name_of(job: Job, demand: Demand) -> _GroupName:
     if isinstance(demand, Wants):
-        return demand.minimum.tobytes()
-    return demand.missing, tuple((task_class.id, count) for task_class, count in demand.classes)
+        return job.queue, demand.minimum.tobytes()
+    classes = tuple((task_class.id, count) for task_class, count in demand.classes)
+    return job.queue, (demand.missing, classes, demand.priority, demand.asking)
 
 
 def _least(groups: list[Group]) -> list[Group]:

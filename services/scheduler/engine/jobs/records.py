@@ -288,7 +288,10 @@ class Job:
 
     @property
     def role_minima_count(self) -> bool:
-        """Whether minima per role count: not when they add up to more than the job's (T03 ⚠)."""
+        """Whether the minima per role count (T03).
+
+        ⚠ Where they add up to more than the job's own minimum, that one alone counts.
+        """
         return bool(self.min_task_member) and self.min_available >= self.min_task_total
 
     def roles_short_of(self, *statuses: int, best_effort: bool) -> dict[str, int]:

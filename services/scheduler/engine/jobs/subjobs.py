@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from services.scheduler.engine.tasks.task import Task
 from shared.api.scheduling import NetworkTopology, PodGroupSpec, SubGroupPolicy
-from shared.model.labelselectors import BadSelector, matches
+from shared.api.selectors import BadSelector, matches
 from shared.model.status import READY, TaskStatus
 
 _ID_MAX = 128

@@ -225,7 +225,7 @@ class Nodes:
     def _tasks(self) -> Iterator[Task]:
         return (held.task for record in self._by_name.values() for held in record.held.values())
 
-    def held_shapes(self) -> list[TaskClass]:
+    def held_classes(self) -> list[TaskClass]:
         """Return the classes by which pods were counted in."""
         return [
             held.task_class for record in self._by_name.values() for held in record.held.values()

@@ -63,30 +63,14 @@ class Candidates:
         self._hooks = hooks
         self._size = nodes.ledger.size
         self._seen = nodes.ledger.tick
-        predicates = list(hooks.predicate)
-        self._static = [p for p in predicates if p.static]
-        self._dynamic = [p for p in predicates if not p.static]
+        self._dynamic = [predicate for predicate in hooks.predicate if not predicate.static]
         self._failure: tuple[int, FitErrors] | None = None
-        self._refused = ~nodes.ledger.alive[: self._size]
-        self._verdicts: list[tuple[Predicate, CodeArray]] = []
         rows = Rows(nodes, task_class)
-        generation = nodes.attributes.generation
-        for predicate in self._static:
-            codes = cache.get(
-                (predicate.identity, task_class.id),
-                generation,
-                partial(predicate.fn, task_class, rows),
-            ).astype(np.uint8, copy=False)
-            self._verdicts.append((predicate, codes))
-            self._refused = self._refused | (codes != 0)
-        self._ranks: list[tuple[Rank, IntArray]] = []
-        for rank in hooks.node_rank:
-            raw = cache.get(
-                (rank.identity, task_class.id), generation, partial(rank.fn, task_class, rows)
-            )
-            raw = raw.astype(np.int64, copy=False)
-            if self._size and raw.min() != raw.max():  # the same everywhere decides nothing
-                self._ranks.append((rank, raw))
+        self._verdicts = self._static_verdicts(rows, cache)
+        self._refused = ~nodes.ledger.alive[: self._size]
+        for _, codes in self._verdicts:
+            self._refused |= codes != 0
+        self._ranks = self._ranks_that_differ(rows, cache)
         self._cross_node_verdicts: list[tuple[CrossNodePredicate, CrossNodeVerdict]] = [
             (entry, verdict)
             for entry in hooks.cross_node_predicate
@@ -108,6 +92,28 @@ class Candidates:
         self.own_idle &= ~self._refused
         self.own_future &= ~self._refused
         self._widen()
+
+    def _static_verdicts(self, rows: Rows, cache: StaticCache) -> list[tuple[Predicate, CodeArray]]:
+        """Return what predicates say that go by node objects alone; asked once per change."""
+        found = []
+        for predicate in self._hooks.predicate:
+            if predicate.static:
+                key = (predicate.identity, self.task_class.id)
+                ask = partial(predicate.fn, self.task_class, rows)
+                codes = cache.get(key, self.nodes.attributes.generation, ask)
+                found.append((predicate, codes.astype(np.uint8, copy=False)))
+        return found
+
+    def _ranks_that_differ(self, rows: Rows, cache: StaticCache) -> list[tuple[Rank, IntArray]]:
+        """Return the ranks of nodes, but for those that are the same everywhere."""
+        found = []
+        for rank in self._hooks.node_rank:
+            key = (rank.identity, self.task_class.id)
+            ask = partial(rank.fn, self.task_class, rows)
+            raw = cache.get(key, self.nodes.attributes.generation, ask).astype(np.int64, copy=False)
+            if self._size and raw.min() != raw.max():
+                found.append((rank, raw))
+        return found
 
     # --- keeping up --------------------------------------------------------------------------
 
@@ -236,12 +242,24 @@ class Candidates:
 
     def best_first(self, mask: BoolArray, first: int) -> list[int]:
         """Return the columns of a mask by falling score; equal ones from column `first` on."""
+        found: list[int] = self._ordered(mask, first, None).tolist()
+        return found
+
+    def best(self, mask: BoolArray, first: int, bias: FloatArray | None) -> int:
+        """Return the best column of a mask that has any; `bias` adds to the score of each."""
+        return int(self._ordered(mask, first, bias)[0])
+
+    def _ordered(self, mask: BoolArray, first: int, bias: FloatArray | None) -> IntArray:
         columns = np.flatnonzero(mask)
+        score = self.score[columns]
+        if bias is not None:
+            score = score + bias
         rank = self.ranked(mask)
-        score = self.score if rank is None else self.score + rank
+        if rank is not None:
+            score = score + rank[columns]
         turn = (columns - first) % max(1, len(mask))
-        order: list[int] = columns[np.lexsort((turn, -score[columns]))].tolist()
-        return order
+        ordered: IntArray = columns[np.lexsort((turn, -score))]
+        return ordered
 
     # --- explanation -------------------------------------------------------------------------
 

@@ -28,17 +28,16 @@ RELEASING_MOST: Final = 1 << 51
 
 
 class Sums:
-    """An array of sums: exact inside, at most `most` outside.
+    """An array of sums: exact inside, at most `MOST` outside.
 
     Members are weighed when they come and go; a weight is no less than any of a member's amounts.
-    While the weights together are within `most`, int64 is exact. Beyond, sums are kept as Python
+    While the weights together are within `MOST`, int64 is exact. Beyond, sums are kept as Python
     integers and shown bounded, which is slow and seldom.
     """
 
-    __slots__ = ("_exact", "_most", "_weight", "value")
+    __slots__ = ("_exact", "_weight", "value")
 
-    def __init__(self, shape: tuple[int, ...], most: int = MOST) -> None:
-        self._most = most
+    def __init__(self, shape: tuple[int, ...]) -> None:
         self._weight = 0
         self._exact: NDArray[Any] | None = None
         self.value: IntArray = np.zeros(shape, dtype=np.int64)
@@ -48,9 +47,9 @@ class Sums:
         """Note a member that is about to come in, or (negative) that has gone out."""
         self._weight += weight
         if self._exact is None:
-            if self._weight > self._most:
+            if self._weight > MOST:
                 self._exact = self.value.astype(object)
-        elif self._weight <= self._most:
+        elif self._weight <= MOST:
             self.value = self._exact.astype(np.int64)
             self._exact = None
 
@@ -61,7 +60,7 @@ class Sums:
             mine += amounts if count == 1 else count * amounts
         else:
             self._exact[row] += count * amounts.astype(object)
-            self.value[row] = np.minimum(self._exact[row], self._most).astype(np.int64)
+            self.value[row] = np.minimum(self._exact[row], MOST).astype(np.int64)
 
     def add_rows(self, sign: int, amounts: IntArray) -> None:
         """Add amounts for all rows, or (-1) take them out."""
@@ -72,7 +71,7 @@ class Sums:
                 self.value -= amounts
         else:
             self._exact += sign * amounts.astype(object)
-            self.value = np.minimum(self._exact, self._most).astype(np.int64)
+            self.value = np.minimum(self._exact, MOST).astype(np.int64)
 
     def stretch(self, capacity: int) -> None:
         """Make room for more resources."""

@@ -6,6 +6,7 @@ the cluster state stretch everything that it holds.
 """
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -19,6 +20,8 @@ CPU_DIM: Final = 0
 MEMORY_DIM: Final = 1
 PODS_DIM: Final = 2
 _FIRST_CAPACITY: Final = 16
+_NAMES: Final = 4096
+"""Names of resources of which it is kept whether they are managed."""
 
 
 def is_in_bytes(name: str) -> bool:
@@ -52,8 +55,12 @@ def quantity(name: str, amount: int) -> str:
 class Dimensions:
     """Interns resource names as array positions."""
 
-    def __init__(self, on_growth: Callable[[], None]) -> None:
+    def __init__(
+        self, on_growth: Callable[[], None], is_managed: Callable[[str], bool] = lambda _: False
+    ) -> None:
+        """Leave out of amounts what a state of policy accounts for on its own (`is_managed`)."""
         self._on_growth = on_growth
+        self._is_managed = lru_cache(_NAMES)(is_managed)
         self.names: list[str] = [CPU, MEMORY, PODS]
         self.capacity: int = _FIRST_CAPACITY
         self._index: dict[str, int] = {name: at for at, name in enumerate(self.names)}
@@ -78,6 +85,7 @@ class Dimensions:
         places = [
             (self.index(name), max(0, min(counted(name, amount), most)))
             for name, amount in resource.items()
+            if not self._is_managed(name)
         ]
         result = np.zeros(self.capacity, dtype=np.int64)
         for at, amount in places:
@@ -95,9 +103,17 @@ class Dimensions:
         """
         result = np.zeros(self.capacity, dtype=np.int64)
         for name, amount in parse_list(listed).items():
-            if name in self._index:
+            if name in self._index and not self._is_managed(name):
                 result[self._index[name]] = max(0, min(counted(name, amount), MOST))
         return result
+
+    def listed(self, vector: IntArray) -> dict[str, str]:
+        """Return the amounts above zero as quantities, without the number of pods."""
+        return {
+            name: quantity(name, amount)
+            for name, amount in zip(self.names, vector.tolist(), strict=False)
+            if amount > 0 and name != PODS
+        }
 
     def beyond(self, vector: IntArray, most: int) -> tuple[str, ...]:
         """Return the names of the resources of which an array has `most` or more."""
@@ -110,7 +126,7 @@ class Dimensions:
 
         CPU and memory always, every other resource when the request names it, even with zero.
         """
-        return tuple(self.index(name) for name, _ in resource.items())
+        return tuple(self.index(name) for name, _ in resource.items() if not self._is_managed(name))
 
     def fitted(self, vector: IntArray) -> IntArray:
         """Return the array stretched to the present capacity."""

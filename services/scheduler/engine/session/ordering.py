@@ -1,22 +1,32 @@
-"""Orders that are asked anew at every comparison, because evictions change them (SS09).
+"""The order in which queues, jobs and victims have their turns (SS09), and places in it.
 
-Evictions change the shares of jobs and queues that are still waiting for their turn. Upstream
-compares when things move within its heaps, never all of them again; so do these heaps, because the
-next one after a change depends on it. Keys are kept per state of the ledger.
+Actions that evict nothing go through heaps of keys (`by_queue`). Evictions change the shares of
+jobs and queues that are still waiting for their turn; for actions that evict, orders are asked anew
+at every comparison (`Orders`). Upstream compares when things move within its heaps, never all of
+them again; so do these heaps, because the next one after a change depends on it. Keys are kept per
+state of the ledger.
 """
 
+import heapq
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from pumice import plugins
 from pumice.plugins.combining import OrderKey
+from services.scheduler.engine.jobs.parking import Parking
 from services.scheduler.engine.jobs.records import Job, Queue
+from services.scheduler.engine.placement.hooks import Combined
 
 if TYPE_CHECKING:
     from services.scheduler.engine.session.session import Session
 
+
 _T = TypeVar("_T")
 _V = TypeVar("_V", bound=plugins.Task)
+
+QueueHeap = list[tuple[OrderKey, Queue]]
+JobHeap = list[tuple[OrderKey, Job]]
 
 
 class LiveHeap(Generic[_T]):
@@ -123,3 +133,53 @@ class Orders:
         if found is None:
             found = self._keys[kind, name] = compute()
         return found
+
+
+class Places:
+    """Places of jobs in the lines of their queues; parked jobs count as if they had had turns."""
+
+    def __init__(self, parking: Parking, hooks: Combined) -> None:
+        self._parking = parking
+        self._hooks = hooks
+        self._turns: Counter[str] = Counter()
+        self._places: dict[str, int] = {}
+
+    def turn(self, job: Job) -> None:
+        """Note that it is a job's turn; the first one counts."""
+        if job.key not in self._places:
+            self._turns[job.queue] += 1
+            self._places[job.key] = self._turns[job.queue] + self._parked_ahead(job)
+
+    def of(self, job: Job) -> int:
+        """Return a job's place in its queue, 0 when it had no turn."""
+        return self._places.get(job.key, 0)
+
+    def _parked_ahead(self, job: Job) -> int:
+        parking = self._parking
+        if not len(parking):
+            return 0
+        order = self._hooks.job_order(job)
+        if job.is_pending:
+            return parking.entering.ahead(job.queue, order)
+        # All that wait before the gate of the queue are asked before any behind it.
+        return parking.entering.count(job.queue) + parking.placing.ahead(job.queue, order)
+
+
+def by_queue(session: "Session", jobs: Iterable[Job]) -> tuple[QueueHeap, dict[str, JobHeap]]:
+    """Return a heap of the queues that own these jobs, and a heap of jobs per queue name.
+
+    Keys are total (they end in a unique name), so that heaps never compare records.
+    """
+    heaps: dict[str, JobHeap] = {}
+    for job in jobs:
+        with session.isolate("order", job):
+            heaps.setdefault(job.queue, []).append((session.hooks.job_order(job), job))
+    queues: QueueHeap = []
+    for name, heap in heaps.items():
+        heapq.heapify(heap)
+        queue = session.queue(name)
+        if queue is not None:
+            with session.isolate("order", queue):
+                queues.append((session.hooks.queue_order(queue), queue))
+    heapq.heapify(queues)
+    return queues, heaps

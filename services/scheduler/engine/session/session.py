@@ -28,8 +28,7 @@ from services.scheduler.engine.jobs.rollups import Rollup
 from services.scheduler.engine.journal import Journal
 from services.scheduler.engine.own import own
 from services.scheduler.engine.placement.candidates import Candidates, FitErrors
-from services.scheduler.engine.placement.fill import fill
-from services.scheduler.engine.placement.target import PlacementTarget, choose_by_batch_order
+from services.scheduler.engine.placement.choice import PlacementTarget, choose_by_batch_order, fill
 from services.scheduler.engine.plan import (
     Eviction,
     Explanation,
@@ -37,6 +36,13 @@ from services.scheduler.engine.plan import (
     Shortage,
 )
 from services.scheduler.engine.session.asides import Asides, StageIsolation
+from services.scheduler.engine.session.binding import (
+    Room,
+    claims_of,
+    devices_of,
+    lacked,
+    needed,
+)
 from services.scheduler.engine.session.changes import (
     Placed,
     PluginMemory,
@@ -48,13 +54,10 @@ from services.scheduler.engine.session.changes import (
 from services.scheduler.engine.session.evictions import Evicted, Reprieved, Withdrawn, committed
 from services.scheduler.engine.session.failures import JobFailures, explanation, fit_error
 from services.scheduler.engine.session.network import Network
-from services.scheduler.engine.session.ordering import Orders
-from services.scheduler.engine.session.places import Places
-from services.scheduler.engine.session.room import Room, lacked
-from services.scheduler.engine.session.sharding import outside
-from services.scheduler.engine.session.uses import claims_of, devices_of
+from services.scheduler.engine.session.ordering import Orders, Places
 from services.scheduler.engine.session.view import ClusterView
 from services.scheduler.engine.state.cluster_state import ClusterState
+from services.scheduler.engine.state.shards import outside
 from services.scheduler.engine.tasks.classes import TaskClass
 from services.scheduler.engine.tasks.task import Task
 from shared.contracts.messages import Bind, Preemptor
@@ -116,6 +119,8 @@ class Session(ClusterView):
         """Jobs that may need something; settled ones count in sums only."""
         self.lines: dict[str, Group] = {}
         """Job that came back as the first of its line → the line."""
+        self.contenders: list[Group] = []
+        """Parked groups that might have something by an eviction: the cycle is played again."""
         self.total: IntArray = self.ledger.total()
 
     # --- pumice.plugins.Cluster --------------------------------------------------------------
@@ -246,8 +251,7 @@ class Session(ClusterView):
 
         They hold resources at once (Allocated), or wait for a release (Pipelined).
         """
-        change = Placed(self._session_state, job, tasks, columns, waiting=waiting)
-        self.journal.make(change)
+        self.journal.make(Placed(self._session_state, job, tasks, columns, waiting=waiting))
         self._touched[job.key] = job
 
     def commit(self, job: Job, position: int) -> None:
@@ -269,8 +273,7 @@ class Session(ClusterView):
         if not tasks:
             return
         for run in equal_runs(tasks):
-            change = Promoted(job, run)
-            self.journal.make(change)
+            self.journal.make(Promoted(job, run))
         failures = self.failures(job)
         for task in tasks:
             failures.undone_placements.pop(task.uid, None)
@@ -313,13 +316,11 @@ class Session(ClusterView):
 
     def reprieve(self, evicted: Evicted) -> None:
         """Let a task stay that was told to go in the same trial."""
-        change = Reprieved(evicted)
-        self.journal.make(change)
+        self.journal.make(Reprieved(evicted))
 
     def withdraw(self, job: Job, task: Task) -> None:
         """Make a task that waits on a node pending again."""
-        change = Withdrawn(self._session_state, job, task)
-        self.journal.make(change)
+        self.journal.make(Withdrawn(self._session_state, job, task))
 
     def commit_evictions(self, position: int) -> None:
         """Put what was evicted since `position` into the plan; what waits stays as it is (SS10)."""
@@ -331,8 +332,7 @@ class Session(ClusterView):
 
     def rephase(self, job: Job, phase: str) -> None:
         """Give a PodGroup another phase for the rest of the session and in the plan."""
-        change = Rephased(job, phase)
-        self.journal.make(change)
+        self.journal.make(Rephased(job, phase))
         self._touched[job.key] = job
 
     # --- why not -----------------------------------------------------------------------------
@@ -390,6 +390,7 @@ class Session(ClusterView):
                 queue=job.queue,
                 owner_job=job.owner_job,
                 binds=tuple(binds),
+                needed=needed(job, binds),
             )
             for job, binds in self._binds.values()
         )
@@ -397,7 +398,8 @@ class Session(ClusterView):
     def visited(self) -> list[Job]:
         """Return the jobs whose status has to be computed, in order of their keys."""
         found = {job.key: job for job in self.jobs}
-        found.update(self._touched)
+        parking = self.cluster_state.jobs.parking  # parked jobs may wait for single pods' places
+        found.update(item for item in self._touched.items() if item[0] not in parking)
         jobs = self.cluster_state.jobs
         found.update(item for item in jobs.status_due.items() if jobs.takes_part(item[1]))
         return [job for _, job in sorted(found.items())]

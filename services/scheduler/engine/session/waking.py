@@ -5,7 +5,9 @@ did, with a refusal: a refusal leaves everything as it was. So at the beginning 
 rules are asked about each group of parked jobs, and those that are no longer refused come back.
 Within a session amounts only become scarcer until something is evicted, so that a job that is
 refused at the beginning is refused when its turn comes. Which configurations keep to that, policy
-says (`policy.patience`).
+says (`policy.patience`). Where actions evict, they ask whether a parked job might gain something
+(`policy.prospects`), and a cycle in which one might, or in which pods are evicted, is played again
+with all of them.
 
 Of jobs before the gate of a queue only the first of each group comes back; it brings the next one
 when it has entered (`next_in_line`).
@@ -19,7 +21,7 @@ from typing import NamedTuple
 
 from pumice.plugins import Condition, Vote
 from pumice.plugins.combining import OrderKey
-from services.scheduler.engine.jobs.parking import Demand, Group, Needs, Wants
+from services.scheduler.engine.jobs.parking import Asking, Demand, Group, Needs, Wants
 from services.scheduler.engine.jobs.records import Job, Queue
 from services.scheduler.engine.plan import Explanation, Plan
 from services.scheduler.engine.session.session import Session
@@ -39,12 +41,15 @@ class Parkable(NamedTuple):
     demand: Demand
 
 
-def wake(session: Session) -> None:
-    """Bring back the parked jobs that this session may not refuse; before its first action."""
+def wake(session: Session, *, again: bool = False) -> None:
+    """Bring back the parked jobs that this session may not refuse; before its first action.
+
+    `again` tells that the cycle is played once more: those parked for long have been looked at.
+    """
     parking = session.cluster_state.jobs.parking
     if not len(parking):
         return
-    for job in parking.refresh(session.now):
+    for job in () if again else parking.refresh(session.now):
         _bring_back(session, job)
     for group in list(_may_enter(session)):
         _bring_back(session, group.first, group)
@@ -104,18 +109,29 @@ def _finds_no_place(session: Session, queue: Queue, group: Group) -> bool:
     needs = group.demand
     if not isinstance(needs, Needs):
         return False
-    places = [min(count, _slots(session, task_class)) for task_class, count in needs.classes]
-    if sum(places) < needs.missing:
+    if lacks_nodes(session, needs):
         return True
     with session.isolate(_STAGE, group.first):
-        if session.hooks.overused(queue):
-            return True
-        allowed = (
-            session.hooks.allocatable(queue, task_class, most)
-            for most, (task_class, _) in zip(places, needs.classes, strict=True)
-        )
-        return sum(allowed) < needs.missing
+        return session.hooks.overused(queue) or lacks_share(session, queue, needs)
     return False
+
+
+def lacks_nodes(session: Session, needs: Needs) -> bool:
+    """Tell whether nodes are too little for a gang even at best; once `wake` has begun."""
+    return sum(_places(session, needs)) < needs.missing
+
+
+def lacks_share(session: Session, queue: Queue, needs: Needs) -> bool:
+    """Tell whether a queue's share is too little for a gang on the nodes that it might find."""
+    allowed = (
+        session.hooks.allocatable(queue, task_class, most)
+        for most, (task_class, _) in zip(_places(session, needs), needs.classes, strict=True)
+    )
+    return sum(allowed) < needs.missing
+
+
+def _places(session: Session, needs: Needs) -> list[int]:
+    return [min(count, _slots(session, task_class)) for task_class, count in needs.classes]
 
 
 def _slots(session: Session, task_class: TaskClass) -> int:
@@ -172,7 +188,7 @@ def refused(session: Session, *, entering: bool, placing: bool) -> list[Parkable
 
 
 def _news(session: Session, plan: Plan) -> set[str]:
-    """Return the keys of jobs that have more news than other words for what they show."""
+    """Return the keys of jobs whose status changes in more than the words of its messages."""
     jobs, cluster_state = session.cluster_state.jobs, session.cluster_state
     found = set()
     for group in plan.podgroups:
@@ -223,4 +239,6 @@ def _demand(session: Session, job: Job, why: Explanation) -> Demand | None:
     missing = session.hooks.job_ready(job)
     if missing < 1:
         return None
-    return Needs(missing, tuple((classes[number], counts[number]) for number in sorted(counts)))
+    by_class = tuple((classes[number], counts[number]) for number in sorted(counts))
+    asking = Asking.of({task.preempts for task in pending.values()})
+    return Needs(missing, by_class, job.priority, asking)

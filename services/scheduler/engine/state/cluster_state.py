@@ -65,7 +65,9 @@ class ClusterState:
         self._names = frozenset(scheduler_names)
         self._node_labels = frozenset(node_labels)
         self.states = [state() for state in states]
-        self.dimensions = Dimensions(self._stretch)
+        self.dimensions = Dimensions(
+            self._stretch, lambda name: any(state.manages(name) for state in self.states)
+        )
         self.task_classes = TaskClasses(self.dimensions, self.states)
         self.nodes = Nodes(self.dimensions, self.task_classes)
         affinity = self.nodes.pod_affinity
@@ -293,7 +295,7 @@ class ClusterState:
             task = self._tasks.get(bind.uid)
             if task is not None and task.fact_node:
                 continue
-            if isinstance(bind, Bind) and bind.devices:
+            if isinstance(bind, Bind) and (bind.devices or bind.annotations):
                 for state in self.states:
                     state.assume(bind)
             self.add_assumption(
@@ -388,7 +390,7 @@ class ClusterState:
         self.nodes.pod_affinity.tidy()
         if self.task_classes.are_many:
             used = [task.task_class for task in self._tasks.values()]
-            self.task_classes.retain([*used, *self.nodes.held_shapes()])
+            self.task_classes.retain([*used, *self.nodes.held_classes()])
 
     # --- questions ---------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from services.scheduler.engine.tasks.task import Task
 from shared.api.kinds import Kind
 from shared.model.status import TaskStatus
 
-_by_shape = attrgetter("task_class.id", "role", "status")
+_by_class = attrgetter("task_class.id", "role", "status")
 
 
 class Imagined:
@@ -136,8 +136,8 @@ class Imagined:
         for task, _ in places:
             nodes.release(task)
         wanted = {task.uid: status for (task, _), status in zip(places, statuses, strict=True)}
-        tasks = sorted((task for task, _ in places), key=_by_shape)
-        for _, alike in groupby(tasks, key=_by_shape):
+        tasks = sorted((task for task, _ in places), key=_by_class)
+        for _, alike in groupby(tasks, key=_by_class):
             equal = sorted(alike, key=lambda task: wanted[task.uid])
             for status, run in groupby(equal, key=lambda task: wanted[task.uid]):
                 job.move(list(run), status)

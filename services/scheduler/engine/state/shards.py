@@ -1,5 +1,9 @@
 """NodeShards as a scheduler sees them, and which nodes of its own it may use (CA12).
 
+A NodeShard of the name that `--scheduler-sharding-name` gives says which nodes a scheduler has
+where several share a cluster. Hard: others do not exist for it; without such an object it has none.
+Soft: it takes others when its own have no room.
+
 A scheduler uses a node only while its own NodeShard shows the node in use and no other one does. It
 gives a node back once nothing is under way there. The API server orders the writes of all
 NodeShards, and each scheduler reads them in that order: of two schedulers that claim one node, the
@@ -10,12 +14,46 @@ So a claim holds in one tenure of the Lease only: until the NodeShard bears the 
 one, what it shows may be from before, and no node of it is used.
 """
 
+import enum
 from collections.abc import Collection, Iterator
 
+import numpy as np
 from msgspec import UNSET, Struct, UnsetType
 
+from pumice.plugins import BoolArray, CodeArray, NodeRows, Reason, TaskClass
+from pumice.plugins.contributions import Predicate
 from shared.api import keys
 from shared.api.scheduling import NodeShard
+
+
+class Mode(enum.StrEnum):
+    """Whether a scheduler may leave its shard (K12)."""
+
+    NONE = "none"
+    HARD = "hard"
+    SOFT = "soft"
+
+
+class Sharding(Struct, frozen=True, kw_only=True):
+    """Whether a scheduler keeps to a shard, and to which."""
+
+    mode: Mode = Mode.NONE
+    name: str = "volcano"
+    """Name of the NodeShard."""
+
+
+UNSHARDED = Sharding()
+_REASON = Reason("node isn't in scheduler node shard", resolvable=False)
+
+
+def outside(mask: BoolArray) -> Predicate:
+    """Return a predicate that refuses the nodes that are not in a mask over all columns."""
+
+    def refuse(_: TaskClass, rows: NodeRows) -> CodeArray:
+        return (~rows.pick(mask)).astype(np.uint8)
+
+    return Predicate(refuse, (_REASON,), static=False, identity="shard")
+
 
 _NONE: frozenset[str] = frozenset()
 

@@ -14,10 +14,13 @@ from pumice.plugins import Condition, IntArray
 from services.scheduler.engine.jobs.records import GroupStatus, Job, Queue
 from services.scheduler.engine.jobs.rollups import held
 from services.scheduler.engine.plan import (
+    NAME_LETTERS,
     Explanation,
     PodConditionWanted,
     PodGroupStatusWanted,
     QueueAllocated,
+    bounded,
+    shortened,
 )
 from services.scheduler.engine.resources.amounts import MOST, NODE_MOST
 from services.scheduler.engine.resources.dimensions import (
@@ -30,7 +33,6 @@ from services.scheduler.engine.resources.dimensions import (
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.status.messages import Wording, same
 from services.scheduler.engine.tasks.task import Task
-from services.scheduler.engine.texts import NAME_LETTERS, bounded, shortened
 from shared.model.quantity import BadQuantity
 from shared.model.resources import parse_list
 from shared.model.status import SCHEDULED, TaskStatus
@@ -158,10 +160,11 @@ def _kept_out(session: Session, job: Job) -> Condition | None:
 
 
 def phase_of(job: Job, *, unschedulable: bool) -> str:
-    """Return the phase of a PodGroup (SS04 ⚠).
+    """Return the phase of a PodGroup (SS04).
 
     A binding task does not count as scheduled yet, so that a group stays Inqueue in the round that
-    places it; a leaving one still does. Below its minimum a group is Pending again unless Inqueue.
+    places it; a leaving one still does. ⚠ A Running group that falls below its minimum is Pending
+    again, and has to enter its queue anew before its pods are made again.
     """
     if job.by_status[TaskStatus.RUNNING] and unschedulable:
         return "Unknown"

@@ -16,9 +16,9 @@ from services.scheduler.engine.resources.amounts import POD_MOST
 from services.scheduler.engine.resources.dimensions import PODS_DIM, Dimensions
 from services.scheduler.engine.tasks.affinity_terms import NO_AFFINITY_TERMS, AffinityTerms
 from services.scheduler.engine.tasks.policy_state import PolicyState
-from services.scheduler.engine.tasks.requests import claims_of, device_claims, exclusive_cpus
-from shared.api.core import Pod, PodSpec
+from shared.api.core import Container, Pod, PodSpec
 from shared.api.selectors import NodeAffinity, Toleration
+from shared.model.quantity import milli
 from shared.model.requests import pod_request, resize_is_infeasible, scoring_request
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -95,7 +95,7 @@ class TaskClass:
         """Demands of its tasks on each state of policy that is concerned with them."""
         self.exclusive: tuple[int, ...] = exclusive_cpus(spec)
         """CPUs that each container gets to itself; empty unless the pod is Guaranteed."""
-        self.claims: tuple[str, ...] = _claims(pod)
+        self.claims: tuple[str, ...] = volume_claims(pod)
         self.device_claims: tuple[str, ...] = device_claims(pod)
         self.images: tuple[str, ...] = _images(spec)
         self.host_ports: tuple[tuple[str, str, int], ...] = _host_ports(spec)
@@ -114,7 +114,6 @@ class TaskClasses:
     def __init__(self, dimensions: Dimensions, states: Sequence[PolicyState]) -> None:
         self._dimensions = dimensions
         self._states = states
-        self._managed = {name for state in states for name in state.managed_resources}
         self._by_content: dict[tuple[bytes, AffinityTerms], TaskClass] = {}
         self._given = 0
         """Numbers given out; none is given twice, whatever is forgotten."""
@@ -130,9 +129,7 @@ class TaskClasses:
         content = _ENCODER.encode((_content(pod), asked))
         found = self._by_content.get((content, affinity_terms))
         if found is None:
-            names = self._dimensions.names
             found = TaskClass(self._next(), pod, self._dimensions, content, affinity_terms)
-            found.dims = tuple(dim for dim in found.dims if names[dim] not in self._managed)
             found.demands = {s: each for s, each in zip(self._states, asked, strict=True) if each}
             self._by_content[content, affinity_terms] = found
         return found
@@ -223,7 +220,7 @@ def _content(pod: Pod) -> tuple[Any, ...]:
         [(c.resources.requests, c.ports) for c in spec.containers],
         [(c.resources.requests, c.restart_policy) for c in spec.init_containers],
         _images(spec),
-        _claims(pod),
+        volume_claims(pod),
         device_claims(pod),
         exclusive_cpus(spec),
         spec.overhead,
@@ -244,10 +241,6 @@ def _resizing(pod: Pod) -> Any:  # noqa: ANN401 - any encodable value serves as 
     return (statuses, resize_is_infeasible(pod)) if statuses else None
 
 
-def _claims(pod: Pod) -> tuple[str, ...]:
-    return claims_of(pod.spec, pod.metadata.namespace, pod.metadata.name)
-
-
 def _images(spec: PodSpec) -> tuple[str, ...]:
     containers = (*spec.init_containers, *spec.containers)
     return tuple(full_name(container.image) for container in containers)
@@ -265,3 +258,59 @@ def _host_ports(spec: PodSpec) -> tuple[tuple[str, str, int], ...]:
 def full_name(image: str) -> str:
     """Return an image's name as nodes report it: with a tag."""
     return image if image.rfind(":") > image.rfind("/") else f"{image}:latest"
+
+
+_CPU: Final = "cpu"
+_MILLI: Final = 1000
+
+
+def volume_claims(pod: Pod) -> tuple[str, ...]:
+    """Return the keys of the PersistentVolumeClaims that a pod mounts."""
+    meta, found = pod.metadata, []
+    for volume in pod.spec.volumes:
+        if volume.persistent_volume_claim is not None:
+            found.append(f"{meta.namespace}/{volume.persistent_volume_claim.claim_name}")
+        elif volume.ephemeral is not None:
+            found.append(f"{meta.namespace}/{meta.name}-{volume.name}")
+    return tuple(sorted(set(found)))
+
+
+def device_claims(pod: Pod) -> tuple[str, ...]:
+    """Return the keys of a pod's ResourceClaims; one that a template is to become has no object."""
+    made = {
+        status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses
+    }
+    meta = pod.metadata
+    found = []
+    for claim in pod.spec.resource_claims:
+        name = claim.resource_claim_name
+        if name is None and claim.name in made:
+            name = made[claim.name]
+            if name is None:
+                continue  # the template asks for nothing
+        found.append(f"{meta.namespace}/{name or f'{meta.name}/{claim.name}'}")
+    return tuple(sorted(set(found)))
+
+
+def exclusive_cpus(spec: PodSpec) -> tuple[int, ...]:
+    """Return how many CPUs each container gets to itself; none unless the pod is Guaranteed.
+
+    A container with a part of a CPU shares (0).
+    """
+    containers = (*spec.containers, *spec.init_containers)
+    if not containers or not all(_is_guaranteed(container) for container in containers):
+        return ()
+    amounts = [milli(container.resources.limits[_CPU]) for container in spec.containers]
+    return tuple(0 if amount % _MILLI else amount // _MILLI for amount in amounts)
+
+
+def _is_guaranteed(container: Container) -> bool:
+    limits, requests = container.resources.limits, container.resources.requests
+    return all(
+        name in limits and _is_same(requests.get(name, limits[name]), limits[name])
+        for name in (_CPU, "memory")
+    )
+
+
+def _is_same(one: str | float, other: str | float) -> bool:
+    return one == other or milli(one) == milli(other)

@@ -7,8 +7,8 @@ import math
 from typing import Final
 
 from pumice.plugins import Condition
+from services.scheduler.engine.plan import bounded
 from services.scheduler.engine.tasks.task import Task
-from services.scheduler.engine.texts import bounded
 from shared.api import keys
 from shared.api import time as times
 from shared.api.core import Pod, PodCondition
@@ -123,7 +123,7 @@ def _priority(pod: Pod) -> int:
 
 
 def _preemptable(pod: Pod) -> bool:
-    """Return whether a pod may be a victim: true unless it says otherwise (T05 ⚠)."""
+    """Return whether a pod may be a victim (T05); ⚠ it may unless it says no, a group may not."""
     for said in (pod.metadata.annotations, pod.metadata.labels):
         if keys.PREEMPTABLE in said:
             return bool(parse_bool(said[keys.PREEMPTABLE]))

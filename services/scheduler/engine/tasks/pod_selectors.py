@@ -7,8 +7,7 @@ distinct one (`nodes.pod_affinity`).
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from shared.api.selectors import LabelSelector, PodAffinityTerm
-from shared.model.labelselectors import holds
+from shared.api.selectors import LabelSelector, PodAffinityTerm, holds
 
 
 class Requirement(NamedTuple):

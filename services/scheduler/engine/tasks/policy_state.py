@@ -33,13 +33,17 @@ class PolicyState:
     name: ClassVar[str] = ""
     """Key of what it remembers in a recorded cycle; empty where facts say everything."""
     managed_resources: ClassVar[frozenset[str]] = frozenset()
-    """Resources that it accounts for on its own: the engine does not ask nodes for them."""
+    """Resources that it accounts for on its own: the engine counts them nowhere."""
     journal: Journal
     """The journal of the present session."""
 
     def folds(self) -> Mapping[str, Fold]:
         """Return how it reads facts, by token of their kind (`shared.api.kinds`)."""
         return _NO_FOLDS
+
+    def manages(self, resource: str) -> bool:
+        """Tell whether it accounts for a resource on its own; always the same answer."""
+        return resource in self.managed_resources
 
     def demand(self, pod: Pod) -> object:  # noqa: ARG002 - few states read pods
         """Return what a pod asks of it, in values that msgspec encodes; nothing: not concerned.
@@ -58,10 +62,14 @@ class PolicyState:
         """Count a task with a demand in on its node (-1: out), by a fact or by a decision."""
 
     def assume(self, bind: Bind) -> None:
-        """Take note of a bind with `devices` that was published, before its pod counts as bound."""
+        """Take note of a published bind with `devices` or annotations, before its pod counts."""
 
     def lacking(self, task: "Task") -> str:  # noqa: ARG002 - few states hold a bind back
         """Return what a placed task with a demand has to wait for before its bind; "": nothing."""
+        return ""
+
+    def awaited(self, task: "Task") -> str:  # noqa: ARG002 - few binds wait
+        """Return what the bind of a task with a demand waits for, by facts alone; "": nothing."""
         return ""
 
     def begin(self, journal: Journal) -> None:

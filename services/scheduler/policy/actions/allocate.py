@@ -1,9 +1,9 @@
 """allocate (A02, A03): gangs are placed, whole or not at all, queue by queue and job by job.
 
-A turn places tasks of one job until it is ready. What is ready is committed; what would be ready
-once releases have happened keeps its place for the rest of the session (neither committed nor
-undone ⚠); all else is undone. A job that is ready with tasks left gets further turns, one task
-each.
+A turn places tasks of one job until it is ready. What is ready is committed. ⚠ What would be ready
+once releases have happened is neither committed nor undone (SS10): it keeps its place for the rest
+of the session, so that no later job takes it, and is decided anew in the next. All else is undone.
+A job that is ready with tasks left gets further turns, one task each.
 """
 
 import heapq
@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from services.scheduler.engine.jobs.records import Job, Queue
+from services.scheduler.engine.session.ordering import JobHeap, by_queue
 from services.scheduler.engine.session.session import Session
 from services.scheduler.policy.actions.alike import FailedAttempts
 from services.scheduler.policy.actions.grouped import GroupedJobAttempt, waits_for_network
 from services.scheduler.policy.actions.job_attempt import JobAttempt, Worklist
-from services.scheduler.policy.actions.queues import JobHeap, by_queue
 from shared.model.status import TaskStatus
 
 _OF_ITS_OWNER: Final = frozenset({"gang", "binder"})

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from services.scheduler.engine.jobs.records import Job
-from services.scheduler.engine.placement.target import PlacementTarget
+from services.scheduler.engine.placement.choice import PlacementTarget
+from services.scheduler.engine.session.ordering import by_queue
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.tasks.task import Task
-from services.scheduler.policy.actions.gates import admit
-from services.scheduler.policy.actions.queues import by_queue
+from services.scheduler.policy.actions.job_attempt import admit
 from services.scheduler.policy.states.queue_gates import QueueGates
 from shared.model.status import TaskStatus
 

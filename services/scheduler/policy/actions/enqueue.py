@@ -10,9 +10,9 @@ from typing import Any, Final
 from pumice.plugins import Vote
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.plan import Shortage
+from services.scheduler.engine.session.ordering import by_queue
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.session.waking import next_in_line
-from services.scheduler.policy.actions.queues import by_queue
 from services.scheduler.policy.arguments import seconds
 
 _TIMEOUT_S: Final = 300.0

@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 import numpy as np
 
 from pumice.plugins import BoolArray, IntArray
-from pumice.plugins.points import Points
+from services.scheduler.engine.jobs.holders import holds
 from services.scheduler.engine.jobs.records import NOWHERE, Job, Queue
 from services.scheduler.engine.session.evictions import Evicted
 from services.scheduler.engine.session.ordering import Orders
@@ -13,6 +13,7 @@ from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.tasks.classes import TaskClass
 from services.scheduler.engine.tasks.task import Task
 from services.scheduler.policy.actions.alike import FailedAttempts, TaskSignature, standing_of
+from services.scheduler.policy.prospects import Prospects
 from shared.model.status import READY, TaskStatus
 
 
@@ -32,18 +33,21 @@ def starving_jobs(session: Session) -> list[Job]:
 
 
 def turns(
-    session: Session, orders: Orders, jobs: Iterable[Job]
+    session: Session, orders: Orders, jobs: Iterable[Job], action: str
 ) -> Iterator[tuple[Queue, list[Job]]]:
     """Yield queues with the jobs that are theirs, the best queue of the moment first.
 
     Whose turn is next is asked after the one before has been served, since that changes shares.
+    Queues of parked gangs have their turn, too, since these might gain something.
     """
-    by_queue: dict[str, list[Job]] = {}
+    prospects = Prospects(session, action)
+    by_queue: dict[str, list[Job]] = {name: [] for name in prospects.queues()}
     for job in jobs:
         by_queue.setdefault(job.queue, []).append(job)
-    queues = orders.queues(q for name in by_queue if (q := session.queue(name)) is not None)
+    queues = orders.queues(q for name in sorted(by_queue) if (q := session.queue(name)) is not None)
     while queues:
         queue = queues.pop()
+        prospects.review(queue)
         yield queue, by_queue[queue.name]
 
 
@@ -88,61 +92,6 @@ def clearable(session: Session, task_class: TaskClass) -> BoolArray:
     return _offering(session, task_class, session.ledger.emptied)
 
 
-def hosts(session: Session, jobs: Iterable[Job], *statuses: TaskStatus) -> BoolArray:
-    """Return the nodes with tasks of some jobs in one of these statuses."""
-    nodes = session.cluster_state.nodes
-    mask = np.zeros(session.ledger.size, dtype=np.bool_)
-    for job in jobs:
-        for status in statuses:
-            for task in job.by_status[status].values():
-                column = nodes.column(task.node)
-                if column != NOWHERE:
-                    mask[column] = True
-    return mask
-
-
-class Reclaimable:
-    """The nodes with tasks that other queues might give up, by what plugins say of whole jobs."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._version = -1
-        self._known: dict[str, BoolArray] = {}
-
-    def nodes(self, queue: str) -> BoolArray:
-        """Return the nodes on which a queue might find victims in this state of the ledger."""
-        if self._version != self._session.ledger.version:
-            self._version = self._session.ledger.version
-            self._known.clear()
-        found = self._known.get(queue)
-        if found is None:
-            found = self._known[queue] = self._find(queue)
-        return found
-
-    def _find(self, queue: str) -> BoolArray:
-        session = self._session
-        giving = [
-            job
-            for name, other in session.queues.items()
-            if other.reclaimable and name != queue
-            for job in session.jobs_of(name)
-            if job.by_status[TaskStatus.RUNNING]
-        ]
-        found = np.zeros(session.ledger.size, dtype=np.bool_)
-        for tier in session.hooks.of(Points.reclaimable).tiers:
-            # A tier names victims only where each of its plugins names some.
-            bounds = [rule.among for rule in tier if rule.among is not None]
-            if not bounds:
-                found |= self._hosts(giving if tier else ())
-                continue
-            masks = [self._hosts(filter(among, giving)) for among in bounds]
-            found |= np.logical_and.reduce(masks)
-        return found
-
-    def _hosts(self, jobs: Iterable[Job]) -> BoolArray:
-        return hosts(self._session, jobs, TaskStatus.RUNNING)
-
-
 def has_room(session: Session, task_class: TaskClass) -> BoolArray:
     """Return the nodes with room for a task of a class without any victim (`room_after`)."""
     return _offering(session, task_class, session.ledger.future_idle)
@@ -162,9 +111,9 @@ class UnschedulableCache:
     """Task signatures that no node can be cleared for, and jobs whose attempt came to nothing.
 
     Other jobs skip the search over all nodes whenever that state of the ledger is back, as it is
-    after an attempt that was undone. Kept for jobs without a running task only, because a job never
-    takes from itself: its own running tasks could be victims for another job. The names are all
-    that plugins decide by about a preemptor (PL02 to PL16).
+    after an attempt that was undone. Kept for jobs without a task on a node only: such a job has
+    none to give, so that equal jobs have the same victims. The names are all that plugins decide
+    by about a preemptor (PL02 to PL16).
     """
 
     def __init__(self, session: Session) -> None:
@@ -173,7 +122,7 @@ class UnschedulableCache:
         self._known: set[tuple[Hashable, ...]] = set()
 
     def _of_task(self, job: Job, task: Task) -> tuple[Hashable, ...] | None:
-        if job.by_status[TaskStatus.RUNNING] or job.by_status[TaskStatus.BOUND]:
+        if holds(job):
             return None
         return (
             *standing_of(self._session, job),

@@ -9,18 +9,23 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Self
 
+import numpy as np
+
 from pumice.plugins import BoolArray, EvictionContext, EvictionKind, IntArray
 from services.scheduler.engine.jobs.records import NOWHERE, Job, Queue
 from services.scheduler.engine.jobs.subjobs import SubJob
 from services.scheduler.engine.nodes.hypernodes import TOP
+from services.scheduler.engine.placement.candidates import Candidates
+from services.scheduler.engine.placement.choice import PlacementTarget
+from services.scheduler.engine.placement.rows import Rows
 from services.scheduler.engine.resources.amounts import total_of_columns
 from services.scheduler.engine.resources.dimensions import CPU_DIM, MEMORY_DIM
 from services.scheduler.engine.session.evictions import Evicted
 from services.scheduler.engine.session.session import Session
+from services.scheduler.engine.tasks.classes import TaskClass
 from services.scheduler.engine.tasks.task import Task
-from services.scheduler.policy.actions import subgroups
 from services.scheduler.policy.actions.evictions import is_whole, reprieve
-from services.scheduler.policy.actions.gang_placement import best_column, still_fits
+from services.scheduler.policy.actions.grouped import may_wait, missing_tasks, required_subgroups
 from services.scheduler.policy.arguments import boolean, integer
 from services.scheduler.policy.bundles import Bundle, bundles, permitted, total
 from shared.contracts.messages import Preemptor
@@ -240,13 +245,13 @@ class GangEviction:
                 return None
             sub = work.sub if job.division is not None else None
             strictly = self._round.options.spare
-            column = best_column(session, job, sub, task.task_class, within, strictly=strictly)
+            column = _best_column(session, job, sub, task.task_class, within, strictly=strictly)
             if column == NOWHERE:
                 return None
             session.place(job, [task], [column], waiting=True)
             taken.append(Taken(task, column))
-        lacks = subgroups.missing(session, job, work.sub)
-        return None if lacks and not subgroups.pipelined(session, job, work.sub) else taken
+        lacks = missing_tasks(session, job, work.sub)
+        return None if lacks and not may_wait(session, job, work.sub) else taken
 
     def _holds(self, taken: Sequence[Taken]) -> bool:
         """Tell whether every task finds its place still, one after another."""
@@ -255,7 +260,7 @@ class GangEviction:
             for task, column in taken:
                 if not session.hooks.allocatable(self._queue, task.task_class, 1):
                     return False
-                if not still_fits(session, task.task_class, column):
+                if not session.candidates(task.task_class).future[column]:
                     return False
                 session.place(self._job, [task], [column], waiting=True)
         return True
@@ -303,7 +308,7 @@ def _worksheet(session: Session, job: Job) -> list[Work]:
     for task in wanting:
         sub = job.division.sub_of(task)
         work.setdefault(sub.id, Work(sub, [])).tasks.append(task)
-    first = subgroups.required(session, job)
+    first = required_subgroups(session, job)
     return sorted(
         work.values(),
         key=lambda one: (one.sub.id not in first, session.hooks.sub_job_order(one.sub)),
@@ -320,6 +325,49 @@ def _covers(room: IntArray, need: IntArray) -> bool:
     asked = need > 0
     asked[[CPU_DIM, MEMORY_DIM]] = True
     return bool((room[asked] >= need[asked]).all())
+
+
+def _best_column(
+    session: Session,
+    job: Job,
+    sub: SubJob | None,
+    task_class: TaskClass,
+    within: BoolArray,
+    *,
+    strictly: bool,
+) -> int:
+    """Return the column on which one task waits while victims terminate, NOWHERE for none (A08).
+
+    Nodes that have room as they are come before those that must be left first; of equal ones those
+    of the shard come first, then the better score decides (SS08).
+
+    ⚠ As in preempt, only refusals for good keep a node out: what evictions could cure is not asked
+    of predicates. `strictly` asks them.
+    """
+    candidates = session.candidates(task_class)
+    open_ = within if strictly else within & candidates.reachable()
+    for waiting in (False, True):
+        fits = _fits(session, candidates, task_class, waiting=waiting, strictly=strictly)
+        for mask in session.by_shard(open_ & fits):
+            if mask.any():
+                target = PlacementTarget(job, sub, "", mask)
+                columns = np.flatnonzero(mask)
+                bias = session.hooks.batch_node_order(target, task_class, columns)
+                return candidates.best(mask, session.first, bias)
+    return NOWHERE
+
+
+def _fits(
+    session: Session,
+    candidates: Candidates,
+    task_class: TaskClass,
+    *,
+    waiting: bool,
+    strictly: bool,
+) -> BoolArray:
+    if strictly:
+        return candidates.future if waiting else candidates.idle
+    return candidates.fits(Rows(session.cluster_state.nodes, task_class), waiting=waiting)
 
 
 def _assign(evicted: Iterable[Evicted], taken: Sequence[Taken], session: Session) -> None:

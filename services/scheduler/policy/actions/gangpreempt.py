@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pumice.plugins import EvictionKind, IntArray
+from services.scheduler.engine.jobs.holders import MAY_GO
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.session.ordering import Orders
 from services.scheduler.engine.session.session import Session
@@ -20,7 +21,6 @@ from services.scheduler.policy.actions.gang_evictions import (
     ranks,
 )
 from services.scheduler.policy.bundles import Bundle
-from shared.model.status import TaskStatus
 
 
 def execute(session: Session, arguments: Mapping[str, Any]) -> None:
@@ -33,10 +33,10 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:
         EvictionKind.GANG_PREEMPT,
         "gangpreempt",
         GangOptions.read(arguments),
-        PreemptableTasks(session, (TaskStatus.BOUND, TaskStatus.RUNNING)),
+        PreemptableTasks(session, MAY_GO),
     )
     orders = Orders(session)
-    for queue, theirs in turns(session, orders, starving_jobs(session)):
+    for queue, theirs in turns(session, orders, starving_jobs(session), "gangpreempt"):
         jobs = orders.jobs(theirs)
         while jobs:
             job = jobs.pop()

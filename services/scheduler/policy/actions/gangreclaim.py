@@ -34,7 +34,7 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:
         PreemptableTasks(session, (TaskStatus.RUNNING,)),
     )
     orders = Orders(session)
-    for queue, theirs in turns(session, orders, starving_jobs(session)):
+    for queue, theirs in turns(session, orders, starving_jobs(session), "gangreclaim"):
         if session.hooks.overused(queue):
             continue
         jobs = orders.jobs(theirs)

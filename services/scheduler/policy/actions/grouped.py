@@ -15,15 +15,13 @@ from pumice.plugins import BoolArray, Hold
 from services.scheduler.engine.jobs.records import Job, Queue
 from services.scheduler.engine.jobs.subjobs import Division, SubJob
 from services.scheduler.engine.nodes.hypernodes import TOP
-from services.scheduler.engine.placement.target import PlacementTarget
+from services.scheduler.engine.placement.choice import PlacementTarget
 from services.scheduler.engine.plan import Explanation
 from services.scheduler.engine.session.changes import Placed
 from services.scheduler.engine.session.failures import need_continue
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.tasks.task import Task
-from services.scheduler.policy.actions import subgroups
-from services.scheduler.policy.actions.gates import admit
-from services.scheduler.policy.actions.job_attempt import JobAttempt, Worklist
+from services.scheduler.policy.actions.job_attempt import JobAttempt, Worklist, admit
 
 
 class Placement(NamedTuple):
@@ -50,6 +48,39 @@ def waits_for_network(session: Session, job: Job) -> bool:
     """Tell whether a job needs the HyperNodes while they do not make a tree."""
     stated = job.division is not None and job.division.states_topology()
     return stated and not session.network.ready
+
+
+def missing_tasks(session: Session, job: Job, sub: SubJob) -> int:
+    """Return what a subgroup lacks; the job, when that is its only one."""
+    has_policies = job.division is not None and bool(job.division.policies)
+    return session.hooks.sub_job_ready(sub) if has_policies else session.hooks.job_ready(job)
+
+
+def may_wait(session: Session, job: Job, sub: SubJob) -> bool:
+    """Tell whether a subgroup may keep what it waits for; the job, when that is its only one."""
+    has_policies = job.division is not None and bool(job.division.policies)
+    return (
+        session.hooks.sub_job_pipelined(sub) if has_policies else session.hooks.job_pipelined(job)
+    )
+
+
+def required_subgroups(session: Session, job: Job) -> set[str]:
+    """Return the subgroups that complete the minima of their policies; they come first (A02)."""
+    if job.division is None:
+        return set()
+    minima = job.division.minima()
+    lacking = []
+    for sub in job.division.subs().values():
+        if missing_tasks(session, job, sub):
+            lacking.append(sub)
+        elif sub.policy in minima:
+            minima[sub.policy] -= 1
+    wanted = set()
+    for sub in sorted(lacking, key=session.hooks.sub_job_order):
+        if minima.get(sub.policy, 0) > 0:
+            minima[sub.policy] -= 1
+            wanted.add(sub.id)
+    return wanted
 
 
 class GroupedJobAttempt:
@@ -79,7 +110,7 @@ class GroupedJobAttempt:
         """Return whether the best solution was committed, None when there is none."""
         session, job = self._session, self._job
         work = self._worksheet()
-        required = subgroups.required(session, job)
+        required = required_subgroups(session, job)
         before = {name: session.network.allocated(job, self._subs[name]) for name in work}
         for level in session.hooks.job_gradient(job, TOP):
             tries = [self._try(place, work, required, before) for place in level]
@@ -287,11 +318,11 @@ class _SubGoal:
 
     def missing(self) -> int:
         """Return what the subgroup lacks; the job, when that is its only one."""
-        return subgroups.missing(self._session, self._job, self._sub)
+        return missing_tasks(self._session, self._job, self._sub)
 
     def pipelined(self) -> bool:
         """Tell whether the subgroup may keep what it waits for."""
-        return subgroups.pipelined(self._session, self._job, self._sub)
+        return may_wait(self._session, self._job, self._sub)
 
     def failed_roles(self) -> set[str]:
         """Return the roles of the subgroup's tasks that failed."""

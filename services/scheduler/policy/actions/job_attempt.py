@@ -1,4 +1,8 @@
-"""One attempt at a job or subgroup: tasks in order until it is ready or nothing fits (A03)."""
+"""One attempt at a job or subgroup: tasks in order until it is ready or nothing fits (A03).
+
+A gated task is never placed. One that waits for its queue alone is asked for room in the queue's
+share, and its gate is lifted when there is; whether a node has room is not looked at (CA14).
+"""
 
 from collections import deque
 from collections.abc import Sequence
@@ -7,12 +11,12 @@ from typing import Protocol
 
 from pumice.plugins import BoolArray, Hold
 from services.scheduler.engine.jobs.records import Job, Queue
-from services.scheduler.engine.placement.target import PlacementTarget
+from services.scheduler.engine.placement.choice import PlacementTarget
 from services.scheduler.engine.plan import Shortage
 from services.scheduler.engine.session.failures import OverQuota, need_continue
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.tasks.task import Task
-from services.scheduler.policy.actions.gates import admit
+from services.scheduler.policy.states.queue_gates import QueueGates
 
 Worklist = deque[Task]
 
@@ -243,3 +247,19 @@ class JobAttempt:
         return session.choose(
             head.task_class, len(run), waiting=waiting, target=self._goal.target()
         )
+
+
+def admit(session: Session, queue: Queue, job: Job, tasks: Sequence[Task]) -> int:
+    """Have the gates of gated tasks of one class lifted as far as their queue has room for them.
+
+    Returns how many wait for their queue, the last ones of all; 0 when they wait for others.
+    """
+    head, gates = tasks[0], session.store(QueueGates)
+    if not gates.may_lift(head):
+        session.explain(job, "gang", f"pod {head.name} has scheduling gates")
+        return 0
+    allowed = session.hooks.allocatable(queue, head.task_class, len(tasks))
+    gates.lift(queue.name, tasks[:allowed])
+    if allowed:
+        session.explain(job, "gang", f"pod {head.name} is admitted, its gate is being lifted")
+    return len(tasks) - allowed

@@ -3,13 +3,21 @@
 First between jobs: a job's attempts stand or fall together, and they stand when the job is then
 pipelined. Afterwards within each starving job, by the priority of its tasks, one task at a time.
 Victims are Releasing from then on, and the preemptor waits on their node (Pipelined).
+
+With `enableTopologyAwarePreemption` victims and node are chosen as kube-scheduler does (A06): on
+each node looked at, victims go until the task fits; then, most important first, each comes back if
+the task fits all the same. Of the nodes with victims the one is taken whose loss is smallest.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, NamedTuple, Self
 
 from pumice.plugins import BoolArray
+from services.scheduler.engine.jobs.holders import MAY_GO
+from services.scheduler.engine.jobs.parking import Asking, Demand, Needs
 from services.scheduler.engine.jobs.records import Job, Queue
+from services.scheduler.engine.session.evictions import Evicted
 from services.scheduler.engine.session.ordering import Orders
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.tasks.task import Task
@@ -18,7 +26,6 @@ from services.scheduler.policy.actions.evictions import (
     clearable,
     fits_waiting,
     has_room,
-    hosts,
     may_ask,
     reprieve,
     residents,
@@ -28,11 +35,41 @@ from services.scheduler.policy.actions.evictions import (
     turns,
     wanting,
 )
-from services.scheduler.policy.actions.topology_aware import Options, Search
-from shared.model.status import PREEMPTABLE, TaskStatus
+from services.scheduler.policy.actions.victims import Hosts, Preemptable
+from services.scheduler.policy.arguments import boolean, integer
+from shared.model.status import PREEMPTABLE
 
 _REASON = "preempt"
-_MAY_GO: Final = tuple(status for status in TaskStatus if PREEMPTABLE[status])
+_LIFT = 2**31
+"""Added to priorities before they are summed up, so that fewer negative ones are not more."""
+
+
+class Options(NamedTuple):
+    """Arguments of the action (K07)."""
+
+    spare: bool
+    """Pumice's own `spareVictims` (default false): victims that turn out not to be needed stay, and
+    no pod is evicted for less than a whole gang."""
+    enabled: bool
+    minimum_percent: int
+    minimum: int
+    maximum: int
+
+    @classmethod
+    def read(cls, arguments: Mapping[str, Any]) -> Self:
+        """Return the options. `topologyAwarePreemptWorkerNum` has no effect: one thread."""
+        return cls(
+            spare=boolean(arguments, "spareVictims", default=False),
+            enabled=boolean(arguments, "enableTopologyAwarePreemption", default=False),
+            minimum_percent=integer(arguments, "minCandidateNodesPercentage", 10),
+            minimum=integer(arguments, "minCandidateNodesAbsolute", 1),
+            maximum=integer(arguments, "maxCandidateNodesAbsolute", 100),
+        )
+
+    def number(self, nodes: int) -> int:
+        """Return how many nodes with victims are compared, out of so many reachable ones."""
+        wanted = max(nodes * self.minimum_percent // 100, self.minimum)
+        return min(wanted, self.maximum, nodes)
 
 
 def execute(session: Session, arguments: Mapping[str, Any]) -> None:
@@ -42,7 +79,8 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:
     """
     options = Options.read(arguments)
     orders = Orders(session)
-    unschedulable = UnschedulableCache(session)
+    elsewhere, at_home = UnschedulableCache(session), UnschedulableCache(session)
+    preemptable = Preemptable(session)
     # ⚠ Jobs that state a topology are left out: nodes cleared for them would not be near each
     # other (A05).
     starving = [
@@ -50,21 +88,44 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:
         for job in starving_jobs(session)
         if job.division is None or not job.division.states_topology()
     ]
-    for queue, theirs in turns(session, orders, starving):
-        # A superset throughout the turn: tasks may stop to be victims in it, and none starts to.
-        inhabited = hosts(session, session.jobs_of(queue.name), *_MAY_GO)
-        preemptors = {
-            job.key: _Preemptor(session, orders, queue, job, options=options, inhabited=inhabited)
-            for job in theirs
-        }
+    for queue, theirs in turns(session, orders, starving, _REASON):
         jobs = orders.jobs(theirs)
         while jobs:
             job = jobs.pop()
             with session.isolate(_REASON, job):
-                preemptors[job.key].from_other_jobs(unschedulable)
-        for job in theirs:
+                preemptor = _Preemptor(session, orders, queue, job, preemptable, options=options)
+                preemptor.from_other_jobs(elsewhere)
+        for job in _one_by_one(session, queue, theirs):
             with session.isolate(_REASON, job):
-                preemptors[job.key].from_own_tasks()
+                preemptor = _Preemptor(session, orders, queue, job, preemptable, options=options)
+                preemptor.from_own_tasks(at_home)
+
+
+def _one_by_one(session: Session, queue: Queue, starving: Sequence[Job]) -> Iterator[Job]:
+    """Yield jobs of a queue by key, parked ones as long as there is room for one of their pods."""
+    parked: list[tuple[str, Job, Demand | None]] = [
+        (job.key, job, group.demand)
+        for group in session.cluster_state.jobs.parking.placing.groups(queue.name)
+        if _has_room_for_any(session, group.demand)
+        for _, job in group.members
+    ]
+    if not parked:
+        yield from starving
+        return
+    parked += [(job.key, job, None) for job in starving]
+    for _, job, demand in sorted(parked, key=itemgetter(0)):
+        if demand is None or _has_room_for_any(session, demand):
+            yield job
+
+
+def _has_room_for_any(session: Session, demand: Demand) -> bool:
+    """Tell whether a pod of a parked gang that may ask finds room as it is."""
+    if not isinstance(demand, Needs) or demand.asking is Asking.NONE:
+        return False
+    return any(
+        (session.candidates(task_class).reachable() & has_room(session, task_class)).any()
+        for task_class, _ in demand.classes
+    )
 
 
 class _Preemptor:
@@ -76,12 +137,11 @@ class _Preemptor:
         orders: Orders,
         queue: Queue,
         job: Job,
+        preemptable: Preemptable,
         *,
         options: Options,
-        inhabited: BoolArray,
     ) -> None:
-        """`inhabited` are the nodes with tasks of its queue that might go."""
-        self._inhabited = inhabited
+        self._preemptable = preemptable
         self._session = session
         self._orders = orders
         self._queue = queue
@@ -98,11 +158,17 @@ class _Preemptor:
             whole=self._options.spare,
         )
 
-    def from_own_tasks(self) -> None:
-        """Take from less important tasks of the job, until one task finds no place."""
+    def from_own_tasks(self, unschedulable: UnschedulableCache) -> None:
+        """Take from less important tasks of the job, until one task finds no place.
+
+        A job without a task on a node takes what is free, or fails as the one before it did.
+        """
         for task in wanting(self._session, self._job):
             position = self._session.journal.position
+            if unschedulable.knows(self._job, task):
+                return
             if not self._preempt(task, self._is_own):
+                unschedulable.learn(self._job, task)
                 return
             self._session.commit_evictions(position)
 
@@ -131,13 +197,19 @@ class _Preemptor:
         reachable = candidates.reachable()
         if not self._options.enabled:
             reachable &= clearable(session, task.task_class)
-            is_own = concerns == self._is_own
-            with_victims = hosts(session, [self._job], *_MAY_GO) if is_own else self._inhabited
+            with_victims = self._with_victims(own=concerns == self._is_own)
             reachable &= with_victims | has_room(session, task.task_class)
-        return any(
+        found = any(
             self._preempt_on(task, candidates.best_first(mask, session.first), may_go)
             for mask in session.by_shard(reachable)
         )
+        self._preemptable.has_given = found
+        return found
+
+    def _with_victims(self, *, own: bool) -> BoolArray:
+        if not own:
+            return self._preemptable.nodes(self._job)
+        return Hosts(self._session, *MAY_GO).of([self._job])
 
     def _preempt_on(self, task: Task, columns: list[int], may_go: Callable[[Task], bool]) -> bool:
         """Clear one of these nodes, best first, or the best of them all (A06)."""
@@ -174,3 +246,68 @@ class _Preemptor:
                 session.place(self._job, [task], [column], waiting=True)
                 keep()
         return fits
+
+
+class Choice(NamedTuple):
+    """A node and the pods that have to leave it, most important first."""
+
+    column: int
+    victims: Sequence[Task]
+
+    def loss(self) -> tuple[int, int, int, float]:
+        """Return what is compared: the smaller the better.
+
+        The highest priority, the sum of priorities, the number of victims; last the longest
+        running of the most important ones should have begun as late as can be.
+        """
+        priorities = [task.pod_priority for task in self.victims]
+        highest = max(priorities)
+        begun = min(task.started for task in self.victims if task.pod_priority == highest)
+        first = priorities[0]
+        return first, sum(priorities) + _LIFT * len(priorities), len(priorities), -begun
+
+
+class Search(NamedTuple):
+    """A task that looks for a place in its queue, and the pods that it may ask to leave."""
+
+    session: Session
+    orders: Orders
+    queue: Queue
+    task: Task
+    may_go: Callable[[Task], bool]
+
+    def best(self, columns: Sequence[int], options: Options) -> Choice | None:
+        """Return the best of the nodes that can be cleared; changes nothing."""
+        choices: list[Choice] = []
+        limit = options.number(len(columns))
+        for column in sorted(columns):
+            if len(choices) == limit:
+                break
+            victims = self._on_node(column)
+            if victims:
+                choices.append(Choice(column, victims))
+        return min(choices, key=lambda choice: (*choice.loss(), choice.column), default=None)
+
+    def _on_node(self, column: int) -> list[Task]:
+        """Return the fewest victims on a node, none when it cannot be cleared.
+
+        ⚠ At least one has to go: a node that is free as it is is not preemption's business.
+        """
+        session, task = self.session, self.task
+        candidates = residents(session, column, self.may_go)
+        proposed = session.hooks.preemptable(task, candidates)
+        if not room_after(session, task.task_class, column, proposed):
+            return []
+        with session.trial():  # never kept: this only finds out
+            evicted: list[Evicted] = []
+            heap = self.orders.victims(proposed, task)
+            while heap:
+                evicted.append(session.evict(heap.pop(), reason="trial", taker=task))
+                if self._fits(column):
+                    break
+            if not evicted or not session.candidates(task.task_class).admits(column):
+                return []
+            return [e.task for e in reprieve(session, evicted, lambda: self._fits(column))]
+
+    def _fits(self, column: int) -> bool:
+        return fits_waiting(self.session, self.queue, self.task, column)

@@ -17,7 +17,6 @@ from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.tasks.classes import TaskClass
 from services.scheduler.engine.tasks.task import Task
 from services.scheduler.policy.actions.evictions import (
-    Reclaimable,
     UnschedulableCache,
     clearable,
     has_room,
@@ -28,6 +27,7 @@ from services.scheduler.policy.actions.evictions import (
     take_for,
     turns,
 )
+from services.scheduler.policy.actions.victims import Reclaimable
 from services.scheduler.policy.arguments import boolean
 from shared.model.status import TaskStatus
 
@@ -47,7 +47,7 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:
     orders = Orders(session)
     unschedulable = UnschedulableCache(session)
     reclaimable = Reclaimable(session)
-    for queue, theirs in turns(session, orders, starving_jobs(session)):
+    for queue, theirs in turns(session, orders, starving_jobs(session), _REASON):
         if session.hooks.overused(queue):
             continue
         jobs = orders.jobs(theirs)

@@ -6,7 +6,7 @@ is bounded by a `Budget`, since claims are written by users.
 """
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from services.scheduler.policy.devices.pools import DeviceId, Offered, OfferedPool, PoolKey
@@ -19,6 +19,7 @@ from services.scheduler.policy.devices.requests import (
 )
 from services.scheduler.policy.devices.results import Choice, attribute, result_of
 from services.scheduler.policy.devices.selectors import SelectorFault
+from services.scheduler.policy.devices.shares import Parts, Taken, added, has_room, part_of
 from shared.api.resource import (
     RESULTS_MAX,
     AllocationResult,
@@ -42,7 +43,7 @@ def allocate(
     pools: Sequence[OfferedPool],
     *,
     node: str,
-    taken: Collection[DeviceId],
+    taken: Taken,
     judge: Judge,
     budget: Budget | None = None,
 ) -> tuple[AllocationResult, ...] | Refusal:
@@ -61,7 +62,7 @@ class _Search:
         self,
         asks: Sequence[Ask],
         pools: Sequence[OfferedPool],
-        taken: Collection[DeviceId],
+        taken: Taken,
         judge: Judge,
         budget: Budget,
     ) -> None:
@@ -125,7 +126,8 @@ class _Search:
         self._asked_of_all[number, alternative.name] = tuple(
             device
             for device in self._devices
-            if self._judge.admits(alternative, device, self._budget)
+            if part_of(device.device, alternative.asks.capacity.requests) is not None
+            and self._judge.admits(alternative, device, self._budget)
         )
         # Devices that could not be judged for want of time are not among them.
         return Refusal(_TOO_MUCH) if self._budget.left <= 0 else None
@@ -208,26 +210,46 @@ class _Search:
         users = self._users.get(device.id, ())
         if alternative.admin:
             return number not in users
-        return not users and device.id not in self._taken
+        if device.is_shared:
+            return not (self._taken.is_whole(device.id) or self._has(number, alternative, device))
+        return not users and device.id not in self._taken.devices
+
+    def _has(self, number: int, alternative: Alternative, device: Offered) -> bool:
+        """Tell whether a request has a part of a device: its other parts are of other devices."""
+        if not self._users.get(device.id):
+            return False
+        own = (number, alternative.request, device.id)
+        return any((c.claim, c.alternative.request, c.offered.id) == own for c in self._chosen)
+
+    def _part(self, alternative: Alternative, device: Offered) -> Parts | None:
+        """Return what a request takes of a device's capacities, None where too little is left."""
+        part = part_of(device.device, alternative.asks.capacity.requests)
+        if part is None or not device.is_shared or alternative.admin:
+            return part
+        chosen = [
+            c.part for c in self._chosen if c.offered.id == device.id and not c.alternative.admin
+        ]
+        used = added([self._taken.parts.get(device.id, {}), *chosen])
+        return part if has_room(device.device, used, part) else None
 
     def _choose(self, number: int, alternative: Alternative, device: Offered) -> bool:
         """Choose a device unless something speaks against it; nothing changes then."""
-        if not self._is_open(number, alternative, device) or not _is_plain(device):
+        if not self._is_open(number, alternative, device):
             return False
         if any(not _tolerated(taint, alternative.asks) for taint in device.device.taints):
             return False
-        values = self._meeting(number, alternative, device)
-        if values is None or not self._count_in(device, 1):
+        values, part = self._meeting(number, alternative, device), self._part(alternative, device)
+        if values is None or part is None or not self._count_in(device, 1):
             return False
         for listed, value in values:
             listed.append(value)
-        self._chosen.append(Choice(number, alternative, device))
+        self._chosen.append(Choice(number, alternative, device, part))
         self._users.setdefault(device.id, []).append(number)
         self._sizes[number] += 1
         return True
 
     def _give_back(self) -> None:
-        number, alternative, device = self._chosen.pop()
+        number, alternative, device, _ = self._chosen.pop()
         self._sizes[number] -= 1
         self._users[device.id].remove(number)
         self._count_in(device, -1)
@@ -260,8 +282,11 @@ class _Search:
         return found
 
     def _count_in(self, device: Offered, sign: int) -> bool:
-        """Count a device in at the counters of its pool (-1: out) unless one is used up."""
-        if not device.counters:
+        """Count a device in at the counters of its pool (-1: out) unless one is used up.
+
+        One that is shared takes of them once, however many have a part of it.
+        """
+        if not device.counters or (device.is_shared and self._is_shared_already(device)):
             return True
         free = self._free_counters(device)
         if sign > 0 and (
@@ -273,6 +298,9 @@ class _Search:
             free[key] -= sign * amount
         return True
 
+    def _is_shared_already(self, device: Offered) -> bool:
+        return device.id in self._taken.parts or bool(self._users.get(device.id))
+
     def _free_counters(self, device: Offered) -> dict[tuple[str, str], int]:
         key = (device.id.driver, device.id.pool)
         free = self._free.get(key)
@@ -280,15 +308,10 @@ class _Search:
             pool = next(pool for pool in self._pools if pool.key == key)
             free = self._free[key] = dict(pool.counters)
             for consumer in pool.consumers:
-                if consumer.id in self._taken:
+                if consumer.id in self._taken.devices:
                     for counter, amount in consumer.counters.items():
                         free[counter] -= amount
         return free
-
-
-def _is_plain(offered: Offered) -> bool:
-    """Tell whether a device is given whole, and at once."""
-    return not (offered.device.binding_conditions or offered.device.allow_multiple_allocations)
 
 
 def _concerns(constraint: DeviceConstraint, alternative: Alternative) -> bool:

@@ -4,7 +4,7 @@ The pods of a gang have claims of their own, made from one template. What one of
 holds for the next, but for the nodes that reach a pool of which a device was taken or given back.
 """
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from services.scheduler.engine.nodes.attributes import NodeAttributes
 from services.scheduler.policy.devices.allocation import WORK_MAX, allocate
 from services.scheduler.policy.devices.pools import DeviceId, Inventory, OfferedPool, PoolKey
 from services.scheduler.policy.devices.requests import Ask, Budget, Judge, Refusal
+from services.scheduler.policy.devices.shares import NOTHING, Taken
 from shared.api.resource import AllocationResult
 from shared.api.selectors import NodeSelector
 
@@ -23,7 +24,6 @@ _BUDGET: Final = 2_000_000
 """Work for one answer about all nodes, and for all answers of one session: seconds."""
 _CHANGES_MAX: Final = 100_000
 _SHAPES_MAX: Final = 1_000
-_NOTHING: Final[frozenset[DeviceId]] = frozenset()
 
 
 class _Answer(NamedTuple):
@@ -75,7 +75,7 @@ class Fits:
         asks: Sequence[Ask],
         attributes: NodeAttributes,
         column: int,
-        taken: Collection[DeviceId],
+        taken: Taken,
         budget: Budget | None = None,
     ) -> tuple[AllocationResult, ...] | Refusal:
         """Return the devices of claims on one node, or why there are none."""
@@ -95,7 +95,7 @@ class Fits:
         shape: Hashable,
         asks: Sequence[Ask],
         attributes: NodeAttributes,
-        taken: Collection[DeviceId],
+        taken: Taken,
     ) -> tuple[CodeArray, str]:
         """Return each node's code, and what is wrong with the claims if something is."""
         self._keep_up(attributes)
@@ -129,7 +129,7 @@ class Fits:
         asks: Sequence[Ask],
         attributes: NodeAttributes,
         column: int,
-        taken: Collection[DeviceId],
+        taken: Taken,
     ) -> tuple[AllocationResult, ...] | Refusal:
         """Allocate on one node, within what time is left for all."""
         if not attributes.names[column]:
@@ -148,13 +148,13 @@ class Fits:
         asks: Sequence[Ask],
         attributes: NodeAttributes,
         column: int,
-        taken: Collection[DeviceId],
+        taken: Taken,
     ) -> int:
         if not isinstance(found, Refusal):
             return FITS
-        if not taken:
+        if not taken.devices:
             return LACKING
-        alone = self._on_node(asks, attributes, column, _NOTHING)
+        alone = self._on_node(asks, attributes, column, NOTHING)
         return LACKING if isinstance(alone, Refusal) else IN_USE
 
     def _due(self, known: _Answer, attributes: NodeAttributes) -> Sequence[int]:

@@ -39,6 +39,11 @@ class Offered(NamedTuple):
     """The one node that reaches it; empty: see the selector."""
     node_selector: NodeSelector | None
 
+    @property
+    def is_shared(self) -> bool:
+        """Tell whether several requests may have a part of it each."""
+        return self.device.allow_multiple_allocations
+
 
 class SliceRecord(NamedTuple):
     """A slice, read once."""
@@ -66,6 +71,8 @@ class OfferedPool(NamedTuple):
     counters: Mapping[tuple[str, str], int] = {}
     consumers: tuple[Offered, ...] = ()
     """All devices that take of the counters, on whichever node."""
+    to_prepare: bool = False
+    """Whether a device in its slices has conditions that a bind waits for (`bindingConditions`)."""
 
     @property
     def usable(self) -> bool:
@@ -121,13 +128,23 @@ class Inventory:
         shared = any(record.counters for record in records)
         return None if "" in named or shared else named
 
+    def device(self, wanted: DeviceId) -> Offered | None:
+        """Return a device as the newest generation of its pool offers it."""
+        records = self._pools.get((wanted.driver, wanted.pool), {}).values()
+        newest = (device for r in records if self._is_newest(r) for device in r.devices)
+        return next((device for device in newest if device.id == wanted), None)
+
     def offer(self, node: str, selects: Selects) -> tuple[OfferedPool, ...]:
-        """Return the pools of which a node reaches something, in the order of their names."""
+        """Return the pools of which a node reaches something, in the order of their names.
+
+        Pools with devices that have to be prepared come last: a bind has to wait for those.
+        """
         found: dict[PoolKey, list[SliceRecord]] = {}
         for record in (*self._by_node.get(node, {}).values(), *self._shared.values()):
             if self._is_newest(record) and _reaches(record, node, selects):
                 found.setdefault(record.pool, []).append(record)
-        return tuple(self._pool(key, found[key], node, selects) for key in sorted(found))
+        pools = (self._pool(key, found[key], node, selects) for key in sorted(found))
+        return tuple(sorted(pools, key=lambda pool: pool.to_prepare))
 
     def _is_newest(self, record: SliceRecord) -> bool:
         newest = self._newest.get(record.pool)
@@ -160,6 +177,7 @@ class Inventory:
             consumers=tuple(d for r in siblings for d in r.devices if d.counters)
             if counters
             else (),
+            to_prepare=any(each.device.binding_conditions for each in devices),
         )
 
 

@@ -1,5 +1,6 @@
 """The requests of claims, read with the classes that they name, and which devices meet them."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -12,8 +13,12 @@ from shared.api.resource import (
     DeviceClass,
     ExactDeviceRequest,
 )
+from shared.model.quantity import milli
 
+QUOTA: Final = "deviceclass/"
+"""Begins the name of a class in the capability of a queue; `<capacity>.` may stand before it."""
 _JUDGED_MAX: Final = 200_000
+_THOUSANDTHS: Final = 1000
 
 
 class Refusal(NamedTuple):
@@ -68,6 +73,22 @@ class Ask(NamedTuple):
     requests: Requests
 
 
+def demand_of(claim: DeviceClaim) -> Mapping[str, int]:
+    """Return what a claim asks for by the names of quotas, in thousandths. Raises `BadQuantity`.
+
+    Of alternatives the best one counts, and "all" devices count as one: how many they are shows
+    when they are allocated. What is asked of a capacity is asked of each device.
+    """
+    found: Counter[str] = Counter()
+    for request in claim.requests:
+        best = next(iter(request.alternatives), ExactDeviceRequest())
+        name, count = f"{QUOTA}{best.device_class_name}", best.count or 1
+        found[name] += count * _THOUSANDTHS
+        for capacity, amount in best.capacity.requests.items():
+            found[f"{capacity}.{name}"] += count * max(0, milli(amount))
+    return found
+
+
 def read(claim: DeviceClaim, classes: Mapping[str, DeviceClass]) -> Ask | Refusal:
     """Return a claim with its classes, or why nothing can be allocated for it."""
     requests = []
@@ -79,10 +100,9 @@ def read(claim: DeviceClaim, classes: Mapping[str, DeviceClass]) -> Ask | Refusa
             if device_class is None:
                 missing = f"device class {asks.device_class_name} does not exist"
                 return Refusal(f"request {name}: {missing}", fault=True)
-            if asks.capacity is not None or asks.allocation_mode not in {"", EXACT_COUNT, ALL}:
-                return Refusal(
-                    f"request {name}: asks for a kind of share that is not known here", fault=True
-                )
+            if asks.allocation_mode not in {"", EXACT_COUNT, ALL}:
+                mode = f"allocationMode {asks.allocation_mode} is not known here"
+                return Refusal(f"request {name}: {mode}", fault=True)
             selectors = (*device_class.spec.selectors, *asks.selectors)
             conditions = tuple(each.cel.expression if each.cel else "" for each in selectors)
             found.append(Alternative(name, request.name, asks, device_class, conditions))

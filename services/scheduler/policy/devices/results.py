@@ -1,11 +1,15 @@
 """The result of an allocation as a claim's status holds it."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
+from uuid import UUID, uuid5
 
-from services.scheduler.policy.devices.pools import Offered
+from msgspec.structs import replace
+
+from services.scheduler.policy.devices.pools import DeviceId, Offered
 from services.scheduler.policy.devices.requests import Alternative
 from services.scheduler.policy.devices.selectors import qualified
+from services.scheduler.policy.devices.shares import Parts, added
 from shared.api.resource import (
     AllocationResult,
     DeviceAllocation,
@@ -15,6 +19,10 @@ from shared.api.resource import (
     DeviceResult,
 )
 from shared.api.selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from shared.model.quantity import format_milli, milli
+
+_SHARES: Final = UUID("6f1c52f4-3f0a-4f0e-9d53-6c1f7ab8f0d1")
+"""Names are made unique in this space; any fixed value does."""
 
 
 class Choice(NamedTuple):
@@ -23,10 +31,15 @@ class Choice(NamedTuple):
     claim: int
     alternative: Alternative
     offered: Offered
+    part: Parts
+    """The amounts that it takes of the device's capacities."""
 
 
 def result_of(claim: DeviceClaim, chosen: Sequence[Choice], node: str) -> AllocationResult:
-    """Return what is chosen for one claim, with the parameters for the drivers."""
+    """Return what is chosen for one claim, with the parameters for the drivers.
+
+    Shares of devices have an empty id: `with_share_ids` gives them theirs.
+    """
     results = tuple(
         DeviceResult(
             request=choice.alternative.name,
@@ -35,6 +48,12 @@ def result_of(claim: DeviceClaim, chosen: Sequence[Choice], node: str) -> Alloca
             device=choice.offered.id.device,
             admin_access=True if choice.alternative.admin else None,
             tolerations=choice.alternative.asks.tolerations,
+            share_id="" if choice.offered.is_shared else None,
+            consumed_capacity={name: format_milli(amount) for name, amount in choice.part.items()}
+            if choice.offered.is_shared
+            else {},
+            binding_conditions=choice.offered.device.binding_conditions,
+            binding_failure_conditions=choice.offered.device.binding_failure_conditions,
         )
         for choice in chosen
     )
@@ -43,6 +62,28 @@ def result_of(claim: DeviceClaim, chosen: Sequence[Choice], node: str) -> Alloca
         devices=DeviceAllocation(results=results, config=tuple(_config(claim, used))),
         node_selector=_reach([choice.offered for choice in chosen], node),
     )
+
+
+def shared_parts(allocation: AllocationResult | None) -> dict[DeviceId, dict[str, int]]:
+    """Return what an allocation has of devices that are shared."""
+    found: dict[DeviceId, dict[str, int]] = {}
+    for result in allocation.devices.results if allocation is not None else ():
+        if result.share_id is not None and not result.admin_access:
+            device = DeviceId(result.driver, result.pool, result.device)
+            part = {name: milli(each) for name, each in result.consumed_capacity.items()}
+            found[device] = added([found.get(device, {}), part])
+    return found
+
+
+def with_share_ids(allocation: AllocationResult, claim_uid: str) -> AllocationResult:
+    """Return an allocation with an id for each share: the same one for the same claim again."""
+    results = tuple(
+        replace(result, share_id=str(uuid5(_SHARES, f"{claim_uid}/{number}")))
+        if result.share_id is not None
+        else result
+        for number, result in enumerate(allocation.devices.results)
+    )
+    return replace(allocation, devices=replace(allocation.devices, results=results))
 
 
 def attribute(offered: Offered, name: str) -> DeviceAttribute | None:

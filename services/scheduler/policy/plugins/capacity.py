@@ -53,6 +53,7 @@ from shared.model.status import TaskStatus
 _NOT_READY = Opinion(Vote.REJECT, "the hierarchy of queues is not sound")
 _RELEASING = "countReleasing"
 _DEVICES = "capacity.DynamicResourceAllocationEnable"
+_CAPACITIES = "capacity.DRAConsumableCapacityEnable"
 _NOT_A_LEAF = Opinion(Vote.REJECT, "jobs can enter queues without children only")
 
 
@@ -64,10 +65,12 @@ class Capacity:
     def __init__(self, arguments: Arguments) -> None:
         """Take `ancestorReclaimLevel`, below 0 it is 0, and what counts against limits, too.
 
-        That are quotas of devices, and (our own `countReleasing`) pods on their way out.
+        That are quotas of devices, with them those of capacities that devices share, and (our own
+        `countReleasing`) pods on their way out.
         """
         self._counts_releasing = boolean(arguments, _RELEASING, default=False)
         self._counts_devices = boolean(arguments, _DEVICES, default=False)
+        self._counts_capacities = boolean(arguments, _CAPACITIES, default=False)
         self._devices: DeviceQuotas | None = None
         self._levels = max(0, integer(arguments, "ancestorReclaimLevel", 0))
         self._accounts: Accounts = {}
@@ -86,7 +89,9 @@ class Capacity:
         self._hierarchy = hooks.enabled("enableHierarchy")
         self._open()
         if self._counts_devices:
-            self._devices = DeviceQuotas(cluster, self._accounts)
+            self._devices = DeviceQuotas(
+                cluster, self._accounts, capacities=self._counts_capacities
+            )
         if self._ready:
             hooks.queue_order(self._place)
             if self._hierarchy:

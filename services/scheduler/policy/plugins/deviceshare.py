@@ -1,13 +1,13 @@
-"""deviceshare (PL18): pods share GPU cards by memory, take whole cards (DV1), or parts (DV2).
+"""deviceshare (PL18): pods share GPU cards by memory, take whole ones (DV1), or parts (DV2, DV3).
 
-NPUs (DV3) and cards in MIG mode are not implemented, and refused by their names rather than half
-obeyed: NPUs in the configuration, MIG on nodes and pods. `NodeLockEnable` changes nothing: the
-scheduler writes no nodes.
+Cards in MIG mode are not implemented, and refused by their name on nodes and pods rather than half
+obeyed. `NodeLockEnable` changes nothing: the scheduler writes no nodes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from math import floor
+from typing import Any
 
 import numpy as np
 
@@ -17,14 +17,20 @@ from pumice.plugins import (
     CodeArray,
     FloatArray,
     Hooks,
+    IntArray,
     NodeRows,
     Reason,
     Task,
     TaskClass,
 )
 from services.scheduler.policy.arguments import BadArgument, boolean, integer, text
-from services.scheduler.policy.states import gpus, vgpus
+from services.scheduler.policy.states import gpus, mind_chips, vgpus
 from services.scheduler.policy.states.gpus import Gpus
+from services.scheduler.policy.states.mindcluster import MindclusterNpus
+from services.scheduler.policy.states.npu_cards import annotations_of, refuses
+from services.scheduler.policy.states.npu_chips import read_table
+from services.scheduler.policy.states.npus import Npus
+from services.scheduler.policy.states.shared_cards import SharedCards
 from services.scheduler.policy.states.vgpus import VGpus
 
 _REASONS = (
@@ -39,8 +45,16 @@ _VGPU_REASONS = (
     Reason("the pod wants vGPUs in another mode than hami-core", resolvable=False),
 )
 _UNREGISTERED, _NOT_FITTED, _CUT, _OTHER_MODE = 1, 2, 3, 4
+_NPU_REASONS = (
+    Reason("no ascend device available"),
+    Reason("the pod asks for NPUs in parts that none is cut into", resolvable=False),
+)
+_NO_NPU, _NEVER = 1, 2
+_CHIP_REASONS = (Reason("no Ascend 310P chip of MindCluster has room"),)
+_NO_CHIP = 1
 _POLICIES = ("", "binpack", "spread")
 _RULES = "deviceshare.GPUExclusiveRules"
+_TABLE = "deviceshare.VNPUs"
 
 Labels = Mapping[str, str]
 
@@ -51,7 +65,7 @@ class DeviceShare:
     name = "deviceshare"
 
     def __init__(self, arguments: Arguments) -> None:
-        """Take which way is on, policy, weight and `deviceshare.GPUExclusiveRules`.
+        """Take ways, policy, weight, `deviceshare.GPUExclusiveRules` and `deviceshare.VNPUs`.
 
         Two ways at once are refused, as upstream refuses them.
         """
@@ -65,10 +79,11 @@ class DeviceShare:
             )
         if self._virtual and (self._sharing or self._number):
             raise BadArgument("deviceshare: VGPUEnable excludes GPUSharingEnable, GPUNumberEnable")
-        if boolean(arguments, "deviceshare.AscendMindClusterVNPUEnable", default=False):
-            raise BadArgument("deviceshare.AscendMindClusterVNPUEnable: NPUs are not implemented")
-        if boolean(arguments, "deviceshare.AscendHAMiVNPUEnable", default=False):
-            raise BadArgument("deviceshare.AscendHAMiVNPUEnable: NPUs are not implemented")
+        self._mindcluster = boolean(
+            arguments, "deviceshare.AscendMindClusterVNPUEnable", default=False
+        )
+        self._hami = boolean(arguments, "deviceshare.AscendHAMiVNPUEnable", default=False)
+        self._npus = read_table(arguments.get(_TABLE))
         self._policy = text(arguments, "deviceshare.SchedulePolicy")
         if self._policy not in _POLICIES:
             raise BadArgument(
@@ -83,6 +98,10 @@ class DeviceShare:
             self._share_virtual_cards(hooks, cluster)
         elif self._sharing or self._number:
             self._share_cards(hooks, cluster)
+        if self._hami:
+            self._share_npus(hooks, cluster)
+        if self._mindcluster:
+            self._share_chips(hooks, cluster)
 
     # --- cards -------------------------------------------------------------------------------
 
@@ -115,38 +134,86 @@ class DeviceShare:
         refusals[cards.cut(names)] = _CUT
 
         def places(task_class: TaskClass, rows: NodeRows) -> list[float | None]:
-            found: list[float | None] = [None] * len(rows)
-            there = np.flatnonzero(rows.pick(registered))
-            columns, extra = rows.index[there].tolist(), rows.extra[there].tolist()
-            scores = cards.scores(task_class, [names[column] for column in columns], extra)
-            for row, score in zip(there.tolist(), scores, strict=True):
-                found[row] = score
-            return found
+            return _places(cards, task_class, rows, names, np.flatnonzero(rows.pick(registered)))
 
         def predicate(task_class: TaskClass, rows: NodeRows) -> CodeArray:
             want = cards.want(task_class)
             if not want.requests:
                 return np.zeros(len(rows), dtype=np.uint8)
-            fits = np.array(
-                [score is not None for score in places(task_class, rows)], dtype=np.bool_
-            )
             codes = np.where(want.wants_other_mode(), _OTHER_MODE, rows.pick(refusals))
-            return np.where(fits, 0, codes).astype(np.uint8)
+            return _codes(places(task_class, rows), codes)
 
         def score(task_class: TaskClass, rows: NodeRows) -> FloatArray:
             if not cards.want(task_class).requests:
                 return np.zeros(len(rows), dtype=np.float64)
-            points = [floor((found or 0.0) + 0.5) for found in places(task_class, rows)]
-            return np.array(points, dtype=np.float64) * self._weight
+            return _points(places(task_class, rows)) * self._weight
 
         def annotations(task: Task) -> Mapping[str, str]:
-            shown = cards.settle_on(task) if cards.want(task.task_class).requests else ""
-            return vgpus.annotations_of(shown, task.node, cluster.now) if shown else {}
+            taken = cards.settle_on(task) if cards.want(task.task_class).requests else ()
+            return vgpus.annotations_of(taken, task.node, cluster.now) if taken else {}
 
         if self._rules:
             hooks.trait(vgpus.RULES, partial(self._rules_of, cards))
         hooks.predicate(predicate, reasons=_VGPU_REASONS)
         if self._policy and self._weight:
+            hooks.node_score(score)
+        hooks.binding(annotations)
+
+    def _share_npus(self, hooks: Hooks, cluster: Cluster) -> None:
+        cards, table, names = cluster.store(Npus), self._npus, cluster.node_names
+        cards.choose_by(policy=self._policy, table=table)
+
+        def places(task_class: TaskClass, rows: NodeRows) -> list[float | None]:
+            return _places(cards, task_class, rows, names, np.arange(len(rows)))
+
+        def predicate(task_class: TaskClass, rows: NodeRows) -> CodeArray:
+            want = cards.want(task_class)
+            if not want.requests:
+                return np.zeros(len(rows), dtype=np.uint8)
+            if refuses(table, want):
+                return np.full(len(rows), _NEVER, dtype=np.uint8)
+            return _codes(places(task_class, rows), np.full(len(rows), _NO_NPU, dtype=np.uint8))
+
+        def score(task_class: TaskClass, rows: NodeRows) -> FloatArray:
+            if not cards.want(task_class).requests:
+                return np.zeros(len(rows), dtype=np.float64)
+            return _points(places(task_class, rows)) * self._weight
+
+        def annotations(task: Task) -> Mapping[str, str]:
+            want = cards.want(task.task_class)
+            taken = cards.settle_on(task) if want.requests else ()
+            if not taken:
+                return {}
+            return annotations_of(taken, task.node, cluster.now, table, sliced=want.sliced)
+
+        hooks.predicate(predicate, reasons=_NPU_REASONS)
+        if self._weight:
+            hooks.node_score(score)
+        hooks.binding(annotations)
+
+    def _share_chips(self, hooks: Hooks, cluster: Cluster) -> None:
+        cards, names = cluster.store(MindclusterNpus), cluster.node_names
+        cards.choose_this_way()
+
+        def places(task_class: TaskClass, rows: NodeRows) -> list[float | None]:
+            return _places(cards, task_class, rows, names, np.arange(len(rows)))
+
+        def predicate(task_class: TaskClass, rows: NodeRows) -> CodeArray:
+            if not cards.want(task_class).cores:
+                return np.zeros(len(rows), dtype=np.uint8)
+            return _codes(places(task_class, rows), np.full(len(rows), _NO_CHIP, dtype=np.uint8))
+
+        def score(task_class: TaskClass, rows: NodeRows) -> FloatArray:
+            if not cards.want(task_class).cores:
+                return np.zeros(len(rows), dtype=np.float64)
+            return np.array([found or 0.0 for found in places(task_class, rows)]) * self._weight
+
+        def annotations(task: Task) -> Mapping[str, str]:
+            taken = cards.settle_on(task) if cards.want(task.task_class).cores else ()
+            return mind_chips.annotations_of(taken, cluster.now) if taken else {}
+
+        hooks.predicate(predicate, reasons=_CHIP_REASONS)
+        if self._weight:
             hooks.node_score(score)
         hooks.binding(annotations)
 
@@ -158,6 +225,31 @@ class DeviceShare:
     def _rules_of(self, cards: VGpus, task: Task) -> str:
         matched = self._matches(task.labels) if cards.want(task.task_class).requests else ()
         return ",".join(str(number) for number in sorted(matched))
+
+
+def _places(
+    cards: SharedCards[Any],
+    task_class: TaskClass,
+    rows: NodeRows,
+    names: Sequence[str],
+    there: IntArray,
+) -> list[float | None]:
+    """Return the score of each row, None where its cards do not suffice; only `there` has any."""
+    found: list[float | None] = [None] * len(rows)
+    columns, extra = rows.index[there].tolist(), rows.extra[there].tolist()
+    scores = cards.scores(task_class, [names[column] for column in columns], extra)
+    for row, score in zip(there.tolist(), scores, strict=True):
+        found[row] = score
+    return found
+
+
+def _codes(places: Sequence[float | None], refusals: IntArray) -> CodeArray:
+    fits = np.array([score is not None for score in places], dtype=np.bool_)
+    return np.where(fits, 0, refusals).astype(np.uint8)
+
+
+def _points(places: Sequence[float | None]) -> FloatArray:
+    return np.array([floor((found or 0.0) + 0.5) for found in places], dtype=np.float64)
 
 
 def _label_rules(arguments: Arguments) -> tuple[Labels, ...]:

@@ -37,7 +37,7 @@ class Gang:
         hooks.job_ready(_missing)
         hooks.job_pipelined(_pipelined)
         hooks.job_starving(_starving)
-        hooks.preemptable(from_surplus)
+        hooks.preemptable(from_surplus, among=lambda _, job: _has_surplus(job))
         hooks.reclaimable(from_surplus, among=_has_surplus)
         hooks.evictable(_anyone)
         hooks.sub_job_order(lambda sub: not sub.missing)

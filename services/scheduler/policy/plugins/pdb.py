@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from pumice.plugins import Arguments, Cluster, Hooks, Task
-from services.scheduler.policy.states.budgets import Budgets
+from services.scheduler.policy.states.namespace_limits import Budgets
 
 
 class Pdb:

@@ -40,9 +40,13 @@ class Priority:
             jobs = ((task, cluster.job_of(task)) for task in candidates)
             return [task for task, job in jobs if job and job.priority < context.job.priority]
 
-        hooks.preemptable(lower)
+        hooks.preemptable(lower, among=_may_give)
         hooks.evictable(lower_jobs)
         hooks.job_starving(_wants_more)
+
+
+def _may_give(own: Job, other: Job) -> bool:
+    return other.priority < own.priority or other.key == own.key
 
 
 def _wants_more(job: Job) -> bool:

@@ -6,7 +6,7 @@ Only what a quota and the job's minResources both name is compared, as written b
 
 from pumice.plugins import PERMIT, Arguments, Cluster, Hooks, Job, Opinion, Vote
 from services.scheduler.engine.resources.dimensions import is_in_bytes
-from services.scheduler.policy.states.quotas import Amounts, Quotas
+from services.scheduler.policy.states.namespace_limits import Amounts, Quotas
 from shared.model.resources import PODS
 
 
@@ -26,7 +26,7 @@ class ResourceQuota:
         def enqueueable(job: Job) -> Opinion:
             request = job.min_listed
             mine = entered.get(job.namespace, {})
-            for quota in quotas.of(job.namespace):
+            for _, quota in sorted(quotas.of(job.namespace).items()):
                 short = _short(request, mine, quota.used, quota.hard)
                 if short:
                     return Opinion(

@@ -7,26 +7,32 @@ the claim's status says that it is free.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final, NamedTuple
 
 import msgspec
 from typing_extensions import override
 
 from services.scheduler.engine.nodes.attributes import NodeAttributes
+from services.scheduler.engine.tasks.classes import device_claims
 from services.scheduler.engine.tasks.policy_state import Fold, PolicyState
-from services.scheduler.engine.tasks.requests import device_claims
 from services.scheduler.engine.tasks.task import Task
 from services.scheduler.policy.devices.fits import Fits
 from services.scheduler.policy.devices.pools import DeviceId, Inventory
-from services.scheduler.policy.devices.requests import Ask, Judge, Refusal, read
+from services.scheduler.policy.devices.requests import QUOTA, Ask, Judge, Refusal, demand_of, read
+from services.scheduler.policy.devices.results import shared_parts, with_share_ids
+from services.scheduler.policy.devices.shares import Parts, Taken, added, has_room
 from shared.api import kinds
 from shared.api.core import Pod
-from shared.api.resource import AllocationResult, DeviceClass, DeviceRequest, ResourceClaim
+from shared.api.resource import (
+    AllocationResult,
+    DeviceClass,
+    ResourceClaim,
+    ResourceClaimStatus,
+)
 from shared.contracts.messages import Bind
 from shared.model.status import TERMINAL, TaskStatus
 
-_THOUSANDTHS: Final = 1000
 _PLACED_NOW: Final = frozenset({TaskStatus.ALLOCATED, TaskStatus.PIPELINED})
 
 
@@ -52,6 +58,8 @@ class Devices(PolicyState):
         self._asks: dict[str, Ask | Refusal] = {}
         self._shapes: dict[str, bytes] = {}
         """Claim → its spec encoded: claims of equal shape ask for the same."""
+        self._demands: dict[str, Mapping[str, int]] = {}
+        """Claim → what it asks for by the names of quotas."""
         self._placed: dict[str, dict[str, str]] = {}
         """Claim → uid of each task on a node that uses it → node."""
         self._counted: dict[str, TaskStatus] = {}
@@ -63,9 +71,14 @@ class Devices(PolicyState):
         """Claim → what a published bind allocates for it."""
         self._holders: dict[DeviceId, set[str]] = {}
         """Device → claims that have it."""
+        self._shares: dict[DeviceId, dict[str, Parts]] = {}
+        """Device that is shared → claim → what it has of it."""
+        self._sums: dict[DeviceId, Parts] = {}
+        """Device that is shared → what all claims have of it together."""
+        self._taken = Taken(self._holders, self._sums)
         self._given_up: set[str] = set()
         """Claims that hold devices and have no users but such as leave."""
-        self._in_future: frozenset[DeviceId] | None = None
+        self._in_future: Taken | None = None
         self._attributes: NodeAttributes | None = None
 
     # --- facts -------------------------------------------------------------------------------
@@ -80,7 +93,8 @@ class Devices(PolicyState):
         }
 
     def put_claim(self, key: str, claim: ResourceClaim) -> None:
-        """Take over a claim."""
+        """Take over a claim. Raises `BadQuantity`."""
+        demand = demand_of(claim.spec.devices)
         before = self.claims.get(key)
         if before is not None and before.metadata.uid != claim.metadata.uid:
             self.remove_claim(key)
@@ -89,6 +103,7 @@ class Devices(PolicyState):
         if before is None or before.spec != claim.spec:
             self._asks.pop(key, None)
             self._shapes[key] = msgspec.json.encode(claim.spec)
+            self._demands[key] = demand
         if claim.status.allocation is not None:
             self._decided.pop(key, None)
             self._promised.pop(key, None)
@@ -100,7 +115,8 @@ class Devices(PolicyState):
     def remove_claim(self, key: str) -> None:
         """Forget a claim."""
         self._hold(key, self.allocation(key), held=False)
-        for kept in (self.claims, self._asks, self._shapes, self._decided, self._promised):
+        by_claim = (self.claims, self._asks, self._shapes, self._demands)
+        for kept in (*by_claim, self._decided, self._promised):
             kept.pop(key, None)
         self._review(key)
 
@@ -200,7 +216,7 @@ class Devices(PolicyState):
             return
         if key in self._decided or promised.node not in self._placed.get(key, {}).values():
             return
-        if any(self._holders.get(device, set()) - {key} for device in _ids(promised.allocation)):
+        if any(self._is_overdrawn(device, key) for device in _ids(promised.allocation)):
             del self._promised[key]  # that bind came to nothing, and others have its devices
             return
         self._decide(key, promised)
@@ -230,7 +246,8 @@ class Devices(PolicyState):
             found = self.fits.allocate(asks, attributes, column, self.kept())
         if not isinstance(found, Refusal):
             for key, allocation in zip(keys, found, strict=True):
-                self._decide(key, Decided(task.node, allocation))
+                own = with_share_ids(allocation, self.claims[key].metadata.uid)
+                self._decide(key, Decided(task.node, own))
 
     def asks(self, keys: Iterable[str]) -> list[Ask] | Refusal:
         """Return what claims ask for, or what is wrong with one of them."""
@@ -271,27 +288,56 @@ class Devices(PolicyState):
             if allocation is None:
                 return f"resource claim {key} is not allocated"
             for device in _ids(allocation):
-                if self._holders.get(device, set()) - {key}:
+                if self._is_overdrawn(device, key):
                     return f"device {'/'.join(device)} of resource claim {key} is still in use"
+        return ""
+
+    @override
+    def awaited(self, task: Task) -> str:
+        """Return which devices that are reserved for a task their drivers have not prepared."""
+        for key in task.task_class.device_claims:
+            status = self.claims[key].status if key in self.claims else ResourceClaimStatus()
+            if status.allocation is None or task.uid not in {u.uid for u in status.reserved_for}:
+                continue
+            if unmet := status.unmet(status.allocation):
+                return f"devices of resource claim {key} have to be prepared ({', '.join(unmet)})"
         return ""
 
     # --- devices that are taken --------------------------------------------------------------
 
-    def taken(self) -> Collection[DeviceId]:
-        """Return the devices that some claim has."""
-        return self._holders
+    def taken(self) -> Taken:
+        """Return what claims have of devices."""
+        return self._taken
 
-    def kept(self) -> Collection[DeviceId]:
-        """Return those that tasks which wait cannot have either."""
+    def kept(self) -> Taken:
+        """Return what tasks which wait cannot have either."""
         if not self._given_up:
-            return self._holders
+            return self._taken
         if self._in_future is None:
-            self._in_future = frozenset(
-                device for device, claims in self._holders.items() if claims - self._given_up
+            self._in_future = Taken(
+                frozenset(
+                    device for device, claims in self._holders.items() if claims - self._given_up
+                ),
+                {
+                    device: added([part for key, part in shares.items() if key in staying])
+                    for device, shares in self._shares.items()
+                    if (staying := shares.keys() - self._given_up)
+                },
             )
         return self._in_future
 
+    def _is_overdrawn(self, device: DeviceId, key: str) -> bool:
+        """Tell whether a device of a claim is more than it can have beside the others'."""
+        if not self._holders.get(device, set()) - {key}:
+            return False
+        offered = self.inventory.device(device)
+        shares = self._shares.get(device, {})
+        if offered is None or shares.keys() != self._holders[device]:
+            return True
+        return not has_room(offered.device, {}, self._sums[device])
+
     def _hold(self, key: str, allocation: AllocationResult | None, *, held: bool) -> None:
+        self._share(key, allocation, held=held)
         for device in _ids(allocation) if allocation is not None else ():
             claims = self._holders.setdefault(device, set())
             if held:
@@ -302,6 +348,20 @@ class Devices(PolicyState):
                 del self._holders[device]
             self.fits.note(device)
         self._in_future = None
+
+    def _share(self, key: str, allocation: AllocationResult | None, *, held: bool) -> None:
+        """Count what a claim has of devices that are shared."""
+        for device, part in shared_parts(allocation).items():
+            shares = self._shares.setdefault(device, {})
+            if held:
+                shares[key] = part
+            else:
+                shares.pop(key, None)
+            if shares:
+                self._sums[device] = added(list(shares.values()))
+            else:
+                del self._shares[device]
+                self._sums.pop(device, None)
 
     def _review(self, *keys: str) -> None:
         """Find out whether claims are given up: all that use them leave, or are gone."""
@@ -353,18 +413,17 @@ class Devices(PolicyState):
 
     # --- quotas ------------------------------------------------------------------------------
 
-    def asked(self, claims: tuple[str, ...]) -> Mapping[str, int]:
-        """Return device class → devices that these claims ask for, in thousandths.
+    def asked(self, claims: tuple[str, ...], *, capacities: bool = False) -> Mapping[str, int]:
+        """Return what claims ask for by the names of quotas, in thousandths.
 
-        A claim that is not known yet asks for nothing, and "all" devices count as one: how many
-        they are shows when they are allocated.
+        A claim that is not known yet asks for nothing. With `capacities` what is asked of those of
+        devices is named, too.
         """
         asked: Counter[str] = Counter()
         for key in claims:
-            claim = self.claims.get(key)
-            for request in claim.spec.devices.requests if claim else ():
-                name, count = _wanted(request)
-                asked[name] += count * _THOUSANDTHS
+            for name, amount in self._demands.get(key, {}).items():
+                if capacities or name.startswith(QUOTA):
+                    asked[name] += amount
         return asked
 
 
@@ -375,8 +434,3 @@ def _ids(allocation: AllocationResult) -> Iterable[DeviceId]:
         for result in allocation.devices.results
         if not result.admin_access
     ]
-
-
-def _wanted(request: DeviceRequest) -> tuple[str, int]:
-    best = next(iter(request.alternatives), None)
-    return (best.device_class_name, best.count or 1) if best is not None else ("", 0)

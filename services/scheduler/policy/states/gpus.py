@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from pumice import plugins
 from pumice.plugins import IntArray
+from services.scheduler.engine.journal import Journal
 from services.scheduler.engine.own import own
 from services.scheduler.engine.resources.amounts import NODE_MOST, POD_MOST
 from services.scheduler.engine.tasks.classes import TaskClass
@@ -20,6 +21,7 @@ from services.scheduler.engine.tasks.policy_state import Fold, PolicyState
 from services.scheduler.engine.tasks.task import Task
 from shared.api import kinds
 from shared.api.core import Node, Pod
+from shared.contracts.messages import Bind
 from shared.model.quantity import BadQuantity, units
 from shared.model.requests import pod_request
 
@@ -155,7 +157,23 @@ class Gpus(PolicyState):
             self._chosen.pop(task.uid, None)
         cards.pods[task.uid] = (chosen, asked.memory)
 
+    @override
+    def begin(self, journal: Journal) -> None:
+        """Begin a session; what was chosen for a bind that came to nothing is free again."""
+        super().begin(journal)
+        self._chosen = {
+            uid: (node, cards)
+            for uid, (node, cards) in self._chosen.items()
+            if node in self._nodes and uid in self._nodes[node].pods
+        }
+
     # --- memory ------------------------------------------------------------------------------
+
+    @override
+    def assume(self, bind: Bind) -> None:
+        """Go by the cards of a published bind, until the pod's object says so."""
+        if cards := _card_ids(bind.annotations.get(GPU_INDEX, "")):
+            self._chosen[bind.uid] = (bind.node, cards)
 
     @override
     def dump(self) -> list[tuple[str, str, tuple[int, ...]]]:

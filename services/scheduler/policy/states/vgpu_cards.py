@@ -5,62 +5,81 @@ Memory is in MiB and cores in percent of a card, as the device plugin counts the
 
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from services.scheduler.policy.states.vgpu_requests import (
-    IDS,
-    MODE,
-    NO_TYPE,
-    NO_UUID,
-    SPREAD_POLICY,
-    USE_TYPE,
-    USE_UUID,
-    WISHES,
-    VGpuRequest,
-    requests_of,
+from services.scheduler.engine.resources.amounts import POD_MOST
+from services.scheduler.policy.states.cards import (
+    SCORE,
+    Card,
+    CardUsage,
+    Choice,
+    Share,
+    fits,
+    is_number,
 )
 from shared.api import keys
-from shared.api.core import Pod
+from shared.api.core import Pod, PodSpec
 from shared.model.numbers import parse_bool
+from shared.model.quantity import BadQuantity, units
 
-_MAKER: Final = "NVIDIA"
+NUMBER: Final = "volcano.sh/vgpu-number"
+MEMORY: Final = "volcano.sh/vgpu-memory"
+PERCENT: Final = "volcano.sh/vgpu-memory-percentage"
+CORES: Final = "volcano.sh/vgpu-cores"
+IDS: Final = "volcano.sh/vgpu-ids-new"
+SPREAD_POLICY: Final = "volcano.sh/vgpu-podgroup-policy"
+MODE: Final = "volcano.sh/vgpu-mode"
+USE_UUID: Final = "volcano.sh/vgpu-use-gpuuuid"
+NO_UUID: Final = "volcano.sh/vgpu-nouse-gpuuuid"
+USE_TYPE: Final = "nvidia.com/use-gputype"
+NO_TYPE: Final = "nvidia.com/nouse-gputype"
+WISHES: Final = (MODE, USE_UUID, NO_UUID, USE_TYPE, NO_TYPE, SPREAD_POLICY)
+"""Annotations of pods that tell which cards they want."""
+_WHOLE: Final = 100
+MAKER: Final = "NVIDIA"
 _MODE: Final = "hami-core"
 """The only mode: cards cut into hardware partitions (MIG) are not supported."""
 _CUT: Final = "mig"
-_WHOLE: Final = 100
 _FIELDS: Final = 5
 _SILENCE_S: Final = 60.0
-_SCORE: Final = 100.0
 
 
-class Card(NamedTuple):
-    """A healthy card."""
+class VGpuRequest(NamedTuple):
+    """The request of one container."""
 
-    uuid: str
-    slots: int
-    """How many containers may share it."""
+    number: int
     memory: int
-    type: str
-
-
-class Share(NamedTuple):
-    """A container's part of a card."""
-
-    uuid: str
-    memory: int
+    """0: by `percent`."""
+    percent: int
     cores: int
 
 
-class CardUsage(NamedTuple):
-    """Used slots, memory and cores of a card."""
+def requests_of(spec: PodSpec) -> tuple[VGpuRequest, ...]:
+    """Return what the containers ask for. Raises `BadQuantity`."""
+    found = []
+    for container in spec.containers:
+        stated = {**container.resources.requests, **container.resources.limits}
+        if NUMBER in stated or MEMORY in stated:
+            memory = _amount(stated, MEMORY, 0)
+            percent = _amount(stated, PERCENT, 0)
+            found.append(
+                VGpuRequest(
+                    number=_amount(stated, NUMBER, 1),
+                    memory=memory,
+                    percent=percent or _WHOLE,
+                    cores=_amount(stated, CORES, 0),
+                )
+            )
+    return tuple(found)
 
-    slots: int = 0
-    memory: int = 0
-    cores: int = 0
 
-    def plus(self, share: Share) -> "CardUsage":
-        """Return the usage with one more share."""
-        return CardUsage(self.slots + 1, self.memory + share.memory, self.cores + share.cores)
+def _amount(stated: Mapping[str, Any], key: str, default: int) -> int:
+    if key not in stated:
+        return default
+    amount = units(stated[key])
+    if amount < 0:
+        raise BadQuantity(f"{key}: {stated[key]} is below 0")
+    return min(amount, POD_MOST)
 
 
 class Want(NamedTuple):
@@ -94,7 +113,7 @@ class Want(NamedTuple):
         """Tell whether a card is of a kind that the pod wants."""
         wishes = self.wishes
         kind = card.type.upper()
-        if _MAKER not in kind or self.wants_other_mode():
+        if MAKER not in kind or self.wants_other_mode():
             return False
         if USE_UUID in wishes and card.uuid not in _listed(wishes[USE_UUID]):
             return False
@@ -103,17 +122,6 @@ class Want(NamedTuple):
         if USE_TYPE in wishes:
             return any(part.upper() in kind for part in wishes[USE_TYPE].split(","))
         return not any(part.upper() in kind for part in _listed(wishes.get(NO_TYPE, "")))
-
-
-class Choice(NamedTuple):
-    """The cards for one pod."""
-
-    shares: tuple[tuple[Share, ...], ...]
-    """Per container that asks for some."""
-    score: float
-
-
-_MOST_DIGITS = 15
 
 
 def choose(
@@ -161,20 +169,15 @@ def _order(cards: Sequence[Card], used: Mapping[str, CardUsage], policy: str) ->
 
 def _share(card: Card, used: CardUsage, request: VGpuRequest) -> Share | None:
     memory = request.memory or card.memory * request.percent // _WHOLE
-    cores = request.cores
-    if used.slots >= card.slots or card.memory - used.memory < memory:
+    if not fits(card, used, memory=memory, cores=request.cores, most_cores=_WHOLE):
         return None
-    if used.cores + cores > _WHOLE or (cores == _WHOLE and used.slots):
-        return None
-    if used.cores == _WHOLE and not cores:
-        return None  # a card whose cores are all given away is full, whatever memory is left
-    return Share(card.uuid, memory, cores)
+    return Share(card.uuid, MAKER, memory, request.cores)
 
 
 def _points(card: Card, used: CardUsage, policy: str) -> float:
     if policy == "binpack":
-        return _SCORE * used.memory / card.memory if card.memory else 0.0
-    return _SCORE if policy == "spread" and used.slots == 1 else 0.0
+        return SCORE * used.memory / card.memory if card.memory else 0.0
+    return SCORE if policy == "spread" and used.slots == 1 else 0.0
 
 
 # --- annotations ---------------------------------------------------------------------------------
@@ -193,7 +196,7 @@ def cards_of(text: str) -> tuple[Card, ...]:
                 return ()
             continue
         uuid, slots, memory, kind, healthy = (field.strip() for field in fields[:_FIELDS])
-        if not (_is_number(slots) and _is_number(memory)):
+        if not (is_number(slots) and is_number(memory)):
             return ()
         if parse_bool(healthy.lower()):
             cards.append(Card(uuid, int(slots), int(memory), kind))
@@ -218,30 +221,6 @@ def is_present(handshake: str, now: float) -> bool:
     except ValueError:
         return False
     return now - asked.timestamp() <= _SILENCE_S
-
-
-def read_shares(text: str) -> tuple[tuple[Share, ...], ...]:
-    """Return the shares that a pod's annotation names; none when it cannot be read."""
-    containers = []
-    for container in text.split(";") if text else ():
-        shares = []
-        for part in container.split(":"):
-            fields = part.split(",")
-            if len(fields) >= _FIELDS - 1 and _is_number(fields[2]) and _is_number(fields[3]):
-                shares.append(Share(fields[0], int(fields[2]), int(fields[3])))
-        containers.append(tuple(shares))
-    return tuple(containers) if any(containers) else ()
-
-
-def show_shares(containers: Sequence[Sequence[Share]]) -> str:
-    """Return shares as the device plugin reads them."""
-    return ";".join(
-        "".join(f"{s.uuid},{_MAKER},{s.memory},{s.cores}:" for s in shares) for shares in containers
-    )
-
-
-def _is_number(text: str) -> bool:
-    return text.isdecimal() and len(text) <= _MOST_DIGITS
 
 
 def _listed(text: str) -> list[str]:

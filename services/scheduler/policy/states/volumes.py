@@ -10,9 +10,9 @@ from typing import Any, ClassVar, NamedTuple
 from msgspec import convert
 from typing_extensions import override
 
+from services.scheduler.engine.tasks.classes import volume_claims
 from services.scheduler.engine.tasks.pod_selectors import selector_of
 from services.scheduler.engine.tasks.policy_state import Fold, PolicyState
-from services.scheduler.engine.tasks.requests import claims_of
 from services.scheduler.engine.tasks.task import Task
 from shared.api import keys, kinds
 from shared.api.core import Pod
@@ -116,7 +116,7 @@ class Volumes(PolicyState):
     @override
     def demand(self, pod: Pod) -> tuple[str, ...]:
         """Return the keys of the claims that a pod mounts."""
-        return claims_of(pod.spec, pod.metadata.namespace, pod.metadata.name)
+        return volume_claims(pod)
 
     @override
     def count(self, task: Task, sign: int) -> None:

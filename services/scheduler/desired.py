@@ -1,0 +1,217 @@
+"""Statuses that the worker wants beside those of a plan, and those that it wants once more. Pure.
+
+A status stays on the bus for a short time only, so that the stream holds what is on its way and not
+what has been; it needs no removal. A status that is lost (a binder away for long, a bus that lost
+its streams) must not be lost for ever, so the scheduler looks at it again: after `FIRST_S`, then at
+intervals that double up to `LONGEST_S`. Each status lives on the bus twice as long as it takes
+until it would be published again, so that there is always one as long as one is needed.
+
+No session decides the status of the scheduler's own NodeShard (`OwnShard`, CA12), nor the
+conditions of objects that could not be folded (`LeftOutConditions`): these are in no session, and
+their owners have to learn why.
+"""
+
+import hashlib
+import heapq
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pumice.plugins import Condition
+from services.scheduler.engine.plan import Plan, PodConditionWanted, PodGroupStatusWanted
+from services.scheduler.engine.state.cluster_state import ClusterState
+from services.scheduler.engine.state.shards import Mode, Sharding, ShardStatus
+from shared.api.kinds import NODESHARD, POD, PODGROUP
+from shared.contracts import messages as m
+
+FIRST_S: Final = 60
+LONGEST_S: Final = 3600
+_MOST_LETTERS: Final = 300
+_MOST_LEFT_OUT: Final = 1_000
+"""Most conditions of one cycle about objects that were left out."""
+
+
+class DesiredStatus(Struct, frozen=True, kw_only=True):
+    """One wanted status on its way to the bus."""
+
+    kind: str
+    """Token of the kind."""
+    wanted: m.Desired
+    ttl_s: int = 2 * FIRST_S
+    """Time to live on the bus."""
+    deferral_s: int = 0
+    """Seconds for which the first write may wait for a newer status of the object."""
+
+
+class _Sent(Struct, frozen=True, kw_only=True):
+    status: DesiredStatus
+    due: float
+    interval_s: int
+
+
+class Reminders:
+    """Remembers the statuses that were published and that nothing has been seen of."""
+
+    def __init__(self) -> None:
+        self._sent: dict[str, _Sent] = {}
+        self._due: list[tuple[float, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._sent)
+
+    def sent(self, statuses: Iterable[DesiredStatus], *, now: float) -> None:
+        """Remember statuses that are about to be published; the last one about an object counts."""
+        for status in statuses:
+            self._remember(status, now=now, interval_s=FIRST_S)
+
+    def due(self, *, now: float, stands: Callable[[DesiredStatus], bool]) -> list[DesiredStatus]:
+        """Return the statuses to publish again; those that no longer stand are forgotten."""
+        again = []
+        while self._due and self._due[0][0] <= now:
+            at, uid = heapq.heappop(self._due)
+            sent = self._sent.get(uid)
+            if sent is None or sent.due != at:
+                continue  # published anew since
+            if not stands(sent.status):
+                del self._sent[uid]
+                continue
+            interval_s = min(2 * sent.interval_s, LONGEST_S)
+            # Without a version: whatever is in the way, the binder has to look.
+            wanted = replace(sent.status.wanted, rv="")
+            status = replace(sent.status, wanted=wanted, ttl_s=2 * interval_s, deferral_s=0)
+            self._remember(status, now=now, interval_s=interval_s)
+            again.append(status)
+        return again
+
+    def forget(self) -> None:
+        """Forget everything: what objects show is looked at afresh."""
+        self._sent.clear()
+        self._due.clear()
+
+    def _remember(self, status: DesiredStatus, *, now: float, interval_s: int) -> None:
+        sent = _Sent(status=status, due=now + interval_s, interval_s=interval_s)
+        self._sent[status.wanted.uid] = sent
+        heapq.heappush(self._due, (sent.due, status.wanted.uid))
+
+
+def shard_status(wanted: m.DesiredNodeShard) -> ShardStatus:
+    """Return the status that a message wants of a NodeShard."""
+    return ShardStatus(
+        in_use=frozenset(wanted.in_use),
+        to_add=frozenset(wanted.to_add),
+        to_remove=frozenset(wanted.to_remove),
+    )
+
+
+def stands(status: DesiredStatus, cluster_state: ClusterState) -> bool:
+    """Tell whether a status is still the scheduler's, and its object does not show it."""
+    wanted = status.wanted
+    if isinstance(wanted, m.DesiredPodGroup):
+        job = cluster_state.jobs.get(wanted.key)
+        return job is not None and job.uid == wanted.uid and job.decided is not None
+    if isinstance(wanted, m.DesiredUngated):
+        task = cluster_state.task(wanted.uid)
+        return task is not None and task.lifting
+    if isinstance(wanted, m.DesiredPod):
+        task = cluster_state.task(wanted.uid)
+        return task is not None and not task.fact_node and task.last_condition != task.shown
+    if isinstance(wanted, m.DesiredNodeShard):
+        return cluster_state.shards.stands(wanted.key, wanted.uid, shard_status(wanted))
+    queue = cluster_state.jobs.queues.get(wanted.key)
+    return (
+        queue is not None
+        and queue.uid == wanted.uid
+        and (dict(queue.shown_allocated), queue.shown_pending) != (wanted.allocated, wanted.pending)
+        and (dict(queue.last_allocated), queue.last_pending) == (wanted.allocated, wanted.pending)
+    )
+
+
+class OwnShard:
+    """The status of the scheduler's own NodeShard: asked for once per change of it."""
+
+    def __init__(self, sharding: Sharding) -> None:
+        self.sharding = sharding
+        self._offered: ShardStatus | None = None
+        """The status that is about to be published."""
+
+    def carried_over(self, before: ClusterState, anew: ClusterState) -> ClusterState:
+        """Return a cluster state that is filled anew; what was given back remains so."""
+        anew.shards.given_back = before.shards.given_back
+        return anew
+
+    def wanted(self, cluster_state: ClusterState, cycle: int) -> list[DesiredStatus]:
+        """Return the status to publish, if it is another; what it gives back is used no more."""
+        self._offered = None
+        name, shards = self.sharding.name, cluster_state.shards
+        own = shards.get(name)
+        if self.sharding.mode is Mode.NONE or own is None:
+            return []
+        status = shards.status(name, cluster_state.busy_nodes())
+        if status is None:
+            return []
+        self._offered = status
+        shards.give_back(name, status)
+        message = m.DesiredNodeShard(
+            key=name,
+            uid=own.uid,
+            in_use=tuple(sorted(status.in_use)),
+            to_add=tuple(sorted(status.to_add)),
+            to_remove=tuple(sorted(status.to_remove)),
+            tenure=shards.unsigned(name),
+            cycle=cycle,
+            rv=own.rv,
+        )
+        return [DesiredStatus(kind=NODESHARD.token, wanted=message)]
+
+    def published(self, cluster_state: ClusterState) -> None:
+        """Go by a status that was published until the object shows it."""
+        if self._offered is not None:
+            cluster_state.shards.adopt(self.sharding.name, self._offered)
+
+
+class LeftOutConditions:
+    """Conditions of pods and PodGroups that could not be folded; they go out with the next plan."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[tuple[str, str], tuple[str, str]] = {}
+
+    def tell(self, kind: str, key: str, uid: str, reason: Exception | str) -> None:
+        """Note an object that is left out, and why."""
+        if kind in {POD.token, PODGROUP.token} and uid and len(self._waiting) < _MOST_LEFT_OUT:
+            name = f"{type(reason).__name__}: " if isinstance(reason, Exception) else ""
+            text = " ".join(f"{name}{reason}"[: 2 * _MOST_LETTERS].split())[:_MOST_LETTERS]
+            self._waiting[kind, key] = (uid, f"left out by the scheduler until it changes: {text}")
+
+    def added(self, plan: Plan) -> Plan:
+        """Return a plan with the conditions that wait."""
+        if not self._waiting:
+            return plan
+        waiting, self._waiting = self._waiting, {}
+        pods = tuple(
+            PodConditionWanted(
+                key=key, uid=uid, condition=Condition("PodScheduled", "False", "SetAside", text)
+            )
+            for (kind, key), (uid, text) in waiting.items()
+            if kind == POD.token
+        )
+        groups = tuple(
+            PodGroupStatusWanted(
+                key=key,
+                uid=uid,
+                phase="Pending",
+                running=0,
+                succeeded=0,
+                failed=0,
+                conditions=(Condition("Unschedulable", "True", "SetAside", text),),
+            )
+            for (kind, key), (uid, text) in waiting.items()
+            if kind == PODGROUP.token
+        )
+        return replace(plan, pods=(*plan.pods, *pods), podgroups=(*plan.podgroups, *groups))
+
+
+def digest(fact: m.Fact) -> bytes:
+    """Return what tells one content of an object from another."""
+    return hashlib.blake2b(bytes(fact.body), digest_size=16).digest()

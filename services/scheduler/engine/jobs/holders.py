@@ -1,0 +1,41 @@
+"""Jobs whose pods are on nodes, by queue: the ones that evictions may take from.
+
+Kept up with the jobs that change, so that to ask who might give something costs nothing per job
+that waits.
+"""
+
+from collections.abc import Collection
+from typing import Final
+
+from services.scheduler.engine.jobs.records import Job
+from shared.model.status import PREEMPTABLE, TaskStatus
+
+MAY_GO: Final = tuple(status for status in TaskStatus if PREEMPTABLE[status])
+"""The statuses of tasks that may be victims."""
+
+
+def holds(job: Job) -> bool:
+    """Tell whether tasks of a job could be victims."""
+    return any(job.by_status[status] for status in MAY_GO)
+
+
+class Holders:
+    """The jobs with a bound or running task."""
+
+    def __init__(self) -> None:
+        self._by_queue: dict[str, dict[str, Job]] = {}
+        self._queues: dict[str, str] = {}
+        """Job → the queue under which it stands here."""
+
+    def update(self, job: Job) -> None:
+        """Take over what a changed job has."""
+        before = self._queues.pop(job.key, None)
+        if before is not None:
+            del self._by_queue[before][job.key]
+        if holds(job):
+            self._queues[job.key] = job.queue
+            self._by_queue.setdefault(job.queue, {})[job.key] = job
+
+    def of(self, queue: str) -> Collection[Job]:
+        """Return the jobs of a queue as they were when the session began, in no stated order."""
+        return self._by_queue.get(queue, {}).values()

@@ -1,0 +1,168 @@
+"""The nodes on which victims may be, by what plugins say of whole jobs.
+
+A search for victims that finds none is the dearest way to learn it. Plugins say of which jobs they
+would give up tasks at all (`among`), and only jobs with pods on nodes are asked about.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import partial
+
+import numpy as np
+
+from pumice.plugins import BoolArray, IntArray
+from pumice.plugins.points import Points
+from services.scheduler.engine.jobs.holders import MAY_GO, holds
+from services.scheduler.engine.jobs.records import NOWHERE, Job
+from services.scheduler.engine.session.session import Session
+from shared.model.status import TaskStatus
+
+Bound = Callable[[Job], bool]
+"""Tells whether a plugin might name any task of a job."""
+
+
+class Hosts:
+    """The nodes of jobs' tasks in some statuses; a session may take tasks away, it adds none."""
+
+    def __init__(self, session: Session, *statuses: TaskStatus) -> None:
+        self._session = session
+        self._statuses = statuses
+        self._columns: dict[str, IntArray] = {}
+
+    def of(self, jobs: Iterable[Job]) -> BoolArray:
+        """Return the nodes with tasks of some jobs, or with tasks that have been evicted since."""
+        mask = np.zeros(self._session.ledger.size, dtype=np.bool_)
+        for job in jobs:
+            mask[self._of_job(job)] = True
+        return mask
+
+    def _of_job(self, job: Job) -> IntArray:
+        found = self._columns.get(job.key)
+        if found is None:
+            column = self._session.cluster_state.nodes.column
+            tasks = (task for status in self._statuses for task in job.by_status[status].values())
+            columns = sorted({column(task.node) for task in tasks} - {NOWHERE})
+            found = self._columns[job.key] = np.array(columns, dtype=np.int64)
+        return found
+
+
+def are_any(tiers: Sequence[list[Bound] | None], gives: Callable[[Bound], bool]) -> bool:
+    """Tell whether plugins might name tasks of jobs, by whether any job is within one bound.
+
+    A tier names victims only where each of its plugins names some.
+    """
+    return any(bounds is not None and all(map(gives, bounds or [any_job])) for bounds in tiers)
+
+
+def any_job(_: Job) -> bool:
+    """Leave no job out."""
+    return True
+
+
+class Reclaimable:
+    """The nodes with tasks that other queues might give up."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._hosts = Hosts(session, TaskStatus.RUNNING)
+        self._version = -1
+        self._known: dict[str, BoolArray] = {}
+
+    def nodes(self, queue: str) -> BoolArray:
+        """Return the nodes on which a queue might find victims in this state of the ledger."""
+        if self._version != self._session.ledger.version:
+            self._version = self._session.ledger.version
+            self._known.clear()
+        found = self._known.get(queue)
+        if found is None:
+            giving = reclaimed_from(self._session, queue)
+            bounds = reclaim_bounds(self._session)
+            found = self._known[queue] = _where(self._session, self._hosts, bounds, giving)
+        return found
+
+
+class Preemptable:
+    """The nodes with tasks that other jobs of the same queue might give up.
+
+    To ask plugins about each job costs more than it spares as long as searches find victims: then
+    all nodes with tasks of the queue are returned.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._hosts = Hosts(session, *MAY_GO)
+        self._version = -1
+        self._known: dict[Hashable, BoolArray] = {}
+        self._all: dict[str, BoolArray] = {}
+        self.has_given = False
+        """Whether the last search found victims, or room."""
+
+    def nodes(self, job: Job) -> BoolArray:
+        """Return the nodes on which a job might find victims in this state of the ledger."""
+        if self.has_given:
+            return self._of_queue(job.queue)
+        if self._version != self._session.ledger.version:
+            self._version = self._session.ledger.version
+            self._known.clear()
+        alike = self._session.alike and not holds(job)
+        key = (job.queue, job.namespace, job.priority) if alike else job.key
+        found = self._known.get(key)
+        if found is None:
+            giving = preempted_from(self._session, job)
+            bounds = preempt_bounds(self._session, job)
+            found = self._known[key] = _where(self._session, self._hosts, bounds, giving)
+        return found
+
+    def _of_queue(self, queue: str) -> BoolArray:
+        found = self._all.get(queue)
+        if found is None:
+            holders = self._session.cluster_state.jobs.holders
+            found = self._all[queue] = self._hosts.of(holders.of(queue))
+        return found
+
+
+def reclaimed_from(session: Session, queue: str) -> list[Job]:
+    """Return the jobs of other queues that might lose tasks to a queue."""
+    holders = session.cluster_state.jobs.holders
+    return [
+        job
+        for name, other in session.queues.items()
+        if other.reclaimable and name != queue
+        for job in holders.of(name)
+        if job.by_status[TaskStatus.RUNNING]
+    ]
+
+
+def preempted_from(session: Session, job: Job) -> list[Job]:
+    """Return the other jobs of its queue that might lose tasks to a job."""
+    return [other for other in session.cluster_state.jobs.holders.of(job.queue) if other is not job]
+
+
+def reclaim_bounds(session: Session) -> list[list[Bound] | None]:
+    """Return, tier by tier, the bounds of rules that have some; None for a tier without a rule."""
+    return [
+        [rule.among for rule in tier if rule.among is not None] if tier else None
+        for tier in session.hooks.of(Points.reclaimable).tiers
+    ]
+
+
+def preempt_bounds(session: Session, job: Job) -> list[list[Bound] | None]:
+    """Return the same for victims of a job within its queue."""
+    return [
+        [partial(rule.among, job) for rule in tier if rule.among is not None] if tier else None
+        for tier in session.hooks.of(Points.preemptable).tiers
+    ]
+
+
+def _where(
+    session: Session, hosts: Hosts, tiers: Sequence[list[Bound] | None], giving: Sequence[Job]
+) -> BoolArray:
+    """Return the nodes on which plugins might name tasks of some jobs.
+
+    A tier names victims only where each of its plugins names some.
+    """
+    found = np.zeros(session.ledger.size, dtype=np.bool_)
+    for bounds in tiers:
+        if bounds is not None:
+            masks = [hosts.of(filter(bound, giving)) for bound in bounds]
+            found |= np.logical_and.reduce(masks) if masks else hosts.of(giving)
+    return found

@@ -1,0 +1,96 @@
+"""Parts of devices: how much of each capacity a request takes, and what of it is given already.
+
+A device that allows multiple allocations is given to several requests while its capacities last.
+How much each takes follows from what it asks for and from the policy that the driver states for the
+capacity. All other devices are given whole; there a request for capacity is a condition only.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from services.scheduler.policy.devices.pools import DeviceId
+from shared.api.base import Quantity
+from shared.api.resource import CapacityRange, CapacityRequestPolicy, Device, DeviceCapacity
+from shared.model.quantity import milli, units
+
+Parts = Mapping[str, int]
+"""Capacity → how much of it, in thousandths."""
+_UNIT: Final = 1000
+
+
+class Taken(NamedTuple):
+    """The devices, and parts of devices, that claims have."""
+
+    devices: Collection[DeviceId]
+    parts: Mapping[DeviceId, Parts]
+    """Device that is shared → what its claims have of it together."""
+
+    def is_whole(self, device: DeviceId) -> bool:
+        """Tell whether a device is given whole."""
+        return device in self.devices and device not in self.parts
+
+
+NOTHING: Final = Taken(frozenset(), {})
+
+
+def part_of(device: Device, requested: Mapping[str, Quantity]) -> Parts | None:
+    """Return what a request takes of each capacity, None where that cannot be had of the device."""
+    if requested.keys() - device.capacity.keys():
+        return None
+    found = {}
+    for name, capacity in device.capacity.items():
+        amount = _amount(capacity, requested.get(name))
+        if _violates(amount, capacity.request_policy) or amount > milli(capacity.value):
+            return None
+        found[name] = amount
+    return found
+
+
+def has_room(device: Device, used: Parts, part: Parts) -> bool:
+    """Tell whether a part is left of a device of which some is used."""
+    return all(
+        name in device.capacity and used.get(name, 0) + amount <= milli(device.capacity[name].value)
+        for name, amount in part.items()
+    )
+
+
+def added(parts: Sequence[Parts]) -> dict[str, int]:
+    """Return what parts are together."""
+    total: dict[str, int] = {}
+    for part in parts:
+        for name, amount in part.items():
+            total[name] = total.get(name, 0) + amount
+    return total
+
+
+def _amount(capacity: DeviceCapacity, requested: Quantity | None) -> int:
+    """Return what is taken of one capacity: what is requested, rounded up as its policy says."""
+    policy = capacity.request_policy
+    if requested is None:
+        default = policy.default if policy else None
+        return milli(capacity.value if default is None else default)
+    if policy is not None and policy.valid_range is not None:
+        return _in_range(requested, policy.valid_range)
+    wanted = milli(requested)
+    valid = policy.valid_values if policy is not None else ()
+    return next((one for one in sorted(milli(v) for v in valid) if one >= wanted), wanted)
+
+
+def _in_range(requested: Quantity, allowed: CapacityRange) -> int:
+    wanted, least = milli(requested), milli(allowed.min)
+    if wanted < least:
+        return least
+    if allowed.step is None:
+        return wanted
+    step, beyond = units(allowed.step), units(requested) - units(allowed.min)
+    return (units(allowed.min) + -(-beyond // step) * step) * _UNIT if step > 0 else wanted
+
+
+def _violates(amount: int, policy: CapacityRequestPolicy | None) -> bool:
+    """Tell whether a policy does not allow an amount; its default is always allowed."""
+    if policy is None or (policy.default is not None and amount == milli(policy.default)):
+        return False
+    if policy.valid_range is not None:
+        most = policy.valid_range.max
+        return most is not None and amount > milli(most)
+    return bool(policy.valid_values) and amount not in {milli(v) for v in policy.valid_values}

@@ -1,0 +1,136 @@
+"""Which parked gangs an action that evicts might give something to (`decide`).
+
+Asked at the turn of their queue, of the state that an attempt would meet. As long as no such gang
+might gain anything and no pod is evicted, turns of parked gangs would all end in vain, so that the
+others decide as if these had had theirs. Each answer is a necessary condition of an attempt's
+success; attempts tell the rest.
+
+⚠ Less than a gang is given one thing: preempt lets single pods wait where there is room as it is
+(A05). Parked gangs do have that turn (`policy.actions.preempt`).
+"""
+
+from collections.abc import Callable, Hashable
+from functools import partial
+from typing import Final
+
+from services.scheduler.engine.jobs.parking import Asking, Group, Needs
+from services.scheduler.engine.jobs.records import Job, Queue
+from services.scheduler.engine.session.session import Session
+from services.scheduler.engine.session.waking import lacks_nodes, lacks_share
+from services.scheduler.policy.actions.victims import (
+    Bound,
+    any_job,
+    are_any,
+    preempt_bounds,
+    preempted_from,
+    reclaim_bounds,
+)
+from shared.model.status import TaskStatus
+
+_Prospect = Callable[["Prospects", Queue, Job, Needs], bool]
+
+
+class Prospects:
+    """Notes the parked gangs that might gain something by one action (`Session.contenders`)."""
+
+    def __init__(self, session: Session, action: str) -> None:
+        self._session = session
+        self._action = action
+        self._version = -1
+        self._known: dict[Hashable, bool] = {}
+
+    def queues(self) -> list[str]:
+        """Return the queues of parked gangs."""
+        return self._session.cluster_state.jobs.parking.placing.queues()
+
+    def review(self, queue: Queue) -> None:
+        """Note the gangs of a queue that might gain something as things are."""
+        if self._version != self._session.ledger.version:
+            self._version = self._session.ledger.version
+            self._known.clear()
+        may_gain = _PROSPECTS[self._action]
+        for group in self._session.cluster_state.jobs.parking.placing.groups(queue.name):
+            if not isinstance(group.demand, Needs) or self._gains(may_gain, queue, group):
+                self._session.contenders.append(group)
+
+    def _gains(self, may_gain: _Prospect, queue: Queue, group: Group) -> bool:
+        assert isinstance(group.demand, Needs)
+        with self._session.isolate(self._action, group.first):
+            return may_gain(self, queue, group.first, group.demand)
+        return True
+
+    def _once(self, key: Hashable, compute: Callable[[], bool]) -> bool:
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = compute()
+        return found
+
+    # --- within the queue ------------------------------------------------------------------------
+
+    def may_preempt(self, queue: Queue, job: Job, needs: Needs) -> bool:
+        """Tell whether a gang may ask and finds victims, or room that allocate did not ask for."""
+        if needs.asking is Asking.NONE:
+            return False
+        if not (lacks_nodes(self._session, needs) or lacks_share(self._session, queue, needs)):
+            return True
+        return self._once((queue.name, needs.priority), lambda: self._finds_victims(job))
+
+    def _finds_victims(self, job: Job) -> bool:
+        giving = preempted_from(self._session, job)
+        return are_any(preempt_bounds(self._session, job), lambda bound: any(map(bound, giving)))
+
+    def may_preempt_whole(self, queue: Queue, job: Job, needs: Needs) -> bool:
+        """Tell whether a less important job of the queue has pods (A08)."""
+        holders = self._session.cluster_state.jobs.holders.of(queue.name)
+        return self._once(
+            (queue.name, needs.priority), lambda: any(j.priority < job.priority for j in holders)
+        )
+
+    # --- from other queues -----------------------------------------------------------------------
+
+    def may_reclaim(self, queue: Queue, job: Job, needs: Needs) -> bool:
+        """Tell whether enough pods are entitled to more, and find victims or room."""
+        session = self._session
+        if needs.asking is Asking.NONE or session.hooks.overused(queue):
+            return False
+        one = {t.task_class.id: t for t in job.by_status[TaskStatus.PENDING].values()}
+        entitled = (
+            count
+            for task_class, count in needs.classes
+            if session.hooks.preemptive(queue, [one[task_class.id]])
+        )
+        if sum(entitled) < needs.missing:
+            return False
+        return not lacks_nodes(session, needs) or self._once(queue.name, lambda: self._give(queue))
+
+    def _give(self, queue: Queue) -> bool:
+        """Tell whether plugins might name tasks of other queues, by what they say of jobs."""
+        return are_any(reclaim_bounds(self._session), lambda bound: self._gives(queue, bound))
+
+    def _gives(self, queue: Queue, bound: Bound) -> bool:
+        return any(
+            self._once((name, bound), partial(self._has, name, bound))
+            for name, other in self._session.queues.items()
+            if other.reclaimable and name != queue.name
+        )
+
+    def _has(self, queue: str, bound: Bound) -> bool:
+        holders = self._session.cluster_state.jobs.holders.of(queue)
+        return any(job.by_status[TaskStatus.RUNNING] and bound(job) for job in holders)
+
+    def may_reclaim_whole(self, queue: Queue, job: Job, needs: Needs) -> bool:  # noqa: ARG002
+        """Tell whether a gang is entitled to all its pods and other queues have any (A09)."""
+        hooks = self._session.hooks
+        tasks = list(job.by_status[TaskStatus.PENDING].values())
+        if hooks.overused(queue) or not hooks.preemptive(queue, tasks):
+            return False
+        return self._gives(queue, any_job)
+
+
+_PROSPECTS: Final[dict[str, _Prospect]] = {
+    "preempt": Prospects.may_preempt,
+    "gangpreempt": Prospects.may_preempt_whole,
+    "reclaim": Prospects.may_reclaim,
+    "gangreclaim": Prospects.may_reclaim_whole,
+}
+"""Action → its question of the first gang of a group."""

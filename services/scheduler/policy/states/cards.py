@@ -1,0 +1,117 @@
+"""Cards of a node that pods share by slots, memory and cores, whatever their maker; pure.
+
+A kind of card adds how it is registered, how it is asked for and which card comes first
+(`vgpu_cards`, `npu_cards`). Memory is in MiB, cores in the unit of the card's device plugin.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+SCORE: Final = 100.0
+"""Points of a card that is full, or that no other pod has."""
+_MOST_DIGITS: Final = 15
+_FIELDS: Final = 4
+
+
+class Card(NamedTuple):
+    """A card that may be given."""
+
+    uuid: str
+    slots: int
+    """How many containers may share it."""
+    memory: int
+    type: str
+    cores: int = 100
+    network: int | None = None
+    """Cards of one number are wired to each other."""
+    sliced: bool | None = None
+    """Whether the node's device plugin slices its cards by software; None: not said."""
+
+
+class Share(NamedTuple):
+    """A container's part of a card."""
+
+    uuid: str
+    type: str
+    memory: int
+    cores: int
+
+
+Shares = Sequence[Sequence[Share]]
+"""Parts of cards of each container that has some."""
+
+
+class CardUsage(NamedTuple):
+    """Used slots, memory and cores of a card, and by which types of shares."""
+
+    slots: int = 0
+    memory: int = 0
+    cores: int = 0
+    types: frozenset[str] = frozenset()
+
+    def plus(self, share: Share) -> "CardUsage":
+        """Return the usage with one more share."""
+        types = self.types if share.type in self.types else self.types | {share.type}
+        return CardUsage(
+            self.slots + 1, self.memory + share.memory, self.cores + share.cores, types
+        )
+
+
+class Choice(NamedTuple):
+    """The cards for one pod."""
+
+    shares: tuple[tuple[Share, ...], ...]
+    """Per container that asks for some."""
+    score: float
+
+
+def fits(card: Card, used: CardUsage, *, memory: int, cores: int, most_cores: int) -> bool:
+    """Tell whether one more container finds room on a card with so many cores to give away.
+
+    A card of which every core is asked for in percent is given to a container alone. One whose
+    cores are all given away is full, whatever memory is left.
+    """
+    if used.slots >= card.slots or card.memory - used.memory < memory:
+        return False
+    if most_cores - used.cores < cores or (cores == most_cores == _PERCENT and used.slots):
+        return False
+    return bool(cores) or not most_cores or used.cores != most_cores
+
+
+_PERCENT: Final = 100
+
+
+def each(shares: Shares) -> Iterator[Share]:
+    """Yield the parts of all containers."""
+    return (share for container in shares for share in container)
+
+
+def read_shares(text: str) -> tuple[tuple[Share, ...], ...]:
+    """Return the shares that a pod's annotation names; none when it cannot be read."""
+    containers = [
+        tuple(share for part in container.split(":") if (share := _read(part)) is not None)
+        for container in (text.split(";") if text else ())
+    ]
+    return tuple(containers) if any(containers) else ()
+
+
+def _read(text: str) -> Share | None:
+    fields = text.split(",")
+    if len(fields) < _FIELDS or not (is_number(fields[2]) and is_number(fields[3])):
+        return None
+    return Share(fields[0], fields[1], int(fields[2]), int(fields[3]))
+
+
+def show(container: Sequence[Share]) -> str:
+    """Return the shares of one container as device plugins read them."""
+    return "".join(f"{s.uuid},{s.type},{s.memory},{s.cores}:" for s in container)
+
+
+def show_shares(containers: Shares) -> str:
+    """Return shares as the device plugin of virtual GPUs reads them."""
+    return ";".join(map(show, containers))
+
+
+def is_number(text: str) -> bool:
+    """Tell whether a text is digits, and not absurdly many."""
+    return text.isdecimal() and len(text) <= _MOST_DIGITS

@@ -1,0 +1,178 @@
+"""Ascend 310P NPUs of nodes and which pods have parts of them, as MindCluster tells (DV3).
+
+Which chips a node has stands in its annotations; which of them are broken, MindCluster's ClusterD
+says in ConfigMaps, each for many nodes.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Final
+
+import msgspec
+from typing_extensions import override
+
+from services.scheduler.engine.tasks.policy_state import Fold
+from services.scheduler.engine.tasks.task import Task
+from services.scheduler.policy.states.cards import CardUsage, Choice, Shares, each
+from services.scheduler.policy.states.mind_chips import (
+    APART,
+    REAL,
+    ChipWant,
+    Going,
+    NodeStatus,
+    Told,
+    chips_of,
+    choose,
+    groups_in,
+    shown_chips,
+)
+from services.scheduler.policy.states.shared_cards import NodeCards, SharedCards
+from shared.api import kinds
+from shared.api.core import ConfigMap, Node, Pod
+
+_DEVICES: Final = "cluster-info-device-"
+_STATUSES: Final = "cluster-info-node-cm"
+_OF_DEVICES: Final = "mindx-dl-deviceinfo-"
+_OF_NODES: Final = "mindx-dl-nodeinfo-"
+
+
+class MindclusterNpus(SharedCards[ChipWant]):
+    """The NPUs of all nodes that MindCluster looks after."""
+
+    name: ClassVar[str] = "mindcluster"
+
+    def __init__(self, *, on: bool = False) -> None:
+        """Read what MindCluster tells when it is `on`: without, no chip is known to be sound."""
+        super().__init__(ChipWant())
+        self.on: Final = on
+        self._known: dict[str, Node] = {}
+        self._told: dict[str, Mapping[str, Told]] = {}
+        """ConfigMap → node → what it says."""
+        self._apart: dict[str, frozenset[str]] = {}
+        """ConfigMap → nodes that are to get no pods."""
+        self._real: dict[str, str] = {}
+        """Pod uid → the part that was made for it."""
+        self._fresh: set[str] = set()
+        """Pods that this session has placed."""
+
+    @override
+    def choose_this_way(self, way: object = None) -> None:
+        super().choose_this_way(None)
+        self._fresh = set()
+
+    @override
+    def demand(self, pod: Pod) -> ChipWant | None:
+        """Return what a pod asks for; one that only shows chips counts on them, too."""
+        return ChipWant.of(pod) if self.on else None
+
+    # --- facts -------------------------------------------------------------------------------
+
+    @override
+    def folds(self) -> Mapping[str, Fold]:
+        """Read nodes, and what MindCluster tells of them."""
+        if not self.on:
+            return {}
+        told = {kinds.NPUINFO.token: Fold(self.put_told, self.remove_told)}
+        return {**super().folds(), **told}
+
+    def put_told(self, key: str, told: ConfigMap) -> None:
+        """Take over what one ConfigMap tells."""
+        name = told.metadata.name
+        before = self._nodes_in(key)
+        self._told[key], self._apart[key] = {}, frozenset()
+        if name.startswith(_DEVICES):
+            self._told[key] = dict(_read(told.data.get(name, ""), _OF_DEVICES, Told))
+        elif name == _STATUSES:
+            found = _read(told.data.get(name, ""), _OF_NODES, NodeStatus)
+            self._apart[key] = frozenset(node for node, of in found if of.status == APART)
+        self._lay_again(before | self._nodes_in(key))
+
+    def remove_told(self, key: str) -> None:
+        """Forget what a ConfigMap told that is gone."""
+        before = self._nodes_in(key)
+        self._told.pop(key, None)
+        self._apart.pop(key, None)
+        self._lay_again(before)
+
+    def _nodes_in(self, key: str) -> set[str]:
+        return {*self._told.get(key, ()), *self._apart.get(key, ())}
+
+    def _lay_again(self, names: set[str]) -> None:
+        for name in sorted(names & self._known.keys()):
+            self.put(name, self._known[name])
+
+    @override
+    def remove(self, name: str) -> None:
+        self._known.pop(name, None)
+        super().remove(name)
+
+    @override
+    def register(self, found: NodeCards, node: Node) -> None:
+        name = node.metadata.name
+        self._known[name] = node
+        told = next((of[name] for _, of in sorted(self._told.items()) if name in of), None)
+        if not any(name in nodes for nodes in self._apart.values()):
+            found.cards = chips_of(node, told)
+
+    @override
+    def shown_by(self, annotations: Mapping[str, str]) -> Shares:
+        return shown_chips(annotations)
+
+    @override
+    def join(self, task: Task, pod: Pod) -> None:
+        super().join(task, pod)
+        if real := pod.metadata.annotations.get(REAL):
+            self._real[task.uid] = real
+
+    @override
+    def leave(self, task: Task, *, gone: bool) -> None:
+        super().leave(task, gone=gone)
+        self._real.pop(task.uid, None)
+
+    @override
+    def count(self, task: Task, sign: int) -> None:
+        new = task.uid not in self._shown and task.uid not in self._chosen
+        super().count(task, sign)
+        if sign > 0 and new:
+            self._fresh.add(task.uid)
+
+    # --- choice ------------------------------------------------------------------------------
+
+    @override
+    def key_of(self, task_class: Any) -> None:
+        """Return none: what goes on at a node decides as well, and no answer holds for two."""
+
+    @override
+    def choose(
+        self, node: NodeCards, usage: Mapping[str, CardUsage], want: ChipWant, closed: set[str]
+    ) -> Choice | None:
+        return choose(node.cards, usage, want, self._going(node, usage))
+
+    def _going(self, node: NodeCards, usage: Mapping[str, CardUsage]) -> Going:
+        used, templates, unsteady = node.usage(), set[str](), set[str]()
+        groups: dict[str, set[str]] = {}
+        for uid, held in node.pods.items():
+            real = self._real.get(uid, "")
+            for share in each(held.shares):
+                if real:
+                    groups.setdefault(share.uuid, set()).add(groups_in(real))
+                    continue
+                templates.add(share.type)
+                if uid not in self._fresh:
+                    unsteady.add(share.uuid)
+        for uuid, now in usage.items():
+            if now.slots > used[uuid].slots:  # by pods that this one is asked to come after
+                templates |= now.types
+        return Going(templates, unsteady, {uuid: len(of - {""}) for uuid, of in groups.items()})
+
+
+def _read(text: str, prefix: str, form: type[Any]) -> Iterator[tuple[str, Any]]:
+    """Yield node and entry of a JSON object; what cannot be read is left out."""
+    try:
+        listed = msgspec.json.decode(text or "{}", type=dict[str, msgspec.Raw])
+    except (ValueError, RecursionError):
+        return
+    for key, raw in listed.items():
+        try:
+            yield key.removeprefix(prefix), msgspec.json.decode(raw, type=form)
+        except (ValueError, RecursionError):
+            continue

@@ -1,0 +1,313 @@
+"""Cards of nodes and which pods have parts of them, for every kind of card that pods share.
+
+A node's device plugin registers its cards in an annotation; a pod has its parts of cards by one.
+One that is placed and does not show them yet has those that were chosen for it. A kind of card
+(`vgpus`, `npus`) says how both are read and which cards a pod gets; how they are chosen is the
+plugin's to say at the start of a session.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, Final, Generic, TypeVar
+
+from msgspec import convert
+from typing_extensions import override
+
+from pumice import plugins
+from services.scheduler.engine.journal import Journal
+from services.scheduler.engine.own import own
+from services.scheduler.engine.tasks.classes import TaskClass
+from services.scheduler.engine.tasks.policy_state import Fold, PolicyState
+from services.scheduler.engine.tasks.task import Task
+from services.scheduler.policy.states.cards import (
+    Card,
+    CardUsage,
+    Choice,
+    Shares,
+    each,
+    read_shares,
+    show_shares,
+)
+from shared.api import kinds
+from shared.api.core import Node, Pod
+from shared.contracts.messages import Bind
+
+NONE: Final[frozenset[int]] = frozenset()
+_TABLE_LIMIT: Final = 200_000
+
+Want = TypeVar("Want")
+"""The type of what a pod asks for."""
+State = tuple[tuple[tuple[Any, ...], CardUsage], ...]
+"""Traits and use of each card of a node, their names apart: all that decides for most pods."""
+
+
+class Held:
+    """Shares of one pod, and the rules that keep others off its cards."""
+
+    __slots__ = ("group", "rules", "shares")
+
+    def __init__(self, shares: Shares, rules: frozenset[int], group: str) -> None:
+        self.shares = shares
+        self.rules = rules
+        self.group = group
+
+    def uuids(self) -> set[str]:
+        """Return the cards."""
+        return {share.uuid for share in each(self.shares)}
+
+
+class NodeCards:
+    """The cards of one node."""
+
+    def __init__(self) -> None:
+        self.cards: tuple[Card, ...] = ()
+        self.cut = False
+        """Whether its cards are in MIG mode: then none is given, since a share of HAMi-core would
+        mean nothing to the node's device plugin."""
+        self.handshake = ""
+        self.pods: dict[str, Held] = {}
+        self.version = 0
+        self._state: tuple[int, State] = (-1, ())
+
+    def state(self) -> State:
+        """Return what tells these cards from others, their names apart."""
+        if self._state[0] != self.version:
+            used = self.usage()
+            self._state = (self.version, tuple((c[1:], used[c.uuid]) for c in self.cards))
+        return self._state[1]
+
+    def usage(self) -> dict[str, CardUsage]:
+        """Return what is used of each card."""
+        used = {card.uuid: CardUsage() for card in self.cards}
+        for held in self.pods.values():
+            for share in each(held.shares):
+                if share.uuid in used:
+                    used[share.uuid] = used[share.uuid].plus(share)
+        return used
+
+    def closed_to(self, rules: frozenset[int], group: str) -> set[str]:
+        """Return the cards that pods of the same rule, or of the same spread group, have."""
+        return {
+            uuid
+            for held in self.pods.values()
+            if (held.rules & rules) or (group and held.group == group)
+            for uuid in held.uuids()
+        }
+
+
+class SharedCards(PolicyState, ABC, Generic[Want]):
+    """The cards of one kind on all nodes."""
+
+    def __init__(self, nothing: Want) -> None:
+        """Take what a pod asks for that asks for no card."""
+        self._nothing = nothing
+        self._nodes: dict[str, NodeCards] = {}
+        self._shown: dict[str, Shares] = {}
+        """Pod uid → shares, as its annotation says them."""
+        self._chosen: dict[str, tuple[str, Shares]] = {}
+        """Pod uid → node and shares that a plan binds it with, until its object says so."""
+        self._way: Hashable = None
+        """How cards are chosen in this session."""
+        self._steps: dict[tuple[int, str], tuple[int, list[float], bool]] = {}
+        self._tables: dict[Hashable, dict[tuple[State, int], float | None]] = {}
+        """Demand → (state of the cards, pods before this one) → score. Most nodes have cards in the
+        same state as others, so that few are computed."""
+
+    def choose_this_way(self, way: Hashable) -> None:
+        """Go by `way` from now on; what was computed by another is forgotten."""
+        if way != self._way or sum(map(len, self._tables.values())) > _TABLE_LIMIT:
+            self._tables = {}
+        self._way = way
+        self._steps = {}
+
+    @override
+    def begin(self, journal: Journal) -> None:
+        """Begin a session; what was chosen for a bind that came to nothing is free again."""
+        super().begin(journal)
+        self._chosen = {
+            uid: (node, shares)
+            for uid, (node, shares) in self._chosen.items()
+            if node in self._nodes and uid in self._nodes[node].pods
+        }
+
+    # --- what kinds of cards differ in -------------------------------------------------------
+
+    @abstractmethod
+    def register(self, found: NodeCards, node: Node) -> None:
+        """Note the cards that a node has registered."""
+
+    @abstractmethod
+    def shown_by(self, annotations: Mapping[str, str]) -> Shares:
+        """Return the shares that a pod's annotations say it has."""
+
+    @abstractmethod
+    def choose(
+        self, node: NodeCards, usage: Mapping[str, CardUsage], want: Want, closed: set[str]
+    ) -> Choice | None:
+        """Return cards for one pod, None when they do not suffice."""
+
+    def rules_of(self, task: Task) -> frozenset[int]:  # noqa: ARG002 - few kinds have any
+        """Return the exclusive rules that a task's labels match."""
+        return NONE
+
+    def rules_of_class(self, task_class: plugins.TaskClass) -> frozenset[int]:  # noqa: ARG002
+        """Return the exclusive rules that the tasks of a class match."""
+        return NONE
+
+    def group_of(self, want: Want) -> str:  # noqa: ARG002 - few kinds have any
+        """Return the group whose pods keep off each other's cards; "": none."""
+        return ""
+
+    def key_of(self, task_class: plugins.TaskClass) -> Hashable | None:
+        """Return what decides for a class, the cards apart; None when their names matter, too."""
+        found: Hashable = self.want(task_class)
+        return found
+
+    # --- facts -------------------------------------------------------------------------------
+
+    @override
+    def folds(self) -> Mapping[str, Fold]:
+        """Read nodes."""
+        return {kinds.NODE.token: Fold(self.put, self.remove)}
+
+    def put(self, name: str, node: Node) -> None:
+        """Take over which cards a node has registered."""
+        found = NodeCards()
+        self.register(found, node)
+        if not (found.cards or found.cut or name in self._nodes):
+            return
+        known = self._nodes.setdefault(name, found)
+        known.cards, known.cut, known.handshake = found.cards, found.cut, found.handshake
+        known.version += 1
+
+    def remove(self, name: str) -> None:
+        """Forget the cards of a node that is gone; its pods stay known."""
+        if name in self._nodes:
+            self._nodes[name].cards, self._nodes[name].cut = (), False
+            self._nodes[name].version += 1
+
+    @override
+    def join(self, task: Task, pod: Pod) -> None:
+        """Note the shares that a pod shows."""
+        if shown := self.shown_by(pod.metadata.annotations):
+            self._shown[task.uid] = shown
+
+    @override
+    def leave(self, task: Task, *, gone: bool) -> None:
+        """Forget what a pod shows, and what was chosen for it when it is gone."""
+        self._shown.pop(task.uid, None)
+        if gone:
+            self._chosen.pop(task.uid, None)
+
+    @override
+    def count(self, task: Task, sign: int) -> None:
+        """Count a task in on its node's cards (-1: out)."""
+        node = self._nodes.setdefault(task.node, NodeCards())
+        node.version += 1
+        if sign < 0:
+            node.pods.pop(task.uid, None)
+            return
+        rules, want = self.rules_of(task), self.want(task.task_class)
+        shares = self._shown.get(task.uid, ())
+        if shares:
+            self._chosen.pop(task.uid, None)
+        else:
+            where, kept = self._chosen.get(task.uid, ("", ()))
+            shares = kept if where == task.node else self._first_choice(node, want, rules)
+        node.pods[task.uid] = Held(shares, rules, self.group_of(want))
+
+    def _first_choice(self, node: NodeCards, want: Want, rules: frozenset[int]) -> Shares:
+        closed = node.closed_to(rules, self.group_of(want))
+        found = self.choose(node, node.usage(), want, closed)
+        return found.shares if found else ()
+
+    # --- memory ------------------------------------------------------------------------------
+
+    @override
+    def assume(self, bind: Bind) -> None:
+        """Go by the shares of a published bind, until the pod's object says so."""
+        if shares := self.shown_by(bind.annotations):
+            self._chosen[bind.uid] = (bind.node, shares)
+
+    @override
+    def dump(self) -> list[tuple[str, str, str]]:
+        """Return pod uid, node and shares of each pod that does not show its shares yet."""
+        return [(uid, node, show_shares(s)) for uid, (node, s) in self._chosen.items()]
+
+    @override
+    def restore(self, kept: Any) -> None:
+        """Go by shares that were chosen elsewhere, until the pods' objects say so."""
+        found = convert(kept, list[tuple[str, str, str]])
+        self._chosen = {uid: (node, read_shares(shown)) for uid, node, shown in found}
+
+    # --- questions ---------------------------------------------------------------------------
+
+    def want(self, task_class: plugins.TaskClass) -> Want:
+        """Return what a task of a class asks for."""
+        found: Want = own(task_class, TaskClass).demands.get(self, self._nothing)
+        return found
+
+    def settle_on(self, task: plugins.Task) -> Shares:
+        """Return what a placed task has; its own from the bind on."""
+        node = self._nodes.get(task.node)
+        held = node.pods.get(task.uid) if node else None
+        if held is None or not held.shares:
+            return ()
+        self.journal.write(self._chosen, task.uid, (task.node, held.shares))
+        return held.shares
+
+    def scores(
+        self, task_class: plugins.TaskClass, names: Sequence[str], extra: Sequence[int]
+    ) -> list[float | None]:
+        """Return, per node, the score of one more pod beyond `extra` others; None: no room."""
+        nodes = [self._nodes.get(name) for name in names]
+        key = self.key_of(task_class)
+        if key is None:
+            return [
+                self._score(task_class, name, node or _BARE, more)
+                for node, name, more in zip(nodes, names, extra, strict=True)
+            ]
+        table = self._tables.setdefault(key, {})
+        found: list[float | None] = []
+        for node, more in zip(nodes, extra, strict=True):
+            there = node or _BARE
+            state = (there.state(), more)
+            if state not in table:
+                steps, _ = self._look_ahead(there, task_class, more + 1)
+                table[state] = steps[more] if more < len(steps) else None
+            found.append(table[state])
+        return found
+
+    def _score(
+        self, task_class: plugins.TaskClass, name: str, node: NodeCards, extra: int
+    ) -> float | None:
+        version, steps, over = self._steps.get((task_class.id, name), (-1, [], False))
+        if version != node.version:
+            steps, over = [], False
+        if len(steps) <= extra and not over:
+            steps, over = self._look_ahead(node, task_class, extra + 1)
+        self._steps[task_class.id, name] = (node.version, steps, over)
+        return steps[extra] if extra < len(steps) else None
+
+    def _look_ahead(
+        self, node: NodeCards, task_class: plugins.TaskClass, count: int
+    ) -> tuple[list[float], bool]:
+        """Place pods of a class one after another; return their scores, and whether it is full."""
+        rules, want = self.rules_of_class(task_class), self.want(task_class)
+        group = self.group_of(want)
+        usage, closed = node.usage(), node.closed_to(rules, group)
+        steps: list[float] = []
+        while len(steps) < count:
+            found = self.choose(node, usage, want, closed)
+            if found is None:
+                return steps, True
+            steps.append(found.score)
+            for share in each(found.shares):
+                usage[share.uuid] = usage[share.uuid].plus(share)
+                if rules or group:
+                    closed.add(share.uuid)
+        return steps, False
+
+
+_BARE: Final = NodeCards()
+"""A node without cards."""

@@ -1,0 +1,125 @@
+"""Events and explanations of waits, as the service reads them from the bus."""
+
+import asyncio
+from contextlib import aclosing
+from typing import Final
+
+from pumice.events import CloudEvent
+from pumice.events.envelope import decode_any
+from services.visibility.adapters.live import Live
+from services.visibility.answers.pending import Decisions
+from shared.bus.pace import Pace
+from shared.bus.port import Batch, CaughtUp, FromSequence, FromTime, Message, Reading, Reset
+from shared.contracts import codec
+from shared.contracts.streams import StreamSpec
+from shared.contracts.subjects import Subjects
+from shared.contracts.versions import ContractError
+from shared.runtime.clock import Clock
+from shared.runtime.errors import Retryable
+from shared.runtime.logs import Logger
+
+_PAST_S: Final = 900.0
+"""A page that is opened shows what happened so lately."""
+READ_S: Final = 10.0
+"""A namespace whose events take longer is not read."""
+_FIRST: Final = FromSequence(1)
+
+
+class EventFeed:
+    """Hands events to the live page, which reads them when it has readers."""
+
+    name: Final = "event-feed"
+
+    def __init__(
+        self, bus: Reading, stream: StreamSpec, live: Live, *, pace: Pace, clock: Clock
+    ) -> None:
+        self._bus = bus
+        self._stream = stream
+        self._live = live
+        self._pace = pace
+        self._clock = clock
+
+    async def run(self) -> None:
+        """Follow for ever."""
+        start = FromTime(self._clock.now() - _PAST_S)
+        follow = self._bus.follow(
+            self._stream.name, list(self._stream.subjects), start=start, pace=self._pace
+        )
+        async with aclosing(follow) as items:
+            async for item in items:
+                if isinstance(item, Batch):
+                    self._live.happened([message.payload for message in item.messages])
+
+
+class DecisionFeed:
+    """Reads why gangs wait, as the leading scheduler publishes it: the last explanation of each."""
+
+    name: Final = "decision-feed"
+
+    def __init__(
+        self, bus: Reading, decisions: Decisions, *, stream: StreamSpec, pace: Pace, log: Logger
+    ) -> None:
+        self._bus = bus
+        self._pace = pace
+        self._decisions = decisions
+        self._stream = stream
+        self._log = log
+
+    async def run(self) -> None:
+        """Follow for ever."""
+        follow = self._bus.follow(
+            self._stream.name, list(self._stream.subjects), start=_FIRST, pace=self._pace
+        )
+        async with aclosing(follow) as items:
+            async for item in items:
+                match item:
+                    case Batch(messages):
+                        for message in messages:
+                            self._hear(message)
+                    case Reset():
+                        self._decisions.forget()
+                    case _:
+                        pass
+
+    def _hear(self, message: Message) -> None:
+        try:
+            self._decisions.hear(codec.decode_waiting(message.payload))
+        except ContractError as error:
+            self._log.warning("wait_unreadable", sequence=message.sequence, reason=str(error))
+
+
+class EventHistory:
+    """Reads the events of a namespace anew for each question: they are many, and seldom wanted."""
+
+    def __init__(self, bus: Reading, *, stream: str, subjects: Subjects) -> None:
+        self._bus = bus
+        self._stream = stream
+        self._subjects = subjects
+
+    async def of(self, namespace: str, name: str) -> list[CloudEvent]:
+        """Return the events of a namespace in which a name occurs. Raises Retryable."""
+        try:
+            async with asyncio.timeout(READ_S):
+                return await self._read(namespace, name.encode())
+        except TimeoutError as error:
+            raise Retryable(
+                f"the events of namespace {namespace} could not be read in {READ_S:.0f} s"
+            ) from error
+
+    async def _read(self, namespace: str, name: bytes) -> list[CloudEvent]:
+        found: list[CloudEvent] = []
+        subject = self._subjects.events_of(namespace)
+        async with aclosing(self._bus.follow(self._stream, [subject], start=_FIRST)) as items:
+            async for item in items:
+                match item:
+                    case Batch(messages):
+                        found += [
+                            decode_any(message.payload)
+                            for message in messages
+                            if name in message.payload
+                        ]
+                    case CaughtUp():
+                        break
+                    case _:
+                        pass
+        return found

@@ -1,0 +1,197 @@
+"""Two workers that live through the same history: one parks jobs, one visits all of them.
+
+For the laws that parking changes no decision. Each sees the statuses that it wanted itself; what
+the second one decides is carried out for both.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from services.scheduler.worker import Decision, Worker
+from shared.contracts import messages as m
+
+NEVER = 10**9
+
+
+class Histories:
+    """The objects, and two workers that hear of them."""
+
+    def __init__(self, config: Any) -> None:
+        self.config = config
+        self.workers = [
+            Worker(scheduler_names=("volcano",), seed=0, gang_message=9, settle_s=0.0, few=few)
+            for few in (0, NEVER)
+        ]
+        self.groups: dict[str, dict[str, Any]] = {}
+        self.shown: list[dict[str, dict[str, Any]]] = [{}, {}]
+        self.pods: dict[str, dict[str, Any]] = {}
+        self.sizes: dict[str, list[str]] = {}
+        self.pod_specs: dict[str, Callable[[int], dict[str, Any]]] = {}
+        self.now = 0.0
+        self.cycle = 0
+        self.parked = 0
+        for name, value in (("p0", 0), ("p9", 9)):
+            self.put("priorityclasses", {"metadata": {"name": name, "uid": name}, "value": value})
+        for name in ("a", "b"):
+            self.limit(name, "8")
+        for number in range(3):
+            self.node(number, "4")
+
+    # --- objects -------------------------------------------------------------------------------
+
+    def put(self, kind: str, body: dict[str, Any], to: int | None = None) -> None:
+        for worker in self.workers if to is None else [self.workers[to]]:
+            meta = body["metadata"]
+            key = f"ns/{meta['name']}" if "namespace" in meta else meta["name"]
+            raw = msgspec.Raw(msgspec.json.encode(body))
+            assert (
+                worker.fold([m.Fact(kind=kind, key=key, uid=meta["uid"], rv="1", body=raw)]) == []
+            )
+
+    def delete(self, kind: str, key: str, uid: str) -> None:
+        for worker in self.workers:
+            gone = m.Fact(kind=kind, key=key, uid=uid, rv="2", op=m.Op.DELETE)
+            assert worker.fold([gone]) == []
+
+    def limit(self, name: str, cpu: str) -> None:
+        spec = {"weight": 1, "capability": {"cpu": cpu}, "deserved": {"cpu": "4"}}
+        meta: dict[str, Any] = {"name": name, "uid": name}
+        if name == "b":  # an order of its own, where the configuration has orders
+            meta["annotations"] = {"pumice.dev/order": "best-effort"}
+        self.put("queues", {"metadata": meta, "spec": spec, "status": {"state": "Open"}})
+
+    def node(self, number: int, cpu: str) -> None:
+        name = f"n{number}"
+        if cpu == "0":
+            self.delete("nodes", name, name)
+            return
+        amounts = {"cpu": cpu, "memory": "8Gi", "pods": "20"}
+        meta = {"name": name, "uid": name}
+        self.put("nodes", {"metadata": meta, "status": {"allocatable": amounts}})
+
+    def submit(self, queue: str, cpus: list[str], rank: int, **more: Any) -> str:
+        """Make a PodGroup; `least` is its minimum, `pod` tells more of a pod's spec by its rank."""
+        name = f"g{len(self.sizes)}"
+        meta = {"name": name, "namespace": "ns", "uid": name}
+        meta["creationTimestamp"] = f"2026-01-01T00:00:{len(self.sizes):02}Z"
+        spec = {
+            "minMember": more.get("least", len(cpus)),
+            "queue": queue,
+            "priorityClassName": f"p{rank}",
+            "minResources": {"cpu": str(sum(map(int, cpus)))},
+        }
+        self.sizes[name] = cpus
+        self.pod_specs[name] = more.get("pod", lambda _: {})
+        self.groups[name] = {"metadata": meta, "spec": spec, "status": {"phase": "Pending"}}
+        self.put("podgroups", self.groups[name])
+        if "enqueue" not in self.config.actions:
+            self.make_pods(name)
+        return name
+
+    def make_pods(self, group: str) -> None:
+        for number, cpu in enumerate(self.sizes[group]):
+            self.make_pod(group, number, cpu)
+
+    def make_pod(self, group: str, number: int, cpu: str) -> None:
+        name = f"{group}-{number}"
+        meta: dict[str, Any] = {"name": name, "namespace": "ns", "uid": name}
+        meta["creationTimestamp"] = "2026-01-01T00:00:00Z"
+        meta["annotations"] = {
+            "scheduling.k8s.io/group-name": group,
+            "volcano.sh/preemptable": "true",
+        }
+        container = {"name": "c", "resources": {"requests": {"cpu": cpu}}}
+        spec = {"schedulerName": "volcano", "nodeName": "", "containers": [container]}
+        spec |= self.pod_specs[group](number)
+        self.pods[name] = {"metadata": meta, "spec": spec, "status": {"phase": "Pending"}}
+        self.put("pods", self.pods[name])
+
+    def drop(self, group: str) -> None:
+        for name in [name for name in self.pods if name.startswith(f"{group}-")]:
+            del self.pods[name]
+            self.delete("pods", f"ns/{name}", name)
+        del self.groups[group]
+        self.delete("podgroups", f"ns/{group}", group)
+
+    # --- steps ---------------------------------------------------------------------------------
+
+    def step(self, step: tuple[Any, ...]) -> tuple[Decision, Decision]:
+        what, *rest = step
+        running = sorted(
+            {n.partition("-")[0] for n, p in self.pods.items() if p["spec"]["nodeName"]}
+        )
+        waiting = sorted(self.groups.keys() - set(running))
+        if what == "submit":
+            self.submit(*rest)
+        elif what == "end" and running:
+            self.drop(running[rest[0] % len(running)])
+        elif what == "drop" and waiting:
+            self.drop(waiting[rest[0] % len(waiting)])
+        elif what == "rest":
+            self.now += rest[0]
+        elif what == "node":
+            self.node(*rest)
+        elif what == "limit":
+            self.limit(*rest)
+        return self.decide()
+
+    def decide(self) -> tuple[Decision, Decision]:
+        self.cycle += 1
+        self.now += 1.0
+        parking, visiting = (
+            worker.decide(self.config, now=self.now, cycle=self.cycle, token=1)
+            for worker in self.workers
+        )
+        self.parked += bool(parking.parked)
+        for at, decision in enumerate((parking, visiting)):
+            if not decision.says_nothing:
+                self.workers[at].adopt(decision.plan)
+            self.show(at, decision)
+        self.carry_out(visiting)
+        return parking, visiting
+
+    def show(self, at: int, decision: Decision) -> None:
+        for wish in decision.statuses:
+            name = wish.wanted.key.partition("/")[2]
+            if isinstance(wish.wanted, m.DesiredPodGroup) and name in self.groups:
+                status = {"phase": wish.wanted.phase, "running": wish.wanted.running}
+                status["conditions"] = [
+                    {"type": c.type, "status": c.status, "reason": c.reason, "message": c.message}
+                    for c in wish.wanted.conditions
+                ]
+                self.put("podgroups", {**self.groups[name], "status": status}, to=at)
+
+    def carry_out(self, decision: Decision) -> None:
+        for command in decision.commands:
+            if isinstance(command, m.BindGang):
+                for bind in command.binds:
+                    pod = self.pods[bind.uid]
+                    pod["spec"]["nodeName"], pod["status"]["phase"] = bind.node, "Running"
+                    self.put("pods", pod)
+            else:
+                self.evict(command)
+        for group in decision.plan.podgroups:
+            name = group.key.partition("/")[2]
+            if group.phase == "Inqueue" and group.was != "Inqueue" and f"{name}-0" not in self.pods:
+                self.make_pods(name)
+
+    def evict(self, command: m.Evict) -> None:
+        for victim in command.victims:
+            del self.pods[victim.uid]
+            self.delete("pods", victim.pod, victim.uid)
+
+
+def check(parking: Decision, visiting: Decision) -> None:
+    """Hold the worker that parks to the other one: in what it decides, and in its words."""
+    assert parking.commands == visiting.commands
+    assert phases(parking) == phases(visiting)
+    assert parking.plan.queues == visiting.plan.queues
+    assert not visiting.parked
+    unlike = [why for why in parking.whole.explanations if why not in visiting.whole.explanations]
+    assert unlike == []
+
+
+def phases(decision: Decision) -> dict[str, str]:
+    return {g.key: g.phase for g in decision.plan.podgroups if g.phase != g.was}

@@ -1,0 +1,146 @@
+"""A wish that nothing comes of is wished again, and lives on the bus until then."""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.scheduler.desired import FIRST_S, LONGEST_S, DesiredStatus, Reminders
+from services.scheduler.messages import ADMISSION_DEFERRAL_S, PLACEMENT_DEFERRAL_S
+from services.scheduler.worker import Decision, Worker
+from shared.contracts import messages as m
+from tests.support import facts
+from tests.unit.scheduler.test_worker import group, pod, put, small_world, step, worker
+
+
+def wish(uid: str = "u", phase: str = "Inqueue") -> DesiredStatus:
+    wanted = m.DesiredPodGroup(key=f"ns/{uid}", uid=uid, phase=phase, rv="5")
+    return DesiredStatus(kind="podgroups", wanted=wanted)
+
+
+@given(st.floats(0.1, 50.0))
+def test_there_is_a_wish_on_the_bus_as_long_as_one_is_needed(beat_s: float):
+    reminders, now = Reminders(), 0.0
+    reminders.sent([wish()], now=now)
+    lives_until = now + wish().ttl_s
+    for _ in range(400):
+        now += beat_s
+        assert now < lives_until
+        for again in reminders.due(now=now, stands=lambda _: True):
+            lives_until = now + again.ttl_s
+            assert again.ttl_s <= 2 * LONGEST_S
+            assert again.wanted.rv == "", "whatever is in the way, the binder looks"
+
+
+def test_what_the_world_shows_is_forgotten():
+    reminders = Reminders()
+    reminders.sent([wish("a"), wish("b")], now=0.0)
+    again = reminders.due(now=FIRST_S, stands=lambda wish: wish.wanted.uid == "a")
+    assert [wish.wanted.uid for wish in again] == ["a"]
+    assert len(reminders) == 1
+
+
+def test_only_the_last_wish_about_an_object_is_repeated():
+    reminders = Reminders()
+    reminders.sent([wish(phase="Inqueue")], now=0.0)
+    reminders.sent([wish(phase="Running")], now=30.0)
+    assert reminders.due(now=FIRST_S + 1, stands=lambda _: True) == []
+    (again,) = reminders.due(now=FIRST_S + 30, stands=lambda _: True)
+    assert isinstance(again.wanted, m.DesiredPodGroup)
+    assert again.wanted.phase == "Running"
+
+
+def test_a_scheduler_wishes_again_what_was_lost_and_not_what_is_shown():
+    under = worker()
+    small_world(under)
+    group(under, "lost", "Pending")
+    group(under, "shown", "Pending")
+    first = {wish.wanted.key for wish in step(under, 0.0, 1).statuses}
+    assert {"ns/lost", "ns/shown"} <= first
+    group(under, "shown", "Inqueue")
+    again = {wish.wanted.key: wish.wanted.rv for wish in step(under, 61.0, 2).statuses}
+    assert again.get("ns/lost") == ""
+    assert "ns/shown" not in again
+
+
+def test_a_new_term_goes_by_what_objects_show():
+    under = worker()
+    small_world(under)
+    group(under, "g", "Pending")
+    assert [w.wanted.key for w in step(under, 0.0, 1).statuses if w.kind == "podgroups"] == ["ns/g"]
+    assert step(under, 0.1, 2).statuses == []
+    under.recover([], [])
+    assert [w.wanted.key for w in step(under, 0.2, 3).statuses if w.kind == "podgroups"] == ["ns/g"]
+
+
+def test_a_wish_names_the_version_that_was_decided_on_and_what_stays():
+    under = worker(settle_s=0.0)
+    small_world(under)
+    shown = {
+        "type": "Unschedulable",
+        "status": "True",
+        "reason": "NotEnoughTasks",
+        "message": "m",
+        "transitionID": "12",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    meta = {"name": "g", "namespace": "ns", "uid": "g", "resourceVersion": "41"}
+    status = {"phase": "Pending", "conditions": [shown]}
+    spec = {"minMember": 1, "queue": "default"}
+    put(under, "podgroups", {"metadata": meta, "spec": spec, "status": status})
+    (wanted,) = [w.wanted for w in step(under, 0.0, 1).statuses if w.kind == "podgroups"]
+    assert isinstance(wanted, m.DesiredPodGroup)
+    assert (wanted.phase, wanted.rv) == ("Inqueue", "41")
+    (kept,) = wanted.conditions
+    assert (kept.transition_id, kept.last_transition_time) == ("12", "2026-01-01T00:00:00Z")
+
+
+def jobs_group(to: Worker, name: str, phase: str = "", *, job: bool = True, **status: Any) -> None:
+    api_version = "batch.volcano.sh/v1alpha1" if job else "batch/v1"
+    owner = {"apiVersion": api_version, "kind": "Job", "name": "j", "uid": "j", "controller": True}
+    meta = {"name": name, "namespace": "ns", "uid": name, "resourceVersion": "1"}
+    spec = {"minMember": 1, "queue": "default"}
+    shown = {"phase": phase, **status} if phase else {}
+    body = {"metadata": {**meta, "ownerReferences": [owner]}, "spec": spec, "status": shown}
+    put(to, "podgroups", body)
+
+
+def bound(to: Worker, name: str, of: str, phase: str) -> None:
+    body = facts.pod(f"ns/{name}", uid=name, group=of, node="n1")
+    put(to, "pods", body | {"status": {"phase": phase}})
+
+
+def deferrals(decision: Decision) -> dict[str, int]:
+    return {s.wanted.key: s.deferral_s for s in decision.statuses if s.kind == "podgroups"}
+
+
+def test_the_admission_of_a_jobs_group_may_be_one_write_with_what_follows():
+    under = worker()
+    small_world(under)
+    jobs_group(under, "of-job")
+    jobs_group(under, "of-other", job=False)
+    assert deferrals(step(under, 0.0, 1)) == {"ns/of-job": ADMISSION_DEFERRAL_S, "ns/of-other": 0}
+    assert deferrals(step(under, 61.0, 2)) == {"ns/of-job": 0, "ns/of-other": 0}, "said again"
+
+
+def test_the_placement_of_a_jobs_group_may_wait_until_its_pods_run():
+    under = worker(settle_s=0.0)
+    small_world(under)
+    jobs_group(under, "of-job", "Inqueue")
+    pod(under, "of-job-0", "of-job")
+    step(under, 0.0, 1)
+    bound(under, "of-job-0", "of-job", "Pending")
+    assert deferrals(step(under, 0.1, 2)) == {"ns/of-job": PLACEMENT_DEFERRAL_S}
+    bound(under, "of-job-0", "of-job", "Running")
+    assert deferrals(step(under, 0.2, 3)) == {"ns/of-job": 0}
+
+
+def test_a_gang_that_was_told_why_it_waits_is_told_at_once_that_it_waits_no_more():
+    under = worker(settle_s=0.0)
+    small_world(under)
+    why = {"type": "Unschedulable", "status": "True", "reason": "NotEnoughTasks", "message": "m"}
+    jobs_group(under, "of-job", "Inqueue", conditions=[why])
+    pod(under, "of-job-0", "of-job")
+    step(under, 0.0, 1)
+    bound(under, "of-job-0", "of-job", "Pending")
+    assert deferrals(step(under, 0.1, 2)) == {"ns/of-job": 0}

@@ -1,0 +1,278 @@
+"""Parked gangs where actions evict: looked at when one might gain something, and only then."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from services.scheduler.decide import Part, configure
+from services.scheduler.policy.catalog import PLUGINS
+from services.scheduler.policy.patience import patience
+from services.scheduler.worker import Decision, Worker
+from shared.contracts import messages as m
+from tests.unit.scheduler.test_parking import Cycles, looked_at
+from tests.unit.scheduler.test_worker import group, pod, put
+
+GANGS = 40
+
+
+def evicting(actions: str, plugin: str = "capacity") -> Any:
+    return configure(
+        f'actions: "{actions}"\n'
+        "tiers: [{plugins: [{name: priority}, {name: gang, enablePreemptable: false}]}, "
+        f"{{plugins: [{{name: predicates}}, {{name: {plugin}}}]}}]"
+    )
+
+
+class Waiting:
+    """One node that four pods of two CPUs fill but for some room, and gangs of four that wait."""
+
+    def __init__(
+        self,
+        actions: str,
+        *,
+        room: int = 0,
+        deserved: int = 40,
+        plugin: str = "capacity",
+        capability: dict[str, str] | None = None,
+        **spec: Any,
+    ) -> None:
+        self.plays = 0
+        self.by = Worker(
+            scheduler_names=("volcano",), seed=0, gang_message=10, settle_s=0.0, ended=self._ended
+        )
+        for name, value in (("low", -1), ("high", 1)):
+            meta = {"name": name, "uid": name}
+            put(self.by, "priorityclasses", {"metadata": meta, "value": value})
+        self.queue("default", deserved, capability=capability or {})
+        self.queue("other", 0)
+        self.node("n1", 8 + room)
+        self.run("old", "n1", 4, least=4)
+        for number in range(GANGS):
+            self.wait(f"w{number:03}", **spec)
+        self.cycles = Cycles(self.by, evicting(actions, plugin))
+        self.parked = self.cycles.settle().parked
+
+    def _ended(self, part: Part, _: str) -> None:
+        self.plays += part is Part.OPENED
+
+    def queue(self, name: str, deserved: int, **more: Any) -> None:
+        spec = {"deserved": {"cpu": str(deserved), "pods": "500"}, **more}
+        meta = {"name": name, "uid": name}
+        put(self.by, "queues", {"metadata": meta, "spec": spec, "status": {"state": "Open"}})
+
+    def node(self, name: str, cpu: int) -> None:
+        amounts = {"cpu": str(cpu), "memory": "64Gi", "pods": "500"}
+        meta = {"name": name, "uid": name}
+        put(self.by, "nodes", {"metadata": meta, "status": {"allocatable": amounts}})
+
+    def run(self, name: str, node: str, pods: int, least: int = 1, **spec: Any) -> None:
+        group(self.by, name, "Running", minMember=least, **spec)
+        for number in range(pods):
+            self.pod(f"{name}-{number}", name, node, cpu="2")
+
+    def pod(self, name: str, of: str, node: str = "", **more: Any) -> None:
+        pod(self.by, name, of, node, **more)
+
+    def wait(self, name: str, pods: int = 4, cpu: str = "1", **spec: Any) -> None:
+        priority = spec.pop("priorityClassName", "")
+        queue = spec.pop("queue", "default")
+        group(self.by, name, "Inqueue", minMember=pods, priorityClassName=priority, queue=queue)
+        for number in range(pods):
+            self.pod(f"{name}-{number}", name, cpu=cpu, **spec)
+
+    def drop(self, group_: str, pods: int = 4) -> None:
+        for kind, name in [("pods", f"{group_}-{n}") for n in range(pods)] + [
+            ("podgroups", group_)
+        ]:
+            gone = m.Fact(kind=kind, key=f"ns/{name}", uid=name, rv="2", op=m.Op.DELETE)
+            assert self.by.fold([gone]) == []
+
+    def cycle(self) -> Decision:
+        self.plays = 0
+        return self.cycles.run()
+
+    def evicted(self) -> set[str]:
+        """Run a cycle; return the jobs that lose pods."""
+        commands = self.cycle().commands
+        victims = [v for c in commands if isinstance(c, m.Evict) for v in c.victims]
+        return {victim.pod.rpartition("-")[0] for victim in victims}
+
+
+@pytest.mark.parametrize("action", ["preempt", "reclaim", "gangpreempt", "gangreclaim"])
+def test_gangs_without_victims_are_not_looked_at(action):
+    waiting = Waiting(f"allocate, {action}")
+    waiting.wait("small", 1)
+    decision = waiting.cycle()
+    assert [why.job for why in decision.whole.explanations] == ["ns/small"]
+    assert (decision.commands, decision.parked, waiting.plays) == ([], GANGS, 1)
+
+
+@pytest.mark.parametrize("action", ["preempt", "gangpreempt"])
+def test_gangs_are_looked_at_when_a_less_important_job_of_their_queue_begins_to_run(action):
+    waiting = Waiting(f"allocate, {action}")
+    waiting.node("n2", 10)
+    waiting.run("less", "n2", 5, priorityClassName="low")
+    assert waiting.evicted() == {"ns/less"}
+    assert waiting.plays == 2
+
+
+@pytest.mark.parametrize("action", ["reclaim", "gangreclaim"])
+def test_gangs_are_looked_at_when_a_queue_that_deserves_less_begins_to_run(action):
+    waiting = Waiting(f"allocate, {action}")
+    waiting.node("n2", 10)
+    waiting.run("much", "n2", 5, queue="other")
+    assert waiting.evicted() == {"ns/much"}
+
+
+def test_gangs_are_looked_at_when_another_queue_deserves_less_than_before():
+    waiting = Waiting("allocate, reclaim")
+    waiting.queue("other", 10)
+    waiting.node("n2", 10)
+    waiting.run("much", "n2", 5, least=5, queue="other")
+    assert waiting.evicted() == set()
+    waiting.queue("other", 1)
+    assert waiting.evicted() == {"ns/much"}
+
+
+def test_gangs_are_looked_at_when_their_own_queue_deserves_more_than_before():
+    waiting = Waiting("allocate, reclaim", deserved=8)
+    waiting.node("n2", 10)
+    waiting.run("much", "n2", 5, queue="other")
+    assert waiting.evicted() == set()
+    waiting.queue("default", 40)
+    assert waiting.evicted() == {"ns/much"}
+
+
+def test_gangs_are_looked_at_when_another_queue_gets_too_much_in_this_very_cycle():
+    """What allocate gives a queue may make its running pods victims of the reclaim after it."""
+    waiting = Waiting("allocate, reclaim")
+    waiting.queue("other", 8)
+    waiting.node("n2", 9)
+    waiting.run("much", "n2", 4, least=4, queue="other")
+    waiting.wait("w", 1, cpu="2")
+    for _ in range(3):
+        assert waiting.evicted() == set()
+    assert waiting.cycle().parked == GANGS + 1
+    waiting.wait("drop", 1, queue="other")
+    assert waiting.evicted() == {"ns/much"}
+
+
+def test_a_parked_gang_waits_with_single_pods_for_the_room_there_is():
+    """It has more than it deserves then, by which a job of another queue takes from its queue."""
+    waiting = Waiting("allocate, preempt, reclaim", room=1, deserved=8)
+    waiting.queue("other", 2)
+    waiting.drop("w000")
+    waiting.wait("taker", 1, cpu="2", queue="other")
+    assert waiting.evicted() == {"ns/old"}
+
+
+def test_single_pods_wait_in_the_order_of_keys():
+    waiting = Waiting("allocate, preempt", room=1)
+    waiting.wait("a000", priorityClassName="low")  # parked in a group of its own, after the others
+    waiting.cycles.settle()
+    names = []
+    for _ in range(2):
+        decision = waiting.cycle()
+        names += [why.job for why in decision.whole.explanations]
+    assert names == ["ns/a000"] * 2, "the others have their turns without being looked at"
+
+
+@pytest.mark.parametrize(("policy", "taken"), [("Never", set()), ("", {"ns/less"})])
+def test_gangs_that_may_not_preempt_have_no_prospects(policy, taken):
+    waiting = Waiting("allocate, preempt", preemptionPolicy=policy)
+    waiting.node("n2", 10)
+    waiting.run("less", "n2", 5, priorityClassName="low")
+    assert waiting.evicted() == taken
+    assert waiting.plays == 1 + bool(taken)
+
+
+@pytest.mark.parametrize(("action", "queue"), [("preempt", "default"), ("reclaim", "other")])
+def test_a_gang_of_which_some_pods_may_preempt_has_prospects(action, queue):
+    waiting = Waiting(f"allocate, {action}", preemptionPolicy="Never")
+    group(waiting.by, "mixed", "Inqueue", minMember=2)
+    for number, policy in enumerate(("Never", "Never", "", "")):
+        waiting.pod(f"mixed-{number}", "mixed", cpu="1", preemptionPolicy=policy)
+    assert waiting.cycles.settle().parked == GANGS + 1
+    waiting.node("n2", 4)
+    waiting.run("less", "n2", 2, priorityClassName="low", queue=queue)
+    assert waiting.evicted() == {"ns/less"}
+
+
+def test_a_gang_is_entitled_to_the_sum_of_its_classes():
+    waiting = Waiting("allocate, reclaim", preemptionPolicy="Never")
+    group(waiting.by, "two", "Inqueue", minMember=4)
+    for number, cpu in enumerate("1122"):
+        waiting.pod(f"two-{number}", "two", cpu=cpu)
+    assert waiting.cycles.settle().parked == GANGS + 1
+    waiting.node("n2", 8)
+    waiting.run("less", "n2", 4, queue="other")
+    assert waiting.evicted() == {"ns/less"}
+
+
+def test_gangs_of_one_queue_are_told_apart_by_priority_and_by_who_may_preempt():
+    waiting = Waiting("allocate, preempt", preemptionPolicy="Never")
+    waiting.wait("asks")
+    waiting.wait("above", priorityClassName="high", preemptionPolicy="Never")
+    waiting.cycles.settle()
+    lot = waiting.by.cluster_state.jobs.parking.placing
+    assert Counter(len(g.members) for g in lot.groups("default")) == Counter([GANGS, 1, 1])
+    waiting.node("n2", 10)
+    waiting.run("less", "n2", 5, priorityClassName="low")
+    assert waiting.evicted() == {"ns/less"}
+
+
+def test_all_gangs_take_part_in_a_cycle_that_evicts_for_another_job():
+    waiting = Waiting("allocate, preempt")
+    waiting.wait("best", 1, priorityClassName="high")
+    decision = waiting.cycle()
+    assert any(isinstance(command, m.Evict) for command in decision.commands)
+    assert (looked_at(decision) >= GANGS, waiting.plays) == (True, 2)
+
+
+def test_gangs_that_contend_in_vain_are_looked_at_without_a_second_play_of_each_cycle():
+    waiting = Waiting("allocate, preempt")
+    waiting.node("n2", 2)
+    waiting.run("less", "n2", 1, priorityClassName="low")  # a place for one pod of two at most
+    plays = []
+    for _ in range(40):
+        assert waiting.cycle().parked == 0
+        plays.append(waiting.plays)
+    assert plays[0] == 2, "they were parked"
+    assert 35 <= plays.count(1) <= 38, "and are parked again each half a minute"
+
+
+@pytest.mark.parametrize(("allocatable", "parked"), [("true", GANGS), ("false", 0)])
+def test_room_that_an_overused_queue_is_refused_by_allocate_alone_is_a_prospect(
+    allocatable, parked
+):
+    plugin = f"proportion, enabledAllocatable: {allocatable}"
+    capability = {"cpu": "8", "pods": "4"}
+    waiting = Waiting("allocate, preempt", room=4, capability=capability, plugin=plugin)
+    assert waiting.parked == parked
+
+
+PLACING = {
+    "allocate, backfill": True,
+    "allocate, preempt, reclaim": True,
+    "preempt, allocate": False,
+    "allocate, preempt, allocate": False,
+    "allocate, shuffle, preempt": False,
+}
+
+
+@pytest.mark.parametrize("actions", PLACING)
+def test_gangs_are_parked_where_actions_evict_for_takers_after_the_last_allocate(actions):
+    found = patience(evicting(actions), PLUGINS, contending=True)
+    assert found.placing is PLACING[actions]
+
+
+def test_no_gang_is_parked_where_evictions_are_not_asked_about():
+    assert not patience(evicting("allocate, preempt"), PLUGINS).placing
+    assert patience(evicting("allocate, backfill"), PLUGINS).placing
+
+
+def test_no_gang_is_parked_where_a_plugin_holds_jobs_and_actions_evict():
+    text = 'actions: "allocate, preempt"\ntiers: [{plugins: [{name: gang}, {name: %s}]}]'
+    assert patience(configure(text % "drf"), PLUGINS, contending=True).placing
+    assert not patience(configure(text % "reservation"), PLUGINS, contending=True).placing

@@ -1,0 +1,96 @@
+"""How the events of a week are taken in at the start: in short turns of the replica's thread."""
+
+import asyncio
+
+import structlog
+
+from pumice.events.envelope import encode
+from pumice.events.types import JobPhaseChanged
+from services.scheduler.config import DEFAULT_TEXT
+from services.scheduler.decide import configure
+from services.visibility.adapters.forecasting import LEARN_S, Forecasting
+from services.visibility.answers.replica import Replica
+from services.visibility.answers.survey import Policy
+from services.visibility.forecast.durations import Subject
+from shared.bus.port import Batch, CaughtUp, Message
+from shared.contracts.subjects import Subjects
+from shared.runtime.contain import Containment, SetAside
+from tests.support.clock import VirtualClock
+
+EVENTS = 20_000
+LOOK_S = 0.01
+"""What passes between two looks at the clock."""
+
+
+class TickingClock(VirtualClock):
+    """Goes on by a little with each look at it."""
+
+    def monotonic(self):
+        self._time += LOOK_S
+        return self._time
+
+
+class StoredEvents:
+    """A bus with the ends of many jobs."""
+
+    async def follow(self, stream, subjects, *, start, pace):
+        ended = JobPhaseChanged(
+            job="ns/a", uid="u", phase="Completed", previous="Running", seconds_running=60.0
+        )
+        yield Batch(
+            [
+                Message(
+                    subject="s",
+                    sequence=at,
+                    payload=encode(ended, id=str(at), time=0.0, source="controller"),
+                    time=0.0,
+                )
+                for at in range(EVENTS)
+            ]
+        )
+        yield CaughtUp()
+        await asyncio.Event().wait()
+
+
+class Thread:
+    """The replica's thread, which notes how long each turn took."""
+
+    def __init__(self, clock):
+        self._clock = clock
+        self._replica = Replica()
+        self.turns_s = []
+
+    async def look(self, work):
+        begun = self._clock._time
+        work(self._replica)
+        self.turns_s.append(self._clock._time - begun)
+
+
+def forecasting(thread, clock):
+    return Forecasting(
+        thread,
+        lambda: Policy(config=configure(DEFAULT_TEXT)),
+        bus=StoredEvents(),
+        stream="EVENTS",
+        subjects=Subjects(cluster="local"),
+        scheduler_name="volcano",
+        contain=Containment(SetAside(), clock=clock, log=structlog.get_logger()),
+        clock=clock,
+    )
+
+
+async def test_stored_events_are_learnt_in_short_turns_and_all_of_them():
+    clock = TickingClock()
+    thread = Thread(clock)
+    forecasts = forecasting(thread, clock)
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(forecasts.run(), name="forecasts")
+        await clock.advance(0.0)
+        assert len(forecasts._gathered) == EVENTS
+        await clock.advance(300.0)
+        running.cancel()
+
+    assert not forecasts._gathered
+    assert forecasts._history.knows(Subject("ns", "", "any"))
+    assert len(thread.turns_s) > EVENTS * LOOK_S / LEARN_S / 64
+    assert max(thread.turns_s) <= LEARN_S + 2 * LOOK_S
