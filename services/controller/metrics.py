@@ -53,7 +53,8 @@ class ControllerMetrics:
             "pumice_controller_writes", "Requests that changed the cluster", ("verb", "kind")
         )
         self.reconciles = metrics.histogram(
-            "pumice_controller_look_seconds", "Time of one look at a job, writes included"
+            "pumice_controller_reconcile_seconds",
+            "Time of one reconciliation of a job, writes included",
         )
         self.events = metrics.counter(
             "pumice_controller_events", "Kubernetes Events, by what became of them", ("result",)

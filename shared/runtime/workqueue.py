@@ -36,18 +36,18 @@ class WorkQueueMetrics:
     """The metrics that all work queues of a process share, labelled by queue; make it once."""
 
     def __init__(self, metrics: Metrics) -> None:
-        labels = ("mailbox",)
+        labels = ("name",)
         self.waiting = metrics.gauge(
-            "pumice_mailbox_waiting", "Keys that wait to be handled", labels
+            "pumice_work_queue_waiting", "Keys that wait to be handled", labels
         )
         self.overflows = metrics.counter(
-            "pumice_mailbox_overflows", "Keys that were refused by a full work queue", labels
+            "pumice_work_queue_overflows", "Keys that were refused by a full work queue", labels
         )
         self.retries = metrics.counter(
-            "pumice_mailbox_retries", "Keys whose handling failed and will be repeated", labels
+            "pumice_work_queue_retries", "Keys whose handling failed and will be repeated", labels
         )
         self.failures = metrics.counter(
-            "pumice_mailbox_failures",
+            "pumice_work_queue_failures",
             "Keys whose handling failed with an unexpected exception",
             labels,
         )
@@ -64,7 +64,7 @@ class WorkQueue(Generic[K]):
         name: str,
         *,
         kind: str,
-        stage: str = "look",
+        stage: str = "handle",
         capacity: int,
         clock: Clock,
         backoff: Backoff,
@@ -184,7 +184,7 @@ class WorkQueue(Generic[K]):
             with self._contain.isolate(kind, str(key), stage=stage) as isolated:
                 await handler(key)
         except Retryable as error:
-            self._log.info("look_postponed", mailbox=self._name, key=str(key), reason=str(error))
+            self._log.info("key_requeued", work_queue=self._name, key=str(key), reason=str(error))
             self._retry(key, error.retry_after_s)
             return
         except PumiceError as error:

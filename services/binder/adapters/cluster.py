@@ -58,7 +58,7 @@ class Cluster:
     async def get(self, pod: str) -> ApiResponse:
         """Get the pod."""
         namespace, name = split_key(pod)
-        return await self._ask("look", lambda: self._kube.get(POD, namespace, name))
+        return await self._ask("get", lambda: self._kube.get(POD, namespace, name))
 
     async def ended(self, item: Bind) -> ItemOutcome | None:
         """Return how a bind has ended without being tried; None: it can still be made, or tried."""

@@ -30,7 +30,7 @@ from shared.model.hypernodes import Labels, forest
 from shared.runtime.errors import Gone, Rejected, Retryable
 from shared.runtime.workqueue import WorkQueue
 
-_STAGE: Final = "keep"
+_STAGE: Final = "reconcile"
 _ASK_AGAIN_S: Final = 60.0
 """A fabric manager that did not answer is asked again so much later, or when it is due."""
 _WRITERS: Final = 8

@@ -87,7 +87,7 @@ class Trust:
 
 _ORPHAN_S: Final = 20.0
 """How long a Command waits for its queue to become known; facts of two kinds have no order."""
-_STAGE: Final = "keep"
+_STAGE: Final = "reconcile"
 _ORDERS: Final = (QueueAction.OPEN, QueueAction.CLOSE)
 _WORDS: Final = {
     QueueAction.OPEN: "Open",

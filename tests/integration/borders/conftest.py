@@ -95,7 +95,9 @@ class Borders:
         await self.api.delete("jobs", self.namespace, name)
         for service in self.services.values():
             assert service.process.pid, service.process.obituary()
-            assert await service.metric("pumice_mailbox_failures_total") == 0, service.log[-2000:]
+            assert await service.metric("pumice_work_queue_failures_total") == 0, service.log[
+                -2000:
+            ]
 
     async def group_of(self, job: str, holds: Callable[[str], bool]) -> str:
         """Wait for a message of the PodGroup of a job that holds; return it."""

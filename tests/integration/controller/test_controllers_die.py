@@ -207,7 +207,9 @@ async def test_two_controllers_share_the_jobs_and_one_takes_over(
 
     async def both_work() -> bool:
         await hand.submit(job(f"shared-{next(numbers)}", task("a", 1)))
-        counts = [await s.metric("pumice_controller_look_seconds_count") for s in (first, second)]
+        counts = [
+            await s.metric("pumice_controller_reconcile_seconds_count") for s in (first, second)
+        ]
         return all(counts)
 
     await until(both_work, deadline_s=30, describe="both replicas look at jobs", every_s=0.3)

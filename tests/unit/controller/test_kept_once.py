@@ -1,6 +1,6 @@
 """Jobs of flows and CronJobs are made once, whenever a process dies and however late news comes.
 
-The keepers are the controller's own, on the embedded API server (`tests.support.reconcilers`).
+The reconcilers are the controller's own, on the embedded API server (`tests.support.reconcilers`).
 """
 
 import pytest

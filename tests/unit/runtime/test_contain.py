@@ -23,7 +23,7 @@ class Kept:
         self.contain.on_news(lambda *news: self.told.append(news))
 
     def fail(self, key: str, error: BaseException) -> None:
-        with self.contain.isolate("jobs", key, stage="look", uid="u"):
+        with self.contain.isolate("jobs", key, stage="reconcile", uid="u"):
             raise error
 
 
@@ -32,7 +32,7 @@ def test_an_error_about_one_key_ends_there_and_is_told_once() -> None:
     for _ in range(3):
         kept.fail("ns/a", ZeroDivisionError("no half"))
     (item,) = kept.aside.items()
-    assert (item.kind, item.key, item.stage, item.failures) == ("jobs", "ns/a", "look", 3)
+    assert (item.kind, item.key, item.stage, item.failures) == ("jobs", "ns/a", "reconcile", 3)
     assert item.reason == "ZeroDivisionError: no half"
     message = "Left out until it changes: look: ZeroDivisionError: no half"
     assert kept.told == [("jobs", "ns/a", "u", message)]
@@ -42,10 +42,10 @@ def test_an_error_about_one_key_ends_there_and_is_told_once() -> None:
 
 def test_who_asks_is_told_how_it_ended() -> None:
     kept = Kept()
-    with kept.contain.isolate("jobs", "ns/a", stage="look") as isolated:
+    with kept.contain.isolate("jobs", "ns/a", stage="reconcile") as isolated:
         raise RecursionError("too deep")
     assert isinstance(isolated.error, RecursionError)
-    with kept.contain.isolate("jobs", "ns/a", stage="look") as isolated:
+    with kept.contain.isolate("jobs", "ns/a", stage="reconcile") as isolated:
         pass
     assert isolated.error is None
 
@@ -67,7 +67,7 @@ def test_a_key_is_taken_back_by_the_stage_that_failed_or_when_it_is_gone() -> No
         kept.fail(key, ValueError("x"))
     kept.contain.handled("jobs", "ns/a", stage="fold")
     assert len(kept.aside) == 2, "another stage says nothing about a look"
-    kept.contain.handled("jobs", "ns/a", stage="look")
+    kept.contain.handled("jobs", "ns/a", stage="reconcile")
     kept.contain.gone("jobs", "ns/b")
     assert kept.aside.items() == []
 

@@ -109,8 +109,8 @@ async def test_failures_back_off_per_key_and_a_success_resets() -> None:
         await bench.clock.advance(1)
     assert bench.handled[-2:] == [("a", 20), ("a", 21)]
     page = bench.metrics.render().decode()
-    assert 'pumice_mailbox_failures_total{mailbox="test"} 1.0' in page
-    assert 'pumice_mailbox_retries_total{mailbox="test"} 4.0' in page
+    assert 'pumice_work_queue_failures_total{name="test"} 1.0' in page
+    assert 'pumice_work_queue_retries_total{name="test"} 4.0' in page
 
 
 async def test_an_add_does_not_shorten_a_back_off_and_the_other_side_sets_its_length() -> None:
@@ -146,7 +146,7 @@ async def test_a_full_queue_counts_what_is_too_much_and_loses_nothing() -> None:
     async with bench.served():
         await settle()
     assert bench.keys == ["a", "b", "c"]
-    overflows = 'pumice_mailbox_overflows_total{mailbox="test"} 1.0'
+    overflows = 'pumice_work_queue_overflows_total{name="test"} 1.0'
     assert overflows in bench.metrics.render().decode()
 
 

@@ -1,4 +1,4 @@
-"""Keepers of CronJobs and flows that die by kill -9 at each fault point, on a real API server.
+"""Reconcilers of CronJobs and flows that die by kill -9 at each fault point, on a real API server.
 
 That no death at any write has a job made twice is shown in `tests/unit/controller/test_kept_once`;
 here the process is a real one, and so are the API server, the cache and the bus.
