@@ -14,7 +14,7 @@ import msgspec
 from pumice.directory import default_directory
 from pumice.local import state
 from shared.api.base import View
-from shared.api.visibility import API_VERSION, GROUP
+from shared.api.visibility import API_VERSION, GROUP, Explanation
 from shared.kube.client import Kube
 from shared.kube.errors import FORBIDDEN, UNAUTHORIZED, Busy, Expired, Refusal, Unreachable
 from shared.kube.plain import connect
@@ -34,6 +34,7 @@ WATCH_S: Final = 300
 """Length of one watch."""
 _ROOT: Final = f"/apis/{API_VERSION}"
 _INSTALL: Final = "the service visibility of Pumice is not installed: docs/deployment.md says how"
+_WAITING: Final = "pendingjobs"
 _CLUSTER: Final = "at the cluster scope"
 _TO_ALL: Final = "a ClusterRoleBinding to view, or to pumice-visibility-viewer, gives it"
 _RIGHTS: Final = (
@@ -122,6 +123,10 @@ class Asker:
         try:
             return await self._ask("GET", f"{collection(plural, namespace)}/{quote(name)}")
         except _Unknown as unknown:
+            if plural == _WAITING and (phase := await self._phase(namespace, name)):
+                lives = f"`pumice timeline {namespace}/{name}` tells its life"
+                words = f"{namespace}/{name} does not wait, its phase is {phase}; {lives}"
+                raise AnswerError(words) from unknown
             hint = await self._near(namespace, name)
             raise AnswerError(f"nothing is known of {namespace}/{name}{hint}") from unknown
 
@@ -222,6 +227,16 @@ class Asker:
         if isinstance(error, Busy):
             return f"visibility cannot answer now: {words}; try again in a moment"
         return words
+
+    async def _phase(self, namespace: str, name: str) -> str:
+        """Return the phase of a job that no gate stops, "" where none of the name is known."""
+        try:
+            raw = await self.get(f"{collection('explanations', namespace)}/{quote(name)}")
+        except AnswerError:
+            return ""
+        found = msgspec.json.decode(raw, type=Explanation)
+        is_stopped = found.about.kind == "Pod" or any(g.state == "Failed" for g in found.gates)
+        return "" if is_stopped else found.phase
 
     async def _near(self, namespace: str, name: str) -> str:
         """Return a hint at a job of a similar name, "" without one."""

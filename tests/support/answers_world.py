@@ -98,6 +98,13 @@ EXPLANATION = Explanation(
     decided_at="2026-01-02T02:59:56Z",
     expected_start=START,
 )
+PASSED = Explanation(
+    metadata=ObjectMeta(name="big", namespace="team"),
+    about=ObjectRef(kind="Job", namespace="team", name="big"),
+    queue="research",
+    phase="Running",
+    gates=(Gate(name="enqueue", state="Passed"), Gate(name="gang", state="Passed")),
+)
 TREES = (
     QueueTree(
         metadata=ObjectMeta(name="root"),
@@ -264,6 +271,8 @@ class AnswersWay:
                 return listed("PendingJob", [j for j in self.jobs if j.queue == queue])
             case ("GET", ("explanations" | "timelines") as plural, "train"):
                 return whole(*OF_TRAIN[plural])
+            case ("GET", "explanations", "big"):
+                return whole("Explanation", PASSED)
             case ("GET", plural) if plural in LISTS:
                 return listed(*LISTS[plural](namespace))
             case ("POST", "whatifs"):

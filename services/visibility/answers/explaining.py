@@ -187,7 +187,9 @@ def _passed(job: Job, gate: str, state: str) -> str:
     if gate == "enqueue":
         return f"admitted to queue {job.queue}"
     if gate == "gang" and job.tasks:
-        return f"{job.task_count} pods are there, {job.min_available} are needed"
+        there, needed = job.task_count, job.min_available
+        pods = "1 pod is" if there == 1 else f"{there} pods are"
+        return f"{pods} there, {needed} {'is' if needed == 1 else 'are'} needed"
     return ""
 
 

@@ -2,7 +2,8 @@
 
 What could help follows from the gate and from what it found short. A rehearsal with the change then
 shows whether the scheduler's next cycle lets the job pass that gate, beside all others that wait
-for the same. What only the job's owner can do needs no trial.
+for the same, and not to one behind it where it never fits. What only the job's owner can do needs
+no trial.
 """
 
 import math
@@ -17,6 +18,7 @@ from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.plan import Explanation, Plan
 from services.scheduler.engine.resources.dimensions import PODS_DIM, quantity
 from services.scheduler.engine.session.session import Session
+from services.scheduler.engine.status.messages import NEVER
 from services.scheduler.engine.tasks.task import Task
 from services.visibility.answers.queues import Family
 from services.visibility.answers.rehearsal import Rehearsal
@@ -57,7 +59,7 @@ def helps(
     now: float,
     enough: Callable[[], bool],
 ) -> tuple[str, ...]:
-    """Return the changes of which each lets the job pass its gate."""
+    """Return the changes of which each lets the job pass its gate, and may let it start."""
     job = replica.state.jobs.get(stop.job)
     if job is None:
         return ()
@@ -72,20 +74,20 @@ def helps(
 
 
 def _opens(replica: Replica, policy: Policy, stop: Stop, change: Change, *, now: float) -> bool:
-    """Tell whether a job passes its gate in a cycle after a change."""
-    stopped_at = ""
+    """Tell whether a job passes its gate in a cycle after a change, and may pass the others."""
+    stopped: Explanation | None = None
 
     def look(_: Session, plan: Plan) -> None:
-        nonlocal stopped_at
-        stopped_at = next((why.gate for why in plan.explanations if why.job == stop.job), "")
+        nonlocal stopped
+        stopped = next((why for why in plan.explanations if why.job == stop.job), None)
 
     with Rehearsal(replica, policy, now=now) as rehearsal:
         change(rehearsal)
         rehearsal.cycle(stop.job, look)
     order = list(stop.order)
-    if stopped_at not in order:
+    if stopped is None or stopped.gate not in order:
         return True
-    return order.index(stopped_at) > order.index(stop.why.gate)
+    return order.index(stopped.gate) > order.index(stop.why.gate) and NEVER not in stopped.details
 
 
 def _of_owner(job: Job, why: Explanation) -> Iterator[str]:

@@ -246,10 +246,15 @@ class Arrivals:
 
 
 class Coming:
-    """Jobs to come in one play: stretches of recent ones with the gaps between them."""
+    """Jobs to come in one play: stretches of recent ones with the gaps between them.
+
+    The gap since the latest one is not over, and counts as the one before the first: where many
+    came at once and none since, few are to come.
+    """
 
     def __init__(self, latest: list[Arrival], now: float, uniform: Uniform) -> None:
         self._latest = latest if len(latest) >= FEW else []
+        self._quiet_s = max(0.0, now - latest[-1].at) if latest else 0.0
         self._uniform = uniform
         self._left = 0
         self._next = 0
@@ -269,7 +274,12 @@ class Coming:
             return
         if not self._left:
             self._left = _BLOCK
-            self._next = int(self._uniform() * (len(self._latest) - 1))
+            self._next = int(self._uniform() * len(self._latest))
         self._left -= 1
-        self._next = self._next % (len(self._latest) - 1) + 1
-        self.at += max(0.0, self._latest[self._next].at - self._latest[self._next - 1].at)
+        self._next = (self._next + 1) % len(self._latest)
+        self.at += self._gap()
+
+    def _gap(self) -> float:
+        if not self._next:
+            return self._quiet_s
+        return max(0.0, self._latest[self._next].at - self._latest[self._next - 1].at)

@@ -240,6 +240,15 @@ def test_a_job_that_is_not_known_brings_a_similar_name(run: Run) -> None:
     assert err == "error: nothing is known of default/tarin; did you mean train?\n"
 
 
+def test_a_job_that_has_started_is_not_one_that_nothing_is_known_of(run: Run) -> None:
+    code, out, err = run("when", "team/big")
+    assert (code, out) == (1, "")
+    assert err == (
+        "error: team/big does not wait, its phase is Running;"
+        " `pumice timeline team/big` tells its life\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

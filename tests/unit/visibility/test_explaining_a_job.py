@@ -71,6 +71,17 @@ def test_gates_before_the_one_that_stops_it_are_passed_and_those_behind_not_reac
     assert (found.nodes, found.reasons) == (2, (NodesReason(reason="Insufficient cpu", nodes=2),))
 
 
+def test_the_gate_of_the_gang_counts_its_pods() -> None:
+    world = World().queue("default").node("n1", cpu="9")
+
+    def counted(pods: int) -> str:
+        found = answer(world.gang(f"of-{pods}", pods=pods, cpu="1"), f"of-{pods}")
+        return next(gate.message for gate in found.gates if gate.name == "gang")
+
+    assert counted(1) == "1 pod is there, 1 is needed"
+    assert counted(3) == "3 pods are there, 3 are needed"
+
+
 def test_a_job_says_which_devices_have_to_be_prepared_before_its_bind() -> None:
     device = {"driver": DRIVER, "pool": "n1", "device": "d0"}
     result = {
@@ -315,6 +326,7 @@ def test_a_job_that_never_fits_waits_for_no_end_at_the_gate_of_its_share_either(
 
     assert failed(found) == failed(answer(world, "large")) == "quota"
     assert found.next_event == "nothing that ends helps: it never fits as it is"
+    assert found.would_help == (), "a share of the queue is no node of 7 cpu"
     assert answer(world, "large").next_event == "a job that holds cpu ends"
 
 

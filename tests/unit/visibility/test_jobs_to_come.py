@@ -88,6 +88,27 @@ def test_events_on_admissions_tell_of_the_same_jobs_to_come_as_the_cluster_state
     assert any(later > at for (at, _), (later, _) in pairwise(found))
 
 
+def test_many_at_once_and_none_since_are_no_sign_of_as_many_each_moment():
+    cluster = world()
+    jobs_come(cluster, 20)
+    arrivals = noted(cluster)
+
+    def come_within(quiet_s: float, within_s: float) -> float:
+        """Return how many jobs come in a time, as the mean of many plays."""
+        now = times.parse("2026-01-01T00:00:19Z") + quiet_s
+        coming = [arrivals.to_come(now, np.random.default_rng(seed).random) for seed in range(100)]
+        counts = []
+        for each in coming:
+            counts.append(0)
+            while each.at <= now + within_s:
+                each.take()
+                counts[-1] += 1
+        return sum(counts) / len(counts)
+
+    assert come_within(0.0, 600.0) == pytest.approx(600.0 * 20 / 19, rel=0.1)
+    assert come_within(600.0, 6_190.0) == pytest.approx(200, rel=0.1), "20 in 619 s, and so on"
+
+
 @pytest.mark.parametrize("events_first", [True, False])
 def test_jobs_that_wait_for_their_admission_are_known_after_a_restart(events_first):
     cluster = world()
