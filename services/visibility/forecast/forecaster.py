@@ -9,7 +9,7 @@ waits for longer than a play; `forecast` runs a round at once. A forecaster that
 
 import math
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -38,6 +38,14 @@ class Estimate(NamedTuple):
     latest: float
 
 
+class _Draw(NamedTuple):
+    """A job in one play: when it starts, in Unix seconds, and how long it waits at least."""
+
+    start: float
+    """Infinity where the play ended before."""
+    least_s: float
+
+
 class Forecaster:
     """Keeps the latest draws of each waiting job."""
 
@@ -61,12 +69,10 @@ class Forecaster:
         self._played = 0
         self.calibration = Calibration(LATEST)
         self._drawn_at = 0.0
-        self._starts: dict[str, deque[float]] = {}
+        self._draws_of: dict[str, deque[_Draw]] = {}
         self._never: set[str] = set()
         """Jobs that do not start although everything that runs has ended."""
         self._why: dict[str, str] = {}
-        self._played_s: deque[float] = deque([bounds.horizon_s], maxlen=draws)
-        """How far the latest plays went in which a job did not start."""
         self._basis = ""
 
     def draw(
@@ -86,18 +92,19 @@ class Forecaster:
         keys = waiting(cluster_state) if asked is None else sorted(asked)
         if self._played % (self._draws + 1) == 0:
             self._look_ahead(cluster_state, keys, now, enough)
-        self._starts = {key: self._starts.get(key, deque(maxlen=self._draws)) for key in keys}
+        none: deque[_Draw] = deque(maxlen=self._draws)
+        self._draws_of = {key: self._draws_of.get(key, none.copy()) for key in keys}
         hoping = [key for key in keys if key not in self._never]
         outcome = self._play(cluster_state, hoping, now, self._arrivals, enough)
         if outcome.stopped_by and not outcome.played_s:
             return
         for key in hoping:
-            self._starts[key].append(outcome.starts.get(key, math.inf))
-            if len(self._starts[key]) == self._draws:
-                self.calibration.promised(key, now, _quantile(sorted(self._starts[key]), LATEST))
+            start = outcome.starts.get(key, math.inf)
+            found = self._draws_of[key]
+            found.append(_Draw(start, min(start - now, outcome.played_s)))
+            if len(found) == self._draws:
+                self.calibration.promised(key, now, _quantile(_starts(found), LATEST))
         self._drawn_at = now
-        if outcome.stopped_by:
-            self._played_s.append(outcome.played_s)
         self._why = {key: self._why.get(key, "") for key in keys} | outcome.stopped_by
 
     def _look_ahead(
@@ -137,7 +144,7 @@ class Forecaster:
 
     def estimate(self, key: str) -> Estimate | None:
         """Return the quantiles of a job's start, None before the first draw that it was in."""
-        starts = sorted(self._starts.get(key, ()))
+        starts = _starts(self._draws_of.get(key, ()))
         if not starts:
             return None
         median, latest = _quantile(starts, 0.5), _quantile(starts, LATEST)
@@ -152,11 +159,12 @@ class Forecaster:
         found = self.estimate(key)
         if found is None:
             return None
-        span = _span(min(self._played_s))
+        least_s = sorted(draw.least_s for draw in self._draws_of[key])
         unknown = ""
         if found.median == math.inf:
-            unknown = f"not within {span}{because}"
+            unknown = f"not within {_span(_quantile(least_s, 0.5))}{because}"
         elif found.latest == math.inf:
+            span = _span(_quantile(least_s, LATEST))
             unknown = f"more than one of ten draws is not within {span}{because}"
         return ExpectedStart(
             median=_shown(found.median),
@@ -190,6 +198,10 @@ def forecast(
         forecaster.draw(cluster_state, now=now, asked=keys)
     found = ((key, forecaster.expected(key)) for key in keys)
     return {key: expected for key, expected in found if expected is not None}
+
+
+def _starts(draws: Iterable[_Draw]) -> list[float]:
+    return sorted(draw.start for draw in draws)
 
 
 def _quantile(ordered: list[float], part: float) -> float:

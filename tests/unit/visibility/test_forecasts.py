@@ -319,6 +319,25 @@ def test_a_play_that_has_been_enough_knows_the_jobs_that_start_soon():
     assert forecaster.expected("ns/j2").unknown.startswith("not within 1m50s")
 
 
+def test_one_play_that_was_cut_short_does_not_say_how_far_the_others_went():
+    world = Cluster(CONF).node("n1", cpu="4")
+    running(world, "first", 10, "n1")
+    for number in range(10):
+        pending(world, f"j{number}", 100, at=f"{number:02}")
+    forecaster = Forecaster(Rules(world.config, world.plugins), History(), draws=3)
+
+    def draw(moments: int, plays: int = 1) -> None:
+        left = iter(([False] * moments + [True]) * plays)
+        forecaster.draw(world.cluster_state, now=NOW, enough=lambda: next(left))
+
+    draw(2, plays=2)  # a look ahead, and a play
+    draw(1)
+    draw(2)
+
+    assert forecaster.expected("ns/j9").unknown.startswith("not within 1m50s")
+    assert forecaster.expected("ns/j1").unknown.startswith("more than one of ten")
+
+
 def test_a_play_that_gets_nowhere_in_its_time_says_nothing():
     world = crowded()
     forecaster = Forecaster(Rules(world.config, world.plugins), History(), draws=2)
