@@ -55,6 +55,23 @@ def test_the_line_of_a_queue_has_places_reasons_and_expected_starts(page, small)
     page.shows("serve-")
 
 
+def test_heads_stand_above_their_columns_in_lists_that_scroll_and_in_short_ones(page, small):
+    scrolls = {}
+    queue = small.world.waiting[0].queue
+    for place, words in (("waiting", "Expected start"), (f"queues/{queue}", "Line (")):
+        page.go(place)
+        page.shows(words)
+        until(lambda: page.all(".rows .row"), "the list")
+        lefts, scrolls[place] = page.run("""
+            const lefts = (row) => [...row.children].map((each) => each.getBoundingClientRect().left);
+            const rows = document.querySelector('.rows');
+            return [[lefts(document.querySelector('.row.head')), lefts(rows.querySelector('.row'))],
+                    rows.scrollHeight > rows.clientHeight];
+        """)
+        assert lefts[0] == pytest.approx(lefts[1], abs=1.0)
+    assert set(scrolls.values()) == {True, False}
+
+
 def test_a_job_that_waits_tells_why_and_what_it_lived_through(page, small):
     job = small.world.waiting[0]
     page.go("waiting")
